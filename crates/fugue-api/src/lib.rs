@@ -1,0 +1,1 @@
+//! Says every request, reply, event, id and error once.

@@ -1,0 +1,1 @@
+//! Does: sockets, holders, store, timers.

@@ -1,0 +1,1 @@
+//! Owns one PTY and its child and lets nothing be lost while the daemon is away.

@@ -1,0 +1,1 @@
+//! Turns a pane's bytes into clean text, a screen, shell marks and matches.

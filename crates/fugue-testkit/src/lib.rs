@@ -1,0 +1,1 @@
+//! A private world for end-to-end tests.
