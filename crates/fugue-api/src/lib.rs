@@ -1,1 +1,19 @@
-//! Says every request, reply, event, id and error once.
+//! Everything that crosses a door of fugue, said once: requests, replies, ids and errors.
+//!
+//! A tool is one struct with doc comments. The MCP schema, the CLI's arguments and the socket message all come
+//! from it. This crate never does I/O and never decides; it only says what the words are.
+
+mod error;
+mod handle;
+mod ids;
+pub mod keys;
+mod os;
+pub mod panes;
+mod tool;
+pub mod wire;
+
+pub use error::{Error, Kind};
+pub use handle::Handle;
+pub use ids::{Cursor, PaneId, SessionName, Timestamp};
+pub use os::OsText;
+pub use tool::{Hints, Reply, Request, Tool};

@@ -1,0 +1,65 @@
+use serde::{Deserialize, Serialize};
+
+/// The one error that leaves fugue: what kind it is, what was wanted and what is so, and what to try.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    pub kind: Kind,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// What sort of refusal it is. The CLI's exit code hangs on it and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// An argument is wrong; asking again with the same one cannot help.
+    InvalidArgument,
+    /// The thing that was named is not there.
+    NotFound,
+    /// The name fits several things.
+    Ambiguous,
+    /// The pane has ended, so nothing can be typed into it.
+    Ended,
+    /// The machine has run out of something: terminals, disk, processes.
+    Exhausted,
+    /// The daemon or a pane's holder cannot be reached.
+    Unavailable,
+    /// Something was cut off in the middle and nobody can say whether it happened.
+    Uncertain,
+    /// A defect of ours.
+    Internal,
+}
+
+impl Error {
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Kind::InvalidArgument, message)
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// 2 for wrong usage, 1 for everything else.
+    pub fn exit_code(&self) -> u8 {
+        match self.kind {
+            Kind::InvalidArgument | Kind::Ambiguous => 2,
+            Kind::NotFound
+            | Kind::Ended
+            | Kind::Exhausted
+            | Kind::Unavailable
+            | Kind::Uncertain
+            | Kind::Internal => 1,
+        }
+    }
+}

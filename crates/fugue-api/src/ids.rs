@@ -1,0 +1,186 @@
+use std::{fmt, str::FromStr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// A pane's id, `p1`, `p2`, …: counted by the store, never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PaneId(pub u64);
+
+impl fmt::Display for PaneId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{}", self.0)
+    }
+}
+
+impl fmt::Debug for PaneId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for PaneId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        text.strip_prefix('p')
+            .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0'))
+            .and_then(|digits| digits.parse().ok())
+            .map(PaneId)
+            .ok_or_else(|| {
+                Error::invalid(format!("`{text}` is not a pane id; they look like `p12`"))
+            })
+    }
+}
+
+impl Serialize for PaneId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PaneId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for PaneId {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "PaneId".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "string"})
+    }
+}
+
+/// The name of a group of panes.
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct SessionName(pub String);
+
+impl SessionName {
+    /// Where a pane goes when its caller names no session.
+    pub const MAIN: &str = "main";
+    // Long enough for a path-like name, short enough for a table.
+    const LONGEST: usize = 64;
+
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        if text.is_empty()
+            || text.chars().count() > Self::LONGEST
+            || text.chars().any(char::is_control)
+        {
+            return Err(Error::invalid(format!(
+                "session: wanted 1 to {} printable characters, got {text:?}",
+                Self::LONGEST
+            )));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl Default for SessionName {
+    fn default() -> Self {
+        Self(Self::MAIN.to_owned())
+    }
+}
+
+impl fmt::Display for SessionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A place in a pane's text, as its readers see it: an opaque string that only grows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct Cursor(pub String);
+
+impl FromStr for Cursor {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// A moment on the wall clock, in milliseconds since 1970; RFC 3339 outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp(pub u64);
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(self.0);
+        humantime::format_rfc3339_millis(at).fmt(f)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let at = humantime::parse_rfc3339(&text).map_err(serde::de::Error::custom)?;
+        let since = at
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_err(serde::de::Error::custom)?;
+        Ok(Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl JsonSchema for Timestamp {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Timestamp".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "string", "format": "date-time"})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pane_id_is_what_it_prints_and_nothing_else() {
+        assert_eq!("p12".parse::<PaneId>().unwrap(), PaneId(12));
+        for wrong in [
+            "12",
+            "p",
+            "p0",
+            "p01",
+            "p-1",
+            "p+1",
+            "p1 ",
+            "P1",
+            "p99999999999999999999",
+        ] {
+            assert!(wrong.parse::<PaneId>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_timestamp_survives_its_own_text() {
+        let at = Timestamp(1_794_000_123_456);
+        let json = serde_json::to_string(&at).unwrap();
+        assert_eq!(serde_json::from_str::<Timestamp>(&json).unwrap(), at);
+        assert!(json.starts_with("\"2026-"), "{json}");
+    }
+}

@@ -1,0 +1,173 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{Error, panes};
+
+/// One tool: its arguments are the struct itself.
+pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<Request> {
+    /// The name an MCP client uses.
+    const NAME: &'static str;
+    /// The verb of the command line.
+    const VERB: &'static str;
+    const HINTS: Hints;
+    type Reply: Serialize + DeserializeOwned + JsonSchema + TryFrom<Reply, Error = Error>;
+
+    /// Ranges and shapes that the types cannot say. Nothing has been done when this refuses.
+    fn check(&self) -> Result<(), Error>;
+}
+
+/// What a client may assume about a tool before calling it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hints {
+    /// Looks, and changes nothing.
+    ReadOnly,
+    /// Changes something that can be changed back or simply goes on.
+    Writes,
+    /// Ends something for good.
+    Destructive,
+}
+
+macro_rules! tools {
+    ($($args:ident as $name:literal, $verb:literal, $hints:ident => $reply:ident;)*) => {
+        /// Any tool call.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "tool", content = "args")]
+        pub enum Request { $(#[serde(rename = $name)] $args(panes::$args),)* }
+
+        /// The answer to a [`Request`] of the same name.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "tool", content = "reply")]
+        pub enum Reply { $(#[serde(rename = $name)] $args(panes::$reply),)* }
+
+        impl Request {
+            /// The names of all tools, in the order they are listed.
+            pub const NAMES: &[&str] = &[$($name),*];
+
+            pub fn name(&self) -> &'static str {
+                match self { $(Self::$args(_) => $name,)* }
+            }
+
+            pub fn check(&self) -> Result<(), Error> {
+                match self { $(Self::$args(args) => args.check(),)* }
+            }
+
+            /// Reads a call as it came from outside. The error names the field, what was wanted and what was given.
+            pub fn parse(tool: &str, args: serde_json::Value) -> Result<Self, Error> {
+                match tool {
+                    $($name => arguments::<panes::$args>(args).map(Self::$args),)*
+                    _ => Err(Error::invalid(format!("no tool `{tool}`")).hint(format!("tools: {}", Self::NAMES.join(", ")))),
+                }
+            }
+        }
+
+        $(
+            impl From<panes::$args> for Request {
+                fn from(args: panes::$args) -> Self { Self::$args(args) }
+            }
+
+            impl TryFrom<Reply> for panes::$reply {
+                type Error = Error;
+                #[expect(clippy::allow_attributes, reason = "with a single tool there would be no other variant")]
+                #[allow(unreachable_patterns, reason = "with a single tool there would be no other variant")]
+                fn try_from(reply: Reply) -> Result<Self, Error> {
+                    match reply {
+                        Reply::$args(reply) => Ok(reply),
+                        _ => Err(Error::new(crate::Kind::Internal, concat!("the reply to `", $name, "` was one to another tool"))),
+                    }
+                }
+            }
+
+            impl Tool for panes::$args {
+                const NAME: &'static str = $name;
+                const VERB: &'static str = $verb;
+                const HINTS: Hints = Hints::$hints;
+                type Reply = panes::$reply;
+
+                fn check(&self) -> Result<(), Error> { panes::$args::check(self) }
+            }
+        )*
+    };
+}
+
+tools! {
+    CreatePane as "create_pane", "new", Writes => PaneCreated;
+    SendInput as "send_input", "send", Writes => InputSent;
+    ReadPane as "read_pane", "read", ReadOnly => PaneText;
+    GetStatus as "get_status", "status", ReadOnly => Status;
+    ClosePane as "close_pane", "close", Destructive => PaneClosed;
+}
+
+fn arguments<T: DeserializeOwned>(args: serde_json::Value) -> Result<T, Error> {
+    serde_path_to_error::deserialize(args).map_err(|error| {
+        let path = error.path().to_string();
+        let said = error.into_inner().to_string();
+        Error::invalid(if path == "." {
+            said
+        } else {
+            format!("{path}: {said}")
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn refused(tool: &str, args: serde_json::Value, says: &[&str]) {
+        let error = Request::parse(tool, args)
+            .and_then(|r| r.check())
+            .unwrap_err();
+        for word in says {
+            assert!(
+                error.message.contains(word),
+                "{:?} does not say {word}",
+                error.message
+            );
+        }
+    }
+
+    #[test]
+    fn the_door_is_strict_and_names_the_field() {
+        refused(
+            "read_pane",
+            json!({"pane_id": "p1", "linez": 3}),
+            &["linez", "lines"],
+        );
+        refused(
+            "read_pane",
+            json!({"pane_id": "p1", "lines": "many"}),
+            &["lines", "many"],
+        );
+        refused("read_pane", json!({}), &["pane_id"]);
+        refused(
+            "read_pane",
+            json!({"pane_id": "p1", "lines": 0}),
+            &["lines"],
+        );
+        refused(
+            "read_pane",
+            json!({"pane_id": "p1", "lines": 1_000_001}),
+            &["lines", "1000000"],
+        );
+        refused("create_pane", json!({"command": "  "}), &["command"]);
+        refused("create_pane", json!({"rows": 0}), &["rows"]);
+        refused("create_pane", json!({"env": {"A=B": "x"}}), &["env", "A=B"]);
+        refused("send_input", json!({"pane_id": "p1"}), &["input", "keys"]);
+        refused(
+            "send_input",
+            json!({"pane_id": "p1", "keys": ["Entr"]}),
+            &["Entr"],
+        );
+        refused("nonsense", json!({}), &["nonsense"]);
+    }
+
+    #[test]
+    fn a_request_is_the_same_on_the_socket_as_from_a_model() {
+        let args = json!({"pane_id": "p1", "lines": 7});
+        let request = Request::parse("read_pane", args.clone()).unwrap();
+        let wire = json!({"tool": "read_pane", "args": args});
+        assert_eq!(serde_json::from_value::<Request>(wire).unwrap(), request);
+    }
+}

@@ -1,0 +1,120 @@
+//! What goes over the daemon's socket: frames of JSON, each behind its length as four bytes, little end first.
+//!
+//! A client says who it is once, then asks as often as it likes without waiting; answers carry the question's id
+//! and come in any order.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Cursor, Error, OsText, PaneId, Reply, Request};
+
+/// Raised when an older client or daemon could misread a frame.
+pub const PROTOCOL: u32 = 1;
+
+/// The largest frame either side accepts: the largest reply a caller may ask for, as JSON escapes, with room to spare.
+pub const LARGEST_FRAME: usize = 128 * 1024 * 1024;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "frame", rename_all = "snake_case")]
+pub enum ToDaemon {
+    /// The first frame of every connection.
+    Hello { protocol: u32, caller: Caller },
+    /// `key` is the caller's own name for this piece of work: asked again after a broken connection, it is not done twice.
+    Call { id: u64, key: Key, ask: Ask },
+    /// Nobody waits for the answer to `id` any more.
+    Cancel { id: u64 },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "frame", rename_all = "snake_case")]
+pub enum FromDaemon {
+    Welcome {
+        protocol: u32,
+        version: String,
+        pid: u32,
+    },
+    Answer {
+        id: u64,
+        answer: Result<Answer, Error>,
+    },
+}
+
+/// 128 random bits that name a call for as long as anybody remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Key(pub [u8; 16]);
+
+/// The calling client's world: what a pane made by it starts from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Caller {
+    pub cwd: OsText,
+    pub env: Vec<(OsText, OsText)>,
+    pub umask: u32,
+}
+
+/// A tool call, or something only our own programs ask.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub enum Ask {
+    Tool {
+        call: Request,
+    },
+    /// Waits until a pane has more than `since`, and gives it.
+    Follow {
+        pane: PaneId,
+        since: Option<Cursor>,
+        raw: bool,
+    },
+    /// Sets a pane's size.
+    Resize {
+        pane: PaneId,
+        rows: u16,
+        cols: u16,
+    },
+    DaemonStatus,
+    /// Ends the daemon, and with `panes` every pane before that.
+    DaemonStop {
+        panes: bool,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    Tool { reply: Reply },
+    Followed { more: Followed },
+    Resized,
+    DaemonStatus { status: DaemonStatus },
+    Stopping { panes_closed: u64 },
+}
+
+/// What came after a cursor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Followed {
+    /// Whole lines, oldest first; the last one may still be growing.
+    pub lines: Vec<FollowedLine>,
+    pub raw: Vec<u8>,
+    pub cursor: Cursor,
+    /// Nothing will ever follow.
+    pub ended: bool,
+    /// Lines (or raw bytes) that came and went before they could be given.
+    pub missed: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FollowedLine {
+    pub number: u64,
+    pub text: String,
+    /// `text` goes on where the last reading of this line ended.
+    pub appended: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DaemonStatus {
+    pub pid: u32,
+    pub socket: String,
+    pub version: String,
+    pub uptime_ms: u64,
+    pub panes: u64,
+    /// How often a daemon has started on this state.
+    pub epoch: u64,
+}
