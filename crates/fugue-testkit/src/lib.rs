@@ -1,1 +1,19 @@
-//! A private world for end-to-end tests.
+//! A private world for end-to-end tests: the real binary, an own HOME, own XDG directories, a cleared environment.
+//!
+//! Nothing of the machine's user leaks into a world, and nothing of a world is left when it goes: dropping one stops
+//! its daemon and panes and fails the test if a process stayed behind. This crate never looks inside fugue; it
+//! knows the verbs, the JSON they print and the files the specification names.
+
+mod chance;
+mod figures;
+mod proc;
+mod run;
+mod time;
+mod world;
+
+pub use chance::Chance;
+pub use figures::figure;
+pub use proc::{Ended, Process};
+pub use run::{Ran, Running};
+pub use time::{let_pass, until, until_some};
+pub use world::World;

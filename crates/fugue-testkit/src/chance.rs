@@ -1,0 +1,50 @@
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Random numbers that can be had again: `FUGUE_SEED` repeats a run (as far as the machine's own timing lets it).
+pub struct Chance {
+    seed: u64,
+    state: u64,
+}
+
+impl Default for Chance {
+    fn default() -> Self {
+        let given = std::env::var("FUGUE_SEED").ok();
+        let seed = match given {
+            Some(text) => text.parse().expect("FUGUE_SEED is a number"),
+            None => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(1, |now| now.as_nanos() as u64),
+        };
+        Self {
+            seed,
+            state: seed | 1,
+        }
+    }
+}
+
+impl Chance {
+    /// What to give as `FUGUE_SEED` to have the same numbers again.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// A number in `0..below`.
+    pub fn below(&mut self, below: u64) -> u64 {
+        // splitmix64: enough for choosing moments, and no dependency.
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below.max(1)
+    }
+
+    /// One time in `n`.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// A moment up to `longest` away.
+    pub fn moment(&mut self, longest: Duration) -> Duration {
+        Duration::from_micros(self.below(longest.as_micros() as u64))
+    }
+}

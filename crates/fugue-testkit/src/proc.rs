@@ -1,0 +1,172 @@
+//! What the kernel says about a world's processes.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
+};
+
+use crate::time::timespec;
+
+/// One process, told from a later one of the same number by when it started.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Process {
+    pub pid: u32,
+    pub started: u64,
+    pub line: Vec<String>,
+}
+
+impl Process {
+    /// The process that has this number now; none if there is none or it is a zombie.
+    pub fn of(pid: u32) -> Option<Self> {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let stat = Stat::of(pid)?;
+        (stat.state != 'Z').then(|| Self {
+            pid,
+            started: stat.started,
+            line: line
+                .split(|byte| *byte == 0)
+                .filter(|word| !word.is_empty())
+                .map(|word| String::from_utf8_lossy(word).into_owned())
+                .collect(),
+        })
+    }
+
+    pub fn is_alive(&self) -> bool {
+        Stat::of(self.pid).is_some_and(|stat| stat.started == self.started && stat.state != 'Z')
+    }
+
+    pub fn kill9(&self) {
+        if self.is_alive() {
+            kill9(self.pid);
+        }
+    }
+
+    /// Whether its command line has these words next to each other.
+    pub fn says(&self, words: &[&str]) -> bool {
+        self.line.windows(words.len()).any(|line| line == words)
+    }
+
+    /// Processor time used so far, in clock ticks.
+    pub fn ticks(&self) -> u64 {
+        Stat::of(self.pid).map_or(0, |stat| stat.ticks)
+    }
+
+    /// How often all its threads together went to sleep by themselves, or were pushed off a processor.
+    pub fn switches(&self) -> u64 {
+        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else {
+            return 0;
+        };
+        threads
+            .flatten()
+            .filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok())
+            .flat_map(|status| {
+                status
+                    .lines()
+                    .filter_map(|line| line.split_once("ctxt_switches:"))
+                    .filter_map(|(_, count)| count.trim().parse::<u64>().ok())
+                    .collect::<Vec<_>>()
+            })
+            .sum()
+    }
+
+    /// Memory in KiB by the kernel's own names: `Rss`, `Pss`, `Private_Dirty`, …
+    pub fn memory_kib(&self) -> BTreeMap<String, u64> {
+        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid));
+        let rollup = rollup.unwrap_or_default();
+        rollup
+            .lines()
+            .filter_map(|line| {
+                let (name, rest) = line.split_once(':')?;
+                let kib = rest.trim().strip_suffix(" kB")?.parse().ok()?;
+                Some((name.to_owned(), kib))
+            })
+            .collect()
+    }
+}
+
+/// A handle on a process that may be waited for although it is nobody's child here.
+pub struct Ended(OwnedFd);
+
+impl Ended {
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let pid = Pid::from_raw(pid as i32).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
+    }
+
+    /// Waits until it has ended.
+    #[track_caller]
+    pub fn wait(&self, limit: Duration) {
+        let mut fds = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
+        let ready = poll(&mut fds, Some(&timespec(limit))).expect("a pidfd can be polled");
+        assert_eq!(ready, 1, "the process still runs after {limit:?}");
+    }
+}
+
+impl AsFd for Ended {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+pub fn kill9(pid: u32) {
+    if let Some(pid) = Pid::from_raw(pid as i32) {
+        // Gone already is as good.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Every process whose environment says `mark`, or whose command line or working directory lies in `dir`.
+pub fn belonging_to(mark: &str, dir: &Path) -> Vec<Process> {
+    let ours = std::process::id();
+    let entries = fs::read_dir("/proc").expect("/proc is there");
+    let mut found: Vec<Process> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| *pid != ours)
+        .filter(|pid| belongs(*pid, mark, dir))
+        .filter_map(Process::of)
+        .collect();
+    found.sort();
+    found
+}
+
+fn belongs(pid: u32, mark: &str, dir: &Path) -> bool {
+    let has = |file: &str, what: &str| {
+        fs::read(format!("/proc/{pid}/{file}")).is_ok_and(|bytes| {
+            bytes
+                .windows(what.len())
+                .any(|window| window == what.as_bytes())
+        })
+    };
+    has("environ", mark)
+        || has("cmdline", &dir.to_string_lossy())
+        || fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(dir))
+}
+
+struct Stat {
+    state: char,
+    ticks: u64,
+    started: u64,
+}
+
+impl Stat {
+    fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name in parentheses may itself hold spaces and parentheses.
+        let rest: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let number = |index: usize| rest.get(index)?.parse::<u64>().ok();
+        Some(Self {
+            state: rest.first()?.chars().next()?,
+            ticks: number(11)? + number(12)?,
+            started: number(19)?,
+        })
+    }
+}

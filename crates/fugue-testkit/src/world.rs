@@ -1,0 +1,460 @@
+use std::{
+    ffi::OsStr,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use fugue_api::{
+    PaneId,
+    panes::{InputSent, Overview, PaneClosed, PaneCreated, PaneStatus, PaneText, State},
+    wire::DaemonStatus,
+};
+use serde::de::DeserializeOwned;
+use tempfile::TempDir;
+
+use crate::{
+    proc::{Process, belonging_to},
+    run::{Ran, Running},
+    time::{until, within},
+};
+
+/// How long one verb may take. Far more than any should: the machine that runs the tests may be busy.
+const VERB: Duration = Duration::from_secs(60);
+
+/// A machine of one's own: HOME, XDG directories and a working directory that nobody else has.
+pub struct World {
+    dir: TempDir,
+    binary: PathBuf,
+    env: Vec<(String, String)>,
+    // Dropped with the world, which calls the watchdog off.
+    _alive: mpsc::Sender<()>,
+}
+
+impl World {
+    /// `binary` is the fugue to run (`env!("CARGO_BIN_EXE_fugue")` in a test); `limit` is how long the test may take:
+    /// after it the whole test process is aborted, with the world's processes.
+    pub fn new(binary: impl AsRef<Path>, limit: Duration) -> Self {
+        // Short, because a socket's path may have 107 bytes.
+        let dir = tempfile::Builder::new()
+            .prefix("fg")
+            .rand_bytes(5)
+            .tempdir_in("/tmp")
+            .expect("a directory in /tmp");
+        for sub in ["home", "run", "state", "config", "work"] {
+            let path = dir.path().join(sub);
+            fs::create_dir(&path).expect("a directory of the world");
+            fs::set_permissions(&path, Permissions::from_mode(0o700)).expect("its permissions");
+        }
+        let alive = watchdog(limit, dir.path());
+        let world = Self {
+            binary: binary.as_ref().to_owned(),
+            env: Vec::new(),
+            _alive: alive,
+            dir,
+        };
+        // Shells that find no rc file of the user's ask a new user questions.
+        for rc in [".bashrc", ".zshrc"] {
+            fs::write(world.home().join(rc), "").expect("an empty rc file");
+        }
+        world
+    }
+
+    /// Sets a variable for every program started from now on.
+    pub fn set_env(&mut self, name: &str, value: impl AsRef<Path>) {
+        let value = value.as_ref().to_string_lossy().into_owned();
+        self.env.push((name.to_owned(), value));
+    }
+
+    /// Writes `config.toml`. A daemon reads it when it starts.
+    pub fn configure(&self, toml: &str) {
+        let dir = self.dir.path().join("config/fugue");
+        fs::create_dir_all(&dir).expect("the configuration's directory");
+        fs::write(dir.join("config.toml"), toml).expect("the configuration");
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    /// The working directory of every verb.
+    pub fn work(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    pub fn runtime(&self) -> PathBuf {
+        self.dir.path().join("run/fugue")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.dir.path().join("state/fugue")
+    }
+
+    // Programs.
+
+    /// A program in this world, not yet started.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests start the real binary as a person's shell would"
+    )]
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let at = |sub: &str| self.dir.path().join(sub);
+        // The system's own programs first: shims for other versions in front of them are slow and want the real HOME.
+        let path = format!(
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{}",
+            std::env::var("PATH").unwrap_or_default()
+        );
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("PATH", path)
+            .env("TERM", "xterm-256color")
+            .env("LANG", "C.UTF-8")
+            .env("HOME", at("home"))
+            .env("XDG_RUNTIME_DIR", at("run"))
+            .env("XDG_STATE_HOME", at("state"))
+            .env("XDG_CONFIG_HOME", at("config"))
+            .env(MARK, self.dir.path())
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(self.work());
+        command
+    }
+
+    /// `fugue` with these arguments, not yet started.
+    pub fn fugue_command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = self.command(&self.binary);
+        command.args(args);
+        command
+    }
+
+    /// Runs a verb to its end, whatever it says.
+    #[track_caller]
+    pub fn fugue(&self, args: &[&str]) -> Ran {
+        self.start(args).end(VERB)
+    }
+
+    /// Starts a verb and goes on.
+    #[track_caller]
+    pub fn start(&self, args: &[&str]) -> Running {
+        Running::start(self.fugue_command(args))
+    }
+
+    /// Runs a verb with `--json` and wants its reply.
+    #[track_caller]
+    pub fn json<T: DeserializeOwned>(&self, args: &[&str]) -> T {
+        self.fugue(&with_json(args)).ok().json()
+    }
+
+    /// Runs a verb with `--json` and wants it refused with this exit code.
+    #[track_caller]
+    pub fn refused(&self, args: &[&str], code: i32) -> fugue_api::Error {
+        let ran = self.fugue(&with_json(args));
+        assert_eq!(ran.code, Some(code), "{ran}");
+        ran.refusal()
+    }
+
+    /// Runs any other program of this world to its end.
+    #[track_caller]
+    pub fn run(&self, program: &str, args: &[&str]) -> Ran {
+        let mut command = self.command(program);
+        command.args(args);
+        Running::start(command).end(VERB)
+    }
+
+    /// Starts `fugue daemon run` by way of another program: `["unshare", "-m", …]`. It is the world's daemon when its
+    /// socket answers.
+    #[track_caller]
+    pub fn daemon_by_way_of(&self, way: &[&str]) -> Running {
+        let mut command = self.command(way[0]);
+        command
+            .args(&way[1..])
+            .arg(&self.binary)
+            .args(["daemon", "run"]);
+        let running = Running::start(command);
+        until("the daemon answers", VERB, || {
+            self.fugue(&["daemon", "status", "--json"]).code == Some(0)
+        });
+        running
+    }
+
+    // Panes.
+
+    /// A pane with one shell command line as its own process.
+    #[track_caller]
+    pub fn pane(&self, command: &str) -> PaneCreated {
+        self.json(&["new", "--", command])
+    }
+
+    /// A pane with an interactive shell that has shown its prompt.
+    #[track_caller]
+    pub fn shell(&self, shell: &str) -> PaneCreated {
+        let pane: PaneCreated = self.json(&["new", "--shell", shell]);
+        assert!(pane.ready, "{shell} shows its prompt: {pane:?}");
+        pane
+    }
+
+    #[track_caller]
+    pub fn status(&self, pane: PaneId) -> PaneStatus {
+        self.json(&["status", &pane.to_string()])
+    }
+
+    #[track_caller]
+    pub fn overview(&self) -> Overview {
+        self.json(&["ls"])
+    }
+
+    #[track_caller]
+    pub fn read(&self, pane: PaneId, flags: &[&str]) -> PaneText {
+        let pane = pane.to_string();
+        let mut args = vec!["read", pane.as_str()];
+        args.extend(flags);
+        self.json(&args)
+    }
+
+    /// All text of a pane, as far as one reply can hold it.
+    #[track_caller]
+    pub fn text(&self, pane: PaneId) -> String {
+        self.read(pane, &EVERYTHING).text
+    }
+
+    /// All bytes of a pane, as `read --raw` gives them to a pipe.
+    #[track_caller]
+    pub fn raw(&self, pane: PaneId) -> Vec<u8> {
+        let pane = pane.to_string();
+        let mut args = vec!["read", pane.as_str(), "--raw"];
+        args.extend(EVERYTHING);
+        self.fugue(&args).ok().stdout
+    }
+
+    /// Types a line and presses Enter.
+    #[track_caller]
+    pub fn type_line(&self, pane: PaneId, line: &str) -> InputSent {
+        self.json(&["send", &pane.to_string(), line, "--enter"])
+    }
+
+    /// Presses keys by name.
+    #[track_caller]
+    pub fn press(&self, pane: PaneId, keys: &[&str]) -> InputSent {
+        let pane = pane.to_string();
+        let mut args = vec!["send", pane.as_str()];
+        for key in keys {
+            args.extend(["-k", key]);
+        }
+        self.json(&args)
+    }
+
+    #[track_caller]
+    pub fn close(&self, pane: PaneId) -> PaneClosed {
+        self.json(&["close", &pane.to_string()])
+    }
+
+    /// `fugue read -f`, running.
+    #[track_caller]
+    pub fn follow(&self, pane: PaneId) -> Running {
+        self.start(&["read", &pane.to_string(), "-f"])
+    }
+
+    /// Waits until a pane's text, from its beginning, is as wanted; blocked in `fugue read -f` meanwhile.
+    #[track_caller]
+    pub fn until_printed(&self, pane: PaneId, wanted: impl Fn(&str) -> bool) -> String {
+        let pane = pane.to_string();
+        let mut args = vec!["read", pane.as_str(), "-f"];
+        args.extend(EVERYTHING);
+        self.start(&args).until_said(VERB, wanted)
+    }
+
+    /// Waits until a pane's process has ended; blocked in `fugue read -f` meanwhile.
+    #[track_caller]
+    pub fn exited(&self, pane: PaneId) -> PaneStatus {
+        self.start(&["read", &pane.to_string(), "-f", "-n", "1"])
+            .end(VERB)
+            .ok();
+        let status = self.status(pane);
+        assert_eq!(status.state.state, State::Exited, "{status:?}");
+        status
+    }
+
+    /// Runs a command in a pane of its own to its end, and gives all its text.
+    #[track_caller]
+    pub fn output_of(&self, command: &str) -> String {
+        let pane = self.pane(command).pane_id;
+        self.exited(pane);
+        self.text(pane)
+    }
+
+    /// What a pane's log on disk holds, with the place of its first byte counted from the pane's birth. Gaps between
+    /// segments are a failure.
+    #[track_caller]
+    pub fn log(&self, pane: PaneId) -> (u64, Vec<u8>) {
+        let dir = self.state().join(format!("panes/{pane}"));
+        let mut segments: Vec<(u64, PathBuf)> = fs::read_dir(&dir)
+            .expect("a pane has a directory")
+            .flatten()
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                let offset = u64::from_str_radix(name.strip_prefix("out.")?, 16).ok()?;
+                Some((offset, entry.path()))
+            })
+            .collect();
+        segments.sort();
+        let first = segments.first().map_or(0, |(offset, _)| *offset);
+        let mut bytes = Vec::new();
+        for (offset, path) in segments {
+            assert_eq!(offset, first + bytes.len() as u64, "a gap before {path:?}");
+            bytes.extend(fs::read(&path).expect("a segment is readable"));
+        }
+        (first, bytes)
+    }
+
+    // Processes.
+
+    /// `fugue daemon status --json`. Fails if no daemon runs.
+    #[track_caller]
+    pub fn daemon(&self) -> DaemonStatus {
+        self.json(&["daemon", "status"])
+    }
+
+    /// The daemons of this world, which should be one or none.
+    pub fn daemons(&self) -> Vec<Process> {
+        let mut processes = self.processes();
+        processes.retain(|process| self.is_ours(process) && process.says(&["daemon", "run"]));
+        processes
+    }
+
+    pub fn holders(&self) -> Vec<Process> {
+        let mut processes = self.processes();
+        processes.retain(|process| self.is_ours(process) && process.says(&["hold"]));
+        processes
+    }
+
+    /// The holder of one pane.
+    pub fn holder(&self, pane: PaneId) -> Option<Process> {
+        let end = format!("/panes/{pane}");
+        self.holders()
+            .into_iter()
+            .find(|process| process.line.iter().any(|word| word.ends_with(&end)))
+    }
+
+    /// Every process that was started in this world, by whatever way.
+    pub fn processes(&self) -> Vec<Process> {
+        belonging_to(&mark_of(self.dir.path()), self.dir.path())
+    }
+
+    fn is_ours(&self, process: &Process) -> bool {
+        let name = self.binary.file_name();
+        process
+            .line
+            .first()
+            .is_some_and(|program| Path::new(program).file_name() == name)
+    }
+
+    /// Ends everything as a person would, and says which processes stayed although they should not have.
+    fn stop(&self) -> Vec<Process> {
+        if self.processes().is_empty() {
+            return Vec::new();
+        }
+        // A daemon that was killed on purpose must first be back to end its panes.
+        let started = self.start(&["daemon", "start"]).end(VERB);
+        let stopped = self.start(&["daemon", "stop", "--panes"]).end(VERB);
+        if started.code != Some(0) || stopped.code != Some(0) {
+            complain(&format!("{started}\n{stopped}"));
+        }
+        // `stop` answers before the daemon's own process is quite gone.
+        let none_left = || self.processes().is_empty().then_some(());
+        match within(Duration::from_secs(5), none_left) {
+            Some(()) => Vec::new(),
+            None => self.processes(),
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let failing = thread::panicking();
+        if failing {
+            complain(&format!("the world was {}", self.dir.path().display()));
+            for process in self.processes() {
+                complain(&format!("  {} {}", process.pid, process.line.join(" ")));
+            }
+            self.kill_all();
+            return;
+        }
+        let left = self.stop();
+        self.kill_all();
+        assert!(left.is_empty(), "processes were left behind: {left:#?}");
+    }
+}
+
+impl World {
+    fn kill_all(&self) {
+        kill_all_of(self.dir.path());
+    }
+}
+
+/// Everything that a reply may hold.
+const EVERYTHING: [&str; 4] = ["-n", "1000000", "--max-output-chars", "16000000"];
+
+/// In the environment of every program of a world, so that what it leaves behind can be found.
+const MARK: &str = "TESTKIT_WORLD";
+
+fn mark_of(dir: &Path) -> String {
+    format!("{MARK}={}", dir.display())
+}
+
+/// The first word is the verb (`daemon` has two), and what follows `--` is not ours.
+fn with_json<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    let verb = if args.first() == Some(&"daemon") {
+        2
+    } else {
+        1
+    };
+    let (verb, rest) = args.split_at(verb.min(args.len()));
+    [verb, &["--json"], rest].concat()
+}
+
+/// New processes may appear while the old ones are being killed, so it goes on until there are none.
+fn kill_all_of(dir: &Path) {
+    let mark = mark_of(dir);
+    for _ in 0..100 {
+        let left = belonging_to(&mark, dir);
+        if left.is_empty() {
+            return;
+        }
+        for process in left {
+            process.kill9();
+        }
+    }
+}
+
+fn watchdog(limit: Duration, dir: &Path) -> mpsc::Sender<()> {
+    let (alive, dropped) = mpsc::channel::<()>();
+    let dir = dir.to_owned();
+    let test = thread::current().name().unwrap_or("?").to_owned();
+    thread::spawn(move || {
+        if dropped.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+            complain(&format!("{test} took longer than its limit of {limit:?}"));
+            for process in belonging_to(&mark_of(&dir), &dir) {
+                complain(&format!("  {} {}", process.pid, process.line.join(" ")));
+            }
+            kill_all_of(&dir);
+            std::process::abort();
+        }
+    });
+    alive
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "a failing test says where to look for the reason"
+)]
+fn complain(what: &str) {
+    eprintln!("{what}");
+}
