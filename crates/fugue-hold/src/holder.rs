@@ -1,0 +1,462 @@
+//! The holder's main loop: one `poll` over everything that can happen, no threads, no wake-ups while nothing does.
+
+mod life;
+mod serve;
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::fs::{FlockOperation, Mode};
+
+use crate::args::{Adopt, Args, FURTHER, LISTENER, MASTER, PIPE_R, PIPE_W};
+use crate::close::{Closing, Progress};
+use crate::input::Typist;
+use crate::link::HolderLink;
+use crate::log::{Moved, Pump, Segments, Stall};
+use crate::pty::Terminal;
+use crate::record::Meta;
+use crate::spawn::{SpawnError, pidfd_of};
+use crate::sys;
+use crate::wire::{Refusal, Spec, ToDaemon};
+use life::Life;
+
+/// A holder's `main`, given the words after the verb `hold`. The listening socket is fd 3.
+pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    // Nobody reads a holder's stderr; what goes wrong is said on the socket, or the process is seen to be gone.
+    let Some(args) = Args::parse(args) else {
+        return ExitCode::from(2);
+    };
+    let further = args.adopt.as_ref().map_or(0, |a| i32::from(a.pidfd) + i32::from(a.kept));
+    sys::close_from(if args.adopt.is_some() { FURTHER + further } else { LISTENER + 1 });
+    let Some(listener) = sys::inherited(LISTENER) else {
+        return ExitCode::from(2);
+    };
+    sys::name_process(c"fugue-hold");
+    rustix::process::umask(Mode::from_raw_mode(0o077));
+    // No directory is kept from being unmounted by a pane.
+    let _ = std::env::set_current_dir("/");
+    let parent = args.parent;
+    match Holder::new(args, &listener) {
+        Ok(mut holder) => holder.serve(&listener),
+        Err(error) => refuse(&listener, parent, &error),
+    }
+}
+
+// A pane that prints without end must not delay its own keystrokes and requests.
+const BYTES_PER_TURN: u64 = 64 << 10;
+// There is no event for `the disk has room again`, so that a stalled log, and nothing else, is tried by time.
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+const LAST_RETRY: Duration = Duration::from_secs(1);
+// Connections that have not said Hello. The oldest goes when one more comes.
+const MAX_STRANGERS: usize = 8;
+
+pub(super) struct Holder {
+    dir: PathBuf,
+    generation: u32,
+    epoch: u64,
+    _lock: File,
+    children: OwnedFd,
+    /// The daemon that started us, watched while there is no child.
+    parent: Option<OwnedFd>,
+    terminal: Terminal,
+    pump: Pump,
+    flow: Flow,
+    grew: OwnedFd,
+    life: Life,
+    kept: Vec<OwnedFd>,
+    typist: Typist,
+    meta: Option<Meta>,
+    /// `meta` is newer than its file.
+    meta_unsaved: bool,
+    strangers: Vec<HolderLink>,
+    daemon: Option<HolderLink>,
+    had_daemon: bool,
+    leaving: bool,
+    close: Option<Close>,
+}
+
+/// How output moves.
+#[derive(Clone, Copy)]
+enum Flow {
+    Flowing,
+    Stalled { errno: i32, retry: Instant, pause: Duration },
+}
+
+struct Close {
+    ids: Vec<u64>,
+    closing: Closing,
+    until: Option<Instant>,
+    /// All is ended but for this many, and the exit is still to be recorded.
+    left: Option<u32>,
+}
+
+/// What `poll` watches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Listener,
+    Children,
+    Parent,
+    Child,
+    Master,
+    Daemon,
+    Stranger(usize),
+    Victim,
+}
+
+impl Holder {
+    fn new(args: Args, listener: &OwnedFd) -> Result<Holder, SpawnError> {
+        let wrong = |what: &str| {
+            let what = what.to_owned();
+            move |e: io::Error| SpawnError::new(what, e)
+        };
+        rustix::io::ioctl_fionbio(listener, true).map_err(|e| SpawnError::new("listener", e))?;
+        let in_dir = format!("pane directory {}", args.dir.display());
+        let lock = lock(&args.dir).map_err(wrong(&in_dir))?;
+        let children = sys::watch_children().map_err(wrong("signals"))?;
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+            .map_err(|e| SpawnError::new("subreaper", e))?;
+        let grew = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| SpawnError::new("eventfd", e))?;
+        let meta = Meta::read(&args.dir, args.generation).map_err(wrong(&in_dir))?;
+        let (cap, segment) = meta
+            .as_ref()
+            .map_or((Spec::LOG_CAP, Spec::segment_for(Spec::LOG_CAP)), |m| (m.log_cap, m.segment));
+        let log = Segments::open(&args.dir, cap, segment).map_err(wrong(&in_dir))?;
+
+        let inherited = args.adopt.as_ref().map(inherit).transpose()?;
+        let (terminal, mut pump, pidfd, kept) = match inherited {
+            None => (Terminal::make()?, Pump::new(log).map_err(wrong("pipe"))?, None, Vec::new()),
+            Some(fds) => (
+                Terminal::adopt(fds.master),
+                Pump::adopt(fds.pipe_r, fds.pipe_w, log).map_err(wrong("pipe"))?,
+                fds.pidfd,
+                fds.kept,
+            ),
+        };
+        if args.copy {
+            pump.copy_from_now_on();
+        } else if args.adopt.is_none() {
+            pump.try_splice(&terminal.master);
+        }
+        let mut holder = Holder {
+            parent: parent(args.parent),
+            dir: args.dir,
+            generation: args.generation,
+            epoch: args.epoch,
+            _lock: lock,
+            children,
+            terminal,
+            pump,
+            flow: Flow::Flowing,
+            grew,
+            life: Life::Empty,
+            kept,
+            typist: Typist::default(),
+            meta,
+            meta_unsaved: false,
+            strangers: Vec::new(),
+            daemon: None,
+            had_daemon: false,
+            leaving: false,
+            close: None,
+        };
+        if let Some(adopt) = args.adopt {
+            holder.adopt(&adopt, pidfd);
+        }
+        Ok(holder)
+    }
+
+    fn serve(&mut self, listener: &OwnedFd) -> ExitCode {
+        loop {
+            let more = self.advance(Instant::now());
+            self.flush();
+            if self.is_finished() {
+                return ExitCode::SUCCESS;
+            }
+            let Ok(ready) = self.wait(listener, more) else {
+                // poll fails only for want of kernel memory; the daemon replaces us.
+                return ExitCode::FAILURE;
+            };
+            for (source, what) in ready {
+                self.handle(listener, source, what);
+            }
+        }
+    }
+
+    /// Whether nobody needs this process any more.
+    fn is_finished(&self) -> bool {
+        if self.leaving {
+            return self.daemon.as_ref().is_none_or(|d| !d.wants_write());
+        }
+        if self.daemon.is_some() || self.close.is_some() {
+            return false;
+        }
+        match self.life {
+            Life::Empty => self.had_daemon || self.parent.is_none(),
+            Life::Running { .. } | Life::Ending { .. } => false,
+            Life::Exited { .. } => true,
+        }
+    }
+
+    fn wait(&self, listener: &OwnedFd, more: More) -> io::Result<Vec<(Source, PollFlags)>> {
+        let mut sources = vec![(Source::Listener, listener.as_fd(), PollFlags::IN)];
+        sources.push((Source::Children, self.children.as_fd(), PollFlags::IN));
+        if let (Life::Empty, Some(parent)) = (&self.life, &self.parent) {
+            sources.push((Source::Parent, parent.as_fd(), PollFlags::IN));
+        }
+        if let Some((pidfd, flags)) = self.life.adopted_pidfd() {
+            sources.push((Source::Child, pidfd, flags));
+        }
+        if let Some(flags) = self.master_interest() {
+            sources.push((Source::Master, self.terminal.master.as_fd(), flags));
+        }
+        if let Some(daemon) = &self.daemon {
+            sources.push((Source::Daemon, daemon.as_fd(), link_interest(daemon)));
+        }
+        for (n, stranger) in self.strangers.iter().enumerate() {
+            sources.push((Source::Stranger(n), stranger.as_fd(), link_interest(stranger)));
+        }
+        if let Some(close) = &self.close {
+            sources.extend(close.closing.fds().map(|fd| (Source::Victim, fd, PollFlags::IN)));
+        }
+        let timeout = match more {
+            More::Now => Some(Duration::ZERO),
+            More::AfterEvents => self.deadline().map(|d| d.saturating_duration_since(Instant::now())),
+        };
+        poll(&sources, timeout)
+    }
+
+    /// Nothing is asked of the master while the disk is full (the child waits by itself), nor after the child's end:
+    /// a hung-up terminal would wake us for ever.
+    fn master_interest(&self) -> Option<PollFlags> {
+        let Life::Running { hung_up: false, .. } = self.life else { return None };
+        let mut flags = match self.flow {
+            Flow::Flowing => PollFlags::IN,
+            Flow::Stalled { .. } => PollFlags::empty(),
+        };
+        if !self.typist.is_empty() {
+            flags |= PollFlags::OUT;
+        }
+        (!flags.is_empty()).then_some(flags)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let retry = match self.flow {
+            Flow::Flowing => None,
+            Flow::Stalled { retry, .. } => Some(retry),
+        };
+        let close = self.close.as_ref().and_then(|c| c.until);
+        [retry, close].into_iter().flatten().min()
+    }
+
+    fn handle(&mut self, listener: &OwnedFd, source: Source, what: PollFlags) {
+        match source {
+            Source::Listener => self.accept(listener),
+            Source::Daemon => self.hear_daemon(),
+            Source::Stranger(n) => self.hear_stranger(n),
+            Source::Children => {
+                drain_signals(&self.children);
+                self.reap();
+            }
+            Source::Child => self.adopted_child_changed(what),
+            Source::Parent => self.parent = None,
+            Source::Master => {
+                if what.contains(PollFlags::OUT) {
+                    self.type_on();
+                }
+                if what.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+                    self.pump_once(Instant::now());
+                }
+            }
+            // `advance` looks at all of them.
+            Source::Victim => {}
+        }
+    }
+
+    /// Goes on with whatever needs no event: a stalled log whose time has come, an ending, a close.
+    fn advance(&mut self, now: Instant) -> More {
+        if let Flow::Stalled { retry, .. } = self.flow
+            && now >= retry
+        {
+            self.pump_once(now);
+        }
+        let more = self.finish_ending(now);
+        self.go_on_closing(now);
+        more
+    }
+
+    /// Moves one budget of output and tells whoever should know.
+    fn pump_once(&mut self, now: Instant) -> Option<Moved> {
+        let (grew, result) = self.pump.turn(&self.terminal.master, BYTES_PER_TURN);
+        if grew > 0 {
+            // A full counter is a daemon that will look anyway.
+            let _ = rustix::io::write(&self.grew, &1u64.to_ne_bytes());
+        }
+        match result {
+            Ok(moved) => {
+                if let Flow::Stalled { .. } = self.flow {
+                    self.flow = Flow::Flowing;
+                    self.say(&ToDaemon::Flowing);
+                }
+                self.save_meta();
+                if moved == Moved::HungUp {
+                    self.hung_up();
+                }
+                Some(moved)
+            }
+            Err(Stall(error)) => {
+                self.stall(error, now);
+                None
+            }
+        }
+    }
+
+    /// The child waits, because nobody reads its terminal; nothing is lost.
+    fn stall(&mut self, error: io::Error, now: Instant) {
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        let pause = match self.flow {
+            Flow::Flowing => {
+                self.say(&ToDaemon::Stalled { errno });
+                FIRST_RETRY
+            }
+            Flow::Stalled { pause, .. } => (pause * 2).min(LAST_RETRY),
+        };
+        self.flow = Flow::Stalled { errno, retry: now + pause, pause };
+    }
+
+    fn go_on_closing(&mut self, now: Instant) {
+        let Some(close) = &mut self.close else { return };
+        if close.left.is_none() {
+            match close.closing.step(now) {
+                Progress::Wait { until } => {
+                    close.until = Some(until);
+                    return;
+                }
+                Progress::Done { left } => {
+                    close.left = Some(left);
+                    close.until = None;
+                }
+            }
+        }
+        // The exit is told first, unless it cannot be: a child that KILL does not end, or a disk that stays full.
+        let Some(left) = close.left else { return };
+        let told = match (&self.life, self.flow) {
+            (Life::Empty | Life::Exited { .. }, _) | (_, Flow::Stalled { .. }) => true,
+            (Life::Running { .. } | Life::Ending { .. }, Flow::Flowing) => left > 0,
+        };
+        if told {
+            for id in std::mem::take(&mut close.ids) {
+                self.say(&ToDaemon::Closed { id, left });
+            }
+            self.close = None;
+        }
+    }
+}
+
+/// Whether the loop has work that no event announces.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum More {
+    Now,
+    AfterEvents,
+}
+
+fn poll(
+    sources: &[(Source, BorrowedFd<'_>, PollFlags)],
+    timeout: Option<Duration>,
+) -> io::Result<Vec<(Source, PollFlags)>> {
+    let mut fds: Vec<PollFd<'_>> =
+        sources.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+    let timeout = timeout.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    match rustix::event::poll(&mut fds, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(e) => return Err(e.into()),
+    }
+    let ready = sources.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+    Ok(ready.map(|((source, _, _), fd)| (*source, fd.revents())).collect())
+}
+
+fn link_interest(link: &HolderLink) -> PollFlags {
+    if link.wants_write() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN }
+}
+
+fn drain_signals(signals: &OwnedFd) {
+    // Several ends of children are one signal; `reap` looks for all of them.
+    let mut info = [0; 128];
+    while rustix::io::read(signals, &mut info).is_ok() {}
+}
+
+/// One holder at a time writes to a pane's log. Waits for the one before, which is dying if we were started.
+fn lock(dir: &Path) -> io::Result<File> {
+    let path = dir.join("hold.lock");
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+/// The daemon that started us, if it still lives.
+fn parent(pid: i32) -> Option<OwnedFd> {
+    let pidfd = pidfd_of(pid).ok()?;
+    let now = rustix::process::getppid().map(|p| p.as_raw_nonzero().get());
+    (now == Some(pid)).then_some(pidfd)
+}
+
+struct Inherited {
+    master: OwnedFd,
+    pipe_r: OwnedFd,
+    pipe_w: OwnedFd,
+    pidfd: Option<OwnedFd>,
+    kept: Vec<OwnedFd>,
+}
+
+fn inherit(adopt: &Adopt) -> Result<Inherited, SpawnError> {
+    let take = |fd| {
+        sys::inherited(fd)
+            .ok_or(SpawnError { what: format!("inherited fd {fd}"), errno: libc::EBADF })
+    };
+    let mut further = FURTHER..;
+    let mut next = || take(further.next().unwrap_or(FURTHER));
+    Ok(Inherited {
+        master: take(MASTER)?,
+        pipe_r: take(PIPE_R)?,
+        pipe_w: take(PIPE_W)?,
+        pidfd: if adopt.pidfd { Some(next()?) } else { None },
+        kept: (0..adopt.kept).map(|_| next()).collect::<Result<_, _>>()?,
+    })
+}
+
+/// A holder that could not be made says why to the first who asks, and ends.
+fn refuse(listener: &OwnedFd, parent_pid: i32, error: &SpawnError) -> ExitCode {
+    let parent = parent(parent_pid);
+    let mut link: Option<HolderLink> = None;
+    loop {
+        let mut sources = Vec::new();
+        match (&link, &parent) {
+            (Some(link), _) => sources.push((Source::Daemon, link.as_fd(), PollFlags::IN)),
+            (None, Some(parent)) => {
+                sources.push((Source::Listener, listener.as_fd(), PollFlags::IN));
+                sources.push((Source::Parent, parent.as_fd(), PollFlags::IN));
+            }
+            (None, None) => return ExitCode::FAILURE,
+        }
+        let Ok(ready) = poll(&sources, None) else { return ExitCode::FAILURE };
+        for (source, _) in ready {
+            match source {
+                Source::Listener => link = serve::accept(listener).ok().flatten(),
+                Source::Daemon => {
+                    let Some(mut link) = link.take() else { continue };
+                    let _ = link.fill();
+                    serve::refuse(&mut link, Refusal::Broken, error.errno, &error.what);
+                    return ExitCode::FAILURE;
+                }
+                _ => return ExitCode::FAILURE,
+            }
+        }
+    }
+}

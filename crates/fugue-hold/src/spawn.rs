@@ -1,0 +1,313 @@
+//! Starts processes with `posix_spawn`: never a fork, whatever the caller's size; nothing inherited that was not
+//! named; default signals and an empty mask; and an error that says what could not be done.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags};
+
+use crate::sys;
+pub use crate::sys::{Ending, Session};
+
+/// A program to start. The environment begins empty; fds 0, 1 and 2 are `/dev/null` unless given.
+pub struct Spawn<'a> {
+    program: PathBuf,
+    argv: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    cwd: Option<PathBuf>,
+    session: Session,
+    fds: Vec<(BorrowedFd<'a>, RawFd)>,
+    terminal: Option<BorrowedFd<'a>>,
+}
+
+impl<'a> Spawn<'a> {
+    /// `program` is a path, or a name that is looked up in the `PATH` of the new process's own environment.
+    pub fn new(program: impl Into<PathBuf>) -> Spawn<'a> {
+        let program = program.into();
+        Spawn {
+            argv: vec![program.clone().into_os_string()],
+            program,
+            env: Vec::new(),
+            cwd: None,
+            session: Session::Inherited,
+            fds: Vec::new(),
+            terminal: None,
+        }
+    }
+
+    /// What the program sees as `argv[0]`, where it is not the path.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<OsString>) -> Self {
+        self.argv[0] = name.into();
+        self
+    }
+
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.argv.push(arg.into());
+        self
+    }
+
+    #[must_use]
+    pub fn args(mut self, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.argv.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    #[must_use]
+    pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        let key = key.into();
+        self.env.retain(|(k, _)| *k != key);
+        self.env.push((key, value.into()));
+        self
+    }
+
+    #[must_use]
+    pub fn envs(
+        mut self,
+        vars: impl IntoIterator<Item = (impl Into<OsString>, impl Into<OsString>)>,
+    ) -> Self {
+        for (key, value) in vars {
+            self = self.env(key, value);
+        }
+        self
+    }
+
+    #[must_use]
+    pub fn cwd(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.cwd = Some(dir.into());
+        self
+    }
+
+    #[must_use]
+    pub fn session(mut self, session: Session) -> Self {
+        self.session = session;
+        self
+    }
+
+    /// Gives the process `fd` under the number `as_fd`. Any numbers may cross.
+    #[must_use]
+    pub fn fd(mut self, fd: BorrowedFd<'a>, as_fd: RawFd) -> Self {
+        self.fds.retain(|(_, target)| *target != as_fd);
+        self.fds.push((fd, as_fd));
+        self
+    }
+
+    /// Makes this terminal the process's controlling one and its fds 0, 1 and 2, in a session of its own.
+    #[must_use]
+    pub fn terminal(mut self, peer: BorrowedFd<'a>) -> Self {
+        self.session = Session::Own;
+        self.terminal = Some(peer);
+        self
+    }
+
+    /// Starts it.
+    pub fn start(&self) -> Result<Child, SpawnError> {
+        let cwd = self.open_cwd()?;
+        let program = self.find_program()?;
+        let argv = c_strings("argv", self.argv.iter().map(|a| a.as_bytes().to_vec()))?;
+        let env = c_strings(
+            "env",
+            self.env.iter().map(|(k, v)| [k.as_bytes(), b"=", v.as_bytes()].concat()),
+        )?;
+
+        // Copies above every target, so that no dup2 in the child overwrites a source that is still needed.
+        let above = self.fds.iter().map(|(_, to)| to + 1).max().unwrap_or(3).max(3);
+        let mut copies = Vec::new();
+        let mut actions = Vec::new();
+        if let Some(dir) = &cwd {
+            actions.push(sys::Action::Chdir(dir.as_raw_fd()));
+        }
+        match self.terminal {
+            Some(peer) => {
+                let peer = copy(peer, above)?;
+                // Opened by its fd and not by its name, which may belong to another devpts; opened without
+                // O_NOCTTY by a session leader, so that it becomes the controlling terminal.
+                actions.push(open(0, &format!("/proc/self/fd/{}", peer.as_raw_fd()), libc::O_RDWR)?);
+                actions.push(sys::Action::Dup { from: 0, to: 1 });
+                actions.push(sys::Action::Dup { from: 0, to: 2 });
+                copies.push(peer);
+            }
+            None => {
+                for fd in 0..3 {
+                    actions.push(open(fd, "/dev/null", libc::O_RDWR)?);
+                }
+            }
+        }
+        for (fd, to) in &self.fds {
+            let source = copy(*fd, above)?;
+            actions.push(sys::Action::Dup { from: source.as_raw_fd(), to: *to });
+            copies.push(source);
+        }
+
+        let path = c_string("program", program.as_os_str().as_bytes().to_vec())?;
+        let pid = sys::posix_spawn(&path, &argv, &env, self.session, &actions)
+            .map_err(|e| self.explain_exec(&program, e))?;
+        match pidfd_of(pid) {
+            Ok(pidfd) => Ok(Child { pid, pidfd }),
+            Err(e) => {
+                end_unborn(pid);
+                Err(SpawnError::new("pidfd", e))
+            }
+        }
+    }
+
+    fn open_cwd(&self) -> Result<Option<OwnedFd>, SpawnError> {
+        let Some(dir) = &self.cwd else { return Ok(None) };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(dir, flags, Mode::empty())
+            .map_err(|e| SpawnError::new(format!("cwd {}", dir.display()), e))?;
+        // O_PATH needs no permission, chdir needs to search.
+        rustix::fs::accessat(&fd, ".", Access::EXEC_OK, AtFlags::EACCESS)
+            .map_err(|e| SpawnError::new(format!("cwd {}", dir.display()), e))?;
+        Ok(Some(fd))
+    }
+
+    /// `execvp`'s rule, with the new process's `PATH` and not with ours.
+    fn find_program(&self) -> Result<PathBuf, SpawnError> {
+        let name = self.program.as_os_str();
+        if name.is_empty() {
+            return Err(SpawnError::new("program ``", rustix::io::Errno::NOENT));
+        }
+        if name.as_bytes().contains(&b'/') {
+            return Ok(self.program.clone());
+        }
+        let path = self
+            .env
+            .iter()
+            .find(|(k, _)| k == "PATH")
+            .map_or(OsStr::new("/usr/local/bin:/usr/bin:/bin"), |(_, v)| v.as_os_str());
+        let mut worst = rustix::io::Errno::NOENT;
+        for dir in path.as_bytes().split(|b| *b == b':') {
+            let dir = if dir.is_empty() { b".".as_slice() } else { dir };
+            let mut candidate = self.cwd.clone().unwrap_or_default();
+            candidate.push(OsStr::from_bytes(dir));
+            candidate.push(name);
+            if !candidate.is_file() {
+                continue;
+            }
+            match rustix::fs::accessat(CWD, &candidate, Access::EXEC_OK, AtFlags::EACCESS) {
+                Ok(()) => return Ok(candidate),
+                Err(e) => worst = e,
+            }
+        }
+        Err(SpawnError::new(format!("program {} (looked in PATH)", name.display()), worst))
+    }
+
+    fn explain_exec(&self, program: &Path, error: io::Error) -> SpawnError {
+        let full = self.cwd.as_deref().map_or(program.to_path_buf(), |cwd| cwd.join(program));
+        let absent = error.raw_os_error() == Some(libc::ENOENT);
+        // ENOENT for a file that is there is about the interpreter its first line names.
+        let what = if absent && full.exists() {
+            format!("interpreter of {}", program.display())
+        } else {
+            format!("program {}", program.display())
+        };
+        SpawnError { what, errno: error.raw_os_error().unwrap_or(libc::EIO) }
+    }
+}
+
+/// A process that was started here. Dropping it ends nothing and reaps nothing.
+#[derive(Debug)]
+pub struct Child {
+    pub pid: i32,
+    pub pidfd: OwnedFd,
+}
+
+impl Child {
+    /// Its end, if it ended; reaps it. The pidfd is readable from then on.
+    pub fn try_wait(&self) -> io::Result<Option<Ending>> {
+        Ok(sys::ended_child(sys::Whom::Pid(self.pid), sys::Reap::Take)?.map(|(_, ending)| ending))
+    }
+
+    /// Waits for its end and reaps it.
+    pub fn wait(&self) -> io::Result<Ending> {
+        sys::await_child(self.pid)
+    }
+
+    /// Ends and reaps it, where what it was started for cannot be.
+    pub fn abandon(self) {
+        end_unborn(self.pid);
+    }
+
+    /// Sends a signal to this very process, never to a later one with its pid.
+    pub fn signal(&self, signo: i32) -> io::Result<()> {
+        Ok(rustix::process::pidfd_send_signal(&self.pidfd, signal(signo)?)?)
+    }
+}
+
+/// What could not be done, and the kernel's reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpawnError {
+    pub what: String,
+    pub errno: i32,
+}
+
+impl SpawnError {
+    pub(crate) fn new(what: impl Into<String>, error: impl Into<io::Error>) -> SpawnError {
+        SpawnError {
+            what: what.into(),
+            errno: error.into().raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+}
+
+impl std::fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.what, io::Error::from_raw_os_error(self.errno))
+    }
+}
+
+impl std::error::Error for SpawnError {}
+
+impl From<SpawnError> for io::Error {
+    fn from(error: SpawnError) -> io::Error {
+        io::Error::new(io::Error::from_raw_os_error(error.errno).kind(), error)
+    }
+}
+
+pub(crate) fn signal(signo: i32) -> io::Result<rustix::process::Signal> {
+    rustix::process::Signal::from_named_raw(signo).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+pub(crate) fn pidfd_of(pid: i32) -> io::Result<OwnedFd> {
+    let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
+    Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
+}
+
+/// An error leaves no process behind.
+fn end_unborn(pid: i32) {
+    if let Some(process) = Pid::from_raw(pid) {
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+        let _ = sys::await_child(pid);
+    }
+}
+
+fn copy(fd: BorrowedFd<'_>, above: RawFd) -> Result<OwnedFd, SpawnError> {
+    rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), above).map_err(|e| SpawnError::new("fd", e))
+}
+
+fn open(fd: RawFd, path: &str, flags: i32) -> Result<sys::Action, SpawnError> {
+    Ok(sys::Action::Open { fd, path: c_string("path", path.into())?, flags })
+}
+
+fn c_strings(
+    what: &str,
+    items: impl Iterator<Item = Vec<u8>>,
+) -> Result<Vec<CString>, SpawnError> {
+    items.map(|item| c_string(what, item)).collect()
+}
+
+fn c_string(what: &str, bytes: Vec<u8>) -> Result<CString, SpawnError> {
+    CString::new(bytes).map_err(|e| {
+        let shown = OsString::from_vec(e.into_vec());
+        SpawnError {
+            what: format!("{what} {} (a NUL byte in it)", shown.display()),
+            errno: libc::EINVAL,
+        }
+    })
+}

@@ -1,0 +1,144 @@
+//! The daemon's side of a holder's life: to start one, and to replace one that died.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::args::{Adopt, Args, FURTHER, LISTENER, MASTER, PIPE_R, PIPE_W};
+use crate::proc::{self, Stat};
+use crate::spawn::{Child, Session, Spawn, SpawnError};
+use crate::wire::{HelloOk, Identity};
+
+/// Where a pane's holder lives.
+#[derive(Debug, Clone, Copy)]
+pub struct HolderAt<'a> {
+    /// The program with the hidden verb `hold`; `None` is the one that runs now, also if its file was replaced.
+    pub exe: Option<&'a Path>,
+    /// Bound and listening before the holder starts, so that a connect never races with its start. At most 107 bytes.
+    pub socket: &'a Path,
+    /// The pane's own directory, absolute, 0700: the log and the records.
+    pub dir: &'a Path,
+    /// 1 for the pane's first child; a fresh child is the next generation, with its own holder and the same log.
+    pub generation: u32,
+    /// This daemon's; the holder refuses lower ones.
+    pub epoch: u64,
+}
+
+/// What a daemon holds in trust for a holder.
+#[derive(Debug)]
+pub struct Guarded {
+    pub master: OwnedFd,
+    pub pipe_r: OwnedFd,
+    pub pipe_w: OwnedFd,
+    /// Comes with HelloOk or with Started.
+    pub child: Option<OwnedFd>,
+    pub kept: Vec<OwnedFd>,
+}
+
+/// What a daemon knows that only the dead holder knew.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Known {
+    pub child: Option<Identity>,
+    /// The highest that was ever sent. Those without a final `InputState` are of unknown fate.
+    pub last_input_seq: u64,
+    pub answered_upto: u64,
+}
+
+impl HolderAt<'_> {
+    /// Starts a holder with a new terminal and no child yet. Connect, say Hello, then Start.
+    pub fn spawn(&self) -> Result<Child, SpawnError> {
+        self.start(None, &[])
+    }
+
+    /// Starts a holder in the place of one that is dead: connecting to its socket gives ECONNREFUSED.
+    pub fn replace(&self, guarded: &Guarded, known: Known) -> Result<Child, SpawnError> {
+        let mut fds = vec![
+            (guarded.master.as_fd(), MASTER),
+            (guarded.pipe_r.as_fd(), PIPE_R),
+            (guarded.pipe_w.as_fd(), PIPE_W),
+        ];
+        let further = guarded.child.iter().chain(&guarded.kept);
+        fds.extend(further.zip(FURTHER..).map(|(fd, number)| (fd.as_fd(), number)));
+        let adopt = Adopt {
+            child: known.child,
+            pidfd: guarded.child.is_some(),
+            kept: guarded.kept.len() as u8,
+            last_seq: known.last_input_seq,
+            answered_upto: known.answered_upto,
+        };
+        self.start(Some(adopt), &fds)
+    }
+
+    fn start(
+        &self,
+        adopt: Option<Adopt>,
+        fds: &[(std::os::fd::BorrowedFd<'_>, i32)],
+    ) -> Result<Child, SpawnError> {
+        let listener = listen(self.socket)
+            .map_err(|e| SpawnError::new(format!("socket {}", self.socket.display()), e))?;
+        let args = Args {
+            dir: self.dir.to_owned(),
+            generation: self.generation,
+            parent: std::process::id() as i32,
+            epoch: self.epoch,
+            copy: false,
+            adopt,
+        };
+        let mut spawn = Spawn::new(self.exe.unwrap_or(Path::new("/proc/self/exe")))
+            .named("fugue")
+            .arg("hold")
+            .args(args.words())
+            .session(Session::Own)
+            .fd(listener.as_fd(), LISTENER);
+        for (fd, number) in fds {
+            spawn = spawn.fd(*fd, *number);
+        }
+        spawn.start()
+    }
+}
+
+impl Guarded {
+    /// Sorts the fds that came with a HelloOk. The second is the eventfd that says the log grew.
+    pub fn from_hello(hello: &HelloOk, fds: Vec<OwnedFd>) -> Option<(Guarded, OwnedFd)> {
+        let mut fds = fds.into_iter();
+        let (master, pipe_r, pipe_w, grew) = (fds.next()?, fds.next()?, fds.next()?, fds.next()?);
+        let child = if hello.child_pidfd { Some(fds.next()?) } else { None };
+        Some((Guarded { master, pipe_r, pipe_w, child, kept: fds.collect() }, grew))
+    }
+}
+
+/// A listening socket at `path`, in the place of one that nobody listens on. EADDRINUSE if somebody does.
+pub fn listen(path: &Path) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match rustix::net::bind(&socket, &address) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::ADDRINUSE) => {
+            let probe =
+                rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            match rustix::net::connect(&probe, &address) {
+                Err(rustix::io::Errno::CONNREFUSED) => {}
+                _ => return Err(rustix::io::Errno::ADDRINUSE.into()),
+            }
+            std::fs::remove_file(path)?;
+            rustix::net::bind(&socket, &address)?;
+        }
+        Err(e) => return Err(e.into()),
+    }
+    // A daemon connects once; the rest is for those that come and go.
+    rustix::net::listen(&socket, 16)?;
+    Ok(socket)
+}
+
+/// Pid and start time of a process that lives now.
+pub fn identify(pid: i32) -> Option<Identity> {
+    Stat::of(pid).filter(|s| !s.is_over()).map(|s| s.identity())
+}
+
+/// Whether this very process lives; a zombie does not.
+pub fn is_alive(who: Identity) -> bool {
+    proc::lives(who)
+}

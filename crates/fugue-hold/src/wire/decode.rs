@@ -1,0 +1,288 @@
+//! Bytes to messages. Any bytes: a frame that makes no sense is [`Bad`], never a panic and never a large allocation.
+
+use super::frame::{Frame, Message};
+use super::{
+    Ending, Exited, HelloOk, Identity, Input, InputKind, InputState, Kept, MAX_KEPT, Outcome, Probe, Refusal, Spec,
+    State, Target, ToDaemon, ToHolder, TtyReader,
+};
+
+/// What was wrong with a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bad(pub &'static str);
+
+impl std::fmt::Display for Bad {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "not a frame of this protocol: {}", self.0)
+    }
+}
+
+impl std::error::Error for Bad {}
+
+impl Message for ToHolder {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.write(out);
+    }
+
+    fn decode(kind: u8, fields: &[u8]) -> Result<Frame<ToHolder>, Bad> {
+        let mut r = Reader(fields);
+        Ok(Frame::Known(match kind {
+            1 => ToHolder::Hello { version: r.u16()?, epoch: r.u64()? },
+            2 => ToHolder::Start(r.spec()?),
+            3 => ToHolder::Input(r.input()?),
+            4 => ToHolder::Resize { id: r.u64()?, rows: r.u16()?, cols: r.u16()? },
+            5 => ToHolder::Signal {
+                id: r.u64()?,
+                target: match r.u8()? {
+                    0 => Target::Foreground,
+                    1 => Target::Session,
+                    2 => Target::Child,
+                    _ => return Err(Bad("a signal's target")),
+                },
+                signo: r.i32()?,
+            },
+            6 => ToHolder::Close { id: r.u64()?, grace_ms: r.u32()? },
+            7 => ToHolder::Probe { id: r.u64()? },
+            8 => ToHolder::Leave,
+            kind => return Ok(Frame::Unknown { kind }),
+        }))
+    }
+
+    fn fds(&self) -> usize {
+        match self {
+            ToHolder::Start(spec) => spec.kept.len(),
+            ToHolder::Hello { .. }
+            | ToHolder::Input(_)
+            | ToHolder::Resize { .. }
+            | ToHolder::Signal { .. }
+            | ToHolder::Close { .. }
+            | ToHolder::Probe { .. }
+            | ToHolder::Leave => 0,
+        }
+    }
+}
+
+impl Message for ToDaemon {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.write(out);
+    }
+
+    fn decode(kind: u8, fields: &[u8]) -> Result<Frame<ToDaemon>, Bad> {
+        let mut r = Reader(fields);
+        Ok(Frame::Known(match kind {
+            1 => ToDaemon::HelloOk(r.hello()?),
+            2 => ToDaemon::Refused {
+                reason: match r.u8()? {
+                    0 => Refusal::NotYours,
+                    1 => Refusal::Fenced,
+                    2 => Refusal::NoHello,
+                    3 => Refusal::Broken,
+                    4 => Refusal::Replaced,
+                    _ => return Err(Bad("a refusal")),
+                },
+                errno: r.i32()?,
+                what: r.text()?,
+            },
+            3 => ToDaemon::Started(r.identity()?),
+            4 => ToDaemon::StartFailed { what: r.text()?, errno: r.i32()? },
+            5 => ToDaemon::InputState(r.input_state()?),
+            6 => ToDaemon::Exited(r.exited()?),
+            7 => ToDaemon::Probed { id: r.u64()?, probe: r.probe()? },
+            8 => ToDaemon::Closed { id: r.u64()?, left: r.u32()? },
+            9 => ToDaemon::Stalled { errno: r.i32()? },
+            10 => ToDaemon::Flowing,
+            11 => ToDaemon::Done { id: r.u64()? },
+            12 => ToDaemon::Failed { id: r.u64()?, errno: r.i32()?, what: r.text()? },
+            13 => ToDaemon::Unknown { kind: r.u8()? },
+            kind => return Ok(Frame::Unknown { kind }),
+        }))
+    }
+
+    fn fds(&self) -> usize {
+        match self {
+            ToDaemon::HelloOk(hello) => 4 + usize::from(hello.child_pidfd) + usize::from(hello.kept),
+            ToDaemon::Started(_) => 1,
+            ToDaemon::Refused { .. }
+            | ToDaemon::StartFailed { .. }
+            | ToDaemon::InputState(_)
+            | ToDaemon::Exited(_)
+            | ToDaemon::Probed { .. }
+            | ToDaemon::Closed { .. }
+            | ToDaemon::Stalled { .. }
+            | ToDaemon::Flowing
+            | ToDaemon::Done { .. }
+            | ToDaemon::Failed { .. }
+            | ToDaemon::Unknown { .. } => 0,
+        }
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], Bad> {
+        let (taken, rest) = self.0.split_at_checked(n).ok_or(Bad("a field is cut off"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Bad> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+    fn u8(&mut self) -> Result<u8, Bad> {
+        Ok(u8::from_le_bytes(self.array()?))
+    }
+    fn u16(&mut self) -> Result<u16, Bad> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+    fn u32(&mut self) -> Result<u32, Bad> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+    fn u64(&mut self) -> Result<u64, Bad> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+    fn i32(&mut self) -> Result<i32, Bad> {
+        Ok(i32::from_le_bytes(self.array()?))
+    }
+    fn flag(&mut self) -> Result<bool, Bad> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Bad("a flag")),
+        }
+    }
+    fn bytes(&mut self) -> Result<Vec<u8>, Bad> {
+        let length = self.u32()? as usize;
+        Ok(self.take(length)?.to_vec())
+    }
+    fn text(&mut self) -> Result<String, Bad> {
+        String::from_utf8(self.bytes()?).map_err(|_| Bad("a text is not UTF-8"))
+    }
+    /// Grows with what is really there: a count alone allocates nothing.
+    fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> Result<T, Bad>) -> Result<Vec<T>, Bad> {
+        let mut items = Vec::new();
+        for _ in 0..self.u32()? {
+            items.push(each(self)?);
+        }
+        Ok(items)
+    }
+
+    fn identity(&mut self) -> Result<Identity, Bad> {
+        Ok(Identity { pid: self.i32()?, start_time: self.u64()? })
+    }
+
+    fn spec(&mut self) -> Result<Spec, Bad> {
+        let spec = Spec {
+            argv: self.list(Self::bytes)?,
+            env: self.list(|r| Ok((r.bytes()?, r.bytes()?)))?,
+            cwd: self.bytes()?,
+            rows: self.u16()?,
+            cols: self.u16()?,
+            umask: self.u32()?,
+            nofile: match self.u64()? {
+                0 => None,
+                limit => Some(limit),
+            },
+            log_cap: self.u64()?,
+            segment: self.u64()?,
+            marks: self.list(Self::bytes)?,
+            kept: self.list(|r| {
+                Ok(match r.u16()? {
+                    0 => Kept::HolderOnly,
+                    1 | 2 => return Err(Bad("a kept fd takes the terminal's place")),
+                    fd => Kept::AlsoChild(fd),
+                })
+            })?,
+        };
+        if spec.argv.is_empty() {
+            return Err(Bad("no argv"));
+        }
+        if spec.kept.len() > MAX_KEPT {
+            return Err(Bad("too many kept fds"));
+        }
+        Ok(spec)
+    }
+
+    fn input(&mut self) -> Result<Input, Bad> {
+        Ok(Input {
+            seq: self.u64()?,
+            key: self.array()?,
+            kind: match (self.u8()?, self.u64()?) {
+                (0, _) => InputKind::Typed,
+                (1, at) => InputKind::Answer { at },
+                _ => return Err(Bad("an input's kind")),
+            },
+            bytes: self.bytes()?,
+        })
+    }
+
+    fn input_state(&mut self) -> Result<InputState, Bad> {
+        Ok(InputState {
+            seq: self.u64()?,
+            key: self.array()?,
+            written: self.u32()?,
+            total: self.u32()?,
+            outcome: match self.u8()? {
+                0 => Outcome::Written,
+                1 => Outcome::Pending,
+                2 => Outcome::Duplicate,
+                3 => Outcome::Lost,
+                _ => return Err(Bad("an outcome")),
+            },
+        })
+    }
+
+    fn exited(&mut self) -> Result<Exited, Bad> {
+        let ending = match (self.u8()?, self.i32()?) {
+            (0, code) => Ending::Code(code),
+            (1, signo) => Ending::Signal { signo, core: false },
+            (2, signo) => Ending::Signal { signo, core: true },
+            (3, _) => Ending::Unknown,
+            _ => return Err(Bad("an ending")),
+        };
+        Ok(Exited { ending, at: self.u64()? })
+    }
+
+    fn hello(&mut self) -> Result<HelloOk, Bad> {
+        Ok(HelloOk {
+            version: self.u16()?,
+            holder: self.i32()?,
+            generation: self.u32()?,
+            lossless: self.flag()?,
+            state: match (self.u8()?, self.identity()?, self.exited()?) {
+                (0, _, _) => State::Empty,
+                (1, child, _) => State::Running(child),
+                (2, child, exited) => State::Exited { child, exited },
+                _ => return Err(Bad("a state")),
+            },
+            log_end: self.u64()?,
+            last_input_seq: self.u64()?,
+            answered_upto: self.u64()?,
+            rows: self.u16()?,
+            cols: self.u16()?,
+            stalled: match self.i32()? {
+                0 => None,
+                errno => Some(errno),
+            },
+            closing: self.flag()?,
+            child_pidfd: self.flag()?,
+            kept: self.u8()?,
+        })
+    }
+
+    fn probe(&mut self) -> Result<Probe, Bad> {
+        Ok(Probe {
+            foreground: self.i32()?,
+            canonical: self.flag()?,
+            echo: self.flag()?,
+            reader: match (self.i32()?, self.flag()?) {
+                (0, _) => None,
+                (pid, secret) => Some(TtyReader { pid, secret }),
+            },
+            unreadable: self.flag()?,
+            leader_in_fg: self.flag()?,
+            child_comm: self.text()?,
+            foreground_comm: self.text()?,
+        })
+    }
+}
