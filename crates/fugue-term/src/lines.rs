@@ -1,0 +1,311 @@
+//! The pane's text by lines: what is kept and what is on the main screen, as one.
+//!
+//! "What is new since a cursor" is answered per line: a line is new if any of it changed after the cursor's offset,
+//! and of the cursor's own line only the part behind the cursor is new, unless something before it was rewritten.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use crate::cell::Style;
+use crate::machine::Machine;
+use crate::place::{Cursor, LineNo};
+use crate::row::{NEVER, Past};
+
+/// Which lines to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// Only what is new since then.
+    pub since: Option<Cursor>,
+    /// So many of the last ones.
+    pub last: usize,
+}
+
+/// Lines, oldest first, and what is not among them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lines<'a> {
+    /// The lines.
+    pub lines: Vec<Line<'a>>,
+    /// How many that match were left out before the first, of those that are kept.
+    pub omitted: usize,
+    /// The oldest line that is kept.
+    pub first_kept: LineNo,
+    /// Whether lines that are no longer kept would have matched, and the window had room for them.
+    pub older_lost: bool,
+}
+
+/// One logical line, or the part of it that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// Its number.
+    pub no: LineNo,
+    /// Its text, without control characters and without its newline.
+    pub text: Cow<'a, str>,
+    /// The beginning is left out: it was there before.
+    pub cut: bool,
+}
+
+impl Machine {
+    pub(crate) fn lines(&self, query: &Query) -> Lines<'_> {
+        let first_kept = self.history.first_kept();
+        let (visible, count) = self.visible_rows();
+        let mut gather = Gather { since: query.since, last: query.last, ..Gather::default() };
+        match query.since {
+            None => {
+                let end = self.history.screen_line() + count;
+                let start = end.saturating_sub(query.last as u64).max(first_kept);
+                gather.omitted = (start - first_kept) as usize;
+                let rows = self.history.rows_from(start).filter(|(no, _)| *no >= start);
+                rows.for_each(|(no, row)| gather.row(no, Cow::Borrowed(row.text), &row.past, row.wrapped));
+            }
+            Some(since) => {
+                let rows = self.history.rows_touched_after(since.offset.0).filter(|(no, _)| *no >= first_kept);
+                rows.for_each(|(no, row)| gather.row(no, Cow::Borrowed(row.text), &row.past, row.wrapped));
+            }
+        }
+        self.gather_screen(&mut gather, visible);
+        let older_lost = first_kept > 0
+            && match query.since {
+                None => gather.lines.len() < query.last,
+                Some(since) => {
+                    let lost = self.history.dropped_touched() > since.offset.0 || since.line.0 < first_kept;
+                    lost && gather.lines.len() < query.last
+                }
+            };
+        gather.finish(first_kept, older_lost)
+    }
+
+    /// The lines of a stretch of text, whenever they were written.
+    pub(crate) fn lines_between(&self, from: Cursor, to: Cursor, last: usize) -> Lines<'_> {
+        let first_kept = self.history.first_kept();
+        let mut gather = Gather { last, between: Some((from, to)), ..Gather::default() };
+        let start = from.line.0.max(first_kept);
+        for (no, row) in self.history.rows_from(start).filter(|(no, _)| *no >= start) {
+            if no > to.line.0 {
+                break;
+            }
+            gather.row(no, Cow::Borrowed(row.text), &row.past, row.wrapped);
+        }
+        let (visible, _) = self.visible_rows();
+        self.gather_screen(&mut gather, visible);
+        let older_lost = from.line.0 < first_kept && gather.lines.len() < last;
+        gather.finish(first_kept, older_lost)
+    }
+
+    fn gather_screen<'a>(&'a self, gather: &mut Gather<'a>, visible: usize) {
+        let mut no = self.history.screen_line();
+        // The open line's beginning may not have been asked for (nothing in its page changed).
+        if gather.pending.is_none() && self.history.is_open() {
+            let rows = self.history.open_rows();
+            rows.for_each(|row| gather.row(no, Cow::Borrowed(row.text), &row.past, row.wrapped));
+        }
+        for row in self.main.rows.range(..visible) {
+            let mut text = String::new();
+            row.text_into(&self.clusters, &mut text);
+            let low = match row.past.low {
+                NEVER => NEVER,
+                low => row.chars_before(low.into(), &self.clusters).min(usize::from(NEVER) - 1) as u16,
+            };
+            gather.row(no, Cow::Owned(text), &Past { low, ..row.past }, row.wrapped);
+            no += u64::from(!row.wrapped);
+        }
+        gather.flush();
+    }
+
+    /// How many rows of the main screen are text, and how many lines begin or go on in them. Blank rows at the end
+    /// are none; nor is the one the cursor waits on, if it is blank.
+    fn visible_rows(&self) -> (usize, u64) {
+        let used = self.main.last_used().map_or(0, |last| last + 1);
+        let rows = used.max(self.main.cursor.y);
+        let open = rows == 0 && self.history.is_open();
+        let unwrapped = self.main.rows.range(..rows).filter(|row| !row.wrapped).count() as u64;
+        let unfinished = rows > 0 && self.main.rows[rows - 1].wrapped;
+        (rows, unwrapped + u64::from(open || unfinished))
+    }
+
+    /// One line cut by style.
+    pub(crate) fn styled_line(&self, line: LineNo) -> Vec<(String, Style)> {
+        let mut runs: Vec<(String, Style)> = Vec::new();
+        let mut add = |text: &str, style: Style| match runs.last_mut() {
+            Some((run, last)) if *last == style => run.push_str(text),
+            _ => runs.push((text.to_owned(), style)),
+        };
+        for (_, row) in self.history.rows_from(line.0).filter(|(no, _)| *no == line.0) {
+            row.runs().for_each(|(text, style)| add(text, style));
+        }
+        let mut no = self.history.screen_line();
+        for row in &self.main.rows {
+            if no == line.0 {
+                for x in 0..row.used() {
+                    let mut text = String::new();
+                    row.text_range_into(x, x + 1, &self.clusters, &mut text);
+                    add(&text, row.cell(x).style);
+                }
+            }
+            no += u64::from(!row.wrapped);
+        }
+        runs
+    }
+
+    /// The end of the text: its last line, which is the cursor's if that is lower, and that line's length.
+    pub(crate) fn text_end(&self) -> (LineNo, u32) {
+        let y = self.main.last_used().unwrap_or(0).max(self.main.cursor.y);
+        self.position(y, self.main.cols)
+    }
+
+    /// Where in the text the terminal's cursor is.
+    pub(crate) fn text_position(&self) -> (LineNo, u32) {
+        self.position(self.main.cursor.y, self.main.cursor.x)
+    }
+
+    fn position(&self, y: usize, x: usize) -> (LineNo, u32) {
+        let rows = &self.main.rows;
+        let start = self.line_start(y);
+        let ended = rows.range(..y).filter(|row| !row.wrapped).count() as u64;
+        let before: usize = rows.range(start..y).map(|row| row.chars_before(self.main.cols, &self.clusters)).sum();
+        let head = if start == 0 { self.history.open_chars() } else { 0 };
+        let col = head + before + rows[y].chars_before(x, &self.clusters);
+        (LineNo(self.history.screen_line() + ended), col as u32)
+    }
+
+    /// The first row of the line that row `y` of the main screen belongs to.
+    fn line_start(&self, y: usize) -> usize {
+        (0..y).rev().take_while(|&above| self.main.rows[above].wrapped).last().unwrap_or(y)
+    }
+
+    /// The text before the cursor in its line, of the screen that is shown.
+    pub(crate) fn cursor_line(&self) -> String {
+        let grid = self.shown();
+        let y = grid.cursor.y;
+        let start = (0..y).rev().take_while(|&above| grid.rows[above].wrapped).last().unwrap_or(y);
+        let mut text = String::new();
+        if self.alt.is_none() && start == 0 {
+            text.extend(self.history.open_rows().map(|row| row.text));
+        }
+        for row in grid.rows.range(start..y) {
+            row.text_into(&self.clusters, &mut text);
+        }
+        let row = &grid.rows[y];
+        row.text_range_into(0, grid.cursor.x.min(row.used()), &self.clusters, &mut text);
+        text
+    }
+}
+
+/// Joins rows to lines and keeps the last ones that match.
+#[derive(Default)]
+struct Gather<'a> {
+    since: Option<Cursor>,
+    between: Option<(Cursor, Cursor)>,
+    last: usize,
+    lines: VecDeque<Line<'a>>,
+    omitted: usize,
+    pending: Option<Pending<'a>>,
+}
+
+struct Pending<'a> {
+    no: u64,
+    text: Cow<'a, str>,
+    touched: u64,
+    /// Nothing before the reader's column was rewritten since.
+    intact: bool,
+}
+
+impl<'a> Gather<'a> {
+    fn row(&mut self, no: u64, text: Cow<'a, str>, past: &Past, wrapped: bool) {
+        // A page that was skipped may have held the beginning of this line.
+        if self.pending.as_ref().is_some_and(|pending| pending.no != no) {
+            self.flush();
+        }
+        match &mut self.pending {
+            None => {
+                let intact = self.since.is_some_and(|since| past.is_intact(0, since));
+                self.pending = Some(Pending { no, text, touched: past.touched, intact });
+            }
+            Some(pending) => {
+                if let Some(since) = self.since {
+                    let start = pending.text.chars().count();
+                    pending.intact &= past.is_intact(start, since);
+                }
+                pending.text.to_mut().push_str(&text);
+                pending.touched = pending.touched.max(past.touched);
+            }
+        }
+        if !wrapped {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let Some(pending) = self.pending.take() else { return };
+        let no = LineNo(pending.no);
+        let mut line = Line { no, text: pending.text, cut: false };
+        if let Some(since) = self.since {
+            if pending.touched <= since.offset.0 {
+                return;
+            }
+            if since.line == no && since.col > 0 && pending.intact {
+                line.text = skip_chars(line.text, since.col);
+                line.cut = true;
+                if line.text.is_empty() {
+                    return;
+                }
+            }
+        }
+        if let Some((from, to)) = self.between {
+            // A stretch that ends before a line's first character does not have that line.
+            if no < from.line || no > to.line || no == to.line && to.col == 0 && from.line != to.line {
+                return;
+            }
+            if no == to.line {
+                line.text = take_chars(line.text, to.col);
+            }
+            if no == from.line && from.col > 0 {
+                line.text = skip_chars(line.text, from.col);
+                line.cut = true;
+            }
+        }
+        self.lines.push_back(line);
+        if self.lines.len() > self.last {
+            self.lines.pop_front();
+            self.omitted += 1;
+        }
+    }
+
+    fn finish(self, first_kept: u64, older_lost: bool) -> Lines<'a> {
+        Lines { lines: self.lines.into(), omitted: self.omitted, first_kept: LineNo(first_kept), older_lost }
+    }
+}
+
+impl Past {
+    /// Whether the part of this row before the reader's column is as it was then. The row's text starts at
+    /// character `start` of its line, and `low` counts characters.
+    fn is_intact(&self, start: usize, since: Cursor) -> bool {
+        let col = since.col as usize;
+        let then = since.offset.0;
+        col <= start
+            || self.created <= then
+                && (self.low == NEVER || self.rewritten <= then || start + usize::from(self.low) >= col)
+    }
+}
+
+fn char_index(text: &str, chars: u32) -> usize {
+    text.char_indices().nth(chars as usize).map_or(text.len(), |(at, _)| at)
+}
+
+fn skip_chars(text: Cow<'_, str>, chars: u32) -> Cow<'_, str> {
+    let at = char_index(&text, chars);
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(&text[at..]),
+        Cow::Owned(mut text) => Cow::Owned(text.split_off(at)),
+    }
+}
+
+fn take_chars(text: Cow<'_, str>, chars: u32) -> Cow<'_, str> {
+    let at = char_index(&text, chars);
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(&text[..at]),
+        Cow::Owned(mut text) => {
+            text.truncate(at);
+            Cow::Owned(text)
+        }
+    }
+}

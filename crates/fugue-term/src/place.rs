@@ -1,0 +1,114 @@
+//! Where something is in a pane: bytes since birth, lines since birth, and the two together.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How many bytes of raw output the pane had produced since its birth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Offset(pub u64);
+
+/// A logical line, counted from the pane's birth and never reused for another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LineNo(pub u64);
+
+/// A place in a pane's text, as of a moment in its output.
+///
+/// Later moments compare greater, so a pane's cursors only grow. Outside it is an opaque string
+/// (`Display` and `FromStr`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cursor {
+    /// When: everything up to here had been printed.
+    pub offset: Offset,
+    /// Where: the logical line.
+    pub line: LineNo,
+    /// Where in it, in characters of the line's text.
+    pub col: u32,
+}
+
+/// The string is not one that a cursor was shown as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadCursor;
+
+impl fmt::Display for BadCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a cursor; pass on the `cursor` of an earlier result unchanged")
+    }
+}
+
+impl std::error::Error for BadCursor {}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [self.offset.0, self.line.0, u64::from(self.col)].map(base36);
+        write!(f, "{}.{}.{}", parts[0], parts[1], parts[2])
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = BadCursor;
+
+    fn from_str(text: &str) -> Result<Self, BadCursor> {
+        let mut parts = text.split('.').map(parse_base36);
+        let mut next = || parts.next().flatten().ok_or(BadCursor);
+        let cursor = Cursor {
+            offset: Offset(next()?),
+            line: LineNo(next()?),
+            col: u32::try_from(next()?).map_err(|_| BadCursor)?,
+        };
+        match parts.next() {
+            None => Ok(cursor),
+            Some(_) => Err(BadCursor),
+        }
+    }
+}
+
+const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+
+fn base36(mut n: u64) -> String {
+    let mut digits = Vec::new();
+    loop {
+        digits.push(char::from(DIGITS[(n % 36) as usize]));
+        n /= 36;
+        if n == 0 {
+            break;
+        }
+    }
+    digits.iter().rev().collect()
+}
+
+/// Only what `base36` writes: `from_str_radix` would also take a sign and capitals, and then two strings would
+/// name one place.
+fn parse_base36(text: &str) -> Option<u64> {
+    let written = |b: u8| b.is_ascii_digit() || b.is_ascii_lowercase();
+    if !text.bytes().all(written) || (text.len() > 1 && text.starts_with('0')) {
+        return None;
+    }
+    u64::from_str_radix(text, 36).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_survives_being_written_down() {
+        for (offset, line, col) in [(0, 0, 0), (35, 36, 37), (u64::MAX, u64::MAX, u32::MAX)] {
+            let cursor = Cursor { offset: Offset(offset), line: LineNo(line), col };
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        }
+    }
+
+    #[test]
+    fn what_is_no_cursor_is_refused() {
+        for text in ["", ".", "1.2", "1.2.3.4", "1.2.-3", "1.2.zzzzzzzzzz", "+1.2.3", "01.2.3", "A.2.3", "1. 2.3"] {
+            assert_eq!(text.parse::<Cursor>(), Err(BadCursor), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_later_cursor_is_greater_even_on_an_earlier_line() {
+        let early = Cursor { offset: Offset(9), line: LineNo(5), col: 7 };
+        let late = Cursor { offset: Offset(10), line: LineNo(2), col: 0 };
+        assert!(early < late);
+    }
+}

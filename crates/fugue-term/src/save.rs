@@ -1,0 +1,255 @@
+//! A checkpoint: what is needed to read on from here as if one had never stopped.
+//!
+//! The screen is stored as the bytes that paint it ([`Terminal::dump`]), so a checkpoint that was tampered with can do
+//! no more than a program that prints; beside it are the numbers that printing cannot make (offsets, line numbers,
+//! marks), each checked. The text that left the screen is not in it, but for the beginning of a line that still goes
+//! on: that text is in the pane's log.
+
+use crate::history::{History, MAX_LINE_BYTES};
+use crate::machine::{Budget, Machine};
+use crate::parser::Parser;
+use crate::place::{Cursor, LineNo, Offset};
+use crate::row::Past;
+use crate::shell::{MAX_COMMAND_CHARS, MAX_MARKS, Mark, MarkKind, Ran, ShellState};
+use crate::terminal::{Options, Size, Terminal};
+use crate::varint;
+
+/// Changes with the format: an old checkpoint is then no checkpoint, and the log is read from its start.
+const MAGIC: &[u8] = b"fugue-term 1\n";
+
+/// No pane lives to see it, and sums with it do not overflow.
+const MOST: u64 = 1 << 60;
+
+impl Terminal {
+    /// A checkpoint, or `None` in the middle of an escape sequence or a character.
+    pub fn save(&self) -> Option<Vec<u8>> {
+        if !self.parser.is_between_sequences() {
+            return None;
+        }
+        let machine = &self.machine;
+        let mut out = Writer(MAGIC.to_vec());
+        let size = self.size();
+        for n in [size.rows.into(), size.cols.into(), self.offset().0, machine.changed] {
+            out.number(n);
+        }
+        out.bytes(&self.dump());
+        for row in &machine.main.rows {
+            out.past(&row.past);
+        }
+        out.number(machine.history.screen_line());
+        out.number(machine.history.max_touched());
+        let open: Vec<_> = machine.history.open_rows().collect();
+        out.number(open.len() as u64);
+        for row in open {
+            out.bytes(row.text.as_bytes());
+            out.past(&row.past);
+        }
+        out.number(machine.last.map_or(0, |c| u64::from(u32::from(c)) + 1));
+        out.bytes(machine.cwd.as_deref().unwrap_or_default().as_bytes());
+        for budget in [&machine.replies, &machine.bells] {
+            out.number(budget.window);
+            out.number(budget.spent);
+        }
+        out.shell(machine);
+        Some(out.0)
+    }
+
+    /// The terminal of a checkpoint. What is none gives `None`.
+    pub fn load(saved: &[u8], options: Options) -> Option<Self> {
+        let mut saved = Reader(saved.strip_prefix(MAGIC)?);
+        let size = Size { rows: saved.number()?.try_into().ok()?, cols: saved.number()?.try_into().ok()? };
+        if size != size.clamped() {
+            return None;
+        }
+        let (offset, changed) = (saved.number()?, saved.number()?);
+        let mut terminal = Terminal::new(size, options.clone());
+        terminal.feed(saved.bytes()?);
+        if !terminal.parser.is_between_sequences() {
+            return None;
+        }
+        terminal.parser = Parser::starting_at(offset);
+        let machine = &mut terminal.machine;
+        machine.now = offset;
+        machine.changed = changed;
+        for row in &mut machine.main.rows {
+            row.past = saved.past()?;
+        }
+        machine.history = saved.history(options.keep_lines)?;
+        machine.last = match saved.number()? {
+            0 => None,
+            c => Some(char::from_u32(u32::try_from(c - 1).ok()?)?),
+        };
+        machine.cwd = Some(saved.text()?).filter(|cwd| !cwd.is_empty());
+        for budget in [&mut machine.replies, &mut machine.bells] {
+            *budget = Budget { window: saved.number()?, spent: saved.number()? };
+        }
+        saved.shell(machine)?;
+        saved.0.is_empty().then_some(terminal)
+    }
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn number(&mut self, n: u64) {
+        varint::put(&mut self.0, n);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn past(&mut self, past: &Past) {
+        for n in [past.touched, past.created, past.rewritten, past.low.into()] {
+            self.number(n);
+        }
+    }
+
+    fn cursor(&mut self, at: &Cursor) {
+        for n in [at.offset.0, at.line.0, at.col.into()] {
+            self.number(n);
+        }
+    }
+
+    fn code(&mut self, code: Option<i32>) {
+        self.number(u64::from(code.is_some()));
+        varint::put_signed(&mut self.0, code.unwrap_or(0).into());
+    }
+
+    fn shell(&mut self, machine: &Machine) {
+        let (state, since) = match machine.shell.state {
+            ShellState::Unknown => (0, Cursor::default()),
+            ShellState::Prompting { since } => (1, since),
+            ShellState::AtPrompt { since } => (2, since),
+            ShellState::Running { since } => (3, since),
+        };
+        self.number(state);
+        self.cursor(&since);
+        self.number(machine.shell.marks.len() as u64);
+        for mark in &machine.shell.marks {
+            let (kind, code) = match mark.kind {
+                MarkKind::Prompt => (0, None),
+                MarkKind::Input => (1, None),
+                MarkKind::Output => (2, None),
+                MarkKind::Done { code } => (3, code),
+            };
+            self.number(kind);
+            self.code(code);
+            self.cursor(&mark.at);
+        }
+        let ran = machine.shell.last.as_ref();
+        self.number(ran.is_some().into());
+        if let Some(ran) = ran {
+            self.bytes(ran.command.as_bytes());
+            self.cursor(&ran.from);
+            self.number(ran.end.is_some().into());
+            self.cursor(&ran.end.unwrap_or_default());
+            self.code(ran.code);
+        }
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn number(&mut self) -> Option<u64> {
+        varint::take(&mut self.0).filter(|&n| n < MOST)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        match self.number()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = self.number()?.try_into().ok()?;
+        let (bytes, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    /// Text that could have been printed.
+    fn text(&mut self) -> Option<String> {
+        let text = str::from_utf8(self.bytes()?).ok()?;
+        let clean = !text.chars().any(|c| c.is_control() && c != '\n');
+        clean.then(|| text.to_owned())
+    }
+
+    fn past(&mut self) -> Option<Past> {
+        let (touched, created, rewritten) = (self.number()?, self.number()?, self.number()?);
+        Some(Past { touched, created, rewritten, low: self.number()?.try_into().ok()? })
+    }
+
+    fn cursor(&mut self) -> Option<Cursor> {
+        let (offset, line) = (Offset(self.number()?), LineNo(self.number()?));
+        Some(Cursor { offset, line, col: self.number()?.try_into().ok()? })
+    }
+
+    fn code(&mut self) -> Option<Option<i32>> {
+        let some = self.flag()?;
+        let code = varint::take_signed(&mut self.0)?.try_into().ok()?;
+        Some(some.then_some(code))
+    }
+
+    fn history(&mut self, keep_lines: usize) -> Option<History> {
+        let mut history = History::new(keep_lines, self.number()?);
+        let touched = self.number()?;
+        let mut bytes = 0;
+        for _ in 0..self.number()? {
+            let text = self.text()?;
+            bytes += text.len();
+            if bytes >= MAX_LINE_BYTES {
+                return None;
+            }
+            history.push_open(&text, self.past()?);
+        }
+        history.began_after(touched);
+        Some(history)
+    }
+
+    fn shell(&mut self, machine: &mut Machine) -> Option<()> {
+        let state = self.number()?;
+        let since = self.cursor()?;
+        let shell = &mut machine.shell;
+        shell.state = match state {
+            0 => ShellState::Unknown,
+            1 => ShellState::Prompting { since },
+            2 => ShellState::AtPrompt { since },
+            3 => ShellState::Running { since },
+            _ => return None,
+        };
+        let marks = self.number()?;
+        if marks > MAX_MARKS as u64 {
+            return None;
+        }
+        shell.marks.clear();
+        for _ in 0..marks {
+            let kind = self.number()?;
+            let code = self.code()?;
+            let kind = match kind {
+                0 => MarkKind::Prompt,
+                1 => MarkKind::Input,
+                2 => MarkKind::Output,
+                3 => MarkKind::Done { code },
+                _ => return None,
+            };
+            shell.marks.push_back(Mark { kind, at: self.cursor()? });
+        }
+        shell.last = None;
+        if self.flag()? {
+            let command = self.text()?;
+            if command.chars().count() > MAX_COMMAND_CHARS {
+                return None;
+            }
+            let from = self.cursor()?;
+            let ended = self.flag()?;
+            let end = self.cursor()?;
+            shell.last = Some(Ran { command, from, end: ended.then_some(end), code: self.code()? });
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,92 @@
+//! `CSI … m`: how the text that follows looks.
+
+use crate::cell::{Attr, Color, Style, Underline};
+use crate::parser::Csi;
+
+/// Changes the pen as a sequence says; what is unknown in it is skipped.
+pub(crate) fn apply(pen: &mut Style, csi: &Csi) {
+    let mut params = csi.params();
+    while let Some(param) = params.next() {
+        match param[0] {
+            0 => *pen = Style::default(),
+            1 => pen.add(Attr::Bold),
+            2 => pen.add(Attr::Dim),
+            3 => pen.add(Attr::Italic),
+            4 => pen.set_underline(underline(param.get(1).copied().unwrap_or(1))),
+            5 | 6 => pen.add(Attr::Blink),
+            7 => pen.add(Attr::Reverse),
+            8 => pen.add(Attr::Hidden),
+            9 => pen.add(Attr::Strike),
+            21 => pen.set_underline(Underline::Double),
+            22 => {
+                pen.remove(Attr::Bold);
+                pen.remove(Attr::Dim);
+            }
+            23 => pen.remove(Attr::Italic),
+            24 => pen.set_underline(Underline::None),
+            25 => pen.remove(Attr::Blink),
+            27 => pen.remove(Attr::Reverse),
+            28 => pen.remove(Attr::Hidden),
+            29 => pen.remove(Attr::Strike),
+            n @ 30..=37 => pen.set_fg(Color::Indexed((n - 30) as u8)),
+            n @ 40..=47 => pen.set_bg(Color::Indexed((n - 40) as u8)),
+            n @ 90..=97 => pen.set_fg(Color::Indexed((n - 90 + 8) as u8)),
+            n @ 100..=107 => pen.set_bg(Color::Indexed((n - 100 + 8) as u8)),
+            39 => pen.set_fg(Color::Default),
+            49 => pen.set_bg(Color::Default),
+            53 => pen.add(Attr::Overline),
+            55 => pen.remove(Attr::Overline),
+            59 => pen.set_underline_color(Color::Default),
+            which @ (38 | 48 | 58) => {
+                let color = if param.len() > 1 { with_colons(&param[1..]) } else { with_semicolons(&mut params) };
+                // A broken colour leaves the pen as it was.
+                let Some(color) = color else { continue };
+                match which {
+                    38 => pen.set_fg(color),
+                    48 => pen.set_bg(color),
+                    _ => pen.set_underline_color(color),
+                }
+            }
+            _ => (),
+        }
+    }
+}
+
+fn underline(kind: u16) -> Underline {
+    match kind {
+        0 => Underline::None,
+        2 => Underline::Double,
+        3 => Underline::Curly,
+        4 => Underline::Dotted,
+        5 => Underline::Dashed,
+        _ => Underline::Single,
+    }
+}
+
+/// `38:2::r:g:b`, `38:2:r:g:b` or `38:5:n`, behind the 38.
+fn with_colons(parts: &[u16]) -> Option<Color> {
+    match *parts {
+        [5, index, ..] => indexed(index),
+        [2, _, r, g, b, ..] | [2, r, g, b] => rgb(r, g, b),
+        _ => None,
+    }
+}
+
+/// The same with semicolons: the parts are parameters of their own.
+fn with_semicolons<'a>(params: &mut impl Iterator<Item = &'a [u16]>) -> Option<Color> {
+    let mut next = || params.next().map(|param| param[0]);
+    match next()? {
+        5 => indexed(next()?),
+        2 => rgb(next()?, next()?, next()?),
+        _ => None,
+    }
+}
+
+fn indexed(index: u16) -> Option<Color> {
+    u8::try_from(index).ok().map(Color::Indexed)
+}
+
+fn rgb(r: u16, g: u16, b: u16) -> Option<Color> {
+    let part = |n: u16| u8::try_from(n).ok();
+    Some(Color::Rgb(part(r)?, part(g)?, part(b)?))
+}

@@ -1,0 +1,159 @@
+//! Shell marks (OSC 133): where prompts, commands and their output begin and end.
+//!
+//! Anyone can print such a mark, so only those that carry this pane's secret count: `133;D;0;k=<secret>`. The
+//! others are ignored altogether. What lies between B and C is the echo of what was typed.
+
+use std::collections::VecDeque;
+
+use crate::Fact;
+use crate::machine::Machine;
+use crate::place::{Cursor, Offset};
+
+/// What a mark says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkKind {
+    /// A: the prompt begins.
+    Prompt,
+    /// B: the prompt is complete, what follows is typed.
+    Input,
+    /// C: the command runs, what follows is its output.
+    Output,
+    /// D: the command has ended.
+    Done {
+        /// Its exit code, if the mark has one.
+        code: Option<i32>,
+    },
+}
+
+/// A trusted mark and where it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// What it says.
+    pub kind: MarkKind,
+    /// The text position of the terminal's cursor, and the offset just behind the mark.
+    pub at: Cursor,
+}
+
+/// What the shell is doing, by its marks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShellState {
+    /// No trusted mark came yet.
+    #[default]
+    Unknown,
+    /// It is between a command and the next prompt: hooks run, the prompt is being drawn.
+    Prompting {
+        /// Where that began.
+        since: Cursor,
+    },
+    /// It waits for a command to be typed.
+    AtPrompt {
+        /// Where the typing begins.
+        since: Cursor,
+    },
+    /// A command runs.
+    Running {
+        /// Where its output begins.
+        since: Cursor,
+    },
+}
+
+/// The last command that was run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ran {
+    pub(crate) command: String,
+    pub(crate) from: Cursor,
+    pub(crate) end: Option<Cursor>,
+    pub(crate) code: Option<i32>,
+}
+
+/// Enough for every command whose output is still kept, in all but silly cases.
+pub(crate) const MAX_MARKS: usize = 1024;
+
+/// A command line longer than this is cut where it is shown, not where it is run.
+pub(crate) const MAX_COMMAND_CHARS: usize = 16 * 1024;
+
+/// What the marks have told.
+#[derive(Debug, Default)]
+pub(crate) struct Shell {
+    secret: Option<String>,
+    pub(crate) state: ShellState,
+    pub(crate) marks: VecDeque<Mark>,
+    pub(crate) last: Option<Ran>,
+}
+
+impl Shell {
+    pub(crate) fn new(secret: Option<String>) -> Self {
+        Shell { secret, ..Shell::default() }
+    }
+
+    pub(crate) fn has_secret(&self) -> bool {
+        self.secret.is_some()
+    }
+
+    fn trusts(&self, params: &[&[u8]]) -> bool {
+        let Some(secret) = &self.secret else { return false };
+        params.iter().any(|param| param.strip_prefix(b"k=") == Some(secret.as_bytes()))
+    }
+}
+
+impl Machine {
+    /// The part of an OSC 133 behind its number.
+    pub(crate) fn shell_mark(&mut self, body: &[u8]) {
+        let params: Vec<&[u8]> = body.split(|&b| b == b';').collect();
+        if !self.shell.trusts(&params) {
+            return;
+        }
+        match params[0] {
+            b"A" => self.mark(MarkKind::Prompt),
+            b"B" => self.mark(MarkKind::Input),
+            b"C" => self.mark(MarkKind::Output),
+            b"D" => {
+                let code = params.get(1).and_then(|code| str::from_utf8(code).ok()?.parse().ok());
+                self.mark(MarkKind::Done { code });
+            }
+            b"P" => {
+                if let Some(path) = params.iter().find_map(|param| param.strip_prefix(b"cwd=")) {
+                    self.set_cwd(path);
+                }
+            }
+            _ => (),
+        }
+    }
+
+    fn mark(&mut self, kind: MarkKind) {
+        let (line, col) = self.text_position();
+        let at = Cursor { offset: Offset(self.now), line, col };
+        match kind {
+            MarkKind::Prompt => self.shell.state = ShellState::Prompting { since: at },
+            MarkKind::Input => self.shell.state = ShellState::AtPrompt { since: at },
+            MarkKind::Output => {
+                let command = match self.shell.state {
+                    ShellState::AtPrompt { since } => self.command_line(since, at),
+                    ShellState::Unknown | ShellState::Prompting { .. } | ShellState::Running { .. } => String::new(),
+                };
+                self.shell.state = ShellState::Running { since: at };
+                self.shell.last = Some(Ran { command, from: at, end: None, code: None });
+            }
+            MarkKind::Done { code } => {
+                if let (ShellState::Running { .. }, Some(ran)) = (self.shell.state, &mut self.shell.last) {
+                    ran.end = Some(at);
+                    ran.code = code;
+                }
+                self.shell.state = ShellState::Prompting { since: at };
+            }
+        }
+        let mark = Mark { kind, at };
+        if self.shell.marks.len() == MAX_MARKS {
+            self.shell.marks.pop_front();
+        }
+        self.shell.marks.push_back(mark);
+        self.facts.push(Fact::Mark(mark));
+    }
+
+    fn command_line(&self, from: Cursor, to: Cursor) -> String {
+        let lines = self.lines_between(from, to, MAX_COMMAND_CHARS);
+        let text = lines.lines.iter().map(|line| &line.text[..]).collect::<Vec<_>>().join("\n");
+        let text = text.trim_end();
+        text.chars().take(MAX_COMMAND_CHARS).collect()
+    }
+}

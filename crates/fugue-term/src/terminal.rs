@@ -1,0 +1,196 @@
+//! The terminal as its users see it.
+
+use crate::cell::Style;
+use crate::lines::{Lines, Query};
+use crate::machine::Machine;
+use crate::modes::Modes;
+use crate::parser::Parser;
+use crate::place::{Cursor, LineNo, Offset};
+use crate::screen::Screen;
+use crate::shell::{Mark, ShellState};
+
+/// Rows and columns. Any value is survived; what is used lies between 1 and [`Size::MOST`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Rows.
+    pub rows: u16,
+    /// Columns.
+    pub cols: u16,
+}
+
+impl Size {
+    /// More than any real screen, and a bound on what one pane can cost.
+    pub const MOST: u16 = 1000;
+
+    /// The nearest size that is used.
+    pub fn clamped(self) -> Size {
+        Size { rows: self.rows.clamp(1, Size::MOST), cols: self.cols.clamp(1, Size::MOST) }
+    }
+}
+
+/// What a terminal is made with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many lines that left the screen are kept.
+    pub keep_lines: usize,
+    /// Shell marks count only if they carry this; with `None` none counts.
+    pub secret: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { keep_lines: 10_000, secret: None }
+    }
+}
+
+/// Something that happened while bytes were read, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// A shell mark that carries the secret.
+    Mark(Mark),
+    /// The title is now this.
+    Title(String),
+    /// The working directory is now this.
+    Cwd(String),
+    /// The bell rang. Not every ring of a storm is told.
+    Bell,
+    /// The alternate screen was shown (`true`) or left.
+    Alternate(bool),
+    /// The program asked the terminal something; to be typed to it, once.
+    Reply {
+        /// Just behind the question; what was answered before a restart is not answered again.
+        at: Offset,
+        /// Fixed words and numbers, never text of the program's choice.
+        bytes: Vec<u8>,
+    },
+}
+
+/// The last command that a shell with marks ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastCommand<'a> {
+    /// Its command line as echoed.
+    pub command: &'a str,
+    /// Its output so far.
+    pub output: Lines<'a>,
+    /// Its exit code, once it ended and if the shell said.
+    pub exit_code: Option<i32>,
+    /// It has not ended.
+    pub running: bool,
+    /// Where its output begins.
+    pub from: Cursor,
+    /// Where its output ends, so far.
+    pub to: Cursor,
+}
+
+/// A pane's terminal: bytes in, text and screen out.
+#[derive(Debug)]
+pub struct Terminal {
+    pub(crate) parser: Parser,
+    pub(crate) machine: Machine,
+}
+
+impl Terminal {
+    /// A blank screen at the beginning of a pane's output.
+    pub fn new(size: Size, options: Options) -> Self {
+        Terminal { parser: Parser::starting_at(0), machine: Machine::new(size.clamped(), &options, 0, 0) }
+    }
+
+    /// Reads output. The result is the same however the bytes are cut.
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<Fact> {
+        self.parser.advance(&mut self.machine, bytes);
+        self.machine.now = self.parser.offset();
+        std::mem::take(&mut self.machine.facts)
+    }
+
+    /// Changes the size; lines of the main screen are wrapped anew.
+    pub fn resize(&mut self, size: Size) {
+        self.machine.resize(size.clamped());
+    }
+
+    /// The size in use.
+    pub fn size(&self) -> Size {
+        let grid = &self.machine.main;
+        Size { rows: grid.height() as u16, cols: grid.cols as u16 }
+    }
+
+    /// How many bytes were read since the pane's birth.
+    pub fn offset(&self) -> Offset {
+        Offset(self.parser.offset())
+    }
+
+    /// Just behind the last byte that may have changed what is visible.
+    pub fn changed(&self) -> Offset {
+        Offset(self.machine.changed)
+    }
+
+    /// The end of the text so far.
+    pub fn end(&self) -> Cursor {
+        let (line, col) = self.machine.text_end();
+        Cursor { offset: self.offset(), line, col }
+    }
+
+    /// Lines of the text, oldest first.
+    pub fn lines(&self, query: &Query) -> Lines<'_> {
+        self.machine.lines(query)
+    }
+
+    /// The last lines of a stretch of the text, whenever they were written.
+    pub fn lines_between(&self, from: Cursor, to: Cursor, last: usize) -> Lines<'_> {
+        self.machine.lines_between(from, to, last)
+    }
+
+    /// One kept or visible line cut by style, for a renderer.
+    pub fn styled_line(&self, line: LineNo) -> Vec<(String, Style)> {
+        self.machine.styled_line(line)
+    }
+
+    /// The visible screen.
+    pub fn screen(&self) -> Screen<'_> {
+        Screen::new(&self.machine)
+    }
+
+    /// The last command of a shell with marks; the last `last` lines of its output.
+    pub fn last_command(&self, last: usize) -> Option<LastCommand<'_>> {
+        let ran = self.machine.shell.last.as_ref()?;
+        let to = ran.end.unwrap_or_else(|| self.end());
+        Some(LastCommand {
+            command: &ran.command,
+            output: self.lines_between(ran.from, to, last),
+            exit_code: ran.code,
+            running: ran.end.is_none(),
+            from: ran.from,
+            to,
+        })
+    }
+
+    /// What the shell is doing, by its marks.
+    pub fn prompt(&self) -> ShellState {
+        self.machine.shell.state
+    }
+
+    /// The last trusted marks, oldest first: between `Input` and `Output` lies the echo of what was typed.
+    pub fn marks(&self) -> impl DoubleEndedIterator<Item = &Mark> {
+        self.machine.shell.marks.iter()
+    }
+
+    /// The text of the line the terminal's cursor is on, up to the cursor: a program's prompt, if it asks for something.
+    pub fn cursor_line(&self) -> String {
+        self.machine.cursor_line()
+    }
+
+    /// What the program has switched on.
+    pub fn modes(&self) -> Modes {
+        let keyboard = if self.machine.alt.is_some() { &self.machine.alt_keyboard } else { &self.machine.main_keyboard };
+        Modes { keyboard: keyboard.flags, ..self.machine.modes }
+    }
+
+    /// The title the program gave itself.
+    pub fn title(&self) -> &str {
+        &self.machine.title
+    }
+
+    /// The working directory the shell told.
+    pub fn cwd(&self) -> Option<&str> {
+        self.machine.cwd.as_deref()
+    }
+}
