@@ -1,1 +1,72 @@
-fn main() {}
+//! How long `fugue ls` takes with no daemon (cold) and with one (warm), as a person's shell sees it.
+//!
+//! `cargo run --release -p fugue-testkit --example start -- target/release/fugue`
+
+#![expect(clippy::print_stdout, reason = "a measurement prints its figures")]
+
+use std::time::Duration;
+
+use fugue_testkit::{World, until};
+
+const COLD: usize = 50;
+const WARM: usize = 300;
+
+fn main() {
+    let binary = std::env::args().nth(1).expect("the fugue to measure");
+    let binary = std::fs::canonicalize(binary).expect("the fugue to measure is there");
+    let world = World::new(binary, Duration::from_secs(600));
+
+    // What starting any program costs here, to be subtracted by whoever compares machines.
+    let bare = times(WARM, || world.fugue(&["--version"]).ok().took);
+    report("a process that does nothing (`fugue --version`)", bare);
+
+    let cold = times(COLD, || {
+        world.fugue(&["daemon", "stop", "--panes"]);
+        until("no daemon runs", Duration::from_secs(10), || {
+            world.daemons().is_empty()
+        });
+        world.fugue(&["ls"]).ok().took
+    });
+    report(
+        "cold `fugue ls`, no panes ever (wanted: under 100 ms)",
+        cold,
+    );
+
+    let warm = times(WARM, || world.fugue(&["ls"]).ok().took);
+    report("warm `fugue ls`, no panes (wanted: under 10 ms)", warm);
+
+    for n in 0..20 {
+        let pane = world.pane(&format!("seq 1 {}; exec cat", n * 1000));
+        world.until_printed(pane.pane_id, |text| {
+            text.ends_with(&format!("{}\n", n * 1000)) || n == 0
+        });
+    }
+    let warm = times(WARM, || world.fugue(&["ls"]).ok().took);
+    report("warm `fugue ls`, 20 panes", warm);
+
+    let cold = times(COLD, || {
+        world.fugue(&["daemon", "stop"]).ok();
+        until("no daemon runs", Duration::from_secs(10), || {
+            world.daemons().is_empty()
+        });
+        world.fugue(&["ls"]).ok().took
+    });
+    report("cold `fugue ls`, 20 live panes to find again", cold);
+}
+
+fn times(count: usize, mut once: impl FnMut() -> Duration) -> Vec<Duration> {
+    let mut times: Vec<Duration> = (0..count).map(|_| once()).collect();
+    times.sort();
+    times
+}
+
+fn report(what: &str, times: Vec<Duration>) {
+    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+    println!(
+        "{what}: median {:.2?}, 95 % under {:.2?}, slowest {:.2?}, {} runs",
+        at(50),
+        at(95),
+        at(100),
+        times.len()
+    );
+}

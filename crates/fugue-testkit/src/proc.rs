@@ -123,31 +123,32 @@ pub fn kill9(pid: u32) {
     }
 }
 
-/// Every process whose environment says `mark`, or whose command line or working directory lies in `dir`.
-pub fn belonging_to(mark: &str, dir: &Path) -> Vec<Process> {
+/// Every process that has something in `dir`: a variable, a word of its command line, its working directory.
+pub fn belonging_to(dir: &Path) -> Vec<Process> {
     let ours = std::process::id();
     let entries = fs::read_dir("/proc").expect("/proc is there");
     let mut found: Vec<Process> = entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid| *pid != ours)
-        .filter(|pid| belongs(*pid, mark, dir))
+        .filter(|pid| belongs(*pid, dir))
         .filter_map(Process::of)
         .collect();
     found.sort();
     found
 }
 
-fn belongs(pid: u32, mark: &str, dir: &Path) -> bool {
-    let has = |file: &str, what: &str| {
+fn belongs(pid: u32, dir: &Path) -> bool {
+    let inside = format!("{}/", dir.display());
+    let names_it = |file: &str| {
         fs::read(format!("/proc/{pid}/{file}")).is_ok_and(|bytes| {
             bytes
-                .windows(what.len())
-                .any(|window| window == what.as_bytes())
+                .windows(inside.len())
+                .any(|window| window == inside.as_bytes())
         })
     };
-    has("environ", mark)
-        || has("cmdline", &dir.to_string_lossy())
+    names_it("environ")
+        || names_it("cmdline")
         || fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(dir))
 }
 

@@ -3,8 +3,8 @@ use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::Command,
-    sync::mpsc,
+    process::{Child, Command, Stdio},
+    sync::{Mutex, mpsc},
     thread,
     time::Duration,
 };
@@ -31,6 +31,8 @@ pub struct World {
     dir: TempDir,
     binary: PathBuf,
     env: Vec<(String, String)>,
+    /// Daemons that are children of the test's own.
+    children: Mutex<Vec<Child>>,
     // Dropped with the world, which calls the watchdog off.
     _alive: mpsc::Sender<()>,
 }
@@ -54,6 +56,7 @@ impl World {
         let world = Self {
             binary: binary.as_ref().to_owned(),
             env: Vec::new(),
+            children: Mutex::default(),
             _alive: alive,
             dir,
         };
@@ -122,7 +125,6 @@ impl World {
             .env("XDG_RUNTIME_DIR", at("run"))
             .env("XDG_STATE_HOME", at("state"))
             .env("XDG_CONFIG_HOME", at("config"))
-            .env(MARK, self.dir.path())
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .current_dir(self.work());
         command
@@ -169,20 +171,32 @@ impl World {
         Running::start(command).end(VERB)
     }
 
-    /// Starts `fugue daemon run` by way of another program: `["unshare", "-m", …]`. It is the world's daemon when its
-    /// socket answers.
+    /// Starts `fugue daemon run` by way of another program (`["unshare", "-m", …]`) that becomes it, and returns its pid
+    /// when it answers.
     #[track_caller]
-    pub fn daemon_by_way_of(&self, way: &[&str]) -> Running {
+    pub fn daemon_by_way_of(&self, way: &[&str]) -> u32 {
+        let log = fs::File::create(self.dir.path().join("daemon.out")).expect("a file");
         let mut command = self.command(way[0]);
         command
             .args(&way[1..])
             .arg(&self.binary)
-            .args(["daemon", "run"]);
-        let running = Running::start(command);
+            .args(["daemon", "run"])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log);
+        let mut child = command.spawn().expect("the way to the daemon");
         until("the daemon answers", VERB, || {
+            let ended = child.try_wait().expect("a child can be waited for");
+            let said = || fs::read_to_string(self.dir.path().join("daemon.out"));
+            assert!(ended.is_none(), "it ended ({ended:?}): {:?}", said());
             self.fugue(&["daemon", "status", "--json"]).code == Some(0)
         });
-        running
+        let pid = child.id();
+        self.children
+            .lock()
+            .expect("nobody panics with it")
+            .push(child);
+        pid
     }
 
     // Panes.
@@ -345,7 +359,7 @@ impl World {
 
     /// Every process that was started in this world, by whatever way.
     pub fn processes(&self) -> Vec<Process> {
-        belonging_to(&mark_of(self.dir.path()), self.dir.path())
+        belonging_to(self.dir.path())
     }
 
     fn is_ours(&self, process: &Process) -> bool {
@@ -378,36 +392,30 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let failing = thread::panicking();
-        if failing {
-            complain(&format!("the world was {}", self.dir.path().display()));
-            for process in self.processes() {
-                complain(&format!("  {} {}", process.pid, process.line.join(" ")));
-            }
-            self.kill_all();
-            return;
-        }
-        let left = self.stop();
-        self.kill_all();
-        assert!(left.is_empty(), "processes were left behind: {left:#?}");
-    }
-}
-
-impl World {
-    fn kill_all(&self) {
+        let left = if thread::panicking() {
+            describe(self.dir.path());
+            Vec::new()
+        } else {
+            self.stop()
+        };
         kill_all_of(self.dir.path());
+        let children = self.children.get_mut().expect("nobody panicked with it");
+        for child in children {
+            // Ended by one of the two above; here only so that no zombie stays.
+            let _ = child.wait();
+        }
+        if !left.is_empty() {
+            describe(self.dir.path());
+        }
+        if std::env::var_os("FUGUE_KEEP_WORLDS").is_some() {
+            self.dir.disable_cleanup(true);
+        }
+        assert!(left.is_empty(), "processes were left behind: {left:#?}");
     }
 }
 
 /// Everything that a reply may hold.
 const EVERYTHING: [&str; 4] = ["-n", "1000000", "--max-output-chars", "16000000"];
-
-/// In the environment of every program of a world, so that what it leaves behind can be found.
-const MARK: &str = "TESTKIT_WORLD";
-
-fn mark_of(dir: &Path) -> String {
-    format!("{MARK}={}", dir.display())
-}
 
 /// The first word is the verb (`daemon` has two), and what follows `--` is not ours.
 fn with_json<'a>(args: &[&'a str]) -> Vec<&'a str> {
@@ -422,9 +430,8 @@ fn with_json<'a>(args: &[&'a str]) -> Vec<&'a str> {
 
 /// New processes may appear while the old ones are being killed, so it goes on until there are none.
 fn kill_all_of(dir: &Path) {
-    let mark = mark_of(dir);
     for _ in 0..100 {
-        let left = belonging_to(&mark, dir);
+        let left = belonging_to(dir);
         if left.is_empty() {
             return;
         }
@@ -441,14 +448,27 @@ fn watchdog(limit: Duration, dir: &Path) -> mpsc::Sender<()> {
     thread::spawn(move || {
         if dropped.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
             complain(&format!("{test} took longer than its limit of {limit:?}"));
-            for process in belonging_to(&mark_of(&dir), &dir) {
-                complain(&format!("  {} {}", process.pid, process.line.join(" ")));
-            }
+            describe(&dir);
             kill_all_of(&dir);
             std::process::abort();
         }
     });
     alive
+}
+
+/// What one wants to know of a world in which a test has failed. `FUGUE_KEEP_WORLDS` keeps its files too.
+fn describe(dir: &Path) {
+    complain(&format!("the world was {}", dir.display()));
+    for process in belonging_to(dir) {
+        complain(&format!("  {} {}", process.pid, process.line.join(" ")));
+    }
+    for log in ["state/fugue/daemon.log", "daemon.out"] {
+        let text = fs::read_to_string(dir.join(log)).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        for line in &lines[lines.len().saturating_sub(30)..] {
+            complain(&format!("  {log}: {line}"));
+        }
+    }
 }
 
 #[expect(
