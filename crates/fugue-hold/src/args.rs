@@ -69,13 +69,20 @@ impl Args {
     pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Option<Args> {
         let words: Vec<OsString> = words.collect();
         let get = |key: &str| {
-            words.iter().find_map(|w| w.as_bytes().strip_prefix(key.as_bytes())?.strip_prefix(b"="))
+            words.iter().find_map(|w| {
+                w.as_bytes()
+                    .strip_prefix(key.as_bytes())?
+                    .strip_prefix(b"=")
+            })
         };
         let number = |key: &str| std::str::from_utf8(get(key)?).ok()?.parse::<u64>().ok();
         let adopt = if number("adopt") == Some(1) {
             let child = number("child")
                 .zip(number("start_time"))
-                .map(|(pid, start_time)| Identity { pid: pid as i32, start_time });
+                .map(|(pid, start_time)| Identity {
+                    pid: pid as i32,
+                    start_time,
+                });
             Some(Adopt {
                 child,
                 pidfd: number("pidfd")? == 1,
@@ -111,9 +118,22 @@ mod tests {
             copy: true,
             adopt: None,
         };
-        let child = Some(Identity { pid: 5, start_time: 6 });
-        let adopt = Adopt { child, pidfd: true, kept: 2, last_seq: 9, answered_upto: 10 };
-        let taken = Args { copy: false, adopt: Some(adopt), ..fresh.clone() };
+        let child = Some(Identity {
+            pid: 5,
+            start_time: 6,
+        });
+        let adopt = Adopt {
+            child,
+            pidfd: true,
+            kept: 2,
+            last_seq: 9,
+            answered_upto: 10,
+        };
+        let taken = Args {
+            copy: false,
+            adopt: Some(adopt),
+            ..fresh.clone()
+        };
         for args in [fresh, taken] {
             let words = args.words().into_iter().chain(["later=1".into()]);
             assert_eq!(Args::parse(words), Some(args));

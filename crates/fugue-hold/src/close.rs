@@ -24,6 +24,17 @@ pub struct Scope {
     pub(crate) holder: Option<i32>,
 }
 
+impl Scope {
+    /// A pane whose holder is gone.
+    pub fn new(leader: Option<Identity>, marks: Vec<Vec<u8>>) -> Scope {
+        Scope {
+            leader,
+            marks,
+            holder: None,
+        }
+    }
+}
+
 /// Ends what is left of a pane whose holder is gone. Blocks up to `grace` and [`KILL_WAIT`]; returns how many
 /// processes could not be ended.
 pub fn close_leftovers(scope: Scope, grace: Duration) -> io::Result<u32> {
@@ -33,8 +44,10 @@ pub fn close_leftovers(scope: Scope, grace: Duration) -> io::Result<u32> {
             Progress::Done { left } => return Ok(left),
             Progress::Wait { until } => until,
         };
-        let mut fds: Vec<PollFd<'_>> =
-            closing.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let mut fds: Vec<PollFd<'_>> = closing
+            .fds()
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
         let wait = until.saturating_duration_since(Instant::now());
         let timeout = rustix::event::Timespec::try_from(wait).map_err(io::Error::other)?;
         match rustix::event::poll(&mut fds, Some(&timeout)) {
@@ -99,7 +112,9 @@ impl Closing {
         if let Phase::Asking { until } = self.phase
             && now >= until
         {
-            self.phase = Phase::Killing { until: now + KILL_WAIT };
+            self.phase = Phase::Killing {
+                until: now + KILL_WAIT,
+            };
             self.victims.clear();
         }
         self.forget_ended();
@@ -110,15 +125,17 @@ impl Closing {
             return Progress::Done { left: 0 };
         }
         match self.phase {
-            Phase::Killing { until } if now >= until => {
-                Progress::Done { left: self.victims.len() as u32 }
-            }
+            Phase::Killing { until } if now >= until => Progress::Done {
+                left: self.victims.len() as u32,
+            },
             Phase::Asking { until } | Phase::Killing { until } => Progress::Wait { until },
         }
     }
 
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.victims.values().filter_map(|v| v.pidfd.as_ref().map(AsFd::as_fd))
+        self.victims
+            .values()
+            .filter_map(|v| v.pidfd.as_ref().map(AsFd::as_fd))
     }
 
     fn forget_ended(&mut self) {
@@ -137,7 +154,11 @@ impl Closing {
             let found = self.scope.find(&self.exe);
             let new: Vec<Stat> = found
                 .into_iter()
-                .filter(|s| self.victims.get(&s.pid).is_none_or(|v| v.who != s.identity()))
+                .filter(|s| {
+                    self.victims
+                        .get(&s.pid)
+                        .is_none_or(|v| v.who != s.identity())
+                })
                 .collect();
             if new.is_empty() {
                 return;
@@ -169,7 +190,13 @@ impl Closing {
             }
         }
         let room = self.victims.values().filter(|v| v.pidfd.is_some()).count() < WATCHED;
-        self.victims.insert(who.pid, Victim { who, pidfd: room.then_some(pidfd) });
+        self.victims.insert(
+            who.pid,
+            Victim {
+                who,
+                pidfd: room.then_some(pidfd),
+            },
+        );
     }
 }
 
@@ -188,10 +215,14 @@ impl Scope {
         for stat in &all {
             children.entry(stat.ppid).or_default().push(stat);
         }
-        let mut todo: Vec<&Stat> = self.holder.and_then(|h| children.get(&h).cloned()).unwrap_or_default();
-        todo.extend(all.iter().filter(|s| {
-            Some(s.session) == session || proc::has_marks(s.pid, &self.marks)
-        }));
+        let mut todo: Vec<&Stat> = self
+            .holder
+            .and_then(|h| children.get(&h).cloned())
+            .unwrap_or_default();
+        todo.extend(
+            all.iter()
+                .filter(|s| Some(s.session) == session || proc::has_marks(s.pid, &self.marks)),
+        );
         let mut seen = HashSet::new();
         let mut found = Vec::new();
         while let Some(stat) = todo.pop() {

@@ -33,8 +33,15 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(args) = Args::parse(args) else {
         return ExitCode::from(2);
     };
-    let further = args.adopt.as_ref().map_or(0, |a| i32::from(a.pidfd) + i32::from(a.kept));
-    sys::close_from(if args.adopt.is_some() { FURTHER + further } else { LISTENER + 1 });
+    let further = args
+        .adopt
+        .as_ref()
+        .map_or(0, |a| i32::from(a.pidfd) + i32::from(a.kept));
+    sys::close_from(if args.adopt.is_some() {
+        FURTHER + further
+    } else {
+        LISTENER + 1
+    });
     let Some(listener) = sys::inherited(LISTENER) else {
         return ExitCode::from(2);
     };
@@ -63,7 +70,7 @@ pub(super) struct Holder {
     epoch: u64,
     _lock: File,
     children: OwnedFd,
-    /// The daemon that started us, watched while there is no child.
+    /// The daemon that started us, and will connect; watched while there is no other reason to live.
     parent: Option<OwnedFd>,
     terminal: Terminal,
     pump: Pump,
@@ -86,7 +93,11 @@ pub(super) struct Holder {
 #[derive(Clone, Copy)]
 enum Flow {
     Flowing,
-    Stalled { errno: i32, retry: Instant, pause: Duration },
+    Stalled {
+        errno: i32,
+        retry: Instant,
+        pause: Duration,
+    },
 }
 
 struct Close {
@@ -127,12 +138,19 @@ impl Holder {
         let meta = Meta::read(&args.dir, args.generation).map_err(wrong(&in_dir))?;
         let (cap, segment) = meta
             .as_ref()
-            .map_or((Spec::LOG_CAP, Spec::segment_for(Spec::LOG_CAP)), |m| (m.log_cap, m.segment));
+            .map_or((Spec::LOG_CAP, Spec::segment_for(Spec::LOG_CAP)), |m| {
+                (m.log_cap, m.segment)
+            });
         let log = Segments::open(&args.dir, cap, segment).map_err(wrong(&in_dir))?;
 
         let inherited = args.adopt.as_ref().map(inherit).transpose()?;
         let (terminal, mut pump, pidfd, kept) = match inherited {
-            None => (Terminal::make()?, Pump::new(log).map_err(wrong("pipe"))?, None, Vec::new()),
+            None => (
+                Terminal::make()?,
+                Pump::new(log).map_err(wrong("pipe"))?,
+                None,
+                Vec::new(),
+            ),
             Some(fds) => (
                 Terminal::adopt(fds.master),
                 Pump::adopt(fds.pipe_r, fds.pipe_w, log).map_err(wrong("pipe"))?,
@@ -199,16 +217,17 @@ impl Holder {
             return false;
         }
         match self.life {
-            Life::Empty => self.had_daemon || self.parent.is_none(),
+            Life::Empty | Life::Exited { .. } => self.had_daemon || self.parent.is_none(),
             Life::Running { .. } | Life::Ending { .. } => false,
-            Life::Exited { .. } => true,
         }
     }
 
     fn wait(&self, listener: &OwnedFd, more: More) -> io::Result<Vec<(Source, PollFlags)>> {
         let mut sources = vec![(Source::Listener, listener.as_fd(), PollFlags::IN)];
         sources.push((Source::Children, self.children.as_fd(), PollFlags::IN));
-        if let (Life::Empty, Some(parent)) = (&self.life, &self.parent) {
+        if let (Life::Empty | Life::Exited { .. }, Some(parent), false) =
+            (&self.life, &self.parent, self.had_daemon)
+        {
             sources.push((Source::Parent, parent.as_fd(), PollFlags::IN));
         }
         if let Some((pidfd, flags)) = self.life.adopted_pidfd() {
@@ -221,14 +240,25 @@ impl Holder {
             sources.push((Source::Daemon, daemon.as_fd(), link_interest(daemon)));
         }
         for (n, stranger) in self.strangers.iter().enumerate() {
-            sources.push((Source::Stranger(n), stranger.as_fd(), link_interest(stranger)));
+            sources.push((
+                Source::Stranger(n),
+                stranger.as_fd(),
+                link_interest(stranger),
+            ));
         }
         if let Some(close) = &self.close {
-            sources.extend(close.closing.fds().map(|fd| (Source::Victim, fd, PollFlags::IN)));
+            sources.extend(
+                close
+                    .closing
+                    .fds()
+                    .map(|fd| (Source::Victim, fd, PollFlags::IN)),
+            );
         }
         let timeout = match more {
             More::Now => Some(Duration::ZERO),
-            More::AfterEvents => self.deadline().map(|d| d.saturating_duration_since(Instant::now())),
+            More::AfterEvents => self
+                .deadline()
+                .map(|d| d.saturating_duration_since(Instant::now())),
         };
         poll(&sources, timeout)
     }
@@ -236,7 +266,9 @@ impl Holder {
     /// Nothing is asked of the master while the disk is full (the child waits by itself), nor after the child's end:
     /// a hung-up terminal would wake us for ever.
     fn master_interest(&self) -> Option<PollFlags> {
-        let Life::Running { hung_up: false, .. } = self.life else { return None };
+        let Life::Running { hung_up: false, .. } = self.life else {
+            return None;
+        };
         let mut flags = match self.flow {
             Flow::Flowing => PollFlags::IN,
             Flow::Stalled { .. } => PollFlags::empty(),
@@ -328,7 +360,11 @@ impl Holder {
             }
             Flow::Stalled { pause, .. } => (pause * 2).min(LAST_RETRY),
         };
-        self.flow = Flow::Stalled { errno, retry: now + pause, pause };
+        self.flow = Flow::Stalled {
+            errno,
+            retry: now + pause,
+            pause,
+        };
     }
 
     fn go_on_closing(&mut self, now: Instant) {
@@ -371,19 +407,33 @@ fn poll(
     sources: &[(Source, BorrowedFd<'_>, PollFlags)],
     timeout: Option<Duration>,
 ) -> io::Result<Vec<(Source, PollFlags)>> {
-    let mut fds: Vec<PollFd<'_>> =
-        sources.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-    let timeout = timeout.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    let mut fds: Vec<PollFd<'_>> = sources
+        .iter()
+        .map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
+        .collect();
+    let timeout = timeout
+        .map(Timespec::try_from)
+        .transpose()
+        .map_err(io::Error::other)?;
     match rustix::event::poll(&mut fds, timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(e) => return Err(e.into()),
     }
-    let ready = sources.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
-    Ok(ready.map(|((source, _, _), fd)| (*source, fd.revents())).collect())
+    let ready = sources
+        .iter()
+        .zip(&fds)
+        .filter(|(_, fd)| !fd.revents().is_empty());
+    Ok(ready
+        .map(|((source, _, _), fd)| (*source, fd.revents()))
+        .collect())
 }
 
 fn link_interest(link: &HolderLink) -> PollFlags {
-    if link.wants_write() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN }
+    if link.wants_write() {
+        PollFlags::IN | PollFlags::OUT
+    } else {
+        PollFlags::IN
+    }
 }
 
 fn drain_signals(signals: &OwnedFd) {
@@ -392,10 +442,17 @@ fn drain_signals(signals: &OwnedFd) {
     while rustix::io::read(signals, &mut info).is_ok() {}
 }
 
-/// One holder at a time writes to a pane's log. Waits for the one before, which is dying if we were started.
+/// One holder at a time writes to a pane's log. Waits for the one before, which is dying if we were started. If it
+/// was killed in the middle of starting a child, the child has the lock until its exec, and by then it has the
+/// terminal too and is found by it.
 fn lock(dir: &Path) -> io::Result<File> {
     let path = dir.join("hold.lock");
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path)?;
     rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
     Ok(file)
 }
@@ -417,8 +474,10 @@ struct Inherited {
 
 fn inherit(adopt: &Adopt) -> Result<Inherited, SpawnError> {
     let take = |fd| {
-        sys::inherited(fd)
-            .ok_or(SpawnError { what: format!("inherited fd {fd}"), errno: libc::EBADF })
+        sys::inherited(fd).ok_or(SpawnError {
+            what: format!("inherited fd {fd}"),
+            errno: libc::EBADF,
+        })
     };
     let mut further = FURTHER..;
     let mut next = || take(further.next().unwrap_or(FURTHER));
@@ -445,12 +504,16 @@ fn refuse(listener: &OwnedFd, parent_pid: i32, error: &SpawnError) -> ExitCode {
             }
             (None, None) => return ExitCode::FAILURE,
         }
-        let Ok(ready) = poll(&sources, None) else { return ExitCode::FAILURE };
+        let Ok(ready) = poll(&sources, None) else {
+            return ExitCode::FAILURE;
+        };
         for (source, _) in ready {
             match source {
                 Source::Listener => link = serve::accept(listener).ok().flatten(),
                 Source::Daemon => {
-                    let Some(mut link) = link.take() else { continue };
+                    let Some(mut link) = link.take() else {
+                        continue;
+                    };
                     let _ = link.fill();
                     serve::refuse(&mut link, Refusal::Broken, error.errno, &error.what);
                     return ExitCode::FAILURE;

@@ -38,7 +38,11 @@ struct Seen {
 impl Typist {
     /// Goes on after a holder that died; what it had under way is of unknown fate and is the daemon's to report.
     pub(crate) fn resume(last_seq: u64, answered_upto: u64) -> Typist {
-        Typist { last_seq, answered_upto, ..Typist::default() }
+        Typist {
+            last_seq,
+            answered_upto,
+            ..Typist::default()
+        }
     }
 
     pub(crate) fn last_seq(&self) -> u64 {
@@ -56,14 +60,33 @@ impl Typist {
     /// How far an input with this key got, if it is known.
     pub(crate) fn seen(&self, seq: u64, key: [u8; 16]) -> Option<InputState> {
         let Seen { written, total, .. } = *self.seen.iter().find(|s| s.key == key)?;
-        Some(InputState { seq, key, written, total, outcome: Outcome::Duplicate })
+        Some(InputState {
+            seq,
+            key,
+            written,
+            total,
+            outcome: Outcome::Duplicate,
+        })
     }
 
     /// Takes an input in. `Some` is its final state now; `None` means that it is queued and `write` tells more.
     pub(crate) fn accept(&mut self, input: Input) -> Option<InputState> {
-        let Input { seq, key, kind, bytes } = input;
+        let Input {
+            seq,
+            key,
+            kind,
+            bytes,
+        } = input;
         let total = bytes.len() as u32;
-        let state = |written, total, outcome| Some(InputState { seq, key, written, total, outcome });
+        let state = |written, total, outcome| {
+            Some(InputState {
+                seq,
+                key,
+                written,
+                total,
+                outcome,
+            })
+        };
         if let Some(duplicate) = self.seen(seq, key) {
             return Some(duplicate);
         }
@@ -80,9 +103,18 @@ impl Typist {
         if let InputKind::Answer { at } = kind {
             self.answered_upto = at;
         }
-        self.remember(Seen { key, written: 0, total });
+        self.remember(Seen {
+            key,
+            written: 0,
+            total,
+        });
         self.queued += bytes.len();
-        self.queue.push_back(Item { seq, key, bytes, written: 0 });
+        self.queue.push_back(Item {
+            seq,
+            key,
+            bytes,
+            written: 0,
+        });
         None
     }
 
@@ -174,7 +206,12 @@ mod tests {
     use super::*;
 
     fn input(seq: u64, key: u8, bytes: &[u8]) -> Input {
-        Input { seq, key: [key; 16], kind: InputKind::Typed, bytes: bytes.to_vec() }
+        Input {
+            seq,
+            key: [key; 16],
+            kind: InputKind::Typed,
+            bytes: bytes.to_vec(),
+        }
     }
 
     /// A terminal that takes `room` bytes.
@@ -200,7 +237,10 @@ mod tests {
         assert_eq!((done[0].outcome, done[0].written), (Outcome::Written, 5));
         for seq in [1, 2] {
             let again = typist.accept(input(seq, 1, b"hello")).unwrap();
-            assert_eq!((again.outcome, again.written, again.total), (Outcome::Duplicate, 5, 5));
+            assert_eq!(
+                (again.outcome, again.written, again.total),
+                (Outcome::Duplicate, 5, 5)
+            );
         }
         assert_eq!(typed, b"hello");
     }
@@ -215,7 +255,11 @@ mod tests {
         assert_eq!(typist.pending(1).unwrap().written, 4);
         assert_eq!(typist.pending(2).unwrap().written, 0);
         assert_eq!(typist.accept(input(3, 1, b"abcdef")).unwrap().written, 4);
-        let done: Vec<u64> = typist.write(terminal(&mut typed, 99)).iter().map(|s| s.seq).collect();
+        let done: Vec<u64> = typist
+            .write(terminal(&mut typed, 99))
+            .iter()
+            .map(|s| s.seq)
+            .collect();
         assert_eq!(done, [1, 2]);
         assert_eq!(typed, b"abcdefghi");
     }
@@ -224,8 +268,14 @@ mod tests {
     fn too_much_and_too_old_is_lost_and_said_so() {
         let mut typist = Typist::default();
         assert_eq!(typist.accept(input(5, 1, &[0; 1 << 20])), None);
-        assert_eq!(typist.accept(input(6, 2, b"x")).unwrap().outcome, Outcome::Lost);
-        assert_eq!(typist.accept(input(4, 3, b"")).unwrap().outcome, Outcome::Lost);
+        assert_eq!(
+            typist.accept(input(6, 2, b"x")).unwrap().outcome,
+            Outcome::Lost
+        );
+        assert_eq!(
+            typist.accept(input(4, 3, b"")).unwrap().outcome,
+            Outcome::Lost
+        );
         assert_eq!(typist.last_seq(), 5);
         assert_eq!(typist.give_up()[0].outcome, Outcome::Lost);
         assert_eq!(typist.accept(input(6, 4, b"x")), None);
@@ -234,10 +284,19 @@ mod tests {
     #[test]
     fn a_query_is_answered_once_also_by_the_next_daemon() {
         let mut typist = Typist::resume(3, 100);
-        let answer = |seq, key, at| Input { kind: InputKind::Answer { at }, ..input(seq, key, b"R") };
-        assert_eq!(typist.accept(answer(4, 1, 100)).unwrap().outcome, Outcome::Duplicate);
+        let answer = |seq, key, at| Input {
+            kind: InputKind::Answer { at },
+            ..input(seq, key, b"R")
+        };
+        assert_eq!(
+            typist.accept(answer(4, 1, 100)).unwrap().outcome,
+            Outcome::Duplicate
+        );
         assert_eq!(typist.accept(answer(4, 2, 101)), None);
-        assert_eq!(typist.accept(answer(5, 3, 101)).unwrap().outcome, Outcome::Duplicate);
+        assert_eq!(
+            typist.accept(answer(5, 3, 101)).unwrap().outcome,
+            Outcome::Duplicate
+        );
         assert_eq!(typist.answered_upto(), 101);
     }
 
@@ -245,6 +304,9 @@ mod tests {
     fn an_empty_input_is_written_at_once() {
         let mut typist = Typist::default();
         assert_eq!(typist.accept(input(1, 1, b"")), None);
-        assert_eq!(typist.write(|_| Err(Errno::AGAIN))[0].outcome, Outcome::Written);
+        assert_eq!(
+            typist.write(|_| Err(Errno::AGAIN))[0].outcome,
+            Outcome::Written
+        );
     }
 }

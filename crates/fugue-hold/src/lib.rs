@@ -24,6 +24,6 @@ pub mod wire;
 
 pub use close::{KILL_WAIT, Scope, close_leftovers};
 pub use holder::run;
-pub use link::{DaemonLink, Filled, Flushed, Link};
+pub use link::{DaemonLink, Filled, Flushed, Link, Received};
 pub use log::{LogReader, Read};
 pub use start::{Guarded, HolderAt, Known, identify, is_alive, listen};

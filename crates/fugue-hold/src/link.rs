@@ -10,8 +10,8 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
 use crate::wire::{Bad, Frame, Frames, MAX_FRAME, Message, ToDaemon, ToHolder};
@@ -36,6 +36,9 @@ struct Outgoing {
     sent: usize,
     fds: Vec<OwnedFd>,
 }
+
+/// A message and the fds that came with it.
+pub type Received<In> = (Frame<In>, Vec<OwnedFd>);
 
 /// What a read brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,8 +68,12 @@ impl DaemonLink {
     /// Connects to the holder that listens at `path`. ECONNREFUSED or ENOENT: no holder lives there.
     pub fn connect(path: &Path) -> io::Result<DaemonLink> {
         // Blocking: a unix socket connects at once unless the holder's backlog is full.
-        let socket =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let socket = rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
         rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(Link::new(socket))
@@ -108,7 +115,9 @@ impl<In: Message, Out: Message> Link<In, Out> {
             }
         }
         if self.fds.len() > 4 * MAX_FDS {
-            return Err(io::Error::other("a peer sends fds that no message asks for"));
+            return Err(io::Error::other(
+                "a peer sends fds that no message asks for",
+            ));
         }
         if got == 0 {
             return Ok(Filled::Closed);
@@ -118,8 +127,11 @@ impl<In: Message, Out: Message> Link<In, Out> {
     }
 
     /// The next whole message with its fds, if it has arrived.
-    #[expect(clippy::should_implement_trait, reason = "an iterator would end for good where this means `not yet`")]
-    pub fn next(&mut self) -> Result<Option<(Frame<In>, Vec<OwnedFd>)>, Bad> {
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator would end for good where this means `not yet`"
+    )]
+    pub fn next(&mut self) -> Result<Option<Received<In>>, Bad> {
         let Some(frame) = self.frames.next::<In>()? else {
             return Ok(None);
         };
@@ -147,7 +159,11 @@ impl<In: Message, Out: Message> Link<In, Out> {
             return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
         }
         self.queued += bytes.len();
-        self.out.push_back(Outgoing { bytes, sent: 0, fds });
+        self.out.push_back(Outgoing {
+            bytes,
+            sent: 0,
+            fds,
+        });
         Ok(())
     }
 

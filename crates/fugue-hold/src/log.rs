@@ -40,7 +40,10 @@ pub(crate) fn list_segments(dir: &Path) -> io::Result<Vec<Segment>> {
             continue;
         };
         match entry.metadata() {
-            Ok(meta) => found.push(Segment { start, len: meta.len() }),
+            Ok(meta) => found.push(Segment {
+                start,
+                len: meta.len(),
+            }),
             // Dropped by the holder since the directory was read.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(e),

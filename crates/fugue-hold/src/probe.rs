@@ -16,7 +16,10 @@ const MAX_THREADS: usize = 64;
 
 /// Looks at the foreground of the terminal behind `master`, whose child is `child`.
 pub(crate) fn probe(master: &OwnedFd, child: i32) -> Probe {
-    let mut probe = Probe { child_comm: comm(child), ..Probe::default() };
+    let mut probe = Probe {
+        child_comm: comm(child),
+        ..Probe::default()
+    };
     if let Ok(modes) = rustix::termios::tcgetattr(master) {
         probe.canonical = modes.local_modes.contains(LocalModes::ICANON);
         probe.echo = modes.local_modes.contains(LocalModes::ECHO);
@@ -26,15 +29,23 @@ pub(crate) fn probe(master: &OwnedFd, child: i32) -> Probe {
     };
     probe.foreground = foreground.as_raw_nonzero().get();
     let terminal = device(master);
-    let members: Vec<Stat> =
-        proc::all().into_iter().filter(|s| s.pgrp == probe.foreground && !s.is_over()).collect();
-    let leader = members.iter().find(|s| s.pid == probe.foreground).or(members.first());
+    let members: Vec<Stat> = proc::all()
+        .into_iter()
+        .filter(|s| s.pgrp == probe.foreground && !s.is_over())
+        .collect();
+    let leader = members
+        .iter()
+        .find(|s| s.pid == probe.foreground)
+        .or(members.first());
     probe.foreground_comm = leader.map(|s| s.comm.clone()).unwrap_or_default();
     probe.leader_in_fg = members.iter().any(|s| s.pid == child);
     for member in &members {
         match waiting(member, terminal) {
             Waiting::ForLine if probe.canonical && probe.reader.is_none() => {
-                probe.reader = Some(TtyReader { pid: member.pid, secret: !probe.echo });
+                probe.reader = Some(TtyReader {
+                    pid: member.pid,
+                    secret: !probe.echo,
+                });
             }
             Waiting::ForLine | Waiting::No => {}
             Waiting::Unreadable => probe.unreadable = true,
@@ -44,9 +55,14 @@ pub(crate) fn probe(master: &OwnedFd, child: i32) -> Probe {
     if probe.reader.is_none()
         && probe.canonical
         && !probe.echo
-        && let Some(hidden) = members.iter().find(|m| matches!(waiting(m, terminal), Waiting::Unreadable))
+        && let Some(hidden) = members
+            .iter()
+            .find(|m| matches!(waiting(m, terminal), Waiting::Unreadable))
     {
-        probe.reader = Some(TtyReader { pid: hidden.pid, secret: true });
+        probe.reader = Some(TtyReader {
+            pid: hidden.pid,
+            secret: true,
+        });
     }
     probe
 }
@@ -65,7 +81,9 @@ fn waiting(process: &Stat, terminal: Option<u64>) -> Waiting {
         let task = thread.path();
         let call = match fs::read_to_string(task.join("syscall")) {
             Ok(call) => call,
-            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => return Waiting::Unreadable,
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+                return Waiting::Unreadable;
+            }
             // It ended meanwhile, or this kernel does not tell.
             Err(_) => continue,
         };
@@ -101,14 +119,20 @@ fn is_terminal(process: &Stat, fd: i32, terminal: Option<u64>) -> bool {
     let dev_tty = rustix::fs::makedev(5, 0);
     file.file_type().is_char_device()
         && terminal.is_some()
-        && (Some(file.rdev()) == terminal || (file.rdev() == dev_tty && Some(process.tty) == terminal))
+        && (Some(file.rdev()) == terminal
+            || (file.rdev() == dev_tty && Some(process.tty) == terminal))
 }
 
 /// The device number of the slave side. Numbers up to 255 look the same in `stat`'s encoding, and ptys have a major
 /// per 256 of them, so that both encodings agree.
 fn device(master: &OwnedFd) -> Option<u64> {
     let name = rustix::pty::ptsname(master, Vec::new()).ok()?;
-    let number: u32 = name.to_str().ok()?.strip_prefix("/dev/pts/")?.parse().ok()?;
+    let number: u32 = name
+        .to_str()
+        .ok()?
+        .strip_prefix("/dev/pts/")?
+        .parse()
+        .ok()?;
     Some(rustix::fs::makedev(136 + (number >> 8), number & 0xff))
 }
 

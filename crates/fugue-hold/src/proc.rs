@@ -34,7 +34,11 @@ impl Stat {
     fn parse(line: &[u8]) -> Option<Stat> {
         let open = line.iter().position(|b| *b == b'(')?;
         let close = line.iter().rposition(|b| *b == b')')?;
-        let pid = std::str::from_utf8(&line[..open]).ok()?.trim().parse().ok()?;
+        let pid = std::str::from_utf8(&line[..open])
+            .ok()?
+            .trim()
+            .parse()
+            .ok()?;
         let comm = String::from_utf8_lossy(line.get(open + 1..close)?).into_owned();
         let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
         // `rest` begins with field 3.
@@ -54,7 +58,10 @@ impl Stat {
     }
 
     pub(crate) fn identity(&self) -> Identity {
-        Identity { pid: self.pid, start_time: self.start_time }
+        Identity {
+            pid: self.pid,
+            start_time: self.start_time,
+        }
     }
 
     /// Ended, and only its parent has still to hear of it.
@@ -116,7 +123,9 @@ pub(crate) fn has_marks(pid: i32, marks: &[Vec<u8>]) -> bool {
     let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else {
         return false;
     };
-    marks.iter().all(|mark| environ.split(|b| *b == 0).any(|entry| entry == mark))
+    marks
+        .iter()
+        .all(|mark| environ.split(|b| *b == 0).any(|entry| entry == mark))
 }
 
 /// A program of fugue's that outlives panes: our own file, run as a holder or as the daemon. A daemon that was
@@ -167,10 +176,17 @@ mod tests {
         assert_eq!(stat.pid, std::process::id() as i32);
         assert!(stat.start_time > 0 && !stat.is_over());
         let zeros = " 0".repeat(29);
-        let line = format!("7 (a) R) (b) S 1 2 3 34816 5{} {}", " 0".repeat(13), 4242) + &zeros + " 256";
+        let line =
+            format!("7 (a) R) (b) S 1 2 3 34816 5{} {}", " 0".repeat(13), 4242) + &zeros + " 256";
         let stat = Stat::parse(line.as_bytes()).unwrap();
-        assert_eq!((stat.pid, stat.comm.as_str(), stat.state), (7, "a) R) (b", b'S'));
-        assert_eq!((stat.ppid, stat.pgrp, stat.session, stat.tty), (1, 2, 3, 34816));
+        assert_eq!(
+            (stat.pid, stat.comm.as_str(), stat.state),
+            (7, "a) R) (b", b'S')
+        );
+        assert_eq!(
+            (stat.ppid, stat.pgrp, stat.session, stat.tty),
+            (1, 2, 3, 34816)
+        );
         assert_eq!((stat.start_time, stat.exit_code), (4242, 256));
         for cut in 0..line.len() {
             let _ = Stat::parse(&line.as_bytes()[..cut]);

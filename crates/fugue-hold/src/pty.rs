@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use rustix::pty::OpenptFlags;
 use rustix::termios::{InputModes, OptionalActions, Winsize};
@@ -26,8 +27,18 @@ impl Terminal {
             let what = what.to_owned();
             move |e| SpawnError::new(what, io::Error::from(e))
         };
-        let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
-            .map_err(failed("a new terminal (openpt)"))?;
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = match rustix::pty::openpt(flags) {
+            // The kernel says ENOSPC, which rustix turns into what POSIX wants.
+            Err(Errno::AGAIN | Errno::NOSPC) => {
+                let what = "a new terminal: all are in use (see sysctl kernel.pty.max)".to_owned();
+                return Err(SpawnError {
+                    what,
+                    errno: libc::ENOSPC,
+                });
+            }
+            opened => opened.map_err(failed("a new terminal (openpt)"))?,
+        };
         rustix::pty::grantpt(&master).map_err(failed("a new terminal (grantpt)"))?;
         rustix::pty::unlockpt(&master).map_err(failed("a new terminal (unlockpt)"))?;
         let terminal = Terminal::adopt(master);
@@ -35,7 +46,8 @@ impl Terminal {
             what: "a new terminal (TIOCGPTPEER)".into(),
             errno: libc::EIO,
         })?;
-        let mut modes = rustix::termios::tcgetattr(peer).map_err(failed("a new terminal (tcgetattr)"))?;
+        let mut modes =
+            rustix::termios::tcgetattr(peer).map_err(failed("a new terminal (tcgetattr)"))?;
         modes.input_modes |= InputModes::IUTF8;
         rustix::termios::tcsetattr(peer, OptionalActions::Now, &modes)
             .map_err(failed("a new terminal (tcsetattr)"))?;
@@ -61,7 +73,12 @@ impl Terminal {
     }
 
     pub(crate) fn resize(&self, rows: u16, cols: u16) -> io::Result<()> {
-        let size = Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: cols,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
         Ok(rustix::termios::tcsetwinsize(&self.master, size)?)
     }
 
@@ -104,7 +121,10 @@ impl Limits {
         if let Some(soft) = spec.nofile {
             // More than the hard limit is not ours to give.
             let soft = before.maximum.map_or(soft, |hard| soft.min(hard));
-            let wanted = Rlimit { current: Some(soft), maximum: before.maximum };
+            let wanted = Rlimit {
+                current: Some(soft),
+                maximum: before.maximum,
+            };
             rustix::process::setrlimit(Resource::Nofile, wanted)
                 .map_err(|e| SpawnError::new(format!("an open-files limit of {soft}"), e))?;
             nofile = Some(before);

@@ -38,9 +38,10 @@ impl Meta {
     pub fn parse(text: &str) -> Option<Meta> {
         let fields = Fields(text);
         let child = match fields.get("pid") {
-            Some(pid) => {
-                Some(Identity { pid: pid.parse().ok()?, start_time: fields.number("start_time")? })
-            }
+            Some(pid) => Some(Identity {
+                pid: pid.parse().ok()?,
+                start_time: fields.number("start_time")?,
+            }),
             None => None,
         };
         Some(Meta {
@@ -57,7 +58,17 @@ impl Meta {
     }
 
     pub fn text(&self) -> String {
-        let Meta { generation, holder, child, boot, rows, cols, log_cap, segment, marks } = self;
+        let Meta {
+            generation,
+            holder,
+            child,
+            boot,
+            rows,
+            cols,
+            log_cap,
+            segment,
+            marks,
+        } = self;
         let mut text = format!(
             "generation={generation}\nholder={holder}\nboot={boot}\nrows={rows}\ncols={cols}\n\
              log_cap={log_cap}\nsegment={segment}\n"
@@ -72,7 +83,11 @@ impl Meta {
     }
 
     pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
-        replace(&Meta::path(dir, self.generation), self.text().as_bytes(), Sync::No)
+        replace(
+            &Meta::path(dir, self.generation),
+            self.text().as_bytes(),
+            Sync::No,
+        )
     }
 }
 
@@ -105,7 +120,10 @@ impl ExitRecord {
             _ => return None,
         };
         Some(ExitRecord {
-            exited: Exited { ending, at: fields.number("at")? },
+            exited: Exited {
+                ending,
+                at: fields.number("at")?,
+            },
             recorded_ms: fields.number("recorded_ms")?,
         })
     }
@@ -118,11 +136,18 @@ impl ExitRecord {
             }
             Ending::Unknown => "ending=unknown\n".to_owned(),
         };
-        format!("{ending}at={}\nrecorded_ms={}\n", self.exited.at, self.recorded_ms)
+        format!(
+            "{ending}at={}\nrecorded_ms={}\n",
+            self.exited.at, self.recorded_ms
+        )
     }
 
     pub(crate) fn write(&self, dir: &Path, generation: u32) -> io::Result<()> {
-        replace(&ExitRecord::path(dir, generation), self.text().as_bytes(), Sync::Yes)
+        replace(
+            &ExitRecord::path(dir, generation),
+            self.text().as_bytes(),
+            Sync::Yes,
+        )
     }
 }
 
@@ -148,7 +173,10 @@ impl SizeAt {
     /// All of them, oldest first. A torn last record is not there yet.
     pub fn read_all(dir: &Path) -> io::Result<Vec<SizeAt>> {
         match std::fs::read(SizeAt::path(dir)) {
-            Ok(bytes) => Ok(bytes.chunks_exact(SizeAt::LEN).map(SizeAt::decode).collect()),
+            Ok(bytes) => Ok(bytes
+                .chunks_exact(SizeAt::LEN)
+                .map(SizeAt::decode)
+                .collect()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(e) => Err(e),
         }
@@ -166,7 +194,11 @@ impl SizeAt {
         if len > SizeAt::COMPACT_ABOVE {
             let all = SizeAt::read_all(dir)?;
             let kept = SizeAt::since(&all, log_first);
-            let bytes: Vec<u8> = kept.iter().chain([&self]).flat_map(|s| s.encode()).collect();
+            let bytes: Vec<u8> = kept
+                .iter()
+                .chain([&self])
+                .flat_map(|s| s.encode())
+                .collect();
             return replace(&SizeAt::path(dir), &bytes, Sync::No);
         }
         // Over a record that a full disk tore.
@@ -214,7 +246,9 @@ struct Fields<'a>(&'a str);
 
 impl<'a> Fields<'a> {
     fn all(&self, key: &str) -> impl Iterator<Item = &'a str> {
-        self.0.lines().filter_map(move |line| line.strip_prefix(key)?.strip_prefix('='))
+        self.0
+            .lines()
+            .filter_map(move |line| line.strip_prefix(key)?.strip_prefix('='))
     }
 
     fn get(&self, key: &str) -> Option<&'a str> {
@@ -229,7 +263,10 @@ impl<'a> Fields<'a> {
 fn read<T>(path: &Path, parse: impl FnOnce(&str) -> Option<T>) -> io::Result<Option<T>> {
     match std::fs::read_to_string(path) {
         Ok(text) => parse(&text).map(Some).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("{} is not readable", path.display()))
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{} is not readable", path.display()),
+            )
         }),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
@@ -247,8 +284,12 @@ enum Sync {
 fn replace(path: &Path, bytes: &[u8], sync: Sync) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
-    let mut file: File =
-        OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside)?;
+    let mut file: File = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(&beside)?;
     file.write_all(bytes)?;
     if sync == Sync::Yes {
         file.sync_data()?;
@@ -293,7 +334,10 @@ mod tests {
         let meta = Meta {
             generation: 2,
             holder: 77,
-            child: Some(Identity { pid: 78, start_time: 12345 }),
+            child: Some(Identity {
+                pid: 78,
+                start_time: 12345,
+            }),
             boot: "b".into(),
             rows: 40,
             cols: 120,
@@ -302,7 +346,10 @@ mod tests {
             marks: vec![b"FUGUE_PANE_ID=p1".to_vec(), b"X=50%\n\xff".to_vec()],
         };
         assert_eq!(Meta::parse(&meta.text()), Some(meta.clone()));
-        let starting = Meta { child: None, ..meta };
+        let starting = Meta {
+            child: None,
+            ..meta
+        };
         assert_eq!(Meta::parse(&starting.text()), Some(starting));
     }
 
@@ -311,11 +358,20 @@ mod tests {
         for ending in [
             Ending::Code(0),
             Ending::Code(255),
-            Ending::Signal { signo: 9, core: false },
-            Ending::Signal { signo: 11, core: true },
+            Ending::Signal {
+                signo: 9,
+                core: false,
+            },
+            Ending::Signal {
+                signo: 11,
+                core: true,
+            },
             Ending::Unknown,
         ] {
-            let record = ExitRecord { exited: Exited { ending, at: 99 }, recorded_ms: 1 };
+            let record = ExitRecord {
+                exited: Exited { ending, at: 99 },
+                recorded_ms: 1,
+            };
             assert_eq!(ExitRecord::parse(&record.text()), Some(record));
         }
         assert_eq!(ExitRecord::parse("ending=code\n"), None);
@@ -324,7 +380,12 @@ mod tests {
     #[test]
     fn a_torn_size_is_written_over_and_old_ones_are_forgotten_in_bulk() {
         let dir = tempfile::tempdir().unwrap();
-        let size = |offset| SizeAt { offset, rows: 1, cols: 2, generation: 3 };
+        let size = |offset| SizeAt {
+            offset,
+            rows: 1,
+            cols: 2,
+            generation: 3,
+        };
         size(0).append(dir.path(), 0).unwrap();
         let path = SizeAt::path(dir.path());
         let mut torn = std::fs::read(&path).unwrap();
@@ -338,7 +399,10 @@ mod tests {
         }
         let all = SizeAt::read_all(dir.path()).unwrap();
         assert!(all.len() < 4200, "{}", all.len());
-        assert!(all.iter().any(|s| s.offset <= 4000), "the size at the log's first byte is known");
+        assert!(
+            all.iter().any(|s| s.offset <= 4000),
+            "the size at the log's first byte is known"
+        );
         assert_eq!(all.last(), Some(&size(4999)));
     }
 }

@@ -112,11 +112,19 @@ impl<'a> Spawn<'a> {
         let argv = c_strings("argv", self.argv.iter().map(|a| a.as_bytes().to_vec()))?;
         let env = c_strings(
             "env",
-            self.env.iter().map(|(k, v)| [k.as_bytes(), b"=", v.as_bytes()].concat()),
+            self.env
+                .iter()
+                .map(|(k, v)| [k.as_bytes(), b"=", v.as_bytes()].concat()),
         )?;
 
         // Copies above every target, so that no dup2 in the child overwrites a source that is still needed.
-        let above = self.fds.iter().map(|(_, to)| to + 1).max().unwrap_or(3).max(3);
+        let above = self
+            .fds
+            .iter()
+            .map(|(_, to)| to + 1)
+            .max()
+            .unwrap_or(3)
+            .max(3);
         let mut copies = Vec::new();
         let mut actions = Vec::new();
         if let Some(dir) = &cwd {
@@ -127,7 +135,11 @@ impl<'a> Spawn<'a> {
                 let peer = copy(peer, above)?;
                 // Opened by its fd and not by its name, which may belong to another devpts; opened without
                 // O_NOCTTY by a session leader, so that it becomes the controlling terminal.
-                actions.push(open(0, &format!("/proc/self/fd/{}", peer.as_raw_fd()), libc::O_RDWR)?);
+                actions.push(open(
+                    0,
+                    &format!("/proc/self/fd/{}", peer.as_raw_fd()),
+                    libc::O_RDWR,
+                )?);
                 actions.push(sys::Action::Dup { from: 0, to: 1 });
                 actions.push(sys::Action::Dup { from: 0, to: 2 });
                 copies.push(peer);
@@ -140,7 +152,10 @@ impl<'a> Spawn<'a> {
         }
         for (fd, to) in &self.fds {
             let source = copy(*fd, above)?;
-            actions.push(sys::Action::Dup { from: source.as_raw_fd(), to: *to });
+            actions.push(sys::Action::Dup {
+                from: source.as_raw_fd(),
+                to: *to,
+            });
             copies.push(source);
         }
 
@@ -157,7 +172,9 @@ impl<'a> Spawn<'a> {
     }
 
     fn open_cwd(&self) -> Result<Option<OwnedFd>, SpawnError> {
-        let Some(dir) = &self.cwd else { return Ok(None) };
+        let Some(dir) = &self.cwd else {
+            return Ok(None);
+        };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(dir, flags, Mode::empty())
             .map_err(|e| SpawnError::new(format!("cwd {}", dir.display()), e))?;
@@ -180,7 +197,9 @@ impl<'a> Spawn<'a> {
             .env
             .iter()
             .find(|(k, _)| k == "PATH")
-            .map_or(OsStr::new("/usr/local/bin:/usr/bin:/bin"), |(_, v)| v.as_os_str());
+            .map_or(OsStr::new("/usr/local/bin:/usr/bin:/bin"), |(_, v)| {
+                v.as_os_str()
+            });
         let mut worst = rustix::io::Errno::NOENT;
         for dir in path.as_bytes().split(|b| *b == b':') {
             let dir = if dir.is_empty() { b".".as_slice() } else { dir };
@@ -195,11 +214,17 @@ impl<'a> Spawn<'a> {
                 Err(e) => worst = e,
             }
         }
-        Err(SpawnError::new(format!("program {} (looked in PATH)", name.display()), worst))
+        Err(SpawnError::new(
+            format!("program {} (looked in PATH)", name.display()),
+            worst,
+        ))
     }
 
     fn explain_exec(&self, program: &Path, error: io::Error) -> SpawnError {
-        let full = self.cwd.as_deref().map_or(program.to_path_buf(), |cwd| cwd.join(program));
+        let full = self
+            .cwd
+            .as_deref()
+            .map_or(program.to_path_buf(), |cwd| cwd.join(program));
         let absent = error.raw_os_error() == Some(libc::ENOENT);
         // ENOENT for a file that is there is about the interpreter its first line names.
         let what = if absent && full.exists() {
@@ -207,7 +232,10 @@ impl<'a> Spawn<'a> {
         } else {
             format!("program {}", program.display())
         };
-        SpawnError { what, errno: error.raw_os_error().unwrap_or(libc::EIO) }
+        SpawnError {
+            what,
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+        }
     }
 }
 
@@ -236,7 +264,10 @@ impl Child {
 
     /// Sends a signal to this very process, never to a later one with its pid.
     pub fn signal(&self, signo: i32) -> io::Result<()> {
-        Ok(rustix::process::pidfd_send_signal(&self.pidfd, signal(signo)?)?)
+        Ok(rustix::process::pidfd_send_signal(
+            &self.pidfd,
+            signal(signo)?,
+        )?)
     }
 }
 
@@ -258,7 +289,12 @@ impl SpawnError {
 
 impl std::fmt::Display for SpawnError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.what, io::Error::from_raw_os_error(self.errno))
+        write!(
+            f,
+            "{}: {}",
+            self.what,
+            io::Error::from_raw_os_error(self.errno)
+        )
     }
 }
 
@@ -271,7 +307,8 @@ impl From<SpawnError> for io::Error {
 }
 
 pub(crate) fn signal(signo: i32) -> io::Result<rustix::process::Signal> {
-    rustix::process::Signal::from_named_raw(signo).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
+    rustix::process::Signal::from_named_raw(signo)
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
 pub(crate) fn pidfd_of(pid: i32) -> io::Result<OwnedFd> {
@@ -292,13 +329,14 @@ fn copy(fd: BorrowedFd<'_>, above: RawFd) -> Result<OwnedFd, SpawnError> {
 }
 
 fn open(fd: RawFd, path: &str, flags: i32) -> Result<sys::Action, SpawnError> {
-    Ok(sys::Action::Open { fd, path: c_string("path", path.into())?, flags })
+    Ok(sys::Action::Open {
+        fd,
+        path: c_string("path", path.into())?,
+        flags,
+    })
 }
 
-fn c_strings(
-    what: &str,
-    items: impl Iterator<Item = Vec<u8>>,
-) -> Result<Vec<CString>, SpawnError> {
+fn c_strings(what: &str, items: impl Iterator<Item = Vec<u8>>) -> Result<Vec<CString>, SpawnError> {
     items.map(|item| c_string(what, item)).collect()
 }
 

@@ -3,7 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::args::{Adopt, Args, FURTHER, LISTENER, MASTER, PIPE_R, PIPE_W};
@@ -25,6 +27,9 @@ pub struct HolderAt<'a> {
     /// This daemon's; the holder refuses lower ones.
     pub epoch: u64,
 }
+
+// An exec takes a millisecond. Only a living holder keeps its socket longer, and then nobody should be here.
+const DYING: Duration = Duration::from_secs(1);
 
 /// What a daemon holds in trust for a holder.
 #[derive(Debug)]
@@ -60,7 +65,11 @@ impl HolderAt<'_> {
             (guarded.pipe_w.as_fd(), PIPE_W),
         ];
         let further = guarded.child.iter().chain(&guarded.kept);
-        fds.extend(further.zip(FURTHER..).map(|(fd, number)| (fd.as_fd(), number)));
+        fds.extend(
+            further
+                .zip(FURTHER..)
+                .map(|(fd, number)| (fd.as_fd(), number)),
+        );
         let adopt = Adopt {
             child: known.child,
             pidfd: guarded.child.is_some(),
@@ -104,8 +113,21 @@ impl Guarded {
     pub fn from_hello(hello: &HelloOk, fds: Vec<OwnedFd>) -> Option<(Guarded, OwnedFd)> {
         let mut fds = fds.into_iter();
         let (master, pipe_r, pipe_w, grew) = (fds.next()?, fds.next()?, fds.next()?, fds.next()?);
-        let child = if hello.child_pidfd { Some(fds.next()?) } else { None };
-        Some((Guarded { master, pipe_r, pipe_w, child, kept: fds.collect() }, grew))
+        let child = if hello.child_pidfd {
+            Some(fds.next()?)
+        } else {
+            None
+        };
+        Some((
+            Guarded {
+                master,
+                pipe_r,
+                pipe_w,
+                child,
+                kept: fds.collect(),
+            },
+            grew,
+        ))
     }
 }
 
@@ -115,22 +137,42 @@ pub fn listen(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     match rustix::net::bind(&socket, &address) {
-        Ok(()) => {}
         Err(rustix::io::Errno::ADDRINUSE) => {
-            let probe =
-                rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-            match rustix::net::connect(&probe, &address) {
-                Err(rustix::io::Errno::CONNREFUSED) => {}
-                _ => return Err(rustix::io::Errno::ADDRINUSE.into()),
-            }
+            await_refusal(&address)?;
             std::fs::remove_file(path)?;
             rustix::net::bind(&socket, &address)?;
         }
-        Err(e) => return Err(e.into()),
+        bound => bound?,
     }
     // A daemon connects once; the rest is for those that come and go.
     rustix::net::listen(&socket, 16)?;
     Ok(socket)
+}
+
+/// Makes sure that nobody listens. A holder that was killed while it started a child leaves its listener to that child
+/// for the moment until its exec; our connection is reset when that moment is over.
+fn await_refusal(address: &SocketAddrUnix) -> io::Result<()> {
+    let deadline = Instant::now() + DYING;
+    loop {
+        let probe = rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )?;
+        match rustix::net::connect(&probe, address) {
+            Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT) => return Ok(()),
+            connected => connected?,
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+        let mut fds = [PollFd::new(&probe, PollFlags::IN)];
+        match rustix::event::poll(&mut fds, Some(&timeout)) {
+            Ok(0) => return Err(rustix::io::Errno::ADDRINUSE.into()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
 }
 
 /// Pid and start time of a process that lives now.

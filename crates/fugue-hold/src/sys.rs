@@ -16,7 +16,11 @@ pub(crate) enum Action {
     /// Work in this directory (an open one, so that a bad path was already refused by name).
     Chdir(RawFd),
     /// Open a path as this fd.
-    Open { fd: RawFd, path: CString, flags: i32 },
+    Open {
+        fd: RawFd,
+        path: CString,
+        flags: i32,
+    },
     /// Let `from` also be `to`, kept across exec.
     Dup { from: RawFd, to: RawFd },
 }
@@ -70,8 +74,16 @@ pub(crate) fn watch_children() -> io::Result<OwnedFd> {
         libc::sigfillset(all.as_mut_ptr());
         libc::sigemptyset(child.as_mut_ptr());
         libc::sigaddset(child.as_mut_ptr(), libc::SIGCHLD);
-        check(libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), ptr::null_mut()))?;
-        owned(libc::signalfd(-1, child.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))
+        check(libc::pthread_sigmask(
+            libc::SIG_BLOCK,
+            all.as_ptr(),
+            ptr::null_mut(),
+        ))?;
+        owned(libc::signalfd(
+            -1,
+            child.as_ptr(),
+            libc::SFD_CLOEXEC | libc::SFD_NONBLOCK,
+        ))
     }
 }
 
@@ -79,7 +91,10 @@ pub(crate) fn watch_children() -> io::Result<OwnedFd> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     Code(i32),
-    Signal { signo: i32, core: bool },
+    Signal {
+        signo: i32,
+        core: bool,
+    },
     /// It ended, and the kernel would not say how. Never a guess.
     Unknown,
 }
@@ -220,7 +235,12 @@ pub(crate) fn inherited(fd: RawFd) -> Option<OwnedFd> {
 pub(crate) fn close_from(first: RawFd) {
     // SAFETY: called first thing in the holder, when nothing owns a fd above the inherited ones.
     unsafe {
-        libc::syscall(libc::SYS_close_range, first as libc::c_uint, libc::c_uint::MAX, 0);
+        libc::syscall(
+            libc::SYS_close_range,
+            first as libc::c_uint,
+            libc::c_uint::MAX,
+            0,
+        );
     }
 }
 
@@ -253,11 +273,18 @@ impl Attr {
         let mut none = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: the sets are initialised before use, and `self.0` is a valid attribute object.
         unsafe {
-            libc::sigfillset(all.as_mut_ptr());
+            // Every bit, where sigfillset leaves out glibc's own two, which its posix_spawn would then set to ignored.
+            all.as_mut_ptr().write_bytes(0xff, 1);
             libc::sigemptyset(none.as_mut_ptr());
-            check(libc::posix_spawnattr_setsigdefault(&mut self.0, all.as_ptr()))?;
+            check(libc::posix_spawnattr_setsigdefault(
+                &mut self.0,
+                all.as_ptr(),
+            ))?;
             check(libc::posix_spawnattr_setsigmask(&mut self.0, none.as_ptr()))?;
-            check(libc::posix_spawnattr_setflags(&mut self.0, flags as libc::c_short))
+            check(libc::posix_spawnattr_setflags(
+                &mut self.0,
+                flags as libc::c_short,
+            ))
         }
     }
 }
@@ -288,9 +315,13 @@ impl FileActions {
         check(unsafe {
             match action {
                 Action::Chdir(fd) => libc::posix_spawn_file_actions_addfchdir_np(&mut self.0, *fd),
-                Action::Open { fd, path, flags } => {
-                    libc::posix_spawn_file_actions_addopen(&mut self.0, *fd, path.as_ptr(), *flags, 0)
-                }
+                Action::Open { fd, path, flags } => libc::posix_spawn_file_actions_addopen(
+                    &mut self.0,
+                    *fd,
+                    path.as_ptr(),
+                    *flags,
+                    0,
+                ),
                 Action::Dup { from, to } => {
                     libc::posix_spawn_file_actions_adddup2(&mut self.0, *from, *to)
                 }

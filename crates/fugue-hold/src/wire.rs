@@ -8,6 +8,8 @@
 mod decode;
 mod encode;
 mod frame;
+#[cfg(test)]
+mod tests;
 
 pub use crate::sys::Ending;
 pub use decode::Bad;
@@ -23,15 +25,31 @@ pub const MAX_KEPT: usize = 8;
 /// From the daemon. `Hello` is the first message of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToHolder {
-    Hello { version: u16, epoch: u64 },
+    Hello {
+        version: u16,
+        epoch: u64,
+    },
     /// With as many SCM_RIGHTS fds as `spec.kept` has entries.
     Start(Spec),
     Input(Input),
-    Resize { id: u64, rows: u16, cols: u16 },
-    Signal { id: u64, target: Target, signo: i32 },
+    Resize {
+        id: u64,
+        rows: u16,
+        cols: u16,
+    },
+    Signal {
+        id: u64,
+        target: Target,
+        signo: i32,
+    },
     /// Ends every process of the pane: HUP and TERM now, KILL after the grace.
-    Close { id: u64, grace_ms: u32 },
-    Probe { id: u64 },
+    Close {
+        id: u64,
+        grace_ms: u32,
+    },
+    Probe {
+        id: u64,
+    },
     /// Ends the holder; only without a live child.
     Leave,
 }
@@ -43,22 +61,45 @@ pub enum ToDaemon {
     /// `child_pidfd`, then the kept ones. [`crate::Guarded`] sorts them.
     HelloOk(HelloOk),
     /// The connection is closed after it.
-    Refused { reason: Refusal, errno: i32, what: String },
+    Refused {
+        reason: Refusal,
+        errno: i32,
+        what: String,
+    },
     /// With the child's pidfd.
     Started(Identity),
-    StartFailed { what: String, errno: i32 },
+    StartFailed {
+        what: String,
+        errno: i32,
+    },
     InputState(InputState),
     Exited(Exited),
-    Probed { id: u64, probe: Probe },
+    Probed {
+        id: u64,
+        probe: Probe,
+    },
     /// Nothing of the pane runs any more, but for `left` processes that could not be ended (another user's, or
     /// stuck in the kernel).
-    Closed { id: u64, left: u32 },
+    Closed {
+        id: u64,
+        left: u32,
+    },
     /// The log cannot be written; the child waits and nothing is lost.
-    Stalled { errno: i32 },
+    Stalled {
+        errno: i32,
+    },
     Flowing,
-    Done { id: u64 },
-    Failed { id: u64, errno: i32, what: String },
-    Unknown { kind: u8 },
+    Done {
+        id: u64,
+    },
+    Failed {
+        id: u64,
+        errno: i32,
+        what: String,
+    },
+    Unknown {
+        kind: u8,
+    },
 }
 
 /// A child to start. It may hold secrets, so it is never written to disk nor shown by `ps` of the holder.
@@ -128,7 +169,9 @@ pub enum InputKind {
     Typed,
     /// A terminal's reply to a query that ended at this offset of the output. One at or before the last answered
     /// offset was answered already, so a daemon may replay the log and answer again.
-    Answer { at: u64 },
+    Answer {
+        at: u64,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,7 +228,10 @@ pub enum State {
     /// No child was started yet.
     Empty,
     Running(Identity),
-    Exited { child: Identity, exited: Exited },
+    Exited {
+        child: Identity,
+        exited: Exited,
+    },
 }
 
 /// The child's end. It is in `exit.<generation>` before it is said.

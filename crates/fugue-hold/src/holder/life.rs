@@ -26,8 +26,16 @@ pub(super) enum Life {
         hung_up: bool,
     },
     /// It ended; its last output is still to be moved, and its exit to be recorded.
-    Ending { who: Identity, pidfd: Option<OwnedFd>, ending: Ending },
-    Exited { who: Identity, pidfd: Option<OwnedFd>, exited: Exited },
+    Ending {
+        who: Identity,
+        pidfd: Option<OwnedFd>,
+        ending: Ending,
+    },
+    Exited {
+        who: Identity,
+        pidfd: Option<OwnedFd>,
+        exited: Exited,
+    },
 }
 
 /// Who tells of the child's end.
@@ -43,7 +51,9 @@ pub(super) enum Kin {
 
 impl Life {
     pub(super) fn adopted_pidfd(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
-        let Life::Running { pidfd, kin, .. } = self else { return None };
+        let Life::Running { pidfd, kin, .. } = self else {
+            return None;
+        };
         match kin {
             Kin::Parent => None,
             Kin::Adopted => Some((pidfd.as_fd(), PollFlags::IN)),
@@ -62,18 +72,27 @@ impl Life {
     pub(super) fn who(&self) -> Option<Identity> {
         match self {
             Life::Empty => None,
-            Life::Running { who, .. } | Life::Ending { who, .. } | Life::Exited { who, .. } => Some(*who),
+            Life::Running { who, .. } | Life::Ending { who, .. } | Life::Exited { who, .. } => {
+                Some(*who)
+            }
         }
     }
 }
 
 impl Holder {
     /// Starts the child. What could not be done is said exactly, and then there is no child and no trace of one.
-    pub(super) fn start(&mut self, spec: &Spec, kept: Vec<OwnedFd>) -> Result<(Identity, OwnedFd), SpawnError> {
+    pub(super) fn start(
+        &mut self,
+        spec: &Spec,
+        kept: Vec<OwnedFd>,
+    ) -> Result<(Identity, OwnedFd), SpawnError> {
         let wrong = |what: &'static str| move |e| SpawnError::new(what, e);
-        self.terminal.resize(spec.rows, spec.cols).map_err(wrong("the terminal's size"))?;
+        self.terminal
+            .resize(spec.rows, spec.cols)
+            .map_err(wrong("the terminal's size"))?;
         self.pump.log.set_limits(spec.log_cap, spec.segment);
-        self.record_size(spec.rows, spec.cols).map_err(wrong("the record of sizes"))?;
+        self.record_size(spec.rows, spec.cols)
+            .map_err(wrong("the record of sizes"))?;
         // Before the child is there, so that whoever comes after a crash knows that it may have been.
         let mut meta = Meta {
             generation: self.generation,
@@ -86,14 +105,18 @@ impl Holder {
             segment: spec.segment,
             marks: spec.marks.clone(),
         };
-        meta.write(&self.dir).map_err(wrong("the record of the child"))?;
-        let started = self.terminal.start(spec, &kept).and_then(|child| match child.pidfd.try_clone() {
-            Ok(handed) => Ok((child, handed)),
-            Err(e) => {
-                child.abandon();
-                Err(SpawnError::new("pidfd", e))
-            }
-        });
+        meta.write(&self.dir)
+            .map_err(wrong("the record of the child"))?;
+        let started =
+            self.terminal
+                .start(spec, &kept)
+                .and_then(|child| match child.pidfd.try_clone() {
+                    Ok(handed) => Ok((child, handed)),
+                    Err(e) => {
+                        child.abandon();
+                        Err(SpawnError::new("pidfd", e))
+                    }
+                });
         let (child, handed) = match started {
             Ok(started) => started,
             Err(error) => {
@@ -103,13 +126,21 @@ impl Holder {
         };
         // We have not reaped it, so it is there to be asked even if it has ended.
         let start_time = Stat::of(child.pid).map_or(0, |s| s.start_time);
-        let who = Identity { pid: child.pid, start_time };
+        let who = Identity {
+            pid: child.pid,
+            start_time,
+        };
         meta.child = Some(who);
         self.meta = Some(meta);
         self.meta_unsaved = true;
         self.save_meta();
         self.kept = kept;
-        self.life = Life::Running { who, pidfd: child.pidfd, kin: Kin::Parent, hung_up: false };
+        self.life = Life::Running {
+            who,
+            pidfd: child.pidfd,
+            kin: Kin::Parent,
+            hung_up: false,
+        };
         Ok((who, handed))
     }
 
@@ -119,7 +150,11 @@ impl Holder {
         let recorded = self.meta.as_ref().and_then(|m| m.child);
         let mut who = adopt.child.or(recorded);
         if let (Some(who), Ok(Some(record))) = (who, ExitRecord::read(&self.dir, self.generation)) {
-            self.life = Life::Exited { who, pidfd, exited: record.exited };
+            self.life = Life::Exited {
+                who,
+                pidfd,
+                exited: record.exited,
+            };
             return;
         }
         if who.is_none() {
@@ -131,11 +166,23 @@ impl Holder {
         }
         let pidfd = pidfd.or_else(|| proc::pidfd(who?).ok());
         self.life = match (who, pidfd) {
-            (Some(who), Some(pidfd)) => Life::Running { who, pidfd, kin: Kin::Adopted, hung_up: false },
-            (Some(who), None) => Life::Ending { who, pidfd: None, ending: Ending::Unknown },
+            (Some(who), Some(pidfd)) => Life::Running {
+                who,
+                pidfd,
+                kin: Kin::Adopted,
+                hung_up: false,
+            },
+            (Some(who), None) => Life::Ending {
+                who,
+                pidfd: None,
+                ending: Ending::Unknown,
+            },
             // A start was under way and nothing of it is left: it may have run, and that is all that can be said.
             (None, _) if self.meta.is_some() => Life::Ending {
-                who: Identity { pid: 0, start_time: 0 },
+                who: Identity {
+                    pid: 0,
+                    start_time: 0,
+                },
                 pidfd: None,
                 ending: Ending::Unknown,
             },
@@ -167,7 +214,12 @@ impl Holder {
     }
 
     pub(super) fn adopted_child_changed(&mut self, what: PollFlags) {
-        let Life::Running { who, pidfd, kin, .. } = &mut self.life else { return };
+        let Life::Running {
+            who, pidfd, kin, ..
+        } = &mut self.life
+        else {
+            return;
+        };
         match ending_of(pidfd.as_fd(), *who) {
             Some(ending) => self.child_ended(ending),
             None if what.contains(PollFlags::HUP) => self.child_ended(Ending::Unknown),
@@ -178,7 +230,11 @@ impl Holder {
     fn child_ended(&mut self, ending: Ending) {
         let life = std::mem::replace(&mut self.life, Life::Empty);
         self.life = match life {
-            Life::Running { who, pidfd, .. } => Life::Ending { who, pidfd: Some(pidfd), ending },
+            Life::Running { who, pidfd, .. } => Life::Ending {
+                who,
+                pidfd: Some(pidfd),
+                ending,
+            },
             other => other,
         };
     }
@@ -193,7 +249,9 @@ impl Holder {
 
     /// Moves what an ended child printed last, records its exit, and only then tells.
     pub(super) fn finish_ending(&mut self, now: Instant) -> More {
-        let Life::Ending { who, ending, .. } = &self.life else { return More::AfterEvents };
+        let Life::Ending { who, ending, .. } = &self.life else {
+            return More::AfterEvents;
+        };
         let (who, ending) = (*who, *ending);
         if let Flow::Stalled { retry, .. } = self.flow
             && now < retry
@@ -207,10 +265,19 @@ impl Holder {
             Some(Moved::Budget) => return More::Now,
             None => return More::AfterEvents,
         }
-        let exited = Exited { ending, at: self.pump.log.end() };
-        let recorded_ms =
-            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
-        if let Err(error) = (ExitRecord { exited, recorded_ms }).write(&self.dir, self.generation) {
+        let exited = Exited {
+            ending,
+            at: self.pump.log.end(),
+        };
+        let recorded_ms = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| d.as_millis() as u64);
+        if let Err(error) = (ExitRecord {
+            exited,
+            recorded_ms,
+        })
+        .write(&self.dir, self.generation)
+        {
             self.stall(error, now);
             return More::AfterEvents;
         }
@@ -229,7 +296,12 @@ impl Holder {
 
     /// From here on in the log, the terminal has this size.
     pub(super) fn record_size(&mut self, rows: u16, cols: u16) -> std::io::Result<()> {
-        let size = SizeAt { offset: self.pump.taken_upto(), rows, cols, generation: self.generation };
+        let size = SizeAt {
+            offset: self.pump.taken_upto(),
+            rows,
+            cols,
+            generation: self.generation,
+        };
         size.append(&self.dir, self.pump.log.first())
     }
 

@@ -9,7 +9,7 @@ use rustix::net::SocketFlags;
 use rustix::process::{Pid, Signal};
 
 use super::life::Life;
-use super::{BYTES_PER_TURN, Close, Flow, Holder, MAX_STRANGERS};
+use super::{Close, Flow, Holder, MAX_STRANGERS};
 use crate::close::{Closing, Scope};
 use crate::link::{Filled, HolderLink, Link};
 use crate::probe::probe;
@@ -33,7 +33,12 @@ pub(super) fn accept(listener: &OwnedFd) -> io::Result<Option<HolderLink>> {
     let peer = rustix::net::sockopt::socket_peercred(&socket)?;
     let mut link = Link::new(socket);
     if peer.uid != rustix::process::geteuid() {
-        refuse(&mut link, Refusal::NotYours, 0, "this pane is another user's");
+        refuse(
+            &mut link,
+            Refusal::NotYours,
+            0,
+            "this pane is another user's",
+        );
         return Ok(None);
     }
     Ok(Some(link))
@@ -42,7 +47,14 @@ pub(super) fn accept(listener: &OwnedFd) -> io::Result<Option<HolderLink>> {
 /// Says why, as far as the peer listens. The caller drops the connection.
 pub(super) fn refuse(link: &mut HolderLink, reason: Refusal, errno: i32, what: &str) {
     let what = what.to_owned();
-    let _ = link.push(&ToDaemon::Refused { reason, errno, what }, Vec::new());
+    let _ = link.push(
+        &ToDaemon::Refused {
+            reason,
+            errno,
+            what,
+        },
+        Vec::new(),
+    );
     let _ = link.flush();
 }
 
@@ -58,10 +70,15 @@ impl Holder {
 
     /// A connection that has not said Hello yet may say only that.
     pub(super) fn hear_stranger(&mut self, n: usize) {
-        let Some(link) = self.strangers.get_mut(n) else { return };
+        let Some(link) = self.strangers.get_mut(n) else {
+            return;
+        };
         let filled = link.fill();
         let heard = link.next();
-        let stays = matches!((&filled, &heard), (Ok(Filled::Some | Filled::Empty), Ok(None)));
+        let stays = matches!(
+            (&filled, &heard),
+            (Ok(Filled::Some | Filled::Empty), Ok(None))
+        );
         if stays {
             return;
         }
@@ -70,20 +87,29 @@ impl Holder {
         match heard {
             Ok(Some((Frame::Known(ToHolder::Hello { version, epoch }), _))) if version > 0 => {
                 if epoch < self.epoch {
-                    let what = format!("a daemon with epoch {} was here, yours is {epoch}", self.epoch);
+                    let what = format!(
+                        "a daemon with epoch {} was here, yours is {epoch}",
+                        self.epoch
+                    );
                     refuse(&mut link, Refusal::Fenced, 0, &what);
                 } else {
                     self.welcome(link, epoch);
                 }
             }
             Ok(None) => {}
-            Ok(Some(_)) | Err(_) => refuse(&mut link, Refusal::NoHello, 0, "the first frame is a Hello"),
+            Ok(Some(_)) | Err(_) => {
+                refuse(&mut link, Refusal::NoHello, 0, "the first frame is a Hello")
+            }
         }
     }
 
     fn welcome(&mut self, link: HolderLink, epoch: u64) {
         if let Some(mut before) = self.daemon.replace(link) {
-            let reason = if epoch > self.epoch { Refusal::Fenced } else { Refusal::Replaced };
+            let reason = if epoch > self.epoch {
+                Refusal::Fenced
+            } else {
+                Refusal::Replaced
+            };
             refuse(&mut before, reason, 0, "a newer connection took over");
         }
         self.epoch = epoch;
@@ -109,7 +135,10 @@ impl Holder {
                 Life::Empty => State::Empty,
                 // An exit is told when it is recorded, not before.
                 Life::Running { who, .. } | Life::Ending { who, .. } => State::Running(*who),
-                Life::Exited { who, exited, .. } => State::Exited { child: *who, exited: *exited },
+                Life::Exited { who, exited, .. } => State::Exited {
+                    child: *who,
+                    exited: *exited,
+                },
             },
             log_end: self.pump.log.end(),
             last_input_seq: self.typist.last_seq(),
@@ -127,12 +156,17 @@ impl Holder {
     }
 
     fn handed_over(&self) -> io::Result<Vec<OwnedFd>> {
-        [&self.terminal.master, &self.pump.pipe_r, &self.pump.pipe_w, &self.grew]
-            .into_iter()
-            .chain(self.life.pidfd())
-            .chain(&self.kept)
-            .map(OwnedFd::try_clone)
-            .collect()
+        [
+            &self.terminal.master,
+            &self.pump.pipe_r,
+            &self.pump.pipe_w,
+            &self.grew,
+        ]
+        .into_iter()
+        .chain(self.life.pidfd())
+        .chain(&self.kept)
+        .map(OwnedFd::try_clone)
+        .collect()
     }
 
     pub(super) fn hear_daemon(&mut self) {
@@ -189,11 +223,17 @@ impl Holder {
             ToHolder::Start(spec) => {
                 if !matches!(self.life, Life::Empty) {
                     let what = "a child was started already".to_owned();
-                    return self.say(&ToDaemon::StartFailed { what, errno: libc::EBUSY });
+                    return self.say(&ToDaemon::StartFailed {
+                        what,
+                        errno: libc::EBUSY,
+                    });
                 }
                 match self.start(&spec, fds) {
                     Ok((who, pidfd)) => self.say_with(&ToDaemon::Started(who), vec![pidfd]),
-                    Err(e) => self.say(&ToDaemon::StartFailed { what: e.what, errno: e.errno }),
+                    Err(e) => self.say(&ToDaemon::StartFailed {
+                        what: e.what,
+                        errno: e.errno,
+                    }),
                 }
             }
             ToHolder::Input(input) => self.input(input),
@@ -232,7 +272,11 @@ impl Holder {
             Ok(()) => self.say(&ToDaemon::Done { id }),
             Err(e) => {
                 let errno = e.raw_os_error().unwrap_or(libc::EIO);
-                self.say(&ToDaemon::Failed { id, errno, what: what.to_owned() });
+                self.say(&ToDaemon::Failed {
+                    id,
+                    errno,
+                    what: what.to_owned(),
+                });
             }
         }
     }
@@ -241,7 +285,13 @@ impl Holder {
         let seq = input.seq;
         if !matches!(self.life, Life::Running { .. }) {
             let (key, total) = (input.key, input.bytes.len() as u32);
-            let state = InputState { seq, key, written: 0, total, outcome: Outcome::Lost };
+            let state = InputState {
+                seq,
+                key,
+                written: 0,
+                total,
+                outcome: Outcome::Lost,
+            };
             // A key that was typed while the child lived is still known.
             let state = self.typist.seen(seq, key).unwrap_or(state);
             return self.say(&ToDaemon::InputState(state));
@@ -272,7 +322,6 @@ impl Holder {
         }
         if let (Life::Running { .. }, Flow::Flowing) = (&self.life, self.flow) {
             // One budget: a terminal holds less than that, and a flood has no clean cut anyway.
-            debug_assert!(BYTES_PER_TURN >= 64 << 10);
             self.pump_once(Instant::now());
         }
         self.record_size(rows, cols)?;
@@ -282,7 +331,9 @@ impl Holder {
     fn signal(&mut self, target: Target, signo: i32) -> io::Result<()> {
         let signal = signal(signo)?;
         let nobody = || io::Error::from_raw_os_error(libc::ESRCH);
-        let Life::Running { who, pidfd, .. } = &self.life else { return Err(nobody()) };
+        let Life::Running { who, pidfd, .. } = &self.life else {
+            return Err(nobody());
+        };
         match target {
             Target::Child => Ok(rustix::process::pidfd_send_signal(pidfd, signal)?),
             Target::Foreground => {
@@ -303,11 +354,20 @@ impl Holder {
             None => {
                 let scope = Scope {
                     leader: self.life.who().filter(|w| w.pid > 0),
-                    marks: self.meta.as_ref().map(|m| m.marks.clone()).unwrap_or_default(),
+                    marks: self
+                        .meta
+                        .as_ref()
+                        .map(|m| m.marks.clone())
+                        .unwrap_or_default(),
                     holder: Some(std::process::id() as i32),
                 };
                 let closing = Closing::begin(scope, grace, now);
-                self.close = Some(Close { ids: vec![id], closing, until: None, left: None });
+                self.close = Some(Close {
+                    ids: vec![id],
+                    closing,
+                    until: None,
+                    left: None,
+                });
             }
         }
     }
@@ -315,8 +375,13 @@ impl Holder {
 
 fn signal_session(session: i32, signal: Signal) -> io::Result<()> {
     let mut result = Err(io::Error::from_raw_os_error(libc::ESRCH));
-    for member in proc::all().into_iter().filter(|s| s.session == session && !s.is_over()) {
-        let Some(pid) = Pid::from_raw(member.pid) else { continue };
+    for member in proc::all()
+        .into_iter()
+        .filter(|s| s.session == session && !s.is_over())
+    {
+        let Some(pid) = Pid::from_raw(member.pid) else {
+            continue;
+        };
         match rustix::process::kill_process(pid, signal) {
             Ok(()) => result = Ok(()),
             Err(e) if result.is_err() => result = Err(e.into()),

@@ -50,13 +50,23 @@ impl Pump {
         let (pipe_r, pipe_w) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         // Refused when the user has too many pipes; the smaller default of then works as well.
         let _ = rustix::pipe::fcntl_setpipe_size(&pipe_w, PIPE_SIZE);
-        Ok(Pump { pipe_r, pipe_w, log, way: Way::Splice { held: 0 } })
+        Ok(Pump {
+            pipe_r,
+            pipe_w,
+            log,
+            way: Way::Splice { held: 0 },
+        })
     }
 
     /// Goes on with the pipe of a holder that died; what is in it is moved first.
     pub(crate) fn adopt(pipe_r: OwnedFd, pipe_w: OwnedFd, log: Segments) -> io::Result<Pump> {
         let held = rustix::io::ioctl_fionread(&pipe_r)? as usize;
-        Ok(Pump { pipe_r, pipe_w, log, way: Way::Splice { held } })
+        Ok(Pump {
+            pipe_r,
+            pipe_w,
+            log,
+            way: Way::Splice { held },
+        })
     }
 
     /// Finds out, before there is any output, whether splice works here.

@@ -31,7 +31,10 @@ pub enum Read {
 
 impl LogReader {
     pub fn new(dir: impl Into<PathBuf>) -> LogReader {
-        LogReader { dir: dir.into(), open: None }
+        LogReader {
+            dir: dir.into(),
+            open: None,
+        }
     }
 
     /// Reads what is at `offset`. Read on until `End` before waiting for the eventfd: a read also ends where a file
@@ -85,7 +88,9 @@ impl LogReader {
 
     /// The offset after the newest byte.
     pub fn end(&self) -> io::Result<u64> {
-        Ok(list_segments(&self.dir)?.last().map_or(0, |s| s.start + s.len))
+        Ok(list_segments(&self.dir)?
+            .last()
+            .map_or(0, |s| s.start + s.len))
     }
 
     pub fn dir(&self) -> &Path {

@@ -25,7 +25,14 @@ impl Segments {
         let mut older: VecDeque<Segment> = list_segments(dir)?.into();
         let current = older.pop_back().unwrap_or(Segment { start: 0, len: 0 });
         let file = open_segment(dir, current.start)?;
-        let mut segments = Segments { dir: dir.to_owned(), older, current, file, cap: 0, segment: 1 };
+        let mut segments = Segments {
+            dir: dir.to_owned(),
+            older,
+            current,
+            file,
+            cap: 0,
+            segment: 1,
+        };
         segments.set_limits(cap, segment);
         Ok(segments)
     }
@@ -45,7 +52,11 @@ impl Segments {
         if self.current.len >= self.segment {
             self.begin_next()?;
         }
-        Ok((&self.file, self.current.len, self.segment - self.current.len))
+        Ok((
+            &self.file,
+            self.current.len,
+            self.segment - self.current.len,
+        ))
     }
 
     pub(crate) fn grew(&mut self, by: u64) {

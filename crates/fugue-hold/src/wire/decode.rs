@@ -2,8 +2,8 @@
 
 use super::frame::{Frame, Message};
 use super::{
-    Ending, Exited, HelloOk, Identity, Input, InputKind, InputState, Kept, MAX_KEPT, Outcome, Probe, Refusal, Spec,
-    State, Target, ToDaemon, ToHolder, TtyReader,
+    Ending, Exited, HelloOk, Identity, Input, InputKind, InputState, Kept, MAX_KEPT, Outcome,
+    Probe, Refusal, Spec, State, Target, ToDaemon, ToHolder, TtyReader,
 };
 
 /// What was wrong with a frame.
@@ -26,10 +26,17 @@ impl Message for ToHolder {
     fn decode(kind: u8, fields: &[u8]) -> Result<Frame<ToHolder>, Bad> {
         let mut r = Reader(fields);
         Ok(Frame::Known(match kind {
-            1 => ToHolder::Hello { version: r.u16()?, epoch: r.u64()? },
+            1 => ToHolder::Hello {
+                version: r.u16()?,
+                epoch: r.u64()?,
+            },
             2 => ToHolder::Start(r.spec()?),
             3 => ToHolder::Input(r.input()?),
-            4 => ToHolder::Resize { id: r.u64()?, rows: r.u16()?, cols: r.u16()? },
+            4 => ToHolder::Resize {
+                id: r.u64()?,
+                rows: r.u16()?,
+                cols: r.u16()?,
+            },
             5 => ToHolder::Signal {
                 id: r.u64()?,
                 target: match r.u8()? {
@@ -40,7 +47,10 @@ impl Message for ToHolder {
                 },
                 signo: r.i32()?,
             },
-            6 => ToHolder::Close { id: r.u64()?, grace_ms: r.u32()? },
+            6 => ToHolder::Close {
+                id: r.u64()?,
+                grace_ms: r.u32()?,
+            },
             7 => ToHolder::Probe { id: r.u64()? },
             8 => ToHolder::Leave,
             kind => return Ok(Frame::Unknown { kind }),
@@ -83,15 +93,28 @@ impl Message for ToDaemon {
                 what: r.text()?,
             },
             3 => ToDaemon::Started(r.identity()?),
-            4 => ToDaemon::StartFailed { what: r.text()?, errno: r.i32()? },
+            4 => ToDaemon::StartFailed {
+                what: r.text()?,
+                errno: r.i32()?,
+            },
             5 => ToDaemon::InputState(r.input_state()?),
             6 => ToDaemon::Exited(r.exited()?),
-            7 => ToDaemon::Probed { id: r.u64()?, probe: r.probe()? },
-            8 => ToDaemon::Closed { id: r.u64()?, left: r.u32()? },
+            7 => ToDaemon::Probed {
+                id: r.u64()?,
+                probe: r.probe()?,
+            },
+            8 => ToDaemon::Closed {
+                id: r.u64()?,
+                left: r.u32()?,
+            },
             9 => ToDaemon::Stalled { errno: r.i32()? },
             10 => ToDaemon::Flowing,
             11 => ToDaemon::Done { id: r.u64()? },
-            12 => ToDaemon::Failed { id: r.u64()?, errno: r.i32()?, what: r.text()? },
+            12 => ToDaemon::Failed {
+                id: r.u64()?,
+                errno: r.i32()?,
+                what: r.text()?,
+            },
             13 => ToDaemon::Unknown { kind: r.u8()? },
             kind => return Ok(Frame::Unknown { kind }),
         }))
@@ -99,7 +122,9 @@ impl Message for ToDaemon {
 
     fn fds(&self) -> usize {
         match self {
-            ToDaemon::HelloOk(hello) => 4 + usize::from(hello.child_pidfd) + usize::from(hello.kept),
+            ToDaemon::HelloOk(hello) => {
+                4 + usize::from(hello.child_pidfd) + usize::from(hello.kept)
+            }
             ToDaemon::Started(_) => 1,
             ToDaemon::Refused { .. }
             | ToDaemon::StartFailed { .. }
@@ -120,7 +145,10 @@ struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     fn take(&mut self, n: usize) -> Result<&'a [u8], Bad> {
-        let (taken, rest) = self.0.split_at_checked(n).ok_or(Bad("a field is cut off"))?;
+        let (taken, rest) = self
+            .0
+            .split_at_checked(n)
+            .ok_or(Bad("a field is cut off"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -159,7 +187,10 @@ impl<'a> Reader<'a> {
         String::from_utf8(self.bytes()?).map_err(|_| Bad("a text is not UTF-8"))
     }
     /// Grows with what is really there: a count alone allocates nothing.
-    fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> Result<T, Bad>) -> Result<Vec<T>, Bad> {
+    fn list<T>(
+        &mut self,
+        mut each: impl FnMut(&mut Self) -> Result<T, Bad>,
+    ) -> Result<Vec<T>, Bad> {
         let mut items = Vec::new();
         for _ in 0..self.u32()? {
             items.push(each(self)?);
@@ -168,7 +199,10 @@ impl<'a> Reader<'a> {
     }
 
     fn identity(&mut self) -> Result<Identity, Bad> {
-        Ok(Identity { pid: self.i32()?, start_time: self.u64()? })
+        Ok(Identity {
+            pid: self.i32()?,
+            start_time: self.u64()?,
+        })
     }
 
     fn spec(&mut self) -> Result<Spec, Bad> {
@@ -240,7 +274,10 @@ impl<'a> Reader<'a> {
             (3, _) => Ending::Unknown,
             _ => return Err(Bad("an ending")),
         };
-        Ok(Exited { ending, at: self.u64()? })
+        Ok(Exited {
+            ending,
+            at: self.u64()?,
+        })
     }
 
     fn hello(&mut self) -> Result<HelloOk, Bad> {

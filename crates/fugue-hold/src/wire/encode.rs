@@ -2,8 +2,8 @@
 
 use super::frame::MAX_FRAME;
 use super::{
-    Ending, Exited, HelloOk, Identity, Input, InputKind, InputState, Kept, Outcome, Probe, Refusal, Spec, State,
-    Target, ToDaemon, ToHolder,
+    Ending, Exited, HelloOk, Identity, Input, InputKind, InputState, Kept, Outcome, Probe, Refusal,
+    Spec, State, Target, ToDaemon, ToHolder,
 };
 
 impl ToHolder {
@@ -43,7 +43,11 @@ impl ToDaemon {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         match self {
             ToDaemon::HelloOk(hello) => frame(out, 1, |w| w.hello(hello)),
-            ToDaemon::Refused { reason, errno, what } => frame(out, 2, |w| {
+            ToDaemon::Refused {
+                reason,
+                errno,
+                what,
+            } => frame(out, 2, |w| {
                 w.u8(match reason {
                     Refusal::NotYours => 0,
                     Refusal::Fenced => 1,
@@ -201,8 +205,14 @@ impl Writer<'_> {
         self.i32(v.holder);
         self.u32(v.generation);
         self.flag(v.lossless);
-        let none = Identity { pid: 0, start_time: 0 };
-        let nothing = Exited { ending: Ending::Unknown, at: 0 };
+        let none = Identity {
+            pid: 0,
+            start_time: 0,
+        };
+        let nothing = Exited {
+            ending: Ending::Unknown,
+            at: 0,
+        };
         let (kind, child, exited) = match v.state {
             State::Empty => (0, none, nothing),
             State::Running(child) => (1, child, nothing),

@@ -36,6 +36,10 @@ impl Frames {
     }
 
     /// The next whole frame, if it is there. After an error the stream cannot be trusted any more.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator would end for good where this means `not yet`"
+    )]
     pub fn next<M: Message>(&mut self) -> Result<Option<Frame<M>>, Bad> {
         let rest = &self.bytes[self.from..];
         let Some((head, rest)) = rest.split_at_checked(4) else {

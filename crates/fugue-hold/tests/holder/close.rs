@@ -1,0 +1,189 @@
+//! When a pane is closed, none of its processes is left.
+
+use std::time::{Duration, Instant};
+
+use fugue_hold::spawn::Spawn;
+use fugue_hold::wire::{Ending, Identity, ToHolder};
+use fugue_hold::{Scope, close_leftovers, identify, is_alive};
+
+use super::world::{Pane, holder_exe, text};
+
+/// Starts one of each kind of process that likes to stay, and prints their pids.
+const STAYERS: &str = r#"
+    sleep 1001 & echo pid $!
+    nohup sleep 1002 >/dev/null 2>&1 & echo pid $!
+    (trap '' HUP TERM INT; echo pid $(exec sh -c 'echo $PPID'); while :; do sleep 1003; done) &
+    setsid sh -c 'sleep 1004 & echo pid $!' 
+    setsid sh -c 'setsid env -i sleep 1005 >/dev/null 2>&1 & echo pid $!'
+    sh -c 'kill -STOP $$; sleep 1006' & echo pid $!
+    set -m; sleep 1007 & echo pid $!; set +m
+    echo all; read x
+"#;
+
+fn stayers(pane: &mut Pane) -> Vec<Identity> {
+    pane.read_until_text("all\r\n");
+    let seen = text(&pane.seen);
+    let pids: Vec<i32> = seen
+        .lines()
+        .filter_map(|l| l.strip_prefix("pid ")?.trim().parse().ok())
+        .collect();
+    assert_eq!(pids.len(), 7, "{seen}");
+    let found: Vec<Identity> = pids.iter().filter_map(|pid| identify(*pid)).collect();
+    assert_eq!(found.len(), 7, "{seen}");
+    found
+}
+
+/// Every living process with the pane's mark in its environment.
+fn marked(pane: &Pane) -> Vec<String> {
+    let mark = pane.mark();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let path = entry.path();
+        let Ok(environ) = std::fs::read(path.join("environ")) else {
+            continue;
+        };
+        if environ.split(|b| *b == 0).any(|e| e == mark) {
+            found.push(text(
+                &std::fs::read(path.join("cmdline")).unwrap_or_default(),
+            ));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_close_leaves_none_of_the_panes_processes() {
+    let mut pane = Pane::empty();
+    let spec = pane.spec(&["bash", "-c", STAYERS]);
+    pane.start(spec);
+    let stayers = stayers(&mut pane);
+    let begun = Instant::now();
+    assert_eq!(pane.close(300), 0);
+    println!("closed in {:?}", begun.elapsed());
+    for who in &stayers {
+        assert!(!is_alive(*who), "{who:?}");
+    }
+    assert_eq!(marked(&pane), Vec::<String>::new());
+    assert!(matches!(
+        pane.recorded().unwrap().ending,
+        Ending::Signal { .. }
+    ));
+}
+
+#[test]
+fn a_close_of_willing_processes_does_not_wait_for_the_grace() {
+    let mut pane = Pane::sh("sleep 1000 & sleep 1000 & echo up; wait");
+    pane.read_until_text("up");
+    let begun = Instant::now();
+    assert_eq!(pane.close(50_000), 0);
+    assert!(
+        begun.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(pane.exited().ending, pane.recorded().unwrap().ending);
+}
+
+#[test]
+fn an_interactive_shell_closes_too() {
+    for shell in ["bash", "dash", "zsh"] {
+        let mut pane = Pane::empty();
+        let spec = pane.spec(&[shell, "-i"]);
+        pane.start(spec);
+        pane.input(1, 1, b"sleep 1000 & echo $((40+2))\n");
+        pane.read_until_text("42");
+        let begun = Instant::now();
+        assert_eq!(pane.close(3000), 0, "{shell}");
+        assert!(
+            begun.elapsed() < Duration::from_secs(3),
+            "{shell}: {:?}",
+            begun.elapsed()
+        );
+        assert_eq!(marked(&pane), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_close_goes_on_when_the_daemon_dies_in_the_middle() {
+    let mut pane = Pane::empty();
+    let spec = pane.spec(&["bash", "-c", STAYERS]);
+    pane.start(spec);
+    let stayers = stayers(&mut pane);
+    pane.send(&ToHolder::Close {
+        id: 1,
+        grace_ms: 200,
+    });
+    pane.link = None;
+    assert_eq!(pane.holder_ends(), Ending::Code(0));
+    for who in &stayers {
+        assert!(!is_alive(*who), "{who:?}");
+    }
+    assert!(pane.recorded().is_some());
+}
+
+#[test]
+fn processes_that_breed_are_ended() {
+    let bomb = "echo up; n=0; while [ $n -lt 40 ]; do n=$((n+1)); \
+                (trap '' TERM HUP; while :; do sleep 0.01; done) & done; wait";
+    let mut pane = Pane::sh(bomb);
+    pane.read_until_text("up");
+    assert_eq!(pane.close(50), 0);
+    assert_eq!(marked(&pane), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_dead_holder_left_can_be_closed_by_marks() {
+    let mut pane = Pane::empty();
+    let spec = pane.spec(&["bash", "-c", STAYERS]);
+    pane.start(spec);
+    let stayers = stayers(&mut pane);
+    pane.kill_holder();
+    let scope = Scope::new(Some(pane.child()), vec![pane.mark()]);
+    assert_eq!(
+        close_leftovers(scope, Duration::from_millis(200)).unwrap(),
+        0
+    );
+    let left: Vec<&Identity> = stayers.iter().filter(|w| is_alive(**w)).collect();
+    // The one that left the session, lost its parent and emptied its environment cannot be told from a stranger.
+    assert!(left.len() <= 1, "{left:?}");
+    for who in left {
+        rustix::process::kill_process(
+            rustix::process::Pid::from_raw(who.pid).unwrap(),
+            rustix::process::Signal::KILL,
+        )
+        .unwrap();
+    }
+    assert_eq!(marked(&pane), Vec::<String>::new());
+}
+
+#[test]
+fn a_daemon_and_its_holders_outlive_the_pane_they_were_started_in() {
+    let mut pane = Pane::empty();
+    // Stands for a daemon that was started by typing in the pane: our own program with that verb, the pane's mark in
+    // its environment, and the pane's holder as its reaper.
+    let script = format!(
+        "setsid {} daemon & echo pid $!; read x",
+        holder_exe().display()
+    );
+    let spec = pane.spec(&["bash", "-c", &script]);
+    pane.start(spec);
+    pane.read_until_text("serving");
+    let seen = text(&pane.seen);
+    let pid = seen
+        .lines()
+        .find_map(|l| l.strip_prefix("pid ")?.trim().parse().ok())
+        .unwrap();
+    let daemon = identify(pid).unwrap();
+    assert_eq!(pane.close(200), 0);
+    assert!(is_alive(daemon));
+    let process = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+    pane.await_exit_of(daemon);
+
+    // And a stranger with no mark, outside the session, is not touched.
+    let stranger = Spawn::new("/bin/sleep").arg("1000").start().unwrap();
+    let mut pane = Pane::sh("read x");
+    assert_eq!(pane.close(100), 0);
+    assert_eq!(stranger.try_wait().unwrap(), None);
+    stranger.abandon();
+}

@@ -1,0 +1,265 @@
+//! Any single kill -9, of a holder or of a daemon, at any moment: the child does not notice, no byte is lost or
+//! doubled, and the exit is known.
+
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use fugue_hold::wire::{Ending, State, ToHolder};
+use rustix::event::PollFlags;
+
+use super::world::{Dice, Pane, text};
+
+fn rounds(default: u64) -> u64 {
+    std::env::var("FUGUE_KILLS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(default)
+}
+
+/// The lines `1`, `2`, … without a gap and without a double.
+fn check_numbers(seen: &[u8]) -> u64 {
+    let mut next = 1u64;
+    for line in seen.split_inclusive(|b| *b == b'\n') {
+        let wanted = format!("{next}\r\n");
+        if line == wanted.as_bytes() {
+            next += 1;
+        } else {
+            assert_eq!(text(line), "end\r\n", "after line {}", next - 1);
+        }
+    }
+    next - 1
+}
+
+#[test]
+fn a_holder_killed_at_any_moment_is_replaced_without_a_byte_lost() {
+    let kills = rounds(50);
+    let mut dice = Dice::new();
+    let lines = 40_000 * kills;
+    let mut pane = Pane::sh(&format!("seq 1 {lines}; echo end; read x; exit 7"));
+    let child = pane.child();
+    let begun = Instant::now();
+    let (mut done, mut in_pipe, mut in_flood) = (0, 0, 0);
+    while done < kills {
+        // Some bytes further, then up to some 100 µs more, so that the kill meets every place of the loop.
+        let goal = pane.at + 1 + dice.below(60_000);
+        let spins = dice.below(20_000);
+        let over = |seen: &[u8]| seen.len() as u64 >= goal || seen.ends_with(b"end\r\n");
+        pane.read_until(over);
+        for _ in 0..spins {
+            std::hint::spin_loop();
+        }
+        pane.kill_holder();
+        done += 1;
+        let guarded = pane.guarded.as_ref().unwrap();
+        in_pipe += u64::from(rustix::io::ioctl_fionread(&guarded.pipe_r).unwrap() > 0);
+        in_flood += u64::from(!pane.seen.ends_with(b"end\r\n"));
+        let hello = pane.replace_holder();
+        assert_eq!(hello.state, State::Running(child), "kill {done}");
+    }
+    pane.read_until(|seen| seen.ends_with(b"end\r\n"));
+    pane.input(1, 1, b"\n");
+    let (exited, seen) = pane.output();
+    assert_eq!(exited.ending, Ending::Code(7));
+    let seen = seen.strip_suffix(b"\r\n").unwrap();
+    assert_eq!(check_numbers(seen), lines);
+    println!(
+        "{done} kills of the holder, {in_flood} under output, {in_pipe} with bytes in the pipe; {} bytes, 0 lost, in {:?}",
+        seen.len(),
+        begun.elapsed()
+    );
+    assert!(in_flood >= kills / 2, "{in_flood}");
+}
+
+#[test]
+fn a_daemon_gone_at_any_moment_loses_nothing() {
+    let rounds = rounds(50);
+    let mut dice = Dice::new();
+    let lines = 20_000 * rounds;
+    let mut pane = Pane::sh(&format!("seq 1 {lines}; echo end; read x; exit 8"));
+    let child = pane.child();
+    for _ in 0..rounds {
+        let goal = pane.at + 1 + dice.below(30_000);
+        pane.read_until(|seen| seen.len() as u64 >= goal || seen.ends_with(b"end\r\n"));
+        pane.link = None;
+        pane.guarded = None;
+        pane.epoch += dice.below(2);
+        pane.connect();
+        assert_eq!(pane.greet().state, State::Running(child));
+    }
+    pane.read_until(|seen| seen.ends_with(b"end\r\n"));
+    pane.input(1, 1, b"\n");
+    let (exited, seen) = pane.output();
+    assert_eq!(exited.ending, Ending::Code(8));
+    assert_eq!(check_numbers(seen.strip_suffix(b"\r\n").unwrap()), lines);
+    println!("{rounds} daemons gone, {} bytes, 0 lost", seen.len());
+}
+
+#[test]
+fn a_child_that_ends_while_no_holder_runs_is_heard_to_the_end() {
+    for (script, wanted) in [
+        ("read x; echo done; exit 9", Ending::Code(9)),
+        (
+            "read x; echo done; kill -KILL $$",
+            Ending::Signal {
+                signo: 9,
+                core: false,
+            },
+        ),
+        ("read x; echo done; exit 0", Ending::Code(0)),
+    ] {
+        let mut pane = Pane::sh(script);
+        pane.kill_holder();
+        let guarded = pane.guarded.as_ref().unwrap();
+        rustix::io::write(&guarded.master, b"\n").unwrap();
+        pane.await_fd(guarded.child.as_ref().unwrap().as_fd(), PollFlags::IN);
+        pane.replace_holder();
+        // The replacement may know at once or in a moment; either way from the kernel.
+        let ending = match pane.state() {
+            State::Exited { exited, .. } => exited.ending,
+            State::Running(_) => pane.exited().ending,
+            State::Empty => panic!("{script}"),
+        };
+        assert_eq!(ending, wanted, "{script}");
+        pane.read();
+        assert!(
+            text(&pane.seen).ends_with("done\r\n"),
+            "{:?}",
+            text(&pane.seen)
+        );
+    }
+}
+
+#[test]
+fn a_holder_killed_around_the_childs_end_still_leaves_its_code() {
+    let rounds = rounds(50);
+    let mut dice = Dice::new();
+    let (mut recorded, mut asked) = (0, 0);
+    for round in 0..rounds {
+        let code = (round % 250) as i32;
+        let mut pane = Pane::sh(&format!("read x; seq 1 2000; exit {code}"));
+        pane.send(&ToHolder::Input(fugue_hold::wire::Input {
+            seq: 1,
+            key: [1; 16],
+            kind: fugue_hold::wire::InputKind::Typed,
+            bytes: b"\n".to_vec(),
+        }));
+        for _ in 0..dice.below(1_000_000) {
+            std::hint::spin_loop();
+        }
+        pane.kill_holder();
+        if let Some(exited) = pane.recorded() {
+            recorded += 1;
+            assert_eq!(exited.ending, Ending::Code(code));
+        } else {
+            asked += 1;
+            pane.known.last_input_seq = 1;
+            pane.replace_holder();
+            // If the Enter was lost with the holder, it is of unknown fate; the daemon decides to type again.
+            pane.read();
+            if pane.seen.is_empty() && matches!(pane.state(), State::Running(_)) {
+                pane.input(2, 2, b"\n");
+            }
+            let ending = match pane.state() {
+                State::Exited { exited, .. } => exited.ending,
+                State::Running(_) => pane.exited().ending,
+                State::Empty => panic!("empty"),
+            };
+            assert_eq!(ending, Ending::Code(code), "round {round}");
+        }
+        pane.read();
+        let seen = text(&pane.seen);
+        let lines = seen.lines().skip_while(|l| l.is_empty()).count();
+        assert_eq!(lines, 2000, "round {round}");
+    }
+    println!(
+        "{rounds} kills around an exit: {recorded} recorded before, {asked} asked of the kernel after"
+    );
+}
+
+#[test]
+fn a_start_whose_holder_died_before_telling_is_found_again() {
+    let mut dice = Dice::new();
+    let (mut found, mut empty, mut unknown) = (0, 0, 0);
+    for _ in 0..rounds(50) {
+        let mut pane = Pane::empty();
+        let spec = pane.spec(&["sh", "-c", "echo ran >> ran; read x; exit 3"]);
+        pane.send(&ToHolder::Start(spec));
+        for _ in 0..dice.below(40_000) {
+            std::hint::spin_loop();
+        }
+        pane.kill_holder();
+        pane.known.child = None;
+        match pane.replace_holder().state {
+            State::Running(child) => {
+                found += 1;
+                assert!(fugue_hold::is_alive(child));
+                pane.input(1, 1, b"\n");
+                assert_eq!(pane.exited().ending, Ending::Code(3));
+                let ran = std::fs::read_to_string(pane.home().join("ran")).unwrap();
+                assert_eq!(ran, "ran\n");
+            }
+            State::Empty => {
+                empty += 1;
+                assert!(!pane.home().join("ran").exists());
+            }
+            // A start was under way, and nothing of it is left to ask.
+            State::Exited { exited, .. } => {
+                unknown += 1;
+                assert_eq!(exited.ending, Ending::Unknown);
+            }
+        }
+    }
+    println!("killed while starting: {found} found, {empty} not begun, {unknown} unknown");
+}
+
+#[test]
+fn an_exit_while_nobody_is_connected_is_recorded_and_the_holder_goes() {
+    let mut pane = Pane::sh("read x; echo late; exit 11");
+    let guarded = pane.guarded.take().unwrap();
+    pane.link = None;
+    rustix::io::write(&guarded.master, b"\n").unwrap();
+    assert_eq!(pane.holder_ends(), Ending::Code(0));
+    let exited = pane.recorded().unwrap();
+    assert_eq!(exited.ending, Ending::Code(11));
+    pane.read();
+    assert_eq!(
+        (pane.at, text(&pane.seen).as_str()),
+        (exited.at, "\r\nlate\r\n")
+    );
+    let error = fugue_hold::DaemonLink::connect(&pane.socket())
+        .err()
+        .unwrap();
+    assert_eq!(error.raw_os_error(), Some(libc::ECONNREFUSED));
+}
+
+#[test]
+fn a_replaced_holder_answers_like_the_first() {
+    let mut pane = Pane::sh("read x; stty size; read y; exit 2");
+    pane.known.answered_upto = 40;
+    pane.known.last_input_seq = 6;
+    pane.kill_holder();
+    let hello = pane.replace_holder();
+    assert_eq!(
+        (
+            hello.answered_upto,
+            hello.last_input_seq,
+            hello.rows,
+            hello.cols
+        ),
+        (40, 6, 40, 120)
+    );
+    assert!(hello.lossless && hello.child_pidfd);
+    pane.send(&ToHolder::Resize {
+        id: 1,
+        rows: 30,
+        cols: 100,
+    });
+    assert!(pane.probe().canonical);
+    pane.input(7, 7, b"\n");
+    pane.read_until_text("30 100");
+    assert_eq!(pane.close(5000), 0);
+    assert!(matches!(
+        pane.recorded().unwrap().ending,
+        Ending::Signal { signo: 1 | 15, .. }
+    ));
+}

@@ -1,0 +1,240 @@
+//! When something runs out: the log's cap, the disk, the terminals.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::os::fd::AsFd;
+
+use fugue_hold::spawn::{Ending, Session, Spawn};
+use fugue_hold::wire::{Refusal, ToDaemon, ToHolder, VERSION};
+use fugue_hold::{LogReader, Read};
+
+use super::world::{Pane, run, text};
+
+fn kept(pane: &Pane) -> u64 {
+    let files = std::fs::read_dir(&pane.dir).unwrap().flatten();
+    let segments = files.filter(|f| f.file_name().to_string_lossy().starts_with("out."));
+    segments.map(|f| f.metadata().map_or(0, |m| m.len())).sum()
+}
+
+#[test]
+fn the_oldest_output_goes_and_a_reader_is_told() {
+    let mut pane = Pane::empty();
+    let mut spec = pane.spec(&["sh", "-c", "echo first; read x; seq 1 300000; read y"]);
+    (spec.log_cap, spec.segment) = (512 << 10, 64 << 10);
+    pane.start(spec);
+    pane.read_until_text("first");
+    let mut slow = LogReader::new(&pane.dir);
+    let mut buf = vec![0; 4096];
+    assert!(matches!(slow.read_at(0, &mut buf).unwrap(), Read::Bytes(_)));
+    pane.input(1, 1, b"\n");
+    // Only the newest of it is read, so that the reader itself is not too slow for the cap.
+    let mut reader = LogReader::new(&pane.dir);
+    let mut wanted = String::from("first\r\n\r\n");
+    for n in 1..=300_000 {
+        write!(wanted, "{n}\r\n").unwrap();
+    }
+    let total = wanted.len() as u64;
+    let deadline = std::time::Instant::now() + super::world::LIMIT;
+    while reader.end().unwrap() < total {
+        assert!(kept(&pane) <= 512 << 10, "{}", kept(&pane));
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    let kept = kept(&pane);
+    assert!((448 << 10..=512 << 10).contains(&kept), "{kept}");
+    let Read::Gap { next } = reader.read_at(0, &mut buf).unwrap() else {
+        panic!("no gap")
+    };
+    assert_eq!(
+        (next, reader.first().unwrap()),
+        (total - kept, total - kept)
+    );
+    // Of a reader that had the oldest file open: its end, then the same gap.
+    let mut at = 0;
+    let gap = loop {
+        match slow.read_at(at, &mut buf).unwrap() {
+            Read::Bytes(n) => at += n as u64,
+            Read::Gap { next } => break next,
+            Read::End => panic!("a dropped file is not the end"),
+        }
+    };
+    assert_eq!(gap, next);
+    let mut seen = Vec::new();
+    let mut at = next;
+    while let Read::Bytes(n) = reader.read_at(at, &mut buf).unwrap() {
+        seen.extend_from_slice(&buf[..n]);
+        at += n as u64;
+    }
+    assert!(seen == wanted.as_bytes()[next as usize..]);
+    pane.at = at;
+    pane.input(2, 2, b"\n");
+    pane.exited();
+}
+
+/// Runs one of the tests below in a mount namespace of its own, after `setup`. `Err`: not possible here, and why.
+fn in_namespace(setup: &str, test: &str) {
+    let exe = std::env::current_exe().unwrap();
+    let script = format!(
+        "{setup} || exit 99; exec '{}' --exact limits::{test} --include-ignored --nocapture --test-threads 1",
+        exe.display()
+    );
+    let root = rustix::process::geteuid().is_root();
+    let flags = if root { "-m" } else { "-rm" };
+    let args: Vec<OsString> = [flags, "--", "sh", "-c", &script]
+        .map(OsString::from)
+        .into();
+    match run("unshare", &args) {
+        Ok(Ending::Code(0)) => {}
+        Ok(Ending::Code(99 | 1)) => println!("skipped: no private mounts here ({setup})"),
+        Ok(Ending::Code(101)) => panic!("{test} failed"),
+        other => println!("skipped: unshare: {other:?}"),
+    }
+}
+
+const SMALL_DISK: &str = "/tmp/fugue-hold-small-disk";
+
+#[test]
+fn on_a_full_disk_the_child_waits_and_nothing_is_lost() {
+    std::fs::create_dir_all(SMALL_DISK).unwrap();
+    in_namespace(
+        &format!("mount -t tmpfs -o size=1m tmpfs {SMALL_DISK}"),
+        "inner_full_disk",
+    );
+}
+
+#[test]
+#[ignore = "runs inside a private mount namespace, see above"]
+fn inner_full_disk() {
+    let dir = std::path::Path::new(SMALL_DISK).join("pane");
+    assert!(
+        std::fs::read_dir(SMALL_DISK).unwrap().next().is_none(),
+        "not the private tmpfs"
+    );
+    std::fs::create_dir(&dir).unwrap();
+    let ballast = std::path::Path::new(SMALL_DISK).join("ballast");
+    std::fs::write(&ballast, vec![0; 500 << 10]).unwrap();
+    let mut pane = Pane::empty_in(tempfile::tempdir().unwrap(), dir);
+    let mut spec = pane.spec(&["sh", "-c", "seq 1 100000; exit 6"]);
+    spec.segment = 64 << 10;
+    pane.start(spec);
+    let errno = pane.expect(|m| match m {
+        ToDaemon::Stalled { errno } => Some(*errno),
+        ToDaemon::Exited(_) => panic!("the disk was large enough"),
+        _ => None,
+    });
+    assert_eq!(errno, libc::ENOSPC);
+    // Requests are served, also a kill of the holder, and the child is there.
+    assert!(fugue_hold::is_alive(pane.child()));
+    pane.probe();
+    pane.kill_holder();
+    pane.replace_holder();
+    std::fs::remove_file(&ballast).unwrap();
+    pane.expect(|m| match m {
+        ToDaemon::Flowing => Some(()),
+        _ => None,
+    });
+    let (exited, seen) = pane.output();
+    assert_eq!(exited.ending, Ending::Code(6));
+    let mut wanted = String::new();
+    for n in 1..=100_000 {
+        write!(wanted, "{n}\r\n").unwrap();
+    }
+    assert!(
+        seen == wanted.as_bytes(),
+        "{} of {}",
+        seen.len(),
+        wanted.len()
+    );
+}
+
+#[test]
+fn without_a_terminal_to_be_had_the_reason_is_said() {
+    in_namespace(
+        "mount -t devpts -o newinstance,ptmxmode=0666,max=1 devpts /dev/pts",
+        "inner_no_terminal",
+    );
+}
+
+#[test]
+#[ignore = "runs inside a private mount namespace, see above"]
+fn inner_no_terminal() {
+    let mut first = Pane::sh("tty; read x");
+    first.read_until_text("/dev/pts/0");
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("pane");
+    std::fs::create_dir(&dir).unwrap();
+    let mut second = Pane::unborn(home, dir);
+    second.holder = Some(second.place().spawn().unwrap());
+    second.connect();
+    second.send(&ToHolder::Hello {
+        version: VERSION,
+        epoch: 1,
+    });
+    let (reason, errno, what) = second.expect(|m| match m {
+        ToDaemon::Refused {
+            reason,
+            errno,
+            what,
+        } => Some((*reason, *errno, what.clone())),
+        _ => None,
+    });
+    assert_eq!((reason, errno), (Refusal::Broken, libc::ENOSPC));
+    assert!(what.contains("all are in use"), "{what}");
+    assert_eq!(second.holder_ends(), Ending::Code(1));
+    // And the first goes on.
+    first.input(1, 1, b"\n");
+    assert_eq!(first.exited().ending, Ending::Code(0));
+    assert!(text(&first.seen).contains("pts"));
+}
+
+#[test]
+fn a_pane_directory_that_cannot_be_used_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("missing");
+    let mut pane = Pane::unborn(home, dir.clone());
+    pane.holder = Some(pane.place().spawn().unwrap());
+    pane.connect();
+    pane.send(&ToHolder::Hello {
+        version: VERSION,
+        epoch: 1,
+    });
+    let refused = pane.expect(|m| match m {
+        ToDaemon::Refused {
+            reason,
+            errno,
+            what,
+        } => Some((*reason, *errno, what.clone())),
+        _ => None,
+    });
+    let what = format!("pane directory {}", dir.display());
+    assert_eq!(refused, (Refusal::Broken, libc::ENOENT, what));
+}
+
+#[test]
+fn without_splice_output_is_copied_and_the_promise_is_smaller() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("pane");
+    std::fs::create_dir(&dir).unwrap();
+    let mut pane = Pane::unborn(home, dir);
+    let listener = fugue_hold::listen(&pane.socket()).unwrap();
+    let holder = Spawn::new(super::world::holder_exe())
+        .arg("hold")
+        .arg(format!("dir={}", pane.dir.display()))
+        .arg(format!("parent={}", std::process::id()))
+        .args(["gen=1", "epoch=1", "copy=1"])
+        .session(Session::Own)
+        .fd(listener.as_fd(), 3)
+        .start()
+        .unwrap();
+    drop(listener);
+    pane.holder = Some(holder);
+    pane.connect();
+    assert!(!pane.greet().lossless);
+    let mut spec = pane.spec(&["sh", "-c", "seq 1 100000; exit 5"]);
+    spec.segment = 64 << 10;
+    pane.start(spec);
+    let (exited, seen) = pane.output();
+    assert_eq!(exited.ending, Ending::Code(5));
+    let wanted: String = (1..=100_000).map(|n| format!("{n}\r\n")).collect();
+    assert!(seen == wanted.as_bytes());
+}

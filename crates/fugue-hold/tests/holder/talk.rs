@@ -1,0 +1,250 @@
+//! The conversation: who may speak, what is typed once, and what garbage does.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
+use fugue_hold::wire::{
+    Ending, Input, InputKind, Outcome, Refusal, State, Target, ToDaemon, ToHolder,
+};
+
+use super::world::{Dice, Pane, text};
+
+fn refused(pane: &mut Pane) -> Refusal {
+    pane.expect(|m| match m {
+        ToDaemon::Refused { reason, .. } => Some(*reason),
+        ToDaemon::HelloOk(_) => panic!("welcomed"),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_lower_epoch_is_fenced_and_a_higher_one_takes_over() {
+    let mut pane = Pane::sh("read x; exit 1");
+    let mut second = Pane::unborn(tempfile::tempdir().unwrap(), pane.dir.clone());
+    second.epoch = 5;
+    second.link = Some(fugue_hold::DaemonLink::connect(&pane.socket()).unwrap());
+    assert!(matches!(second.greet().state, State::Running(_)));
+    assert_eq!(refused(&mut pane), Refusal::Fenced);
+    pane.hear_the_end();
+    // The old daemon tries again and again; the new one does not notice.
+    for _ in 0..3 {
+        pane.connect();
+        pane.send(&ToHolder::Hello {
+            version: 1,
+            epoch: 4,
+        });
+        assert_eq!(refused(&mut pane), Refusal::Fenced);
+    }
+    // Its own reconnect, before it noticed that the first connection broke.
+    let before = second.link.take();
+    second.link = Some(fugue_hold::DaemonLink::connect(&pane.socket()).unwrap());
+    second.greet();
+    drop(before);
+    assert_eq!(second.input(1, 1, b"\n").outcome, Outcome::Written);
+    assert_eq!(second.exited().ending, Ending::Code(1));
+}
+
+#[test]
+fn an_input_is_typed_once_over_reconnects() {
+    let mut pane = Pane::sh("stty -echo; echo ready; cat");
+    pane.read_until_text("ready");
+    for n in 1..=20u8 {
+        let line = format!("line {n}\n");
+        let input = Input {
+            seq: u64::from(n),
+            key: [n; 16],
+            kind: InputKind::Typed,
+            bytes: line.clone().into_bytes(),
+        };
+        // Sent, and the connection is gone before the answer.
+        pane.send(&ToHolder::Input(input));
+        if n % 2 == 0 {
+            pane.link = None;
+            pane.connect();
+            pane.greet();
+        }
+        // Asked again with the same key: never typed again.
+        let state = pane.input(u64::from(n), n, line.as_bytes());
+        assert!(
+            matches!(state.outcome, Outcome::Duplicate | Outcome::Written),
+            "{state:?}"
+        );
+        assert_eq!(state.written as usize, line.len());
+    }
+    pane.read_until_text("line 20\r\n");
+    let wanted: String = (1..=20).map(|n| format!("line {n}\r\n")).collect();
+    assert_eq!(text(&pane.seen), format!("ready\r\n{wanted}"));
+}
+
+#[test]
+fn what_a_program_does_not_read_is_pending_and_then_written() {
+    let mut pane = Pane::sh(
+        "stty raw -echo; echo ready; head -c 1 > /dev/null; echo go; head -c 300000 | wc -c",
+    );
+    pane.read_until_text("ready");
+    let state = pane.input(1, 1, &[b'x'; 300_001]);
+    assert_eq!(state.outcome, Outcome::Pending, "{state:?}");
+    assert!(state.written < state.total);
+    let state = pane.input_state(1);
+    assert_eq!((state.outcome, state.written), (Outcome::Written, 300_001));
+    pane.read_until_text("300000");
+}
+
+#[test]
+fn an_input_that_the_child_never_read_is_lost_and_said_so() {
+    let mut pane = Pane::sh("stty raw -echo; echo ready; exec sleep 1000");
+    pane.read_until_text("ready");
+    assert_eq!(pane.input(1, 1, &[b'x'; 300_000]).outcome, Outcome::Pending);
+    assert_eq!(pane.input(2, 2, b"y").outcome, Outcome::Pending);
+    // More than the queue holds.
+    assert_eq!(pane.input(3, 3, &[b'x'; 900_000]).outcome, Outcome::Lost);
+    pane.send(&ToHolder::Signal {
+        id: 1,
+        target: Target::Child,
+        signo: 9,
+    });
+    assert_eq!(pane.input_state(1).outcome, Outcome::Lost);
+    assert_eq!(pane.input_state(2).outcome, Outcome::Lost);
+    assert_eq!(
+        pane.exited().ending,
+        Ending::Signal {
+            signo: 9,
+            core: false
+        }
+    );
+    assert_eq!(pane.input(4, 4, b"z").outcome, Outcome::Lost);
+    assert_eq!(pane.input(5, 2, b"y").outcome, Outcome::Duplicate);
+}
+
+#[test]
+fn a_terminals_reply_is_given_once() {
+    let mut pane = Pane::sh("stty raw -echo; echo ready; head -c 3");
+    pane.read_until_text("ready");
+    for (seq, at, outcome) in [
+        (1, 10, Outcome::Written),
+        (2, 10, Outcome::Duplicate),
+        (3, 7, Outcome::Duplicate),
+        (4, 11, Outcome::Written),
+    ] {
+        pane.send(&ToHolder::Input(Input {
+            seq,
+            key: [seq as u8; 16],
+            kind: InputKind::Answer { at },
+            bytes: b"r".to_vec(),
+        }));
+        assert_eq!(pane.input_state(seq).outcome, outcome);
+    }
+    pane.link = None;
+    pane.connect();
+    assert_eq!(pane.greet().answered_upto, 11);
+    pane.input(5, 9, b"t");
+    let (_, seen) = pane.output();
+    assert!(text(&seen).ends_with("rrt"), "{:?}", text(&seen));
+}
+
+#[test]
+fn signals_reach_the_foreground_the_session_or_the_child() {
+    let mut pane =
+        Pane::sh("trap 'echo got' USR1; echo ready; while :; do sleep 1000 & wait; done");
+    pane.read_until_text("ready");
+    for (n, target) in [Target::Child, Target::Foreground].into_iter().enumerate() {
+        pane.send(&ToHolder::Signal {
+            id: 1,
+            target,
+            signo: 10,
+        });
+        pane.read_until(|seen| text(seen).matches("got").count() > n);
+    }
+    pane.send(&ToHolder::Signal {
+        id: 2,
+        target: Target::Session,
+        signo: 9,
+    });
+    assert_eq!(
+        pane.exited().ending,
+        Ending::Signal {
+            signo: 9,
+            core: false
+        }
+    );
+    pane.send(&ToHolder::Signal {
+        id: 3,
+        target: Target::Child,
+        signo: 9,
+    });
+    let errno = pane.expect(|m| match m {
+        ToDaemon::Failed { id: 3, errno, .. } => Some(*errno),
+        _ => None,
+    });
+    assert_eq!(errno, libc::ESRCH);
+}
+
+#[test]
+fn requests_are_served_under_a_flood() {
+    let mut pane = Pane::sh("trap 'exit 3' TERM; while :; do seq 1 100000; done");
+    pane.read_until(|seen| seen.len() > 100_000);
+    let begun = std::time::Instant::now();
+    for _ in 0..20 {
+        pane.probe();
+    }
+    println!("a probe under a flood: {:?}", begun.elapsed() / 20);
+    assert_eq!(pane.close(2000), 0);
+}
+
+#[test]
+fn garbage_ends_its_own_connection_and_nothing_else() {
+    let mut pane = Pane::sh("read x; exit 12");
+    let mut dice = Dice::new();
+    for round in 0..60 {
+        let mut stranger = UnixStream::connect(pane.socket()).unwrap();
+        let len = dice.below(3000) as usize;
+        let mut bytes: Vec<u8> = (0..len).map(|_| dice.below(256) as u8).collect();
+        match round % 4 {
+            0 => {}
+            // A good length, then nonsense.
+            1 => bytes.splice(0..0, [200, 0, 0, 0, 2]).for_each(drop),
+            // A Hello in pieces that never ends.
+            2 => bytes = vec![11, 0, 0, 0, 1, 1, 0],
+            // The longest frame, promised.
+            _ => bytes.splice(0..0, [0, 0, 16, 0]).for_each(drop),
+        }
+        // The holder may have hung up in the middle of it.
+        let _ = stranger.write_all(&bytes);
+        if round % 3 == 0 {
+            let _ = stranger.shutdown(std::net::Shutdown::Write);
+            let _ = stranger.read_to_end(&mut Vec::new());
+        }
+    }
+    // A welcome daemon that talks nonsense is dropped too, and may come back.
+    let mut bad = Vec::new();
+    fugue_hold::wire::Message::encode(
+        &ToHolder::Hello {
+            version: 1,
+            epoch: 1,
+        },
+        &mut bad,
+    );
+    bad.extend([255; 100]);
+    let mut stranger = UnixStream::connect(pane.socket()).unwrap();
+    stranger.write_all(&bad).unwrap();
+    let _ = stranger.read_to_end(&mut Vec::new());
+    pane.connect();
+    assert!(matches!(pane.greet().state, State::Running(_)));
+    pane.input(1, 1, b"\n");
+    assert_eq!(pane.exited().ending, Ending::Code(12));
+}
+
+#[test]
+fn an_unknown_kind_is_answered_as_such() {
+    let mut pane = Pane::sh("read x");
+    let link = pane.link.as_ref().unwrap();
+    rustix::io::write(link, &[3, 0, 0, 0, 99, 1, 2]).unwrap();
+    pane.expect(|m| matches!(m, ToDaemon::Unknown { kind: 99 }).then_some(()));
+    // A known kind with fields of the future.
+    let mut probe = Vec::new();
+    fugue_hold::wire::Message::encode(&ToHolder::Probe { id: 5 }, &mut probe);
+    probe.extend([9; 7]);
+    probe[0] += 7;
+    rustix::io::write(pane.link.as_ref().unwrap(), &probe).unwrap();
+    pane.expect(|m| matches!(m, ToDaemon::Probed { id: 5, .. }).then_some(()));
+}

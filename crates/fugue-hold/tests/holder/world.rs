@@ -1,0 +1,504 @@
+//! One pane in a directory of its own, seen as a daemon sees it.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fugue_hold::record::{ExitRecord, SizeAt};
+use fugue_hold::spawn::{Child, Ending, Session, Spawn};
+use fugue_hold::wire::{
+    Exited, Frame, HelloOk, Identity, Input, InputKind, InputState, Probe, Spec, State, ToDaemon,
+    ToHolder, VERSION,
+};
+use fugue_hold::{
+    DaemonLink, Filled, Guarded, HolderAt, Known, LogReader, Read, Scope, close_leftovers,
+};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+/// What no step of a test may take longer than, on a machine that does other things too.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+pub struct Pane {
+    home: tempfile::TempDir,
+    pub dir: PathBuf,
+    pub generation: u32,
+    pub epoch: u64,
+    pub holder: Option<Child>,
+    pub link: Option<DaemonLink>,
+    pub hello: Option<HelloOk>,
+    pub guarded: Option<Guarded>,
+    grew: Option<OwnedFd>,
+    pub known: Known,
+    inbox: VecDeque<(ToDaemon, Vec<OwnedFd>)>,
+    log: LogReader,
+    pub seen: Vec<u8>,
+    pub at: u64,
+    deadline: Instant,
+}
+
+impl Pane {
+    /// A holder that was said Hello to, with no child.
+    pub fn empty() -> Pane {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("pane");
+        std::fs::create_dir(&dir).unwrap();
+        Pane::empty_in(home, dir)
+    }
+
+    pub fn empty_in(home: tempfile::TempDir, dir: PathBuf) -> Pane {
+        let mut pane = Pane::unborn(home, dir);
+        pane.holder = Some(pane.place().spawn().unwrap());
+        pane.connect();
+        pane.greet();
+        pane
+    }
+
+    /// No holder yet.
+    pub fn unborn(home: tempfile::TempDir, dir: PathBuf) -> Pane {
+        Pane {
+            log: LogReader::new(&dir),
+            home,
+            dir,
+            generation: 1,
+            epoch: 1,
+            holder: None,
+            link: None,
+            hello: None,
+            guarded: None,
+            grew: None,
+            known: Known::default(),
+            inbox: VecDeque::new(),
+            seen: Vec::new(),
+            at: 0,
+            deadline: Instant::now() + LIMIT,
+        }
+    }
+
+    /// A pane that runs this in a shell.
+    pub fn sh(script: &str) -> Pane {
+        let mut pane = Pane::empty();
+        let spec = pane.spec(&["sh", "-c", script]);
+        pane.start(spec);
+        pane
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.home.path().join("s")
+    }
+
+    pub fn place(&self) -> HolderAt<'_> {
+        // Leaked: a few bytes a call, in a test.
+        let socket: &'static Path = Box::leak(self.socket().into_boxed_path());
+        let exe: &'static Path = Box::leak(holder_exe().into_boxed_path());
+        let (dir, generation, epoch) = (&self.dir, self.generation, self.epoch);
+        HolderAt {
+            exe: Some(exe),
+            socket,
+            dir,
+            generation,
+            epoch,
+        }
+    }
+
+    pub fn mark(&self) -> Vec<u8> {
+        format!("FUGUE_PANE_DIR={}", self.dir.display()).into_bytes()
+    }
+
+    pub fn spec(&self, argv: &[&str]) -> Spec {
+        let mark = self.mark();
+        let (key, value) = mark.split_at(mark.iter().position(|b| *b == b'=').unwrap());
+        Spec {
+            argv: argv.iter().map(|a| a.as_bytes().to_vec()).collect(),
+            env: vec![
+                (
+                    b"PATH".to_vec(),
+                    std::env::var("PATH").unwrap().into_bytes(),
+                ),
+                (
+                    b"HOME".to_vec(),
+                    self.home.path().as_os_str().as_encoded_bytes().to_vec(),
+                ),
+                (b"TERM".to_vec(), b"xterm-256color".to_vec()),
+                (b"PS1".to_vec(), b"$ ".to_vec()),
+                (key.to_vec(), value[1..].to_vec()),
+            ],
+            cwd: self.home.path().as_os_str().as_encoded_bytes().to_vec(),
+            rows: 40,
+            cols: 120,
+            umask: 0o022,
+            nofile: None,
+            log_cap: Spec::LOG_CAP,
+            segment: Spec::segment_for(Spec::LOG_CAP),
+            marks: vec![mark],
+            kept: Vec::new(),
+        }
+    }
+
+    pub fn connect(&mut self) {
+        self.inbox.clear();
+        self.link = Some(DaemonLink::connect(&self.socket()).unwrap());
+    }
+
+    pub fn greet(&mut self) -> HelloOk {
+        let epoch = self.epoch;
+        self.send(&ToHolder::Hello {
+            version: VERSION,
+            epoch,
+        });
+        let (hello, fds) = self.expect_with(|m| match m {
+            ToDaemon::HelloOk(hello) => Some(*hello),
+            _ => None,
+        });
+        let (guarded, grew) = Guarded::from_hello(&hello, fds).unwrap();
+        self.guarded = Some(guarded);
+        self.grew = Some(grew);
+        self.hello = Some(hello);
+        hello
+    }
+
+    pub fn start(&mut self, spec: Spec) -> Identity {
+        self.send(&ToHolder::Start(spec));
+        let (child, mut fds) = self.expect_with(|m| match m {
+            ToDaemon::Started(child) => Some(*child),
+            ToDaemon::StartFailed { what, errno } => panic!("{what}: {errno}"),
+            _ => None,
+        });
+        self.guarded.as_mut().unwrap().child = fds.pop();
+        self.known.child = Some(child);
+        child
+    }
+
+    pub fn start_fails(&mut self, spec: Spec) -> (String, i32) {
+        self.send(&ToHolder::Start(spec));
+        self.expect(|m| match m {
+            ToDaemon::StartFailed { what, errno } => Some((what.clone(), *errno)),
+            ToDaemon::Started(_) => panic!("it started"),
+            _ => None,
+        })
+    }
+
+    pub fn child(&self) -> Identity {
+        self.known.child.unwrap()
+    }
+
+    pub fn send(&mut self, message: &ToHolder) {
+        self.send_with(message, Vec::new());
+    }
+
+    pub fn send_with(&mut self, message: &ToHolder, fds: Vec<OwnedFd>) {
+        let deadline = self.deadline;
+        let link = self.link.as_mut().unwrap();
+        link.push(message, fds).unwrap();
+        while link.flush().unwrap() == fugue_hold::Flushed::Later {
+            wait(&[(link.as_fd(), PollFlags::OUT)], deadline);
+        }
+    }
+
+    /// The first message that `pick` wants; earlier ones stay for later.
+    pub fn expect<T>(&mut self, pick: impl FnMut(&ToDaemon) -> Option<T>) -> T {
+        self.expect_with(pick).0
+    }
+
+    pub fn expect_with<T>(
+        &mut self,
+        mut pick: impl FnMut(&ToDaemon) -> Option<T>,
+    ) -> (T, Vec<OwnedFd>) {
+        let mut from = 0;
+        loop {
+            for n in from..self.inbox.len() {
+                if let Some(picked) = pick(&self.inbox[n].0) {
+                    let (_, fds) = self.inbox.remove(n).unwrap();
+                    return (picked, fds);
+                }
+            }
+            from = self.inbox.len();
+            let deadline = self.deadline;
+            let link = self.link.as_mut().unwrap();
+            wait(&[(link.as_fd(), PollFlags::IN)], deadline);
+            let open = self.hear();
+            assert!(
+                open || self.inbox.len() > from,
+                "the holder closed the connection; {:?}",
+                self.inbox
+            );
+        }
+    }
+
+    /// Takes in what has arrived. False when the connection is closed.
+    pub fn hear(&mut self) -> bool {
+        let link = self.link.as_mut().unwrap();
+        let filled = link.fill().unwrap();
+        while let Some((frame, fds)) = link.next().unwrap() {
+            match frame {
+                Frame::Known(message) => self.inbox.push_back((message, fds)),
+                Frame::Unknown { kind } => panic!("unknown kind {kind}"),
+            }
+        }
+        filled != Filled::Closed
+    }
+
+    /// Waits until the holder has closed the connection.
+    pub fn hear_the_end(&mut self) {
+        while self.hear() {
+            let link = self.link.as_ref().unwrap();
+            wait(&[(link.as_fd(), PollFlags::IN)], self.deadline);
+        }
+    }
+
+    pub fn input(&mut self, seq: u64, key: u8, bytes: &[u8]) -> InputState {
+        self.send(&ToHolder::Input(Input {
+            seq,
+            key: [key; 16],
+            kind: InputKind::Typed,
+            bytes: bytes.to_vec(),
+        }));
+        self.known.last_input_seq = seq;
+        self.input_state(seq)
+    }
+
+    pub fn input_state(&mut self, wanted: u64) -> InputState {
+        self.expect(|m| match m {
+            ToDaemon::InputState(state) if state.seq == wanted => Some(*state),
+            _ => None,
+        })
+    }
+
+    pub fn probe(&mut self) -> Probe {
+        self.send(&ToHolder::Probe { id: 5 });
+        self.expect(|m| match m {
+            ToDaemon::Probed { id: 5, probe } => Some(probe.clone()),
+            ToDaemon::Failed { what, errno, .. } => panic!("{what}: {errno}"),
+            _ => None,
+        })
+    }
+
+    pub fn close(&mut self, grace_ms: u32) -> u32 {
+        self.send(&ToHolder::Close { id: 77, grace_ms });
+        self.expect(|m| match m {
+            ToDaemon::Closed { id: 77, left } => Some(*left),
+            _ => None,
+        })
+    }
+
+    pub fn exited(&mut self) -> Exited {
+        self.expect(|m| match m {
+            ToDaemon::Exited(exited) => Some(*exited),
+            _ => None,
+        })
+    }
+
+    pub fn recorded(&self) -> Option<Exited> {
+        ExitRecord::read(&self.dir, self.generation)
+            .unwrap()
+            .map(|r| r.exited)
+    }
+
+    pub fn sizes(&self) -> Vec<SizeAt> {
+        SizeAt::read_all(&self.dir).unwrap()
+    }
+
+    /// Reads the log to its end of now.
+    pub fn read(&mut self) {
+        let mut buf = vec![0; 256 << 10];
+        loop {
+            match self.log.read_at(self.at, &mut buf).unwrap() {
+                Read::Bytes(n) => {
+                    self.seen.extend_from_slice(&buf[..n]);
+                    self.at += n as u64;
+                }
+                Read::Gap { next } => panic!("a gap from {} to {next}", self.at),
+                Read::End => return,
+            }
+        }
+    }
+
+    /// Reads until `done` is true of all that was seen.
+    pub fn read_until(&mut self, mut done: impl FnMut(&[u8]) -> bool) {
+        loop {
+            drain(self.grew.as_ref().unwrap());
+            self.read();
+            if done(&self.seen) {
+                return;
+            }
+            let sources = [
+                (self.grew.as_ref().unwrap().as_fd(), PollFlags::IN),
+                (self.link.as_ref().unwrap().as_fd(), PollFlags::IN),
+            ];
+            let ready = wait_or(&sources, self.deadline);
+            assert!(
+                ready.is_some(),
+                "waited too long; seen {:?}",
+                text(&self.seen)
+            );
+            if ready == Some(1) && !self.hear() {
+                self.read();
+                assert!(
+                    done(&self.seen),
+                    "the holder is gone; seen {:?}",
+                    text(&self.seen)
+                );
+                return;
+            }
+        }
+    }
+
+    pub fn read_until_text(&mut self, wanted: &str) {
+        self.read_until(|seen| text(seen).contains(wanted));
+    }
+
+    /// All output up to the child's end.
+    pub fn output(&mut self) -> (Exited, Vec<u8>) {
+        let exited = self.exited();
+        self.read();
+        assert_eq!(self.at, exited.at, "the log ends where the exit says");
+        (exited, std::mem::take(&mut self.seen))
+    }
+
+    /// kill -9, and it is gone.
+    pub fn kill_holder(&mut self) {
+        let holder = self.holder.take().unwrap();
+        holder.signal(9).unwrap();
+        let ending = holder.wait().unwrap();
+        // It may have ended by itself just before.
+        assert!(
+            matches!(ending, Ending::Signal { signo: 9, .. } | Ending::Code(0)),
+            "{ending:?}"
+        );
+        self.link = None;
+    }
+
+    pub fn replace_holder(&mut self) -> HelloOk {
+        let place = self.place();
+        self.holder = Some(
+            place
+                .replace(self.guarded.as_ref().unwrap(), self.known)
+                .unwrap(),
+        );
+        self.connect();
+        self.greet()
+    }
+
+    /// The holder's own end, reaped.
+    pub fn holder_ends(&mut self) -> Ending {
+        let holder = self.holder.take().unwrap();
+        wait(&[(holder.pidfd.as_fd(), PollFlags::IN)], self.deadline);
+        holder.wait().unwrap()
+    }
+
+    pub fn await_fd(&self, fd: BorrowedFd<'_>, flags: PollFlags) {
+        wait(&[(fd, flags)], self.deadline);
+    }
+
+    pub fn await_exit_of(&self, who: Identity) {
+        let pid = rustix::process::Pid::from_raw(who.pid).unwrap();
+        if let Ok(fd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
+            && fugue_hold::is_alive(who)
+        {
+            wait(&[(fd.as_fd(), PollFlags::IN)], self.deadline);
+        }
+    }
+
+    pub fn state(&self) -> State {
+        self.hello.unwrap().state
+    }
+
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+}
+
+impl Drop for Pane {
+    fn drop(&mut self) {
+        if let Some(holder) = self.holder.take() {
+            let _ = holder.signal(9);
+            let _ = holder.wait();
+        }
+        self.guarded = None;
+        let scope = Scope::new(self.known.child, vec![self.mark()]);
+        let _ = close_leftovers(scope, Duration::ZERO);
+    }
+}
+
+pub fn holder_exe() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let exe = test
+        .parent()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .join("examples/holder");
+    assert!(
+        exe.exists(),
+        "no {}: `cargo build -p fugue-hold --examples`",
+        exe.display()
+    );
+    exe
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub fn drain(eventfd: &OwnedFd) {
+    let _ = rustix::io::read(eventfd, &mut [0; 8]);
+}
+
+/// Waits for one of them; which one.
+pub fn wait(sources: &[(BorrowedFd<'_>, PollFlags)], deadline: Instant) -> usize {
+    wait_or(sources, deadline).expect("waited too long")
+}
+
+pub fn wait_or(sources: &[(BorrowedFd<'_>, PollFlags)], deadline: Instant) -> Option<usize> {
+    loop {
+        let mut fds: Vec<PollFd<'_>> = sources
+            .iter()
+            .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
+            .collect();
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).unwrap();
+        match rustix::event::poll(&mut fds, Some(&timeout)) {
+            Ok(0) => return None,
+            Ok(_) => return fds.iter().position(|fd| !fd.revents().is_empty()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => panic!("{e}"),
+        }
+    }
+}
+
+/// Runs a program to its end with our stdout and stderr.
+pub fn run(program: &str, args: &[OsString]) -> io::Result<Ending> {
+    let out = rustix::stdio::stdout();
+    let err = rustix::stdio::stderr();
+    let child = Spawn::new(program)
+        .args(args)
+        .envs(std::env::vars_os())
+        .session(Session::Inherited)
+        .fd(out, 1)
+        .fd(err, 2)
+        .start()?;
+    child.wait()
+}
+
+/// Not for secrets: a fresh stream for each seed, which the test prints.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new() -> Dice {
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap();
+        let seed = now.as_nanos() as u64 | 1;
+        println!("seed {seed}");
+        Dice(seed)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
