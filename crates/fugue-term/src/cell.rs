@@ -134,17 +134,29 @@ impl Style {
 
     pub(crate) fn add(&mut self, attr: Attr) {
         let (word, bit) = place(attr);
-        *(if word == 0 { &mut self.fg } else { &mut self.bg }) |= bit;
+        *(if word == 0 {
+            &mut self.fg
+        } else {
+            &mut self.bg
+        }) |= bit;
     }
 
     pub(crate) fn remove(&mut self, attr: Attr) {
         let (word, bit) = place(attr);
-        *(if word == 0 { &mut self.fg } else { &mut self.bg }) &= !bit;
+        *(if word == 0 {
+            &mut self.fg
+        } else {
+            &mut self.bg
+        }) &= !bit;
     }
 
     /// What an erased cell keeps of the pen: the background only.
     pub(crate) fn erased(&self) -> Style {
-        Style { fg: 0, bg: self.bg & COLOR, underline: 0 }
+        Style {
+            fg: 0,
+            bg: self.bg & COLOR,
+            underline: 0,
+        }
     }
 }
 
@@ -203,23 +215,42 @@ const WIDE: u32 = 1 << 30;
 const VALUE: u32 = WIDE - 1;
 
 impl Cell {
-    pub(crate) const BLANK: Cell = Cell { code: 0, style: Style { fg: 0, bg: 0, underline: 0 } };
+    pub(crate) const BLANK: Cell = Cell {
+        code: 0,
+        style: Style {
+            fg: 0,
+            bg: 0,
+            underline: 0,
+        },
+    };
 
     pub(crate) fn blank(style: Style) -> Cell {
-        Cell { code: 0, style: style.erased() }
+        Cell {
+            code: 0,
+            style: style.erased(),
+        }
     }
 
     /// A printable ASCII byte: one column, nothing to look up.
     pub(crate) fn ascii(byte: u8, style: Style) -> Cell {
-        Cell { code: u32::from(byte), style }
+        Cell {
+            code: u32::from(byte),
+            style,
+        }
     }
 
     pub(crate) fn narrow(c: char, style: Style) -> Cell {
-        Cell { code: u32::from(c), style }
+        Cell {
+            code: u32::from(c),
+            style,
+        }
     }
 
     pub(crate) fn wide(c: char, style: Style) -> Cell {
-        Cell { code: u32::from(c) | WIDE, style }
+        Cell {
+            code: u32::from(c) | WIDE,
+            style,
+        }
     }
 
     pub(crate) fn spacer(style: Style) -> Cell {
@@ -239,7 +270,11 @@ impl Cell {
     }
 
     pub(crate) fn as_ascii(self) -> Option<u8> {
-        if self.code < 0x80 && self.code != 0 { Some(self.code as u8) } else { None }
+        if self.code < 0x80 && self.code != 0 {
+            Some(self.code as u8)
+        } else {
+            None
+        }
     }
 
     pub(crate) fn glyph(self) -> Glyph {
@@ -255,7 +290,10 @@ impl Cell {
 
     /// The same cell with marks joined to its character: the cluster that has them all.
     pub(crate) fn with_cluster(self, index: u32) -> Cell {
-        Cell { code: self.code & WIDE | CLUSTER | index & VALUE, style: self.style }
+        Cell {
+            code: self.code & WIDE | CLUSTER | index & VALUE,
+            style: self.style,
+        }
     }
 }
 

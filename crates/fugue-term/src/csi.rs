@@ -80,17 +80,19 @@ impl Machine {
                 grid.delete_rows(n, world);
             }
             (0, 0, b'S') => {
-                self.changed = self.now;
+                let now = self.now;
+                self.changed = now;
                 let (grid, world) = self.parts();
                 grid.scroll_up(grid.top, n, world, Because::Asked);
-                grid.settle();
+                grid.settle(now);
             }
             // With more parameters it asks for mouse tracking of a kind that is gone.
             (0, 0, b'T') if csi.params().count() <= 1 => {
-                self.changed = self.now;
+                let now = self.now;
+                self.changed = now;
                 let (grid, world) = self.parts();
                 grid.scroll_down(grid.top, n, world);
-                grid.settle();
+                grid.settle(now);
             }
             (0, 0, b'b') => self.repeat(n),
             (0, 0, b'c') if csi.param(0) == 0 => self.device_attributes(),
@@ -106,13 +108,19 @@ impl Machine {
             },
             (0, 0, b'h') => self.set_ansi(csi, true),
             (0, 0, b'l') => self.set_ansi(csi, false),
-            (b'?', 0, b'h') => csi.params().for_each(|mode| self.set_private(mode[0], true)),
-            (b'?', 0, b'l') => csi.params().for_each(|mode| self.set_private(mode[0], false)),
+            (b'?', 0, b'h') => csi
+                .params()
+                .for_each(|mode| self.set_private(mode[0], true)),
+            (b'?', 0, b'l') => csi
+                .params()
+                .for_each(|mode| self.set_private(mode[0], false)),
             (0, 0, b'm') => sgr::apply(&mut self.pen, csi),
             (0 | b'?', 0, b'n') => self.report(csi),
             (0, b'!', b'p') => self.soft_reset(),
             (0, b'$', b'p') => self.report_mode(csi.param(0), self.modes.ansi(csi.param(0)), ""),
-            (b'?', b'$', b'p') => self.report_mode(csi.param(0), self.modes.private(csi.param(0)), "?"),
+            (b'?', b'$', b'p') => {
+                self.report_mode(csi.param(0), self.modes.private(csi.param(0)), "?")
+            }
             (0, b' ', b'q') => {
                 let shape = csi.param(0);
                 if shape <= 6 {
@@ -141,7 +149,11 @@ impl Machine {
     fn go(&mut self, x: usize, y: usize) {
         let origin = self.modes.origin;
         let grid = self.grid();
-        let y = if origin { (grid.top + y).min(grid.bottom) } else { y };
+        let y = if origin {
+            (grid.top + y).min(grid.bottom)
+        } else {
+            y
+        };
         grid.go(x, y);
     }
 

@@ -17,7 +17,11 @@ use crate::tabs::Tabs;
 impl Terminal {
     /// Bytes that make a fresh terminal of this size equal to this one, but for the text that left the screen.
     pub fn dump(&self) -> Vec<u8> {
-        let mut painter = Painter { out: String::new(), pen: Style::default(), clusters: &self.machine.clusters };
+        let mut painter = Painter {
+            out: String::new(),
+            pen: Style::default(),
+            clusters: &self.machine.clusters,
+        };
         painter.machine(&self.machine);
         painter.out.into_bytes()
     }
@@ -98,7 +102,7 @@ impl Painter<'_> {
     fn row(&mut self, grid: &Grid, y: usize) {
         let row = &grid.rows[y];
         let cells = row.cells();
-        if cells.is_empty() && !row.wrapped {
+        if cells.is_empty() && !row.wrapped() {
             return;
         }
         put!(self, "\x1b[{}H", y + 1);
@@ -120,7 +124,7 @@ impl Painter<'_> {
             self.cell(cell);
             x += 1;
         }
-        if row.wrapped {
+        if row.wrapped() {
             self.run_over(grid, y);
         }
     }
@@ -173,7 +177,11 @@ impl Painter<'_> {
         }
         let row = &grid.rows[grid.cursor.y];
         let last = grid.cols - 1;
-        let x = if row.cell(last).is_spacer() { last - 1 } else { last };
+        let x = if row.cell(last).is_spacer() {
+            last - 1
+        } else {
+            last
+        };
         put!(self, "\x1b[{};{}H", y, x + 1);
         self.cell(row.cell(x));
     }
@@ -210,7 +218,11 @@ impl Painter<'_> {
     fn charsets(&mut self, charsets: Charsets) {
         let set = |drawing| if drawing { '0' } else { 'B' };
         let [g0, g1] = charsets.drawing.map(set);
-        put!(self, "\x1b({g0}\x1b){g1}{}", if charsets.shifted { '\x0e' } else { '\x0f' });
+        put!(
+            self,
+            "\x1b({g0}\x1b){g1}{}",
+            if charsets.shifted { '\x0e' } else { '\x0f' }
+        );
     }
 
     fn keyboard(&mut self, keyboard: &Keyboard) {
@@ -236,7 +248,11 @@ impl Painter<'_> {
         let modes = &machine.modes;
         let on_off = |on| if on { 'h' } else { 'l' };
         for mode in [1, 5, 7, 25, 66, 1004, 2004, 2026] {
-            put!(self, "\x1b[?{mode}{}", on_off(modes.private(mode) == Some(true)));
+            put!(
+                self,
+                "\x1b[?{mode}{}",
+                on_off(modes.private(mode) == Some(true))
+            );
         }
         for (mode, on) in [(4, modes.insert), (20, modes.newline)] {
             put!(self, "\x1b[{mode}{}", on_off(on));

@@ -101,24 +101,36 @@ impl Grid {
 
     /// Moves to a place; beyond the edges is the edge.
     pub(crate) fn go(&mut self, x: usize, y: usize) {
-        self.cursor = Point { x: x.min(self.cols - 1), y: y.min(self.height() - 1) };
+        self.cursor = Point {
+            x: x.min(self.cols - 1),
+            y: y.min(self.height() - 1),
+        };
     }
 
     /// Up by `n`, not over the region's top if it starts below it.
     pub(crate) fn up(&mut self, n: usize) {
-        let stop = if self.cursor.y >= self.top { self.top } else { 0 };
+        let stop = if self.cursor.y >= self.top {
+            self.top
+        } else {
+            0
+        };
         self.go(self.column(), self.cursor.y.saturating_sub(n).max(stop));
     }
 
     /// Down by `n`, not over the region's bottom if it starts above it.
     pub(crate) fn down(&mut self, n: usize) {
-        let stop = if self.cursor.y <= self.bottom { self.bottom } else { self.height() - 1 };
+        let stop = if self.cursor.y <= self.bottom {
+            self.bottom
+        } else {
+            self.height() - 1
+        };
         self.go(self.column(), (self.cursor.y + n).min(stop));
     }
 
     /// To the next row, scrolling at the region's end.
     pub(crate) fn line_feed(&mut self, world: World<'_>) {
         let now = world.now;
+        self.cursor.x = self.column();
         let row = self.row();
         if row.used() == 0 {
             // An empty line has been printed.
@@ -131,7 +143,7 @@ impl Grid {
     pub(crate) fn wrap(&mut self, world: World<'_>) {
         let (y, last) = (self.cursor.y, self.height() - 1);
         // On the last row, outside the region, there is no next one: the row is written over.
-        self.rows[y].wrapped = y == self.bottom || y < last;
+        self.rows[y].set_wrapped(y == self.bottom || y < last, world.now);
         self.next_row(world, Because::Wrapped);
         self.cursor.x = 0;
     }
@@ -146,6 +158,7 @@ impl Grid {
 
     /// To the row above, scrolling at the region's top.
     pub(crate) fn reverse_line_feed(&mut self, world: World<'_>) {
+        self.cursor.x = self.column();
         if self.cursor.y == self.top {
             self.scroll_down(self.top, 1, world);
         } else {
@@ -154,17 +167,25 @@ impl Grid {
     }
 
     /// Rows `from..=bottom` move up by `n`; those that leave at the screen's top become history.
-    pub(crate) fn scroll_up(&mut self, from: usize, n: usize, mut world: World<'_>, because: Because) {
+    pub(crate) fn scroll_up(
+        &mut self,
+        from: usize,
+        n: usize,
+        mut world: World<'_>,
+        because: Because,
+    ) {
         let n = n.min(self.bottom + 1 - from);
         if because == Because::Asked {
-            self.rows[self.bottom].wrapped = false;
+            self.rows[self.bottom].set_wrapped(false, world.now);
         }
         let whole_screen = from == 0 && self.bottom == self.height() - 1;
         if from > 0 {
-            self.rows[from - 1].wrapped = false;
+            self.rows[from - 1].set_wrapped(false, world.now);
         }
         for _ in 0..n {
-            let Some(mut row) = self.rows.remove(from) else { return };
+            let Some(mut row) = self.rows.remove(from) else {
+                return;
+            };
             if let (0, Some(history)) = (from, &mut world.history) {
                 history.push(&row, world.clusters);
             }
@@ -181,24 +202,28 @@ impl Grid {
     pub(crate) fn scroll_down(&mut self, from: usize, n: usize, mut world: World<'_>) {
         let n = n.min(self.bottom + 1 - from);
         match from.checked_sub(1) {
-            Some(above) => self.rows[above].wrapped = false,
-            None => world.history.iter_mut().for_each(|history| history.close_line()),
+            Some(above) => self.rows[above].set_wrapped(false, world.now),
+            None => world
+                .history
+                .iter_mut()
+                .for_each(|history| history.close_line(world.now)),
         }
         for _ in 0..n {
-            let Some(mut row) = self.rows.remove(self.bottom) else { return };
+            let Some(mut row) = self.rows.remove(self.bottom) else {
+                return;
+            };
             row.reset(world.now);
             self.rows.insert(from, row);
         }
         self.fill(from, from + n, world.pen, world.now);
-        self.rows[self.bottom].wrapped = false;
+        self.rows[self.bottom].set_wrapped(false, world.now);
         self.moved(from, world.now);
     }
 
-    /// Rows from `from` to the region's end are elsewhere in the text than they were.
+    /// Rows from `from` on are elsewhere in the text than they were; those below the region too, since there may be
+    /// more or fewer lines above them now.
     fn moved(&mut self, from: usize, now: u64) {
-        // Scrolling a region at the top shifts the numbers of the rows below it.
-        let to = if from == 0 { self.height() - 1 } else { self.bottom };
-        for row in self.rows.range_mut(from..=to) {
+        for row in self.rows.range_mut(from..) {
             row.moved(now);
         }
     }
@@ -219,7 +244,7 @@ impl Grid {
         }
         let (y, now) = (self.cursor.y, world.now);
         if let (0, Some(history)) = (y, world.history.take()) {
-            history.close_line();
+            history.close_line(now);
         }
         self.scroll_up(y, n, world, Because::Asked);
         self.moved(y, now);
@@ -255,7 +280,7 @@ impl Grid {
             for row in self.rows.range(..=last) {
                 history.push(row, world.clusters);
             }
-            history.close_line();
+            history.close_line(world.now);
         }
         for row in &mut self.rows {
             row.reset(world.now);
@@ -265,7 +290,7 @@ impl Grid {
 
     /// Makes the rest hold together after the cursor or the rows under it were replaced: "behind the last column"
     /// means that the last column was just printed, and its row does not yet go on.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self, now: u64) {
         let (cols, last) = (self.cols, self.cols - 1);
         self.cursor.y = self.cursor.y.min(self.height() - 1);
         self.cursor.x = self.cursor.x.min(cols);
@@ -273,7 +298,7 @@ impl Grid {
             if self.row().cell(last).is_blank() {
                 self.cursor.x = last;
             } else {
-                self.row().wrapped = false;
+                self.row().set_wrapped(false, now);
             }
         }
     }

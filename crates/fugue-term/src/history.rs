@@ -1,7 +1,7 @@
 //! The text that has left the screen: rows as UTF-8 in pages, the oldest dropped first.
 //!
 //! A row is written once and never changes. A page keeps the text of its rows in one string, and beside it a few
-//! bytes per row: length, whether the line goes on, when it changed, and its style runs. Ten thousand coloured
+//! bytes per row: length, whether it goes on with the line before, when it changed, and its style runs. Ten thousand coloured
 //! lines are about a megabyte, and reading them all is a walk over a few strings.
 
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use crate::varint;
 const PAGE_BYTES: usize = 32 * 1024;
 
 /// A line that runs on for longer is broken here, so that endless output without a newline is dropped by lines too.
-pub(crate) const MAX_LINE_BYTES: usize = 256 * 1024;
+const MAX_LINE_BYTES: usize = 256 * 1024;
 
 /// All text of a pane together, whatever its lines are like. Typical lines need a tenth of it.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
@@ -36,6 +36,8 @@ pub(crate) struct History {
     runs: Vec<u8>,
     /// The latest change of any line that was dropped.
     dropped_touched: u64,
+    /// When a row that is here last made the lines below it change their numbers.
+    renumbered: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,7 +62,8 @@ struct Page {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kept<'a> {
     pub(crate) text: &'a str,
-    pub(crate) wrapped: bool,
+    /// It goes on with the line of the row before.
+    pub(crate) continues: bool,
     /// `low` is in characters here.
     pub(crate) past: Past,
     runs: &'a [u8],
@@ -69,7 +72,16 @@ pub(crate) struct Kept<'a> {
 
 impl History {
     pub(crate) fn new(keep_lines: usize, next: u64) -> Self {
-        History { pages: VecDeque::new(), keep_lines, next, open: None, bytes: 0, runs: Vec::new(), dropped_touched: 0 }
+        History {
+            pages: VecDeque::new(),
+            keep_lines,
+            next,
+            open: None,
+            bytes: 0,
+            runs: Vec::new(),
+            dropped_touched: 0,
+            renumbered: 0,
+        }
     }
 
     /// The line that the first row of the screen belongs to.
@@ -89,7 +101,10 @@ impl History {
 
     /// The oldest line that is still here, or the one the screen starts with.
     pub(crate) fn first_kept(&self) -> u64 {
-        let first = self.pages.front().map_or(self.screen_line(), |page| page.first);
+        let first = self
+            .pages
+            .front()
+            .map_or(self.screen_line(), |page| page.first);
         first.max(self.next.saturating_sub(self.keep_lines.max(1) as u64))
     }
 
@@ -99,13 +114,21 @@ impl History {
     }
 
     /// Tells of lines that were before this history began, after a restart.
-    pub(crate) fn began_after(&mut self, touched: u64) {
+    pub(crate) fn began_after(&mut self, touched: u64, renumbered: u64) {
         self.dropped_touched = touched;
+        self.renumbered = renumbered;
     }
 
     /// The row above the screen and the first one on it are no longer neighbours.
-    pub(crate) fn close_line(&mut self) {
-        self.open = None;
+    pub(crate) fn close_line(&mut self, now: u64) {
+        if self.open.take().is_some() {
+            self.renumbered = now;
+        }
+    }
+
+    /// Since when the lines below have the numbers they have, as far as it depends on what is here.
+    pub(crate) fn renumbered(&self) -> u64 {
+        self.renumbered
     }
 
     /// Keeps a row that leaves the screen at its top.
@@ -117,31 +140,53 @@ impl History {
         page.write_row(row, clusters, &mut runs);
         let low = match row.past.low {
             NEVER => NEVER,
-            low => row.chars_before(usize::from(low), clusters).min(usize::from(NEVER) - 1) as u16,
+            low => row
+                .chars_before(usize::from(low), clusters)
+                .min(usize::from(NEVER) - 1) as u16,
         };
         let len = page.text.len() - begin;
-        self.finish(begin, len, row.wrapped, Past { low, ..row.past }, &runs);
+        let created = row.past.created.max(self.renumbered);
+        self.finish(
+            begin,
+            len,
+            row.wrapped(),
+            Past {
+                low,
+                created,
+                ..row.past
+            },
+            &runs,
+        );
+        self.renumbered = self.renumbered.max(row.past.rewrapped);
         self.runs = runs;
     }
 
-    /// Puts back a row of a line whose end is on the screen, after a restart.
-    pub(crate) fn push_open(&mut self, text: &str, past: Past) {
+    /// Puts back a row after a restart; `wrapped` if its line goes on.
+    pub(crate) fn push_kept(&mut self, text: &str, past: Past, wrapped: bool) {
         let page = self.page();
         let begin = page.text.len();
         page.text.push_str(text);
-        self.finish(begin, text.len(), true, past, &[]);
+        self.finish(begin, text.len(), wrapped, past, &[]);
     }
 
     /// The rows of the line that the first row of the screen continues.
     pub(crate) fn open_rows(&self) -> impl Iterator<Item = Kept<'_>> {
-        let line = self.next.saturating_sub(1);
-        let from = if self.is_open() { line } else { u64::MAX };
-        self.rows_from(from).filter(move |(no, _)| *no == line).map(|(_, row)| row)
+        let from = if self.is_open() {
+            self.screen_line()
+        } else {
+            u64::MAX
+        };
+        self.rows_from(from)
+            .filter(move |(no, _)| *no == from)
+            .map(|(_, row)| row)
     }
 
     /// The latest change of any line that is here or was.
     pub(crate) fn max_touched(&self) -> u64 {
-        self.pages.iter().map(|page| page.max_touched).fold(self.dropped_touched, u64::max)
+        self.pages
+            .iter()
+            .map(|page| page.max_touched)
+            .fold(self.dropped_touched, u64::max)
     }
 
     /// All rows from the page of `line` on, each with its line's number.
@@ -151,11 +196,16 @@ impl History {
 
     /// As `rows_from`, without the pages in which nothing changed after `offset`.
     pub(crate) fn rows_touched_after(&self, offset: u64) -> impl Iterator<Item = (u64, Kept<'_>)> {
-        self.pages.iter().filter(move |page| page.max_touched > offset).flat_map(Page::rows)
+        self.pages
+            .iter()
+            .filter(move |page| page.max_touched > offset)
+            .flat_map(Page::rows)
     }
 
     fn pages_from(&self, line: u64) -> impl Iterator<Item = &Page> {
-        let skip = self.pages.partition_point(|page| page.first + page.lines as u64 <= line);
+        let skip = self
+            .pages
+            .partition_point(|page| page.first + page.lines as u64 <= line);
         self.pages.range(skip..)
     }
 
@@ -175,16 +225,16 @@ impl History {
     fn finish(&mut self, begin: usize, len: usize, wrapped: bool, past: Past, runs: &[u8]) {
         let last = self.pages.len() - 1;
         let page = &mut self.pages[last];
-        if self.open.is_none() {
+        let continues = self.open.is_some();
+        if !continues {
             page.lines += 1;
             self.next += 1;
         }
         let mut open = self.open.take().unwrap_or_default();
         open.bytes += len;
         open.chars += page.text[begin..].chars().count();
-        let wrapped = wrapped && open.bytes < MAX_LINE_BYTES;
-        page.write_meta(len, wrapped, past, runs);
-        if wrapped {
+        page.write_meta(len, continues, past, runs);
+        if wrapped && open.bytes < MAX_LINE_BYTES {
             self.open = Some(open);
         }
         self.drop_old();
@@ -237,7 +287,10 @@ impl Page {
         let mut start = 0;
         while start < cells.len() {
             let style = cells[start].style;
-            let end = cells[start..].iter().position(|cell| cell.style != style).map_or(cells.len(), |n| start + n);
+            let end = cells[start..]
+                .iter()
+                .position(|cell| cell.style != style)
+                .map_or(cells.len(), |n| start + n);
             let before = self.text.len();
             row.text_range_into(start, end, clusters, &mut self.text);
             let whole = start == 0 && end == cells.len();
@@ -257,7 +310,10 @@ impl Page {
             return 0;
         }
         let recent = self.styles.len().saturating_sub(32);
-        match self.styles[recent..].iter().rposition(|known| *known == style) {
+        match self.styles[recent..]
+            .iter()
+            .rposition(|known| *known == style)
+        {
             Some(at) => (recent + at) as u64,
             None => {
                 self.styles.push(style);
@@ -266,9 +322,10 @@ impl Page {
         }
     }
 
-    fn write_meta(&mut self, len: usize, wrapped: bool, past: Past, runs: &[u8]) {
+    fn write_meta(&mut self, len: usize, continues: bool, past: Past, runs: &[u8]) {
         let rewritten = past.low != NEVER;
-        let flags = u64::from(!runs.is_empty()) | u64::from(wrapped) << 1 | u64::from(rewritten) << 2;
+        let flags =
+            u64::from(!runs.is_empty()) | u64::from(continues) << 1 | u64::from(rewritten) << 2;
         let out = &mut self.rows;
         varint::put(out, (len as u64) << 3 | flags);
         varint::put_signed(out, past.touched.wrapping_sub(self.last_touched) as i64);
@@ -291,7 +348,7 @@ impl Page {
         let mut meta = &self.rows[..];
         let mut text = &self.text[..];
         let mut touched = 0u64;
-        let mut line = self.first;
+        let mut next = self.first;
         std::iter::from_fn(move || {
             let head = varint::take(&mut meta)?;
             let (row, rest) = text.split_at_checked((head >> 3) as usize)?;
@@ -308,11 +365,25 @@ impl Page {
                 let len = varint::take(&mut meta)? as usize;
                 (runs, meta) = meta.split_at_checked(len)?;
             }
-            let wrapped = head & 2 != 0;
-            let past = Past { touched, created, rewritten, low };
-            let no = line;
-            line += u64::from(!wrapped);
-            Some((no, Kept { text: row, wrapped, past, runs, styles: &self.styles }))
+            let continues = head & 2 != 0;
+            let past = Past {
+                touched,
+                created,
+                rewritten,
+                low,
+                rewrapped: 0,
+            };
+            next += u64::from(!continues);
+            Some((
+                next - 1,
+                Kept {
+                    text: row,
+                    continues,
+                    past,
+                    runs,
+                    styles: &self.styles,
+                },
+            ))
         })
     }
 }

@@ -11,6 +11,7 @@ mod cell;
 mod clusters;
 mod csi;
 mod dump;
+mod gap;
 mod grid;
 mod history;
 mod lines;

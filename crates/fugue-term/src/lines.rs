@@ -48,18 +48,29 @@ impl Machine {
     pub(crate) fn lines(&self, query: &Query) -> Lines<'_> {
         let first_kept = self.history.first_kept();
         let (visible, count) = self.visible_rows();
-        let mut gather = Gather { since: query.since, last: query.last, ..Gather::default() };
+        let mut gather = Gather {
+            since: query.since,
+            last: query.last,
+            ..Gather::default()
+        };
         match query.since {
             None => {
                 let end = self.history.screen_line() + count;
                 let start = end.saturating_sub(query.last as u64).max(first_kept);
                 gather.omitted = (start - first_kept) as usize;
                 let rows = self.history.rows_from(start).filter(|(no, _)| *no >= start);
-                rows.for_each(|(no, row)| gather.row(no, Cow::Borrowed(row.text), &row.past, row.wrapped));
+                rows.for_each(|(no, row)| {
+                    gather.row(no, Cow::Borrowed(row.text), &row.past, row.continues)
+                });
             }
             Some(since) => {
-                let rows = self.history.rows_touched_after(since.offset.0).filter(|(no, _)| *no >= first_kept);
-                rows.for_each(|(no, row)| gather.row(no, Cow::Borrowed(row.text), &row.past, row.wrapped));
+                let rows = self
+                    .history
+                    .rows_touched_after(since.offset.0)
+                    .filter(|(no, _)| *no >= first_kept);
+                rows.for_each(|(no, row)| {
+                    gather.row(no, Cow::Borrowed(row.text), &row.past, row.continues)
+                });
             }
         }
         self.gather_screen(&mut gather, visible);
@@ -67,7 +78,8 @@ impl Machine {
             && match query.since {
                 None => gather.lines.len() < query.last,
                 Some(since) => {
-                    let lost = self.history.dropped_touched() > since.offset.0 || since.line.0 < first_kept;
+                    let lost = self.history.dropped_touched() > since.offset.0
+                        || since.line.0 < first_kept;
                     lost && gather.lines.len() < query.last
                 }
             };
@@ -77,13 +89,17 @@ impl Machine {
     /// The lines of a stretch of text, whenever they were written.
     pub(crate) fn lines_between(&self, from: Cursor, to: Cursor, last: usize) -> Lines<'_> {
         let first_kept = self.history.first_kept();
-        let mut gather = Gather { last, between: Some((from, to)), ..Gather::default() };
+        let mut gather = Gather {
+            last,
+            between: Some((from, to)),
+            ..Gather::default()
+        };
         let start = from.line.0.max(first_kept);
         for (no, row) in self.history.rows_from(start).filter(|(no, _)| *no >= start) {
             if no > to.line.0 {
                 break;
             }
-            gather.row(no, Cow::Borrowed(row.text), &row.past, row.wrapped);
+            gather.row(no, Cow::Borrowed(row.text), &row.past, row.continues);
         }
         let (visible, _) = self.visible_rows();
         self.gather_screen(&mut gather, visible);
@@ -94,32 +110,63 @@ impl Machine {
     fn gather_screen<'a>(&'a self, gather: &mut Gather<'a>, visible: usize) {
         let mut no = self.history.screen_line();
         // The open line's beginning may not have been asked for (nothing in its page changed).
-        if gather.pending.is_none() && self.history.is_open() {
+        let began = gather
+            .pending
+            .as_ref()
+            .is_some_and(|pending| pending.no == no);
+        if self.history.is_open() && !began {
+            gather.flush();
             let rows = self.history.open_rows();
-            rows.for_each(|row| gather.row(no, Cow::Borrowed(row.text), &row.past, row.wrapped));
+            rows.for_each(|row| gather.row(no, Cow::Borrowed(row.text), &row.past, row.continues));
         }
+        let mut renumbered = self.history.renumbered();
+        let mut continues = self.history.is_open();
         for row in self.main.rows.range(..visible) {
             let mut text = String::new();
             row.text_into(&self.clusters, &mut text);
             let low = match row.past.low {
                 NEVER => NEVER,
-                low => row.chars_before(low.into(), &self.clusters).min(usize::from(NEVER) - 1) as u16,
+                low => row
+                    .chars_before(low.into(), &self.clusters)
+                    .min(usize::from(NEVER) - 1) as u16,
             };
-            gather.row(no, Cow::Owned(text), &Past { low, ..row.past }, row.wrapped);
-            no += u64::from(!row.wrapped);
+            let created = row.past.created.max(renumbered);
+            gather.row(
+                no,
+                Cow::Owned(text),
+                &Past {
+                    low,
+                    created,
+                    ..row.past
+                },
+                continues,
+            );
+            continues = row.wrapped();
+            renumbered = renumbered.max(row.past.rewrapped);
+            no += u64::from(!row.wrapped());
         }
         gather.flush();
     }
 
-    /// How many rows of the main screen are text, and how many lines begin or go on in them. Blank rows at the end
-    /// are none; nor is the one the cursor waits on, if it is blank.
+    /// How many rows of the main screen are text, and how many lines they end. Blank rows at the end are none, nor
+    /// is the one the cursor waits on, if it is blank and no line goes on in it.
     fn visible_rows(&self) -> (usize, u64) {
+        let goes_on = |row: usize| match row.checked_sub(1) {
+            Some(above) => self.main.rows[above].wrapped(),
+            None => self.history.is_open(),
+        };
         let used = self.main.last_used().map_or(0, |last| last + 1);
-        let rows = used.max(self.main.cursor.y);
-        let open = rows == 0 && self.history.is_open();
-        let unwrapped = self.main.rows.range(..rows).filter(|row| !row.wrapped).count() as u64;
-        let unfinished = rows > 0 && self.main.rows[rows - 1].wrapped;
-        (rows, unwrapped + u64::from(open || unfinished))
+        let mut rows = used.max(self.main.cursor.y);
+        while goes_on(rows) {
+            rows += 1;
+        }
+        let lines = self
+            .main
+            .rows
+            .range(..rows)
+            .filter(|row| !row.wrapped())
+            .count();
+        (rows, lines as u64)
     }
 
     /// One line cut by style.
@@ -129,7 +176,11 @@ impl Machine {
             Some((run, last)) if *last == style => run.push_str(text),
             _ => runs.push((text.to_owned(), style)),
         };
-        for (_, row) in self.history.rows_from(line.0).filter(|(no, _)| *no == line.0) {
+        for (_, row) in self
+            .history
+            .rows_from(line.0)
+            .filter(|(no, _)| *no == line.0)
+        {
             row.runs().for_each(|(text, style)| add(text, style));
         }
         let mut no = self.history.screen_line();
@@ -141,7 +192,7 @@ impl Machine {
                     add(&text, row.cell(x).style);
                 }
             }
-            no += u64::from(!row.wrapped);
+            no += u64::from(!row.wrapped());
         }
         runs
     }
@@ -160,23 +211,38 @@ impl Machine {
     fn position(&self, y: usize, x: usize) -> (LineNo, u32) {
         let rows = &self.main.rows;
         let start = self.line_start(y);
-        let ended = rows.range(..y).filter(|row| !row.wrapped).count() as u64;
-        let before: usize = rows.range(start..y).map(|row| row.chars_before(self.main.cols, &self.clusters)).sum();
-        let head = if start == 0 { self.history.open_chars() } else { 0 };
+        let ended = rows.range(..y).filter(|row| !row.wrapped()).count() as u64;
+        let before: usize = rows
+            .range(start..y)
+            .map(|row| row.chars_before(self.main.cols, &self.clusters))
+            .sum();
+        let head = if start == 0 {
+            self.history.open_chars()
+        } else {
+            0
+        };
         let col = head + before + rows[y].chars_before(x, &self.clusters);
         (LineNo(self.history.screen_line() + ended), col as u32)
     }
 
     /// The first row of the line that row `y` of the main screen belongs to.
     fn line_start(&self, y: usize) -> usize {
-        (0..y).rev().take_while(|&above| self.main.rows[above].wrapped).last().unwrap_or(y)
+        (0..y)
+            .rev()
+            .take_while(|&above| self.main.rows[above].wrapped())
+            .last()
+            .unwrap_or(y)
     }
 
     /// The text before the cursor in its line, of the screen that is shown.
     pub(crate) fn cursor_line(&self) -> String {
         let grid = self.shown();
         let y = grid.cursor.y;
-        let start = (0..y).rev().take_while(|&above| grid.rows[above].wrapped).last().unwrap_or(y);
+        let start = (0..y)
+            .rev()
+            .take_while(|&above| grid.rows[above].wrapped())
+            .last()
+            .unwrap_or(y);
         let mut text = String::new();
         if self.alt.is_none() && start == 0 {
             text.extend(self.history.open_rows().map(|row| row.text));
@@ -210,15 +276,19 @@ struct Pending<'a> {
 }
 
 impl<'a> Gather<'a> {
-    fn row(&mut self, no: u64, text: Cow<'a, str>, past: &Past, wrapped: bool) {
-        // A page that was skipped may have held the beginning of this line.
-        if self.pending.as_ref().is_some_and(|pending| pending.no != no) {
+    fn row(&mut self, no: u64, text: Cow<'a, str>, past: &Past, continues: bool) {
+        if !continues {
             self.flush();
         }
         match &mut self.pending {
             None => {
                 let intact = self.since.is_some_and(|since| past.is_intact(0, since));
-                self.pending = Some(Pending { no, text, touched: past.touched, intact });
+                self.pending = Some(Pending {
+                    no,
+                    text,
+                    touched: past.touched,
+                    intact,
+                });
             }
             Some(pending) => {
                 if let Some(since) = self.since {
@@ -229,15 +299,18 @@ impl<'a> Gather<'a> {
                 pending.touched = pending.touched.max(past.touched);
             }
         }
-        if !wrapped {
-            self.flush();
-        }
     }
 
     fn flush(&mut self) {
-        let Some(pending) = self.pending.take() else { return };
+        let Some(pending) = self.pending.take() else {
+            return;
+        };
         let no = LineNo(pending.no);
-        let mut line = Line { no, text: pending.text, cut: false };
+        let mut line = Line {
+            no,
+            text: pending.text,
+            cut: false,
+        };
         if let Some(since) = self.since {
             if pending.touched <= since.offset.0 {
                 return;
@@ -252,7 +325,10 @@ impl<'a> Gather<'a> {
         }
         if let Some((from, to)) = self.between {
             // A stretch that ends before a line's first character does not have that line.
-            if no < from.line || no > to.line || no == to.line && to.col == 0 && from.line != to.line {
+            if no < from.line
+                || no > to.line
+                || no == to.line && to.col == 0 && from.line != to.line
+            {
                 return;
             }
             if no == to.line {
@@ -271,7 +347,12 @@ impl<'a> Gather<'a> {
     }
 
     fn finish(self, first_kept: u64, older_lost: bool) -> Lines<'a> {
-        Lines { lines: self.lines.into(), omitted: self.omitted, first_kept: LineNo(first_kept), older_lost }
+        Lines {
+            lines: self.lines.into(),
+            omitted: self.omitted,
+            first_kept: LineNo(first_kept),
+            older_lost,
+        }
     }
 }
 
@@ -283,12 +364,16 @@ impl Past {
         let then = since.offset.0;
         col <= start
             || self.created <= then
-                && (self.low == NEVER || self.rewritten <= then || start + usize::from(self.low) >= col)
+                && (self.low == NEVER
+                    || self.rewritten <= then
+                    || start + usize::from(self.low) >= col)
     }
 }
 
 fn char_index(text: &str, chars: u32) -> usize {
-    text.char_indices().nth(chars as usize).map_or(text.len(), |(at, _)| at)
+    text.char_indices()
+        .nth(chars as usize)
+        .map_or(text.len(), |(at, _)| at)
 }
 
 fn skip_chars(text: Cow<'_, str>, chars: u32) -> Cow<'_, str> {

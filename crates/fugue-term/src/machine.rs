@@ -58,7 +58,10 @@ const STRETCH: u64 = 4096;
 impl Budget {
     fn spend(&mut self, now: u64, most: u64) -> bool {
         if self.window != now / STRETCH {
-            *self = Budget { window: now / STRETCH, spent: 0 };
+            *self = Budget {
+                window: now / STRETCH,
+                spent: 0,
+            };
         }
         self.spent += 1;
         self.spent <= most
@@ -107,18 +110,41 @@ impl Machine {
     pub(crate) fn parts(&mut self) -> (&mut Grid, World<'_>) {
         let (now, pen, clusters) = (self.now, self.pen, &self.clusters);
         match &mut self.alt {
-            Some(alt) => (alt, World { now, pen, history: None, clusters }),
-            None => (&mut self.main, World { now, pen, history: Some(&mut self.history), clusters }),
+            Some(alt) => (
+                alt,
+                World {
+                    now,
+                    pen,
+                    history: None,
+                    clusters,
+                },
+            ),
+            None => (
+                &mut self.main,
+                World {
+                    now,
+                    pen,
+                    history: Some(&mut self.history),
+                    clusters,
+                },
+            ),
         }
     }
 
     pub(crate) fn keyboard(&mut self) -> &mut Keyboard {
-        if self.alt.is_some() { &mut self.alt_keyboard } else { &mut self.main_keyboard }
+        if self.alt.is_some() {
+            &mut self.alt_keyboard
+        } else {
+            &mut self.main_keyboard
+        }
     }
 
     pub(crate) fn reply(&mut self, bytes: Vec<u8>) {
         if self.replies.spend(self.now, REPLIES) {
-            self.facts.push(Fact::Reply { at: Offset(self.now), bytes });
+            self.facts.push(Fact::Reply {
+                at: Offset(self.now),
+                bytes,
+            });
         }
     }
 
@@ -137,12 +163,13 @@ impl Machine {
         self.pen = saved.pen;
         self.charsets = saved.charsets;
         self.modes.origin = saved.origin;
+        let now = self.now;
         let grid = self.grid();
         grid.cursor = saved.cursor;
         if saved.origin {
             grid.cursor.y = grid.cursor.y.clamp(grid.top, grid.bottom);
         }
-        grid.settle();
+        grid.settle(now);
     }
 
     /// Shows the alternate screen, empty.
@@ -153,7 +180,7 @@ impl Machine {
         let main = &self.main;
         let mut alt = Grid::new(main.height(), main.cols, self.now);
         (alt.cursor, alt.top, alt.bottom) = (main.cursor, main.top, main.bottom);
-        alt.settle();
+        alt.settle(self.now);
         self.alt = Some(Box::new(alt));
         self.alt_keyboard = Keyboard::default();
         self.modes.alternate = true;
@@ -166,7 +193,7 @@ impl Machine {
         let Some(alt) = self.alt.take() else { return };
         let main = &mut self.main;
         (main.cursor, main.top, main.bottom) = (alt.cursor, alt.top, alt.bottom);
-        main.settle();
+        main.settle(self.now);
         self.modes.alternate = false;
         self.changed = self.now;
         self.facts.push(Fact::Alternate(false));
@@ -193,7 +220,12 @@ impl Machine {
         self.pen = Style::default();
         self.charsets = Charsets::default();
         let modes = &mut self.modes;
-        (modes.insert, modes.origin, modes.app_cursor, modes.app_keypad) = (false, false, false, false);
+        (
+            modes.insert,
+            modes.origin,
+            modes.app_cursor,
+            modes.app_keypad,
+        ) = (false, false, false, false);
         (modes.autowrap, modes.cursor_visible) = (true, true);
         let grid = self.grid();
         grid.saved = None;
@@ -214,7 +246,9 @@ impl Machine {
 
     fn print_char(&mut self, c: char) {
         let width = width::of(c);
-        let joins = self.last.map_or(Joins::Nothing, |last| width::joins(last, width::of(last)));
+        let joins = self
+            .last
+            .map_or(Joins::Nothing, |last| width::joins(last, width::of(last)));
         self.last = None;
         if width::attaches(c, width, joins) && self.attach(c) {
             self.last = Some(c);
@@ -223,14 +257,16 @@ impl Machine {
         if width == 0 {
             return;
         }
-        self.last = Some(c);
-        let (pen, autowrap, insert, now) = (self.pen, self.modes.autowrap, self.modes.insert, self.now);
+        let (pen, autowrap, insert, now) =
+            (self.pen, self.modes.autowrap, self.modes.insert, self.now);
         self.changed = now;
-        let (grid, world) = self.parts();
+        let grid = self.shown();
         let cols = grid.cols;
         if width > cols || !autowrap && width > cols - grid.column() {
             return;
         }
+        self.last = Some(c);
+        let (grid, world) = self.parts();
         if !autowrap {
             grid.cursor.x = grid.column();
         } else if grid.cursor.x + width > cols {
@@ -243,7 +279,11 @@ impl Machine {
         if insert {
             grid.row().insert(x, width, Cell::blank(pen), cols, now);
         }
-        let cell = if width == 2 { Cell::wide(c, pen) } else { Cell::narrow(c, pen) };
+        let cell = if width == 2 {
+            Cell::wide(c, pen)
+        } else {
+            Cell::narrow(c, pen)
+        };
         grid.row().put(x, cell, width, cols, now);
         let end = x + width;
         grid.cursor.x = if autowrap { end } else { end.min(cols - 1) };
@@ -253,7 +293,9 @@ impl Machine {
     fn attach(&mut self, c: char) -> bool {
         let now = self.now;
         let grid = self.shown();
-        let Some(mut x) = grid.cursor.x.checked_sub(1) else { return false };
+        let Some(mut x) = grid.cursor.x.checked_sub(1) else {
+            return false;
+        };
         let row = &grid.rows[grid.cursor.y];
         if row.cell(x).is_spacer() {
             x -= 1;
@@ -281,12 +323,24 @@ impl Machine {
     fn sweep_clusters(&mut self) {
         let mut renumber = self.clusters.sweep();
         let alt = self.alt.iter_mut().flat_map(|alt| &mut alt.rows);
-        for cell in self.main.rows.iter_mut().chain(alt).flat_map(|row| row.cells_mut()) {
+        for cell in self
+            .main
+            .rows
+            .iter_mut()
+            .chain(alt)
+            .flat_map(|row| row.cells_mut())
+        {
             if let Glyph::Cluster(number) = cell.glyph() {
                 *cell = cell.with_cluster(renumber(&mut self.clusters, number));
             }
         }
         self.clusters.swept();
+    }
+
+    fn ring(&mut self) {
+        if self.bells.spend(self.now, BELLS) {
+            self.facts.push(Fact::Bell);
+        }
     }
 
     fn line_feed(&mut self) {
@@ -318,7 +372,11 @@ impl Perform for Machine {
         if self.modes.insert || self.charsets.is_drawing() || self.last == Some('\u{200d}') {
             for &byte in run {
                 self.now += 1;
-                let c = if self.charsets.is_drawing() { drawing(byte) } else { char::from(byte) };
+                let c = if self.charsets.is_drawing() {
+                    drawing(byte)
+                } else {
+                    char::from(byte)
+                };
                 self.print_char(c);
             }
             return;
@@ -361,11 +419,7 @@ impl Perform for Machine {
     fn control(&mut self, byte: u8) {
         self.last = None;
         match byte {
-            0x07 => {
-                if self.bells.spend(self.now, BELLS) {
-                    self.facts.push(Fact::Bell);
-                }
-            }
+            0x07 => self.ring(),
             0x08 => {
                 let grid = self.grid();
                 grid.cursor.x = grid.column().saturating_sub(1);
@@ -408,10 +462,11 @@ impl Perform for Machine {
                 self.tabs.set(x);
             }
             (None, b'M') => {
-                self.changed = self.now;
+                let now = self.now;
+                self.changed = now;
                 let (grid, world) = self.parts();
                 grid.reverse_line_feed(world);
-                grid.settle();
+                grid.settle(now);
             }
             (None, b'Z') => self.device_attributes(),
             (None, b'c') => self.reset(),
@@ -450,8 +505,8 @@ impl Machine {
 /// The line drawing set of the VT100.
 fn drawing(byte: u8) -> char {
     const SET: [char; 31] = [
-        '◆', '▒', '␉', '␌', '␍', '␊', '°', '±', '␤', '␋', '┘', '┐', '┌', '└', '┼', '⎺', '⎻', '─', '⎼', '⎽', '├', '┤',
-        '┴', '┬', '│', '≤', '≥', 'π', '≠', '£', '·',
+        '◆', '▒', '␉', '␌', '␍', '␊', '°', '±', '␤', '␋', '┘', '┐', '┌', '└', '┼', '⎺', '⎻', '─',
+        '⎼', '⎽', '├', '┤', '┴', '┬', '│', '≤', '≥', 'π', '≠', '£', '·',
     ];
     match byte {
         0x5f => ' ',

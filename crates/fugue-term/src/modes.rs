@@ -108,8 +108,20 @@ impl Modes {
             1000 => self.mouse = if on { Mouse::Click } else { Mouse::Off },
             1002 => self.mouse = if on { Mouse::Drag } else { Mouse::Off },
             1003 => self.mouse = if on { Mouse::Motion } else { Mouse::Off },
-            1005 => self.mouse_format = if on { MouseFormat::Utf8 } else { MouseFormat::Bytes },
-            1006 => self.mouse_format = if on { MouseFormat::Sgr } else { MouseFormat::Bytes },
+            1005 => {
+                self.mouse_format = if on {
+                    MouseFormat::Utf8
+                } else {
+                    MouseFormat::Bytes
+                }
+            }
+            1006 => {
+                self.mouse_format = if on {
+                    MouseFormat::Sgr
+                } else {
+                    MouseFormat::Bytes
+                }
+            }
             _ => return false,
         }
         true

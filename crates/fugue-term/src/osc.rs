@@ -59,7 +59,11 @@ impl Machine {
 
 /// Text without controls, not longer than `most` characters.
 fn clean(bytes: &[u8], most: usize) -> String {
-    String::from_utf8_lossy(bytes).chars().filter(|c| !c.is_control()).take(most).collect()
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(most)
+        .collect()
 }
 
 /// The path of `file://host/path`.

@@ -93,7 +93,9 @@ impl Csi {
 
     fn digit(&mut self, byte: u8) {
         if let Some(value) = self.values.get_mut(self.len) {
-            *value = value.saturating_mul(10).saturating_add(u16::from(byte - b'0'));
+            *value = value
+                .saturating_mul(10)
+                .saturating_add(u16::from(byte - b'0'));
         }
     }
 
@@ -140,7 +142,10 @@ pub(crate) struct Parser {
 impl Parser {
     /// A parser whose next byte is the one behind `offset`.
     pub(crate) fn starting_at(offset: u64) -> Self {
-        Parser { offset, ..Parser::default() }
+        Parser {
+            offset,
+            ..Parser::default()
+        }
     }
 
     /// Bytes read since the pane's birth.
@@ -193,7 +198,9 @@ impl Parser {
                     // C1 controls in UTF-8 are neither text nor obeyed.
                     Decoded::Char('\u{80}'..='\u{9f}') => (),
                     Decoded::Char(c) => to.print(c),
-                    Decoded::Invalid | Decoded::InvalidBefore => to.print(char::REPLACEMENT_CHARACTER),
+                    Decoded::Invalid | Decoded::InvalidBefore => {
+                        to.print(char::REPLACEMENT_CHARACTER)
+                    }
                 }
             } else if byte >= 0x20 {
                 let run = printable_run(&bytes[i..]);
@@ -296,7 +303,9 @@ impl Parser {
                 self.csi.intermediate = byte;
                 self.state = State::CsiIntermediate;
             }
-            (State::CsiParam | State::CsiIntermediate, 0x20..=0x3f) => self.state = State::CsiIgnore,
+            (State::CsiParam | State::CsiIntermediate, 0x20..=0x3f) => {
+                self.state = State::CsiIgnore
+            }
             (State::CsiEntry | State::CsiParam | State::CsiIntermediate, _) => {
                 self.state = State::Ground;
                 self.csi.next_value(false);

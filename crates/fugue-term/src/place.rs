@@ -93,22 +93,45 @@ mod tests {
     #[test]
     fn a_cursor_survives_being_written_down() {
         for (offset, line, col) in [(0, 0, 0), (35, 36, 37), (u64::MAX, u64::MAX, u32::MAX)] {
-            let cursor = Cursor { offset: Offset(offset), line: LineNo(line), col };
+            let cursor = Cursor {
+                offset: Offset(offset),
+                line: LineNo(line),
+                col,
+            };
             assert_eq!(cursor.to_string().parse(), Ok(cursor));
         }
     }
 
     #[test]
     fn what_is_no_cursor_is_refused() {
-        for text in ["", ".", "1.2", "1.2.3.4", "1.2.-3", "1.2.zzzzzzzzzz", "+1.2.3", "01.2.3", "A.2.3", "1. 2.3"] {
+        for text in [
+            "",
+            ".",
+            "1.2",
+            "1.2.3.4",
+            "1.2.-3",
+            "1.2.zzzzzzzzzz",
+            "+1.2.3",
+            "01.2.3",
+            "A.2.3",
+            "1. 2.3",
+        ] {
             assert_eq!(text.parse::<Cursor>(), Err(BadCursor), "{text:?}");
         }
     }
 
     #[test]
     fn a_later_cursor_is_greater_even_on_an_earlier_line() {
-        let early = Cursor { offset: Offset(9), line: LineNo(5), col: 7 };
-        let late = Cursor { offset: Offset(10), line: LineNo(2), col: 0 };
+        let early = Cursor {
+            offset: Offset(9),
+            line: LineNo(5),
+            col: 7,
+        };
+        let late = Cursor {
+            offset: Offset(10),
+            line: LineNo(2),
+            col: 0,
+        };
         assert!(early < late);
     }
 }

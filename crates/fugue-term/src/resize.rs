@@ -21,7 +21,12 @@ impl Machine {
         self.changed = now;
         self.last = None;
         self.tabs.resize(cols);
-        let world = World { now, pen: Default::default(), history: Some(&mut self.history), clusters: &self.clusters };
+        let world = World {
+            now,
+            pen: Default::default(),
+            history: Some(&mut self.history),
+            clusters: &self.clusters,
+        };
         self.main.reflow(rows, cols, world);
         if let Some(alt) = &mut self.alt {
             alt.cut(rows, cols, now);
@@ -33,10 +38,18 @@ impl Grid {
     /// Wraps the lines anew. Rows for which there is no room leave at the top.
     fn reflow(&mut self, rows: usize, cols: usize, mut world: World<'_>) {
         let now = world.now;
-        let filled = self.rows.iter().rposition(|row| !row.cells().is_empty()).map_or(0, |last| last + 1);
+        let filled = self
+            .rows
+            .iter()
+            .rposition(|row| !row.cells().is_empty())
+            .map_or(0, |last| last + 1);
         let used = filled.max(self.cursor.y + 1);
         if cols != self.cols {
-            self.rewrap(used, cols, now);
+            let renumbered = world
+                .history
+                .as_ref()
+                .map_or(0, |history| history.renumbered());
+            self.rewrap(used, cols, renumbered, now);
         } else {
             self.rows.truncate(used);
         }
@@ -48,16 +61,23 @@ impl Grid {
         }
         self.rows.resize_with(rows, || Row::new(now));
         self.rows.shrink_to(rows);
-        self.finish_resize(cols);
+        self.finish_resize(cols, now);
     }
 
-    fn rewrap(&mut self, used: usize, cols: usize, now: u64) {
-        let old: Vec<Row> = self.rows.drain(..).take(used).collect();
+    fn rewrap(&mut self, used: usize, cols: usize, mut renumbered: u64, now: u64) {
+        let mut old: Vec<Row> = self.rows.drain(..).take(used).collect();
+        for row in &mut old {
+            row.past.created = row.past.created.max(renumbered);
+            renumbered = renumbered.max(row.past.rewrapped);
+        }
         let mut fresh = VecDeque::new();
         let mut start = 0;
         let mut cursor = Point::default();
         while start < old.len() {
-            let end = old[start..].iter().position(|row| !row.wrapped).map_or(old.len(), |n| start + n + 1);
+            let end = old[start..]
+                .iter()
+                .position(|row| !row.wrapped())
+                .map_or(old.len(), |n| start + n + 1);
             let line = Wrapped::new(&old[start..end], self.cols, cols);
             if (start..end).contains(&self.cursor.y) {
                 let at = line.starts[self.cursor.y - start] + self.cursor.x;
@@ -83,17 +103,17 @@ impl Grid {
         self.rows.resize_with(rows, || Row::new(now));
         for row in &mut self.rows {
             row.truncate(cols, now);
-            row.wrapped = false;
+            row.set_wrapped(false, now);
         }
-        self.finish_resize(cols);
+        self.finish_resize(cols, now);
     }
 
-    fn finish_resize(&mut self, cols: usize) {
+    fn finish_resize(&mut self, cols: usize, now: u64) {
         let rows = self.rows.len();
         self.cols = cols;
         (self.top, self.bottom) = (0, rows - 1);
-        self.rows[rows - 1].wrapped = false;
-        self.settle();
+        self.rows[rows - 1].set_wrapped(false, now);
+        self.settle(now);
         if let Some(saved) = &mut self.saved {
             saved.cursor.x = saved.cursor.x.min(cols);
             saved.cursor.y = saved.cursor.y.min(rows - 1);
@@ -116,7 +136,11 @@ impl Wrapped {
         let mut cells: Vec<Cell> = Vec::new();
         let mut starts = Vec::new();
         let mut low = usize::MAX;
-        let mut past = Past { low: NEVER, ..old[0].past };
+        let mut past = Past {
+            low: NEVER,
+            rewrapped: 0,
+            ..old[0].past
+        };
         for row in old {
             starts.push(cells.len());
             if row.past.low != NEVER {
@@ -126,13 +150,22 @@ impl Wrapped {
             past.rewritten = past.rewritten.max(row.past.rewritten);
             let begin = cells.len();
             cells.extend_from_slice(row.cells());
-            if row.wrapped {
+            if row.wrapped() {
                 // A blank at the edge is where a wide character did not fit.
-                let full = if row.cell(old_cols - 1).is_blank() { old_cols - 1 } else { old_cols };
+                let full = if row.cell(old_cols - 1).is_blank() {
+                    old_cols - 1
+                } else {
+                    old_cols
+                };
                 cells.resize(begin + full, Cell::BLANK);
             }
         }
-        let mut line = Wrapped { rows: Vec::new(), starts, breaks: vec![0], cols };
+        let mut line = Wrapped {
+            rows: Vec::new(),
+            starts,
+            breaks: vec![0],
+            cols,
+        };
         let mut rest = &cells[..];
         let mut begin = 0;
         loop {
@@ -141,12 +174,23 @@ impl Wrapped {
                 end -= 1;
             }
             // A screen of one column has no place for wide characters: they are left out.
-            let skip = if end == 0 && !rest.is_empty() { 2.min(rest.len()) } else { 0 };
+            let skip = if end == 0 && !rest.is_empty() {
+                2.min(rest.len())
+            } else {
+                0
+            };
             let row_past = past.for_row(low, begin, begin + end, line.rows.is_empty());
-            let mut row = Row::from_cells(rest[..end].to_vec(), row_past);
+            let mut piece = rest[..end].to_vec();
             rest = &rest[end + skip..];
+            if let (Some(edge), false, true) = (piece.last_mut(), rest.is_empty(), end == cols) {
+                // A gap in the text that now meets the edge must not look like a place that was too narrow.
+                if edge.is_blank() {
+                    *edge = Cell::ascii(b' ', edge.style);
+                }
+            }
+            let mut row = Row::from_cells(piece, row_past);
             begin += end + skip;
-            row.wrapped = !rest.is_empty();
+            row.set_wrapped(!rest.is_empty(), 0);
             if skip == 0 || rest.is_empty() {
                 line.rows.push(row);
             }
@@ -164,15 +208,30 @@ impl Wrapped {
         let y = self.breaks.partition_point(|&begin| begin <= at) - 1;
         let y = y.min(self.rows.len() - 1);
         // Just behind a full last row is where the next character wraps.
-        Point { x: at.saturating_sub(self.breaks[y]).min(self.cols), y }
+        Point {
+            x: at.saturating_sub(self.breaks[y]).min(self.cols),
+            y,
+        }
     }
 }
 
 impl Past {
     fn for_row(&self, low: usize, begin: usize, end: usize, first: bool) -> Past {
-        let low = if low >= begin && (low < end || end == begin) { (low - begin) as u16 } else { NEVER };
+        let low = if low >= begin && (low < end || end == begin) {
+            (low - begin) as u16
+        } else {
+            NEVER
+        };
         // Later rows are as old as their line for all we know now; their past counts from its last change.
-        let created = if first { self.created } else { self.created.max(self.rewritten) };
-        Past { low, created, ..*self }
+        let created = if first {
+            self.created
+        } else {
+            self.created.max(self.rewritten)
+        };
+        Past {
+            low,
+            created,
+            ..*self
+        }
     }
 }

@@ -12,8 +12,7 @@ pub(crate) struct Row {
     cells: Vec<Cell>,
     /// One past the last printed cell; what is beyond is not text.
     used: u16,
-    /// The line goes on in the next row: the text ran over the edge.
-    pub(crate) wrapped: bool,
+    wrapped: bool,
     pub(crate) past: Past,
 }
 
@@ -28,6 +27,8 @@ pub(crate) struct Past {
     pub(crate) rewritten: u64,
     /// The leftmost column so changed since it began; `NEVER` if none was.
     pub(crate) low: u16,
+    /// Last came to go on in the next row, or ceased to: then the lines below changed their numbers.
+    pub(crate) rewrapped: u64,
 }
 
 /// No column: the row has only been added to.
@@ -36,7 +37,12 @@ pub(crate) const NEVER: u16 = u16::MAX;
 impl Row {
     /// An empty row that begins now.
     pub(crate) fn new(now: u64) -> Self {
-        Row { cells: Vec::new(), used: 0, wrapped: false, past: Past::begun(now) }
+        Row {
+            cells: Vec::new(),
+            used: 0,
+            wrapped: false,
+            past: Past::begun(now),
+        }
     }
 
     /// A row made of given cells, for reflow; trailing blanks are dropped.
@@ -45,7 +51,12 @@ impl Row {
             cells.pop();
         }
         let used = cells.len() as u16;
-        let mut row = Row { cells, used, wrapped: false, past };
+        let mut row = Row {
+            cells,
+            used,
+            wrapped: false,
+            past,
+        };
         row.find_used();
         row
     }
@@ -65,7 +76,11 @@ impl Row {
 
     /// The cells up to the last that is more than an unstyled blank.
     pub(crate) fn cells(&self) -> &[Cell] {
-        let end = self.cells.iter().rposition(|cell| *cell != Cell::BLANK).map_or(0, |last| last + 1);
+        let end = self
+            .cells
+            .iter()
+            .rposition(|cell| *cell != Cell::BLANK)
+            .map_or(0, |last| last + 1);
         &self.cells[..end]
     }
 
@@ -77,15 +92,28 @@ impl Row {
         self.cells.get(x).copied().unwrap_or(Cell::BLANK)
     }
 
+    /// Whether the line goes on in the next row: the text ran over the edge.
+    pub(crate) fn wrapped(&self) -> bool {
+        self.wrapped
+    }
+
+    pub(crate) fn set_wrapped(&mut self, wrapped: bool, now: u64) {
+        if self.wrapped != wrapped {
+            self.wrapped = wrapped;
+            self.past.rewrapped = now;
+        }
+    }
+
     /// Notes that the row is somewhere else in the text than it was.
     pub(crate) fn moved(&mut self, now: u64) {
         self.past.created = now;
     }
 
-    /// Writes printable ASCII at `x`; it must fit into `cols`.
+    /// Writes printable ASCII at `x`; it must fit into `cols`. `now` is the offset of its last byte.
     pub(crate) fn put_ascii(&mut self, x: usize, run: &[u8], style: Style, cols: usize, now: u64) {
         let end = x + run.len();
-        self.open(x, end, cols, now);
+        let start = now.saturating_sub(run.len() as u64);
+        self.open(x, end, start, cols, now);
         let cells = run.iter().map(|&byte| Cell::ascii(byte, style));
         if self.cells.len() <= x {
             self.cells.resize(x, Cell::BLANK);
@@ -103,7 +131,7 @@ impl Row {
     /// Writes one character of `width` columns at `x`; it must fit into `cols`.
     pub(crate) fn put(&mut self, x: usize, cell: Cell, width: usize, cols: usize, now: u64) {
         let end = x + width;
-        self.open(x, end, cols, now);
+        self.open(x, end, now.saturating_sub(1), cols, now);
         if self.cells.len() < end {
             self.cells.resize(end, Cell::BLANK);
         }
@@ -136,7 +164,7 @@ impl Row {
         self.mend(from, now);
         self.mend(to, now);
         if to == cols {
-            self.wrapped = false;
+            self.set_wrapped(false, now);
             self.cells.truncate(from);
         }
         if blank == Cell::BLANK {
@@ -156,7 +184,14 @@ impl Row {
         self.find_used();
         if self.used == 0 && from == 0 {
             // Nothing of the old row is left: what is printed now starts a new one.
-            self.past = Past { touched: self.past.touched, ..Past::begun(now) };
+            let Past {
+                touched, rewrapped, ..
+            } = self.past;
+            self.past = Past {
+                touched,
+                rewrapped,
+                ..Past::begun(now)
+            };
         }
     }
 
@@ -174,7 +209,7 @@ impl Row {
             self.cells.resize(x, Cell::BLANK);
             self.cells.resize(x + n, blank);
         }
-        self.wrapped = false;
+        self.set_wrapped(false, now);
         self.find_used();
     }
 
@@ -193,7 +228,7 @@ impl Row {
         if blank != Cell::BLANK {
             self.cells.resize(cols, blank);
         }
-        self.wrapped = false;
+        self.set_wrapped(false, now);
         self.used = self.cells.len() as u16;
         self.find_used();
     }
@@ -201,7 +236,13 @@ impl Row {
     /// Cuts the row to a narrower screen.
     pub(crate) fn truncate(&mut self, cols: usize, now: u64) {
         if self.cells.len() > cols {
-            self.erase(cols, usize::from(u16::MAX), Cell::BLANK, usize::from(u16::MAX), now);
+            self.erase(
+                cols,
+                usize::from(u16::MAX),
+                Cell::BLANK,
+                usize::from(u16::MAX),
+                now,
+            );
         }
     }
 
@@ -211,7 +252,13 @@ impl Row {
     }
 
     /// Appends the text of some of its cells.
-    pub(crate) fn text_range_into(&self, from: usize, to: usize, clusters: &Clusters, out: &mut String) {
+    pub(crate) fn text_range_into(
+        &self,
+        from: usize,
+        to: usize,
+        clusters: &Clusters,
+        out: &mut String,
+    ) {
         let cells = &self.cells[from..to];
         out.reserve(cells.len());
         for cell in cells {
@@ -234,19 +281,32 @@ impl Row {
         cells.iter().map(|cell| chars(*cell, clusters)).sum()
     }
 
-    fn open(&mut self, x: usize, end: usize, cols: usize, now: u64) {
+    /// Makes room for text in `x..end` whose bytes are those from `start` to `now`, as if they came one by one.
+    fn open(&mut self, x: usize, end: usize, start: u64, cols: usize, now: u64) {
         self.past.touched = now;
-        if x < self.used() || self.wrapped {
+        let used = self.used();
+        if self.wrapped {
             self.past.rewrote(x, now);
+        } else if x < used {
+            self.past
+                .rewrote(x, now.min(start + self.overlap(x, end) as u64));
         }
         if x < self.cells.len() {
-            self.mend(x, now);
+            self.mend(x, start + 1);
             self.mend(end, now);
         }
         self.used = self.used.max(end as u16);
         if end == cols {
-            self.wrapped = false;
+            self.set_wrapped(false, now);
         }
+    }
+
+    /// How many of the cells `x..end` replace text. The right half of a wide character at the end of the text is
+    /// none: it goes when its left half does.
+    fn overlap(&self, x: usize, end: usize) -> usize {
+        let used = self.used();
+        let half = used - x >= 2 && end >= used && self.cell(used - 1).is_spacer();
+        used.min(end) - x - usize::from(half)
     }
 
     /// Notes a change at and right of `from`, if there is text.
@@ -262,7 +322,7 @@ impl Row {
         if x > 0 && self.cells.get(x).is_some_and(|cell| cell.is_spacer()) {
             self.cells[x - 1] = Cell::BLANK;
             self.cells[x] = Cell::BLANK;
-            self.past.touched = now;
+            self.past.touched = self.past.touched.max(now);
             self.past.rewrote(x - 1, now);
             self.find_used();
         }
@@ -279,11 +339,17 @@ impl Row {
 
 impl Past {
     fn begun(now: u64) -> Self {
-        Past { touched: 0, created: now, rewritten: 0, low: NEVER }
+        Past {
+            touched: 0,
+            created: now,
+            rewritten: 0,
+            low: NEVER,
+            rewrapped: 0,
+        }
     }
 
     fn rewrote(&mut self, x: usize, now: u64) {
-        self.rewritten = now;
+        self.rewritten = self.rewritten.max(now);
         self.low = self.low.min(x as u16);
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! The screen is stored as the bytes that paint it ([`Terminal::dump`]), so a checkpoint that was tampered with can do
 //! no more than a program that prints; beside it are the numbers that printing cannot make (offsets, line numbers,
-//! marks), each checked. The text that left the screen is not in it, but for the beginning of a line that still goes
-//! on: that text is in the pane's log.
+//! marks), each checked. The text that left the screen is not in it, but for the beginning of a line or a command that
+//! still goes on: that text is in the pane's log.
 
-use crate::history::{History, MAX_LINE_BYTES};
+use crate::history::History;
 use crate::machine::{Budget, Machine};
 use crate::parser::Parser;
 use crate::place::{Cursor, LineNo, Offset};
@@ -29,21 +29,19 @@ impl Terminal {
         let machine = &self.machine;
         let mut out = Writer(MAGIC.to_vec());
         let size = self.size();
-        for n in [size.rows.into(), size.cols.into(), self.offset().0, machine.changed] {
+        for n in [
+            size.rows.into(),
+            size.cols.into(),
+            self.offset().0,
+            machine.changed,
+        ] {
             out.number(n);
         }
         out.bytes(&self.dump());
         for row in &machine.main.rows {
             out.past(&row.past);
         }
-        out.number(machine.history.screen_line());
-        out.number(machine.history.max_touched());
-        let open: Vec<_> = machine.history.open_rows().collect();
-        out.number(open.len() as u64);
-        for row in open {
-            out.bytes(row.text.as_bytes());
-            out.past(&row.past);
-        }
+        out.history(machine);
         out.number(machine.last.map_or(0, |c| u64::from(u32::from(c)) + 1));
         out.bytes(machine.cwd.as_deref().unwrap_or_default().as_bytes());
         for budget in [&machine.replies, &machine.bells] {
@@ -57,7 +55,10 @@ impl Terminal {
     /// The terminal of a checkpoint. What is none gives `None`.
     pub fn load(saved: &[u8], options: Options) -> Option<Self> {
         let mut saved = Reader(saved.strip_prefix(MAGIC)?);
-        let size = Size { rows: saved.number()?.try_into().ok()?, cols: saved.number()?.try_into().ok()? };
+        let size = Size {
+            rows: saved.number()?.try_into().ok()?,
+            cols: saved.number()?.try_into().ok()?,
+        };
         if size != size.clamped() {
             return None;
         }
@@ -81,10 +82,33 @@ impl Terminal {
         };
         machine.cwd = Some(saved.text()?).filter(|cwd| !cwd.is_empty());
         for budget in [&mut machine.replies, &mut machine.bells] {
-            *budget = Budget { window: saved.number()?, spent: saved.number()? };
+            *budget = Budget {
+                window: saved.number()?,
+                spent: saved.number()?,
+            };
         }
         saved.shell(machine)?;
         saved.0.is_empty().then_some(terminal)
+    }
+}
+
+/// A command line of more lines that scrolled off is cut when the daemon restarts while it is typed.
+const MOST_TYPED_LINES: u64 = 200;
+
+impl Machine {
+    /// The first line that left the screen and is still needed: the one that goes on, or the one in which the typing
+    /// of a command began.
+    fn first_needed_line(&self) -> u64 {
+        let screen = self.history.screen_line();
+        let typed = match self.shell.state {
+            ShellState::AtPrompt { since } => {
+                since.line.0.max(screen.saturating_sub(MOST_TYPED_LINES))
+            }
+            ShellState::Unknown | ShellState::Prompting { .. } | ShellState::Running { .. } => {
+                screen
+            }
+        };
+        typed.min(screen).max(self.history.first_kept())
     }
 }
 
@@ -101,8 +125,36 @@ impl Writer {
     }
 
     fn past(&mut self, past: &Past) {
-        for n in [past.touched, past.created, past.rewritten, past.low.into()] {
+        for n in [
+            past.touched,
+            past.created,
+            past.rewritten,
+            past.low.into(),
+            past.rewrapped,
+        ] {
             self.number(n);
+        }
+    }
+
+    fn history(&mut self, machine: &Machine) {
+        let history = &machine.history;
+        let first = machine.first_needed_line();
+        for n in [first, history.max_touched(), history.renumbered()] {
+            self.number(n);
+        }
+        let rows: Vec<_> = history
+            .rows_from(first)
+            .filter(|(no, _)| *no >= first)
+            .map(|(_, row)| row)
+            .collect();
+        self.number(rows.len() as u64);
+        for (i, row) in rows.iter().enumerate() {
+            self.bytes(row.text.as_bytes());
+            self.past(&row.past);
+            let wrapped = rows
+                .get(i + 1)
+                .map_or(history.is_open(), |next| next.continues);
+            self.number(wrapped.into());
         }
     }
 
@@ -181,12 +233,23 @@ impl<'a> Reader<'a> {
 
     fn past(&mut self) -> Option<Past> {
         let (touched, created, rewritten) = (self.number()?, self.number()?, self.number()?);
-        Some(Past { touched, created, rewritten, low: self.number()?.try_into().ok()? })
+        let low = self.number()?.try_into().ok()?;
+        Some(Past {
+            touched,
+            created,
+            rewritten,
+            low,
+            rewrapped: self.number()?,
+        })
     }
 
     fn cursor(&mut self) -> Option<Cursor> {
         let (offset, line) = (Offset(self.number()?), LineNo(self.number()?));
-        Some(Cursor { offset, line, col: self.number()?.try_into().ok()? })
+        Some(Cursor {
+            offset,
+            line,
+            col: self.number()?.try_into().ok()?,
+        })
     }
 
     fn code(&mut self) -> Option<Option<i32>> {
@@ -197,17 +260,12 @@ impl<'a> Reader<'a> {
 
     fn history(&mut self, keep_lines: usize) -> Option<History> {
         let mut history = History::new(keep_lines, self.number()?);
-        let touched = self.number()?;
-        let mut bytes = 0;
+        let (touched, renumbered) = (self.number()?, self.number()?);
         for _ in 0..self.number()? {
-            let text = self.text()?;
-            bytes += text.len();
-            if bytes >= MAX_LINE_BYTES {
-                return None;
-            }
-            history.push_open(&text, self.past()?);
+            let (text, past) = (self.text()?, self.past()?);
+            history.push_kept(&text, past, self.flag()?);
         }
-        history.began_after(touched);
+        history.began_after(touched, renumbered);
         Some(history)
     }
 
@@ -237,7 +295,10 @@ impl<'a> Reader<'a> {
                 3 => MarkKind::Done { code },
                 _ => return None,
             };
-            shell.marks.push_back(Mark { kind, at: self.cursor()? });
+            shell.marks.push_back(Mark {
+                kind,
+                at: self.cursor()?,
+            });
         }
         shell.last = None;
         if self.flag()? {
@@ -248,7 +309,12 @@ impl<'a> Reader<'a> {
             let from = self.cursor()?;
             let ended = self.flag()?;
             let end = self.cursor()?;
-            shell.last = Some(Ran { command, from, end: ended.then_some(end), code: self.code()? });
+            shell.last = Some(Ran {
+                command,
+                from,
+                end: ended.then_some(end),
+                code: self.code()?,
+            });
         }
         Some(())
     }

@@ -45,7 +45,10 @@ impl<'a> Screen<'a> {
     /// The rows as one text, blank rows at the end left out.
     pub fn text(&self) -> String {
         let rows: Vec<String> = self.rows().collect();
-        let used = rows.iter().rposition(|row| !row.is_empty()).map_or(0, |last| last + 1);
+        let used = rows
+            .iter()
+            .rposition(|row| !row.is_empty())
+            .map_or(0, |last| last + 1);
         rows[..used].join("\n")
     }
 
@@ -53,20 +56,23 @@ impl<'a> Screen<'a> {
     pub fn cells(&self, row: usize) -> impl Iterator<Item = ScreenCell<'a>> {
         let clusters = &self.machine.clusters;
         let cells = self.grid().rows.get(row).map_or(&[][..], |row| row.cells());
-        cells.iter().filter(|cell| !cell.is_spacer()).map(move |cell| ScreenCell {
-            text: match cell.glyph() {
-                Glyph::Char(c) => Text::Char(c),
-                Glyph::Cluster(number) => Text::Cluster(clusters.get(number)),
-                Glyph::Blank | Glyph::Spacer => Text::Char(' '),
-            },
-            width: if cell.is_wide() { 2 } else { 1 },
-            style: cell.style,
-        })
+        cells
+            .iter()
+            .filter(|cell| !cell.is_spacer())
+            .map(move |cell| ScreenCell {
+                text: match cell.glyph() {
+                    Glyph::Char(c) => Text::Char(c),
+                    Glyph::Cluster(number) => Text::Cluster(clusters.get(number)),
+                    Glyph::Blank | Glyph::Spacer => Text::Char(' '),
+                },
+                width: if cell.is_wide() { 2 } else { 1 },
+                style: cell.style,
+            })
     }
 
     /// Whether the line of this row goes on in the next one.
     pub fn is_wrapped(&self, row: usize) -> bool {
-        self.grid().rows.get(row).is_some_and(|row| row.wrapped)
+        self.grid().rows.get(row).is_some_and(|row| row.wrapped())
     }
 
     /// Row and column of the cursor, from 0.

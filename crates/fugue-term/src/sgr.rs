@@ -38,7 +38,11 @@ pub(crate) fn apply(pen: &mut Style, csi: &Csi) {
             55 => pen.remove(Attr::Overline),
             59 => pen.set_underline_color(Color::Default),
             which @ (38 | 48 | 58) => {
-                let color = if param.len() > 1 { with_colons(&param[1..]) } else { with_semicolons(&mut params) };
+                let color = if param.len() > 1 {
+                    with_colons(&param[1..])
+                } else {
+                    with_semicolons(&mut params)
+                };
                 // A broken colour leaves the pen as it was.
                 let Some(color) = color else { continue };
                 match which {

@@ -83,7 +83,10 @@ pub(crate) struct Shell {
 
 impl Shell {
     pub(crate) fn new(secret: Option<String>) -> Self {
-        Shell { secret, ..Shell::default() }
+        Shell {
+            secret,
+            ..Shell::default()
+        }
     }
 
     pub(crate) fn has_secret(&self) -> bool {
@@ -91,8 +94,12 @@ impl Shell {
     }
 
     fn trusts(&self, params: &[&[u8]]) -> bool {
-        let Some(secret) = &self.secret else { return false };
-        params.iter().any(|param| param.strip_prefix(b"k=") == Some(secret.as_bytes()))
+        let Some(secret) = &self.secret else {
+            return false;
+        };
+        params
+            .iter()
+            .any(|param| param.strip_prefix(b"k=") == Some(secret.as_bytes()))
     }
 }
 
@@ -108,7 +115,9 @@ impl Machine {
             b"B" => self.mark(MarkKind::Input),
             b"C" => self.mark(MarkKind::Output),
             b"D" => {
-                let code = params.get(1).and_then(|code| str::from_utf8(code).ok()?.parse().ok());
+                let code = params
+                    .get(1)
+                    .and_then(|code| str::from_utf8(code).ok()?.parse().ok());
                 self.mark(MarkKind::Done { code });
             }
             b"P" => {
@@ -122,20 +131,33 @@ impl Machine {
 
     fn mark(&mut self, kind: MarkKind) {
         let (line, col) = self.text_position();
-        let at = Cursor { offset: Offset(self.now), line, col };
+        let at = Cursor {
+            offset: Offset(self.now),
+            line,
+            col,
+        };
         match kind {
             MarkKind::Prompt => self.shell.state = ShellState::Prompting { since: at },
             MarkKind::Input => self.shell.state = ShellState::AtPrompt { since: at },
             MarkKind::Output => {
                 let command = match self.shell.state {
                     ShellState::AtPrompt { since } => self.command_line(since, at),
-                    ShellState::Unknown | ShellState::Prompting { .. } | ShellState::Running { .. } => String::new(),
+                    ShellState::Unknown
+                    | ShellState::Prompting { .. }
+                    | ShellState::Running { .. } => String::new(),
                 };
                 self.shell.state = ShellState::Running { since: at };
-                self.shell.last = Some(Ran { command, from: at, end: None, code: None });
+                self.shell.last = Some(Ran {
+                    command,
+                    from: at,
+                    end: None,
+                    code: None,
+                });
             }
             MarkKind::Done { code } => {
-                if let (ShellState::Running { .. }, Some(ran)) = (self.shell.state, &mut self.shell.last) {
+                if let (ShellState::Running { .. }, Some(ran)) =
+                    (self.shell.state, &mut self.shell.last)
+                {
                     ran.end = Some(at);
                     ran.code = code;
                 }
@@ -152,7 +174,12 @@ impl Machine {
 
     fn command_line(&self, from: Cursor, to: Cursor) -> String {
         let lines = self.lines_between(from, to, MAX_COMMAND_CHARS);
-        let text = lines.lines.iter().map(|line| &line.text[..]).collect::<Vec<_>>().join("\n");
+        let text = lines
+            .lines
+            .iter()
+            .map(|line| &line.text[..])
+            .collect::<Vec<_>>()
+            .join("\n");
         let text = text.trim_end();
         text.chars().take(MAX_COMMAND_CHARS).collect()
     }

@@ -34,17 +34,25 @@ impl Tabs {
     /// What lies beyond the edge is forgotten, and as new if the screen grows again.
     pub(crate) fn resize(&mut self, cols: usize) {
         for x in cols..WORDS * 64 {
-            if Tabs::default().is_set(x) { self.set(x) } else { self.clear(x) }
+            if Tabs::default().is_set(x) {
+                self.set(x)
+            } else {
+                self.clear(x)
+            }
         }
     }
 
     pub(crate) fn is_set(&self, x: usize) -> bool {
-        self.0.get(x / 64).is_some_and(|word| word >> (x % 64) & 1 != 0)
+        self.0
+            .get(x / 64)
+            .is_some_and(|word| word >> (x % 64) & 1 != 0)
     }
 
     /// The first stop right of `x`, or a column beyond any screen.
     pub(crate) fn after(&self, x: usize) -> usize {
-        (x + 1..WORDS * 64).find(|&x| self.is_set(x)).unwrap_or(WORDS * 64)
+        (x + 1..WORDS * 64)
+            .find(|&x| self.is_set(x))
+            .unwrap_or(WORDS * 64)
     }
 
     /// The first stop left of `x`, or the first column.

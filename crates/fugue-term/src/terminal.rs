@@ -24,7 +24,10 @@ impl Size {
 
     /// The nearest size that is used.
     pub fn clamped(self) -> Size {
-        Size { rows: self.rows.clamp(1, Size::MOST), cols: self.cols.clamp(1, Size::MOST) }
+        Size {
+            rows: self.rows.clamp(1, Size::MOST),
+            cols: self.cols.clamp(1, Size::MOST),
+        }
     }
 }
 
@@ -39,7 +42,10 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { keep_lines: 10_000, secret: None }
+        Options {
+            keep_lines: 10_000,
+            secret: None,
+        }
     }
 }
 
@@ -92,7 +98,10 @@ pub struct Terminal {
 impl Terminal {
     /// A blank screen at the beginning of a pane's output.
     pub fn new(size: Size, options: Options) -> Self {
-        Terminal { parser: Parser::starting_at(0), machine: Machine::new(size.clamped(), &options, 0, 0) }
+        Terminal {
+            parser: Parser::starting_at(0),
+            machine: Machine::new(size.clamped(), &options, 0, 0),
+        }
     }
 
     /// Reads output. The result is the same however the bytes are cut.
@@ -110,7 +119,10 @@ impl Terminal {
     /// The size in use.
     pub fn size(&self) -> Size {
         let grid = &self.machine.main;
-        Size { rows: grid.height() as u16, cols: grid.cols as u16 }
+        Size {
+            rows: grid.height() as u16,
+            cols: grid.cols as u16,
+        }
     }
 
     /// How many bytes were read since the pane's birth.
@@ -126,7 +138,11 @@ impl Terminal {
     /// The end of the text so far.
     pub fn end(&self) -> Cursor {
         let (line, col) = self.machine.text_end();
-        Cursor { offset: self.offset(), line, col }
+        Cursor {
+            offset: self.offset(),
+            line,
+            col,
+        }
     }
 
     /// Lines of the text, oldest first.
@@ -180,8 +196,15 @@ impl Terminal {
 
     /// What the program has switched on.
     pub fn modes(&self) -> Modes {
-        let keyboard = if self.machine.alt.is_some() { &self.machine.alt_keyboard } else { &self.machine.main_keyboard };
-        Modes { keyboard: keyboard.flags, ..self.machine.modes }
+        let keyboard = if self.machine.alt.is_some() {
+            &self.machine.alt_keyboard
+        } else {
+            &self.machine.main_keyboard
+        };
+        Modes {
+            keyboard: keyboard.flags,
+            ..self.machine.modes
+        }
     }
 
     /// The title the program gave itself.

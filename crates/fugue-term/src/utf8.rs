@@ -81,7 +81,9 @@ mod tests {
                 match decoded {
                     Decoded::Pending => (),
                     Decoded::Char(c) => text.push(c),
-                    Decoded::Invalid | Decoded::InvalidBefore => text.push(char::REPLACEMENT_CHARACTER),
+                    Decoded::Invalid | Decoded::InvalidBefore => {
+                        text.push(char::REPLACEMENT_CHARACTER)
+                    }
                 }
                 if decoded != Decoded::InvalidBefore {
                     break;
