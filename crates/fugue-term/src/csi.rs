@@ -80,19 +80,17 @@ impl Machine {
                 grid.delete_rows(n, world);
             }
             (0, 0, b'S') => {
-                let now = self.now;
-                self.changed = now;
+                self.changed = self.now;
                 let (grid, world) = self.parts();
                 grid.scroll_up(grid.top, n, world, Because::Asked);
-                grid.settle(now);
+                grid.settle();
             }
             // With more parameters it asks for mouse tracking of a kind that is gone.
             (0, 0, b'T') if csi.params().count() <= 1 => {
-                let now = self.now;
-                self.changed = now;
+                self.changed = self.now;
                 let (grid, world) = self.parts();
                 grid.scroll_down(grid.top, n, world);
-                grid.settle(now);
+                grid.settle();
             }
             (0, 0, b'b') => self.repeat(n),
             (0, 0, b'c') if csi.param(0) == 0 => self.device_attributes(),
@@ -157,19 +155,18 @@ impl Machine {
         grid.go(x, y);
     }
 
-    /// A change within the row at the cursor's column. It ends the wait at the edge: what is erased there is the
-    /// last column.
+    /// A change within the row at the cursor's column; behind the last column that is the last.
     fn edit(&mut self, change: impl FnOnce(&mut Grid, usize, Style, u64)) {
         let (pen, now) = (self.pen, self.now);
         self.changed = now;
         let grid = self.grid();
-        grid.cursor.x = grid.column();
-        change(grid, grid.cursor.x, pen, now);
+        change(grid, grid.column(), pen, now);
     }
 
     fn erase_line(&mut self, which: u16) {
         self.edit(|grid, x, pen, now| match which {
-            0 => grid.erase_in_row(x, grid.cols, pen, now),
+            // Behind the last column there is nothing to erase, and the next character still wraps.
+            0 => grid.erase_in_row(grid.cursor.x, grid.cols, pen, now),
             1 => grid.erase_in_row(0, x + 1, pen, now),
             2 => grid.erase_in_row(0, grid.cols, pen, now),
             _ => (),
@@ -178,19 +175,18 @@ impl Machine {
 
     /// Erasing all of the screen keeps what was on it as text; the kept text itself (3) is never erased.
     fn erase_display(&mut self, which: u16) {
-        let at_home = self.shown().column() == 0 && self.shown().cursor.y == 0;
+        let at_home = self.shown().cursor.x == 0 && self.shown().cursor.y == 0;
         if which == 2 || which == 0 && at_home {
             self.changed = self.now;
             let (grid, world) = self.parts();
             grid.clear(world);
-            grid.cursor.x = grid.column();
             return;
         }
         self.edit(|grid, x, pen, now| {
             let (y, height) = (grid.cursor.y, grid.height());
             match which {
                 0 => {
-                    grid.erase_in_row(x, grid.cols, pen, now);
+                    grid.erase_in_row(grid.cursor.x, grid.cols, pen, now);
                     grid.erase_rows(y + 1, height, pen, now);
                 }
                 1 => {
@@ -217,6 +213,14 @@ impl Machine {
             return;
         }
         match (mode, on) {
+            // Only what it does beside changing the width, which programs use it for.
+            (3, _) => {
+                self.changed = self.now;
+                let (grid, world) = self.parts();
+                grid.clear(world);
+                (grid.top, grid.bottom) = (0, grid.height() - 1);
+                self.go(0, 0);
+            }
             (6, _) => {
                 self.modes.origin = on;
                 self.go(0, 0);

@@ -43,6 +43,11 @@ impl Painter<'_> {
         if !machine.title.is_empty() {
             put!(self, "\x1b]2;{}\x1b\\", machine.title);
         }
+        if let Some(saved) = &machine.alt_saved {
+            put!(self, "\x1b[?47h");
+            self.saved(&machine.main, saved);
+            put!(self, "\x1b[?47l");
+        }
         self.screen(&machine.main);
         self.keyboard(&machine.main_keyboard);
         if let Some(alt) = &machine.alt {
@@ -183,7 +188,13 @@ impl Painter<'_> {
             last
         };
         put!(self, "\x1b[{};{}H", y, x + 1);
-        self.cell(row.cell(x));
+        let cell = row.cell(x);
+        if cell.is_blank() {
+            self.pen(cell.style);
+            put!(self, " \x1b[X");
+        } else {
+            self.cell(cell);
+        }
     }
 
     fn pen(&mut self, style: Style) {

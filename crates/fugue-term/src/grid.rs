@@ -59,6 +59,15 @@ pub(crate) struct World<'a> {
     pub(crate) clusters: &'a Clusters,
 }
 
+/// Where the text met the edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edge {
+    /// Behind the last column.
+    Behind,
+    /// On the last column, with a character that takes two.
+    TooNarrow,
+}
+
 /// Why the screen scrolls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Because {
@@ -130,7 +139,6 @@ impl Grid {
     /// To the next row, scrolling at the region's end.
     pub(crate) fn line_feed(&mut self, world: World<'_>) {
         let now = world.now;
-        self.cursor.x = self.column();
         let row = self.row();
         if row.used() == 0 {
             // An empty line has been printed.
@@ -139,12 +147,18 @@ impl Grid {
         self.next_row(world, Because::Asked);
     }
 
-    /// The line ran over the edge: goes on in the next row.
-    pub(crate) fn wrap(&mut self, world: World<'_>) {
+    /// The next character has no room: the cursor goes to the next row, and so does the line if it reached the edge.
+    pub(crate) fn wrap(&mut self, edge: Edge, world: World<'_>) {
         let (y, last) = (self.cursor.y, self.height() - 1);
         // On the last row, outside the region, there is no next one: the row is written over.
-        self.rows[y].set_wrapped(y == self.bottom || y < last, world.now);
-        self.next_row(world, Because::Wrapped);
+        let goes_down = y == self.bottom || y < last;
+        let reached = edge == Edge::TooNarrow || !self.rows[y].cell(self.cols - 1).is_blank();
+        if goes_down && reached {
+            self.rows[y].set_wrapped(true, world.now);
+            self.next_row(world, Because::Wrapped);
+        } else {
+            self.line_feed(world);
+        }
         self.cursor.x = 0;
     }
 
@@ -154,16 +168,17 @@ impl Grid {
         } else if self.cursor.y < self.height() - 1 {
             self.cursor.y += 1;
         }
+        self.settle();
     }
 
     /// To the row above, scrolling at the region's top.
     pub(crate) fn reverse_line_feed(&mut self, world: World<'_>) {
-        self.cursor.x = self.column();
         if self.cursor.y == self.top {
             self.scroll_down(self.top, 1, world);
         } else {
             self.cursor.y = self.cursor.y.saturating_sub(1);
         }
+        self.settle();
     }
 
     /// Rows `from..=bottom` move up by `n`; those that leave at the screen's top become history.
@@ -234,7 +249,7 @@ impl Grid {
             return;
         }
         self.scroll_down(self.cursor.y, n, world);
-        self.cursor.x = 0;
+        self.settle();
     }
 
     /// Deletes rows at the cursor, within the region. They are gone, also at the top of the screen.
@@ -248,7 +263,7 @@ impl Grid {
         }
         self.scroll_up(y, n, world, Because::Asked);
         self.moved(y, now);
-        self.cursor.x = 0;
+        self.settle();
     }
 
     /// Gives empty rows the pen's background.
@@ -288,18 +303,11 @@ impl Grid {
         self.fill(0, self.height(), world.pen, world.now);
     }
 
-    /// Makes the rest hold together after the cursor or the rows under it were replaced: "behind the last column"
-    /// means that the last column was just printed, and its row does not yet go on.
-    pub(crate) fn settle(&mut self, now: u64) {
-        let (cols, last) = (self.cols, self.cols - 1);
+    /// Makes the rest hold together after the cursor or the rows under it were replaced: it is on the screen, and it
+    /// is not behind the last column of a row whose line already goes on.
+    pub(crate) fn settle(&mut self) {
         self.cursor.y = self.cursor.y.min(self.height() - 1);
-        self.cursor.x = self.cursor.x.min(cols);
-        if self.cursor.x == cols {
-            if self.row().cell(last).is_blank() {
-                self.cursor.x = last;
-            } else {
-                self.row().set_wrapped(false, now);
-            }
-        }
+        let most = if self.row().wrapped() { self.cols - 1 } else { self.cols };
+        self.cursor.x = self.cursor.x.min(most);
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::cell::{Cell, Glyph, Style};
 use crate::clusters::{Clusters, MAX_CLUSTER_BYTES};
-use crate::grid::{Charsets, Grid, Saved, World};
+use crate::grid::{Charsets, Edge, Grid, Saved, World};
 use crate::history::History;
 use crate::modes::{Keyboard, Modes};
 use crate::parser::{Csi, Perform, StringEnd};
@@ -23,6 +23,8 @@ pub(crate) struct Machine {
     pub(crate) changed: u64,
     pub(crate) main: Grid,
     pub(crate) alt: Option<Box<Grid>>,
+    /// The cursor saved on the alternate screen, while that is not shown.
+    pub(crate) alt_saved: Option<Saved>,
     pub(crate) history: History,
     pub(crate) clusters: Clusters,
     pub(crate) pen: Style,
@@ -75,6 +77,7 @@ impl Machine {
             changed: 0,
             main: Grid::new(size.rows.into(), size.cols.into(), now),
             alt: None,
+            alt_saved: None,
             history: History::new(options.keep_lines, line),
             clusters: Clusters::default(),
             pen: Style::default(),
@@ -163,13 +166,12 @@ impl Machine {
         self.pen = saved.pen;
         self.charsets = saved.charsets;
         self.modes.origin = saved.origin;
-        let now = self.now;
         let grid = self.grid();
         grid.cursor = saved.cursor;
         if saved.origin {
             grid.cursor.y = grid.cursor.y.clamp(grid.top, grid.bottom);
         }
-        grid.settle(now);
+        grid.settle();
     }
 
     /// Shows the alternate screen, empty.
@@ -180,7 +182,8 @@ impl Machine {
         let main = &self.main;
         let mut alt = Grid::new(main.height(), main.cols, self.now);
         (alt.cursor, alt.top, alt.bottom) = (main.cursor, main.top, main.bottom);
-        alt.settle(self.now);
+        alt.saved = self.alt_saved.take();
+        alt.settle();
         self.alt = Some(Box::new(alt));
         self.alt_keyboard = Keyboard::default();
         self.modes.alternate = true;
@@ -191,9 +194,10 @@ impl Machine {
     /// Shows the main screen again; the alternate one is forgotten.
     pub(crate) fn leave_alternate(&mut self) {
         let Some(alt) = self.alt.take() else { return };
+        self.alt_saved = alt.saved;
         let main = &mut self.main;
         (main.cursor, main.top, main.bottom) = (alt.cursor, alt.top, alt.bottom);
-        main.settle(self.now);
+        main.settle();
         self.modes.alternate = false;
         self.changed = self.now;
         self.facts.push(Fact::Alternate(false));
@@ -202,6 +206,7 @@ impl Machine {
     /// `ESC c`: as new, but what a person saw is kept as text.
     pub(crate) fn reset(&mut self) {
         self.leave_alternate();
+        self.alt_saved = None;
         self.pen = Style::default();
         let (grid, world) = self.parts();
         grid.clear(world);
@@ -270,10 +275,9 @@ impl Machine {
         if !autowrap {
             grid.cursor.x = grid.column();
         } else if grid.cursor.x + width > cols {
-            if grid.cursor.x < cols {
-                grid.erase_in_row(grid.cursor.x, cols, pen, now);
-            }
-            grid.wrap(world);
+            let edge = if grid.cursor.x < cols { Edge::TooNarrow } else { Edge::Behind };
+            grid.erase_in_row(grid.cursor.x, cols, pen, now);
+            grid.wrap(edge, world);
         }
         let x = grid.cursor.x;
         if insert {
@@ -392,7 +396,7 @@ impl Perform for Machine {
             let cols = grid.cols;
             if grid.cursor.x >= cols {
                 if autowrap {
-                    grid.wrap(world);
+                    grid.wrap(Edge::Behind, world);
                 } else {
                     grid.cursor.x = cols - 1;
                 }
@@ -462,11 +466,9 @@ impl Perform for Machine {
                 self.tabs.set(x);
             }
             (None, b'M') => {
-                let now = self.now;
-                self.changed = now;
+                self.changed = self.now;
                 let (grid, world) = self.parts();
                 grid.reverse_line_feed(world);
-                grid.settle(now);
             }
             (None, b'Z') => self.device_attributes(),
             (None, b'c') => self.reset(),

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::Size;
 use crate::cell::Cell;
-use crate::grid::{Grid, Point, World};
+use crate::grid::{Grid, Point, Saved, World};
 use crate::machine::Machine;
 use crate::row::{NEVER, Past, Row};
 
@@ -30,6 +30,9 @@ impl Machine {
         self.main.reflow(rows, cols, world);
         if let Some(alt) = &mut self.alt {
             alt.cut(rows, cols, now);
+        }
+        if let Some(saved) = &mut self.alt_saved {
+            saved.clamp(rows, cols);
         }
     }
 }
@@ -113,11 +116,17 @@ impl Grid {
         self.cols = cols;
         (self.top, self.bottom) = (0, rows - 1);
         self.rows[rows - 1].set_wrapped(false, now);
-        self.settle(now);
+        self.settle();
         if let Some(saved) = &mut self.saved {
-            saved.cursor.x = saved.cursor.x.min(cols);
-            saved.cursor.y = saved.cursor.y.min(rows - 1);
+            saved.clamp(rows, cols);
         }
+    }
+}
+
+impl Saved {
+    fn clamp(&mut self, rows: usize, cols: usize) {
+        self.cursor.x = self.cursor.x.min(cols);
+        self.cursor.y = self.cursor.y.min(rows - 1);
     }
 }
 

@@ -1,0 +1,88 @@
+//! Other terminals to compare with: alacritty's, in this process.
+
+use std::process::Command;
+
+use alacritty_terminal::event::{Event, EventListener};
+use alacritty_terminal::grid::Dimensions;
+use alacritty_terminal::index::{Column, Line};
+use alacritty_terminal::term::cell::Flags;
+use alacritty_terminal::term::{Config, Term};
+use alacritty_terminal::vte::ansi::Processor;
+use fugue_term::Size;
+
+#[derive(Clone)]
+struct Deaf;
+
+impl EventListener for Deaf {
+    fn send_event(&self, _: Event) {}
+}
+
+struct Dims(Size);
+
+impl Dimensions for Dims {
+    fn total_lines(&self) -> usize {
+        self.0.rows.into()
+    }
+
+    fn screen_lines(&self) -> usize {
+        self.0.rows.into()
+    }
+
+    fn columns(&self) -> usize {
+        self.0.cols.into()
+    }
+}
+
+/// Alacritty's terminal.
+pub struct Reference {
+    term: Term<Deaf>,
+    parser: Processor,
+}
+
+impl Reference {
+    pub fn new(size: Size) -> Self {
+        let config = Config { scrolling_history: 10_000, ..Config::default() };
+        Reference { term: Term::new(config, &Dims(size), Deaf), parser: Processor::new() }
+    }
+
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.parser.advance(&mut self.term, bytes);
+    }
+
+    /// The visible rows without blanks at their ends.
+    pub fn rows(&self) -> Vec<String> {
+        let grid = self.term.grid();
+        let row = |line: usize| {
+            let mut text = String::new();
+            for column in 0..grid.columns() {
+                let cell = &grid[Line(line as i32)][Column(column)];
+                if !cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {
+                    text.push(if cell.c == '\t' { ' ' } else { cell.c });
+                    text.extend(cell.zerowidth().unwrap_or_default());
+                }
+            }
+            text.truncate(text.trim_end_matches(' ').len());
+            text
+        };
+        (0..grid.screen_lines()).map(row).collect()
+    }
+}
+
+/// The rows that differ.
+pub fn diff(theirs: &[String], ours: &[String]) -> String {
+    let rows = theirs.len().max(ours.len());
+    let empty = String::new();
+    let mut out = String::new();
+    for row in 0..rows {
+        let (a, b) = (theirs.get(row).unwrap_or(&empty), ours.get(row).unwrap_or(&empty));
+        if a != b {
+            out += &format!("{row:3} - {a:?}\n    + {b:?}\n");
+        }
+    }
+    out
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test has no daemon whose size or descriptors could matter")]
+pub fn command(program: &str) -> Command {
+    Command::new(program)
+}
