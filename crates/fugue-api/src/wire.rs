@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Cursor, Error, OsText, PaneId, Reply, Request};
+use crate::{Cursor, Error, OsText, Reply, Request};
 
 /// Raised when an older client or daemon could misread a frame.
 pub const PROTOCOL: u32 = 1;
@@ -36,6 +36,8 @@ pub enum FromDaemon {
         id: u64,
         answer: Result<Answer, Error>,
     },
+    /// The daemon ends because somebody asked it to; nothing more will be answered.
+    Goodbye,
 }
 
 /// 128 random bits that name a call for as long as anybody remembers it.
@@ -58,15 +60,17 @@ pub enum Ask {
     Tool {
         call: Request,
     },
+    /// All sessions and panes, however many there are.
+    Everything,
     /// Waits until a pane has more than `since`, and gives it.
     Follow {
-        pane: PaneId,
+        pane: String,
         since: Option<Cursor>,
         raw: bool,
     },
     /// Sets a pane's size.
     Resize {
-        pane: PaneId,
+        pane: String,
         rows: u16,
         cols: u16,
     },
@@ -92,6 +96,7 @@ pub enum Answer {
 pub struct Followed {
     /// Whole lines, oldest first; the last one may still be growing.
     pub lines: Vec<FollowedLine>,
+    #[serde(with = "latin1")]
     pub raw: Vec<u8>,
     pub cursor: Cursor,
     /// Nothing will ever follow.
@@ -117,4 +122,25 @@ pub struct DaemonStatus {
     pub panes: u64,
     /// How often a daemon has started on this state.
     pub epoch: u64,
+}
+
+/// Bytes as a JSON string of the characters U+0000 to U+00FF: a third of the size of a list of numbers.
+mod latin1 {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(
+            &bytes
+                .iter()
+                .map(|byte| char::from(*byte))
+                .collect::<String>(),
+        )
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.chars()
+            .map(|c| u8::try_from(c).map_err(D::Error::custom))
+            .collect()
+    }
 }

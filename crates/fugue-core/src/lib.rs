@@ -1,1 +1,17 @@
-//! Decides: panes as state machines that are handed input and time and return effects.
+//! Decides. Panes are state machines that are handed input and time and return effects; the daemon performs them.
+//!
+//! Nothing here reads the clock, touches a file, or waits. The parts that look at one pane's text and screen
+//! ([`state`], [`view`], [`typing`]) are pure as well and are called where that pane's bytes live.
+
+mod core;
+mod names;
+mod record;
+pub mod settings;
+pub mod state;
+pub mod typing;
+pub mod view;
+
+pub use core::{
+    Asked, CallId, Change, Core, Effect, Input, Now, PaneFact, PaneQuestion, Snapshot, World,
+};
+pub use record::{Ended, Exit, PaneRecord};

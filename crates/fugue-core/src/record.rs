@@ -1,0 +1,69 @@
+use fugue_api::{Cursor, PaneId, SessionName, Timestamp, panes::PaneSize, wire::Key};
+use serde::{Deserialize, Serialize};
+
+/// What the store knows of a pane: enough for the next daemon to find it again, and for a reader to read it after
+/// its end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PaneRecord {
+    pub id: PaneId,
+    pub session: SessionName,
+    pub name: String,
+    /// The command as given, or the interactive shell's path.
+    pub command: String,
+    pub cwd: String,
+    pub size: PaneSize,
+    pub created_at: Timestamp,
+    /// The call that made it: asked again, it is this pane that is meant.
+    pub made_by: Key,
+    /// What our shell marks carry, so that nothing a program prints passes for one. Empty: no integration.
+    pub secret: String,
+    /// 0 until the process is known to have started.
+    pub pid: u32,
+    /// Somebody asked for its end.
+    pub closing: bool,
+    pub ended: Option<Ended>,
+}
+
+impl PaneRecord {
+    /// A shell with integration is ready at its first prompt; anything else as soon as it runs.
+    pub fn announces_prompts(&self) -> bool {
+        !self.secret.is_empty()
+    }
+}
+
+/// How a pane ended, and what it looked like then.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    pub exit: Exit,
+    pub at: Timestamp,
+    /// Closed on request, not only exited.
+    pub closed: bool,
+    pub cursor: Cursor,
+    pub title: String,
+}
+
+/// How a process ended. What nobody saw is unknown, never a guess.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    Code(i32),
+    /// The signal's name, such as `SIGKILL`.
+    Signal(String),
+    Unknown,
+}
+
+impl Exit {
+    pub fn code(&self) -> Option<i32> {
+        match self {
+            Self::Code(code) => Some(*code),
+            Self::Signal(_) | Self::Unknown => None,
+        }
+    }
+
+    pub fn signal(&self) -> Option<String> {
+        match self {
+            Self::Signal(name) => Some(name.clone()),
+            Self::Code(_) | Self::Unknown => None,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What a person may set, with the defaults that hold where they did not.
+
+use serde::{Deserialize, Serialize};
+
+/// The contents of `config.toml`. An unknown key is an error that names it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Shell for commands; empty: bash, else sh.
+    pub shell: String,
+    /// A program that printed nothing for so long counts as idle.
+    pub idle_threshold_secs: f64,
+    /// How much raw output of a pane is kept on disk.
+    pub log_cap_bytes: u64,
+    /// How many lines of a pane's text are kept at hand; older ones are read back from the log.
+    pub keep_lines: usize,
+    /// An ended pane stays readable for so long …
+    pub forget_after_hours: f64,
+    /// … or until so many have ended after it.
+    pub forget_beyond_panes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            shell: String::new(),
+            idle_threshold_secs: 3.0,
+            log_cap_bytes: 64 * 1024 * 1024,
+            keep_lines: 10_000,
+            forget_after_hours: 24.0,
+            forget_beyond_panes: 500,
+        }
+    }
+}
+
+impl Settings {
+    pub fn idle_threshold_ms(&self) -> u64 {
+        // A negative or absurd number in the file saturates, it does not wrap.
+        (self.idle_threshold_secs * 1000.0) as u64
+    }
+
+    pub fn forget_after_ms(&self) -> u64 {
+        (self.forget_after_hours * 3_600_000.0) as u64
+    }
+}

@@ -1,0 +1,188 @@
+//! What state a live pane is in, and how that is known.
+//!
+//! Facts come before guesses: what the shell itself marked, then what the kernel says about who reads the
+//! terminal, and only then how long nothing was printed.
+
+use fugue_api::panes::{By, State, StateBy};
+
+/// What can be seen of a live pane at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Signs {
+    pub shell: ShellSays,
+    pub tty: TtySays,
+    /// The pane is a shell for a person: if the pane's own process reads the terminal, that is its prompt.
+    pub interactive: bool,
+    /// The line the terminal's cursor is on, up to the cursor.
+    pub prompt_line: String,
+    pub silent_ms: u64,
+    pub idle_threshold_ms: u64,
+}
+
+/// The last word of a shell with integration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShellSays {
+    #[default]
+    Nothing,
+    AtPrompt,
+    Running,
+}
+
+/// Who waits in a read of the pane's terminal, in line mode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TtySays {
+    /// Nobody, or it cannot be known.
+    #[default]
+    Nothing,
+    /// The pane's own process, for a line.
+    OwnProcessReads,
+    /// Some program of the pane, for a line.
+    ProgramReads,
+    /// Some program, for a secret: what is typed is not shown.
+    SecretWanted,
+}
+
+pub fn of(signs: &Signs) -> StateBy {
+    let asks = |secret| {
+        let prompt = signs.prompt_line.trim().to_owned();
+        StateBy {
+            prompt: Some(prompt),
+            secret,
+            ..StateBy::new(State::NeedsInput, By::TtyRead)
+        }
+    };
+    match (signs.shell, signs.tty) {
+        (_, TtySays::SecretWanted) => asks(true),
+        (ShellSays::AtPrompt, _) => StateBy::new(State::Idle, By::ShellMark),
+        (ShellSays::Nothing, TtySays::OwnProcessReads) if signs.interactive => {
+            StateBy::new(State::Idle, By::TtyRead)
+        }
+        (_, TtySays::OwnProcessReads | TtySays::ProgramReads) => asks(false),
+        (_, TtySays::Nothing) if signs.silent_ms > signs.idle_threshold_ms => {
+            StateBy::new(State::Idle, By::Silence)
+        }
+        (ShellSays::Running, TtySays::Nothing) => StateBy::new(State::Running, By::ShellMark),
+        (ShellSays::Nothing, TtySays::Nothing) => StateBy::new(State::Running, By::Silence),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(
+        shell: ShellSays,
+        tty: TtySays,
+        interactive: bool,
+        silent_ms: u64,
+        state: State,
+        by: By,
+    ) {
+        let signs = Signs {
+            shell,
+            tty,
+            interactive,
+            silent_ms,
+            idle_threshold_ms: 3000,
+            prompt_line: "Name? ".into(),
+        };
+        let got = of(&signs);
+        assert_eq!((got.state, got.by), (state, by), "{signs:?}");
+        assert_eq!(got.prompt.is_some(), state == State::NeedsInput);
+    }
+
+    #[test]
+    fn the_shells_own_word_comes_first() {
+        check(
+            ShellSays::AtPrompt,
+            TtySays::Nothing,
+            true,
+            0,
+            State::Idle,
+            By::ShellMark,
+        );
+        check(
+            ShellSays::Running,
+            TtySays::Nothing,
+            true,
+            0,
+            State::Running,
+            By::ShellMark,
+        );
+    }
+
+    #[test]
+    fn a_program_that_reads_the_terminal_needs_input() {
+        check(
+            ShellSays::Running,
+            TtySays::ProgramReads,
+            true,
+            9000,
+            State::NeedsInput,
+            By::TtyRead,
+        );
+        check(
+            ShellSays::Nothing,
+            TtySays::OwnProcessReads,
+            false,
+            0,
+            State::NeedsInput,
+            By::TtyRead,
+        );
+        check(
+            ShellSays::Running,
+            TtySays::OwnProcessReads,
+            true,
+            0,
+            State::NeedsInput,
+            By::TtyRead,
+        );
+        check(
+            ShellSays::Running,
+            TtySays::SecretWanted,
+            true,
+            0,
+            State::NeedsInput,
+            By::TtyRead,
+        );
+    }
+
+    #[test]
+    fn a_shell_without_integration_that_reads_is_at_its_prompt() {
+        check(
+            ShellSays::Nothing,
+            TtySays::OwnProcessReads,
+            true,
+            0,
+            State::Idle,
+            By::TtyRead,
+        );
+    }
+
+    #[test]
+    fn silence_is_the_last_resort() {
+        check(
+            ShellSays::Nothing,
+            TtySays::Nothing,
+            false,
+            3000,
+            State::Running,
+            By::Silence,
+        );
+        check(
+            ShellSays::Nothing,
+            TtySays::Nothing,
+            false,
+            3001,
+            State::Idle,
+            By::Silence,
+        );
+        check(
+            ShellSays::Running,
+            TtySays::Nothing,
+            true,
+            3001,
+            State::Idle,
+            By::Silence,
+        );
+    }
+}

@@ -1,0 +1,417 @@
+//! Typing into a pane: which bytes a key or a text is, and whether an Enter was taken.
+//!
+//! A text and the Enter behind it never go out in one piece to a program that reads keys: full-screen programs take
+//! a burst for a paste and swallow the Enter. The Enter follows when the program has shown that it took the text.
+
+use fugue_api::{
+    keys::{Key, KeyCode},
+    panes::{Paste, SendInput, Submitted},
+};
+
+/// What must be known about the terminal before typing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manners {
+    /// The kernel assembles lines and hands them over at Enter; nothing can be swallowed.
+    pub line_mode: bool,
+    pub bracketed_paste: bool,
+    pub application_cursor: bool,
+}
+
+/// One `send_input` on its way. The caller types what it is told to, and reports what it sees.
+#[derive(Debug)]
+pub struct Typing {
+    stage: Stage,
+    /// The end of the text, by which it is recognised on the screen. Empty: nothing to recognise.
+    tail: String,
+    tail_was_seen: bool,
+    enter: Vec<u8>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Stage {
+    /// The text is out; the program has not shown it.
+    AwaitTaken,
+    /// Enter is out.
+    AwaitSubmitted,
+}
+
+/// What to do next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Go on watching.
+    Watch,
+    Type(Vec<u8>),
+    Done(Submitted),
+}
+
+/// What the pane shows now.
+#[derive(Debug)]
+pub struct Seen<'a> {
+    /// The lines around the terminal's cursor: where typed text would stand.
+    pub near_cursor: &'a str,
+    /// The shell has marked that a command started since the Enter.
+    pub command_started: bool,
+}
+
+impl Typing {
+    /// The bytes to type at once, and what remains to be watched, if anything.
+    pub fn start(args: &SendInput, manners: Manners) -> (Vec<u8>, Result<Self, Submitted>) {
+        let text = args.input.as_deref().unwrap_or_default();
+        let mut first = text_bytes(text, args.paste, manners);
+        for key in &args.keys {
+            first.extend(key_bytes(*key, manners));
+        }
+        let enter = key_bytes(
+            Key {
+                code: KeyCode::Enter,
+                ctrl: false,
+                alt: false,
+                shift: false,
+            },
+            manners,
+        );
+        if !args.submit {
+            let pressed_enter = args.keys.iter().any(|key| key.code == KeyCode::Enter);
+            return (
+                first,
+                Err(if pressed_enter {
+                    Submitted::Unknown
+                } else {
+                    Submitted::No
+                }),
+            );
+        }
+        if manners.line_mode {
+            first.extend(&enter);
+            return (first, Err(Submitted::Yes));
+        }
+        if first.is_empty() {
+            let typing = Self {
+                stage: Stage::AwaitSubmitted,
+                tail: String::new(),
+                tail_was_seen: false,
+                enter: Vec::new(),
+            };
+            return (enter, Ok(typing));
+        }
+        (
+            first,
+            Ok(Self {
+                stage: Stage::AwaitTaken,
+                tail: tail(text),
+                tail_was_seen: false,
+                enter,
+            }),
+        )
+    }
+
+    /// The pane printed something.
+    pub fn output(&mut self, seen: &Seen<'_>) -> Next {
+        match self.stage {
+            Stage::AwaitTaken if self.shows_tail(seen) => self.press_enter(true),
+            Stage::AwaitSubmitted if seen.command_started => Next::Done(Submitted::Yes),
+            Stage::AwaitTaken | Stage::AwaitSubmitted => Next::Watch,
+        }
+    }
+
+    /// The pane printed something and has been quiet since.
+    pub fn quiet(&mut self, seen: &Seen<'_>) -> Next {
+        match self.stage {
+            // It drew something else for the text, such as a placeholder for a long paste.
+            Stage::AwaitTaken => {
+                let shown = self.shows_tail(seen);
+                self.press_enter(shown)
+            }
+            Stage::AwaitSubmitted if seen.command_started => Next::Done(Submitted::Yes),
+            Stage::AwaitSubmitted if self.shows_tail(seen) => Next::Done(Submitted::No),
+            Stage::AwaitSubmitted if self.tail_was_seen => Next::Done(Submitted::Yes),
+            Stage::AwaitSubmitted => Next::Done(Submitted::Unknown),
+        }
+    }
+
+    /// Nothing was printed for as long as anybody should wait.
+    pub fn gave_up(&mut self, seen: &Seen<'_>) -> Next {
+        match self.stage {
+            Stage::AwaitTaken => {
+                let shown = self.shows_tail(seen);
+                self.press_enter(shown)
+            }
+            Stage::AwaitSubmitted if self.tail_was_seen && self.shows_tail(seen) => {
+                Next::Done(Submitted::No)
+            }
+            Stage::AwaitSubmitted => Next::Done(Submitted::Unknown),
+        }
+    }
+
+    fn press_enter(&mut self, tail_seen: bool) -> Next {
+        self.stage = Stage::AwaitSubmitted;
+        self.tail_was_seen = tail_seen;
+        Next::Type(std::mem::take(&mut self.enter))
+    }
+
+    fn shows_tail(&self, seen: &Seen<'_>) -> bool {
+        !self.tail.is_empty() && squeezed(seen.near_cursor).contains(&self.tail)
+    }
+}
+
+// Enough to recognise a text by, short enough to stand in one row of a narrow box.
+const TAIL: usize = 16;
+
+/// The last few characters of the last line, without blanks: boxes wrap and pad.
+fn tail(text: &str) -> String {
+    let last = text
+        .lines()
+        .rev()
+        .map(squeezed)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
+    let skip = last.chars().count().saturating_sub(TAIL);
+    last.chars().skip(skip).collect()
+}
+
+fn squeezed(text: &str) -> String {
+    // Frames of input boxes are drawn between the pieces of a wrapped line.
+    text.chars()
+        .filter(|c| !c.is_whitespace() && !c.is_control() && !('\u{2500}'..='\u{259f}').contains(c))
+        .collect()
+}
+
+const PASTE_START: &str = "\x1b[200~";
+const PASTE_END: &str = "\x1b[201~";
+
+fn text_bytes(text: &str, paste: Paste, manners: Manners) -> Vec<u8> {
+    let several_lines = text.contains(['\n', '\r']);
+    let as_paste = manners.bracketed_paste
+        && !text.is_empty()
+        && match paste {
+            Paste::Auto => several_lines,
+            Paste::Always => true,
+            Paste::Never => false,
+        };
+    // Enter is a carriage return, in a paste as well.
+    let typed = text.replace("\r\n", "\r").replace('\n', "\r");
+    if !as_paste {
+        return typed.into_bytes();
+    }
+    let mut inner = typed;
+    // Removing one end sequence may join the halves of another.
+    while inner.contains(PASTE_END) {
+        inner = inner.replace(PASTE_END, "");
+    }
+    format!("{PASTE_START}{inner}{PASTE_END}").into_bytes()
+}
+
+/// What a terminal of the xterm family sends for a key.
+fn key_bytes(key: Key, manners: Manners) -> Vec<u8> {
+    let modifier = 1 + u8::from(key.shift) + 2 * u8::from(key.alt) + 4 * u8::from(key.ctrl);
+    let plain = modifier == 1;
+    let letter = |c: char| -> Vec<u8> {
+        match (plain, manners.application_cursor) {
+            (true, true) => format!("\x1bO{c}"),
+            (true, false) => format!("\x1b[{c}"),
+            (false, _) => format!("\x1b[1;{modifier}{c}"),
+        }
+        .into_bytes()
+    };
+    let tilde = |n: u8| -> Vec<u8> {
+        if plain {
+            format!("\x1b[{n}~")
+        } else {
+            format!("\x1b[{n};{modifier}~")
+        }
+        .into_bytes()
+    };
+    let escaped = |bytes: Vec<u8>| {
+        if key.alt {
+            [b"\x1b", &bytes[..]].concat()
+        } else {
+            bytes
+        }
+    };
+    match key.code {
+        KeyCode::Char(c) => escaped(if key.ctrl {
+            vec![control(c)]
+        } else {
+            shifted(c, key.shift)
+        }),
+        KeyCode::Enter => escaped(b"\r".to_vec()),
+        KeyCode::Tab if key.shift => b"\x1b[Z".to_vec(),
+        KeyCode::Tab => escaped(b"\t".to_vec()),
+        KeyCode::Escape => escaped(b"\x1b".to_vec()),
+        KeyCode::Backspace => escaped(if key.ctrl {
+            b"\x08".to_vec()
+        } else {
+            b"\x7f".to_vec()
+        }),
+        KeyCode::Up => letter('A'),
+        KeyCode::Down => letter('B'),
+        KeyCode::Right => letter('C'),
+        KeyCode::Left => letter('D'),
+        KeyCode::Home => letter('H'),
+        KeyCode::End => letter('F'),
+        KeyCode::Insert => tilde(2),
+        KeyCode::Delete => tilde(3),
+        KeyCode::PageUp => tilde(5),
+        KeyCode::PageDown => tilde(6),
+        KeyCode::F(n @ 1..=4) if plain => vec![0x1b, b'O', b'O' + n],
+        KeyCode::F(n @ 1..=4) => format!("\x1b[1;{modifier}{}", char::from(b'O' + n)).into_bytes(),
+        KeyCode::F(n @ 5) => tilde(n + 10),
+        KeyCode::F(n @ 6..=10) => tilde(n + 11),
+        KeyCode::F(n) => tilde(n + 12),
+    }
+}
+
+fn shifted(c: char, shift: bool) -> Vec<u8> {
+    let mut bytes = [0; 4];
+    let c = if shift && c.is_ascii() {
+        c.to_ascii_uppercase()
+    } else {
+        c
+    };
+    c.encode_utf8(&mut bytes).as_bytes().to_vec()
+}
+
+/// Control with a character, as keyboards have had it since the ASR-33.
+fn control(c: char) -> u8 {
+    match c {
+        ' ' | '@' | '2' => 0,
+        '3' => 0x1b,
+        '4' => 0x1c,
+        '5' => 0x1d,
+        '6' => 0x1e,
+        '7' | '/' => 0x1f,
+        '8' | '?' => 0x7f,
+        c if c.is_ascii() => (c as u8) & 0x1f,
+        // The parser of key names lets no other character through.
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send(input: &str, keys: &[&str], submit: bool) -> SendInput {
+        SendInput {
+            pane_id: "p1".into(),
+            input: (!input.is_empty()).then(|| input.to_owned()),
+            keys: keys.iter().map(|key| key.parse().unwrap()).collect(),
+            submit,
+            paste: Paste::Auto,
+        }
+    }
+
+    fn seen(near_cursor: &str) -> Seen<'_> {
+        Seen {
+            near_cursor,
+            command_started: false,
+        }
+    }
+
+    #[test]
+    fn keys_are_what_xterm_sends() {
+        let check = |key: &str, application_cursor, bytes: &[u8]| {
+            let manners = Manners {
+                application_cursor,
+                ..Manners::default()
+            };
+            assert_eq!(
+                Typing::start(&send("", &[key], false), manners).0,
+                bytes,
+                "{key}"
+            );
+        };
+        check("Enter", false, b"\r");
+        check("C-c", false, b"\x03");
+        check("C-[", false, b"\x1b");
+        check("C-Space", false, b"\0");
+        check("M-x", false, b"\x1bx");
+        check("Up", false, b"\x1b[A");
+        check("Up", true, b"\x1bOA");
+        check("C-Up", true, b"\x1b[1;5A");
+        check("F1", false, b"\x1bOP");
+        check("F5", false, b"\x1b[15~");
+        check("F6", false, b"\x1b[17~");
+        check("F10", false, b"\x1b[21~");
+        check("F11", false, b"\x1b[23~");
+        check("F12", false, b"\x1b[24~");
+        check("S-F2", false, b"\x1b[1;2Q");
+        check("Delete", false, b"\x1b[3~");
+        check("S-Tab", false, b"\x1b[Z");
+        check("é", false, "é".as_bytes());
+    }
+
+    #[test]
+    fn several_lines_go_in_as_one_paste_that_cannot_be_left_early() {
+        let manners = Manners {
+            bracketed_paste: true,
+            ..Manners::default()
+        };
+        let (bytes, _) = Typing::start(
+            &send("a\nb\x1b[20\x1b[201~1~; rm -rf /", &[], false),
+            manners,
+        );
+        assert_eq!(bytes, b"\x1b[200~a\rb; rm -rf /\x1b[201~");
+        let (bytes, _) = Typing::start(&send("one line", &[], false), manners);
+        assert_eq!(bytes, b"one line");
+    }
+
+    #[test]
+    fn in_line_mode_the_enter_cannot_be_swallowed() {
+        let manners = Manners {
+            line_mode: true,
+            ..Manners::default()
+        };
+        let (bytes, rest) = Typing::start(&send("yes", &[], true), manners);
+        assert_eq!(bytes, b"yes\r");
+        assert_eq!(rest.unwrap_err(), Submitted::Yes);
+    }
+
+    #[test]
+    fn enter_follows_when_the_text_is_on_the_screen() {
+        let (bytes, rest) =
+            Typing::start(&send("please fix the bug", &[], true), Manners::default());
+        assert_eq!(bytes, b"please fix the bug");
+        let mut typing = rest.unwrap();
+        assert_eq!(typing.output(&seen("> please fi")), Next::Watch);
+        assert_eq!(
+            typing.output(&seen("│ > please fix  │\n│ the bug   │")),
+            Next::Type(b"\r".to_vec())
+        );
+        assert_eq!(typing.output(&seen("> please fix the bug")), Next::Watch);
+        assert_eq!(typing.quiet(&seen("> ")), Next::Done(Submitted::Yes));
+    }
+
+    #[test]
+    fn a_text_that_stays_in_the_box_was_not_submitted() {
+        let mut typing = Typing::start(&send("hello", &[], true), Manners::default())
+            .1
+            .unwrap();
+        assert_eq!(typing.output(&seen("> hello")), Next::Type(b"\r".to_vec()));
+        assert_eq!(typing.quiet(&seen("> hello")), Next::Done(Submitted::No));
+    }
+
+    #[test]
+    fn what_was_never_seen_is_unknown() {
+        let mut typing = Typing::start(&send("hello", &[], true), Manners::default())
+            .1
+            .unwrap();
+        assert_eq!(typing.gave_up(&seen("")), Next::Type(b"\r".to_vec()));
+        assert_eq!(typing.gave_up(&seen("")), Next::Done(Submitted::Unknown));
+    }
+
+    #[test]
+    fn a_shell_that_marks_the_start_of_a_command_settles_it() {
+        let mut typing = Typing::start(&send("ls", &[], true), Manners::default())
+            .1
+            .unwrap();
+        assert_eq!(typing.output(&seen("$ ls")), Next::Type(b"\r".to_vec()));
+        assert_eq!(
+            typing.output(&Seen {
+                near_cursor: "$ ls",
+                command_started: true
+            }),
+            Next::Done(Submitted::Yes)
+        );
+    }
+}

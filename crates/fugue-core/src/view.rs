@@ -1,0 +1,227 @@
+//! What of a pane's text is shown to a reader: bounded, and saying what was left out.
+
+use fugue_api::Error;
+use regex::{Regex, RegexBuilder};
+
+/// A text that fits, and what it lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounded {
+    pub text: String,
+    /// Lines that are in `text`, whole or cut.
+    pub lines: u64,
+    pub omitted_lines: u64,
+    pub omitted_chars: u64,
+}
+
+/// Joins lines to at most `most` characters. The head tells what was started, the tail how it went, so both are
+/// kept and the middle goes: a quarter for the head, the rest for the tail.
+pub fn bound<L: AsRef<str>>(lines: &[L], most: usize) -> Bounded {
+    let total: usize = lines
+        .iter()
+        .map(|line| line.as_ref().chars().count() + 1)
+        .sum::<usize>()
+        .saturating_sub(1);
+    if total <= most {
+        let text = lines
+            .iter()
+            .map(AsRef::as_ref)
+            .collect::<Vec<_>>()
+            .join("\n");
+        return Bounded {
+            text,
+            lines: lines.len() as u64,
+            ..Bounded::default()
+        };
+    }
+    // The note about the gap counts as well; it is never longer than this.
+    let room = most.saturating_sub(GAP_NOTE);
+    let (head, head_lines, head_chars) =
+        take(lines.iter().map(AsRef::as_ref), room / 4, End::Start);
+    let (tail, tail_lines, tail_chars) = take(
+        lines.iter().rev().map(AsRef::as_ref),
+        room - head_chars,
+        End::Finish,
+    );
+    // One long line may be both the head and the tail.
+    let whole_lines = (head_lines + tail_lines).min(lines.len());
+    let omitted_lines = (lines.len() - whole_lines) as u64;
+    let omitted_chars = total.saturating_sub(head_chars + tail_chars) as u64;
+    let mut text = head;
+    text.push_str(&gap_note(omitted_lines, omitted_chars));
+    text.push_str(&tail);
+    if text.chars().count() > most {
+        // A caller who asks for a handful of characters gets the last of them and no note.
+        let (tail, ..) = take(lines.iter().rev().map(AsRef::as_ref), most, End::Finish);
+        text = tail;
+    }
+    Bounded {
+        text,
+        lines: whole_lines as u64,
+        omitted_lines,
+        omitted_chars,
+    }
+}
+
+const GAP_NOTE: usize = 64;
+
+fn gap_note(lines: u64, chars: u64) -> String {
+    if lines == 0 {
+        format!("\n[… {chars} characters left out …]\n")
+    } else {
+        format!("\n[… {lines} lines left out …]\n")
+    }
+}
+
+/// Which end of a line is kept when only a part of it fits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Start,
+    Finish,
+}
+
+/// As many lines as fit, in the order of the text; the last one taken may be cut.
+fn take<'a>(lines: impl Iterator<Item = &'a str>, room: usize, end: End) -> (String, usize, usize) {
+    let mut taken: Vec<String> = Vec::new();
+    let mut used = 0;
+    for line in lines {
+        let newline = usize::from(!taken.is_empty());
+        if used + newline >= room {
+            break;
+        }
+        let left = room - used - newline;
+        let chars = line.chars().count();
+        let fits = chars <= left;
+        let part = match (fits, end) {
+            (true, _) => line.to_owned(),
+            (false, End::Start) => line.chars().take(left).collect(),
+            (false, End::Finish) => line.chars().skip(chars - left).collect(),
+        };
+        used += newline + chars.min(left);
+        taken.push(part);
+        if !fits {
+            break;
+        }
+    }
+    let count = taken.len();
+    if end == End::Finish {
+        taken.reverse();
+    }
+    (taken.join("\n"), count, used)
+}
+
+/// A reader's regex, or the engine's own words about it.
+pub fn compile(pattern: &str) -> Result<Regex, Error> {
+    RegexBuilder::new(pattern)
+        // Large enough for any pattern a person writes; a model's `(a{1000}){1000}` is refused.
+        .size_limit(1 << 20)
+        .build()
+        .map_err(|error| Error::invalid(format!("grep: {error}")))
+}
+
+/// A reader's cursor, or why it cannot be one.
+pub fn cursor(said: &fugue_api::Cursor) -> Result<fugue_term::Cursor, Error> {
+    said.0.parse().map_err(|_| {
+        Error::invalid(format!("since: `{}` is not a cursor", said.0))
+            .hint("pass a `cursor` that an earlier call returned, unchanged")
+    })
+}
+
+/// The cursor before everything.
+pub fn start() -> fugue_api::Cursor {
+    shown(fugue_term::Cursor::default())
+}
+
+pub fn shown(cursor: fugue_term::Cursor) -> fugue_api::Cursor {
+    fugue_api::Cursor(cursor.to_string())
+}
+
+/// As many rows of an overview as a model can take; live panes and needy ones first, ended ones left out first.
+pub fn bound_overview(overview: &mut fugue_api::panes::Overview, most_chars: usize) {
+    use fugue_api::panes::State;
+    let rank = |state: State| match state {
+        State::NeedsInput => 0,
+        State::Running => 1,
+        State::Idle => 2,
+        State::Exited => 3,
+        State::Closed => 4,
+    };
+    overview
+        .panes
+        .sort_by_key(|row| (rank(row.state.state), std::cmp::Reverse(row.pane_id)));
+    let mut used = json_chars(&overview.sessions) + 64;
+    let fitting = overview
+        .panes
+        .iter()
+        .take_while(|row| {
+            used += json_chars(row) + 1;
+            used <= most_chars
+        })
+        .count();
+    overview.omitted_panes = (overview.panes.len() - fitting) as u64;
+    overview.panes.truncate(fitting);
+    overview.panes.sort_by_key(|row| row.pane_id);
+}
+
+fn json_chars(value: &impl serde::Serialize) -> usize {
+    serde_json::to_string(value).map_or(0, |text| text.chars().count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_is_left_alone() {
+        let bounded = bound(&["one", "two", ""], 8);
+        assert_eq!(
+            bounded,
+            Bounded {
+                text: "one\ntwo\n".into(),
+                lines: 3,
+                omitted_lines: 0,
+                omitted_chars: 0
+            }
+        );
+        assert_eq!(bound::<&str>(&[], 10), Bounded::default());
+    }
+
+    #[test]
+    fn head_and_tail_are_kept_and_the_rest_is_counted() {
+        let lines: Vec<String> = (1..=1000).map(|n| format!("line {n}")).collect();
+        let total: usize = lines.iter().map(|line| line.len() + 1).sum::<usize>() - 1;
+        for most in [100, 101, 500, 1000, 4000, total - 1] {
+            let bounded = bound(&lines, most);
+            assert!(
+                bounded.text.chars().count() <= most,
+                "{most}: {}",
+                bounded.text.len()
+            );
+            assert!(bounded.text.ends_with("line 1000"), "{most}");
+            assert!(bounded.text.starts_with("line 1"), "{most}");
+            assert_eq!(bounded.lines + bounded.omitted_lines, 1000);
+            assert!(bounded.omitted_chars > 0);
+        }
+    }
+
+    #[test]
+    fn one_endless_line_is_cut_between_characters() {
+        let line = "€".repeat(5000);
+        let bounded = bound(&[line], 300);
+        assert!(bounded.text.chars().count() <= 300);
+        assert!(bounded.text.starts_with('€') && bounded.text.ends_with('€'));
+        assert!(bounded.omitted_chars >= 4700);
+        assert_eq!(bound(&["abcdef"], 3).text, "def");
+    }
+
+    #[test]
+    fn a_bad_pattern_is_refused_in_the_engines_words() {
+        assert!(compile("(").unwrap_err().message.contains("unclosed"));
+        assert!(
+            compile("(?:a{1000}){1000}")
+                .unwrap_err()
+                .message
+                .contains("size limit")
+        );
+        assert!(compile(r"^err\w+").is_ok());
+    }
+}
