@@ -1,1 +1,26 @@
-//! Does: sockets, holders, store, timers.
+//! Does what core decides: sockets, holders, the store, timers.
+//!
+//! Control and data are apart. The control plane ([`engine`]) is one loop without bytes; every pane's bytes stay in
+//! its own task on one of a few threads ([`shards`]), and only facts leave it.
+
+mod archive;
+pub mod client;
+pub mod config;
+mod desk;
+mod door;
+mod engine;
+mod follow;
+mod frame;
+mod pane;
+pub mod paths;
+mod reading;
+mod replay;
+mod run;
+mod shards;
+pub mod shell;
+pub mod start;
+mod store;
+mod sweep;
+mod world;
+
+pub use run::daemon;

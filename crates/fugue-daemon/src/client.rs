@@ -1,0 +1,315 @@
+//! The client's end of the socket: starts a daemon where none runs, asks many things at once, and asks again when
+//! the daemon died in between.
+
+use std::{
+    collections::HashMap,
+    io,
+    os::unix::net::UnixStream as StdStream,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use fugue_api::{
+    Error, Handle, Kind, Reply, Request,
+    wire::{Answer, Ask, Caller, FromDaemon, Key, LARGEST_FRAME, PROTOCOL, ToDaemon},
+};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{UnixStream, unix::OwnedReadHalf},
+    sync::{Mutex, mpsc, oneshot},
+};
+
+use crate::{
+    frame,
+    paths::{Paths, SocketPath},
+    start,
+};
+
+/// One client of the daemon. Cheap to clone; all clones share a connection.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    paths: Paths,
+    caller: Caller,
+    link: Mutex<Option<Link>>,
+    next_id: AtomicU64,
+}
+
+/// Whether a missing daemon is started.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Launch {
+    IfNeeded,
+    Never,
+}
+
+type Waiting = Arc<std::sync::Mutex<HashMap<u64, oneshot::Sender<Result<Answer, Error>>>>>;
+
+/// A live connection. Dropping the last sender closes it.
+#[derive(Clone)]
+struct Link {
+    daemon_pid: u32,
+    // Bounded by what one client asks at once; a full queue makes the asker wait for the socket.
+    outgoing: mpsc::Sender<Vec<u8>>,
+    waiting: Waiting,
+}
+
+impl Client {
+    pub fn new(paths: Paths, caller: Caller) -> Self {
+        let inner = Inner {
+            paths,
+            caller,
+            link: Mutex::new(None),
+            next_id: AtomicU64::new(1),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// Asks, and stays with the question through the daemon's death: the same key is asked again, so nothing is
+    /// done twice.
+    pub async fn ask(&self, ask: Ask) -> Result<Answer, Error> {
+        let key = new_key()?;
+        // A daemon that dies on every attempt must not be restarted for ever by one question.
+        let mut attempts_left = 50;
+        loop {
+            let link = self.link(Launch::IfNeeded).await?;
+            match self.ask_on(&link, key, ask.clone()).await {
+                Some(answer) => return answer,
+                None if matches!(ask, Ask::DaemonStop { .. }) || attempts_left == 0 => {
+                    return Err(Error::new(
+                        Kind::Unavailable,
+                        "the daemon went away before it answered",
+                    ));
+                }
+                None => attempts_left -= 1,
+            }
+        }
+    }
+
+    /// Asks a daemon that runs already; `None` where none does.
+    pub async fn ask_running(&self, ask: Ask) -> Result<Option<Answer>, Error> {
+        let Ok(link) = self.link(Launch::Never).await else {
+            return Ok(None);
+        };
+        self.ask_on(&link, new_key()?, ask).await.transpose()
+    }
+
+    /// The pid of the daemon that runs, if one does; also of one whose protocol we do not speak.
+    pub async fn running_daemon(&self) -> Option<u32> {
+        let (_, pid) = connect(&self.inner.paths).await.ok()?;
+        Some(pid)
+    }
+
+    async fn ask_on(&self, link: &Link, key: Key, ask: Ask) -> Option<Result<Answer, Error>> {
+        let id = self.inner.next_id.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        lock(&link.waiting).insert(id, answer);
+        let mut open = OpenQuestion {
+            id,
+            link: link.clone(),
+            settled: false,
+        };
+        let outcome = async {
+            let bytes = frame::encode(&ToDaemon::Call { id, key, ask }).ok()?;
+            link.outgoing.send(bytes).await.ok()?;
+            answered.await.ok()
+        }
+        .await;
+        open.settled = true;
+        outcome
+    }
+
+    async fn link(&self, launch: Launch) -> Result<Link, Error> {
+        let mut current = self.inner.link.lock().await;
+        if let Some(link) = current.as_ref().filter(|link| !link.outgoing.is_closed()) {
+            return Ok(link.clone());
+        }
+        let (stream, pid) = match connect(&self.inner.paths).await {
+            Ok(found) => found,
+            Err(error) if launch == Launch::Never || !no_daemon(&error) => {
+                return Err(unreachable_daemon(&error));
+            }
+            Err(_) => {
+                start::daemon(&self.inner.paths).await?;
+                connect(&self.inner.paths)
+                    .await
+                    .map_err(|error| unreachable_daemon(&error))?
+            }
+        };
+        let link = self.open(stream, pid).await?;
+        *current = Some(link.clone());
+        Ok(link)
+    }
+
+    async fn open(&self, stream: UnixStream, daemon_pid: u32) -> Result<Link, Error> {
+        let broken = |error: io::Error| unreachable_daemon(&error);
+        let (mut incoming, mut sink) = stream.into_split();
+        let hello = ToDaemon::Hello {
+            protocol: PROTOCOL,
+            caller: self.inner.caller.clone(),
+        };
+        sink.write_all(&frame::encode(&hello).map_err(broken)?)
+            .await
+            .map_err(broken)?;
+        match frame::read(&mut incoming, LARGEST_FRAME)
+            .await
+            .map_err(broken)?
+        {
+            Some(FromDaemon::Welcome {
+                protocol,
+                version,
+                pid,
+            }) if protocol != PROTOCOL => {
+                let ours = env!("CARGO_PKG_VERSION");
+                return Err(Error::new(
+                    Kind::Unavailable,
+                    format!("the daemon that runs (pid {pid}) is fugue {version}; this is {ours} and speaks another protocol"),
+                )
+                .hint("`fugue daemon restart` replaces it; panes go on"));
+            }
+            Some(FromDaemon::Welcome { .. }) => {}
+            Some(_) | None => {
+                return Err(Error::new(Kind::Unavailable, "the daemon hung up at once"));
+            }
+        }
+        let (outgoing, mut to_send) = mpsc::channel::<Vec<u8>>(64);
+        let waiting = Waiting::default();
+        let writer = tokio::spawn(async move {
+            while let Some(bytes) = to_send.recv().await {
+                if sink.write_all(&bytes).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let askers = waiting.clone();
+        tokio::spawn(async move {
+            listen(incoming, &askers).await;
+            // First nothing more can be sent, then everybody who still waits learns that no answer will come.
+            writer.abort();
+            let _ = writer.await;
+            lock(&askers).clear();
+        });
+        Ok(Link {
+            daemon_pid,
+            outgoing,
+            waiting,
+        })
+    }
+
+    /// The daemon this client talks to at the moment.
+    pub async fn daemon_pid(&self) -> Result<u32, Error> {
+        Ok(self.link(Launch::IfNeeded).await?.daemon_pid)
+    }
+}
+
+impl Handle for Client {
+    async fn call(&self, request: Request) -> Result<Reply, Error> {
+        match self.ask(Ask::Tool { call: request }).await? {
+            Answer::Tool { reply } => Ok(reply),
+            other => Err(Error::new(
+                Kind::Internal,
+                format!("the daemon answered something else: {other:?}"),
+            )),
+        }
+    }
+}
+
+/// Hands answers to those who wait, until the connection ends.
+async fn listen(mut incoming: OwnedReadHalf, waiting: &Waiting) {
+    while let Ok(Some(frame)) = frame::read(&mut incoming, LARGEST_FRAME).await {
+        match frame {
+            FromDaemon::Answer { id, answer } => {
+                if let Some(asker) = lock(waiting).remove(&id) {
+                    let _ = asker.send(answer);
+                }
+            }
+            FromDaemon::Goodbye => {
+                for (_, asker) in lock(waiting).drain() {
+                    let error = Error::new(Kind::Unavailable, "the daemon was stopped");
+                    let _ = asker.send(Err(
+                        error.hint("panes may still run; ask again and a daemon is started")
+                    ));
+                }
+            }
+            FromDaemon::Welcome { .. } => {}
+        }
+    }
+}
+
+/// Tells the daemon when an asker has gone before its answer came.
+struct OpenQuestion {
+    id: u64,
+    link: Link,
+    settled: bool,
+}
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        lock(&self.link.waiting).remove(&self.id);
+        if !self.settled
+            && let Ok(bytes) = frame::encode(&ToDaemon::Cancel { id: self.id })
+        {
+            // A full queue means that the daemon does not read; it will see the connection end instead.
+            let _ = self.link.outgoing.try_send(bytes);
+        }
+    }
+}
+
+async fn connect(paths: &Paths) -> io::Result<(UnixStream, u32)> {
+    let path = SocketPath::new(&paths.socket())?;
+    // A blocking connect to a local socket is answered by the kernel; only a full backlog makes it wait.
+    let stream = StdStream::connect(&path)?;
+    stream.set_nonblocking(true)?;
+    let stream = UnixStream::from_std(stream)?;
+    let peer = stream.peer_cred()?;
+    if peer.uid() != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::other(format!(
+            "the daemon's socket is served by user {}",
+            peer.uid()
+        )));
+    }
+    Ok((stream, peer.pid().map_or(0, i32::cast_unsigned)))
+}
+
+fn no_daemon(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    )
+}
+
+fn unreachable_daemon(error: &io::Error) -> Error {
+    Error::new(
+        Kind::Unavailable,
+        format!("no daemon can be reached: {error}"),
+    )
+    .hint("`fugue daemon status` tells more")
+}
+
+fn new_key() -> Result<Key, Error> {
+    let mut key = [0; 16];
+    match rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty()) {
+        Ok(16) => Ok(Key(key)),
+        _ => Err(Error::new(
+            Kind::Internal,
+            "the kernel gave no random numbers",
+        )),
+    }
+}
+
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // Nothing panics while holding it, and a map of waiters is whole at every moment.
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// How long a daemon may take to say that it listens.
+pub(crate) const PATIENCE_FOR_A_DAEMON: Duration = Duration::from_secs(20);

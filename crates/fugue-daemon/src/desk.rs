@@ -1,0 +1,83 @@
+//! Who is to be told the answer to which call.
+
+use std::collections::HashMap;
+
+use fugue_api::{
+    Error, Kind,
+    wire::{Answer, FromDaemon},
+};
+use fugue_core::CallId;
+use tokio::{sync::mpsc, task::AbortHandle};
+
+use crate::frame;
+
+/// The open calls of all connections.
+#[derive(Default)]
+pub struct Desk {
+    open: HashMap<CallId, Responder>,
+    /// Waits that end when their call is cancelled.
+    waits: HashMap<CallId, AbortHandle>,
+}
+
+/// The way back to one asker. It may be sent to another thread, where the answer is also encoded.
+#[derive(Debug)]
+pub struct Responder {
+    id: u64,
+    /// Bounded by the number of calls that a connection may have open.
+    back: mpsc::UnboundedSender<(u64, Vec<u8>)>,
+}
+
+impl Desk {
+    pub fn open(&mut self, call: CallId, responder: Responder) {
+        self.open.insert(call, responder);
+    }
+
+    pub fn take(&mut self, call: CallId) -> Option<Responder> {
+        self.open.remove(&call)
+    }
+
+    pub fn answer(&mut self, call: CallId, answer: Result<Answer, Error>) {
+        // A call that was cancelled has nobody to tell.
+        if let Some(responder) = self.take(call) {
+            responder.answer(answer);
+        }
+    }
+
+    pub fn waits(&mut self, call: CallId, wait: AbortHandle) {
+        self.waits.retain(|_, wait| !wait.is_finished());
+        self.waits.insert(call, wait);
+    }
+
+    pub fn cancel(&mut self, call: CallId) {
+        self.open.remove(&call);
+        if let Some(wait) = self.waits.remove(&call) {
+            wait.abort();
+        }
+    }
+}
+
+impl Responder {
+    pub fn new(id: u64, back: mpsc::UnboundedSender<(u64, Vec<u8>)>) -> Self {
+        Self { id, back }
+    }
+
+    pub fn answer(self, answer: Result<Answer, Error>) {
+        let frame = FromDaemon::Answer {
+            id: self.id,
+            answer,
+        };
+        let bytes = frame::encode(&frame).or_else(|error| {
+            let answer = Err(Error::new(
+                Kind::Internal,
+                format!("the answer could not be sent: {error}"),
+            ));
+            frame::encode(&FromDaemon::Answer {
+                id: self.id,
+                answer,
+            })
+        });
+        if let Ok(bytes) = bytes {
+            let _ = self.back.send((self.id, bytes));
+        }
+    }
+}

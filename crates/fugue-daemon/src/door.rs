@@ -1,0 +1,198 @@
+//! The daemon's socket: admits clients of this user, reads what they ask, and sends the answers back.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use fugue_api::{
+    Error, Kind,
+    wire::{Ask, Caller, FromDaemon, Key, PROTOCOL, ToDaemon},
+};
+use fugue_core::CallId;
+use tokio::{
+    io::AsyncWriteExt,
+    net::{UnixListener, UnixStream},
+    sync::{mpsc, watch},
+    time::Instant,
+};
+
+use crate::{desk::Responder, frame};
+
+/// What the door passes on to the engine.
+pub enum Knock {
+    Call {
+        call: CallId,
+        key: Key,
+        caller: Arc<Caller>,
+        ask: Ask,
+        responder: Responder,
+    },
+    Cancelled {
+        call: CallId,
+    },
+}
+
+// A client with more open calls than this has lost count of them.
+const MOST_OPEN_CALLS: usize = 4096;
+// No event says that a fd has become free.
+const RETRY_ACCEPT: Duration = Duration::from_millis(50);
+// The largest thing a client may say: an environment and a long input.
+const LARGEST_QUESTION: usize = 16 * 1024 * 1024;
+
+/// Admits clients until the daemon ends.
+pub async fn serve(
+    listener: UnixListener,
+    engine: mpsc::Sender<Knock>,
+    closing: watch::Receiver<bool>,
+    visits: mpsc::Sender<()>,
+) {
+    let calls = Arc::new(AtomicU64::new(1));
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let visit = Visit {
+                    engine: engine.clone(),
+                    calls: calls.clone(),
+                    closing: closing.clone(),
+                };
+                let until_over = visits.clone();
+                tokio::spawn(async move {
+                    let _until_over = until_over;
+                    if let Err(error) = visit.receive(stream).await {
+                        tracing::debug!(%error, "a client was shown out");
+                    }
+                });
+            }
+            // Out of fds: the clients that are here must leave first. The kernel keeps the others in line.
+            Err(error) => {
+                tracing::warn!(%error, "no client could be admitted");
+                tokio::time::sleep_until(Instant::now() + RETRY_ACCEPT).await;
+            }
+        }
+    }
+}
+
+async fn wait_until(closing: &mut watch::Receiver<bool>) {
+    // An error means that the daemon is over already.
+    let _ = closing.wait_for(|closing| *closing).await;
+}
+
+/// One client's stay.
+struct Visit {
+    engine: mpsc::Sender<Knock>,
+    calls: Arc<AtomicU64>,
+    closing: watch::Receiver<bool>,
+}
+
+impl Visit {
+    async fn receive(self, stream: UnixStream) -> io::Result<()> {
+        let peer = stream.peer_cred()?;
+        if peer.uid() != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::other(format!(
+                "user {} has no business here",
+                peer.uid()
+            )));
+        }
+        let (mut incoming, mut sink) = stream.into_split();
+        let Some(ToDaemon::Hello { protocol, caller }) =
+            frame::read(&mut incoming, LARGEST_QUESTION).await?
+        else {
+            return Err(io::Error::other("it did not say hello"));
+        };
+        let welcome = FromDaemon::Welcome {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+        };
+        sink.write_all(&frame::encode(&welcome)?).await?;
+        if protocol != PROTOCOL {
+            return Ok(());
+        }
+        let mut closing = self.closing.clone();
+        let (back, mut answers) = mpsc::unbounded_channel::<(u64, Vec<u8>)>();
+        let caller = Arc::new(caller);
+        let mut open: HashMap<u64, CallId> = HashMap::new();
+        // Reading a frame is not cancel-safe, so the reader is a task of its own; it runs ahead by a few questions.
+        let (asked, mut questions) = mpsc::channel::<ToDaemon>(16);
+        let reader = tokio::spawn(async move {
+            while let Some(frame) = frame::read(&mut incoming, LARGEST_QUESTION).await? {
+                if asked.send(frame).await.is_err() {
+                    break;
+                }
+            }
+            io::Result::Ok(())
+        });
+        let outcome = loop {
+            tokio::select! {
+                question = questions.recv() => match question {
+                    None => break Ok(()),
+                    Some(question) => self.question(question, &caller, &back, &mut open).await,
+                },
+                Some((id, bytes)) = answers.recv() => {
+                    open.remove(&id);
+                    if let Err(error) = sink.write_all(&bytes).await {
+                        break Err(error);
+                    }
+                }
+                () = wait_until(&mut closing) => {
+                    while let Ok((_, bytes)) = answers.try_recv() {
+                        sink.write_all(&bytes).await?;
+                    }
+                    let _ = sink.write_all(&frame::encode(&FromDaemon::Goodbye)?).await;
+                    break Ok(());
+                }
+            }
+        };
+        reader.abort();
+        // A client that is gone waits for nothing; its work goes on.
+        for call in open.into_values() {
+            let _ = self.engine.send(Knock::Cancelled { call }).await;
+        }
+        outcome
+    }
+
+    async fn question(
+        &self,
+        question: ToDaemon,
+        caller: &Arc<Caller>,
+        back: &mpsc::UnboundedSender<(u64, Vec<u8>)>,
+        open: &mut HashMap<u64, CallId>,
+    ) {
+        match question {
+            ToDaemon::Hello { .. } => {}
+            ToDaemon::Cancel { id } => {
+                if let Some(call) = open.remove(&id) {
+                    let _ = self.engine.send(Knock::Cancelled { call }).await;
+                }
+            }
+            ToDaemon::Call { id, key, ask } => {
+                let responder = Responder::new(id, back.clone());
+                if open.len() >= MOST_OPEN_CALLS || open.contains_key(&id) {
+                    let error = Error::new(
+                        Kind::Exhausted,
+                        format!("{MOST_OPEN_CALLS} calls are open, or id {id} is in use"),
+                    );
+                    return responder.answer(Err(error));
+                }
+                let call = CallId(self.calls.fetch_add(1, Ordering::Relaxed));
+                open.insert(id, call);
+                let _ = self
+                    .engine
+                    .send(Knock::Call {
+                        call,
+                        key,
+                        caller: caller.clone(),
+                        ask,
+                        responder,
+                    })
+                    .await;
+            }
+        }
+    }
+}

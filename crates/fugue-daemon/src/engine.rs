@@ -1,0 +1,545 @@
+//! The control plane: one loop that hands core what happened and performs what core decides.
+//!
+//! It never touches a pane's bytes and never waits for a disk or a program; whatever takes time is somebody else's
+//! task and comes back as an input.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    io,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use fugue_api::{
+    Error, Kind, PaneId, Reply, Request, Timestamp,
+    panes::{ClosePane, Overview, Status},
+    wire::{Answer, Ask, Caller, DaemonStatus, Key},
+};
+use fugue_core::{
+    Asked, CallId, Core, Effect, Input, Now, PaneFact, PaneQuestion, Snapshot, World,
+    settings::Settings, view,
+};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    archive,
+    desk::{Desk, Responder},
+    door::Knock,
+    follow,
+    pane::{self, PaneCommand, PaneHandle},
+    paths::Paths,
+    shards::{Shards, Task},
+    store::{Commit, Store, Writer},
+    sweep, world,
+};
+
+/// What every part of the daemon may look at.
+pub struct House {
+    pub paths: Paths,
+    pub settings: Settings,
+    /// Counted up with every daemon; a holder obeys the highest it has seen.
+    pub epoch: u64,
+    /// The soft limit of open files that panes get: ours is raised, theirs stays what people expect.
+    pub nofile: Option<u64>,
+}
+
+pub struct Engine {
+    house: Arc<House>,
+    core: Core,
+    desk: Desk,
+    shards: Shards,
+    panes: HashMap<PaneId, PaneHandle>,
+    writer: Writer<Stored>,
+    says: mpsc::Sender<Said>,
+    said: mpsc::Receiver<Said>,
+    committed: mpsc::UnboundedReceiver<(Stored, Result<(), String>)>,
+    alarms: BTreeSet<Duration>,
+    started: Instant,
+    stopping: Option<Stopping>,
+    own_calls: u64,
+}
+
+/// What pane tasks and helpers tell the engine.
+pub enum Said {
+    Pane(PaneId, PaneFact),
+    /// A call after the look at files that core must not take.
+    Furnished {
+        call: CallId,
+        key: Key,
+        caller: Arc<Caller>,
+        ask: Ask,
+        world: Result<World, Error>,
+    },
+}
+
+/// Effects that wait for the disk.
+struct Stored {
+    effects: Vec<Effect>,
+    undo: Option<PaneId>,
+}
+
+/// The end of the daemon, waiting for its panes.
+struct Stopping {
+    asker: Option<Responder>,
+    open: HashSet<CallId>,
+    closed: u64,
+}
+
+/// Whether the loop goes on.
+#[derive(PartialEq, Eq)]
+enum Going {
+    On,
+    Over,
+}
+
+// Calls of the engine's own start here; those of clients count up from 1.
+const OWN_CALLS: u64 = 1 << 63;
+// A pane that replays a long log answers late; an overview does not wait for it.
+const PATIENCE_FOR_A_ROW: Duration = Duration::from_millis(500);
+// What a tool's reply may hold where the caller did not say.
+const MODEL_CHARS: usize = 10_000;
+// Facts are few: state changes, not bytes. A pane that outruns the engine waits here, and only that pane.
+const FACTS_IN_LINE: usize = 1024;
+
+impl Engine {
+    /// Takes up what the store knows and adopts every pane that was open.
+    pub fn new(house: House, snapshot: Snapshot, store: impl Store + 'static) -> io::Result<Self> {
+        let (says, said) = mpsc::channel(FACTS_IN_LINE);
+        let (done, committed) = mpsc::unbounded_channel();
+        let writer = Writer::start(store, move |stored, outcome| {
+            // The engine is gone only when the process is about to be.
+            let _ = done.send((stored, outcome));
+        })?;
+        let started = Instant::now();
+        let (core, effects) = Core::restore(house.settings.clone(), snapshot, now(started));
+        let mut engine = Self {
+            house: Arc::new(house),
+            core,
+            desk: Desk::default(),
+            shards: Shards::start()?,
+            panes: HashMap::new(),
+            writer,
+            says,
+            said,
+            committed,
+            alarms: BTreeSet::new(),
+            started,
+            stopping: None,
+            own_calls: OWN_CALLS,
+        };
+        engine.perform(effects);
+        Ok(engine)
+    }
+
+    /// Until somebody asks for the daemon's end.
+    pub async fn run(mut self, mut knocks: mpsc::Receiver<Knock>) -> io::Result<()> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        loop {
+            let alarm = self.alarms.first().copied();
+            let going = tokio::select! {
+                Some(knock) = knocks.recv() => self.knock(knock),
+                Some(said) = self.said.recv() => self.hear(said),
+                Some((stored, outcome)) = self.committed.recv() => self.stored(stored, outcome),
+                () = sleep_until(self.started + alarm.unwrap_or_default()), if alarm.is_some() => {
+                    self.alarms.pop_first();
+                    self.step(Input::Time)
+                }
+                _ = terminate.recv() => Going::Over,
+                _ = interrupt.recv() => Going::Over,
+            };
+            if going == Going::Over {
+                return Ok(());
+            }
+        }
+    }
+
+    fn knock(&mut self, knock: Knock) -> Going {
+        match knock {
+            Knock::Cancelled { call } => {
+                self.desk.cancel(call);
+                self.step(Input::Cancelled { call })
+            }
+            Knock::Call {
+                ask: Ask::DaemonStatus,
+                responder,
+                ..
+            } => {
+                responder.answer(Ok(Answer::DaemonStatus {
+                    status: self.status(),
+                }));
+                Going::On
+            }
+            Knock::Call {
+                ask: Ask::DaemonStop { panes },
+                responder,
+                ..
+            } => self.stop(responder, panes),
+            Knock::Call {
+                call,
+                key,
+                caller,
+                ask,
+                responder,
+            } => {
+                self.desk.open(call, responder);
+                if let Ask::Tool {
+                    call: Request::CreatePane(args),
+                } = &ask
+                {
+                    self.look_up_world(call, key, caller, args.clone());
+                    return Going::On;
+                }
+                self.step(Input::Call {
+                    call,
+                    asked: Asked {
+                        key,
+                        caller,
+                        ask,
+                        world: None,
+                    },
+                })
+            }
+        }
+    }
+
+    /// A directory may be on a disk that does not answer, so looking at it is not this thread's business.
+    fn look_up_world(
+        &self,
+        call: CallId,
+        key: Key,
+        caller: Arc<Caller>,
+        args: fugue_api::panes::CreatePane,
+    ) {
+        let (says, house) = (self.says.clone(), self.house.clone());
+        tokio::task::spawn_blocking(move || {
+            let request = Request::CreatePane(args);
+            let world = request
+                .check()
+                .and_then(|()| world::look_up(&request, &caller, &house));
+            let ask = Ask::Tool { call: request };
+            let _ = says.blocking_send(Said::Furnished {
+                call,
+                key,
+                caller,
+                ask,
+                world,
+            });
+        });
+    }
+
+    fn hear(&mut self, said: Said) -> Going {
+        match said {
+            Said::Pane(pane, fact) => {
+                if let PaneFact::Ended { .. } | PaneFact::OpenFailed(_) = fact {
+                    self.panes.remove(&pane);
+                }
+                self.step(Input::Pane { pane, fact })
+            }
+            Said::Furnished {
+                call,
+                world: Err(error),
+                ..
+            } => {
+                self.desk.answer(call, Err(error));
+                Going::On
+            }
+            Said::Furnished {
+                call,
+                key,
+                caller,
+                ask,
+                world: Ok(world),
+            } => self.step(Input::Call {
+                call,
+                asked: Asked {
+                    key,
+                    caller,
+                    ask,
+                    world: Some(world),
+                },
+            }),
+        }
+    }
+
+    fn stored(&mut self, stored: Stored, outcome: Result<(), String>) -> Going {
+        match (outcome, stored.undo) {
+            (Ok(()), _) => self.perform(stored.effects),
+            (Err(why), Some(pane)) => {
+                tracing::warn!(%pane, why, "a new pane could not be recorded");
+                self.step(Input::NotStored { pane, why })
+            }
+            // The pane's own files say the same, and the next daemon reads them.
+            (Err(why), None) => {
+                tracing::warn!(why, "a change could not be recorded");
+                self.perform(stored.effects)
+            }
+        }
+    }
+
+    fn step(&mut self, input: Input) -> Going {
+        let effects = self.core.step(input, now(self.started));
+        self.perform(effects)
+    }
+
+    /// In order; what comes behind a commit waits for the disk, without holding up anything else.
+    fn perform(&mut self, effects: Vec<Effect>) -> Going {
+        let mut effects = effects.into_iter();
+        while let Some(effect) = effects.next() {
+            if let Effect::Commit { changes, undo } = effect {
+                let then = Stored {
+                    effects: effects.collect(),
+                    undo,
+                };
+                self.writer.commit(Commit { changes, then });
+                return Going::On;
+            }
+            if self.act(effect) == Going::Over {
+                return Going::Over;
+            }
+        }
+        Going::On
+    }
+
+    fn act(&mut self, effect: Effect) -> Going {
+        match effect {
+            Effect::Answer { call, .. } if call.0 >= OWN_CALLS => return self.own_call_ended(call),
+            Effect::Answer { call, answer } => self.desk.answer(call, answer),
+            Effect::Commit { .. } => {}
+            Effect::Open {
+                record,
+                args,
+                world,
+                caller,
+            } => {
+                let (handle, task) = pane::open(
+                    *record,
+                    args.command,
+                    args.env,
+                    world,
+                    caller,
+                    self.house.clone(),
+                    self.says.clone(),
+                );
+                self.install(handle, task);
+            }
+            Effect::Adopt { record } => {
+                let (handle, task) = pane::adopt(*record, self.house.clone(), self.says.clone());
+                self.install(handle, task);
+            }
+            Effect::Ask {
+                call,
+                pane,
+                question,
+            } => self.ask(call, pane, question),
+            Effect::AskArchive {
+                call,
+                record,
+                question,
+            } => {
+                let house = self.house.clone();
+                if let Some(responder) = self.desk.take(call) {
+                    tokio::task::spawn_blocking(move || {
+                        responder.answer(archive::answer(&record, &question, &house))
+                    });
+                }
+            }
+            Effect::Survey {
+                call,
+                overview,
+                live,
+                bounded,
+            } => self.survey(call, overview, live, bounded),
+            Effect::Close { pane, grace } => {
+                if let Some(handle) = self.panes.get(&pane) {
+                    handle.tell(PaneCommand::Close { grace });
+                }
+            }
+            Effect::Sweep { pane, grace } => {
+                let (says, dir) = (
+                    self.says.clone(),
+                    self.house.paths.panes().join(pane.to_string()),
+                );
+                tokio::task::spawn_blocking(move || {
+                    sweep::pane(pane, &dir, grace);
+                    let _ = says.blocking_send(Said::Pane(pane, PaneFact::Swept));
+                });
+            }
+            Effect::Forget { pane } => {
+                let dir = self.house.paths.panes().join(pane.to_string());
+                tokio::task::spawn_blocking(move || std::fs::remove_dir_all(dir));
+            }
+            Effect::WakeAt(at) => {
+                self.alarms.insert(at);
+            }
+        }
+        Going::On
+    }
+
+    fn install(&mut self, handle: PaneHandle, task: Task) {
+        let pane = handle.id();
+        self.panes.insert(pane, handle);
+        self.shards.spawn(pane, task);
+    }
+
+    fn ask(&mut self, call: CallId, pane: PaneId, question: PaneQuestion) {
+        let Some(handle) = self.panes.get(&pane) else {
+            // It ended a moment ago, and core hears of it next.
+            let error =
+                Error::new(Kind::Ended, format!("pane `{pane}` is ending")).hint("ask again");
+            return self.desk.answer(call, Err(error));
+        };
+        let Some(responder) = self.desk.take(call) else {
+            return;
+        };
+        if let PaneQuestion::Follow { since, raw } = question {
+            let wait = tokio::spawn(follow::live(handle.clone(), since, raw, responder));
+            self.desk.waits(call, wait.abort_handle());
+        } else if let Err(PaneCommand::Ask { responder, .. }) = handle.try_tell(PaneCommand::Ask {
+            question,
+            responder,
+        }) {
+            let error = Error::new(
+                Kind::Unavailable,
+                format!("pane `{pane}` has too much to do"),
+            )
+            .hint("ask again");
+            responder.answer(Err(error));
+        }
+    }
+
+    /// Completes the rows of live panes, each by its own task.
+    fn survey(&mut self, call: CallId, mut overview: Overview, live: Vec<PaneId>, bounded: bool) {
+        let Some(responder) = self.desk.take(call) else {
+            return;
+        };
+        let asked: Vec<_> = live
+            .into_iter()
+            .filter_map(|pane| {
+                let (answer, answered) = oneshot::channel();
+                self.panes
+                    .get(&pane)?
+                    .try_tell(PaneCommand::Brief(answer))
+                    .ok()?;
+                Some((pane, answered))
+            })
+            .collect();
+        tokio::spawn(async move {
+            let deadline = Instant::now() + PATIENCE_FOR_A_ROW;
+            for (pane, answered) in asked {
+                let brief = tokio::time::timeout_at(deadline, answered).await;
+                if let (Ok(Ok(brief)), Ok(index)) = (
+                    brief,
+                    overview
+                        .panes
+                        .binary_search_by_key(&pane, |row| row.pane_id),
+                ) {
+                    overview.panes[index].state = brief.state;
+                    overview.panes[index].idle_ms = brief.idle_ms;
+                }
+            }
+            if bounded {
+                view::bound_overview(&mut overview, MODEL_CHARS);
+            }
+            let reply = Reply::GetStatus(Status::All(overview));
+            responder.answer(Ok(Answer::Tool { reply }));
+        });
+    }
+
+    fn status(&self) -> DaemonStatus {
+        DaemonStatus {
+            pid: std::process::id(),
+            socket: self.house.paths.socket().to_string_lossy().into_owned(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            panes: self.core.live_panes().count() as u64,
+            epoch: self.house.epoch,
+        }
+    }
+
+    fn stop(&mut self, asker: Responder, panes: bool) -> Going {
+        if self.stopping.is_some() {
+            asker.answer(Err(Error::new(
+                Kind::Unavailable,
+                "the daemon is stopping already",
+            )));
+            return Going::On;
+        }
+        let live: Vec<PaneId> = if panes {
+            self.core.live_panes().collect()
+        } else {
+            Vec::new()
+        };
+        let calls: Vec<CallId> = live
+            .iter()
+            .enumerate()
+            .map(|(n, _)| CallId(self.own_calls + n as u64))
+            .collect();
+        self.own_calls += calls.len() as u64;
+        let open = calls.iter().copied().collect();
+        self.stopping = Some(Stopping {
+            asker: Some(asker),
+            open,
+            closed: live.len() as u64,
+        });
+        let caller = Arc::new(Caller {
+            cwd: fugue_api::OsText::Text("/".into()),
+            env: Vec::new(),
+            umask: 0o22,
+        });
+        for (call, pane) in calls.into_iter().zip(live) {
+            let close = ClosePane {
+                pane_id: pane.to_string(),
+                grace_ms: ClosePane::grace_ms(),
+            };
+            let ask = Ask::Tool {
+                call: Request::ClosePane(close),
+            };
+            let asked = Asked {
+                key: Key([0; 16]),
+                caller: caller.clone(),
+                ask,
+                world: None,
+            };
+            self.step(Input::Call { call, asked });
+        }
+        self.over_if_nothing_is_open()
+    }
+
+    fn own_call_ended(&mut self, call: CallId) -> Going {
+        if let Some(stopping) = &mut self.stopping {
+            stopping.open.remove(&call);
+        }
+        self.over_if_nothing_is_open()
+    }
+
+    fn over_if_nothing_is_open(&mut self) -> Going {
+        let Some(stopping) = self
+            .stopping
+            .as_mut()
+            .filter(|stopping| stopping.open.is_empty())
+        else {
+            return Going::On;
+        };
+        if let Some(asker) = stopping.asker.take() {
+            asker.answer(Ok(Answer::Stopping {
+                panes_closed: stopping.closed,
+            }));
+        }
+        Going::Over
+    }
+}
+
+fn now(started: Instant) -> Now {
+    let wall = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Now {
+        wall: Timestamp(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)),
+        uptime: started.elapsed(),
+    }
+}

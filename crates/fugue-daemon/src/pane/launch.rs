@@ -1,0 +1,205 @@
+//! What a new pane's process is, and the words for what went wrong with it.
+
+use std::{collections::BTreeMap, ffi::OsString, io, os::unix::ffi::OsStringExt, path::Path};
+
+use fugue_api::{Error, Kind, wire::Caller};
+use fugue_core::{Exit, PaneRecord, World};
+use fugue_hold::{spawn::Ending, wire::Spec};
+
+use crate::{engine::House, shell};
+
+/// The caller's world with the pane's own variables in it, and the shell in front of the command.
+pub fn spec(
+    record: &PaneRecord,
+    command: Option<String>,
+    extra: BTreeMap<String, String>,
+    world: &World,
+    caller: &Caller,
+    house: &House,
+) -> Spec {
+    let mut env = environment(caller, extra);
+    let id = record.id.to_string();
+    let socket = house.paths.socket();
+    set(&mut env, "FUGUE_PANE_ID", id.clone().into());
+    set(&mut env, "FUGUE_SOCKET", socket.clone().into());
+    // What the terminal model understands, and what every machine has an entry for.
+    set(&mut env, "TERM", "xterm-256color".into());
+    set(&mut env, "COLORTERM", "truecolor".into());
+    let argv = match command {
+        Some(command) => vec![
+            world.shell.clone().into_os_string(),
+            "-c".into(),
+            command.into(),
+        ],
+        None => {
+            let launch = shell::interactive(
+                &world.shell,
+                &house.paths.shell_files(),
+                &record.secret,
+                &env,
+            );
+            env.retain(|(key, _)| !launch.env_remove.contains(key));
+            for (key, value) in launch.env_set {
+                set(&mut env, &key.to_string_lossy(), value);
+            }
+            launch.argv
+        }
+    };
+    // Together they are this pane's alone on the machine: ids are one daemon's own.
+    let marks = vec![
+        format!("FUGUE_PANE_ID={id}").into_bytes(),
+        [
+            b"FUGUE_SOCKET=",
+            socket.into_os_string().into_vec().as_slice(),
+        ]
+        .concat(),
+    ];
+    let cap = house.settings.log_cap_bytes;
+    Spec {
+        argv: argv.into_iter().map(OsString::into_vec).collect(),
+        env: env
+            .into_iter()
+            .map(|(key, value)| (key.into_vec(), value.into_vec()))
+            .collect(),
+        cwd: world.cwd.clone().into_os_string().into_vec(),
+        rows: record.size.rows,
+        cols: record.size.cols,
+        umask: caller.umask,
+        nofile: house.nofile,
+        log_cap: cap,
+        segment: Spec::segment_for(cap),
+        marks,
+        kept: Vec::new(),
+    }
+}
+
+/// The caller's environment without what belongs to the caller's own pane and terminal.
+pub fn environment(caller: &Caller, extra: BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
+    const NOT_PASSED_ON: &[&str] = &[
+        shell::SECRET,
+        "FUGUE_PANE_ID",
+        "FUGUE_SOCKET",
+        "TMUX",
+        "TMUX_PANE",
+        "STY",
+        "WINDOW",
+        "WINDOWID",
+        "TERM_PROGRAM",
+        "TERM_PROGRAM_VERSION",
+        "TERMCAP",
+        "LINES",
+        "COLUMNS",
+        "SHLVL",
+        "_",
+        "OLDPWD",
+        "PWD",
+    ];
+    let mut env: Vec<(OsString, OsString)> = caller
+        .env
+        .iter()
+        .map(|(key, value)| (OsString::from(key), OsString::from(value)))
+        .filter(|(key, _)| !NOT_PASSED_ON.iter().any(|not| key == not))
+        .collect();
+    for (key, value) in extra {
+        set(&mut env, &key, value.into());
+    }
+    env
+}
+
+fn set(env: &mut Vec<(OsString, OsString)>, key: &str, value: OsString) {
+    env.retain(|(known, _)| known != key);
+    env.push((key.into(), value));
+}
+
+/// Whether the pane is a shell for a person, so that its reading the terminal is its prompt.
+pub fn is_interactive_shell(command: &str) -> bool {
+    const SHELLS: &[&str] = &[
+        "sh", "dash", "ash", "bash", "zsh", "fish", "ksh", "mksh", "busybox",
+    ];
+    let mut words = command.split_whitespace();
+    let name = words
+        .next()
+        .and_then(|word| Path::new(word).file_name())
+        .and_then(|name| name.to_str());
+    name.is_some_and(|name| SHELLS.contains(&name))
+        && words.all(|word| word == "-i" || word == "-l")
+}
+
+pub fn exit(ending: Ending) -> Exit {
+    match ending {
+        Ending::Code(code) => Exit::Code(code),
+        Ending::Signal { signo, .. } => Exit::Signal(signal_name(signo)),
+        Ending::Unknown => Exit::Unknown,
+    }
+}
+
+fn signal_name(signo: i32) -> String {
+    const NAMES: &[&str] = &[
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+        "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+        "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+    ];
+    let name = usize::try_from(signo - 1)
+        .ok()
+        .and_then(|index| NAMES.get(index));
+    name.map_or_else(|| format!("signal {signo}"), |name| format!("SIG{name}"))
+}
+
+/// The pane's own files could not be made.
+pub fn no_room(error: &io::Error) -> Error {
+    Error::new(
+        Kind::Exhausted,
+        format!("the pane's files cannot be made: {error}"),
+    )
+    .hint("nothing was started; is the disk full?")
+}
+
+/// The holder could not be had.
+pub fn refusal(said: &str) -> Error {
+    let error = Error::new(Kind::Exhausted, format!("no pane can be opened: {said}"));
+    if said.contains("terminal") {
+        return error.hint("all terminals are in use (kernel.pty.max); close panes and try again");
+    }
+    error.hint("nothing was started")
+}
+
+/// The program could not be started.
+pub fn failed(what: &str, errno: i32) -> Error {
+    Error::new(
+        Kind::Unavailable,
+        format!("{what}: {}", io::Error::from_raw_os_error(errno)),
+    )
+    .hint("nothing was started")
+}
+
+/// A daemon died while it opened this pane.
+pub fn interrupted() -> Error {
+    Error::new(
+        Kind::Unavailable,
+        "the daemon died while it opened this pane; nothing was started",
+    )
+    .hint("ask again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_for_a_person_is_told_from_a_command() {
+        for yes in ["/bin/dash", "sh", "/usr/bin/bash -i", "zsh -l"] {
+            assert!(is_interactive_shell(yes), "{yes}");
+        }
+        for no in ["cat", "bash -c 'read x'", "sh script.sh", ""] {
+            assert!(!is_interactive_shell(no), "{no}");
+        }
+    }
+
+    #[test]
+    fn signals_have_their_names() {
+        assert_eq!(signal_name(9), "SIGKILL");
+        assert_eq!(signal_name(15), "SIGTERM");
+        assert_eq!(signal_name(31), "SIGSYS");
+        assert_eq!(signal_name(40), "signal 40");
+    }
+}

@@ -1,0 +1,277 @@
+//! The inputs of one pane, one after the other: what has been typed, what the terminal took, what was seen of it.
+
+use std::{collections::VecDeque, time::Duration};
+
+use fugue_api::{
+    Cursor, Error, Kind, Reply,
+    panes::{InputSent, SendInput, Submitted},
+    wire::Answer,
+};
+use fugue_core::typing::{Manners, Next, Seen, Typing};
+use fugue_hold::wire::{InputState, Outcome};
+use tokio::time::Instant;
+
+use crate::desk::Responder;
+
+// Long enough for a program to draw what was typed, however slow its screen; nothing waits for it without need.
+const PATIENCE: Duration = Duration::from_secs(2);
+// A redraw comes in pieces; this long without one and it is complete.
+const SETTLED: Duration = Duration::from_millis(40);
+
+#[derive(Default)]
+pub struct Sending {
+    waiting: VecDeque<Request>,
+    active: Option<Active>,
+}
+
+struct Request {
+    args: SendInput,
+    key: [u8; 16],
+    responder: Responder,
+}
+
+struct Active {
+    request: Request,
+    stage: Stage,
+    typing: Option<Typing>,
+    /// What to answer if there is nothing to watch.
+    verdict: Submitted,
+    cursor: Cursor,
+    bytes: u64,
+    command_started: bool,
+    give_up_at: Instant,
+    /// Set while something was printed and may not be complete.
+    settled_at: Option<Instant>,
+}
+
+enum Stage {
+    ToProbe,
+    Probing,
+    ToType(Vec<u8>),
+    /// Waiting for the holder's word about this input.
+    Typed(u64),
+    /// Waiting for the screen.
+    Watching,
+}
+
+/// What the pane is to do for us.
+pub enum Step {
+    Nothing,
+    Probe,
+    Type { key: [u8; 16], bytes: Vec<u8> },
+}
+
+impl Sending {
+    pub fn enqueue(&mut self, args: SendInput, key: [u8; 16], responder: Responder) {
+        self.waiting.push_back(Request {
+            args,
+            key,
+            responder,
+        });
+    }
+
+    pub fn next_step(&mut self) -> Step {
+        if self.active.is_none() {
+            let Some(request) = self.waiting.pop_front() else {
+                return Step::Nothing;
+            };
+            self.active = Some(Active {
+                request,
+                stage: Stage::ToProbe,
+                typing: None,
+                verdict: Submitted::Unknown,
+                cursor: fugue_core::view::start(),
+                bytes: 0,
+                command_started: false,
+                give_up_at: Instant::now() + PATIENCE,
+                settled_at: None,
+            });
+        }
+        let Some(active) = &mut self.active else {
+            return Step::Nothing;
+        };
+        match std::mem::replace(&mut active.stage, Stage::Probing) {
+            Stage::ToProbe => Step::Probe,
+            Stage::ToType(bytes) => {
+                // The Enter behind a text is an input of its own, and must not pass for the text asked again.
+                let mut key = active.request.key;
+                key[15] ^= u8::from(active.bytes > 0);
+                Step::Type { key, bytes }
+            }
+            stage => {
+                active.stage = stage;
+                Step::Nothing
+            }
+        }
+    }
+
+    /// The terminal has been looked at; now it is known how to type.
+    pub fn begin(&mut self, manners: Manners, cursor: Cursor) {
+        let Some(active) = &mut self.active else {
+            return;
+        };
+        let (bytes, rest) = Typing::start(&active.request.args, manners);
+        match rest {
+            Ok(typing) => active.typing = Some(typing),
+            Err(verdict) => active.verdict = verdict,
+        }
+        active.cursor = cursor;
+        active.stage = Stage::ToType(bytes);
+    }
+
+    pub fn typed(&mut self, seq: u64) {
+        if let Some(active) = &mut self.active {
+            active.stage = Stage::Typed(seq);
+            active.give_up_at = Instant::now() + PATIENCE;
+            active.settled_at = None;
+        }
+    }
+
+    pub fn input_state(&mut self, state: &InputState, near_cursor: &str) {
+        let Some(active) = self
+            .active
+            .as_mut()
+            .filter(|active| matches!(active.stage, Stage::Typed(seq) if seq == state.seq))
+        else {
+            return;
+        };
+        let (written, total) = (u64::from(state.written), u64::from(state.total));
+        active.bytes += written;
+        match state.outcome {
+            Outcome::Lost => {
+                let error = Error::new(Kind::Exhausted, "the terminal does not take more input")
+                    .hint("the program has not read what was typed before; `get_status` says what it does");
+                self.finish(Err(error));
+            }
+            Outcome::Pending => self.done(Submitted::Unknown, total - written),
+            // Typed before the daemon died and asked again since: seen just the same.
+            Outcome::Written | Outcome::Duplicate if active.typing.is_none() => {
+                let verdict = active.verdict;
+                self.done(verdict, total - written);
+            }
+            Outcome::Written | Outcome::Duplicate => {
+                active.stage = Stage::Watching;
+                self.look(near_cursor, |typing, seen| typing.output(seen));
+            }
+        }
+    }
+
+    /// Something was printed.
+    pub fn output(&mut self, near_cursor: &str, at: Instant) {
+        if let Some(active) = &mut self.active {
+            active.settled_at = Some(at + SETTLED);
+        }
+        self.look(near_cursor, |typing, seen| typing.output(seen));
+    }
+
+    pub fn command_started(&mut self) {
+        if let Some(active) = &mut self.active {
+            active.command_started = true;
+        }
+    }
+
+    pub fn time(&mut self, near_cursor: &str, now: Instant) {
+        let Some(active) = &mut self.active else {
+            return;
+        };
+        if active.settled_at.is_some_and(|at| at <= now) {
+            active.settled_at = None;
+            self.look(near_cursor, |typing, seen| typing.quiet(seen));
+        } else if active.give_up_at <= now {
+            self.look(near_cursor, |typing, seen| typing.gave_up(seen));
+        }
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        let active = self
+            .active
+            .as_ref()
+            .filter(|active| matches!(active.stage, Stage::Watching))?;
+        Some(
+            active
+                .settled_at
+                .map_or(active.give_up_at, |at| at.min(active.give_up_at)),
+        )
+    }
+
+    /// Whether what is on the screen matters.
+    pub fn watches(&self) -> bool {
+        self.active.as_ref().is_some_and(|active| {
+            matches!(active.stage, Stage::Watching | Stage::Typed(_)) && active.typing.is_some()
+        })
+    }
+
+    /// The holder died. What it had not acknowledged may or may not have been typed, and is never typed again.
+    pub fn holder_lost(&mut self) {
+        if self
+            .active
+            .as_ref()
+            .is_some_and(|active| matches!(active.stage, Stage::Typed(_)))
+        {
+            let error = Error::new(
+                Kind::Uncertain,
+                "the pane's holder died while this was typed; nobody knows whether it was",
+            )
+            .hint("read the pane before typing it again");
+            self.finish(Err(error));
+        }
+    }
+
+    pub fn pane_ended(&mut self) {
+        let ended = || Error::new(Kind::Ended, "the pane ended before this was typed");
+        match &self.active {
+            // The text went in; what became of it is for the exit to tell.
+            Some(active) if active.bytes > 0 => self.done(Submitted::Unknown, 0),
+            Some(_) => self.finish(Err(ended())),
+            None => {}
+        }
+        for request in self.waiting.drain(..) {
+            request.responder.answer(Err(ended()));
+        }
+    }
+
+    fn look(&mut self, near_cursor: &str, judge: impl FnOnce(&mut Typing, &Seen<'_>) -> Next) {
+        let Some(active) = self
+            .active
+            .as_mut()
+            .filter(|active| matches!(active.stage, Stage::Watching))
+        else {
+            return;
+        };
+        let seen = Seen {
+            near_cursor,
+            command_started: active.command_started,
+        };
+        let Some(typing) = &mut active.typing else {
+            return;
+        };
+        match judge(typing, &seen) {
+            Next::Watch => {}
+            Next::Type(bytes) => {
+                active.command_started = false;
+                active.stage = Stage::ToType(bytes);
+            }
+            Next::Done(submitted) => self.done(submitted, 0),
+        }
+    }
+
+    fn done(&mut self, submitted: Submitted, pending_bytes: u64) {
+        let Some(active) = &self.active else { return };
+        let sent = InputSent {
+            accepted: true,
+            bytes: active.bytes,
+            pending_bytes,
+            cursor: active.cursor.clone(),
+            submitted,
+        };
+        self.finish(Ok(Answer::Tool {
+            reply: Reply::SendInput(sent),
+        }));
+    }
+
+    fn finish(&mut self, answer: Result<Answer, Error>) {
+        if let Some(active) = self.active.take() {
+            active.request.responder.answer(answer);
+        }
+    }
+}

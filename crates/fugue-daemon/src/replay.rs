@@ -1,0 +1,241 @@
+//! Builds a pane's terminal again from its files: the log, the sizes it had, and the checkpoints made on the way.
+//!
+//! The same bytes and sizes give the same lines and cursors, so a reader's cursor outlives the daemon that gave it.
+
+use std::{
+    fs, io,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use fugue_core::PaneRecord;
+use fugue_hold::{LogReader, Read, record::SizeAt};
+use fugue_term::{Fact, Offset, Options, Size, Terminal};
+
+/// How far back to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Enough for the screen and the latest lines.
+    Recent,
+    /// Everything that the log still has.
+    All,
+}
+
+/// Whether this follower leaves checkpoints behind. Only the pane's own does: one writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checkpoints {
+    Every(u64),
+    None,
+}
+
+// Ten thousand ordinary lines, several times over; read back in some ten milliseconds.
+const RECENT_BYTES: u64 = 4 << 20;
+// One read of the log; also how much a pane feeds before others get their turn.
+pub const BYTES_PER_TURN: usize = 64 * 1024;
+
+/// A terminal that follows a pane's log.
+pub struct Follower {
+    pub terminal: Terminal,
+    pub log: LogReader,
+    sizes: Vec<SizeAt>,
+    buffer: Vec<u8>,
+    checkpoints: Checkpoints,
+    last_checkpoint: u64,
+}
+
+/// What one turn brought.
+pub struct Turn {
+    pub facts: Vec<Fact>,
+    /// There is more to read at once.
+    pub more: bool,
+    pub grew: bool,
+}
+
+impl Follower {
+    /// At the oldest place from which the wanted depth can be had; nothing is fed yet.
+    pub fn open(
+        dir: &Path,
+        record: &PaneRecord,
+        keep_lines: usize,
+        depth: Depth,
+        checkpoints: Checkpoints,
+    ) -> io::Result<Self> {
+        let log = LogReader::new(dir);
+        let options = || Options {
+            keep_lines,
+            secret: Some(record.secret.clone()).filter(|secret| !secret.is_empty()),
+        };
+        let (first, end) = (log.first()?, log.end()?);
+        let goal = match depth {
+            Depth::Recent => end.saturating_sub(RECENT_BYTES).max(first),
+            Depth::All => first,
+        };
+        let sizes = SizeAt::read_all(dir)?;
+        let size = sizes.first().map_or(
+            Size {
+                rows: record.size.rows,
+                cols: record.size.cols,
+            },
+            |at| Size {
+                rows: at.rows,
+                cols: at.cols,
+            },
+        );
+        let from_checkpoint = best_checkpoint(dir, first, goal)?
+            .and_then(|path| fs::read(path).ok())
+            .and_then(|saved| Terminal::load(&saved, options()));
+        let terminal = from_checkpoint.unwrap_or_else(|| Terminal::new(size, options()));
+        let last_checkpoint = terminal.offset().0;
+        Ok(Self {
+            terminal,
+            log,
+            sizes,
+            buffer: vec![0; BYTES_PER_TURN],
+            checkpoints,
+            last_checkpoint,
+        })
+    }
+
+    /// Feeds a bounded piece of what is new.
+    pub fn turn(&mut self) -> io::Result<Turn> {
+        let at = self.terminal.offset().0;
+        self.apply_sizes(at);
+        let until = self.next_size_after(at).map_or(BYTES_PER_TURN, |next| {
+            usize::try_from(next - at)
+                .unwrap_or(BYTES_PER_TURN)
+                .min(BYTES_PER_TURN)
+        });
+        match self.log.read_at(at, &mut self.buffer[..until])? {
+            Read::Bytes(count) => {
+                let facts = self.terminal.feed(&self.buffer[..count]);
+                self.checkpoint();
+                Ok(Turn {
+                    facts,
+                    more: true,
+                    grew: true,
+                })
+            }
+            Read::Gap { next } => {
+                // More was printed while no daemon ran than the log may hold.
+                self.terminal.skip_to(Offset(next));
+                Ok(Turn {
+                    facts: Vec::new(),
+                    more: true,
+                    grew: true,
+                })
+            }
+            Read::End => Ok(Turn {
+                facts: Vec::new(),
+                more: false,
+                grew: false,
+            }),
+        }
+    }
+
+    /// Feeds everything there is, and gives what a live pane must still hear of.
+    pub fn catch_up(&mut self) -> io::Result<Vec<Fact>> {
+        let mut facts = Vec::new();
+        loop {
+            let turn = self.turn()?;
+            facts.extend(turn.facts);
+            if !turn.more {
+                return Ok(facts);
+            }
+        }
+    }
+
+    /// The sizes file has changed.
+    pub fn reload_sizes(&mut self) -> io::Result<()> {
+        self.sizes = SizeAt::read_all(self.log.dir())?;
+        self.apply_sizes(self.terminal.offset().0);
+        Ok(())
+    }
+
+    fn apply_sizes(&mut self, at: u64) {
+        let now = self.sizes.iter().rev().find(|size| size.offset <= at);
+        if let Some(size) = now {
+            let size = Size {
+                rows: size.rows,
+                cols: size.cols,
+            };
+            if self.terminal.size() != size {
+                self.terminal.resize(size);
+            }
+        }
+    }
+
+    fn next_size_after(&self, at: u64) -> Option<u64> {
+        self.sizes
+            .iter()
+            .map(|size| size.offset)
+            .find(|offset| *offset > at)
+    }
+
+    /// One small file per log segment, so that a segment can be read without those before it.
+    fn checkpoint(&mut self) {
+        let at = self.terminal.offset().0;
+        match self.checkpoints {
+            Checkpoints::Every(bytes) if at >= self.last_checkpoint + bytes => {}
+            Checkpoints::Every(_) | Checkpoints::None => return,
+        }
+        // In the middle of an escape sequence there is none; the next turn brings one.
+        let Some(saved) = self.terminal.save() else {
+            return;
+        };
+        self.last_checkpoint = at;
+        if let Err(error) = write_checkpoint(self.log.dir(), at, &saved) {
+            tracing::debug!(%error, "a checkpoint could not be written; reading back takes longer");
+        }
+    }
+}
+
+fn checkpoint_path(dir: &Path, offset: u64) -> PathBuf {
+    dir.join(format!("check.{offset:016x}"))
+}
+
+fn write_checkpoint(dir: &Path, offset: u64, saved: &[u8]) -> io::Result<()> {
+    let temporary = dir.join("check.new");
+    let mut file = fs::OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(&temporary)?;
+    io::Write::write_all(&mut file, saved)?;
+    fs::rename(temporary, checkpoint_path(dir, offset))?;
+    let first = LogReader::new(dir).first()?;
+    for (at, path) in checkpoints(dir)? {
+        if at < first {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+fn checkpoints(dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let offset = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("check."))
+            .filter(|digits| digits.len() == 16);
+        if let Some(offset) = offset.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
+            found.push((offset, entry.path()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The newest one at or before the goal; where the log's beginning is gone, the oldest one that it can follow.
+fn best_checkpoint(dir: &Path, first: u64, goal: u64) -> io::Result<Option<PathBuf>> {
+    let usable: Vec<_> = checkpoints(dir)?
+        .into_iter()
+        .filter(|(at, _)| *at >= first)
+        .collect();
+    let before = usable.iter().rev().find(|(at, _)| *at <= goal);
+    let after = usable.iter().find(|_| first > 0);
+    Ok(before.or(after).map(|(_, path)| path.clone()))
+}

@@ -1,0 +1,76 @@
+# fugue's shell integration for fish 3.4 or later, read by `fish -C 'source …'`, which is after the user's config.
+#
+# It makes an interactive fish say, in marks that only the daemon can check, where a prompt and its input begin
+# (A, B), when a command starts (C) and how it ended (D;code), and where the shell is (P, and OSC 7).
+#
+# What it never does: write a file or a universal variable, enter the history, or leave the secret in anything that a
+# command inherits. fish_prompt is wrapped only while a command line is edited and is the user's own whenever a
+# command runs, so that `funcsave fish_prompt` saves theirs.
+#
+# fish has no way to run something before the user's config. So the secret comes in two halves: the environment's is
+# all that programs started by the config could see, and the other is the argument of -C ($argv here).
+
+if status is-interactive; and set -q FUGUE_SHELL_SECRET; and set -q argv[1]
+    set -g __fugue_k $FUGUE_SHELL_SECRET$argv[1]
+    set -gu __fugue_k $__fugue_k
+    set -g __fugue_cwd
+
+    # Event handlers leave `$status` and `$pipestatus` as they found them.
+    #
+    # Later the control channel of a pipeline is read in this handler: a private key, bound to a function that
+    # empties the line and repaints, leads here again. Nothing is needed for it now.
+    function __fugue_on_prompt --on-event fish_prompt
+        if test "$PWD" != "$__fugue_cwd"
+            set -g __fugue_cwd $PWD
+            set -l path (string escape --style=url -- $PWD | string collect)
+            set -l host $hostname
+            string match -qr '^[A-Za-z0-9.-]+$' -- "$host"; or set host ''
+            printf '\e]133;P;k=%s;cwd=%s\e\\\\\e]7;file://%s%s\e\\\\' $__fugue_k "$path" "$host" "$path"
+        end
+        __fugue_dress
+    end
+
+    # The prompt's lines are taken and given again because fish drops a final newline of what fish_prompt prints, and
+    # B must not come after one.
+    function __fugue_dress
+        if functions -q __fugue_own_prompt
+            # Still dressed, unless the user defined a new one (from a key binding) meanwhile.
+            string match -q '*__fugue_own_prompt*' -- (functions fish_prompt); and return
+            functions -e __fugue_own_prompt
+        end
+        functions -q fish_prompt; or return
+        functions -c fish_prompt __fugue_own_prompt
+        function fish_prompt
+            set -l __fugue_lines (__fugue_own_prompt)
+            printf '\e]133;A;k=%s\e\\\\' $__fugue_k
+            set -q __fugue_lines[2]; and printf '%s\n' $__fugue_lines[1..-2]
+            printf '%s\e]133;B;k=%s\e\\\\' "$__fugue_lines[-1]" $__fugue_k
+        end
+    end
+
+    function __fugue_undress
+        functions -q __fugue_own_prompt; or return
+        if string match -q '*__fugue_own_prompt*' -- (functions fish_prompt)
+            functions -e fish_prompt
+            functions -c __fugue_own_prompt fish_prompt
+        end
+        functions -e __fugue_own_prompt
+    end
+
+    function __fugue_on_preexec --on-event fish_preexec
+        __fugue_undress
+        # fish also announces a line of blanks or comments, which runs nothing.
+        string match -qvr '^\s*(#.*)?$' -- (string split \n -- "$argv"); or return
+        set -g __fugue_ran
+        printf '\e]133;C;k=%s\e\\\\' $__fugue_k
+    end
+
+    function __fugue_on_postexec --on-event fish_postexec
+        set -l code $status
+        if set -q __fugue_ran
+            set -e __fugue_ran
+            printf '\e]133;D;%s;k=%s\e\\\\' $code $__fugue_k
+        end
+    end
+end
+set -e FUGUE_SHELL_SECRET

@@ -1,0 +1,95 @@
+//! What outlives a daemon: the records of panes, in plain data behind a trait.
+//!
+//! A change of state and what it causes are one commit; the daemon acts on a commit only once it is on disk.
+
+mod sqlite;
+mod writer;
+
+use fugue_core::{Change, Snapshot};
+
+pub use sqlite::Sqlite;
+pub use writer::{Commit, Writer};
+
+/// Somewhere to keep [`Snapshot`]s of the house. Plain data, so that another engine can take SQLite's place.
+pub trait Store: Send {
+    /// Counts this start, and gives what the last commit left.
+    fn open(&mut self) -> Result<Snapshot, StoreError>;
+    /// All of it, or nothing.
+    fn commit(&mut self, changes: &[&Change]) -> Result<(), StoreError>;
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("{0}")]
+    Database(#[from] rusqlite::Error),
+    #[error("a stored pane cannot be read: {0}")]
+    Record(#[from] serde_json::Error),
+    #[error("the database was made by a newer fugue (format {0})")]
+    Newer(u32),
+}
+
+#[cfg(test)]
+pub(crate) mod conformance {
+    //! What every store must do. Each engine runs all of it.
+
+    use super::*;
+    use fugue_api::{PaneId, SessionName, Timestamp, panes::PaneSize, wire::Key};
+    use fugue_core::PaneRecord;
+
+    pub fn record(id: u64) -> PaneRecord {
+        PaneRecord {
+            id: PaneId(id),
+            session: SessionName::default(),
+            name: format!("pane {id} ✓"),
+            command: "true".into(),
+            cwd: "/".into(),
+            size: PaneSize {
+                rows: 40,
+                cols: 120,
+            },
+            created_at: Timestamp(1_000),
+            made_by: Key([7; 16]),
+            secret: "s".into(),
+            pid: 1,
+            closing: false,
+            ended: None,
+        }
+    }
+
+    pub fn all<S: Store>(reopen: impl Fn() -> S) {
+        a_new_store_is_empty(&reopen);
+        what_was_committed_is_there_after_a_restart(&reopen);
+        every_start_is_counted(&reopen);
+    }
+
+    fn a_new_store_is_empty<S: Store>(reopen: &impl Fn() -> S) {
+        let snapshot = reopen().open().unwrap();
+        assert!(snapshot.panes.is_empty());
+        assert_eq!(snapshot.epoch, 1);
+    }
+
+    fn what_was_committed_is_there_after_a_restart<S: Store>(reopen: &impl Fn() -> S) {
+        let mut store = reopen();
+        store.open().unwrap();
+        let put = |record: PaneRecord| Change::Put(Box::new(record));
+        store
+            .commit(&[&Change::NextPane(3), &put(record(1)), &put(record(2))])
+            .unwrap();
+        let renamed = PaneRecord {
+            name: "other".into(),
+            ..record(2)
+        };
+        store
+            .commit(&[&put(renamed.clone()), &Change::Drop(PaneId(1))])
+            .unwrap();
+        drop(store);
+        let snapshot = reopen().open().unwrap();
+        assert_eq!(snapshot.panes, [renamed]);
+        assert_eq!(snapshot.next_pane, 3);
+    }
+
+    fn every_start_is_counted<S: Store>(reopen: &impl Fn() -> S) {
+        let first = reopen().open().unwrap().epoch;
+        assert_eq!(reopen().open().unwrap().epoch, first + 1);
+    }
+}

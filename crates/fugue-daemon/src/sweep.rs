@@ -1,0 +1,24 @@
+//! Ends what a pane has left running after its own process ended and its holder went.
+
+use std::{path::Path, time::Duration};
+
+use fugue_api::PaneId;
+use fugue_hold::{Scope, close_leftovers, record::Meta};
+
+use crate::pane::GENERATION;
+
+pub fn pane(pane: PaneId, dir: &Path, grace: Duration) {
+    let mut scope = Scope::default();
+    // Without its record there is nothing to recognise its processes by.
+    if let Ok(Some(meta)) = Meta::read(dir, GENERATION) {
+        scope.leader = meta
+            .child
+            .filter(|_| meta.boot == fugue_hold::record::boot_id());
+        scope.marks = meta.marks;
+    }
+    match close_leftovers(scope, grace) {
+        Ok(0) => {}
+        Ok(left) => tracing::warn!(%pane, left, "processes of a closed pane could not be ended"),
+        Err(error) => tracing::warn!(%pane, %error, "a closed pane could not be swept"),
+    }
+}
