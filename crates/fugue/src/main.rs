@@ -1,1 +1,16 @@
-fn main() {}
+//! The binary: one file per verb, and the hidden role of a pane's holder.
+
+mod cli;
+mod out;
+mod verbs;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    // A holder is one of many and must stay small: it gets neither a parser nor a runtime.
+    if words.nth(1).is_some_and(|word| word == "hold") {
+        return fugue_hold::run(words);
+    }
+    cli::main()
+}

@@ -1,0 +1,123 @@
+//! The command line: what can be said, and how refusals look.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, error::ErrorKind};
+use fugue_api::{Error, Kind};
+use fugue_daemon::{client::Client, paths::Paths};
+
+use crate::{out::Out, verbs};
+
+/// Terminals for agents and people: panes that outlive everything, one blocking call at a time.
+#[derive(Parser)]
+#[command(
+    name = "fugue",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
+struct Cli {
+    /// One JSON document on stdout, errors as JSON on stderr.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Say nothing but what was asked for.
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    New(verbs::new::New),
+    Ls(verbs::ls::Ls),
+    Send(verbs::send::Send),
+    Read(verbs::read::Read),
+    Status(verbs::status::Status),
+    Close(verbs::close::Close),
+    Resize(verbs::resize::Resize),
+    #[command(subcommand)]
+    Daemon(verbs::daemon::Daemon),
+    #[command(subcommand)]
+    Config(verbs::config::Config),
+}
+
+/// What a verb has to work with.
+pub struct Desk {
+    pub out: Out,
+    pub paths: Paths,
+    pub client: Client,
+}
+
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse_words(&error),
+    };
+    let out = Out::new(cli.json, cli.quiet);
+    let outcome = match cli.verb {
+        // The daemon brings its own runtime.
+        Verb::Daemon(verbs::daemon::Daemon::Run) => verbs::daemon::run(),
+        verb => run(verb, &out),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            out.error(&error);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
+    let paths = Paths::of_this_user()?;
+    let client = Client::new(paths.clone(), verbs::caller()?);
+    let desk = Desk {
+        out: out.clone(),
+        paths,
+        client,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::new(Kind::Internal, error.to_string()))?;
+    runtime.block_on(async {
+        match verb {
+            Verb::New(verb) => verb.run(&desk).await,
+            Verb::Ls(verb) => verb.run(&desk).await,
+            Verb::Send(verb) => verb.run(&desk).await,
+            Verb::Read(verb) => verb.run(&desk).await,
+            Verb::Status(verb) => verb.run(&desk).await,
+            Verb::Close(verb) => verb.run(&desk).await,
+            Verb::Resize(verb) => verb.run(&desk).await,
+            Verb::Daemon(verb) => verb.run(&desk).await,
+            Verb::Config(verb) => verb.run(&desk),
+        }
+    })
+}
+
+/// Help and versions go to stdout and are no failure; a wrong word is exit 2, as JSON where that was asked for.
+fn refuse_words(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().any(|word| word == "--json");
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        _ if wants_json => {
+            let text = error.render().to_string();
+            let said = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
+            let (message, rest) = said.split_once("\n\n").unwrap_or((said, ""));
+            let mut refusal = Error::invalid(message.replace('\n', " "));
+            if !rest.is_empty() {
+                refusal = refusal.hint(rest.replace("\n\n", " ").replace('\n', " "));
+            }
+            Out::new(true, false).error(&refusal);
+            ExitCode::from(2)
+        }
+        _ => {
+            let _ = error.print();
+            ExitCode::from(2)
+        }
+    }
+}

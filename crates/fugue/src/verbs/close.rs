@@ -1,0 +1,73 @@
+use std::process::ExitCode;
+
+use fugue_api::{Error, panes::ClosePane};
+
+use crate::cli::Desk;
+
+/// End panes and every process in them.
+#[derive(clap::Args)]
+pub struct Close {
+    /// Pane ids or names.
+    #[arg(value_name = "PANE", required = true)]
+    panes: Vec<String>,
+    /// How long their processes may take to end by themselves, in milliseconds.
+    #[arg(long, default_value_t = ClosePane::grace_ms(), value_name = "N")]
+    grace_ms: u32,
+}
+
+impl Close {
+    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+        // All at once: each may take its whole grace.
+        let closing: Vec<_> = self
+            .panes
+            .into_iter()
+            .map(|pane_id| {
+                let client = desk.client.clone();
+                let args = ClosePane {
+                    pane_id,
+                    grace_ms: self.grace_ms,
+                };
+                tokio::spawn(async move { fugue_api::Handle::call(&client, args.into()).await })
+            })
+            .collect();
+        let single = closing.len() == 1;
+        let mut closed = Vec::new();
+        let mut worst = 0;
+        for one in closing {
+            let outcome = match one.await {
+                Ok(outcome) => outcome.and_then(fugue_api::panes::PaneClosed::try_from),
+                Err(error) => Err(Error::new(fugue_api::Kind::Internal, error.to_string())),
+            };
+            match outcome {
+                Ok(pane) => closed.push(pane),
+                Err(error) if single => return Err(error),
+                Err(error) => {
+                    desk.out.error(&error);
+                    worst = worst.max(error.exit_code());
+                }
+            }
+        }
+        if desk.out.is_json() {
+            match (single, closed.as_slice()) {
+                (true, [pane]) => desk.out.document(pane)?,
+                (_, all) => desk.out.document(&all)?,
+            }
+        } else {
+            for pane in &closed {
+                let how = match (&pane.exit_code, &pane.signal) {
+                    (Some(code), _) => format!("exit {code}"),
+                    (None, Some(signal)) => signal.clone(),
+                    (None, None) => "exit unknown".into(),
+                };
+                let note = pane
+                    .note
+                    .as_ref()
+                    .map(|note| format!("; {note}"))
+                    .unwrap_or_default();
+                desk.out
+                    .note(&format!("{} closed ({how}{note})", pane.pane_id));
+            }
+        }
+        Ok(ExitCode::from(worst))
+    }
+}

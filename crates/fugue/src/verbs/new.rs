@@ -1,0 +1,57 @@
+use std::process::ExitCode;
+
+use fugue_api::{Error, panes::CreatePane};
+
+use crate::{cli::Desk, verbs};
+
+/// Open a pane: a shell, or a command.
+#[derive(clap::Args)]
+pub struct New {
+    #[command(flatten)]
+    pane: CreatePane,
+    /// A variable for it.
+    #[arg(short, long = "env", value_name = "K=V", value_parser = variable)]
+    env: Vec<(String, String)>,
+    /// One word is a command line for the shell; several are a program and its arguments.
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+impl New {
+    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+        let command = match self.command.as_slice() {
+            [] => None,
+            [line] => Some(line.clone()),
+            words => Some(
+                words
+                    .iter()
+                    .map(|word| verbs::quoted(word))
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            ),
+        };
+        let made = verbs::call(
+            desk,
+            CreatePane {
+                command,
+                env: self.env.into_iter().collect(),
+                ..self.pane
+            },
+        )
+        .await?;
+        if desk.out.is_json() {
+            desk.out.document(&made)?;
+        } else {
+            desk.out.line(&made.pane_id.to_string())?;
+            if let Some(note) = &made.note {
+                desk.out.note(&format!("not ready: {note}"));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("wanted NAME=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
+}

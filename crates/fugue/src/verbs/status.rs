@@ -1,0 +1,71 @@
+use std::process::ExitCode;
+
+use fugue_api::{
+    Error, Kind,
+    panes::{self, GetStatus, PaneStatus},
+};
+
+use crate::{
+    cli::Desk,
+    out::age,
+    verbs::{self, ls::Ls, state_word},
+};
+
+/// How a pane is; without one, everything there is.
+#[derive(clap::Args)]
+pub struct Status {
+    #[command(flatten)]
+    which: GetStatus,
+}
+
+impl Status {
+    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+        if self.which.pane_id.is_none() {
+            return Ls {}.run(desk).await;
+        }
+        let panes::Status::Pane(pane) = verbs::call(desk, self.which).await? else {
+            return Err(Error::new(
+                Kind::Internal,
+                "the daemon answered for all panes",
+            ));
+        };
+        if desk.out.is_json() {
+            desk.out.document(&pane)?;
+        } else {
+            show(desk, &pane)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn show(desk: &Desk, pane: &PaneStatus) -> Result<(), Error> {
+    let (state, tone) = state_word(&pane.state);
+    let by = serde_json::to_value(pane.state.by)
+        .ok()
+        .and_then(|by| by.as_str().map(str::to_owned))
+        .unwrap_or_default();
+    desk.out.line(&format!(
+        "{}  {}  in {}",
+        pane.pane_id, pane.name, pane.session
+    ))?;
+    desk.out.line(&format!(
+        "  state    {} (known by {})",
+        desk.out.toned(&state, tone),
+        by.replace('_', " ")
+    ))?;
+    desk.out.line(&format!("  command  {}", pane.command))?;
+    desk.out.line(&format!("  pid      {}", pane.pid))?;
+    desk.out.line(&format!("  cwd      {}", pane.cwd))?;
+    desk.out
+        .line(&format!("  size     {}×{}", pane.size.cols, pane.size.rows))?;
+    if !pane.title.is_empty() {
+        desk.out.line(&format!("  title    {}", pane.title))?;
+    }
+    desk.out
+        .line(&format!("  quiet    {}", age(pane.idle_ms)))?;
+    desk.out.line(&format!("  created  {}", pane.created_at))?;
+    if let Some(note) = &pane.note {
+        desk.out.line(&format!("  note     {note}"))?;
+    }
+    Ok(())
+}
