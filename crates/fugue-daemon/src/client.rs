@@ -43,17 +43,26 @@ struct Inner {
 
 /// Whether a missing daemon is started.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Launch {
+enum Launch {
     IfNeeded,
     Never,
 }
+
+/// Why there is no connection.
+enum NoLink {
+    /// The daemon died on the way; the next attempt finds or starts another.
+    Died,
+    Refused(Error),
+}
+
+// A kill -9 at every one of so many starts is not a crash any more, it is somebody's wish.
+const MOST_ATTEMPTS: u32 = 50;
 
 type Waiting = Arc<std::sync::Mutex<HashMap<u64, oneshot::Sender<Result<Answer, Error>>>>>;
 
 /// A live connection. Dropping the last sender closes it.
 #[derive(Clone)]
 struct Link {
-    daemon_pid: u32,
     // Bounded by what one client asks at once; a full queue makes the asker wait for the socket.
     outgoing: mpsc::Sender<Vec<u8>>,
     waiting: Waiting,
@@ -77,28 +86,31 @@ impl Client {
     pub async fn ask(&self, ask: Ask) -> Result<Answer, Error> {
         let key = new_key()?;
         // A daemon that dies on every attempt must not be restarted for ever by one question.
-        let mut attempts_left = 50;
-        loop {
-            let link = self.link(Launch::IfNeeded).await?;
-            match self.ask_on(&link, key, ask.clone()).await {
+        for _ in 0..MOST_ATTEMPTS {
+            let answer = match self.link(Launch::IfNeeded).await {
+                Ok(link) => self.ask_on(&link, key, ask.clone()).await,
+                Err(NoLink::Died) => continue,
+                Err(NoLink::Refused(error)) => return Err(error),
+            };
+            match answer {
                 Some(answer) => return answer,
-                None if matches!(ask, Ask::DaemonStop { .. }) || attempts_left == 0 => {
-                    return Err(Error::new(
-                        Kind::Unavailable,
-                        "the daemon went away before it answered",
-                    ));
-                }
-                None => attempts_left -= 1,
+                // It may have been stopped by this very question.
+                None if matches!(ask, Ask::DaemonStop { .. }) => break,
+                None => {}
             }
         }
+        Err(
+            Error::new(Kind::Unavailable, "the daemon went away before it answered")
+                .hint("its daemon.log may say why"),
+        )
     }
 
     /// Asks a daemon that runs already; `None` where none does.
     pub async fn ask_running(&self, ask: Ask) -> Result<Option<Answer>, Error> {
-        let Ok(link) = self.link(Launch::Never).await else {
-            return Ok(None);
-        };
-        self.ask_on(&link, new_key()?, ask).await.transpose()
+        match self.link(Launch::Never).await {
+            Ok(link) => self.ask_on(&link, new_key()?, ask).await.transpose(),
+            Err(_) => Ok(None),
+        }
     }
 
     /// The pid of the daemon that runs, if one does; also of one whose protocol we do not speak.
@@ -126,57 +138,55 @@ impl Client {
         outcome
     }
 
-    async fn link(&self, launch: Launch) -> Result<Link, Error> {
+    async fn link(&self, launch: Launch) -> Result<Link, NoLink> {
         let mut current = self.inner.link.lock().await;
         if let Some(link) = current.as_ref().filter(|link| !link.outgoing.is_closed()) {
             return Ok(link.clone());
         }
-        let (stream, pid) = match connect(&self.inner.paths).await {
+        let (stream, _) = match connect(&self.inner.paths).await {
             Ok(found) => found,
             Err(error) if launch == Launch::Never || !no_daemon(&error) => {
-                return Err(unreachable_daemon(&error));
+                return Err(NoLink::Refused(unreachable_daemon(&error)));
             }
             Err(_) => {
-                start::daemon(&self.inner.paths).await?;
-                connect(&self.inner.paths)
+                start::daemon(&self.inner.paths)
                     .await
-                    .map_err(|error| unreachable_daemon(&error))?
+                    .map_err(NoLink::Refused)?;
+                connect(&self.inner.paths).await.map_err(|_| NoLink::Died)?
             }
         };
-        let link = self.open(stream, pid).await?;
+        let link = self.open(stream).await?;
         *current = Some(link.clone());
         Ok(link)
     }
 
-    async fn open(&self, stream: UnixStream, daemon_pid: u32) -> Result<Link, Error> {
-        let broken = |error: io::Error| unreachable_daemon(&error);
+    async fn open(&self, stream: UnixStream) -> Result<Link, NoLink> {
+        let died = |_| NoLink::Died;
         let (mut incoming, mut sink) = stream.into_split();
         let hello = ToDaemon::Hello {
             protocol: PROTOCOL,
             caller: self.inner.caller.clone(),
         };
-        sink.write_all(&frame::encode(&hello).map_err(broken)?)
+        let hello =
+            frame::encode(&hello).map_err(|error| NoLink::Refused(unreachable_daemon(&error)))?;
+        sink.write_all(&hello).await.map_err(died)?;
+        let welcome = frame::read(&mut incoming, LARGEST_FRAME)
             .await
-            .map_err(broken)?;
-        match frame::read(&mut incoming, LARGEST_FRAME)
-            .await
-            .map_err(broken)?
-        {
-            Some(FromDaemon::Welcome {
-                protocol,
-                version,
-                pid,
-            }) if protocol != PROTOCOL => {
+            .map_err(died)?;
+        match welcome {
+            Some(FromDaemon::Welcome { protocol, .. }) if protocol == PROTOCOL => {}
+            Some(FromDaemon::Welcome { version, pid, .. }) => {
                 let ours = env!("CARGO_PKG_VERSION");
-                return Err(Error::new(
-                    Kind::Unavailable,
-                    format!("the daemon that runs (pid {pid}) is fugue {version}; this is {ours} and speaks another protocol"),
-                )
-                .hint("`fugue daemon restart` replaces it; panes go on"));
+                let said = format!(
+                    "the daemon that runs (pid {pid}) is fugue {version}; this is {ours} and speaks another protocol"
+                );
+                let error = Error::new(Kind::Unavailable, said);
+                return Err(NoLink::Refused(
+                    error.hint("`fugue daemon restart` replaces it; panes go on"),
+                ));
             }
-            Some(FromDaemon::Welcome { .. }) => {}
-            Some(_) | None => {
-                return Err(Error::new(Kind::Unavailable, "the daemon hung up at once"));
+            Some(FromDaemon::Answer { .. } | FromDaemon::Goodbye) | None => {
+                return Err(NoLink::Died);
             }
         }
         let (outgoing, mut to_send) = mpsc::channel::<Vec<u8>>(64);
@@ -196,16 +206,7 @@ impl Client {
             let _ = writer.await;
             lock(&askers).clear();
         });
-        Ok(Link {
-            daemon_pid,
-            outgoing,
-            waiting,
-        })
-    }
-
-    /// The daemon this client talks to at the moment.
-    pub async fn daemon_pid(&self) -> Result<u32, Error> {
-        Ok(self.link(Launch::IfNeeded).await?.daemon_pid)
+        Ok(Link { outgoing, waiting })
     }
 }
 
