@@ -307,7 +307,11 @@ impl Grid {
     /// is not behind the last column of a row whose line already goes on.
     pub(crate) fn settle(&mut self) {
         self.cursor.y = self.cursor.y.min(self.height() - 1);
-        let most = if self.row().wrapped() { self.cols - 1 } else { self.cols };
+        let most = if self.row().wrapped() {
+            self.cols - 1
+        } else {
+            self.cols
+        };
         self.cursor.x = self.cursor.x.min(most);
     }
 }

@@ -232,9 +232,9 @@ impl History {
         }
         let mut open = self.open.take().unwrap_or_default();
         open.bytes += len;
-        open.chars += page.text[begin..].chars().count();
         page.write_meta(len, continues, past, runs);
         if wrapped && open.bytes < MAX_LINE_BYTES {
+            open.chars += page.text[begin..].chars().count();
             self.open = Some(open);
         }
         self.drop_old();

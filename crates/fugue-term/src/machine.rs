@@ -11,7 +11,7 @@ use crate::parser::{Csi, Perform, StringEnd};
 use crate::place::Offset;
 use crate::shell::Shell;
 use crate::tabs::Tabs;
-use crate::width::{self, Joins};
+use crate::width;
 use crate::{Fact, Options, Size};
 
 /// See the module.
@@ -251,11 +251,8 @@ impl Machine {
 
     fn print_char(&mut self, c: char) {
         let width = width::of(c);
-        let joins = self
-            .last
-            .map_or(Joins::Nothing, |last| width::joins(last, width::of(last)));
-        self.last = None;
-        if width::attaches(c, width, joins) && self.attach(c) {
+        let last = self.last.take();
+        if width::attaches(c, width, last) && self.attach(c) {
             self.last = Some(c);
             return;
         }
@@ -275,7 +272,11 @@ impl Machine {
         if !autowrap {
             grid.cursor.x = grid.column();
         } else if grid.cursor.x + width > cols {
-            let edge = if grid.cursor.x < cols { Edge::TooNarrow } else { Edge::Behind };
+            let edge = if grid.cursor.x < cols {
+                Edge::TooNarrow
+            } else {
+                Edge::Behind
+            };
             grid.erase_in_row(grid.cursor.x, cols, pen, now);
             grid.wrap(edge, world);
         }
@@ -305,7 +306,7 @@ impl Machine {
             x -= 1;
         }
         let cell = row.cell(x);
-        let mut text = String::new();
+        let mut text = String::with_capacity(MAX_CLUSTER_BYTES);
         match cell.glyph() {
             Glyph::Blank | Glyph::Spacer => return false,
             Glyph::Char(base) => text.push(base),

@@ -6,7 +6,7 @@
 //! and bytes 0x80–0x9F are never controls (for `vte` 0x9C ends a device control string in the middle of a UTF-8
 //! character, and the rest becomes text). A test holds the two side by side.
 
-use crate::utf8::{Decoded, Decoder};
+use crate::utf8::{self, Decoded, Decoder};
 
 /// What the parser finds, in order.
 pub(crate) trait Perform {
@@ -187,6 +187,15 @@ impl Parser {
         while i < bytes.len() {
             let byte = bytes[i];
             if byte >= 0x80 || !self.utf8.is_empty() {
+                if let (true, Some((c, len))) = (self.utf8.is_empty(), utf8::first(&bytes[i..])) {
+                    i += len;
+                    self.offset += len as u64;
+                    if c > '\u{9f}' {
+                        to.at(self.offset);
+                        to.print(c);
+                    }
+                    continue;
+                }
                 let decoded = self.utf8.push(byte);
                 if decoded != Decoded::InvalidBefore {
                     i += 1;

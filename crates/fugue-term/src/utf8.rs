@@ -15,6 +15,26 @@ pub(crate) struct Decoder {
     high: u8,
 }
 
+/// The first character, if it is all there and outside ASCII: the common case, without going byte by byte.
+pub(crate) fn first(bytes: &[u8]) -> Option<(char, usize)> {
+    let tail = |byte: u8| (byte & 0xc0 == 0x80).then_some(u32::from(byte & 0x3f));
+    let (code, len) = match *bytes {
+        [a @ 0xc2..=0xdf, b, ..] => (u32::from(a & 0x1f) << 6 | tail(b)?, 2),
+        [a @ 0xe0..=0xef, b, c, ..] => (u32::from(a & 0x0f) << 12 | tail(b)? << 6 | tail(c)?, 3),
+        [a @ 0xf0..=0xf4, b, c, d, ..] => (
+            u32::from(a & 0x07) << 18 | tail(b)? << 12 | tail(c)? << 6 | tail(d)?,
+            4,
+        ),
+        _ => return None,
+    };
+    // Too long a form and surrogates are left to the decoder.
+    let least = [0, 0, 0x80, 0x800, 0x10000][len];
+    if code < least {
+        return None;
+    }
+    char::from_u32(code).map(|c| (c, len))
+}
+
 /// What a byte led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decoded {
@@ -102,6 +122,15 @@ mod tests {
             bytes in prop::collection::vec(prop_oneof![any::<u8>(), 0x80u8..0xf8, Just(0xe0), Just(0xed), Just(0xf4)], 0..24)
         ) {
             prop_assert_eq!(decode(&bytes), String::from_utf8_lossy(&bytes));
+        }
+
+        #[test]
+        fn the_short_way_agrees_with_the_long_one(bytes in prop::collection::vec(0x80u8.., 4), text in "[^\\x00-\\x7f]{1,3}") {
+            if let Some((c, len)) = first(&bytes) {
+                prop_assert_eq!(str::from_utf8(&bytes[..len]).map(str::to_owned), Ok(c.to_string()));
+            }
+            let c = text.chars().next().unwrap();
+            prop_assert_eq!(first(text.as_bytes()), Some((c, c.len_utf8())));
         }
 
         #[test]

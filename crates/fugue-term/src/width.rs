@@ -17,32 +17,12 @@ pub(crate) fn of(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
-/// What the character printed last means for the next one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Joins {
-    /// It stands alone: the next one has its own cell.
-    Nothing,
-    /// It was a zero-width joiner: whatever comes is drawn as one with it.
-    Anything,
-    /// It was a wide one, perhaps an emoji: a skin tone changes it.
-    Tone,
-}
-
-/// See [`Joins`].
-pub(crate) fn joins(last: char, width: usize) -> Joins {
-    match (last, width) {
-        ('\u{200d}', _) => Joins::Anything,
-        (_, 2) => Joins::Tone,
-        _ => Joins::Nothing,
-    }
-}
-
-/// Whether `c` goes into the cell of the character before it.
-pub(crate) fn attaches(c: char, width: usize, last: Joins) -> bool {
-    match last {
+/// Whether `c`, of a given width, goes into the cell of the character before it.
+pub(crate) fn attaches(c: char, width: usize, last: Option<char>) -> bool {
+    match (c, last) {
         _ if width == 0 => true,
-        Joins::Anything => true,
-        Joins::Tone => matches!(c, '\u{1f3fb}'..='\u{1f3ff}'),
-        Joins::Nothing => false,
+        (_, Some('\u{200d}')) => true,
+        ('\u{1f3fb}'..='\u{1f3ff}', Some(last)) => of(last) == 2,
+        _ => false,
     }
 }

@@ -9,8 +9,10 @@ use fugue_term::{Options, Size, Terminal};
 use reference::{Reference, command};
 
 /// Recordings on whose visible text we differ, and why.
-const DIFFERENCES: &[(&str, &str)] =
-    &[("decaln_reset", "the alignment pattern homes the cursor, as on DEC's machines, xterm and tmux; alacritty leaves it")];
+const DIFFERENCES: &[(&str, &str)] = &[(
+    "decaln_reset",
+    "the alignment pattern homes the cursor, as on DEC's machines, xterm and tmux; alacritty leaves it",
+)];
 
 #[test]
 fn alacritty_recordings_look_as_in_alacritty() {
@@ -27,18 +29,32 @@ fn alacritty_recordings_look_as_in_alacritty() {
         let ours: Vec<String> = terminal.screen().rows().collect();
         let known = DIFFERENCES.iter().any(|(known, _)| *known == name);
         if (ours == reference.rows()) == known {
-            wrong.push(format!("{name}\n{}", reference::diff(&reference.rows(), &ours)));
+            wrong.push(format!(
+                "{name}\n{}",
+                reference::diff(&reference.rows(), &ours)
+            ));
         }
         seen += 1;
     }
     assert_eq!(seen, 45, "the crate ships 45 recordings");
-    assert!(wrong.is_empty(), "alacritty (-) and we (+) differ:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "alacritty (-) and we (+) differ:\n{}",
+        wrong.join("\n")
+    );
 }
 
 fn recordings() -> Vec<PathBuf> {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-    let args = ["metadata", "--format-version=1", "--offline", "--manifest-path", manifest];
-    let metadata = String::from_utf8(command(env!("CARGO")).args(args).output().unwrap().stdout).unwrap();
+    let args = [
+        "metadata",
+        "--format-version=1",
+        "--offline",
+        "--manifest-path",
+        manifest,
+    ];
+    let metadata =
+        String::from_utf8(command(env!("CARGO")).args(args).output().unwrap().stdout).unwrap();
     // One path is all we want of it; a parser of JSON would be a dependency more.
     let path = metadata
         .split("\"manifest_path\":\"")
@@ -46,7 +62,10 @@ fn recordings() -> Vec<PathBuf> {
         .find(|path| path.contains("/alacritty_terminal-"))
         .expect("alacritty_terminal is a dev-dependency");
     let folder = Path::new(path).parent().unwrap().join("tests/ref");
-    let mut folders: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut folders: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     folders.sort();
     folders
 }
@@ -54,7 +73,15 @@ fn recordings() -> Vec<PathBuf> {
 fn size(json: &str) -> Size {
     let number = |key: &str| {
         let rest = json.split(&format!("\"{key}\":")).nth(1).unwrap();
-        rest.trim_start().chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
+        rest.trim_start()
+            .chars()
+            .take_while(char::is_ascii_digit)
+            .collect::<String>()
+            .parse()
+            .unwrap()
     };
-    Size { rows: number("screen_lines"), cols: number("columns") }
+    Size {
+        rows: number("screen_lines"),
+        cols: number("columns"),
+    }
 }

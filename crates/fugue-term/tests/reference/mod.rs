@@ -41,8 +41,14 @@ pub struct Reference {
 
 impl Reference {
     pub fn new(size: Size) -> Self {
-        let config = Config { scrolling_history: 10_000, ..Config::default() };
-        Reference { term: Term::new(config, &Dims(size), Deaf), parser: Processor::new() }
+        let config = Config {
+            scrolling_history: 10_000,
+            ..Config::default()
+        };
+        Reference {
+            term: Term::new(config, &Dims(size), Deaf),
+            parser: Processor::new(),
+        }
     }
 
     pub fn feed(&mut self, bytes: &[u8]) {
@@ -56,7 +62,10 @@ impl Reference {
             let mut text = String::new();
             for column in 0..grid.columns() {
                 let cell = &grid[Line(line as i32)][Column(column)];
-                if !cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {
+                if !cell
+                    .flags
+                    .intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER)
+                {
                     text.push(if cell.c == '\t' { ' ' } else { cell.c });
                     text.extend(cell.zerowidth().unwrap_or_default());
                 }
@@ -74,7 +83,10 @@ pub fn diff(theirs: &[String], ours: &[String]) -> String {
     let empty = String::new();
     let mut out = String::new();
     for row in 0..rows {
-        let (a, b) = (theirs.get(row).unwrap_or(&empty), ours.get(row).unwrap_or(&empty));
+        let (a, b) = (
+            theirs.get(row).unwrap_or(&empty),
+            ours.get(row).unwrap_or(&empty),
+        );
         if a != b {
             out += &format!("{row:3} - {a:?}\n    + {b:?}\n");
         }
@@ -82,7 +94,10 @@ pub fn diff(theirs: &[String], ours: &[String]) -> String {
     out
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test has no daemon whose size or descriptors could matter")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test has no daemon whose size or descriptors could matter"
+)]
 pub fn command(program: &str) -> Command {
     Command::new(program)
 }
