@@ -29,10 +29,7 @@ pub(crate) fn probe(master: &OwnedFd, child: i32) -> Probe {
     };
     probe.foreground = foreground.as_raw_nonzero().get();
     let terminal = device(master);
-    let members: Vec<Stat> = proc::all()
-        .into_iter()
-        .filter(|s| s.pgrp == probe.foreground && !s.is_over())
-        .collect();
+    let members = members(probe.foreground, child);
     let leader = members
         .iter()
         .find(|s| s.pid == probe.foreground)
@@ -65,6 +62,21 @@ pub(crate) fn probe(master: &OwnedFd, child: i32) -> Probe {
         });
     }
     probe
+}
+
+/// The foreground's processes. All that a pane started are its holder's descendants, but for a holder that took over.
+fn members(foreground: i32, child: i32) -> Vec<Stat> {
+    let of_group = |all: Vec<Stat>| -> Vec<Stat> {
+        all.into_iter()
+            .filter(|s| s.pgrp == foreground && !s.is_over())
+            .collect()
+    };
+    let near = of_group(proc::descendants(&[std::process::id() as i32, child]));
+    if near.is_empty() {
+        of_group(proc::all())
+    } else {
+        near
+    }
 }
 
 enum Waiting {

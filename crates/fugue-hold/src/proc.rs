@@ -2,7 +2,7 @@
 //! when it is returned; who acts on one checks the identity again.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,8 @@ pub(crate) struct Stat {
 
 impl Stat {
     pub(crate) fn of(pid: i32) -> Option<Stat> {
-        Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+        let mut line = [0; 1024];
+        Stat::parse(read_once(&format!("/proc/{pid}/stat"), &mut line)?)
     }
 
     /// `pid (comm) state ppid …`, where comm may hold anything, parentheses and spaces too.
@@ -81,6 +82,34 @@ pub(crate) fn all() -> Vec<Stat> {
         .collect()
 }
 
+/// The descendants of `roots` and themselves, found from parent to child: its cost is the pane's own, not the whole
+/// machine's. Empty where the kernel does not tell children (CONFIG_PROC_CHILDREN).
+pub(crate) fn descendants(roots: &[i32]) -> Vec<Stat> {
+    let mut found: Vec<Stat> = Vec::new();
+    let mut todo = roots.to_vec();
+    while let Some(pid) = todo.pop() {
+        if found.iter().any(|s| s.pid == pid) {
+            continue;
+        }
+        found.extend(Stat::of(pid));
+        // Children belong to the thread that made them.
+        let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+            continue;
+        };
+        for thread in threads.flatten() {
+            let Ok(children) = fs::read_to_string(thread.path().join("children")) else {
+                continue;
+            };
+            todo.extend(
+                children
+                    .split_ascii_whitespace()
+                    .filter_map(|c| c.parse::<i32>().ok()),
+            );
+        }
+    }
+    found
+}
+
 /// Whether this very process lives.
 pub(crate) fn lives(who: Identity) -> bool {
     Stat::of(who.pid).is_some_and(|s| s.start_time == who.start_time && !s.is_over())
@@ -113,6 +142,12 @@ pub(crate) fn shows_exit_code(pid: i32) -> bool {
             .is_some_and(|ids| ids.split_ascii_whitespace().all(|n| n.parse() == Ok(id)))
     };
     all_are("Uid:", uid.as_raw()) && all_are("Gid:", gid.as_raw())
+}
+
+/// One read, where `fs::read` would feel its way with many: a file of `/proc` has no size.
+fn read_once<'a>(path: &str, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let got = fs::File::open(path).ok()?.read(buffer).ok()?;
+    Some(&buffer[..got])
 }
 
 /// Whether its environment has every one of `marks`. An environment that may not be read has none.

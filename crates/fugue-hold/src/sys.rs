@@ -252,6 +252,15 @@ pub(crate) fn name_process(name: &CStr) {
     }
 }
 
+/// Gives freed memory back to the system; an allocator keeps it otherwise, and a holder lives long.
+pub(crate) fn release_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim has no preconditions.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 struct Attr(libc::posix_spawnattr_t);
 
 impl Attr {

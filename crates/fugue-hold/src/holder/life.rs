@@ -310,7 +310,7 @@ impl Holder {
         if self.meta_unsaved
             && let Some(meta) = &self.meta
         {
-            self.meta_unsaved = meta.write(&self.dir).is_err();
+            self.meta_unsaved = meta.append_child(&self.dir).is_err();
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::link::{Filled, HolderLink, Link};
 use crate::probe::probe;
 use crate::proc;
 use crate::spawn::signal;
+use crate::sys;
 use crate::wire::{
     Frame, HelloOk, Input, InputState, Outcome, Refusal, State, Target, ToDaemon, ToHolder, VERSION,
 };
@@ -235,6 +236,9 @@ impl Holder {
                         errno: e.errno,
                     }),
                 }
+                // An environment is large, and is needed once.
+                drop(spec);
+                sys::release_memory();
             }
             ToHolder::Input(input) => self.input(input),
             ToHolder::Resize { id, rows, cols } => {

@@ -1,7 +1,7 @@
 //! How a child begins: in a session and a terminal of its own, with nothing that it was not given.
 
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fugue_hold::spawn::Spawn;
 use fugue_hold::wire::{Ending, State, ToHolder};
@@ -170,20 +170,30 @@ fn signals_do_not_end_a_holder() {
 #[test]
 fn a_holder_is_small_idle_and_quickly_there() {
     let mut pane = Pane::sh("read x");
-    let begun = Instant::now();
-    let mut panes = Vec::new();
-    for _ in 0..10 {
-        panes.push(Pane::sh("read x"));
+    let mut took: Vec<Duration> = Vec::new();
+    for _ in 0..20 {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("pane");
+        std::fs::create_dir(&dir).unwrap();
+        let begun = Instant::now();
+        let mut other = Pane::empty_in(home, dir);
+        println!("hello after {:?}", begun.elapsed());
+        let spec = other.spec(&["sh", "-c", "read x"]);
+        other.start(spec);
+        took.push(begun.elapsed());
     }
+    took.sort();
     println!(
-        "spawn + connect + hello + start: {:?} each",
-        begun.elapsed() / 10
+        "holder and child started: median {:?}, best {:?}",
+        took[10], took[0]
     );
     // A request that was answered, then nothing to do: from here on the process must not run.
     pane.probe();
     let pid = pane.holder.as_ref().unwrap().pid;
     let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
-    println!("{}", read("smaps_rollup"));
+    if std::env::var_os("FUGUE_SMAPS").is_some() {
+        println!("{}", read("smaps"));
+    }
     let switches = || {
         let status = read("status");
         let line = |key: &str| -> u64 {
@@ -215,9 +225,9 @@ fn a_holder_is_small_idle_and_quickly_there() {
             .parse()
             .unwrap()
     };
-    let private = kib("Private_Dirty:") + kib("Private_Clean:");
-    println!("private memory: {private} KiB");
-    assert!(kib("Private_Dirty:") < 400, "{rollup}");
+    // Anonymous memory: file pages also count as private and dirty when the linker wrote them a moment ago.
+    println!("private memory: {} KiB", kib("Anonymous:"));
+    assert!(kib("Anonymous:") < 300, "{rollup}");
 }
 
 fn children_of(pid: i32) -> String {
