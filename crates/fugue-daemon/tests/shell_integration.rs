@@ -5,9 +5,6 @@
 
 #![cfg(target_os = "linux")]
 
-#[path = "../src/shell/mod.rs"]
-mod shell;
-
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -17,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use fugue_daemon::shell;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
@@ -649,6 +647,30 @@ fn a_debug_trap_that_times_commands_sees_the_users_commands_only() {
         .filter(|m| matches!(m, Start | Done(_)))
         .collect();
     assert_eq!(codes, [&Start, &Done(0), &Start, &Done(0)]);
+}
+
+#[test]
+fn bash_preexec_takes_our_hook_for_no_command() {
+    // The way bash-preexec works: whatever runs after its last hook is a command of the user's.
+    let rc = "__bp_imported=defined\n\
+              mine() { PS1=\"<$?>\"; }; precmd_functions=(mine)\n\
+              with() { return $1; }\n\
+              before() { local s=$? f; for f in \"${precmd_functions[@]}\"; do with $s; $f; done; }\n\
+              ready() { on=1; }\n\
+              trap '[[ -n $on ]] && on= && [[ $BASH_COMMAND != before ]] && echo \"runs $BASH_COMMAND\"' DEBUG\n\
+              PROMPT_COMMAND=$'before\\nready'\n";
+    let home = Home::with("bash", rc);
+    let mut pane = home.start();
+    for (line, code) in [("true one", 0), ("false two", 1), ("true three", 0)] {
+        let ran = pane.run(line);
+        assert_eq!(ran.marks_once(), [Start, Done(code), Prompt, Input]);
+        assert_eq!(ran.output, format!("runs {line}\r\n"));
+        assert_eq!(ran.prompt(), format!("<{code}>"));
+    }
+    // A function that comes after ours is overtaken by the next prompt.
+    pane.send(b"late() { PS1='la''te> '; }; precmd_functions+=(late)\r");
+    pane.until("its prompt", |pane| pane.shows("late> "));
+    assert_eq!(pane.run("true").prompt(), "late> ");
 }
 
 #[test]

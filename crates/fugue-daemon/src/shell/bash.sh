@@ -115,9 +115,15 @@ __fugue_undress() {
 # Stays the last element, so that prompts which are rewritten each time are dressed afterwards. The user's own string
 # keeps index 0, where `PROMPT_COMMAND=…` at the prompt replaces it and not us.
 __fugue_stay() {
-    [[ $__fugue_mode == last ]] || builtin return 0
     builtin local -a __fugue_i
     builtin local __fugue_n
+    if [[ $__fugue_mode == preexec && ${precmd_functions[-1]-} != __fugue_prompt ]]; then
+        for __fugue_n in "${precmd_functions[@]}"; do
+            if [[ $__fugue_n != __fugue_prompt ]]; then __fugue_i+=("$__fugue_n"); fi
+        done
+        precmd_functions=("${__fugue_i[@]}" __fugue_prompt)
+    fi
+    if [[ $__fugue_mode != last ]]; then builtin return 0; fi
     __fugue_i=("${!PROMPT_COMMAND[@]}")
     if ((${#__fugue_i[@]})) && [[ ${PROMPT_COMMAND[__fugue_i[-1]]} == __fugue_prompt ]]; then builtin return 0; fi
     for __fugue_n in "${__fugue_i[@]}"; do
