@@ -21,7 +21,11 @@ const STAYERS: &str = r#"
 "#;
 
 fn stayers(pane: &mut Pane) -> Vec<Identity> {
-    pane.read_until_text("all\r\n");
+    // The subshells tell when they are ready, each in its own time.
+    pane.read_until(|seen| {
+        let seen = text(seen);
+        seen.matches("pid ").count() == 7 && seen.contains("all\r\n") && seen.ends_with('\n')
+    });
     let seen = text(&pane.seen);
     let pids: Vec<i32> = seen
         .lines()

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 
 use fugue_hold::spawn::{Ending, Session, Spawn};
 use fugue_hold::wire::{Refusal, ToDaemon, ToHolder, VERSION};
@@ -91,13 +92,14 @@ fn in_namespace(setup: &str, test: &str) {
     }
 }
 
-const SMALL_DISK: &str = "/tmp/fugue-hold-small-disk";
+const SMALL_DISK: &str = "FUGUE_SMALL_DISK";
 
 #[test]
 fn on_a_full_disk_the_child_waits_and_nothing_is_lost() {
-    std::fs::create_dir_all(SMALL_DISK).unwrap();
+    let disk = tempfile::tempdir().unwrap();
+    let path = disk.path().display();
     in_namespace(
-        &format!("mount -t tmpfs -o size=1m tmpfs {SMALL_DISK}"),
+        &format!("export {SMALL_DISK}='{path}'; mount -t tmpfs -o size=1m tmpfs '{path}'"),
         "inner_full_disk",
     );
 }
@@ -105,13 +107,14 @@ fn on_a_full_disk_the_child_waits_and_nothing_is_lost() {
 #[test]
 #[ignore = "runs inside a private mount namespace, see above"]
 fn inner_full_disk() {
-    let dir = std::path::Path::new(SMALL_DISK).join("pane");
+    let disk = PathBuf::from(std::env::var_os(SMALL_DISK).unwrap());
+    let dir = disk.join("pane");
     assert!(
-        std::fs::read_dir(SMALL_DISK).unwrap().next().is_none(),
+        std::fs::read_dir(&disk).unwrap().next().is_none(),
         "not the private tmpfs"
     );
     std::fs::create_dir(&dir).unwrap();
-    let ballast = std::path::Path::new(SMALL_DISK).join("ballast");
+    let ballast = disk.join("ballast");
     std::fs::write(&ballast, vec![0; 500 << 10]).unwrap();
     let mut pane = Pane::empty_in(tempfile::tempdir().unwrap(), dir);
     let mut spec = pane.spec(&["sh", "-c", "seq 1 100000; exit 6"]);

@@ -7,7 +7,7 @@ use fugue_hold::wire::{
     Ending, Input, InputKind, Outcome, Refusal, State, Target, ToDaemon, ToHolder,
 };
 
-use super::world::{Dice, Pane, text};
+use super::world::{Dice, Pane, run, text};
 
 fn refused(pane: &mut Pane) -> Refusal {
     pane.expect(|m| match m {
@@ -247,4 +247,38 @@ fn an_unknown_kind_is_answered_as_such() {
     probe[0] += 7;
     rustix::io::write(pane.link.as_ref().unwrap(), &probe).unwrap();
     pane.expect(|m| matches!(m, ToDaemon::Probed { id: 5, .. }).then_some(()));
+}
+
+#[test]
+fn another_users_connection_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be somebody else");
+        return;
+    }
+    let mut pane = Pane::sh("read x; exit 13");
+    let open = |path: &std::path::Path| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(path, mode).unwrap();
+    };
+    open(pane.home());
+    open(&pane.socket());
+    let script = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
+                  s.settimeout(30)\nanswer = s.recv(100)\nsys.exit(0 if answer[4:6] == bytes([2, 0]) else 1)";
+    let args: Vec<std::ffi::OsString> = [
+        "--reuid=65534",
+        "--clear-groups",
+        "/usr/bin/python3",
+        "-c",
+        script,
+    ]
+    .into_iter()
+    .map(Into::into)
+    .chain([pane.socket().into()])
+    .collect();
+    match run("setpriv", &args) {
+        Ok(Ending::Code(127)) | Err(_) => println!("skipped: no setpriv or python here"),
+        ended => assert_eq!(ended.unwrap(), Ending::Code(0)),
+    }
+    pane.input(1, 1, b"\n");
+    assert_eq!(pane.exited().ending, Ending::Code(13));
 }

@@ -1,0 +1,176 @@
+//! What a holder does before its loop: it takes what it was started with, makes the rest, or says why it cannot.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use rustix::event::{EventfdFlags, PollFlags};
+use rustix::fs::FlockOperation;
+
+use super::life::Life;
+use super::{Flow, Holder, Source, poll, serve};
+use crate::args::{Adopt, Args, FURTHER, MASTER, PIPE_R, PIPE_W};
+use crate::input::Typist;
+use crate::link::HolderLink;
+use crate::log::{Pump, Segments};
+use crate::pty::Terminal;
+use crate::record::Meta;
+use crate::spawn::{SpawnError, pidfd_of};
+use crate::sys;
+use crate::wire::{Refusal, Spec};
+
+impl Holder {
+    pub(super) fn new(args: Args, listener: &OwnedFd) -> Result<Holder, SpawnError> {
+        let wrong = |what: &str| {
+            let what = what.to_owned();
+            move |e: io::Error| SpawnError::new(what, e)
+        };
+        rustix::io::ioctl_fionbio(listener, true).map_err(|e| SpawnError::new("listener", e))?;
+        let in_dir = format!("pane directory {}", args.dir.display());
+        let lock = lock(&args.dir).map_err(wrong(&in_dir))?;
+        let children = sys::watch_children().map_err(wrong("signals"))?;
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+            .map_err(|e| SpawnError::new("subreaper", e))?;
+        let grew = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| SpawnError::new("eventfd", e))?;
+        let meta = Meta::read(&args.dir, args.generation).map_err(wrong(&in_dir))?;
+        let (cap, segment) = meta
+            .as_ref()
+            .map_or((Spec::LOG_CAP, Spec::segment_for(Spec::LOG_CAP)), |m| {
+                (m.log_cap, m.segment)
+            });
+        let log = Segments::open(&args.dir, cap, segment).map_err(wrong(&in_dir))?;
+
+        let inherited = args.adopt.as_ref().map(inherit).transpose()?;
+        let (terminal, mut pump, pidfd, kept) = match inherited {
+            None => (
+                Terminal::make()?,
+                Pump::new(log).map_err(wrong("pipe"))?,
+                None,
+                Vec::new(),
+            ),
+            Some(fds) => (
+                Terminal::adopt(fds.master),
+                Pump::adopt(fds.pipe_r, fds.pipe_w, log).map_err(wrong("pipe"))?,
+                fds.pidfd,
+                fds.kept,
+            ),
+        };
+        if args.copy {
+            pump.copy_from_now_on();
+        } else if args.adopt.is_none() {
+            pump.try_splice(&terminal.master);
+        }
+        let mut holder = Holder {
+            parent: parent(args.parent),
+            dir: args.dir,
+            generation: args.generation,
+            epoch: args.epoch,
+            _lock: lock,
+            children,
+            terminal,
+            pump,
+            flow: Flow::Flowing,
+            grew,
+            life: Life::Empty,
+            kept,
+            typist: Typist::default(),
+            meta,
+            meta_unsaved: false,
+            strangers: Vec::new(),
+            daemon: None,
+            had_daemon: false,
+            leaving: false,
+            close: None,
+        };
+        if let Some(adopt) = args.adopt {
+            holder.adopt(&adopt, pidfd);
+        }
+        Ok(holder)
+    }
+}
+
+/// One holder at a time writes to a pane's log. Waits for the one before, which is dying if we were started. If it
+/// was killed in the middle of starting a child, the child has the lock until its exec, and by then it has the
+/// terminal too and is found by it.
+fn lock(dir: &Path) -> io::Result<File> {
+    let path = dir.join("hold.lock");
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path)?;
+    rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+/// The daemon that started us, if it still lives.
+fn parent(pid: i32) -> Option<OwnedFd> {
+    let pidfd = pidfd_of(pid).ok()?;
+    let now = rustix::process::getppid().map(|p| p.as_raw_nonzero().get());
+    (now == Some(pid)).then_some(pidfd)
+}
+
+struct Inherited {
+    master: OwnedFd,
+    pipe_r: OwnedFd,
+    pipe_w: OwnedFd,
+    pidfd: Option<OwnedFd>,
+    kept: Vec<OwnedFd>,
+}
+
+fn inherit(adopt: &Adopt) -> Result<Inherited, SpawnError> {
+    let take = |fd| {
+        sys::inherited(fd).ok_or(SpawnError {
+            what: format!("inherited fd {fd}"),
+            errno: libc::EBADF,
+        })
+    };
+    let mut further = FURTHER..;
+    let mut next = || take(further.next().unwrap_or(FURTHER));
+    Ok(Inherited {
+        master: take(MASTER)?,
+        pipe_r: take(PIPE_R)?,
+        pipe_w: take(PIPE_W)?,
+        pidfd: if adopt.pidfd { Some(next()?) } else { None },
+        kept: (0..adopt.kept).map(|_| next()).collect::<Result<_, _>>()?,
+    })
+}
+
+/// A holder that could not be made says why to the first who asks, and ends.
+pub(super) fn refuse(listener: &OwnedFd, parent_pid: i32, error: &SpawnError) -> ExitCode {
+    let parent = parent(parent_pid);
+    let mut link: Option<HolderLink> = None;
+    loop {
+        let mut sources = Vec::new();
+        match (&link, &parent) {
+            (Some(link), _) => sources.push((Source::Daemon, link.as_fd(), PollFlags::IN)),
+            (None, Some(parent)) => {
+                sources.push((Source::Listener, listener.as_fd(), PollFlags::IN));
+                sources.push((Source::Parent, parent.as_fd(), PollFlags::IN));
+            }
+            (None, None) => return ExitCode::FAILURE,
+        }
+        let Ok(ready) = poll(&sources, None) else {
+            return ExitCode::FAILURE;
+        };
+        for (source, _) in ready {
+            match source {
+                Source::Listener => link = serve::accept(listener).ok().flatten(),
+                Source::Daemon => {
+                    let Some(mut link) = link.take() else {
+                        continue;
+                    };
+                    let _ = link.fill();
+                    serve::refuse(&mut link, Refusal::Broken, error.errno, &error.what);
+                    return ExitCode::FAILURE;
+                }
+                _ => return ExitCode::FAILURE,
+            }
+        }
+    }
+}
