@@ -412,6 +412,14 @@ impl Pane {
 
 impl Drop for Pane {
     fn drop(&mut self) {
+        // Also after a failure nothing is left, as far as the holder can find it.
+        if let (Some(mut link), Some(holder)) = (self.link.take(), &self.holder) {
+            let close = ToHolder::Close { id: 0, grace_ms: 0 };
+            let _ = link.push(&close, Vec::new()).and_then(|()| link.flush());
+            drop(link);
+            let soon = Instant::now() + Duration::from_secs(10);
+            wait_or(&[(holder.pidfd.as_fd(), PollFlags::IN)], soon);
+        }
         if let Some(holder) = self.holder.take() {
             let _ = holder.signal(9);
             let _ = holder.wait();
