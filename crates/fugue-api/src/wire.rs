@@ -62,11 +62,10 @@ pub enum Ask {
     },
     /// All sessions and panes, however many there are.
     Everything,
-    /// Waits until a pane has more than `since`, and gives it.
+    /// Waits until a pane's raw output goes beyond `from`, and gives what is there.
     Follow {
         pane: String,
-        since: Option<Cursor>,
-        raw: bool,
+        from: u64,
     },
     /// Sets a pane's size.
     Resize {
@@ -91,26 +90,17 @@ pub enum Answer {
     Stopping { panes_closed: u64 },
 }
 
-/// What came after a cursor.
+/// A piece of a pane's raw output, exactly.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Followed {
-    /// Whole lines, oldest first; the last one may still be growing.
-    pub lines: Vec<FollowedLine>,
     #[serde(with = "latin1")]
     pub raw: Vec<u8>,
-    pub cursor: Cursor,
-    /// Nothing will ever follow.
+    /// Where `raw` begins: later than asked for, if that is no longer kept.
+    pub from: u64,
+    /// The pane has ended and nothing will ever follow.
     pub ended: bool,
-    /// Lines (or raw bytes) that came and went before they could be given.
-    pub missed: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FollowedLine {
-    pub number: u64,
-    pub text: String,
-    /// `text` goes on where the last reading of this line ended.
-    pub appended: bool,
+    /// The place behind `raw`.
+    pub cursor: Cursor,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

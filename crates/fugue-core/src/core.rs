@@ -192,8 +192,7 @@ pub enum PaneQuestion {
         key: Key,
     },
     Follow {
-        since: Option<fugue_api::Cursor>,
-        raw: bool,
+        from: u64,
     },
     Resize(PaneSize),
 }
@@ -307,9 +306,9 @@ impl Core {
                 self.survey(call, Bounds::None, effects);
                 Ok(())
             }
-            Ask::Follow { pane, since, raw } => {
+            Ask::Follow { pane, from } => {
                 let pane = resolve(&pane, self.records())?;
-                self.ask(call, pane, PaneQuestion::Follow { since, raw }, effects)
+                self.ask(call, pane, PaneQuestion::Follow { from }, effects)
             }
             Ask::Resize { pane, rows, cols } => {
                 let pane = resolve(&pane, self.records())?;

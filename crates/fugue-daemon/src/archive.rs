@@ -1,11 +1,14 @@
 //! Answers for panes that have ended: their files are read, and nothing of them stays in memory.
 
+use std::path::PathBuf;
+
 use fugue_api::{
     Error, Kind, Reply,
     panes::{By, ReadPane, State, StateBy},
     wire::Answer,
 };
 use fugue_core::{PaneQuestion, PaneRecord};
+use fugue_hold::LogReader;
 
 use crate::{
     engine::House,
@@ -26,11 +29,14 @@ pub fn answer(
                 .unwrap_or_else(|| StateBy::new(State::Exited, By::Exit));
             read(record, args, &state, house)
         }
-        PaneQuestion::Follow { since, raw } => {
-            let mut follower = open(record, house, house.settings.keep_lines, Depth::Recent)?;
-            let since = since.as_ref().map(fugue_core::view::cursor).transpose()?;
-            let mut more = reading::more(&follower.terminal, &mut follower.log, since, *raw)?;
-            more.ended = more.cursor == fugue_core::view::shown(follower.terminal.end());
+        PaneQuestion::Follow { from } => {
+            let mut log = LogReader::new(directory(record, house));
+            let end = match &record.ended {
+                Some(ended) => fugue_core::view::cursor(&ended.cursor)?,
+                None => fugue_term::Cursor::default(),
+            };
+            let mut more = reading::more(&mut log, *from, end)?;
+            more.ended = more.from + more.raw.len() as u64 >= end.offset.0;
             Ok(Answer::Followed { more })
         }
         PaneQuestion::Status(status) => Ok(Answer::Tool {
@@ -76,7 +82,7 @@ fn open(
     keep_lines: usize,
     depth: Depth,
 ) -> Result<Follower, Error> {
-    let dir = house.paths.panes().join(record.id.to_string());
+    let dir = directory(record, house);
     let unreadable = |error: std::io::Error| {
         Error::new(
             Kind::Unavailable,
@@ -87,4 +93,8 @@ fn open(
         Follower::open(&dir, record, keep_lines, depth, Checkpoints::None).map_err(unreadable)?;
     follower.catch_up().map_err(unreadable)?;
     Ok(follower)
+}
+
+fn directory(record: &PaneRecord, house: &House) -> PathBuf {
+    house.paths.panes().join(record.id.to_string())
 }

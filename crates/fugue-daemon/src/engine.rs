@@ -396,8 +396,8 @@ impl Engine {
         let Some(responder) = self.desk.take(call) else {
             return;
         };
-        if let PaneQuestion::Follow { since, raw } = question {
-            let wait = tokio::spawn(follow::live(handle.clone(), since, raw, responder));
+        if let PaneQuestion::Follow { from } = question {
+            let wait = tokio::spawn(follow::live(handle.clone(), from, responder));
             self.desk.waits(call, wait.abort_handle());
         } else if let Err(PaneCommand::Ask { responder, .. }) = handle.try_tell(PaneCommand::Ask {
             question,

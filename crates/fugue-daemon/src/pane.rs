@@ -57,8 +57,7 @@ pub enum PaneCommand {
     },
     Brief(oneshot::Sender<Brief>),
     More {
-        since: Option<fugue_term::Cursor>,
-        raw: bool,
+        from: u64,
         answer: oneshot::Sender<Result<Followed, Error>>,
     },
     Close {
@@ -612,16 +611,13 @@ impl Pane {
                 )));
             }
             PaneCommand::Brief(asker) => self.probe(Asked::Brief(asker)),
-            PaneCommand::More { since, raw, answer } => {
-                let more =
-                    reading::more(&self.follower.terminal, &mut self.follower.log, since, raw).map(
-                        |mut more| {
-                            let all =
-                                more.cursor == view::shown(self.follower.terminal.end()) || !raw;
-                            more.ended = self.keeper.is_none() && all && !self.more_to_read;
-                            more
-                        },
-                    );
+            PaneCommand::More { from, answer } => {
+                let end = self.follower.terminal.end();
+                let mut more = reading::more(&mut self.follower.log, from, end);
+                if let Ok(more) = &mut more {
+                    more.ended =
+                        self.is_told() && more.from + more.raw.len() as u64 >= end.offset.0;
+                }
                 let _ = answer.send(more);
             }
             PaneCommand::Close { grace } => {
@@ -777,7 +773,7 @@ impl Pane {
             return String::new();
         }
         let screen = self.follower.terminal.screen();
-        let row = usize::from(screen.cursor().0);
+        let row = screen.cursor().0;
         screen
             .rows()
             .take(row + 1)
@@ -817,7 +813,12 @@ impl Pane {
         };
         let read = self.follower.terminal.offset().0 >= at || !self.more_to_read;
         let closing_goes_on = self.seat.record.closing && !self.swept && self.keeper.is_some();
-        self.seat.record.ended.is_none() && read && !closing_goes_on
+        !self.is_told() && read && !closing_goes_on
+    }
+
+    /// The end has been told, so all output has been read.
+    fn is_told(&self) -> bool {
+        self.seat.record.ended.is_some()
     }
 
     async fn over(&mut self) {

@@ -3,7 +3,7 @@
 use fugue_api::{
     Error, Kind,
     panes::{Mode, PaneText, ReadPane, StateBy},
-    wire::{Followed, FollowedLine},
+    wire::Followed,
 };
 use fugue_core::view;
 use fugue_hold::{LogReader, Read};
@@ -247,54 +247,25 @@ fn bytes(log: &mut LogReader, mut from: u64, end: u64) -> std::io::Result<Vec<u8
 }
 
 // One answer to a follower; the next one goes on from there.
-const FOLLOW_LINES: usize = 2_000;
 const FOLLOW_BYTES: u64 = 1 << 20;
 
-/// What came after a cursor, for somebody who follows along.
-pub fn more(
-    terminal: &Terminal,
-    log: &mut LogReader,
-    since: Option<fugue_term::Cursor>,
-    raw: bool,
-) -> Result<Followed, Error> {
+/// What is there between an offset and the end, for somebody who follows along at their own pace.
+pub fn more(log: &mut LogReader, from: u64, end: fugue_term::Cursor) -> Result<Followed, Error> {
     let trouble = |error: std::io::Error| {
         Error::new(
             Kind::Unavailable,
             format!("the log cannot be read: {error}"),
         )
     };
-    let mut followed = Followed {
-        lines: Vec::new(),
-        raw: Vec::new(),
-        cursor: view::shown(terminal.end()),
+    let last = end.offset.0;
+    let from = log.first().map_err(trouble)?.max(from).min(last);
+    let raw = bytes(log, from, last.min(from + FOLLOW_BYTES)).map_err(trouble)?;
+    let offset = Offset(from + raw.len() as u64);
+    let cursor = view::shown(fugue_term::Cursor { offset, ..end });
+    Ok(Followed {
+        raw,
+        from,
         ended: false,
-        missed: 0,
-    };
-    if raw {
-        let asked = since.map_or(0, |cursor| cursor.offset.0);
-        let first = log.first().map_err(trouble)?.max(asked);
-        let end = terminal.offset().0.min(first + FOLLOW_BYTES);
-        followed.raw = bytes(log, first, end).map_err(trouble)?;
-        followed.missed = first - asked;
-        followed.cursor = view::shown(fugue_term::Cursor {
-            offset: Offset(end),
-            ..terminal.end()
-        });
-        return Ok(followed);
-    }
-    let found = terminal.lines(&Query {
-        since,
-        last: FOLLOW_LINES,
-    });
-    followed.missed = found.omitted as u64;
-    followed.lines = found
-        .lines
-        .iter()
-        .map(|line| FollowedLine {
-            number: line.no.0,
-            text: line.text.to_string(),
-            appended: line.cut,
-        })
-        .collect();
-    Ok(followed)
+        cursor,
+    })
 }

@@ -2,9 +2,10 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Cursor, Error, Kind,
-    panes::{Mode, ReadPane},
+    panes::{GetStatus, Mode, ReadPane, Status},
     wire::{Answer, Ask, Followed},
 };
+use fugue_term::{Options, Query, Size, Terminal};
 
 use crate::{cli::Desk, out::terminal_width, verbs};
 
@@ -16,7 +17,7 @@ pub struct Read {
     /// The visible screen as it is now.
     #[arg(long, group = "mode")]
     screen: bool,
-    /// The bytes themselves, all that are kept; with --json, as text.
+    /// The bytes themselves, all that are kept; with --json, the last lines as text.
     #[arg(long, group = "mode")]
     raw: bool,
     /// The last command's output, and its exit code.
@@ -35,62 +36,125 @@ impl Read {
             (.., true) => Mode::LastCommand,
             _ => Mode::Text,
         };
-        if self.follow {
-            return self.followed(desk).await;
+        match (self.follow, self.raw && !desk.out.is_json()) {
+            (true, true) => self.follow_bytes(desk).await,
+            (true, false) => self.follow_text(desk).await,
+            (false, true) => self.all_bytes(desk).await,
+            (false, false) => self.once(desk).await,
         }
-        if self.raw && !desk.out.is_json() {
-            return all_bytes(desk, &self.read).await;
-        }
+    }
+
+    async fn once(self, desk: &Desk) -> Result<ExitCode, Error> {
         let text = verbs::call(desk, self.read).await?;
         if desk.out.is_json() {
             desk.out.document(&text)?;
-        } else {
-            if let Some(command) = &text.command {
-                let code = text
-                    .exit_code
-                    .map_or("runs still".into(), |code| format!("exit {code}"));
-                desk.out.note(&format!("$ {command}  ({code})"));
-            }
-            if !text.text.is_empty() {
-                desk.out.line(&text.text)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(command) = &text.command {
+            let code = text
+                .exit_code
+                .map_or("runs still".into(), |code| format!("exit {code}"));
+            desk.out.note(&format!("$ {command}  ({code})"));
+        }
+        if !text.text.is_empty() {
+            desk.out.line(&text.text)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Every byte that is kept, or came since a cursor, exactly, up to now.
+    async fn all_bytes(self, desk: &Desk) -> Result<ExitCode, Error> {
+        // What is printed from now on was not asked for, or a busy pane would never end.
+        let end = end_of(desk, &self.read.pane_id).await?;
+        let mut from = self.read.since.as_ref().map_or(0, offset);
+        while from < end {
+            let mut more = more(desk, &self.read.pane_id, from).await?;
+            let over = (more.from + more.raw.len() as u64).saturating_sub(end);
+            more.raw
+                .truncate(more.raw.len().saturating_sub(over as usize));
+            desk.out.bytes(&more.raw)?;
+            from = more.from + more.raw.len() as u64;
+            if more.ended || over > 0 {
+                break;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Prints what is there and whatever comes, until the pane ends or Ctrl-C.
-    async fn followed(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let pane = self.read.pane_id.clone();
-        let mut cursor = self.read.since.clone();
+    async fn follow_bytes(self, desk: &Desk) -> Result<ExitCode, Error> {
+        let mut from = self.read.since.as_ref().map_or(0, offset);
+        loop {
+            let Some(more) = self.more_or_interrupt(desk, from).await? else {
+                return Ok(ExitCode::from(130));
+            };
+            desk.out.bytes(&more.raw)?;
+            from = more.from + more.raw.len() as u64;
+            if more.ended {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+    }
+
+    /// Text is made from the bytes here, at the reader's own pace: however slow the reader, no line is missed that
+    /// the log still has.
+    async fn follow_text(self, desk: &Desk) -> Result<ExitCode, Error> {
+        let Status::Pane(pane) = verbs::call(
+            desk,
+            GetStatus {
+                pane_id: Some(self.read.pane_id.clone()),
+            },
+        )
+        .await?
+        else {
+            return Err(Error::new(
+                Kind::Internal,
+                "the daemon answered for all panes",
+            ));
+        };
+        let begin = match &self.read.since {
+            Some(since) => offset(since),
+            None => offset(&pane.cursor),
+        };
+        let size = Size {
+            rows: pane.size.rows,
+            cols: pane.size.cols,
+        };
+        let mut terminal = Terminal::new(
+            size,
+            Options {
+                keep_lines: MOST_LINES,
+                ..Options::default()
+            },
+        );
+        let mut from = begin.saturating_sub(run_up(self.read.lines));
+        terminal.skip_to(fugue_term::Offset(from));
         let mut tail = Tail {
-            first: self
-                .read
-                .since
-                .is_none()
-                .then_some(self.read.lines as usize),
+            shown: terminal.end(),
             open: None,
+            wanted: Some(self.read.lines as usize),
         };
         loop {
-            let ask = Ask::Follow {
-                pane: pane.clone(),
-                since: cursor.clone(),
-                raw: self.raw,
+            let Some(more) = self.more_or_interrupt(desk, from).await? else {
+                return Ok(ExitCode::from(130));
             };
-            let more = tokio::select! {
-                answer = desk.client.ask(ask) => followed(answer?)?,
-                _ = tokio::signal::ctrl_c() => {
-                    let since = cursor.map(|cursor| format!(" --since {}", cursor.0)).unwrap_or_default();
-                    desk.out.note(&format!("\ngo on with: fugue read {pane} -f{since}"));
-                    return Ok(ExitCode::from(130));
-                }
-            };
-            cursor = Some(more.cursor.clone());
-            if desk.out.is_json() {
-                desk.out.document(&more)?;
-            } else if self.raw {
-                desk.out.bytes(&more.raw)?;
-            } else {
-                tail.show(desk, &more)?;
+            if more.from > from && from > 0 {
+                desk.out
+                    .note(&format!("[{} bytes are no longer kept]", more.from - from));
+            }
+            terminal.skip_to(fugue_term::Offset(more.from));
+            let end = more.from + more.raw.len() as u64;
+            // The run-up is there to have the terminal in its right state; it is shown only where lines were asked for.
+            let quiet = usize::try_from(begin.saturating_sub(more.from))
+                .unwrap_or(usize::MAX)
+                .min(more.raw.len());
+            terminal.feed(&more.raw[..quiet]);
+            if self.read.since.is_some() && end >= begin && more.from <= begin {
+                (tail.shown, tail.wanted) = (terminal.end(), None);
+            }
+            terminal.feed(&more.raw[quiet..]);
+            from = end;
+            if from >= begin {
+                tail.show(desk, &terminal, &more)?;
             }
             if more.ended {
                 tail.finish(desk)?;
@@ -98,43 +162,58 @@ impl Read {
             }
         }
     }
+
+    async fn more_or_interrupt(&self, desk: &Desk, from: u64) -> Result<Option<Followed>, Error> {
+        tokio::select! {
+            found = more(desk, &self.read.pane_id, from) => found.map(Some),
+            _ = tokio::signal::ctrl_c() => {
+                let since = fugue_term::Cursor { offset: fugue_term::Offset(from), ..Default::default() };
+                desk.out.note(&format!("\ngo on with: fugue read {} -f --since {since}", self.read.pane_id));
+                Ok(None)
+            }
+        }
+    }
 }
 
-/// Every byte that is kept, or came since a cursor, exactly.
-async fn all_bytes(desk: &Desk, read: &ReadPane) -> Result<ExitCode, Error> {
-    // What is printed from now on was not asked for, or a busy pane would never end.
-    let now = verbs::call(
+/// How far before the beginning to read: past any escape sequence that was cut, and far enough for the last lines.
+fn run_up(lines: u32) -> u64 {
+    (u64::from(lines) * 1024).max(1 << 20)
+}
+
+// No piece of output has more lines than bytes.
+const MOST_LINES: usize = 1 << 21;
+
+async fn more(desk: &Desk, pane: &str, from: u64) -> Result<Followed, Error> {
+    match desk
+        .client
+        .ask(Ask::Follow {
+            pane: pane.to_owned(),
+            from,
+        })
+        .await?
+    {
+        Answer::Followed { more } => Ok(more),
+        other => Err(Error::new(
+            Kind::Internal,
+            format!("the daemon answered something else: {other:?}"),
+        )),
+    }
+}
+
+async fn end_of(desk: &Desk, pane: &str) -> Result<u64, Error> {
+    match verbs::call(
         desk,
-        ReadPane {
-            mode: Mode::Text,
-            lines: 1,
-            since: None,
-            grep: None,
-            ..read.clone()
+        GetStatus {
+            pane_id: Some(pane.to_owned()),
         },
     )
-    .await?;
-    let mut cursor: Option<Cursor> = read.since.clone();
-    loop {
-        if cursor
-            .as_ref()
-            .is_some_and(|cursor| offset(cursor) >= offset(&now.cursor))
-        {
-            return Ok(ExitCode::SUCCESS);
-        }
-        let ask = Ask::Follow {
-            pane: read.pane_id.clone(),
-            since: cursor.clone(),
-            raw: true,
-        };
-        let more = followed(desk.client.ask(ask).await?)?;
-        let over =
-            (offset(&more.cursor).saturating_sub(offset(&now.cursor)) as usize).min(more.raw.len());
-        desk.out.bytes(&more.raw[..more.raw.len() - over])?;
-        if more.ended {
-            return Ok(ExitCode::SUCCESS);
-        }
-        cursor = Some(more.cursor);
+    .await?
+    {
+        Status::Pane(pane) => Ok(offset(&pane.cursor)),
+        Status::All(_) => Err(Error::new(
+            Kind::Internal,
+            "the daemon answered for all panes",
+        )),
     }
 }
 
@@ -145,70 +224,71 @@ fn offset(cursor: &Cursor) -> u64 {
         .map_or(0, |cursor| cursor.offset.0)
 }
 
-fn followed(answer: Answer) -> Result<Followed, Error> {
-    match answer {
-        Answer::Followed { more } => Ok(more),
-        other => Err(Error::new(
-            Kind::Internal,
-            format!("the daemon answered something else: {other:?}"),
-        )),
-    }
-}
-
 /// Lines as they become complete. On a terminal the last, growing line is shown as well.
 struct Tail {
-    /// How many of the first lines that come are wanted.
-    first: Option<usize>,
+    shown: fugue_term::Cursor,
     open: Option<(u64, String)>,
+    /// How many of the lines that were there at the start are wanted.
+    wanted: Option<usize>,
 }
 
 impl Tail {
-    fn show(&mut self, desk: &Desk, more: &Followed) -> Result<(), Error> {
-        if more.missed > 0 && self.first.is_none() {
-            self.finish(desk)?;
-            desk.out
-                .note(&format!("[{} lines went by too fast]", more.missed));
+    fn show(&mut self, desk: &Desk, terminal: &Terminal, more: &Followed) -> Result<(), Error> {
+        let last = self.wanted.take().unwrap_or(usize::MAX);
+        let found = terminal.lines(&Query {
+            since: Some(self.shown),
+            last,
+        });
+        self.shown = terminal.end();
+        if desk.out.is_json() {
+            let lines: Vec<_> = found.lines.iter().map(|line| &line.text).collect();
+            return desk.out.document(&serde_json::json!({
+                "lines": lines, "cursor": more.cursor, "ended": more.ended,
+            }));
         }
-        let skip = self
-            .first
-            .take()
-            .map_or(0, |wanted| more.lines.len().saturating_sub(wanted));
-        for line in &more.lines[skip..] {
+        let mut text = String::new();
+        for line in &found.lines {
             match &mut self.open {
-                Some((number, text)) if *number == line.number => {
-                    if line.appended {
-                        text.push_str(&line.text);
+                Some((number, open)) if *number == line.no.0 => {
+                    if line.cut {
+                        open.push_str(&line.text);
                     } else {
-                        text.clone_from(&line.text);
+                        *open = line.text.to_string();
                     }
                 }
                 // A line above that was drawn again; it has been printed and cannot be called back.
-                Some((number, _)) if *number > line.number => {}
+                Some((number, _)) if *number > line.no.0 => {}
                 Some(_) | None => {
-                    self.finish(desk)?;
-                    self.open = Some((line.number, line.text.clone()));
+                    self.close(desk, &mut text);
+                    self.open = Some((line.no.0, line.text.to_string()));
                 }
             }
         }
         if desk.out.on_terminal()
-            && let (Some((_, text)), Some(width)) = (&self.open, terminal_width())
+            && let (Some((_, open)), Some(width)) = (&self.open, terminal_width())
         {
             // Cut at the edge: a wrapped line could not be taken back.
-            let shown: String = text.chars().take(width.saturating_sub(1)).collect();
-            desk.out.bytes(format!("\r\x1b[K{shown}").as_bytes())?;
+            text.push_str("\r\x1b[K");
+            text.extend(open.chars().take(width.saturating_sub(1)));
         }
-        Ok(())
+        desk.out.bytes(text.as_bytes())
     }
 
     fn finish(&mut self, desk: &Desk) -> Result<(), Error> {
-        let Some((_, text)) = self.open.take() else {
-            return Ok(());
+        let mut text = String::new();
+        self.close(desk, &mut text);
+        desk.out.bytes(text.as_bytes())
+    }
+
+    /// The line that was growing is complete.
+    fn close(&mut self, desk: &Desk, text: &mut String) {
+        let Some((_, line)) = self.open.take() else {
+            return;
         };
-        let start = if desk.out.on_terminal() {
-            "\r\x1b[K"
-        } else {
-            ""
-        };
-        desk.out.line(&format!("{start}{text}"))
+        if desk.out.on_terminal() {
+            text.push_str("\r\x1b[K");
+        }
+        text.push_str(&line);
+        text.push('\n');
     }
 }
