@@ -298,12 +298,12 @@ impl Core {
                     }
                     Request::SendInput(args) => self.send(call, args, asked.key, effects),
                     Request::ReadPane(args) => self.read(call, args, effects),
-                    Request::GetStatus(args) => self.status(call, args, effects),
+                    Request::GetStatus(args) => self.status(call, args, now, effects),
                     Request::ClosePane(args) => self.close(call, args, effects),
                 }
             }
             Ask::Everything => {
-                self.survey(call, Bounds::None, effects);
+                self.survey(call, Bounds::None, now, effects);
                 Ok(())
             }
             Ask::Follow { pane, from } => {
@@ -481,17 +481,18 @@ impl Core {
         &mut self,
         call: CallId,
         args: GetStatus,
+        now: Now,
         effects: &mut Vec<Effect>,
     ) -> Result<(), Error> {
         let Some(said) = args.pane_id else {
-            self.survey(call, Bounds::Model, effects);
+            self.survey(call, Bounds::Model, now, effects);
             return Ok(());
         };
         let id = resolve(&said, self.records())?;
         let Some(pane) = self.panes.get(&id) else {
             return Ok(());
         };
-        let status = status_of(&pane.record);
+        let status = status_of(&pane.record, now);
         match &pane.phase {
             Phase::Opening { .. } | Phase::Ended => {
                 let reply = Reply::GetStatus(Status::Pane(Box::new(status)));
@@ -507,7 +508,7 @@ impl Core {
         }
     }
 
-    fn survey(&self, call: CallId, bounds: Bounds, effects: &mut Vec<Effect>) {
+    fn survey(&self, call: CallId, bounds: Bounds, now: Now, effects: &mut Vec<Effect>) {
         let mut sessions: BTreeMap<&SessionName, u64> = BTreeMap::new();
         for pane in self
             .panes
@@ -527,7 +528,7 @@ impl Core {
             panes: self
                 .panes
                 .values()
-                .map(|pane| row_of(&pane.record))
+                .map(|pane| row_of(&pane.record, now))
                 .collect(),
             omitted_panes: 0,
         };
@@ -903,7 +904,7 @@ fn ended_state(ended: &Ended) -> StateBy {
     }
 }
 
-fn status_of(record: &PaneRecord) -> PaneStatus {
+fn status_of(record: &PaneRecord, now: Now) -> PaneStatus {
     PaneStatus {
         pane_id: record.id,
         name: record.name.clone(),
@@ -919,7 +920,7 @@ fn status_of(record: &PaneRecord) -> PaneStatus {
             .map(|ended| ended.title.clone())
             .unwrap_or_default(),
         state: state_of(record),
-        idle_ms: 0,
+        idle_ms: quiet_since_end(record, now),
         cursor: record
             .ended
             .as_ref()
@@ -929,15 +930,21 @@ fn status_of(record: &PaneRecord) -> PaneStatus {
     }
 }
 
-fn row_of(record: &PaneRecord) -> PaneRow {
+fn row_of(record: &PaneRecord, now: Now) -> PaneRow {
     PaneRow {
         pane_id: record.id,
         name: record.name.clone(),
         session: record.session.clone(),
         state: state_of(record),
-        idle_ms: 0,
+        idle_ms: quiet_since_end(record, now),
         created_at: record.created_at,
     }
+}
+
+/// An ended pane has been quiet since its end; a live one tells for itself.
+fn quiet_since_end(record: &PaneRecord, now: Now) -> u64 {
+    let ended = record.ended.as_ref();
+    ended.map_or(0, |ended| now.wall.0.saturating_sub(ended.at.0))
 }
 
 fn state_of(record: &PaneRecord) -> StateBy {

@@ -275,6 +275,11 @@ impl Pane {
                 // Every line again, in the same order, so that lines and cursors are what they were. What a
                 // program asked of its terminal meanwhile is answered now; the holder knows what already was.
                 pane.read_log().await;
+                pane.last_output = pane.follower.last_written().unwrap_or(pane.last_output);
+                if let Some(cwd) = pane.follower.terminal.cwd() {
+                    let cwd = cwd.to_owned();
+                    pane.seat.say(PaneFact::Moved { cwd }).await;
+                }
                 if pane.seat.record.closing {
                     pane.close(Duration::from_millis(u64::from(
                         fugue_api::panes::ClosePane::grace_ms(),
@@ -675,6 +680,7 @@ impl Pane {
                 status.idle_ms = self.idle_ms();
                 status.cursor = self.cursor();
                 status.title = self.follower.terminal.title().to_owned();
+                status.cwd = self.cwd().unwrap_or(status.cwd);
                 let size = self.follower.terminal.size();
                 status.size = PaneSize {
                     rows: size.rows,
@@ -890,6 +896,15 @@ impl Pane {
             silent_ms: self.idle_ms(),
             idle_threshold_ms: self.seat.house.settings.idle_threshold_ms(),
         })
+    }
+
+    /// Where the shell says it is; of a program that says nothing, where the kernel says its process is.
+    fn cwd(&self) -> Option<String> {
+        if let Some(cwd) = self.follower.terminal.cwd() {
+            return Some(cwd.to_owned());
+        }
+        let link = std::fs::read_link(format!("/proc/{}/cwd", self.seat.record.pid)).ok()?;
+        Some(link.to_string_lossy().into_owned())
     }
 
     fn idle_ms(&self) -> u64 {

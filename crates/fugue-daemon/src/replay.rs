@@ -4,13 +4,14 @@
 
 use std::{
     fs, io,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
 use fugue_core::PaneRecord;
 use fugue_hold::{LogReader, Read, record::SizeAt};
 use fugue_term::{Fact, Offset, Options, Size, Terminal};
+use tokio::time::Instant;
 
 /// How far back to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +143,16 @@ impl Follower {
                 return Ok(facts);
             }
         }
+    }
+
+    /// When the log last grew, which may have been under an earlier daemon.
+    pub fn last_written(&self) -> Option<Instant> {
+        let files = fs::read_dir(self.log.dir()).ok()?.flatten();
+        let logs = files.filter(|file| file.file_name().as_bytes().starts_with(b"out."));
+        let latest = logs
+            .filter_map(|file| file.metadata().ok()?.modified().ok())
+            .max()?;
+        Instant::now().checked_sub(latest.elapsed().ok()?)
     }
 
     /// The sizes file has changed.

@@ -37,6 +37,9 @@ const KEPT_VARIABLES: &[&str] = &[
     "TMPDIR",
 ];
 
+// A line for every start and every oddity; years of them.
+const LONGEST_LOG: u64 = 4 << 20;
+
 /// Starts a daemon and returns when it listens; at once if another client was faster.
 pub async fn daemon(paths: &Paths) -> Result<(), Error> {
     let paths = paths.clone();
@@ -62,6 +65,10 @@ fn start_one(paths: &Paths) -> Result<(), Error> {
     let socket = SocketPath::new(&paths.socket()).map_err(trouble)?;
     if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
         return Ok(());
+    }
+    if fs::metadata(paths.daemon_log()).is_ok_and(|log| log.len() > LONGEST_LOG) {
+        // The last one is kept, for whoever asks what happened yesterday.
+        let _ = fs::rename(paths.daemon_log(), paths.state.join("daemon.log.old"));
     }
     let log = fs::OpenOptions::new()
         .create(true)
