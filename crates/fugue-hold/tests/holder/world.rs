@@ -36,7 +36,6 @@ pub struct Pane {
     log: LogReader,
     pub seen: Vec<u8>,
     pub at: u64,
-    deadline: Instant,
 }
 
 impl Pane {
@@ -73,7 +72,6 @@ impl Pane {
             inbox: VecDeque::new(),
             seen: Vec::new(),
             at: 0,
-            deadline: Instant::now() + LIMIT,
         }
     }
 
@@ -189,11 +187,10 @@ impl Pane {
     }
 
     pub fn send_with(&mut self, message: &ToHolder, fds: Vec<OwnedFd>) {
-        let deadline = self.deadline;
         let link = self.link.as_mut().unwrap();
         link.push(message, fds).unwrap();
         while link.flush().unwrap() == fugue_hold::Flushed::Later {
-            wait(&[(link.as_fd(), PollFlags::OUT)], deadline);
+            wait(&[(link.as_fd(), PollFlags::OUT)]);
         }
     }
 
@@ -215,9 +212,8 @@ impl Pane {
                 }
             }
             from = self.inbox.len();
-            let deadline = self.deadline;
             let link = self.link.as_mut().unwrap();
-            wait(&[(link.as_fd(), PollFlags::IN)], deadline);
+            wait(&[(link.as_fd(), PollFlags::IN)]);
             let open = self.hear();
             assert!(
                 open || self.inbox.len() > from,
@@ -244,7 +240,7 @@ impl Pane {
     pub fn hear_the_end(&mut self) {
         while self.hear() {
             let link = self.link.as_ref().unwrap();
-            wait(&[(link.as_fd(), PollFlags::IN)], self.deadline);
+            wait(&[(link.as_fd(), PollFlags::IN)]);
         }
     }
 
@@ -327,18 +323,18 @@ impl Pane {
                 (self.grew.as_ref().unwrap().as_fd(), PollFlags::IN),
                 (self.link.as_ref().unwrap().as_fd(), PollFlags::IN),
             ];
-            let ready = wait_or(&sources, self.deadline);
+            let ready = wait_or(&sources, Instant::now() + LIMIT);
             assert!(
                 ready.is_some(),
                 "waited too long; seen {:?}",
-                text(&self.seen)
+                tail(&self.seen)
             );
             if ready == Some(1) && !self.hear() {
                 self.read();
                 assert!(
                     done(&self.seen),
                     "the holder is gone; seen {:?}",
-                    text(&self.seen)
+                    tail(&self.seen)
                 );
                 return;
             }
@@ -384,12 +380,12 @@ impl Pane {
     /// The holder's own end, reaped.
     pub fn holder_ends(&mut self) -> Ending {
         let holder = self.holder.take().unwrap();
-        wait(&[(holder.pidfd.as_fd(), PollFlags::IN)], self.deadline);
+        wait(&[(holder.pidfd.as_fd(), PollFlags::IN)]);
         holder.wait().unwrap()
     }
 
     pub fn await_fd(&self, fd: BorrowedFd<'_>, flags: PollFlags) {
-        wait(&[(fd, flags)], self.deadline);
+        wait(&[(fd, flags)]);
     }
 
     pub fn await_exit_of(&self, who: Identity) {
@@ -397,7 +393,7 @@ impl Pane {
         if let Ok(fd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
             && fugue_hold::is_alive(who)
         {
-            wait(&[(fd.as_fd(), PollFlags::IN)], self.deadline);
+            wait(&[(fd.as_fd(), PollFlags::IN)]);
         }
     }
 
@@ -450,13 +446,18 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// The end of it, for a message about a failure.
+fn tail(bytes: &[u8]) -> String {
+    text(&bytes[bytes.len().saturating_sub(500)..])
+}
+
 pub fn drain(eventfd: &OwnedFd) {
     let _ = rustix::io::read(eventfd, &mut [0; 8]);
 }
 
 /// Waits for one of them; which one.
-pub fn wait(sources: &[(BorrowedFd<'_>, PollFlags)], deadline: Instant) -> usize {
-    wait_or(sources, deadline).expect("waited too long")
+pub fn wait(sources: &[(BorrowedFd<'_>, PollFlags)]) -> usize {
+    wait_or(sources, Instant::now() + LIMIT).expect("waited too long")
 }
 
 pub fn wait_or(sources: &[(BorrowedFd<'_>, PollFlags)], deadline: Instant) -> Option<usize> {
