@@ -4,6 +4,7 @@
 //! ([`state`], [`view`], [`typing`]) are pure as well and are called where that pane's bytes live.
 
 mod core;
+mod exchange;
 mod names;
 mod record;
 pub mod settings;
@@ -11,7 +12,8 @@ pub mod state;
 pub mod typing;
 pub mod view;
 
-pub use core::{
-    Asked, CallId, Change, Core, Effect, Input, Now, PaneFact, PaneQuestion, Snapshot, World,
+pub use core::Core;
+pub use exchange::{
+    Asked, CallId, Change, Effect, Input, Now, PaneFact, PaneQuestion, Snapshot, World,
 };
 pub use record::{Ended, Exit, PaneRecord};

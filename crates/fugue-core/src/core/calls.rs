@@ -1,0 +1,378 @@
+//! What callers ask: checked, and turned into effects or into somebody who waits.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use fugue_api::{
+    Error, Kind, PaneId, Reply, Request, SessionName,
+    panes::{
+        ClosePane, CreatePane, GetStatus, Overview, PaneSize, ReadPane, SendInput, SessionRow,
+        Status,
+    },
+    wire::{Answer, Ask, Caller, Key},
+};
+
+use super::{
+    Core, Pane, Phase,
+    rows::{closed, created, default_name, ended_state, put, row_of, status_of},
+};
+use crate::{Asked, CallId, Change, Effect, Now, PaneQuestion, PaneRecord, World, names::resolve};
+
+impl Core {
+    pub(super) fn call(
+        &mut self,
+        call: CallId,
+        asked: Asked,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        match asked.ask {
+            Ask::Tool { call: request } => {
+                request.check()?;
+                match request {
+                    Request::CreatePane(args) => {
+                        let world = asked
+                            .world
+                            .ok_or_else(|| Error::new(Kind::Internal, "no world was looked up"))?;
+                        self.create(call, args, world, asked.key, asked.caller, now, effects)
+                    }
+                    Request::SendInput(args) => self.send(call, args, asked.key, effects),
+                    Request::ReadPane(args) => self.read(call, args, effects),
+                    Request::GetStatus(args) => self.status(call, args, now, effects),
+                    Request::ClosePane(args) => self.close(call, args, effects),
+                }
+            }
+            Ask::Everything => {
+                self.survey(call, Bounds::None, now, effects);
+                Ok(())
+            }
+            Ask::Follow { pane, from } => {
+                let pane = resolve(&pane, self.records())?;
+                self.ask(call, pane, PaneQuestion::Follow { from }, effects)
+            }
+            Ask::Resize { pane, rows, cols } => {
+                let pane = resolve(&pane, self.records())?;
+                if !(1..=1000).contains(&rows) || !(1..=1000).contains(&cols) {
+                    return Err(Error::invalid(format!(
+                        "size: wanted 1 to 1000 rows and columns, got {rows}×{cols}"
+                    )));
+                }
+                self.live(pane)?;
+                self.ask(
+                    call,
+                    pane,
+                    PaneQuestion::Resize(PaneSize { rows, cols }),
+                    effects,
+                )
+            }
+            Ask::DaemonStatus | Ask::DaemonStop { .. } => {
+                Err(Error::new(Kind::Internal, "the daemon answers for itself"))
+            }
+        }
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one caller; a struct would be unpacked at once"
+    )]
+    fn create(
+        &mut self,
+        call: CallId,
+        args: CreatePane,
+        world: World,
+        key: Key,
+        caller: Arc<Caller>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        if let Some(made) = self
+            .panes
+            .values()
+            .find(|pane| pane.record.made_by == key)
+            .map(|pane| pane.record.id)
+        {
+            self.asked_again(call, made, effects);
+            return Ok(());
+        }
+        let id = PaneId(self.next_pane);
+        self.next_pane += 1;
+        let command = args
+            .command
+            .clone()
+            .unwrap_or_else(|| world.shell.to_string_lossy().into_owned());
+        let record = PaneRecord {
+            id,
+            session: args
+                .session
+                .clone()
+                .map_or_else(SessionName::default, SessionName),
+            name: args.name.clone().unwrap_or_else(|| default_name(&command)),
+            command,
+            cwd: world.cwd.to_string_lossy().into_owned(),
+            size: PaneSize {
+                rows: args.rows,
+                cols: args.cols,
+            },
+            created_at: now.wall,
+            made_by: key,
+            secret: world.secret.clone(),
+            pid: 0,
+            closing: false,
+            ended: None,
+        };
+        effects.push(Effect::Commit {
+            changes: vec![
+                Change::NextPane(self.next_pane),
+                Change::Put(Box::new(record.clone())),
+            ],
+            undo: Some(id),
+        });
+        effects.push(Effect::Open {
+            record: Box::new(record.clone()),
+            args: Box::new(args),
+            world,
+            caller,
+        });
+        let phase = Phase::Opening {
+            callers: vec![call],
+        };
+        self.panes.insert(
+            id,
+            Pane {
+                record,
+                phase,
+                closers: Vec::new(),
+            },
+        );
+        Ok(())
+    }
+
+    /// The caller lost its connection while the pane was being made, and asks for the same pane.
+    fn asked_again(&mut self, call: CallId, id: PaneId, effects: &mut Vec<Effect>) {
+        let Some(pane) = self.panes.get_mut(&id) else {
+            return;
+        };
+        match &mut pane.phase {
+            Phase::Opening { callers } | Phase::Settling { callers, .. } => callers.push(call),
+            Phase::Live => effects.push(created(&pane.record, call, None, true, None)),
+            Phase::Ended => {
+                let cursor = pane.record.ended.as_ref().map(|ended| ended.cursor.clone());
+                effects.push(created(
+                    &pane.record,
+                    call,
+                    cursor,
+                    false,
+                    Some("it has ended already"),
+                ));
+            }
+        }
+    }
+
+    fn send(
+        &mut self,
+        call: CallId,
+        args: SendInput,
+        key: Key,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        let pane = resolve(&args.pane_id, self.records())?;
+        self.live(pane)?;
+        self.ask(
+            call,
+            pane,
+            PaneQuestion::Send {
+                args: Box::new(args),
+                key,
+            },
+            effects,
+        )
+    }
+
+    fn read(
+        &mut self,
+        call: CallId,
+        args: ReadPane,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        if let Some(grep) = &args.grep {
+            crate::view::compile(grep)?;
+        }
+        if let Some(since) = &args.since {
+            crate::view::cursor(since)?;
+        }
+        let pane = resolve(&args.pane_id, self.records())?;
+        let ended = self
+            .panes
+            .get(&pane)
+            .and_then(|pane| pane.record.ended.as_ref())
+            .map(ended_state);
+        self.ask(
+            call,
+            pane,
+            PaneQuestion::Read {
+                args: Box::new(args),
+                ended,
+            },
+            effects,
+        )
+    }
+
+    fn status(
+        &mut self,
+        call: CallId,
+        args: GetStatus,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        let Some(said) = args.pane_id else {
+            self.survey(call, Bounds::Model, now, effects);
+            return Ok(());
+        };
+        let id = resolve(&said, self.records())?;
+        let Some(pane) = self.panes.get(&id) else {
+            return Ok(());
+        };
+        let status = status_of(&pane.record, now);
+        match &pane.phase {
+            Phase::Opening { .. } | Phase::Ended => {
+                let reply = Reply::GetStatus(Status::Pane(Box::new(status)));
+                effects.push(Effect::Answer {
+                    call,
+                    answer: Ok(Answer::Tool { reply }),
+                });
+                Ok(())
+            }
+            Phase::Settling { .. } | Phase::Live => {
+                self.ask(call, id, PaneQuestion::Status(Box::new(status)), effects)
+            }
+        }
+    }
+
+    fn survey(&self, call: CallId, bounds: Bounds, now: Now, effects: &mut Vec<Effect>) {
+        let mut sessions: BTreeMap<&SessionName, u64> = BTreeMap::new();
+        for pane in self
+            .panes
+            .values()
+            .filter(|pane| pane.record.ended.is_none())
+        {
+            *sessions.entry(&pane.record.session).or_default() += 1;
+        }
+        let overview = Overview {
+            sessions: sessions
+                .into_iter()
+                .map(|(session, panes)| SessionRow {
+                    session: session.clone(),
+                    panes,
+                })
+                .collect(),
+            panes: self
+                .panes
+                .values()
+                .map(|pane| row_of(&pane.record, now))
+                .collect(),
+            omitted_panes: 0,
+        };
+        let live = self
+            .panes
+            .values()
+            .filter(|pane| matches!(pane.phase, Phase::Live | Phase::Settling { .. }))
+            .map(|pane| pane.record.id)
+            .collect();
+        effects.push(Effect::Survey {
+            call,
+            overview,
+            live,
+            bounded: matches!(bounds, Bounds::Model),
+        });
+    }
+
+    fn close(
+        &mut self,
+        call: CallId,
+        args: ClosePane,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        let id = resolve(&args.pane_id, self.records())?;
+        let grace = Duration::from_millis(u64::from(args.grace_ms));
+        let Some(pane) = self.panes.get_mut(&id) else {
+            return Ok(());
+        };
+        match &pane.record.ended {
+            Some(ended) if ended.closed => {
+                effects.push(closed(&pane.record, call, Some("it was closed before")));
+                return Ok(());
+            }
+            Some(_) => effects.push(Effect::Sweep { pane: id, grace }),
+            None => {
+                // Recorded first, so that a daemon that dies here leaves one that knows it must finish the job.
+                if !pane.record.closing {
+                    pane.record.closing = true;
+                    effects.push(put(&pane.record));
+                }
+                effects.push(Effect::Close { pane: id, grace });
+            }
+        }
+        pane.closers.push(call);
+        Ok(())
+    }
+
+    fn ask(
+        &self,
+        call: CallId,
+        id: PaneId,
+        question: PaneQuestion,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        let Some(pane) = self.panes.get(&id) else {
+            return Ok(());
+        };
+        match pane.phase {
+            Phase::Opening { .. } => {
+                return Err(Error::new(
+                    Kind::Unavailable,
+                    format!("pane `{id}` is still being opened"),
+                ));
+            }
+            Phase::Ended => {
+                effects.push(Effect::AskArchive {
+                    call,
+                    record: Box::new(pane.record.clone()),
+                    question,
+                });
+            }
+            Phase::Settling { .. } | Phase::Live => effects.push(Effect::Ask {
+                call,
+                pane: id,
+                question,
+            }),
+        }
+        Ok(())
+    }
+
+    fn live(&self, id: PaneId) -> Result<(), Error> {
+        match self
+            .panes
+            .get(&id)
+            .and_then(|pane| pane.record.ended.as_ref())
+        {
+            None => Ok(()),
+            Some(ended) => {
+                let how = if ended.closed {
+                    "was closed"
+                } else {
+                    "has exited"
+                };
+                Err(Error::new(
+                    Kind::Ended,
+                    format!("pane `{id}` {how}; nothing can be typed into it"),
+                )
+                .hint("`read_pane` still reads its output; `create_pane` opens another"))
+            }
+        }
+    }
+}
+
+/// How much of an overview a caller can take.
+enum Bounds {
+    Model,
+    None,
+}

@@ -1,0 +1,212 @@
+//! What happens to panes: facts from their tasks, and the passing of time.
+
+use std::time::Duration;
+
+use fugue_api::{Cursor, Error, Kind, PaneId, Timestamp};
+
+use super::{
+    Core, PATIENCE_FOR_A_PROMPT, Pane, Phase,
+    rows::{closed, created, put},
+};
+use crate::{CallId, Change, Effect, Ended, Now, PaneFact};
+
+impl Core {
+    pub(super) fn fact(&mut self, id: PaneId, fact: PaneFact, now: Now, effects: &mut Vec<Effect>) {
+        let Some(pane) = self.panes.get_mut(&id) else {
+            return;
+        };
+        match fact {
+            PaneFact::Opened { pid, cursor } => {
+                pane.record.pid = pid;
+                effects.push(put(&pane.record));
+                let Phase::Opening { callers } = &mut pane.phase else {
+                    return;
+                };
+                let callers = std::mem::take(callers);
+                if pane.record.announces_prompts() {
+                    let give_up_at = now.uptime + PATIENCE_FOR_A_PROMPT;
+                    pane.phase = Phase::Settling {
+                        callers,
+                        give_up_at,
+                    };
+                    effects.push(Effect::WakeAt(give_up_at));
+                } else {
+                    pane.phase = Phase::Live;
+                    for call in callers {
+                        effects.push(created(
+                            &pane.record,
+                            call,
+                            Some(cursor.clone()),
+                            true,
+                            None,
+                        ));
+                    }
+                }
+            }
+            PaneFact::OpenFailed(error) => {
+                let callers = match &mut pane.phase {
+                    Phase::Opening { callers } | Phase::Settling { callers, .. } => {
+                        std::mem::take(callers)
+                    }
+                    Phase::Live | Phase::Ended => Vec::new(),
+                };
+                self.panes.remove(&id);
+                effects.push(Effect::Commit {
+                    changes: vec![Change::Drop(id)],
+                    undo: None,
+                });
+                effects.push(Effect::Forget { pane: id });
+                for call in callers {
+                    effects.push(Effect::Answer {
+                        call,
+                        answer: Err(error.clone()),
+                    });
+                }
+            }
+            PaneFact::Prompted { cursor } => pane.settle(Some(cursor), None, effects),
+            PaneFact::AsksFirst { cursor } => {
+                pane.settle(
+                    Some(cursor),
+                    Some("something asks for input before the first prompt"),
+                    effects,
+                );
+            }
+            PaneFact::Moved { cwd } => pane.record.cwd = cwd,
+            PaneFact::Resized(size) => {
+                pane.record.size = size;
+                effects.push(put(&pane.record));
+            }
+            PaneFact::Ended {
+                exit,
+                cursor,
+                title,
+            } => {
+                pane.record.ended = Some(Ended {
+                    exit,
+                    at: now.wall,
+                    closed: pane.record.closing,
+                    cursor,
+                    title,
+                });
+                pane.settle(None, Some("it ended before its first prompt"), effects);
+                pane.phase = Phase::Ended;
+                // Answers to close_pane wait for the sweep: only then is no process left.
+                effects.insert(0, put(&pane.record));
+                self.forget_old(now, effects);
+            }
+            PaneFact::Swept => {
+                let calls = std::mem::take(&mut pane.closers);
+                if let Some(ended) = &mut pane.record.ended
+                    && !ended.closed
+                {
+                    ended.closed = true;
+                    effects.push(put(&pane.record));
+                }
+                for call in calls {
+                    effects.push(closed(&pane.record, call, None));
+                }
+            }
+        }
+    }
+
+    pub(super) fn not_stored(&mut self, id: PaneId, why: &str, effects: &mut Vec<Effect>) {
+        let Some(pane) = self.panes.remove(&id) else {
+            return;
+        };
+        if let Phase::Opening { callers } | Phase::Settling { callers, .. } = pane.phase {
+            for call in callers {
+                let error = Error::new(
+                    Kind::Exhausted,
+                    format!("the new pane could not be recorded: {why}"),
+                )
+                .hint("nothing was started; is the disk full?");
+                effects.push(Effect::Answer {
+                    call,
+                    answer: Err(error),
+                });
+            }
+        }
+    }
+
+    pub(super) fn time(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        for pane in self.panes.values_mut() {
+            if matches!(pane.phase, Phase::Settling { give_up_at, .. } if give_up_at <= now.uptime)
+            {
+                pane.settle(
+                    None,
+                    Some("no prompt was seen within 10 s; its start-up files may still be running"),
+                    effects,
+                );
+            }
+        }
+        self.forget_old(now, effects);
+    }
+
+    pub(super) fn forget_call(&mut self, gone: CallId) {
+        for pane in self.panes.values_mut() {
+            pane.closers.retain(|call| *call != gone);
+            if let Phase::Opening { callers } | Phase::Settling { callers, .. } = &mut pane.phase {
+                callers.retain(|call| *call != gone);
+            }
+        }
+    }
+
+    /// Ended panes stay readable for a while, and then their files go.
+    pub(super) fn forget_old(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let mut ended: Vec<(Timestamp, PaneId)> = self
+            .panes
+            .values()
+            .filter(|pane| pane.closers.is_empty())
+            .filter_map(|pane| {
+                pane.record
+                    .ended
+                    .as_ref()
+                    .map(|ended| (ended.at, pane.record.id))
+            })
+            .collect();
+        ended.sort();
+        let keep_for = self.settings.forget_after_ms();
+        let too_many = ended
+            .len()
+            .saturating_sub(self.settings.forget_beyond_panes);
+        let mut changes = Vec::new();
+        let mut gone = Vec::new();
+        for (index, (at, id)) in ended.iter().enumerate() {
+            if index < too_many || at.0.saturating_add(keep_for) <= now.wall.0 {
+                self.panes.remove(id);
+                changes.push(Change::Drop(*id));
+                gone.push(Effect::Forget { pane: *id });
+            } else {
+                let left = at.0.saturating_add(keep_for) - now.wall.0;
+                effects.push(Effect::WakeAt(now.uptime + Duration::from_millis(left)));
+                break;
+            }
+        }
+        if !changes.is_empty() {
+            effects.push(Effect::Commit {
+                changes,
+                undo: None,
+            });
+            effects.append(&mut gone);
+        }
+    }
+}
+
+impl Pane {
+    /// Answers those who wait for the first prompt: with `trouble`, that it has not come.
+    fn settle(&mut self, cursor: Option<Cursor>, trouble: Option<&str>, effects: &mut Vec<Effect>) {
+        let Phase::Settling { callers, .. } = &mut self.phase else {
+            return;
+        };
+        for call in std::mem::take(callers) {
+            effects.push(created(
+                &self.record,
+                call,
+                cursor.clone(),
+                trouble.is_none(),
+                trouble,
+            ));
+        }
+        self.phase = Phase::Live;
+    }
+}

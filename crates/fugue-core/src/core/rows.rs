@@ -1,0 +1,140 @@
+//! How panes look to those who ask.
+
+use fugue_api::{
+    Cursor, PaneId, Reply,
+    panes::{Backend, By, PaneClosed, PaneCreated, PaneRow, PaneStatus, State, StateBy},
+    wire::Answer,
+};
+
+use crate::{CallId, Change, Effect, Ended, Exit, Now, PaneRecord};
+
+pub(super) fn created(
+    record: &PaneRecord,
+    call: CallId,
+    cursor: Option<Cursor>,
+    ready: bool,
+    note: Option<&str>,
+) -> Effect {
+    let reply = Reply::CreatePane(PaneCreated {
+        pane_id: record.id,
+        session: record.session.clone(),
+        name: record.name.clone(),
+        pid: record.pid,
+        cursor: cursor.unwrap_or_else(crate::view::start),
+        ready,
+        note: note.map(str::to_owned),
+    });
+    Effect::Answer {
+        call,
+        answer: Ok(Answer::Tool { reply }),
+    }
+}
+
+pub(super) fn closed(record: &PaneRecord, call: CallId, note: Option<&str>) -> Effect {
+    let exit = record.ended.as_ref().map(|ended| &ended.exit);
+    let reply = Reply::ClosePane(PaneClosed {
+        pane_id: record.id,
+        exit_code: exit.and_then(Exit::code),
+        signal: exit.and_then(Exit::signal),
+        note: note.map(str::to_owned),
+    });
+    Effect::Answer {
+        call,
+        answer: Ok(Answer::Tool { reply }),
+    }
+}
+
+pub(super) fn put(record: &PaneRecord) -> Effect {
+    Effect::Commit {
+        changes: vec![Change::Put(Box::new(record.clone()))],
+        undo: None,
+    }
+}
+
+pub(super) fn ended_state(ended: &Ended) -> StateBy {
+    StateBy {
+        exit_code: ended.exit.code(),
+        signal: ended.exit.signal(),
+        ..StateBy::new(
+            if ended.closed {
+                State::Closed
+            } else {
+                State::Exited
+            },
+            By::Exit,
+        )
+    }
+}
+
+pub(super) fn status_of(record: &PaneRecord, now: Now) -> PaneStatus {
+    PaneStatus {
+        pane_id: record.id,
+        name: record.name.clone(),
+        session: record.session.clone(),
+        backend: Backend::Native,
+        command: cut(&record.command, 200),
+        pid: record.pid,
+        cwd: record.cwd.clone(),
+        size: record.size,
+        title: record
+            .ended
+            .as_ref()
+            .map(|ended| ended.title.clone())
+            .unwrap_or_default(),
+        state: state_of(record),
+        idle_ms: quiet_since_end(record, now),
+        cursor: record
+            .ended
+            .as_ref()
+            .map_or_else(crate::view::start, |ended| ended.cursor.clone()),
+        created_at: record.created_at,
+        note: None,
+    }
+}
+
+pub(super) fn row_of(record: &PaneRecord, now: Now) -> PaneRow {
+    PaneRow {
+        pane_id: record.id,
+        name: record.name.clone(),
+        session: record.session.clone(),
+        state: state_of(record),
+        idle_ms: quiet_since_end(record, now),
+        created_at: record.created_at,
+    }
+}
+
+/// An ended pane has been quiet since its end; a live one tells for itself.
+pub(super) fn quiet_since_end(record: &PaneRecord, now: Now) -> u64 {
+    let ended = record.ended.as_ref();
+    ended.map_or(0, |ended| now.wall.0.saturating_sub(ended.at.0))
+}
+
+pub(super) fn state_of(record: &PaneRecord) -> StateBy {
+    record
+        .ended
+        .as_ref()
+        .map_or_else(|| StateBy::new(State::Running, By::Exit), ended_state)
+}
+
+/// An echoed command is for recognising it, not for reading it.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+/// The program's own name: `/usr/bin/npm run build` is `npm`.
+pub(super) fn default_name(command: &str) -> String {
+    let word = command.split_whitespace().next().unwrap_or("pane");
+    let base = word
+        .rsplit('/')
+        .find(|part| !part.is_empty())
+        .unwrap_or(word);
+    let name: String = base.chars().filter(|c| !c.is_control()).take(32).collect();
+    if name.is_empty() || name.parse::<PaneId>().is_ok() {
+        "pane".to_owned()
+    } else {
+        name
+    }
+}

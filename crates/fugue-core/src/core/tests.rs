@@ -1,0 +1,380 @@
+use std::{sync::Arc, time::Duration};
+
+use fugue_api::{
+    Error, Kind, PaneId, Reply, Request, SessionName, Timestamp,
+    panes::{ClosePane, PaneSize},
+    wire::{Answer, Ask, Caller, Key},
+};
+
+use super::Core;
+use crate::{
+    Asked, CallId, Effect, Ended, Exit, Input, Now, PaneFact, PaneRecord, Snapshot, World,
+    settings::Settings,
+};
+use fugue_api::OsText;
+
+pub(crate) fn record(id: u64, name: &str) -> PaneRecord {
+    PaneRecord {
+        id: PaneId(id),
+        session: SessionName::default(),
+        name: name.into(),
+        command: "true".into(),
+        cwd: "/".into(),
+        size: PaneSize {
+            rows: 40,
+            cols: 120,
+        },
+        created_at: Timestamp(0),
+        made_by: Key([0; 16]),
+        secret: String::new(),
+        pid: 100,
+        closing: false,
+        ended: None,
+    }
+}
+
+pub(crate) fn ended() -> Ended {
+    Ended {
+        exit: Exit::Code(0),
+        at: Timestamp(0),
+        closed: false,
+        cursor: crate::view::start(),
+        title: String::new(),
+    }
+}
+
+/// A script of inputs; effects come back as short words, so that a test reads as a story.
+struct Story {
+    core: Core,
+    now: Now,
+}
+
+impl Story {
+    fn new(settings: Settings) -> Self {
+        let now = Now {
+            wall: Timestamp(1_000_000),
+            uptime: Duration::ZERO,
+        };
+        Self {
+            core: Core::restore(settings, Snapshot::default(), now).0,
+            now,
+        }
+    }
+
+    fn after(&mut self, ms: u64) -> &mut Self {
+        self.now.wall.0 += ms;
+        self.now.uptime += Duration::from_millis(ms);
+        self
+    }
+
+    fn step(&mut self, input: Input) -> String {
+        words(&self.core.step(input, self.now))
+    }
+
+    fn ask(&mut self, call: u64, key: u8, secret: &str, request: Request) -> String {
+        let caller = Arc::new(Caller {
+            cwd: OsText::Text("/".into()),
+            env: Vec::new(),
+            umask: 0o22,
+        });
+        let world = World {
+            cwd: "/".into(),
+            shell: "/bin/bash".into(),
+            secret: secret.into(),
+        };
+        let asked = Asked {
+            key: Key([key; 16]),
+            caller,
+            ask: Ask::Tool { call: request },
+            world: Some(world),
+        };
+        self.step(Input::Call {
+            call: CallId(call),
+            asked,
+        })
+    }
+
+    fn fact(&mut self, pane: u64, fact: PaneFact) -> String {
+        self.step(Input::Pane {
+            pane: PaneId(pane),
+            fact,
+        })
+    }
+
+    fn create(&mut self, call: u64, secret: &str) -> String {
+        let args = serde_json::json!({"command": "make all"});
+        let Ok(request) = Request::parse("create_pane", args) else {
+            panic!("a good request")
+        };
+        self.ask(call, call as u8, secret, request)
+    }
+
+    fn close(&mut self, call: u64, pane: &str) -> String {
+        self.ask(
+            call,
+            99,
+            "",
+            Request::ClosePane(ClosePane {
+                pane_id: pane.into(),
+                grace_ms: 10,
+            }),
+        )
+    }
+}
+
+fn opened() -> PaneFact {
+    PaneFact::Opened {
+        pid: 7,
+        cursor: crate::view::start(),
+    }
+}
+
+fn exited(code: i32) -> PaneFact {
+    PaneFact::Ended {
+        exit: Exit::Code(code),
+        cursor: crate::view::start(),
+        title: String::new(),
+    }
+}
+
+fn words(effects: &[Effect]) -> String {
+    let word = |effect: &Effect| match effect {
+        Effect::Answer {
+            call,
+            answer: Ok(Answer::Tool {
+                reply: Reply::CreatePane(made),
+            }),
+        } => {
+            format!("answer {} {} ready={}", call.0, made.pane_id, made.ready)
+        }
+        Effect::Answer {
+            call,
+            answer: Ok(Answer::Tool {
+                reply: Reply::ClosePane(gone),
+            }),
+        } => {
+            format!("closed {} {:?}", call.0, gone.exit_code)
+        }
+        Effect::Answer {
+            call,
+            answer: Ok(_),
+        } => format!("answer {}", call.0),
+        Effect::Answer {
+            call,
+            answer: Err(error),
+        } => format!("refuse {} {:?}", call.0, error.kind),
+        Effect::Commit { changes, .. } => format!("commit {}", changes.len()),
+        Effect::Open { record, .. } => format!("open {}", record.id),
+        Effect::Adopt { record } => format!("adopt {}", record.id),
+        Effect::Ask { pane, .. } => format!("ask {pane}"),
+        Effect::AskArchive { record, .. } => format!("archive {}", record.id),
+        Effect::Survey { .. } => "survey".into(),
+        Effect::Close { pane, .. } => format!("close {pane}"),
+        Effect::Sweep { pane, .. } => format!("sweep {pane}"),
+        Effect::Forget { pane } => format!("forget {pane}"),
+        Effect::WakeAt(at) => format!("wake {}", at.as_millis()),
+    };
+    effects.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn a_pane_is_recorded_before_anything_is_started() {
+    let mut story = Story::new(Settings::default());
+    assert_eq!(story.create(1, ""), "commit 2, open p1");
+    assert_eq!(story.fact(1, opened()), "commit 1, answer 1 p1 ready=true");
+}
+
+#[test]
+fn a_shell_is_ready_at_its_first_prompt() {
+    let mut story = Story::new(Settings::default());
+    story.create(1, "secret");
+    assert_eq!(story.fact(1, opened()), "commit 1, wake 10000");
+    assert_eq!(
+        story.fact(
+            1,
+            PaneFact::Prompted {
+                cursor: crate::view::start()
+            }
+        ),
+        "answer 1 p1 ready=true"
+    );
+    assert_eq!(
+        story.fact(
+            1,
+            PaneFact::Prompted {
+                cursor: crate::view::start()
+            }
+        ),
+        ""
+    );
+}
+
+#[test]
+fn a_shell_that_asks_or_dawdles_is_handed_over_as_not_ready() {
+    let mut story = Story::new(Settings::default());
+    story.create(1, "secret");
+    story.fact(1, opened());
+    assert_eq!(
+        story.fact(
+            1,
+            PaneFact::AsksFirst {
+                cursor: crate::view::start()
+            }
+        ),
+        "answer 1 p1 ready=false"
+    );
+    story.create(2, "secret");
+    story.fact(2, opened());
+    assert_eq!(story.after(9_999).step(Input::Time), "");
+    assert_eq!(story.after(1).step(Input::Time), "answer 2 p2 ready=false");
+}
+
+#[test]
+fn a_shell_that_ends_at_once_answers_its_caller() {
+    let mut story = Story::new(Settings::default());
+    story.create(1, "secret");
+    story.fact(1, opened());
+    assert_eq!(
+        story.fact(1, exited(3)),
+        "commit 1, answer 1 p1 ready=false, wake 86400000"
+    );
+}
+
+#[test]
+fn asking_twice_with_one_key_makes_one_pane() {
+    let mut story = Story::new(Settings::default());
+    story.create(1, "");
+    let again = Request::parse("create_pane", serde_json::json!({"command": "make all"})).unwrap();
+    assert_eq!(story.ask(2, 1, "", again.clone()), "");
+    assert_eq!(
+        story.fact(1, opened()),
+        "commit 1, answer 1 p1 ready=true, answer 2 p1 ready=true"
+    );
+    assert_eq!(story.ask(3, 1, "", again), "answer 3 p1 ready=true");
+}
+
+#[test]
+fn a_pane_that_could_not_be_opened_or_recorded_leaves_nothing() {
+    let mut story = Story::new(Settings::default());
+    story.create(1, "");
+    let error = Error::new(Kind::Exhausted, "no terminal left");
+    assert_eq!(
+        story.fact(1, PaneFact::OpenFailed(error)),
+        "commit 1, forget p1, refuse 1 Exhausted"
+    );
+    story.create(2, "");
+    assert_eq!(
+        story.step(Input::NotStored {
+            pane: PaneId(2),
+            why: "disk full".into()
+        }),
+        "refuse 2 Exhausted"
+    );
+    assert_eq!(story.close(3, "p2"), "refuse 3 NotFound");
+    assert_eq!(
+        story.create(4, ""),
+        "commit 2, open p3",
+        "an id is never used twice"
+    );
+}
+
+#[test]
+fn closing_is_answered_when_no_process_is_left() {
+    let mut story = Story::new(Settings::default());
+    story.create(1, "");
+    story.fact(1, opened());
+    assert_eq!(story.close(2, "p1"), "commit 1, close p1");
+    assert_eq!(
+        story.close(3, "make"),
+        "close p1",
+        "a second caller may be less patient"
+    );
+    assert_eq!(story.fact(1, exited(0)), "commit 1");
+    assert_eq!(
+        story.fact(1, PaneFact::Swept),
+        "closed 2 Some(0), closed 3 Some(0)"
+    );
+    assert_eq!(story.close(4, "p1"), "closed 4 Some(0)");
+}
+
+#[test]
+fn an_exited_pane_is_swept_when_it_is_closed() {
+    let mut story = Story::new(Settings::default());
+    story.create(1, "");
+    story.fact(1, opened());
+    story.fact(1, exited(4));
+    assert_eq!(story.close(2, "p1"), "sweep p1");
+    assert_eq!(story.fact(1, PaneFact::Swept), "commit 1, closed 2 Some(4)");
+}
+
+#[test]
+fn a_cancelled_call_is_not_answered_and_its_work_goes_on() {
+    let mut story = Story::new(Settings::default());
+    story.create(1, "");
+    assert_eq!(story.step(Input::Cancelled { call: CallId(1) }), "");
+    assert_eq!(story.fact(1, opened()), "commit 1");
+}
+
+#[test]
+fn ended_panes_are_read_from_their_files_and_take_no_input() {
+    let mut story = Story::new(Settings::default());
+    story.create(1, "");
+    story.fact(1, opened());
+    story.fact(1, exited(0));
+    let read = Request::parse("read_pane", serde_json::json!({"pane_id": "p1"})).unwrap();
+    assert_eq!(story.ask(2, 2, "", read), "archive p1");
+    let send = Request::parse(
+        "send_input",
+        serde_json::json!({"pane_id": "p1", "input": "x"}),
+    )
+    .unwrap();
+    assert_eq!(story.ask(3, 3, "", send), "refuse 3 Ended");
+}
+
+#[test]
+fn ended_panes_are_forgotten_by_age_and_by_number() {
+    let mut story = Story::new(Settings {
+        forget_beyond_panes: 2,
+        ..Settings::default()
+    });
+    for pane in 1..=3 {
+        story.create(pane, "");
+        story.fact(pane, opened());
+    }
+    for pane in 1..=2 {
+        assert_eq!(
+            story.after(1).fact(pane, exited(0)).split(", ").next(),
+            Some("commit 1")
+        );
+    }
+    assert_eq!(
+        story.after(1).fact(3, exited(0)),
+        "commit 1, wake 86400002, commit 1, forget p1"
+    );
+    assert_eq!(
+        story.after(86_400_000).step(Input::Time),
+        "commit 2, forget p2, forget p3"
+    );
+}
+
+#[test]
+fn what_an_earlier_daemon_left_is_adopted() {
+    let mut old = record(5, "old");
+    old.ended = Some(Ended {
+        at: Timestamp(900_000),
+        ..ended()
+    });
+    let snapshot = Snapshot {
+        panes: vec![record(3, "a"), old],
+        next_pane: 9,
+        epoch: 4,
+    };
+    let now = Now {
+        wall: Timestamp(1_000_000),
+        uptime: Duration::ZERO,
+    };
+    let (core, effects) = Core::restore(Settings::default(), snapshot, now);
+    assert_eq!(words(&effects), "adopt p3, wake 86300000");
+    let mut story = Story { core, now };
+    assert_eq!(story.create(1, ""), "commit 2, open p9");
+}

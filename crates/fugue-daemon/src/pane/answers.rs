@@ -1,0 +1,257 @@
+//! What a pane answers, most of it after a look at who reads its terminal.
+
+use std::{io, time::Duration};
+
+use fugue_api::{
+    Cursor, Error, Kind, Reply,
+    panes::{By, PaneSize, PaneStatus, ReadPane, State, StateBy, Status},
+    wire::Answer,
+};
+use fugue_core::{
+    PaneFact, PaneQuestion,
+    state::{self, ShellSays, Signs, TtySays},
+    view,
+};
+use fugue_hold::wire::{Probe, ToHolder};
+use fugue_term::ShellState;
+use tokio::sync::oneshot;
+
+use super::{Brief, Pane, PaneCommand, launch};
+use crate::{
+    archive,
+    desk::Responder,
+    reading::{self, Past, Reading},
+};
+
+/// Who wants to know who reads the terminal.
+pub(super) enum Asked {
+    Status(Box<PaneStatus>, Responder),
+    Read(Box<ReadPane>, Responder),
+    Brief(oneshot::Sender<Brief>),
+    Sending,
+    /// Ourselves, before the first prompt.
+    Quiet,
+}
+
+impl Pane {
+    pub(super) fn order(&mut self, order: PaneCommand) {
+        match order {
+            PaneCommand::Ask {
+                question: PaneQuestion::Status(status),
+                responder,
+            } => {
+                self.probe(Asked::Status(status, responder));
+            }
+            PaneCommand::Ask {
+                question: PaneQuestion::Read { args, .. },
+                responder,
+            } => {
+                self.probe(Asked::Read(args, responder));
+            }
+            PaneCommand::Ask {
+                question: PaneQuestion::Send { args, key },
+                responder,
+            } => {
+                if self.keeper.is_none() {
+                    return responder.answer(Err(Error::new(Kind::Ended, "the pane has ended")));
+                }
+                self.sending.enqueue(*args, key.0, responder);
+                self.go_on_sending();
+            }
+            PaneCommand::Ask {
+                question: PaneQuestion::Resize(size),
+                responder,
+            } => {
+                let id = self.next_id();
+                self.resizes.insert(id, (size, responder));
+                self.tell(&ToHolder::Resize {
+                    id,
+                    rows: size.rows,
+                    cols: size.cols,
+                });
+            }
+            PaneCommand::Ask {
+                question: PaneQuestion::Follow { .. },
+                responder,
+            } => {
+                responder.answer(Err(Error::new(
+                    Kind::Internal,
+                    "followers ask for more, not once",
+                )));
+            }
+            PaneCommand::Brief(asker) => self.probe(Asked::Brief(asker)),
+            PaneCommand::More { from, answer } => {
+                let end = self.follower.terminal.end();
+                let mut more = reading::more(&mut self.follower.log, from, end);
+                if let Ok(more) = &mut more {
+                    more.ended =
+                        self.is_told() && more.from + more.raw.len() as u64 >= end.offset.0;
+                }
+                let _ = answer.send(more);
+            }
+            PaneCommand::Close { grace } => {
+                self.seat.record.closing = true;
+                self.close(grace);
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self, grace: Duration) {
+        let id = self.next_id();
+        let grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
+        self.tell(&ToHolder::Close { id, grace_ms });
+    }
+
+    pub(super) fn probe(&mut self, asked: Asked) {
+        if self.keeper.is_none() {
+            return self.answer_without_probe(asked);
+        }
+        let id = self.next_id();
+        self.probes.insert(id, asked);
+        self.tell(&ToHolder::Probe { id });
+    }
+
+    pub(super) async fn probed(&mut self, id: u64, probe: &Probe) {
+        let Some(asked) = self.probes.remove(&id) else {
+            return;
+        };
+        match asked {
+            Asked::Sending => {
+                let manners = self.manners(probe);
+                let cursor = self.cursor();
+                self.sending.begin(manners, cursor);
+                self.go_on_sending();
+            }
+            Asked::Quiet => {
+                let state = self.state(probe).state;
+                if state == State::NeedsInput && !self.prompted {
+                    self.look_at = None;
+                    let cursor = self.cursor();
+                    self.seat.say(PaneFact::AsksFirst { cursor }).await;
+                }
+            }
+            Asked::Status(_, _) | Asked::Read(_, _) | Asked::Brief(_) => {
+                let state = self.state(probe);
+                self.answer(asked, state);
+            }
+        }
+    }
+
+    pub(super) fn answer(&mut self, asked: Asked, state: StateBy) {
+        match asked {
+            Asked::Status(mut status, responder) => {
+                status.state = state;
+                status.idle_ms = self.idle_ms();
+                status.cursor = self.cursor();
+                status.title = self.follower.terminal.title().to_owned();
+                status.cwd = self.cwd().unwrap_or(status.cwd);
+                let size = self.follower.terminal.size();
+                status.size = PaneSize {
+                    rows: size.rows,
+                    cols: size.cols,
+                };
+                status.note = self.stalled.map(|errno| {
+                    let why = io::Error::from_raw_os_error(errno);
+                    format!("its output cannot be written ({why}); the program waits and nothing is lost")
+                });
+                responder.answer(Ok(Answer::Tool {
+                    reply: Reply::GetStatus(Status::Pane(status)),
+                }));
+            }
+            Asked::Read(args, responder) => self.read(args, state, responder),
+            Asked::Brief(asker) => {
+                let _ = asker.send(Brief {
+                    state,
+                    idle_ms: self.idle_ms(),
+                });
+            }
+            Asked::Sending | Asked::Quiet => {}
+        }
+    }
+
+    pub(super) fn answer_without_probe(&mut self, asked: Asked) {
+        let mut state = StateBy::new(State::Exited, By::Exit);
+        if let Some((ending, _)) = self.exited {
+            let exit = launch::exit(ending);
+            (state.exit_code, state.signal) = (exit.code(), exit.signal());
+        }
+        self.answer(asked, state);
+    }
+
+    pub(super) fn read(&mut self, args: Box<ReadPane>, state: StateBy, responder: Responder) {
+        let found = reading::read(
+            &self.follower.terminal,
+            &mut self.follower.log,
+            Past::Recent,
+            &args,
+            &state,
+        );
+        match found {
+            Ok(Reading::Done(reply)) => responder.answer(Ok(Answer::Tool {
+                reply: Reply::ReadPane(*reply),
+            })),
+            Err(error) => responder.answer(Err(error)),
+            // Reading a long log back takes a while, and other panes live on this thread.
+            Ok(Reading::NeedsMore) => {
+                let (record, house) = (self.seat.record.clone(), self.seat.house.clone());
+                tokio::task::spawn_blocking(move || {
+                    responder.answer(archive::read(&record, &args, &state, &house))
+                });
+            }
+        }
+    }
+
+    pub(super) async fn resized(&mut self, id: u64) {
+        let Some((size, responder)) = self.resizes.remove(&id) else {
+            return;
+        };
+        if let Err(error) = self.follower.reload_sizes() {
+            tracing::warn!(pane = %self.seat.record.id, %error, "its sizes cannot be read");
+        }
+        self.more_to_read = true;
+        self.seat.say(PaneFact::Resized(size)).await;
+        responder.answer(Ok(Answer::Resized));
+    }
+
+    pub(super) fn state(&self, probe: &Probe) -> StateBy {
+        let shell = match self.follower.terminal.prompt() {
+            ShellState::AtPrompt { .. } => ShellSays::AtPrompt,
+            ShellState::Running { .. } | ShellState::Prompting { .. } => ShellSays::Running,
+            ShellState::Unknown => ShellSays::Nothing,
+        };
+        let own = self.seat.record.pid.cast_signed();
+        let tty = match probe.reader {
+            Some(reader) if reader.secret => TtySays::SecretWanted,
+            Some(reader) if reader.pid == own => TtySays::OwnProcessReads,
+            Some(_) => TtySays::ProgramReads,
+            // A setuid program cannot be looked into, but a terminal in line mode without echo speaks for itself.
+            None if probe.unreadable && probe.canonical && !probe.echo => TtySays::SecretWanted,
+            None => TtySays::Nothing,
+        };
+        state::of(&Signs {
+            shell,
+            tty,
+            interactive: launch::is_interactive_shell(&self.seat.record.command),
+            prompt_line: self.follower.terminal.cursor_line(),
+            silent_ms: self.idle_ms(),
+            idle_threshold_ms: self.seat.house.settings.idle_threshold_ms(),
+        })
+    }
+
+    /// Where the shell says it is; of a program that says nothing, where the kernel says its process is.
+    pub(super) fn cwd(&self) -> Option<String> {
+        if let Some(cwd) = self.follower.terminal.cwd() {
+            return Some(cwd.to_owned());
+        }
+        let link = std::fs::read_link(format!("/proc/{}/cwd", self.seat.record.pid)).ok()?;
+        Some(link.to_string_lossy().into_owned())
+    }
+
+    pub(super) fn idle_ms(&self) -> u64 {
+        u64::try_from(self.last_output.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn cursor(&self) -> Cursor {
+        view::shown(self.follower.terminal.end())
+    }
+}

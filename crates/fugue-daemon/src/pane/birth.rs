@@ -1,0 +1,218 @@
+//! How a pane's task gets its pane: a new one, one of an earlier daemon, or again after its holder was lost.
+
+use std::{io, path::Path, time::Duration};
+
+use fugue_api::Error;
+use fugue_core::PaneFact;
+use fugue_hold::{
+    record::ExitRecord,
+    spawn::Ending,
+    wire::{HelloOk, Spec, State, ToDaemon, ToHolder},
+};
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    GENERATION, Pane, QUIET, Seat,
+    keeper::{Event, Found, Keeper},
+    launch,
+};
+use crate::replay::{Checkpoints, Depth, Follower};
+
+// There is no event for "processes or fds are to be had again".
+const RETRY_HOLDER: Duration = Duration::from_millis(500);
+
+impl Pane {
+    pub(super) async fn start(seat: Seat, spec: Spec) -> Result<Self, (Seat, Error)> {
+        let place = seat.place();
+        if let Err(error) = private_dir(&place.dir) {
+            return Err((seat, launch::no_room(&error)));
+        }
+        let dir = place.dir.clone();
+        let mut keeper = match Keeper::start(place).await {
+            Ok(keeper) => keeper,
+            Err(said) => return Err((seat, launch::refusal(&said))),
+        };
+        if let Err(error) = keeper.send(&ToHolder::Start(spec)) {
+            return Err((seat, launch::refusal(&error.to_string())));
+        }
+        let child = loop {
+            match keeper.event().await {
+                Ok(Event::Word(ToDaemon::Started(child))) => break child,
+                Ok(Event::Word(ToDaemon::StartFailed { what, errno })) => {
+                    let _ = keeper.send(&ToHolder::Leave);
+                    return Err((seat, launch::failed(&what, errno)));
+                }
+                Ok(_) => {}
+                Err(error) => return Err((seat, launch::refusal(&error.to_string()))),
+            }
+        };
+        let follower = match Self::follow(&seat, &dir) {
+            Ok(follower) => follower,
+            Err(error) => return Err((seat, launch::no_room(&error))),
+        };
+        let mut pane = Self::new(seat, follower, Some(keeper));
+        pane.opened(child.pid.cast_unsigned()).await;
+        Ok(pane)
+    }
+
+    pub(super) async fn find(seat: Seat) -> Result<Self, (Seat, Error)> {
+        let found = match Keeper::find(seat.place()).await {
+            Ok(found) => found,
+            Err(said) => {
+                tracing::warn!(pane = %seat.record.id, said, "its holder cannot be reached");
+                None
+            }
+        };
+        let dir = seat.place().dir;
+        let follower = match Self::follow(&seat, &dir) {
+            Ok(follower) => follower,
+            Err(error) => return Err((seat, launch::no_room(&error))),
+        };
+        match found {
+            Some((
+                mut keeper,
+                HelloOk {
+                    state: State::Empty,
+                    ..
+                },
+            )) => {
+                let _ = keeper.send(&ToHolder::Leave);
+                Err((seat, launch::interrupted()))
+            }
+            Some((keeper, hello)) => {
+                let mut pane = Self::new(seat, follower, Some(keeper));
+                pane.greeted(&hello).await;
+                // Every line again, in the same order, so that lines and cursors are what they were. What a
+                // program asked of its terminal meanwhile is answered now; the holder knows what already was.
+                pane.read_log().await;
+                pane.last_output = pane.follower.last_written().unwrap_or(pane.last_output);
+                if let Some(cwd) = pane.follower.terminal.cwd() {
+                    let cwd = cwd.to_owned();
+                    pane.seat.say(PaneFact::Moved { cwd }).await;
+                }
+                if pane.seat.record.closing {
+                    pane.close(Duration::from_millis(u64::from(
+                        fugue_api::panes::ClosePane::grace_ms(),
+                    )));
+                }
+                Ok(pane)
+            }
+            None if seat.record.pid == 0
+                && !matches!(ExitRecord::read(&dir, GENERATION), Ok(Some(_))) =>
+            {
+                Err((seat, launch::interrupted()))
+            }
+            None => {
+                let mut pane = Self::new(seat, follower, None);
+                pane.read_log().await;
+                let recorded = ExitRecord::read(&dir, GENERATION).ok().flatten();
+                let at = pane.follower.terminal.offset().0;
+                pane.exited = Some(recorded.map_or((Ending::Unknown, at), |record| {
+                    (record.exited.ending, record.exited.at)
+                }));
+                // Its terminal went with its holder, so nothing of it can run on unseen.
+                pane.swept = false;
+                Ok(pane)
+            }
+        }
+    }
+
+    pub(super) fn follow(seat: &Seat, dir: &Path) -> io::Result<Follower> {
+        let settings = &seat.house.settings;
+        let checkpoints = Checkpoints::Every(Spec::segment_for(settings.log_cap_bytes));
+        Follower::open(
+            dir,
+            &seat.record,
+            settings.keep_lines,
+            Depth::Recent,
+            checkpoints,
+        )
+    }
+
+    pub(super) async fn opened(&mut self, pid: u32) {
+        self.seat.record.pid = pid;
+        if self.seat.record.announces_prompts() {
+            self.look_at = Some(Instant::now() + QUIET);
+        }
+        let cursor = self.cursor();
+        self.seat.say(PaneFact::Opened { pid, cursor }).await;
+    }
+
+    pub(super) async fn greeted(&mut self, hello: &HelloOk) {
+        self.stalled = hello.stalled;
+        self.more_to_read = true;
+        match hello.state {
+            State::Empty => {}
+            State::Running(child) if self.seat.record.pid == 0 => {
+                self.opened(child.pid.cast_unsigned()).await
+            }
+            State::Running(_) => {}
+            State::Exited { child, exited } => {
+                if self.seat.record.pid == 0 {
+                    self.opened(child.pid.cast_unsigned()).await;
+                }
+                self.exited = Some((exited.ending, exited.at));
+            }
+        }
+    }
+
+    /// The connection to the holder is lost, which never means that the child died.
+    pub(super) async fn recover(&mut self, lost: &io::Error) {
+        tracing::debug!(pane = %self.seat.record.id, %lost, "the connection to its holder is lost");
+        self.sending.holder_lost();
+        loop {
+            let Some(keeper) = self.keeper.as_mut() else {
+                return;
+            };
+            // A holder whose child has ended leaves by itself, after it wrote down how.
+            if let Ok(Some(record)) = ExitRecord::read(keeper.dir(), GENERATION) {
+                self.exited = Some((record.exited.ending, record.exited.at));
+                self.more_to_read = true;
+                self.keeper = None;
+                return;
+            }
+            match keeper.recover().await {
+                Ok(Found::Again(hello)) => {
+                    self.greeted(&hello).await;
+                    break;
+                }
+                Ok(Found::TakenOver) => {
+                    tracing::warn!(pane = %self.seat.record.id, "a newer daemon has taken over");
+                    self.keeper = None;
+                    return;
+                }
+                Err(said) => {
+                    tracing::warn!(pane = %self.seat.record.id, said, "its holder could not be replaced yet");
+                    sleep_until(Instant::now() + RETRY_HOLDER).await;
+                }
+            }
+        }
+        for id in self.probes.keys().copied().collect::<Vec<_>>() {
+            self.tell(&ToHolder::Probe { id });
+        }
+        for (id, (size, _)) in self
+            .resizes
+            .iter()
+            .map(|(id, (size, _))| (*id, (*size, ())))
+            .collect::<Vec<_>>()
+        {
+            self.tell(&ToHolder::Resize {
+                id,
+                rows: size.rows,
+                cols: size.cols,
+            });
+        }
+        if self.seat.record.closing {
+            self.close(Duration::ZERO);
+        }
+        self.go_on_sending();
+    }
+}
+
+fn private_dir(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(dir)
+}
