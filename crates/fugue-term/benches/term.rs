@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use fugue_term::{Options, Query, Size, Terminal};
 
-#[path = "../tests/reference/mod.rs"]
+#[path = "../tests/it/reference.rs"]
 mod reference;
 use reference::Reference;
 

@@ -264,7 +264,7 @@ impl Machine {
         self.changed = now;
         let grid = self.shown();
         let cols = grid.cols;
-        if width > cols || !autowrap && width > cols - grid.column() {
+        if !autowrap && width > cols - grid.column() {
             return;
         }
         self.last = Some(c);

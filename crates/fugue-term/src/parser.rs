@@ -227,7 +227,7 @@ impl Parser {
                 self.offset += 1;
                 to.at(self.offset);
                 if byte == 0x1b {
-                    self.state = State::Escape;
+                    self.escape();
                     return i;
                 }
                 to.control(byte);
@@ -245,14 +245,18 @@ impl Parser {
                 if self.state == State::Osc {
                     self.end_osc(to, StringEnd::Escape);
                 }
-                self.state = State::Escape;
-                self.intermediate = None;
+                self.escape();
             }
             // CAN and SUB drop what was begun.
             0x18 | 0x1a => self.state = State::Ground,
             byte => self.step(to, byte),
         }
         1
+    }
+
+    fn escape(&mut self) {
+        self.state = State::Escape;
+        self.intermediate = None;
     }
 
     fn step<P: Perform>(&mut self, to: &mut P, byte: u8) {

@@ -182,15 +182,10 @@ impl Wrapped {
             if end < rest.len() && rest[end].is_spacer() {
                 end -= 1;
             }
-            // A screen of one column has no place for wide characters: they are left out.
-            let skip = if end == 0 && !rest.is_empty() {
-                2.min(rest.len())
-            } else {
-                0
-            };
             let row_past = past.for_row(low, begin, begin + end, line.rows.is_empty());
             let mut piece = rest[..end].to_vec();
-            rest = &rest[end + skip..];
+            rest = &rest[end..];
+            begin += end;
             if let (Some(edge), false, true) = (piece.last_mut(), rest.is_empty(), end == cols) {
                 // A gap in the text that now meets the edge must not look like a place that was too narrow.
                 if edge.is_blank() {
@@ -198,17 +193,12 @@ impl Wrapped {
                 }
             }
             let mut row = Row::from_cells(piece, row_past);
-            begin += end + skip;
             row.set_wrapped(!rest.is_empty(), 0);
-            if skip == 0 || rest.is_empty() {
-                line.rows.push(row);
-            }
+            line.rows.push(row);
             if rest.is_empty() {
                 return line;
             }
-            if skip == 0 {
-                line.breaks.push(begin);
-            }
+            line.breaks.push(begin);
         }
     }
 

@@ -9,7 +9,8 @@ use crate::place::{Cursor, LineNo, Offset};
 use crate::screen::Screen;
 use crate::shell::{Mark, ShellState};
 
-/// Rows and columns. Any value is survived; what is used lies between 1 and [`Size::MOST`].
+/// Rows and columns. Any value is survived; what is used has at least one row and two columns, so that every
+/// character fits, and at most [`Size::MOST`] of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Rows.
@@ -26,7 +27,7 @@ impl Size {
     pub fn clamped(self) -> Size {
         Size {
             rows: self.rows.clamp(1, Size::MOST),
-            cols: self.cols.clamp(1, Size::MOST),
+            cols: self.cols.clamp(2, Size::MOST),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What holds for any bytes, cut anywhere, with the size changing under them.
 
-mod common;
-
-use common::{Step, fragment, lines, options, play, script, sight, single_bytes, size, whole};
+use crate::common::{
+    Step, fragment, lines, options, play, script, sight, single_bytes, size, whole,
+};
 use fugue_term::{Cursor, Terminal};
 use proptest::prelude::*;
 

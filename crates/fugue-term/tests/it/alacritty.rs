@@ -1,12 +1,11 @@
 //! The recordings that ship with `alacritty_terminal`, read by it and by us: the same visible text.
 
-mod reference;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::compare::{command, diff};
+use crate::reference::Reference;
 use fugue_term::{Options, Size, Terminal};
-use reference::{Reference, command};
 
 /// Recordings on whose visible text we differ, and why.
 const DIFFERENCES: &[(&str, &str)] = &[(
@@ -29,10 +28,7 @@ fn alacritty_recordings_look_as_in_alacritty() {
         let ours: Vec<String> = terminal.screen().rows().collect();
         let known = DIFFERENCES.iter().any(|(known, _)| *known == name);
         if (ours == reference.rows()) == known {
-            wrong.push(format!(
-                "{name}\n{}",
-                reference::diff(&reference.rows(), &ours)
-            ));
+            wrong.push(format!("{name}\n{}", diff(&reference.rows(), &ours)));
         }
         seen += 1;
     }
