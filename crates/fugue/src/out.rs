@@ -108,7 +108,7 @@ impl Out {
             let mut used = 0;
             for (index, ((word, tone), width)) in row.iter().zip(&widths).enumerate() {
                 let room = edge.map_or(usize::MAX, |edge| edge.saturating_sub(used));
-                let word: String = word.chars().take(room).collect();
+                let word: String = clean(word).chars().take(room).collect();
                 let last = index + 1 == row.len();
                 let pad = if last {
                     0
@@ -140,6 +140,12 @@ impl Out {
     }
 }
 
+/// A name, a path or a command may hold anything; on a person's terminal it is only ever text.
+pub fn clean(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(shown).collect()
+}
+
 pub fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
@@ -158,6 +164,14 @@ pub fn age(ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_path_with_an_escape_in_it_is_only_text() {
+        assert_eq!(
+            super::clean("/tmp/a\x1b]52;c;x\x07\n\u{9b}é"),
+            "/tmp/a\u{fffd}]52;c;x\u{fffd}\u{fffd}\u{fffd}é"
+        );
+    }
+
     #[test]
     fn ages_are_a_glance() {
         for (ms, text) in [

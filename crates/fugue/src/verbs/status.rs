@@ -7,7 +7,7 @@ use fugue_api::{
 
 use crate::{
     cli::Desk,
-    out::age,
+    out::{age, clean},
     verbs::{self, ls::Ls, state_word},
 };
 
@@ -53,13 +53,15 @@ fn show(desk: &Desk, pane: &PaneStatus) -> Result<(), Error> {
         desk.out.toned(&state, tone),
         by.replace('_', " ")
     ))?;
-    desk.out.line(&format!("  command  {}", pane.command))?;
+    desk.out
+        .line(&format!("  command  {}", clean(&pane.command)))?;
     desk.out.line(&format!("  pid      {}", pane.pid))?;
-    desk.out.line(&format!("  cwd      {}", pane.cwd))?;
+    desk.out.line(&format!("  cwd      {}", clean(&pane.cwd)))?;
     desk.out
         .line(&format!("  size     {}×{}", pane.size.cols, pane.size.rows))?;
     if !pane.title.is_empty() {
-        desk.out.line(&format!("  title    {}", pane.title))?;
+        desk.out
+            .line(&format!("  title    {}", clean(&pane.title)))?;
     }
     desk.out
         .line(&format!("  quiet    {}", age(pane.idle_ms)))?;
