@@ -325,10 +325,8 @@ impl<'a> Gather<'a> {
         }
         if let Some((from, to)) = self.between {
             // A stretch that ends before a line's first character does not have that line.
-            if no < from.line
-                || no > to.line
-                || no == to.line && to.col == 0 && from.line != to.line
-            {
+            let begin = if no == from.line { from.col } else { 0 };
+            if no < from.line || no > to.line || no == to.line && to.col <= begin {
                 return;
             }
             if no == to.line {

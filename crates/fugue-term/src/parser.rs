@@ -123,7 +123,7 @@ enum State {
     CsiIntermediate,
     CsiIgnore,
     Osc,
-    /// DCS, SOS, PM or APC: nothing in them is for us.
+    /// DCS, SOS, PM, APC or screen's own title (`ESC k`): nothing in them is for us.
     Ignored,
 }
 
@@ -287,7 +287,7 @@ impl Parser {
                 self.osc_too_long = false;
                 self.state = State::Osc;
             }
-            (State::Escape, b'P' | b'X' | b'^' | b'_') => self.state = State::Ignored,
+            (State::Escape, b'P' | b'X' | b'^' | b'_' | b'k') => self.state = State::Ignored,
             (State::Escape, 0x20..=0x2f) => {
                 self.intermediate = Some(byte);
                 self.state = State::EscapeIntermediate;
@@ -358,4 +358,119 @@ fn printable_run(bytes: &[u8]) -> usize {
         }
     }
     run + bytes[run..].iter().take_while(|b| printable(b)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What was found, in words, so that two parsers can be compared.
+    #[derive(Default)]
+    struct Found(Vec<String>);
+
+    impl Found {
+        fn text(&mut self, text: &str) {
+            self.0.extend(text.chars().map(|c| format!("print {c}")));
+        }
+    }
+
+    impl Perform for Found {
+        fn at(&mut self, _: u64) {}
+
+        fn ascii(&mut self, run: &[u8], _: u64) {
+            self.text(&String::from_utf8_lossy(run));
+        }
+
+        fn print(&mut self, c: char) {
+            self.text(&c.to_string());
+        }
+
+        fn control(&mut self, byte: u8) {
+            self.0.push(format!("control {byte}"));
+        }
+
+        fn csi(&mut self, csi: &Csi) {
+            let params: Vec<&[u16]> = csi.params().collect();
+            let marks: Vec<u8> = [csi.private, csi.intermediate]
+                .into_iter()
+                .filter(|&b| b != 0)
+                .collect();
+            self.0
+                .push(format!("csi {marks:?} {params:?} {}", csi.action));
+        }
+
+        fn esc(&mut self, intermediate: Option<u8>, byte: u8) {
+            let marks: Vec<u8> = intermediate.into_iter().collect();
+            self.0.push(format!("esc {marks:?} {byte}"));
+        }
+
+        fn osc(&mut self, body: &[u8], end: StringEnd) {
+            self.0
+                .push(format!("osc {} {end:?}", String::from_utf8_lossy(body)));
+        }
+    }
+
+    /// More than one intermediate: no such sequence exists, and we ignore them.
+    fn is_known(marks: &[u8]) -> bool {
+        marks.iter().filter(|b| (0x20..0x30).contains(*b)).count() <= 1
+    }
+
+    impl vte::Perform for Found {
+        fn print(&mut self, c: char) {
+            // For us DEL is nothing.
+            if c != '\x7f' {
+                self.text(&c.to_string());
+            }
+        }
+
+        fn execute(&mut self, byte: u8) {
+            self.0.push(format!("control {byte}"));
+        }
+
+        fn csi_dispatch(&mut self, params: &vte::Params, marks: &[u8], ignore: bool, action: char) {
+            if !ignore && is_known(marks) {
+                let params: Vec<&[u16]> = params.iter().collect();
+                self.0
+                    .push(format!("csi {marks:?} {params:?} {}", action as u8));
+            }
+        }
+
+        fn esc_dispatch(&mut self, marks: &[u8], ignore: bool, byte: u8) {
+            if !ignore && is_known(marks) {
+                self.0.push(format!("esc {marks:?} {byte}"));
+            }
+        }
+
+        fn osc_dispatch(&mut self, params: &[&[u8]], bell: bool) {
+            let body = params.join(&b';');
+            let end = if bell {
+                StringEnd::Bell
+            } else {
+                StringEnd::Escape
+            };
+            self.0
+                .push(format!("osc {} {end:?}", String::from_utf8_lossy(&body)));
+        }
+    }
+
+    /// Escapes, brackets and separators far more often than letters.
+    fn byte() -> impl Strategy<Value = u8> {
+        prop_oneof![3 => Just(0x1b), 3 => prop::sample::select(b"[]PX^_\\?>=<!$ #(;:0123456789hmqpJ\x07".to_vec()),
+            1 => 0u8..0x80]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn finds_what_vte_finds(bytes in prop::collection::vec(byte(), 0..60)) {
+            // CAN and SUB end a command for `vte` and drop it for us; it does not know screen's title.
+            let bytes: Vec<u8> = bytes.into_iter().filter(|b| ![0x18, 0x1a, b'k'].contains(b)).collect();
+            let (mut ours, mut theirs) = (Found::default(), Found::default());
+            Parser::default().advance(&mut ours, &bytes);
+            vte::Parser::new().advance(&mut theirs, &bytes);
+            prop_assert_eq!(ours.0, theirs.0);
+        }
+    }
 }

@@ -1,0 +1,139 @@
+//! Shell marks that carry the secret, and what they tell.
+
+use fugue_term::{Fact, MarkKind, Options, ShellState, Size, Terminal};
+
+fn terminal() -> Terminal {
+    let options = Options {
+        secret: Some("K".into()),
+        ..Options::default()
+    };
+    Terminal::new(Size { rows: 6, cols: 30 }, options)
+}
+
+/// `{A}` and the like stand for our marks.
+fn feed(terminal: &mut Terminal, text: &str) -> Vec<Fact> {
+    let mut text = text.to_owned();
+    for mark in ["A", "B", "C", "D", "D;0", "D;1", "D;130"] {
+        text = text.replace(
+            &format!("{{{mark}}}"),
+            &format!("\x1b]133;{mark};k=K\x1b\\"),
+        );
+    }
+    terminal.feed(text.as_bytes())
+}
+
+fn output(terminal: &Terminal) -> Vec<String> {
+    let last = terminal.last_command(100).unwrap();
+    last.output
+        .lines
+        .into_iter()
+        .map(|line| line.text.into_owned())
+        .collect()
+}
+
+#[test]
+fn a_command_is_known_by_its_marks() {
+    let mut terminal = terminal();
+    assert_eq!(terminal.prompt(), ShellState::Unknown);
+    assert!(terminal.last_command(10).is_none());
+    feed(&mut terminal, "{A}$ {B}");
+    assert!(matches!(terminal.prompt(), ShellState::AtPrompt { since } if since.col == 2));
+    feed(&mut terminal, "echo hi\r\n{C}");
+    assert!(matches!(terminal.prompt(), ShellState::Running { .. }));
+    feed(&mut terminal, "hi\r\nthere");
+    let last = terminal.last_command(10).unwrap();
+    assert_eq!(
+        (last.command, last.exit_code, last.running),
+        ("echo hi", None, true)
+    );
+    assert_eq!(output(&terminal), ["hi", "there"]);
+    feed(&mut terminal, "\r\n{D;1}{A}$ {B}");
+    let last = terminal.last_command(10).unwrap();
+    assert_eq!(
+        (last.command, last.exit_code, last.running),
+        ("echo hi", Some(1), false)
+    );
+    assert_eq!(output(&terminal), ["hi", "there"]);
+    assert!(matches!(terminal.prompt(), ShellState::AtPrompt { .. }));
+}
+
+#[test]
+fn output_without_a_last_newline_ends_where_the_mark_is() {
+    let mut terminal = terminal();
+    feed(&mut terminal, "{A}$ {B}printf abc\r\n{C}abc{D;0}{A}$ {B}");
+    assert_eq!(output(&terminal), ["abc"]);
+    feed(&mut terminal, "true\r\n{C}{D;0}{A}$ {B}");
+    assert_eq!(output(&terminal), [""; 0]);
+}
+
+#[test]
+fn a_command_over_many_lines_and_off_the_screen_is_whole() {
+    let mut terminal = terminal();
+    let many: String = (0..50).map(|i| format!("{i}\r\n")).collect();
+    feed(
+        &mut terminal,
+        &format!(
+            "{{A}}$ {{B}}for i in $(seq 50)\r\n> do echo $i; done\r\n{{C}}{many}{{D;0}}{{A}}$ {{B}}"
+        ),
+    );
+    let last = terminal.last_command(3).unwrap();
+    assert_eq!(last.command, "for i in $(seq 50)\n> do echo $i; done");
+    assert_eq!(
+        last.output
+            .lines
+            .iter()
+            .map(|line| &line.text[..])
+            .collect::<Vec<_>>(),
+        ["47", "48", "49"]
+    );
+    assert_eq!(last.output.omitted, 47);
+}
+
+#[test]
+fn an_interrupted_prompt_is_no_command() {
+    let mut terminal = terminal();
+    feed(
+        &mut terminal,
+        "{A}$ {B}true\r\n{C}{D;0}{A}$ {B}half^C\r\n{D;130}{A}$ {B}",
+    );
+    let last = terminal.last_command(10).unwrap();
+    assert_eq!((last.command, last.exit_code), ("true", Some(0)));
+}
+
+#[test]
+fn marks_without_the_secret_decide_nothing() {
+    let mut terminal = terminal();
+    feed(&mut terminal, "{A}$ {B}cat evil\r\n{C}");
+    let state = terminal.prompt();
+    let facts = terminal.feed(
+        b"\x1b]133;D;0\x07\x1b]133;A\x07\x1b]133;B;k=\x07\x1b]133;D;0;k=k\x07\x1b]133;D;0;K\x07",
+    );
+    assert_eq!(facts, []);
+    assert_eq!(terminal.prompt(), state);
+    let last = terminal.last_command(10).unwrap();
+    assert_eq!((last.exit_code, last.running), (None, true));
+}
+
+#[test]
+fn a_mark_says_where_it_was() {
+    let mut terminal = terminal();
+    let facts = feed(&mut terminal, "hi\r\n{A}漢$ {B}");
+    let places: Vec<_> = facts
+        .iter()
+        .map(|fact| match fact {
+            Fact::Mark(mark) => (mark.kind, mark.at.line.0, mark.at.col),
+            fact => panic!("{fact:?}"),
+        })
+        .collect();
+    assert_eq!(places, [(MarkKind::Prompt, 1, 0), (MarkKind::Input, 1, 3)]);
+    assert_eq!(terminal.marks().count(), 2);
+}
+
+#[test]
+fn marks_are_bounded() {
+    let mut terminal = terminal();
+    for _ in 0..1000 {
+        feed(&mut terminal, "{A}$ {B}x\r\n{C}{D;0}");
+    }
+    assert_eq!(terminal.marks().count(), 1024);
+}

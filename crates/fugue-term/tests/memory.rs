@@ -1,0 +1,99 @@
+//! What panes cost, counted by the allocator itself; alone in its binary because an allocator is for all of one.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fugue_term::{Options, Query, Size, Terminal};
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[expect(
+    unsafe_code,
+    reason = "an allocator that counts can only be written so"
+)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+/// One test and no other thread: what is counted is what it made.
+#[test]
+fn panes_cost_what_they_hold() {
+    let live = || LIVE.load(Ordering::Relaxed);
+    let before = live();
+    let mut pane = Terminal::new(
+        Size {
+            rows: 40,
+            cols: 120,
+        },
+        Options::default(),
+    );
+    for i in 0..30_000 {
+        let line = format!(
+            "\x1b[1;3{}mINFO\x1b[0m {i:6} \x1b[38;5;{}mmodule::path::name\x1b[0m: the request was \x1b[32mdone\x1b[0m in {} ms\r\n",
+            i % 8,
+            i % 256,
+            i % 997
+        );
+        pane.feed(line.as_bytes());
+    }
+    let cost = live() - before;
+    assert_eq!(
+        pane.lines(&Query {
+            since: None,
+            last: usize::MAX
+        })
+        .lines
+        .len(),
+        10_039
+    );
+    assert!(cost < 1_500_000, "10,000 coloured lines cost {cost} bytes");
+
+    let before = live();
+    let panes: Vec<Terminal> = (0..500)
+        .map(|_| {
+            Terminal::new(
+                Size {
+                    rows: 40,
+                    cols: 120,
+                },
+                Options::default(),
+            )
+        })
+        .collect();
+    let cost = (live() - before) / panes.len();
+    assert!(cost < 5_000, "a blank pane costs {cost} bytes");
+
+    let before = live();
+    let mut pane = Terminal::new(
+        Size {
+            rows: 40,
+            cols: 120,
+        },
+        Options::default(),
+    );
+    for chunk in 0..3_000u32 {
+        // Endless strings, marks to join, lines without end, a new style each: whatever grows must stop.
+        pane.feed(format!("\x1b]0;{}", "t".repeat(2000)).as_bytes());
+        pane.feed(format!("\x1b\\e{}", "\u{301}".repeat(500)).as_bytes());
+        for i in 0..40 {
+            let c = char::from_u32(0x4e00 + (chunk * 40 + i) % 20_000).unwrap_or('x');
+            pane.feed(format!("\x1b[38;2;{};{i};9m{c}\u{301}\u{302}", chunk % 256).as_bytes());
+        }
+        pane.feed(&[b'z'; 5000]);
+    }
+    let cost = live() - before;
+    assert!(cost < 24_000_000, "a hostile pane costs {cost} bytes");
+}
