@@ -59,22 +59,22 @@ impl Process {
         Stat::of(self.pid).map_or(0, |stat| stat.ticks)
     }
 
-    /// How often all its threads together went to sleep by themselves, or were pushed off a processor.
-    pub fn switches(&self) -> u64 {
+    /// How often each of its threads went to sleep by itself, or was pushed off a processor.
+    pub fn switches(&self) -> Vec<(u32, u64)> {
         let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else {
-            return 0;
+            return Vec::new();
         };
         threads
             .flatten()
-            .filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok())
-            .flat_map(|status| {
-                status
+            .filter_map(|thread| {
+                let status = fs::read_to_string(thread.path().join("status")).ok()?;
+                let counts = status
                     .lines()
                     .filter_map(|line| line.split_once("ctxt_switches:"))
-                    .filter_map(|(_, count)| count.trim().parse::<u64>().ok())
-                    .collect::<Vec<_>>()
+                    .filter_map(|(_, count)| count.trim().parse::<u64>().ok());
+                Some((thread.file_name().to_str()?.parse().ok()?, counts.sum()))
             })
-            .sum()
+            .collect()
     }
 
     /// Memory in KiB by the kernel's own names: `Rss`, `Pss`, `Private_Dirty`, …

@@ -152,6 +152,25 @@ impl Running {
         }
     }
 
+    /// Waits until there is more on its stdout than so many bytes; not so if its output has ended.
+    #[track_caller]
+    pub fn said_more(&mut self, than: usize, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        while self.said.len() <= than {
+            if self.stdout.is_none() {
+                return false;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{} said nothing more within {limit:?} than {}",
+                self.line,
+                self.said()
+            );
+            self.take(deadline);
+        }
+        true
+    }
+
     /// Waits for its end and the end of its output.
     #[track_caller]
     pub fn end(mut self, limit: Duration) -> Ran {

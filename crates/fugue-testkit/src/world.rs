@@ -276,13 +276,20 @@ impl World {
         self.start(&["read", &pane.to_string(), "-f"])
     }
 
-    /// Waits until a pane's text, from its beginning, is as wanted; blocked in `fugue read -f` meanwhile.
+    /// Waits until a pane's text, from its beginning, is as wanted. `fugue read -f` says when there is more to look at.
     #[track_caller]
     pub fn until_printed(&self, pane: PaneId, wanted: impl Fn(&str) -> bool) -> String {
-        let pane = pane.to_string();
-        let mut args = vec!["read", pane.as_str(), "-f"];
-        args.extend(EVERYTHING);
-        self.start(&args).until_said(VERB, wanted)
+        let mut follower = self.start(&["read", &pane.to_string(), "-f", "--json"]);
+        loop {
+            let heard = follower.said().len();
+            let text = self.text(pane);
+            if wanted(&text) {
+                return text;
+            }
+            if !follower.said_more(heard, VERB) {
+                panic!("{pane} ended and did not print it: {text}");
+            }
+        }
     }
 
     /// Waits until a pane's process has ended; blocked in `fugue read -f` meanwhile.

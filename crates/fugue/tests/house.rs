@@ -1,0 +1,162 @@
+//! The rooms and arrows of ARCHITECTURE.md against what cargo says they are.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use cargo_metadata::{DependencyKind, MetadataCommand, Package};
+
+/// Rooms that the plan has and the house does not have yet. One that is built is taken off this list.
+const NOT_BUILT_YET: &[&str] = &["fugue-mcp"];
+
+/// Things a room must not reach for, whatever way.
+const FORBIDDEN: &[(&str, &[&str])] = &[
+    ("fugue-term", &["tokio", "rustix", "libc", "mio"]),
+    ("fugue-api", &["tokio", "rustix", "libc", "rusqlite"]),
+    ("fugue-core", &["tokio", "rustix", "libc", "rusqlite"]),
+    ("fugue-hold", &["tokio", "serde_json", "rusqlite"]),
+];
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// The table's rows: a crate and the crates of ours that it may use.
+fn table() -> BTreeMap<String, BTreeSet<String>> {
+    let page =
+        fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there");
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter(|line| line.starts_with("| `fugue"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    assert!(!rows.is_empty(), "ARCHITECTURE.md has the table of rooms");
+    let name = |cell: &str| cell.trim_matches('`').to_owned();
+    let rooms: BTreeSet<String> = rows.iter().map(|row| name(row[0])).collect();
+    rows.iter()
+        .map(|row| {
+            assert_eq!(
+                row.len(),
+                3,
+                "crate, its one sentence, what it may use: {row:?}"
+            );
+            let may = match row[2] {
+                "all" => rooms
+                    .iter()
+                    .filter(|room| *room != "fugue-testkit")
+                    .cloned()
+                    .collect(),
+                "–" | "-" | "" => BTreeSet::new(),
+                some => some
+                    .split(',')
+                    .map(|word| {
+                        format!(
+                            "fugue-{}",
+                            word.trim().trim_matches('`').trim_start_matches("fugue-")
+                        )
+                    })
+                    .collect(),
+            };
+            (name(row[0]), may)
+        })
+        .collect()
+}
+
+fn crates() -> Vec<Package> {
+    let metadata = MetadataCommand::new()
+        .manifest_path(root().join("Cargo.toml"))
+        .no_deps()
+        .other_options(vec!["--offline".to_owned()])
+        .exec()
+        .expect("cargo metadata");
+    metadata.packages
+}
+
+fn uses(package: &Package, kinds: &[DependencyKind]) -> BTreeSet<String> {
+    package
+        .dependencies
+        .iter()
+        .filter(|dependency| kinds.contains(&dependency.kind))
+        .map(|dependency| dependency.name.clone())
+        .collect()
+}
+
+#[test]
+fn every_crate_is_a_room_of_the_table_and_every_room_a_crate() {
+    let built: BTreeSet<String> = crates()
+        .iter()
+        .map(|package| package.name.to_string())
+        .collect();
+    let planned: BTreeSet<String> = table().into_keys().collect();
+    for room in NOT_BUILT_YET {
+        assert!(
+            !built.contains(*room),
+            "{room} is built: take it off NOT_BUILT_YET"
+        );
+    }
+    let expected: BTreeSet<String> = planned
+        .into_iter()
+        .filter(|room| !NOT_BUILT_YET.contains(&room.as_str()))
+        .collect();
+    assert_eq!(built, expected);
+}
+
+#[test]
+fn no_crate_draws_an_arrow_that_the_table_does_not_have() {
+    let table = table();
+    for package in crates() {
+        let may = &table[package.name.as_str()];
+        let ours = uses(&package, &[DependencyKind::Normal, DependencyKind::Build])
+            .into_iter()
+            .filter(|name| name == "fugue" || name.starts_with("fugue-"))
+            .collect::<BTreeSet<_>>();
+        let too_many: Vec<&String> = ours.difference(may).collect();
+        assert!(
+            too_many.is_empty(),
+            "{} uses {too_many:?}; the table says {may:?}",
+            package.name
+        );
+    }
+}
+
+#[test]
+fn the_test_world_is_for_tests_only() {
+    for package in crates() {
+        let normal = uses(&package, &[DependencyKind::Normal, DependencyKind::Build]);
+        assert!(!normal.contains("fugue-testkit"), "{}", package.name);
+    }
+}
+
+#[test]
+fn rooms_without_hands_have_none() {
+    let crates = crates();
+    for (room, forbidden) in FORBIDDEN {
+        let package = crates.iter().find(|package| package.name.as_str() == *room);
+        let package = package.unwrap_or_else(|| panic!("{room} is built"));
+        let normal = uses(package, &[DependencyKind::Normal]);
+        for thing in *forbidden {
+            assert!(!normal.contains(*thing), "{room} reaches for {thing}");
+        }
+    }
+}
+
+#[test]
+fn every_crate_takes_the_house_rules() {
+    for package in crates() {
+        let manifest = fs::read_to_string(&package.manifest_path).expect("a manifest");
+        assert!(
+            manifest.contains("[lints]\nworkspace = true"),
+            "{} has lints of its own",
+            package.name
+        );
+        assert_eq!(
+            package.license.as_deref(),
+            Some("MIT OR Apache-2.0"),
+            "{}",
+            package.name
+        );
+        assert_eq!(package.edition.as_str(), "2024", "{}", package.name);
+    }
+}
