@@ -20,6 +20,8 @@ const MAX_LINE_BYTES: usize = 256 * 1024;
 
 /// All text of a pane together, whatever its lines are like. Typical lines need a tenth of it.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
+// Longer than any line a person reads; ten thousand of them are the limit above.
+const BYTES_PER_LINE: usize = 1_600;
 
 /// See the module.
 #[derive(Debug)]
@@ -240,11 +242,16 @@ impl History {
         self.drop_old();
     }
 
+    /// Whoever asks for more lines than usual asks for their bytes as well.
+    fn most_bytes(&self) -> usize {
+        self.keep_lines.saturating_mul(BYTES_PER_LINE).max(MAX_BYTES)
+    }
+
     fn drop_old(&mut self) {
         while self.pages.len() > 1 {
             let lines: u64 = self.next - self.pages[1].first;
             let too_many = lines >= self.keep_lines as u64;
-            if !too_many && self.bytes <= MAX_BYTES {
+            if !too_many && self.bytes <= self.most_bytes() {
                 break;
             }
             if let Some(page) = self.pages.pop_front() {

@@ -33,12 +33,16 @@ impl Tabs {
 
     /// What lies beyond the edge is forgotten, and as new if the screen grows again.
     pub(crate) fn resize(&mut self, cols: usize) {
-        for x in cols..WORDS * 64 {
-            if Tabs::default().is_set(x) {
-                self.set(x)
+        let usual = Tabs::default();
+        for (i, word) in self.0.iter_mut().enumerate() {
+            // The bits of this word that are on the screen.
+            let visible = cols.saturating_sub(i * 64).min(64);
+            let keep = if visible == 64 {
+                u64::MAX
             } else {
-                self.clear(x)
-            }
+                (1 << visible) - 1
+            };
+            *word = *word & keep | usual.0[i] & !keep;
         }
     }
 
@@ -58,5 +62,22 @@ impl Tabs {
     /// The first stop left of `x`, or the first column.
     pub(crate) fn before(&self, x: usize) -> usize {
         (0..x).rev().find(|&x| self.is_set(x)).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stops_beyond_the_edge_are_as_new() {
+        let mut tabs = Tabs::default();
+        tabs.clear_all(100);
+        tabs.set(3);
+        tabs.set(70);
+        tabs.resize(66);
+        assert_eq!(tabs.after(0), 3);
+        assert_eq!(tabs.after(3), 72);
+        assert_eq!(tabs.before(66), 3);
     }
 }

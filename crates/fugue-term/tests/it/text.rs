@@ -311,3 +311,25 @@ fn characters_survive_every_two_cuts() {
         }
     }
 }
+
+#[test]
+fn who_asks_for_all_lines_gets_all_lines() {
+    let options = Options {
+        keep_lines: usize::MAX,
+        ..Options::default()
+    };
+    let mut terminal = Terminal::new(Size { rows: 24, cols: 80 }, options);
+    let line = "0123456789".repeat(7);
+    // More than the usual limit in bytes.
+    let count = 300_000;
+    for _ in 0..count {
+        terminal.feed(line.as_bytes());
+        terminal.feed(b"\r\n");
+    }
+    let found = terminal.lines(&Query {
+        since: None,
+        last: usize::MAX,
+    });
+    assert_eq!(found.lines.len(), count);
+    assert!(!found.older_lost);
+}
