@@ -11,7 +11,7 @@ use crate::cell::{Attr, Cell, Color, Glyph, Style, Underline};
 use crate::clusters::Clusters;
 use crate::grid::{Charsets, Grid, Saved};
 use crate::machine::Machine;
-use crate::modes::{Keyboard, Mouse, MouseFormat};
+use crate::modes::{Keyboard, Modes, Mouse, MouseFormat};
 use crate::tabs::Tabs;
 
 impl Terminal {
@@ -20,6 +20,7 @@ impl Terminal {
         let mut painter = Painter {
             out: String::new(),
             pen: Style::default(),
+            charsets: Charsets::default(),
             clusters: &self.machine.clusters,
         };
         painter.machine(&self.machine);
@@ -30,6 +31,7 @@ impl Terminal {
 struct Painter<'a> {
     out: String,
     pen: Style,
+    charsets: Charsets,
     clusters: &'a Clusters,
 }
 
@@ -58,7 +60,9 @@ impl Painter<'_> {
         }
         self.tabs(machine);
         let grid = machine.shown();
-        put!(self, "\x1b[{};{}r", grid.top + 1, grid.bottom + 1);
+        if (grid.top, grid.bottom) != (0, grid.height() - 1) {
+            put!(self, "\x1b[{};{}r", grid.top + 1, grid.bottom + 1);
+        }
         if machine.modes.origin {
             put!(self, "\x1b[?6h");
             self.cursor(grid, grid.top);
@@ -227,16 +231,20 @@ impl Painter<'_> {
     }
 
     fn charsets(&mut self, charsets: Charsets) {
+        if charsets == self.charsets {
+            return;
+        }
+        self.charsets = charsets;
         let set = |drawing| if drawing { '0' } else { 'B' };
         let [g0, g1] = charsets.drawing.map(set);
-        put!(
-            self,
-            "\x1b({g0}\x1b){g1}{}",
-            if charsets.shifted { '\x0e' } else { '\x0f' }
-        );
+        let shift = if charsets.shifted { '\x0e' } else { '\x0f' };
+        put!(self, "\x1b({g0}\x1b){g1}{shift}");
     }
 
     fn keyboard(&mut self, keyboard: &Keyboard) {
+        if *keyboard == Keyboard::default() {
+            return;
+        }
         let mut all = keyboard.stack.iter().chain([&keyboard.flags]);
         if let Some(first) = all.next() {
             put!(self, "\x1b[={first}u");
@@ -255,18 +263,21 @@ impl Painter<'_> {
         }
     }
 
+    /// Those that are not as in a fresh terminal.
     fn switches(&mut self, machine: &Machine) {
-        let modes = &machine.modes;
-        let on_off = |on| if on { 'h' } else { 'l' };
+        let (modes, fresh) = (&machine.modes, Modes::default());
         for mode in [1, 5, 7, 25, 66, 1004, 2004, 2026] {
-            put!(
-                self,
-                "\x1b[?{mode}{}",
-                on_off(modes.private(mode) == Some(true))
-            );
+            match modes.private(mode) {
+                on if on == fresh.private(mode) => (),
+                Some(true) => put!(self, "\x1b[?{mode}h"),
+                Some(false) | None => put!(self, "\x1b[?{mode}l"),
+            }
         }
-        for (mode, on) in [(4, modes.insert), (20, modes.newline)] {
-            put!(self, "\x1b[{mode}{}", on_off(on));
+        if modes.insert {
+            put!(self, "\x1b[4h");
+        }
+        if modes.newline {
+            put!(self, "\x1b[20h");
         }
         match modes.mouse {
             Mouse::Off => (),
@@ -280,7 +291,9 @@ impl Painter<'_> {
             MouseFormat::Utf8 => put!(self, "\x1b[?1005h"),
             MouseFormat::Sgr => put!(self, "\x1b[?1006h"),
         }
-        put!(self, "\x1b[{} q", modes.cursor_shape.0);
+        if modes.cursor_shape != fresh.cursor_shape {
+            put!(self, "\x1b[{} q", modes.cursor_shape.0);
+        }
     }
 }
 

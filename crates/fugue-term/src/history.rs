@@ -244,7 +244,9 @@ impl History {
 
     /// Whoever asks for more lines than usual asks for their bytes as well.
     fn most_bytes(&self) -> usize {
-        self.keep_lines.saturating_mul(BYTES_PER_LINE).max(MAX_BYTES)
+        self.keep_lines
+            .saturating_mul(BYTES_PER_LINE)
+            .max(MAX_BYTES)
     }
 
     fn drop_old(&mut self) {
