@@ -8,8 +8,9 @@ use std::fmt::Write;
 
 use crate::Terminal;
 use crate::cell::{Attr, Cell, Color, Glyph, Style, Underline};
+use crate::charsets::Charsets;
 use crate::clusters::Clusters;
-use crate::grid::{Charsets, Grid, Saved};
+use crate::grid::{Grid, Saved};
 use crate::machine::Machine;
 use crate::modes::{Keyboard, Modes, Mouse, MouseFormat};
 use crate::tabs::Tabs;

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use crate::cell::{Cell, Style};
+use crate::charsets::Charsets;
 use crate::clusters::Clusters;
 use crate::history::History;
 use crate::row::Row;
@@ -36,19 +37,6 @@ pub(crate) struct Saved {
     pub(crate) pen: Style,
     pub(crate) charsets: Charsets,
     pub(crate) origin: bool,
-}
-
-/// The two character sets and the one in use. Only ASCII and line drawing exist here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Charsets {
-    pub(crate) drawing: [bool; 2],
-    pub(crate) shifted: bool,
-}
-
-impl Charsets {
-    pub(crate) fn is_drawing(&self) -> bool {
-        self.drawing[usize::from(self.shifted)]
-    }
 }
 
 /// What happens around a change: when it is, what blanks look like, and who takes the rows that leave at the top.

@@ -8,6 +8,7 @@
 //! How wide a character is: see the `width` module; in short, as tmux has it.
 
 mod cell;
+mod charsets;
 mod clusters;
 mod csi;
 mod dump;

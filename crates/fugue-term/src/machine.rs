@@ -3,8 +3,9 @@
 //! This file prints and obeys the plain controls; [`csi`](crate::csi) and [`osc`](crate::osc) obey the sequences.
 
 use crate::cell::{Cell, Glyph, Style};
+use crate::charsets::{Charsets, drawing};
 use crate::clusters::{Clusters, MAX_CLUSTER_BYTES};
-use crate::grid::{Charsets, Edge, Grid, Saved, World};
+use crate::grid::{Edge, Grid, Saved, World};
 use crate::history::History;
 use crate::modes::{Keyboard, Modes};
 use crate::parser::{Csi, Perform, StringEnd};
@@ -502,18 +503,5 @@ impl Machine {
         }
         (grid.top, grid.bottom) = (0, grid.height() - 1);
         grid.go(0, 0);
-    }
-}
-
-/// The line drawing set of the VT100.
-fn drawing(byte: u8) -> char {
-    const SET: [char; 31] = [
-        '◆', '▒', '␉', '␌', '␍', '␊', '°', '±', '␤', '␋', '┘', '┐', '┌', '└', '┼', '⎺', '⎻', '─',
-        '⎼', '⎽', '├', '┤', '┴', '┬', '│', '≤', '≥', 'π', '≠', '£', '·',
-    ];
-    match byte {
-        0x5f => ' ',
-        0x60..=0x7e => SET[usize::from(byte - 0x60)],
-        byte => char::from(byte),
     }
 }

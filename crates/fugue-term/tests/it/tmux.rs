@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::compare::{command, diff};
 use crate::recording;
-use fugue_term::{Options, Size, Terminal};
+use fugue_term::{Options, Query, Size, Terminal};
 
 /// Streams on which tmux 3.3a and we differ, and why.
 const DIFFERENCES: &[(&str, &str)] = &[
@@ -45,6 +45,47 @@ fn recordings_look_as_in_tmux() {
             recording.bytes.clone(),
         )
     }));
+}
+
+#[test]
+fn text_that_left_the_screen_is_what_tmux_kept() {
+    let tmux = Tmux::start();
+    let many: String = (0..60)
+        .map(|i| format!("{i} {}\r\n", "word ".repeat(i % 9)))
+        .collect();
+    let cleared = "one\r\ntwo\x1b[2J\x1b[Hthree\r\nfour\x1b[H\x1b[Jfive";
+    let size = Size { rows: 8, cols: 20 };
+    let made = [many.as_bytes(), cleared.as_bytes()]
+        .map(|bytes| ("made".to_owned(), size, bytes.to_vec()));
+    let recorded = recording::all()
+        .into_iter()
+        .filter(|recording| recording.resizes.is_empty());
+    let recorded = recorded.map(|recording| (recording.name, recording.size, recording.bytes));
+    for (name, size, bytes) in made.into_iter().chain(recorded) {
+        let mut terminal = Terminal::new(size, Options::default());
+        terminal.feed(&bytes);
+        if terminal.screen().alternate() {
+            // What tmux captures then is the alternate screen.
+            continue;
+        }
+        let lines = terminal
+            .lines(&Query {
+                since: None,
+                last: usize::MAX,
+            })
+            .lines;
+        let ours: Vec<String> = lines
+            .iter()
+            .map(|line| line.text.trim_end().to_owned())
+            .collect();
+        let theirs = tmux.capture(size, &bytes, &["-J", "-S", "-"]);
+        let theirs: Vec<String> = theirs
+            .trim_end()
+            .lines()
+            .map(|line| line.trim_end().to_owned())
+            .collect();
+        assert_eq!(theirs, ours, "{name}");
+    }
 }
 
 #[test]
@@ -244,8 +285,18 @@ impl Tmux {
         }
     }
 
-    /// A pane of that size that is given the bytes; its screen when it has read them all.
+    /// The screen of a pane of that size that is given the bytes.
     fn show(&self, size: Size, bytes: &[u8]) -> Vec<String> {
+        let screen = self.capture(size, bytes, &[]);
+        let mut rows: Vec<String> = screen
+            .lines()
+            .map(|row| row.trim_end_matches(' ').to_owned())
+            .collect();
+        rows.resize(size.rows.into(), String::new());
+        rows
+    }
+
+    fn capture(&self, size: Size, bytes: &[u8], how: &[&str]) -> String {
         let file = self.folder.join("bytes");
         fs::write(&file, bytes).unwrap();
         let (rows, cols) = (size.rows.to_string(), size.cols.to_string());
@@ -266,14 +317,9 @@ impl Tmux {
             &shell,
         ]);
         self.run(&["wait-for", "all-read"]);
-        let screen = self.run(&["capture-pane", "-p", "-t", "shown:"]);
+        let screen = self.run(&[&["capture-pane", "-p", "-t", "shown:"], how].concat());
         self.run(&["kill-session", "-t", "shown"]);
-        let mut rows: Vec<String> = screen
-            .lines()
-            .map(|row| row.trim_end_matches(' ').to_owned())
-            .collect();
-        rows.resize(size.rows.into(), String::new());
-        rows
+        screen
     }
 
     fn run(&self, args: &[&str]) -> String {
