@@ -1,7 +1,7 @@
 //! One row of the screen, and when it was last written to.
 //!
 //! A row stores its cells up to the last one that differs from a blank, so an empty row costs no allocation. It
-//! also remembers enough of its past to answer "what is new in it since offset o": see [`Row::is_intact`].
+//! also remembers enough of its past to answer "what is new in it since offset o": see [`Past::is_intact`].
 
 use crate::cell::{Cell, Glyph, Style};
 use crate::clusters::Clusters;
