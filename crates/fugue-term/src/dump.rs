@@ -74,6 +74,8 @@ impl Painter<'_> {
         self.charsets(machine.charsets);
         self.pen(machine.pen);
         self.switches(machine);
+        // What was painted last is not what the program printed last: there is nothing to repeat or to join.
+        self.unjoin();
     }
 
     /// Everything about one screen but where its cursor ends up.
