@@ -29,8 +29,11 @@ pub enum Checkpoints {
     None,
 }
 
-// Ten thousand ordinary lines, several times over; read back in some ten milliseconds.
-const RECENT_BYTES: u64 = 4 << 20;
+// Ten thousand ordinary lines, twice over; read back in some ten milliseconds.
+const RECENT_BYTES: u64 = 2 << 20;
+// Small enough that a new daemon reads back little more than that, large enough that checkpoints are a trifle beside
+// the log: a few kilobytes each.
+pub const CHECKPOINT_EVERY: u64 = 1 << 20;
 // One read of the log; also how much a pane feeds before others get their turn.
 pub const BYTES_PER_TURN: usize = 64 * 1024;
 
@@ -182,7 +185,7 @@ impl Follower {
             .find(|offset| *offset > at)
     }
 
-    /// One small file per log segment, so that a segment can be read without those before it.
+    /// A small file now and then, so that the log can be read without all that came before.
     fn checkpoint(&mut self) {
         let at = self.terminal.offset().0;
         match self.checkpoints {

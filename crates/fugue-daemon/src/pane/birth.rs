@@ -16,7 +16,7 @@ use super::{
     keeper::{Event, Found, Keeper},
     launch,
 };
-use crate::replay::{Checkpoints, Depth, Follower};
+use crate::replay::{CHECKPOINT_EVERY, Checkpoints, Depth, Follower};
 
 // There is no event for "processes or fds are to be had again".
 const RETRY_HOLDER: Duration = Duration::from_millis(500);
@@ -119,7 +119,7 @@ impl Pane {
 
     pub(super) fn follow(seat: &Seat, dir: &Path) -> io::Result<Follower> {
         let settings = &seat.house.settings;
-        let checkpoints = Checkpoints::Every(Spec::segment_for(settings.log_cap_bytes));
+        let checkpoints = Checkpoints::Every(CHECKPOINT_EVERY);
         Follower::open(
             dir,
             &seat.record,
