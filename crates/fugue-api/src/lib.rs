@@ -16,4 +16,4 @@ pub use error::{Error, Kind};
 pub use handle::Handle;
 pub use ids::{Cursor, PaneId, SessionName, Timestamp};
 pub use os::OsText;
-pub use tool::{Hints, Reply, Request, Tool};
+pub use tool::{Definition, Hints, Reply, Request, Tool};

@@ -35,10 +35,12 @@ pub struct CreatePane {
     /// Height in rows.
     #[serde(default = "CreatePane::rows")]
     #[cfg_attr(feature = "clap", arg(long, default_value_t = CreatePane::rows()))]
+    #[schemars(range(min = 1, max = 1000))]
     pub rows: u16,
     /// Width in columns.
     #[serde(default = "CreatePane::cols")]
     #[cfg_attr(feature = "clap", arg(long, default_value_t = CreatePane::cols()))]
+    #[schemars(range(min = 1, max = 1000))]
     pub cols: u16,
     /// Who owns the terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -224,6 +226,7 @@ pub struct ReadPane {
     /// The last so many lines.
     #[serde(default = "ReadPane::lines")]
     #[cfg_attr(feature = "clap", arg(short = 'n', long, default_value_t = ReadPane::lines()))]
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub lines: u32,
     /// Only what came after this cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -236,6 +239,7 @@ pub struct ReadPane {
     /// The most characters to return.
     #[serde(default = "ReadPane::max_output_chars")]
     #[cfg_attr(feature = "clap", arg(long, default_value_t = ReadPane::max_output_chars(), value_name = "N"))]
+    #[schemars(range(min = 1, max = 16_000_000))]
     pub max_output_chars: u32,
     /// Only lines that match this regex, with their numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -444,6 +448,7 @@ pub struct ClosePane {
     pub pane_id: String,
     /// How long its processes may take to end by themselves, in milliseconds.
     #[serde(default = "ClosePane::grace_ms")]
+    #[schemars(range(min = 0, max = 600_000))]
     pub grace_ms: u32,
 }
 

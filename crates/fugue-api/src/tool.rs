@@ -1,4 +1,4 @@
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Error, panes};
@@ -27,6 +27,41 @@ pub enum Hints {
     Destructive,
 }
 
+/// A tool as a stranger is told about it, made from its struct and nothing else.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    pub name: &'static str,
+    pub verb: &'static str,
+    pub hints: Hints,
+    /// Its arguments; the struct's own sentence is the description.
+    pub takes: Schema,
+    pub gives: Schema,
+}
+
+impl Definition {
+    fn of<T: Tool>() -> Self {
+        Self {
+            name: T::NAME,
+            verb: T::VERB,
+            hints: T::HINTS,
+            takes: schema::<T>(SchemaSettings::draft2020_12().for_deserialize()),
+            gives: schema::<T::Reply>(SchemaSettings::draft2020_12().for_serialize()),
+        }
+    }
+
+    /// What every tool gives when it refuses.
+    pub fn refusal() -> Schema {
+        schema::<Error>(SchemaSettings::draft2020_12().for_serialize())
+    }
+}
+
+fn schema<T: JsonSchema>(mut settings: SchemaSettings) -> Schema {
+    // Subschemas are inlined because a model reads them, and few clients follow references.
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    settings.into_generator().into_root_schema_for::<T>()
+}
+
 macro_rules! tools {
     ($($args:ident as $name:literal, $verb:literal, $hints:ident => $reply:ident;)*) => {
         /// Any tool call.
@@ -51,12 +86,24 @@ macro_rules! tools {
                 match self { $(Self::$args(args) => args.check(),)* }
             }
 
+            /// All tools, in the order they are listed.
+            pub fn definitions() -> Vec<Definition> {
+                vec![$(Definition::of::<panes::$args>()),*]
+            }
+
             /// Reads a call as it came from outside. The error names the field, what was wanted and what was given.
             pub fn parse(tool: &str, args: serde_json::Value) -> Result<Self, Error> {
                 match tool {
                     $($name => arguments::<panes::$args>(args).map(Self::$args),)*
                     _ => Err(Error::invalid(format!("no tool `{tool}`")).hint(format!("tools: {}", Self::NAMES.join(", ")))),
                 }
+            }
+        }
+
+        impl Reply {
+            /// What its tool gives, without the wrapping that the socket needs.
+            pub fn bare(&self) -> serde_json::Result<serde_json::Value> {
+                match self { $(Self::$args(reply) => serde_json::to_value(reply),)* }
             }
         }
 
@@ -100,7 +147,11 @@ tools! {
 fn arguments<T: DeserializeOwned>(args: serde_json::Value) -> Result<T, Error> {
     serde_path_to_error::deserialize(args).map_err(|error| {
         let path = error.path().to_string();
-        let said = error.into_inner().to_string();
+        let mut said = error.into_inner().to_string();
+        // Whoever asks need not know how wide our numbers are.
+        for width in ["u8", "u16", "u32", "u64"] {
+            said = said.replace(&format!("expected {width}"), "expected a whole number");
+        }
         Error::invalid(if path == "." {
             said
         } else {
@@ -138,7 +189,7 @@ mod tests {
         refused(
             "read_pane",
             json!({"pane_id": "p1", "lines": "many"}),
-            &["lines", "many"],
+            &["lines", "many", "whole number"],
         );
         refused("read_pane", json!({}), &["pane_id"]);
         refused(
