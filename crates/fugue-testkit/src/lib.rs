@@ -4,8 +4,11 @@
 //! its daemon and panes and fails the test if a process stayed behind. This crate never looks inside fugue; it
 //! knows the verbs, the JSON they print and the files the specification names.
 
+pub mod agents;
 mod chance;
 mod figures;
+pub mod mcp;
+pub mod model;
 mod proc;
 mod run;
 mod time;

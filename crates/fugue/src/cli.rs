@@ -36,6 +36,7 @@ enum Verb {
     Status(verbs::status::Status),
     Close(verbs::close::Close),
     Resize(verbs::resize::Resize),
+    Mcp(verbs::mcp::Mcp),
     #[command(subcommand)]
     Daemon(verbs::daemon::Daemon),
     #[command(subcommand)]
@@ -90,6 +91,7 @@ fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
             Verb::Status(verb) => verb.run(&desk).await,
             Verb::Close(verb) => verb.run(&desk).await,
             Verb::Resize(verb) => verb.run(&desk).await,
+            Verb::Mcp(verb) => verb.run(&desk).await,
             Verb::Daemon(verb) => verb.run(&desk).await,
             Verb::Config(verb) => verb.run(&desk),
         }

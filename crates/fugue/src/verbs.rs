@@ -4,6 +4,7 @@ pub mod close;
 pub mod config;
 pub mod daemon;
 pub mod ls;
+pub mod mcp;
 pub mod new;
 pub mod read;
 pub mod resize;

@@ -1,0 +1,278 @@
+//! Streamable HTTP: one address, one path, and a guard in front of everything.
+
+mod guard;
+mod token;
+
+use std::{convert::Infallible, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use fugue_api::{Error, Kind};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rmcp::{
+    ServerHandler,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    },
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower_service::Service;
+
+use guard::Guard;
+pub use token::Token;
+
+/// Where to listen and whom to let in.
+pub struct Settings {
+    address: SocketAddr,
+    hosts: Vec<String>,
+    entry: Entry,
+}
+
+/// Who may come in, once Host and Origin are right.
+pub enum Entry {
+    /// Whoever shows the token.
+    Token(Token),
+    /// Everybody on this machine. For test servers with nothing behind them.
+    Anybody,
+}
+
+/// The one path.
+pub const PATH: &str = "/mcp";
+
+// The longest input is 1,000,000 bytes, and JSON may spell each of them with six.
+const LARGEST_BODY: usize = 8 * 1024 * 1024;
+// One person's agents, each with a few streams; more is a mistake or an attack, and waits in the kernel's line.
+const MOST_CONNECTIONS: usize = 256;
+// A client that is slower than this with its headers is none of ours.
+const PATIENCE_FOR_HEADERS: Duration = Duration::from_secs(30);
+// After Ctrl-C, replies that are being written may be written to their end.
+const FAREWELL: Duration = Duration::from_secs(2);
+// No event says that a file descriptor has become free.
+const RETRY_ACCEPT: Duration = Duration::from_millis(50);
+
+impl Settings {
+    /// `hosts` are names that clients on other machines use; without one, only this machine may be listened to.
+    pub fn new(address: SocketAddr, hosts: Vec<String>, token: &Path) -> Result<Self, Error> {
+        if !address.ip().is_loopback() && hosts.is_empty() {
+            return Err(Error::invalid(format!(
+                "--http: {address} can be reached from other machines, and traffic is not encrypted"
+            ))
+            .hint(
+                "listen on 127.0.0.1, or name the hosts that requests may be for with --allow-host",
+            ));
+        }
+        Ok(Self {
+            address,
+            hosts,
+            entry: Entry::Token(Token::in_file(token)?),
+        })
+    }
+
+    /// For a test server.
+    pub fn open_to_anybody(address: SocketAddr) -> Self {
+        Self {
+            address,
+            hosts: Vec::new(),
+            entry: Entry::Anybody,
+        }
+    }
+}
+
+/// A bound address that serves nobody yet.
+pub struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+    guard: Guard,
+}
+
+impl Listening {
+    pub async fn at(settings: Settings) -> Result<Self, Error> {
+        let unavailable = |error: io::Error| {
+            Error::new(
+                Kind::Unavailable,
+                format!("--http: cannot listen on {}: {error}", settings.address),
+            )
+            .hint("another port, or 0 for any free one")
+        };
+        let listener = TcpListener::bind(settings.address)
+            .await
+            .map_err(unavailable)?;
+        let address = listener.local_addr().map_err(unavailable)?;
+        let guard = Guard::new(address, settings.hosts, settings.entry);
+        Ok(Self {
+            listener,
+            address,
+            guard,
+        })
+    }
+
+    /// With the port that was found, if any was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until Ctrl-C or a termination signal.
+    pub async fn serve<S: ServerHandler + Clone>(self, server: S) -> Result<(), Error> {
+        let ending = CancellationToken::new();
+        let config = StreamableHttpServerConfig::default()
+            // The guard has looked already; a second look costs nothing and survives a mistake in the first.
+            .with_allowed_hosts(self.guard.hosts())
+            .with_allowed_origins(self.guard.origins())
+            .enforce_origin_validation()
+            .with_max_request_body_bytes(LARGEST_BODY)
+            .with_cancellation_token(ending.clone());
+        let mcp = StreamableHttpService::new(
+            move || Ok(server.clone()),
+            Arc::new(LocalSessionManager::default()),
+            config,
+        );
+        let house = House {
+            guard: Arc::new(self.guard),
+            mcp,
+        };
+        let visits = TaskTracker::new();
+        let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let mut signal = std::pin::pin!(asked_to_end());
+        loop {
+            let Ok(place) = room.clone().acquire_owned().await else {
+                break;
+            };
+            tokio::select! {
+                () = &mut signal => break,
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        let house = house.clone();
+                        let ending = ending.clone();
+                        visits.spawn(async move {
+                            let _place = place;
+                            visit(stream, house, ending).await;
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "no connection could be taken");
+                        tokio::time::sleep_until(tokio::time::Instant::now() + RETRY_ACCEPT).await;
+                    }
+                },
+            }
+        }
+        ending.cancel();
+        visits.close();
+        // Streams that never end are cut off; so be it.
+        let _ = tokio::time::timeout(FAREWELL, visits.wait()).await;
+        Ok(())
+    }
+}
+
+type Body = BoxBody<Bytes, Infallible>;
+
+struct House<S: ServerHandler + Clone> {
+    guard: Arc<Guard>,
+    mcp: StreamableHttpService<S, LocalSessionManager>,
+}
+
+impl<S: ServerHandler + Clone> Clone for House<S> {
+    fn clone(&self) -> Self {
+        Self {
+            guard: self.guard.clone(),
+            mcp: self.mcp.clone(),
+        }
+    }
+}
+
+async fn visit<S: ServerHandler + Clone>(
+    stream: TcpStream,
+    house: House<S>,
+    ending: CancellationToken,
+) {
+    // Small replies in several writes must not wait for each other's acknowledgement: p99 was 44 ms.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let mut house = house.clone();
+        async move { Ok::<_, Infallible>(house.answer(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE_FOR_HEADERS)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let outcome = tokio::select! {
+        outcome = &mut connection => outcome,
+        () = ending.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = outcome {
+        tracing::debug!(%error, "a connection ended badly");
+    }
+}
+
+impl<S: ServerHandler + Clone> House<S> {
+    async fn answer(&mut self, request: Request<Incoming>) -> Response<Body> {
+        if let Err(refusal) = self
+            .guard
+            .admit(request.method(), request.headers(), LARGEST_BODY)
+        {
+            return refused(refusal.status, &refusal.error);
+        }
+        if request.uri().path() != PATH {
+            let error = Error::new(
+                Kind::NotFound,
+                format!("no path `{}`", request.uri().path()),
+            );
+            return refused(
+                StatusCode::NOT_FOUND,
+                &error.hint(format!("MCP is at {PATH}")),
+            );
+        }
+        match self.mcp.call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+}
+
+fn refused(status: StatusCode, error: &Error) -> Response<Body> {
+    let body = serde_json::to_vec(error).unwrap_or_default();
+    let mut response = Response::new(Full::new(Bytes::from(body)).boxed());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(
+        http::header::CONTENT_TYPE,
+        http::HeaderValue::from_static("application/json"),
+    );
+    // What came with a refused request is not read, so nothing can follow it.
+    headers.insert(
+        http::header::CONNECTION,
+        http::HeaderValue::from_static("close"),
+    );
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(
+            http::header::WWW_AUTHENTICATE,
+            http::HeaderValue::from_static("Bearer"),
+        );
+    }
+    response
+}
+
+async fn asked_to_end() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let terminated = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut terminated) => {
+                terminated.recv().await;
+            }
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = terminated => {}
+    }
+}

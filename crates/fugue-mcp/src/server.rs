@@ -1,0 +1,224 @@
+use std::{path::Path, sync::Arc};
+
+use fugue_api::{Error, Handle, Kind, Reply, Request};
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest,
+        CustomResult, ErrorCode, Implementation, ListPromptsResult, ListResourceTemplatesResult,
+        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
+        ServerConfig, Tool,
+    },
+    service::RequestContext,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    patience::Patience,
+    tools::{INSTRUCTIONS, listed},
+    wait::{Ended, Wait},
+};
+
+/// Answers MCP requests by passing them on to whoever answers fugue's calls. Cheap to clone; one for each connection.
+#[derive(Clone)]
+pub struct Server<H> {
+    handle: H,
+    door: Door,
+    patience: Patience,
+    /// Whose inbox this connection is, as `--session` said.
+    session: Option<Arc<str>>,
+    tools: Arc<[Tool]>,
+    /// Cancelled when nobody is left to hear an answer.
+    gone: CancellationToken,
+}
+
+/// The way a client came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Started by its client, in the client's own directory.
+    Stdio,
+    /// Started by somebody else, somewhere else: a relative path would mean nothing to the client.
+    Http,
+}
+
+impl<H: Handle> Server<H> {
+    pub fn new(handle: H, door: Door) -> Self {
+        Self {
+            handle,
+            door,
+            patience: Patience::default(),
+            session: None,
+            tools: listed().into(),
+            gone: CancellationToken::new(),
+        }
+    }
+
+    pub fn patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    pub fn session(mut self, session: Option<String>) -> Self {
+        self.session = session.map(Into::into);
+        self
+    }
+
+    /// Ends every wait when it is cancelled; the work goes on.
+    pub(crate) fn gone(&self) -> CancellationToken {
+        self.gone.clone()
+    }
+
+    /// Reads a call, and refuses it before anything has happened if it is wrong.
+    fn read(&self, tool: &str, args: Value) -> Result<Request, Error> {
+        let request = Request::parse(tool, args)?;
+        request.check()?;
+        if let (Door::Http, Request::CreatePane(pane)) = (self.door, &request)
+            && let Some(cwd) = pane
+                .cwd
+                .as_deref()
+                .filter(|cwd| !Path::new(cwd).is_absolute())
+        {
+            return Err(Error::invalid(format!(
+                "cwd: wanted an absolute path over HTTP, got `{cwd}`"
+            ))
+            .hint("the server does not run in your directory"));
+        }
+        Ok(request)
+    }
+}
+
+impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for Server<H> {
+    fn get_info(&self) -> ServerConfig {
+        let ours = Implementation::new("fugue", env!("CARGO_PKG_VERSION"))
+            .with_title("fugue")
+            .with_description(
+                "Terminals for agents: panes that stay, and calls that say exactly what happened.",
+            );
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(ours)
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools.to_vec()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.tools.iter().find(|tool| tool.name == name).cloned()
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let args = Value::Object(request.arguments.unwrap_or_default());
+        if !Request::NAMES.contains(&&*request.name) {
+            return Err(no_tool(&request.name));
+        }
+        let answer = match self.read(&request.name, args) {
+            Err(error) => Err(error),
+            Ok(call) => {
+                let client = context.client_info();
+                let wait = Wait {
+                    ceiling: self
+                        .patience
+                        .of(client.as_ref().map(|client| &*client.name)),
+                    context: &context,
+                    gone: &self.gone,
+                };
+                match wait.for_answer(&self.handle, call).await {
+                    Ended::Answered(answer) => answer,
+                    // Nobody hears this: a cancelled request has no response.
+                    Ended::Abandoned => {
+                        return Err(ErrorData::internal_error("the call was cancelled", None));
+                    }
+                }
+            }
+        };
+        Ok(result(answer).into())
+    }
+
+    // What we do not have we do not answer for: a client that asks all the same learns that there is no such method.
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<
+            rmcp::model::ListPromptsRequestMethod,
+        >())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<
+            rmcp::model::ListResourcesRequestMethod,
+        >())
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<
+            rmcp::model::ListResourceTemplatesRequestMethod,
+        >())
+    }
+
+    /// A known method whose parameters have the wrong shape arrives here too, and deserves to be told so.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let wanted = match request.method.as_str() {
+            "tools/call" => "params: wanted `name`, a string, and `arguments`, an object",
+            "tools/list" => "params: wanted nothing, or `cursor`, a string",
+            _ => {
+                return Err(ErrorData::new(
+                    ErrorCode::METHOD_NOT_FOUND,
+                    request.method,
+                    None,
+                ));
+            }
+        };
+        Err(ErrorData::invalid_params(wanted, None))
+    }
+}
+
+/// The same facts twice: some clients show a model only the one, some only the other.
+fn result(answer: Result<Reply, Error>) -> CallToolResult {
+    let facts = answer.and_then(|reply| {
+        reply.bare().map_err(|error| {
+            Error::new(Kind::Internal, format!("a reply that is no JSON: {error}"))
+        })
+    });
+    let (facts, is_error) = match facts {
+        Ok(facts) => (facts, false),
+        Err(error) => (json!(error), true),
+    };
+    let text = ContentBlock::text(facts.to_string());
+    let mut result = if is_error {
+        CallToolResult::error(vec![text])
+    } else {
+        CallToolResult::success(vec![text])
+    };
+    result.structured_content = Some(facts);
+    result
+}
+
+fn no_tool(name: &str) -> ErrorData {
+    let names = Request::NAMES.join(", ");
+    ErrorData::invalid_params(format!("no tool `{name}`; there are: {names}"), None)
+}

@@ -1,0 +1,124 @@
+//! All tools as a client lists them, against the file that holds them: a change of contract shows in the diff.
+//!
+//! `FUGUE_BLESS=1 cargo test -p fugue-mcp --test listing` writes the file anew.
+
+use std::{fs, path::Path};
+
+use rmcp::model::Tool;
+use serde_json::{Value, json};
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/listing.json");
+
+#[test]
+fn the_listing_is_the_one_that_was_agreed_on() {
+    let listed = fugue_mcp::listed();
+    let now = serde_json::to_string_pretty(&listed).expect("a listing is JSON") + "\n";
+    if std::env::var_os("FUGUE_BLESS").is_some() {
+        fs::write(GOLDEN, &now).expect("the golden file is written");
+    }
+    let then = fs::read_to_string(Path::new(GOLDEN)).unwrap_or_default();
+    assert!(
+        now == then,
+        "the listing has changed (FUGUE_BLESS=1 agrees to it):\n{}",
+        difference(&then, &now)
+    );
+}
+
+#[test]
+fn a_model_pays_at_most_ten_kilobytes_for_all_tools() {
+    let listed = fugue_mcp::listed();
+    let paid: usize = listed.iter().map(paid_for).sum();
+    let whole = json!(listed).to_string().len();
+    println!(
+        "names, descriptions and input schemas: {paid} bytes of {} tools; with output schemas {whole}; instructions {}",
+        listed.len(),
+        fugue_mcp::INSTRUCTIONS.len()
+    );
+    assert!(paid <= 10_000, "{paid} bytes");
+}
+
+#[test]
+fn a_strict_checker_finds_nothing_to_say() {
+    for tool in fugue_mcp::listed() {
+        let input = Value::Object((*tool.input_schema).clone());
+        assert_eq!(input["additionalProperties"], json!(false), "{}", tool.name);
+        let output = tool.output_schema.as_ref().expect("an output schema");
+        let output = Value::Object((**output).clone());
+        for schema in [&input, &output] {
+            assert_eq!(schema["type"], "object", "{}", tool.name);
+            strict(&tool.name, schema);
+        }
+        for (name, property) in input["properties"].as_object().expect("properties") {
+            let said = property["description"].as_str().unwrap_or_default();
+            assert!(!said.is_empty(), "{}: {name} is not described", tool.name);
+            assert!(
+                said.len() <= 150,
+                "{}: {name} is described at length",
+                tool.name
+            );
+        }
+        let annotations = json!(tool.annotations);
+        for hint in [
+            "readOnlyHint",
+            "destructiveHint",
+            "idempotentHint",
+            "openWorldHint",
+        ] {
+            assert!(annotations[hint].is_boolean(), "{}: {hint}", tool.name);
+        }
+    }
+}
+
+fn strict(tool: &str, schema: &Value) {
+    match schema {
+        Value::Object(fields) => {
+            for word in ["$ref", "$schema", "$defs", "title", "nullable"] {
+                let named_so = fields.get(word).is_some_and(|value| !value.is_object());
+                assert!(!named_so, "{tool} says {word}: {schema}");
+            }
+            if let Some(format) = fields.get("format").and_then(Value::as_str) {
+                assert_eq!(format, "date-time", "{tool}: {schema}");
+            }
+            assert!(
+                !fields.get("type").is_some_and(Value::is_array),
+                "{tool} has a union: {schema}"
+            );
+            fields.values().for_each(|inner| strict(tool, inner));
+        }
+        Value::Array(items) => items.iter().for_each(|inner| strict(tool, inner)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn paid_for(tool: &Tool) -> usize {
+    let schema = json!(tool.input_schema).to_string();
+    tool.name.len() + tool.description.as_deref().unwrap_or_default().len() + schema.len()
+}
+
+/// The lines that only one of the two has, in order; good enough to see what happened.
+fn difference(then: &str, now: &str) -> String {
+    let (then, now): (Vec<&str>, Vec<&str>) = (then.lines().collect(), now.lines().collect());
+    let same_head = then.iter().zip(&now).take_while(|(a, b)| a == b).count();
+    let rest = |lines: &[&str]| lines.len() - same_head;
+    let same_tail = then
+        .iter()
+        .rev()
+        .zip(now.iter().rev())
+        .take_while(|(a, b)| a == b)
+        .count()
+        .min(rest(&then))
+        .min(rest(&now));
+    let shown = |sign: char, lines: &[&str]| -> String {
+        let changed = &lines[same_head..lines.len() - same_tail];
+        changed
+            .iter()
+            .map(|line| format!("{sign} {line}\n"))
+            .collect()
+    };
+    format!(
+        "from line {}:\n{}{}",
+        same_head + 1,
+        shown('-', &then),
+        shown('+', &now)
+    )
+}

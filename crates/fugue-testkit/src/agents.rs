@@ -1,0 +1,236 @@
+//! The real Claude Code, Codex and Gemini CLI, headless, with a scripted model behind them and fugue as their MCP server.
+//!
+//! `scripts/mcp-tools` installs them, next to the build and outside the repository. A test that finds none says so.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{World, model::Model};
+
+/// Programs that other people wrote and our tests drive: agents, suites, clients.
+pub struct Tools {
+    dir: PathBuf,
+}
+
+impl Tools {
+    /// Where `scripts/mcp-tools` puts them for the build that this binary belongs to; `FUGUE_MCP_TOOLS` says otherwise.
+    pub fn beside(binary: &Path) -> Self {
+        let said = std::env::var_os("FUGUE_MCP_TOOLS").map(PathBuf::from);
+        let built = binary
+            .ancestors()
+            .nth(2)
+            .map(|target| target.join("mcp-tools"));
+        Self {
+            dir: said.or(built).unwrap_or_default(),
+        }
+    }
+
+    /// A program of theirs, if it was installed.
+    pub fn find(&self, program: &str) -> Option<PathBuf> {
+        let path = self.dir.join(program);
+        path.exists().then_some(path)
+    }
+
+    /// A program in a world, with their Node in front of the system's.
+    pub fn command(&self, world: &World, program: &Path) -> Command {
+        let mut command = world.command(program);
+        let path = command
+            .get_envs()
+            .find(|(name, _)| *name == "PATH")
+            .and_then(|(_, value)| value)
+            .map(|value| value.to_string_lossy().into_owned());
+        let node = self.dir.join("node_modules/node/bin");
+        command.env(
+            "PATH",
+            format!("{}:{}", node.display(), path.unwrap_or_default()),
+        );
+        command
+    }
+
+    /// A directory that no one else can write to, up to the root: one agent ignores its settings anywhere else, and
+    /// a world lives in /tmp.
+    fn private_dir(&self) -> TempDir {
+        tempfile::tempdir_in(&self.dir).expect("a directory beside the agents")
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agent {
+    Claude,
+    Codex,
+    Gemini,
+}
+
+/// An agent that is ready to start, and the home it will have.
+pub struct Headless {
+    pub command: Command,
+    _home: TempDir,
+}
+
+impl Agent {
+    /// The model's name for a tool of ours: the tool, and the namespace where there is one.
+    pub fn names(self, tool: &str) -> (String, Option<String>) {
+        match self {
+            Self::Claude => (format!("mcp__fugue__{tool}"), None),
+            Self::Codex => (tool.to_owned(), Some("mcp__fugue".to_owned())),
+            Self::Gemini => (format!("mcp_fugue_{tool}"), None),
+        }
+    }
+
+    fn program(self) -> &'static str {
+        match self {
+            Self::Claude => "node_modules/.bin/claude",
+            Self::Codex => "node_modules/.bin/codex",
+            Self::Gemini => "node_modules/.bin/gemini",
+        }
+    }
+
+    /// The agent with one prompt, fugue as its only MCP server and the model as its only model; none if it is not
+    /// installed. No traffic leaves loopback.
+    pub fn headless(
+        self,
+        tools: &Tools,
+        world: &World,
+        fugue: &Path,
+        model: &Model,
+    ) -> Option<Headless> {
+        let program = tools.find(self.program())?;
+        let home = tools.private_dir();
+        let mut command = tools.command(world, &program);
+        let server = json!({"command": fugue, "args": ["mcp"], "env": world_env(&command)});
+        command.env("HOME", home.path());
+        let prompt = "follow the script";
+        match self {
+            Self::Claude => {
+                let mut server = server;
+                // Otherwise its tools are behind a search.
+                server["alwaysLoad"] = json!(true);
+                let config = write(
+                    &home,
+                    "mcp.json",
+                    &json!({"mcpServers": {"fugue": server}}).to_string(),
+                );
+                command
+                    .env("ANTHROPIC_BASE_URL", model.url())
+                    .env("ANTHROPIC_API_KEY", "none")
+                    .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+                    .env("DISABLE_AUTOUPDATER", "1")
+                    .args(["-p", prompt, "--output-format", "stream-json", "--verbose"])
+                    .arg("--mcp-config")
+                    .arg(config)
+                    .args(["--strict-mcp-config", "--allowedTools", "mcp__fugue"]);
+            }
+            Self::Codex => {
+                let env: Vec<String> = server["env"]
+                    .as_object()
+                    .into_iter()
+                    .flatten()
+                    .map(|(name, value)| format!("{name} = {value}"))
+                    .collect();
+                let config = format!(
+                    "model = \"scripted\"\nmodel_provider = \"scripted\"\napproval_policy = \"never\"\n\
+                     sandbox_mode = \"danger-full-access\"\n\
+                     [model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{}/v1\"\nwire_api = \"responses\"\n\
+                     requires_openai_auth = false\n\
+                     [mcp_servers.fugue]\ncommand = {}\nargs = [\"mcp\"]\n\
+                     [mcp_servers.fugue.env]\n{}\n",
+                    model.url(),
+                    server["command"],
+                    env.join("\n")
+                );
+                fs::create_dir(home.path().join(".codex")).expect("a directory");
+                write(&home, ".codex/config.toml", &config);
+                command.env("CODEX_HOME", home.path().join(".codex")).args([
+                    "exec",
+                    "--json",
+                    "--skip-git-repo-check",
+                    prompt,
+                ]);
+            }
+            Self::Gemini => {
+                let mut server = server;
+                server["trust"] = json!(true);
+                let settings = json!({
+                    "security": {"auth": {"selectedType": "gemini-api-key"}},
+                    "privacy": {"usageStatisticsEnabled": false},
+                    "general": {"disableAutoUpdate": true, "enableAutoUpdate": false},
+                    "mcpServers": {"fugue": server},
+                });
+                fs::create_dir(home.path().join(".gemini")).expect("a directory");
+                write(&home, ".gemini/settings.json", &settings.to_string());
+                command
+                    .env("GEMINI_API_KEY", "none")
+                    .env("GOOGLE_GEMINI_BASE_URL", model.url())
+                    .args(["-p", prompt, "-o", "stream-json", "--skip-trust"])
+                    .args(["--approval-mode", "yolo"]);
+            }
+        }
+        Some(Headless {
+            command,
+            _home: home,
+        })
+    }
+}
+
+/// What makes fugue belong to the world, for servers that an agent starts with an environment of its own.
+fn world_env(command: &Command) -> Value {
+    let ours = command.get_envs().filter_map(|(name, value)| {
+        let name = name.to_str()?;
+        let kept = name.starts_with("XDG_") || name == "HOME" || name == "PATH";
+        kept.then(|| Some((name.to_owned(), json!(value?.to_str()?))))?
+    });
+    Value::Object(ours.collect())
+}
+
+fn write(home: &TempDir, name: &str, text: &str) -> PathBuf {
+    let path = home.path().join(name);
+    fs::write(&path, text).expect("a file of the agent's");
+    path
+}
+
+/// Whether a model that was given `given` was given exactly these facts: as JSON, or as JSON in a text, after
+/// whatever heading the agent puts in front.
+pub fn carries(given: &Value, facts: &Value) -> bool {
+    if given == facts {
+        return true;
+    }
+    match given {
+        Value::String(text) => {
+            text.contains(&facts.to_string())
+                || text.match_indices(['{', '[']).any(|(at, _)| {
+                    let mut documents =
+                        serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
+                    matches!(documents.next(), Some(Ok(inner)) if carries(&inner, facts))
+                })
+        }
+        Value::Array(items) => items.iter().any(|item| carries(item, facts)),
+        Value::Object(fields) => fields.values().any(|field| carries(field, facts)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_found_in_whatever_an_agent_wraps_them() {
+        let facts = json!({"a": 1, "b": [2]});
+        for given in [
+            json!({"a": 1, "b": [2]}),
+            json!([{"type": "text", "text": "{\"a\":1,\"b\":[2]}"}]),
+            json!({"output": "Wall time: 1s\nOutput:\n{ \"b\": [2], \"a\": 1 }"}),
+            json!("{\"structuredContent\": {\"a\": 1, \"b\": [2]}}"),
+        ] {
+            assert!(carries(&given, &facts), "{given}");
+        }
+        assert!(!carries(&json!({"a": 1}), &facts));
+        assert!(!carries(&json!("{\"a\":1,\"b\":[3]}"), &facts));
+    }
+}

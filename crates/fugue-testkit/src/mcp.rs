@@ -1,0 +1,245 @@
+//! An MCP client on the other end of a server's stdin and stdout, as bare as a test needs it: it sees every line.
+
+use std::{
+    collections::HashMap,
+    io::{BufRead, BufReader, Read, Write},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Map, Value, json};
+
+use crate::proc::Ended;
+
+/// How long an answer may take. Far more than any should.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A client and the server it started. Dropping it kills the server.
+pub struct McpClient {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    heard: Receiver<Value>,
+    answers: HashMap<u64, Value>,
+    notifications: Vec<Value>,
+    complaints: Option<JoinHandle<String>>,
+    next: u64,
+    /// Sent with every request, where the protocol has no handshake.
+    meta: Map<String, Value>,
+}
+
+impl McpClient {
+    /// Starts the server. Anything on its stdout that is not one JSON document a line is a failure.
+    #[track_caller]
+    pub fn start(mut command: Command) -> Self {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the server starts");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut stderr = child.stderr.take().expect("a pipe");
+        let (hear, heard) = channel();
+        thread::spawn(move || {
+            for line in stdout.split(b'\n') {
+                let Ok(line) = line else { return };
+                let message = serde_json::from_slice(&line).unwrap_or_else(|error| {
+                    json!({"not protocol": String::from_utf8_lossy(&line), "because": error.to_string()})
+                });
+                if hear.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let complaints = thread::spawn(move || {
+            let mut text = Vec::new();
+            // What was said until the pipe broke is what was said.
+            let _ = stderr.read_to_end(&mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        Self {
+            stdin: child.stdin.take(),
+            child,
+            heard,
+            answers: HashMap::new(),
+            notifications: Vec::new(),
+            complaints: Some(complaints),
+            next: 1,
+            meta: Map::new(),
+        }
+    }
+
+    /// Says hello in the words of a protocol before 2026-07-28, and gives the server's.
+    #[track_caller]
+    pub fn initialize(&mut self, protocol: &str, name: &str) -> Value {
+        let id = self.ask(
+            "initialize",
+            json!({"protocolVersion": protocol, "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}),
+        );
+        let hello = self.result(id);
+        self.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        hello
+    }
+
+    /// Speaks 2026-07-28 from now on: no handshake, but every request says who asks.
+    pub fn stateless(&mut self, name: &str) {
+        let about = |key: &str| format!("io.modelcontextprotocol/{key}");
+        self.meta = Map::from_iter([
+            (about("protocolVersion"), json!("2026-07-28")),
+            (about("clientInfo"), json!({"name": name, "version": "1"})),
+            (about("clientCapabilities"), json!({})),
+        ]);
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends bytes as they are.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        let stdin = self.stdin.as_mut().expect("stdin is open");
+        stdin.write_all(bytes).expect("the server reads");
+    }
+
+    pub fn say(&mut self, message: &Value) {
+        self.raw(format!("{message}\n").as_bytes());
+    }
+
+    /// Sends a request and gives its id, without waiting.
+    pub fn ask(&mut self, method: &str, mut params: Value) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        if !self.meta.is_empty() {
+            let meta = params
+                .as_object_mut()
+                .expect("parameters are an object")
+                .entry("_meta")
+                .or_insert_with(|| json!({}));
+            let meta = meta.as_object_mut().expect("_meta is an object");
+            meta.extend(self.meta.clone());
+        }
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    /// Sends a tool call and gives its id, without waiting.
+    pub fn ask_tool(&mut self, tool: &str, args: Value) -> u64 {
+        self.ask("tools/call", json!({"name": tool, "arguments": args}))
+    }
+
+    /// Waits for the whole response to a request.
+    #[track_caller]
+    pub fn response(&mut self, id: u64) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(answer) = self.answers.remove(&id) {
+                return answer;
+            }
+            assert!(
+                self.hear(deadline),
+                "no answer to request {id} within {PATIENCE:?}"
+            );
+        }
+    }
+
+    /// Waits for the result of a request that must not be refused.
+    #[track_caller]
+    pub fn result(&mut self, id: u64) -> Value {
+        let mut response = self.response(id);
+        assert!(response.get("error").is_none(), "{response}");
+        response["result"].take()
+    }
+
+    /// Calls a tool and gives what it gives. Both forms of the result must say the same.
+    #[track_caller]
+    pub fn call(&mut self, tool: &str, args: Value) -> Value {
+        let id = self.ask_tool(tool, args);
+        let result = self.result(id);
+        assert_ne!(result["isError"], json!(true), "{result}");
+        facts(&result)
+    }
+
+    /// Calls a tool that must refuse, and gives the refusal.
+    #[track_caller]
+    pub fn refused(&mut self, tool: &str, args: Value) -> fugue_api::Error {
+        let id = self.ask_tool(tool, args);
+        let result = self.result(id);
+        assert_eq!(result["isError"], json!(true), "{result}");
+        serde_json::from_value(facts(&result)).expect("a refusal")
+    }
+
+    /// Waits for a notification of this method, and takes it.
+    #[track_caller]
+    pub fn notification(&mut self, method: &str, limit: Duration) -> Value {
+        let deadline = Instant::now() + limit;
+        loop {
+            let found = self
+                .notifications
+                .iter()
+                .position(|message| message["method"] == method);
+            if let Some(at) = found {
+                return self.notifications.remove(at);
+            }
+            assert!(self.hear(deadline), "no {method} within {limit:?}");
+        }
+    }
+
+    /// Whether a request has been answered by now.
+    pub fn is_answered(&mut self, id: u64) -> bool {
+        while self.hear(Instant::now()) {}
+        self.answers.contains_key(&id)
+    }
+
+    /// Closes the server's stdin, waits for its end, and gives its status and stderr.
+    #[track_caller]
+    pub fn end(mut self) -> (ExitStatus, String) {
+        let ended = Ended::of(self.child.id()).expect("it runs");
+        self.stdin = None;
+        ended.wait(PATIENCE);
+        let status = self.child.wait().expect("a child can be waited for");
+        let complaints = self.complaints.take().map(JoinHandle::join);
+        (status, complaints.expect("asked once").unwrap_or_default())
+    }
+
+    /// Takes one message, if one comes in time.
+    fn hear(&mut self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let message = match self.heard.recv_timeout(left) {
+            Ok(message) => message,
+            Err(RecvTimeoutError::Timeout) => return false,
+            Err(RecvTimeoutError::Disconnected) => panic!("the server has closed its stdout"),
+        };
+        assert_eq!(message["jsonrpc"], "2.0", "on stdout: {message}");
+        match message["id"].as_u64() {
+            Some(id) if message.get("method").is_none() => {
+                let twice = self.answers.insert(id, message);
+                assert!(twice.is_none(), "two answers to request {id}");
+            }
+            _ => self.notifications.push(message),
+        }
+        true
+    }
+}
+
+impl Drop for McpClient {
+    fn drop(&mut self) {
+        // Both fail only when it has ended and been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a tool's result says, which it must say twice: as structure, and as the same JSON in text.
+#[track_caller]
+pub fn facts(result: &Value) -> Value {
+    let text = result["content"][0]["text"].as_str().expect("a text part");
+    let said: Value = serde_json::from_str(text).expect("the text is JSON");
+    assert_eq!(said, result["structuredContent"], "the two forms differ");
+    assert_eq!(
+        text,
+        result["structuredContent"].to_string(),
+        "word for word"
+    );
+    said
+}

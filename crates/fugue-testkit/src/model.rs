@@ -1,0 +1,368 @@
+//! A scripted model on loopback, so that real agents can be driven without an account: each turn it makes the next
+//! call of its script, and it remembers every request, which is what a real model would have been given.
+//!
+//! It speaks as much of the Anthropic Messages, OpenAI Responses and Gemini APIs as the agents' command lines use.
+
+use std::{
+    io::{self, BufRead, BufReader, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use serde_json::{Value, json};
+
+/// One thing the model does.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// As the agent lists it: each has its own way of naming an MCP server's tools.
+    pub tool: String,
+    pub namespace: Option<String>,
+    pub input: Value,
+}
+
+/// What one request to the model was.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub path: String,
+    pub body: Value,
+}
+
+/// A model that listens until it is dropped.
+pub struct Model {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    over: Arc<AtomicBool>,
+}
+
+/// What the model says when its script is done.
+pub const DONE: &str = "the script is done";
+
+impl Model {
+    pub fn start(script: Vec<Call>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
+        let address = listener.local_addr().expect("it has an address");
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let over = Arc::new(AtomicBool::new(false));
+        let (log, stop) = (asked.clone(), over.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if stop.load(Ordering::SeqCst) {
+                    return;
+                }
+                let (script, log) = (script.clone(), log.clone());
+                // An agent that hangs up in the middle is its own business.
+                thread::spawn(move || serve(stream, &script, &log));
+            }
+        });
+        Self {
+            address,
+            asked,
+            over,
+        }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Every request so far, in order.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().expect("nobody panics with it").clone()
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        // The listener looks at the flag when somebody comes.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn serve(stream: TcpStream, script: &[Call], log: &Mutex<Vec<Asked>>) -> io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut out = stream;
+    // One request a connection: agents connect again.
+    let (method, path, body) = request(&mut reader)?;
+    if method != "POST" {
+        return json_reply(
+            &mut out,
+            &json!({"data": [], "models": [], "object": "list", "has_more": false}),
+        );
+    }
+    let asked = Asked {
+        path: path.clone(),
+        body,
+    };
+    let number = {
+        let mut log = log.lock().expect("nobody panics with it");
+        log.push(asked.clone());
+        log.len()
+    };
+    if path.contains("count_tokens") || path.contains("countTokens") {
+        return json_reply(&mut out, &json!({"input_tokens": 100, "totalTokens": 100}));
+    }
+    let turn = Turn {
+        number,
+        next: next_call(script, &asked.body),
+    };
+    if path.contains("/messages") {
+        turn.anthropic(&mut out, &asked.body)
+    } else if path.contains("/responses") {
+        turn.openai(&mut out)
+    } else if path.to_lowercase().contains("generatecontent") {
+        turn.gemini(&mut out, path.contains("stream"))
+    } else {
+        write!(
+            out,
+            "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        )
+    }
+}
+
+/// The call after those whose results the request carries. A request without tools is the agent's own housekeeping.
+fn next_call<'a>(script: &'a [Call], body: &Value) -> Option<&'a Call> {
+    body.get("tools")?;
+    script.get(results(body).len())
+}
+
+/// The tool results in a request, as the model is given them, in order, whichever API it is.
+pub fn results(body: &Value) -> Vec<Value> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut found = Vec::new();
+    for message in list(&body["messages"]) {
+        let parts = list(&message["content"]).into_iter();
+        found.extend(parts.filter(|part| part["type"] == "tool_result"));
+    }
+    for item in list(&body["input"]) {
+        if item["type"]
+            .as_str()
+            .is_some_and(|kind| kind.ends_with("call_output"))
+        {
+            found.push(item);
+        }
+    }
+    for message in list(&body["contents"]) {
+        let parts = list(&message["parts"]).into_iter();
+        found.extend(parts.filter_map(|part| part.get("functionResponse").cloned()));
+    }
+    found
+}
+
+/// One answer of the model's.
+struct Turn<'a> {
+    number: usize,
+    next: Option<&'a Call>,
+}
+
+impl Turn<'_> {
+    fn anthropic(&self, out: &mut impl Write, body: &Value) -> io::Result<()> {
+        let number = self.number;
+        let (block, delta, stop) = match self.next {
+            Some(call) => (
+                json!({"type": "tool_use", "id": format!("toolu_{number:04}"), "name": call.tool, "input": {}}),
+                json!({"type": "input_json_delta", "partial_json": call.input.to_string()}),
+                "tool_use",
+            ),
+            None => (
+                json!({"type": "text", "text": ""}),
+                json!({"type": "text_delta", "text": DONE}),
+                "end_turn",
+            ),
+        };
+        let usage = json!({"input_tokens": 10, "output_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0});
+        let mut message = json!({
+            "id": format!("msg_{number:04}"), "type": "message", "role": "assistant", "model": body["model"],
+            "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage,
+        });
+        if body["stream"] != json!(true) {
+            let mut block = block;
+            match self.next {
+                Some(call) => block["input"] = call.input.clone(),
+                None => block["text"] = json!(DONE),
+            }
+            message["content"] = json!([block]);
+            message["stop_reason"] = json!(stop);
+            return json_reply(out, &message);
+        }
+        events(
+            out,
+            &[
+                json!({"type": "message_start", "message": message}),
+                json!({"type": "content_block_start", "index": 0, "content_block": block}),
+                json!({"type": "content_block_delta", "index": 0, "delta": delta}),
+                json!({"type": "content_block_stop", "index": 0}),
+                json!({"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": null}, "usage": {"output_tokens": 20}}),
+                json!({"type": "message_stop"}),
+            ],
+        )
+    }
+
+    fn openai(&self, out: &mut impl Write) -> io::Result<()> {
+        let number = self.number;
+        let item = match self.next {
+            Some(call) => {
+                let mut item = json!({
+                    "type": "function_call", "id": format!("fc_{number}"), "call_id": format!("call_{number:04}"),
+                    "name": call.tool, "arguments": call.input.to_string(),
+                });
+                if let Some(namespace) = &call.namespace {
+                    item["namespace"] = json!(namespace);
+                }
+                item
+            }
+            None => json!({
+                "type": "message", "id": format!("m_{number}"), "role": "assistant",
+                "content": [{"type": "output_text", "text": DONE}],
+            }),
+        };
+        let id = format!("resp_{number:04}");
+        let usage = json!({
+            "input_tokens": 10, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 5,
+            "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 15,
+        });
+        events(
+            out,
+            &[
+                json!({"type": "response.created", "response": {"id": id}}),
+                json!({"type": "response.output_item.done", "item": item}),
+                json!({"type": "response.completed", "response": {"id": id, "usage": usage}}),
+            ],
+        )
+    }
+
+    fn gemini(&self, out: &mut impl Write, streamed: bool) -> io::Result<()> {
+        let part = match self.next {
+            Some(call) => json!({"functionCall": {"name": call.tool, "args": call.input}}),
+            None => json!({"text": DONE}),
+        };
+        let answer = json!({
+            "candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}],
+            "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15},
+            "modelVersion": "scripted",
+        });
+        if streamed {
+            events(out, &[answer])
+        } else {
+            json_reply(out, &answer)
+        }
+    }
+}
+
+fn json_reply(out: &mut impl Write, body: &Value) -> io::Result<()> {
+    let body = body.to_string();
+    let length = body.len();
+    write!(
+        out,
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )
+}
+
+/// A stream of server-sent events, named by their `type` where they have one, ended by the connection's end.
+fn events(out: &mut impl Write, events: &[Value]) -> io::Result<()> {
+    let mut text = String::from(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n",
+    );
+    for event in events {
+        if let Some(name) = event["type"].as_str() {
+            text.push_str(&format!("event: {name}\n"));
+        }
+        text.push_str(&format!("data: {event}\n\n"));
+    }
+    out.write_all(text.as_bytes())
+}
+
+fn request(reader: &mut impl BufRead) -> io::Result<(String, String, Value)> {
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let mut words = line.split_whitespace();
+    let method = words.next().unwrap_or_default().to_owned();
+    let path = words.next().unwrap_or_default().to_owned();
+    let mut length = 0;
+    let mut chunked = false;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(':') else {
+            break;
+        };
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.trim().parse().unwrap_or(0),
+            "transfer-encoding" => chunked = value.to_ascii_lowercase().contains("chunked"),
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    if chunked {
+        body = chunks(reader)?;
+    } else {
+        reader.read_exact(&mut body)?;
+    }
+    // A compressed body would be an agent's new habit; the test that looks for its words says so.
+    Ok((
+        method,
+        path,
+        serde_json::from_slice(&body).unwrap_or_default(),
+    ))
+}
+
+fn chunks(reader: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let size = usize::from_str_radix(line.trim(), 16).unwrap_or(0);
+        let mut chunk = vec![0; size + 2];
+        reader.read_exact(&mut chunk)?;
+        if size == 0 {
+            return Ok(body);
+        }
+        body.extend_from_slice(&chunk[..size]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn ask(model: &Model, path: &str, body: &Value) -> String {
+        let mut stream = TcpStream::connect(model.address).unwrap();
+        let body = body.to_string();
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        said
+    }
+
+    #[test]
+    fn each_turn_makes_the_next_call_and_then_it_is_done() {
+        let model = Model::start(vec![Call {
+            tool: "look".to_owned(),
+            namespace: None,
+            input: json!({"at": "p1"}),
+        }]);
+        let first = json!({"tools": [], "stream": true, "messages": []});
+        let said = ask(&model, "/v1/messages", &first);
+        assert!(
+            said.contains("tool_use") && said.contains(r#"{\"at\":\"p1\"}"#),
+            "{said}"
+        );
+        let second = json!({"tools": [], "messages": [{"role": "user", "content": [{"type": "tool_result", "content": "seen"}]}]});
+        assert!(ask(&model, "/v1/messages", &second).contains(DONE));
+        assert!(ask(&model, "/v1/messages", &json!({"messages": []})).contains(DONE));
+        let asked = model.asked();
+        assert_eq!(asked.len(), 3);
+        assert_eq!(results(&asked[1].body).len(), 1);
+    }
+}

@@ -1,0 +1,58 @@
+use std::{net::SocketAddr, process::ExitCode, time::Duration};
+
+use fugue_api::{Error, wire::Ask};
+use fugue_mcp::{Door, Patience, Server, http};
+
+use crate::cli::Desk;
+
+/// Serve MCP to an agent, on stdin and stdout or by HTTP.
+#[derive(clap::Args)]
+pub struct Mcp {
+    /// Serve streamable HTTP here (`/mcp`) instead of stdin and stdout.
+    #[arg(long, value_name = "ADDR:PORT")]
+    http: Option<SocketAddr>,
+    /// A name that requests from elsewhere may have as their Host; an address that other machines reach needs one.
+    #[arg(long, value_name = "HOST", requires = "http")]
+    allow_host: Vec<String>,
+    /// The session whose inbox this connection is.
+    #[arg(long, value_name = "S")]
+    session: Option<String>,
+    /// The longest a call may wait before it answers early; default by client.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_wait_ms: Option<u64>,
+}
+
+impl Mcp {
+    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+        if let Some(session) = &self.session {
+            fugue_api::SessionName::parse(session)?;
+        }
+        let door = if self.http.is_some() {
+            Door::Http
+        } else {
+            Door::Stdio
+        };
+        let server = Server::new(desk.client.clone(), door)
+            .patience(Patience::new(self.max_wait_ms.map(Duration::from_millis)))
+            .session(self.session);
+        // The daemon starts while the client says hello. If it cannot, the first call says why.
+        let client = desk.client.clone();
+        tokio::spawn(async move { client.ask(Ask::DaemonStatus).await });
+        match self.http {
+            None => fugue_mcp::serve_stdio(server).await?,
+            Some(address) => {
+                desk.paths.prepare()?;
+                let token = desk.paths.state.join("mcp-token");
+                let settings = http::Settings::new(address, self.allow_host, &token)?;
+                let listening = http::Listening::at(settings).await?;
+                desk.out.note(&format!(
+                    "MCP at http://{}/mcp, for those who have the token in {}",
+                    listening.address(),
+                    token.display()
+                ));
+                listening.serve(server).await?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
