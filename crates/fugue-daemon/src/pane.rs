@@ -291,12 +291,15 @@ impl Pane {
         }
     }
 
-    async fn read_log(&mut self) {
+    /// Reads back what there is up to an offset. A pane that prints without end is caught up with while it lives;
+    /// nobody waits for that.
+    async fn read_back(&mut self, until: u64) {
         self.more_to_read = true;
-        while self.more_to_read {
+        while self.more_to_read && self.follower.terminal.offset().0 < until {
             self.read_some().await;
             tokio::task::yield_now().await;
         }
+        self.more_to_read = true;
     }
 
     async fn read_some(&mut self) {

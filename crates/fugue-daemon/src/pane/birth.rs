@@ -84,7 +84,7 @@ impl Pane {
                 pane.greeted(&hello).await;
                 // Every line again, in the same order, so that lines and cursors are what they were. What a
                 // program asked of its terminal meanwhile is answered now; the holder knows what already was.
-                pane.read_log().await;
+                pane.read_back(hello.log_end).await;
                 pane.last_output = pane.follower.last_written().unwrap_or(pane.last_output);
                 if let Some(cwd) = pane.follower.terminal.cwd() {
                     let cwd = cwd.to_owned();
@@ -104,14 +104,12 @@ impl Pane {
             }
             None => {
                 let mut pane = Self::new(seat, follower, None);
-                pane.read_log().await;
+                pane.read_back(u64::MAX).await;
                 let recorded = ExitRecord::read(&dir, GENERATION).ok().flatten();
                 let at = pane.follower.terminal.offset().0;
                 pane.exited = Some(recorded.map_or((Ending::Unknown, at), |record| {
                     (record.exited.ending, record.exited.at)
                 }));
-                // Its terminal went with its holder, so nothing of it can run on unseen.
-                pane.swept = false;
                 Ok(pane)
             }
         }
