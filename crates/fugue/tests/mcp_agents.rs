@@ -1,0 +1,126 @@
+//! The real Claude Code, Codex and Gemini CLI with fugue as their MCP server: what their models are given, word for word.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use fugue_api::PaneId;
+use fugue_testkit::{
+    Running, World,
+    agents::{Agent, Tools, carries},
+    figure,
+    model::{Call, Model, results},
+};
+use serde_json::{Value, json};
+
+const LIMIT: Duration = Duration::from_secs(240);
+const FUGUE: &str = env!("CARGO_BIN_EXE_fugue");
+/// Longer than any call takes by itself, shorter than any agent waits.
+const GRACE: Duration = Duration::from_secs(6);
+
+#[test]
+fn claude_code_gives_its_model_what_fugue_said() {
+    check(Agent::Claude);
+}
+
+#[test]
+fn codex_gives_its_model_what_fugue_said() {
+    check(Agent::Codex);
+}
+
+#[test]
+fn gemini_cli_gives_its_model_what_fugue_said() {
+    check(Agent::Gemini);
+}
+
+/// One call that succeeds, one that is refused and one that blocks.
+fn check(agent: Agent) {
+    let world = World::new(FUGUE, LIMIT);
+    let tools = Tools::beside(Path::new(FUGUE));
+    let said = world
+        .pane("echo 'word for word: \u{201c}ünï\u{201d} <&> \\ 1'; exit 7")
+        .pane_id;
+    world.exited(said);
+    let stubborn = stubborn(&world);
+    // What the command line says of the same is what the model must be given.
+    let wanted: [Value; 3] = [
+        json!(world.read(said, &[])),
+        json!(world.refused(&["read", "nobody", "-n", "5"], 1)),
+        json!({"pane_id": stubborn, "signal": "SIGKILL"}),
+    ];
+    let call = |tool: &str, input: Value| {
+        let (tool, namespace) = agent.names(tool);
+        Call {
+            tool,
+            namespace,
+            input,
+        }
+    };
+    let model = Model::start(vec![
+        call("read_pane", json!({"pane_id": said})),
+        call("read_pane", json!({"pane_id": "nobody", "lines": 5})),
+        call(
+            "close_pane",
+            json!({"pane_id": stubborn, "grace_ms": GRACE.as_millis() as u64}),
+        ),
+    ]);
+    let Some(headless) = agent.headless(&tools, &world, Path::new(FUGUE), &model) else {
+        figure(
+            "NOT SHOWN",
+            format!("{agent:?} is not installed (scripts/mcp-tools)"),
+        );
+        return;
+    };
+    let start = Instant::now();
+    let ran = Running::start(headless.command).end(LIMIT);
+    let asked = model.asked();
+    let given = asked
+        .iter()
+        .map(|asked| results(&asked.body))
+        .max_by_key(Vec::len)
+        .unwrap_or_default();
+    assert_eq!(
+        given.len(),
+        3,
+        "three results reached the model of {agent:?}\n{ran}\n{asked:#?}"
+    );
+    for (given, wanted) in given.iter().zip(&wanted) {
+        assert!(
+            carries(given, wanted),
+            "{agent:?}: wanted {wanted}, the model was given {given}"
+        );
+    }
+    assert!(start.elapsed() >= GRACE, "the last call did block");
+    // Every tool was offered, with its own description.
+    let offered = asked.iter().find(|asked| asked.body.get("tools").is_some());
+    let offered = offered.expect("tools were offered").body["tools"].to_string();
+    for definition in fugue_api::Request::definitions() {
+        let name = agent.names(definition.name).0;
+        let description = definition
+            .takes
+            .get("description")
+            .cloned()
+            .unwrap_or_default();
+        assert!(
+            offered.contains(&format!("\"{name}\"")),
+            "{agent:?} offers {name}: {offered}"
+        );
+        assert!(
+            offered.contains(description.to_string().trim_matches('"')),
+            "{agent:?} describes {name}: {offered}"
+        );
+    }
+    figure(
+        &format!("{agent:?}, a success, a refusal and a blocked call"),
+        format!("word for word, {:.1?}", start.elapsed()),
+    );
+}
+
+fn stubborn(world: &World) -> PaneId {
+    let pane = world
+        .pane("trap '' HUP TERM; echo stubborn; exec sleep 1000")
+        .pane_id;
+    world.until_printed(pane, |text| text.contains("stubborn"));
+    pane
+}
