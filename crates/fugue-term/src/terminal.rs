@@ -94,6 +94,8 @@ pub struct LastCommand<'a> {
 pub struct Terminal {
     pub(crate) parser: Parser,
     pub(crate) machine: Machine,
+    /// The end before the last change of size: with nothing printed since, the end is no earlier.
+    pub(crate) floor: Cursor,
 }
 
 impl Terminal {
@@ -102,6 +104,7 @@ impl Terminal {
         Terminal {
             parser: Parser::starting_at(0),
             machine: Machine::new(size.clamped(), &options, 0, 0),
+            floor: Cursor::default(),
         }
     }
 
@@ -114,6 +117,7 @@ impl Terminal {
 
     /// Changes the size; lines of the main screen are wrapped anew.
     pub fn resize(&mut self, size: Size) {
+        self.floor = self.end();
         self.machine.resize(size.clamped());
     }
 
@@ -139,11 +143,8 @@ impl Terminal {
     /// The end of the text so far.
     pub fn end(&self) -> Cursor {
         let (line, col) = self.machine.text_end();
-        Cursor {
-            offset: self.offset(),
-            line,
-            col,
-        }
+        let offset = self.offset();
+        Cursor { offset, line, col }.max(self.floor)
     }
 
     /// Lines of the text, oldest first.

@@ -333,3 +333,23 @@ fn who_asks_for_all_lines_gets_all_lines() {
     assert_eq!(found.lines.len(), count);
     assert!(!found.older_lost);
 }
+
+#[test]
+fn the_end_never_goes_back_when_only_the_size_changes() {
+    for text in [
+        "ab\x1b[3;1H  m ",
+        "a\r\n\r\n  b   ",
+        "1234567890abc\x1b[H",
+        "x\x1b[2J  ",
+    ] {
+        for cols in 2..12 {
+            let mut terminal = Terminal::new(Size { rows: 4, cols: 10 }, Options::default());
+            terminal.feed(text.as_bytes());
+            let before = terminal.end();
+            terminal.resize(Size { rows: 4, cols });
+            assert!(terminal.end() >= before, "{text:?} at {cols} columns");
+            terminal.feed(b"z");
+            assert!(terminal.end() > before);
+        }
+    }
+}
