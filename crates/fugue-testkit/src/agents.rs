@@ -24,8 +24,8 @@ impl Tools {
         let said = std::env::var_os("FUGUE_MCP_TOOLS").map(PathBuf::from);
         let built = binary
             .ancestors()
-            .nth(2)
-            .map(|target| target.join("mcp-tools"));
+            .map(|dir| dir.join("mcp-tools"))
+            .find(|dir| dir.is_dir());
         Self {
             dir: said.or(built).unwrap_or_default(),
         }

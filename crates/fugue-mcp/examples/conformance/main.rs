@@ -1,0 +1,35 @@
+//! Our server with the fixtures that the public conformance suite asks for, and an empty house behind it.
+//!
+//! The suite calls tools, prompts and resources of given names and looks at what the server makes of them. What is
+//! under test is ours: the HTTP door with its guard, the handling of requests, both eras. Only the fixtures are not.
+
+mod fixtures;
+mod rounds;
+
+use std::io::Write;
+
+use fugue_api::{Error, Handle, Kind, Reply, Request};
+use fugue_mcp::{
+    Door, Server,
+    http::{Listening, Settings},
+};
+
+/// Answers every call alike: there is nothing here.
+#[derive(Clone)]
+struct EmptyHouse;
+
+impl Handle for EmptyHouse {
+    async fn call(&self, _: Request) -> Result<Reply, Error> {
+        Err(Error::new(Kind::Unavailable, "nobody lives here"))
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let address = ([127, 0, 0, 1], 0).into();
+    let listening = Listening::at(Settings::open_to_anybody(address)).await?;
+    // Whoever started us waits for this line.
+    let _ = writeln!(std::io::stdout(), "http://{}/mcp", listening.address());
+    let ours = Server::new(EmptyHouse, Door::Http);
+    listening.serve(fixtures::Fixtures::new(ours)).await
+}
