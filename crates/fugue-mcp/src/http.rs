@@ -53,6 +53,8 @@ const MOST_CONNECTIONS: usize = 256;
 const PATIENCE_FOR_HEADERS: Duration = Duration::from_secs(30);
 // After Ctrl-C, replies that are being written may be written to their end.
 const FAREWELL: Duration = Duration::from_secs(2);
+// An agent may think, or its person be at lunch, for hours; many clients cannot begin a session again in the middle.
+const IDLE_SESSION: Duration = Duration::from_secs(24 * 3600);
 // No event says that a file descriptor has become free.
 const RETRY_ACCEPT: Duration = Duration::from_millis(50);
 
@@ -127,11 +129,10 @@ impl Listening {
             .enforce_origin_validation()
             .with_max_request_body_bytes(LARGEST_BODY)
             .with_cancellation_token(ending.clone());
-        let mcp = StreamableHttpService::new(
-            move || Ok(server.clone()),
-            Arc::new(LocalSessionManager::default()),
-            config,
-        );
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.keep_alive = Some(IDLE_SESSION);
+        let mcp =
+            StreamableHttpService::new(move || Ok(server.clone()), Arc::new(sessions), config);
         let house = House {
             guard: Arc::new(self.guard),
             mcp,

@@ -168,7 +168,8 @@ impl Agent {
                     .env("GEMINI_API_KEY", "none")
                     .env("GOOGLE_GEMINI_BASE_URL", model.url())
                     .args(["-p", prompt, "-o", "stream-json", "--skip-trust"])
-                    .args(["--approval-mode", "yolo"]);
+                    // A model by name: otherwise it asks a model which model to ask, for a minute.
+                    .args(["--approval-mode", "yolo", "--model", "gemini-2.5-pro"]);
             }
         }
         Some(Headless {

@@ -45,9 +45,13 @@ impl Mcp {
                 let token = desk.paths.state.join("mcp-token");
                 let settings = http::Settings::new(address, self.allow_host, &token)?;
                 let listening = http::Listening::at(settings).await?;
+                let url = format!("http://{}{}", listening.address(), http::PATH);
+                if desk.out.is_json() {
+                    desk.out
+                        .document(&serde_json::json!({"url": url, "token_file": token}))?;
+                }
                 desk.out.note(&format!(
-                    "MCP at http://{}/mcp, for those who have the token in {}",
-                    listening.address(),
+                    "MCP at {url}, for those who have the token in {}",
                     token.display()
                 ));
                 listening.serve(server).await?;
