@@ -4,8 +4,12 @@ use fugue_api::{
     Error, Handle, Reply, Request,
     panes::{ClosePane, GetStatus, PaneClosed, Status},
 };
-use rmcp::{RoleServer, model::ProgressNotificationParam, service::RequestContext};
-use tokio::time::{Instant, interval_at, sleep_until};
+use rmcp::{
+    RoleServer,
+    model::{ProgressNotificationParam, ProgressToken},
+    service::RequestContext,
+};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 /// One call's wait for its answer: bounded by the client's patience, ended at once by whoever no longer wants it, and
@@ -33,7 +37,9 @@ impl Wait<'_> {
         let what = doing(&request);
         let early = Early::of(&request);
         let mut answer = std::pin::pin!(handle.call(request));
-        let mut ticks = interval_at(began + SIGN_OF_LIFE, SIGN_OF_LIFE);
+        // A timer costs a call about as much as its JSON does, so it is not set for a client that asked for no sign.
+        let token = self.context.meta.get_progress_token();
+        let mut next_sign = began + SIGN_OF_LIFE;
         loop {
             tokio::select! {
                 // An answer that is there is given, whatever else has happened.
@@ -42,7 +48,12 @@ impl Wait<'_> {
                 () = self.context.ct.cancelled() => return Ended::Abandoned,
                 () = self.gone.cancelled() => return Ended::Abandoned,
                 () = sleep_until(began + self.ceiling), if early.is_some() => break,
-                _ = ticks.tick() => self.sign_of_life(&what, began.elapsed()).await,
+                () = sleep_until(next_sign), if token.is_some() => {
+                    if let Some(token) = token.clone() {
+                        self.sign_of_life(token, &what, began.elapsed()).await;
+                    }
+                    next_sign += SIGN_OF_LIFE;
+                }
             }
         }
         match early {
@@ -51,10 +62,7 @@ impl Wait<'_> {
         }
     }
 
-    async fn sign_of_life(&self, what: &str, elapsed: Duration) {
-        let Some(token) = self.context.meta.get_progress_token() else {
-            return;
-        };
+    async fn sign_of_life(&self, token: ProgressToken, what: &str, elapsed: Duration) {
         let seconds = elapsed.as_secs();
         let progress = ProgressNotificationParam::new(token, seconds as f64)
             .with_message(format!("{what} · {seconds}s"));
