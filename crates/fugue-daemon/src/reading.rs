@@ -110,12 +110,21 @@ fn text(
         lines.drain(..surplus);
         before = surplus as u64;
     }
-    // Without `since`, lines before the last so many were not asked for, so they are not missing.
-    let omitted = if since.is_some() || args.grep.is_some() {
+    // Lines that were asked for and that no file has any more. Without `since`, only as many were asked for as the
+    // window has room for; those before it are not missing.
+    let first_asked = since.map_or(0, |since| since.line.0);
+    let lost = match (found.older_lost, since) {
+        (true, _) if args.grep.is_some() => 0,
+        (true, Some(_)) => found.first_kept.0.saturating_sub(first_asked),
+        (true, None) => found.first_kept.0.min((last - found.lines.len()) as u64),
+        (false, _) => 0,
+    };
+    let skipped = if since.is_some() || args.grep.is_some() {
         before
     } else {
         0
     };
+    let omitted = skipped + lost;
     Ok(Reading::Done(Box::new(given(
         &lines,
         args.max_output_chars as usize,

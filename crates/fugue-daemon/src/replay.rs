@@ -67,7 +67,7 @@ impl Follower {
         let log = LogReader::new(dir);
         let options = || Options {
             keep_lines,
-            secret: Some(record.secret.clone()).filter(|secret| !secret.is_empty()),
+            secret: Some(secret(record)),
         };
         let (first, end) = (log.first()?, log.end()?);
         let goal = match depth {
@@ -201,6 +201,19 @@ impl Follower {
             tracing::debug!(%error, "a checkpoint could not be written; reading back takes longer");
         }
     }
+}
+
+/// What a mark must carry to count. A pane without shell integration has one as well, which nobody knows.
+fn secret(record: &PaneRecord) -> String {
+    if record.announces_prompts() {
+        return record.secret.clone();
+    }
+    record
+        .made_by
+        .0
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 fn checkpoint_path(dir: &Path, offset: u64) -> PathBuf {

@@ -33,6 +33,9 @@ pub fn daemon(paths: &Paths) -> Result<(), Error> {
             format!("the daemon cannot start: {error}"),
         )
     };
+    // Whatever is written from here on, the database's own side files included, is for us alone. Panes get their
+    // caller's mask.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     paths.prepare()?;
     let starter = Starter::take(paths).map_err(trouble)?;
     let started = begin(paths);

@@ -96,14 +96,16 @@ impl Core {
             }
             PaneFact::Swept => {
                 let calls = std::mem::take(&mut pane.closers);
+                let mut note = None;
                 if let Some(ended) = &mut pane.record.ended
                     && !ended.closed
                 {
                     ended.closed = true;
+                    note = Some("it had ended by itself");
                     effects.push(put(&pane.record));
                 }
                 for call in calls {
-                    effects.push(closed(&pane.record, call, None));
+                    effects.push(closed(&pane.record, call, note));
                 }
             }
         }

@@ -231,7 +231,9 @@ impl Pane {
         state::of(&Signs {
             shell,
             tty,
-            interactive: launch::is_interactive_shell(&self.seat.record.command),
+            // A shell with integration marks its prompts; what it reads before the first one is a question.
+            interactive: !self.seat.record.announces_prompts()
+                && launch::is_interactive_shell(&self.seat.record.command),
             prompt_line: self.follower.terminal.cursor_line(),
             silent_ms: self.idle_ms(),
             idle_threshold_ms: self.seat.house.settings.idle_threshold_ms(),

@@ -131,6 +131,7 @@ impl Read {
         let mut tail = Tail {
             shown: terminal.end(),
             open: None,
+            printed: 0,
             wanted: Some(self.read.lines as usize),
         };
         loop {
@@ -228,6 +229,8 @@ fn offset(cursor: &Cursor) -> u64 {
 struct Tail {
     shown: fugue_term::Cursor,
     open: Option<(u64, String)>,
+    /// Lines before this one are out.
+    printed: u64,
     /// How many of the lines that were there at the start are wanted.
     wanted: Option<usize>,
 }
@@ -247,7 +250,9 @@ impl Tail {
             }));
         }
         let mut text = String::new();
-        for line in &found.lines {
+        // A line that was drawn again after it was printed cannot be called back.
+        let printed = self.printed;
+        for line in found.lines.iter().filter(|line| line.no.0 >= printed) {
             match &mut self.open {
                 Some((number, open)) if *number == line.no.0 => {
                     if line.cut {
@@ -256,13 +261,19 @@ impl Tail {
                         *open = line.text.to_string();
                     }
                 }
-                // A line above that was drawn again; it has been printed and cannot be called back.
-                Some((number, _)) if *number > line.no.0 => {}
                 Some(_) | None => {
                     self.close(desk, &mut text);
                     self.open = Some((line.no.0, line.text.to_string()));
                 }
             }
+        }
+        // A line that the text's end has left is complete, whatever comes.
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|(number, _)| *number < self.shown.line.0)
+        {
+            self.close(desk, &mut text);
         }
         if desk.out.on_terminal()
             && let (Some((_, open)), Some(width)) = (&self.open, terminal_width())
@@ -282,9 +293,10 @@ impl Tail {
 
     /// The line that was growing is complete.
     fn close(&mut self, desk: &Desk, text: &mut String) {
-        let Some((_, line)) = self.open.take() else {
+        let Some((number, line)) = self.open.take() else {
             return;
         };
+        self.printed = number + 1;
         if desk.out.on_terminal() {
             text.push_str("\r\x1b[K");
         }
