@@ -8,9 +8,6 @@ use std::{
 
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
-/// Rooms that the plan has and the house does not have yet. One that is built is taken off this list.
-const NOT_BUILT_YET: &[&str] = &["fugue-mcp"];
-
 /// Things a room must not reach for, whatever way.
 const FORBIDDEN: &[(&str, &[&str])] = &[
     ("fugue-term", &["tokio", "rustix", "libc", "mio"]),
@@ -90,17 +87,7 @@ fn every_crate_is_a_room_of_the_table_and_every_room_a_crate() {
         .map(|package| package.name.to_string())
         .collect();
     let planned: BTreeSet<String> = table().into_keys().collect();
-    for room in NOT_BUILT_YET {
-        assert!(
-            !built.contains(*room),
-            "{room} is built: take it off NOT_BUILT_YET"
-        );
-    }
-    let expected: BTreeSet<String> = planned
-        .into_iter()
-        .filter(|room| !NOT_BUILT_YET.contains(&room.as_str()))
-        .collect();
-    assert_eq!(built, expected);
+    assert_eq!(built, planned);
 }
 
 #[test]

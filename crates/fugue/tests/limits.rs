@@ -46,9 +46,11 @@ fn a_log_at_its_cap_keeps_the_newest_and_says_what_is_gone() {
     world.configure(&format!("log_cap_bytes = {CAP}\nkeep_lines = 1000\n"));
     // 12 bytes a line, 7.2 MB in all.
     let pane = world
-        .pane("echo the very first line; seq 1000000000 1000599999; exit 6")
+        .pane("echo the very first line; read -rs _; seq 1000000000 1000599999; exit 6")
         .pane_id;
+    world.until_printed(pane, |text| text.contains("the very first line"));
     let before = world.read(pane, &["-n", "1"]).cursor;
+    world.type_line(pane, "");
     assert_eq!(world.exited(pane).state.exit_code, Some(6));
     for round in 0..2 {
         let (first, bytes) = world.log(pane);

@@ -77,9 +77,9 @@ impl Counter {
         (first, bytes.len() as u64)
     }
 
-    /// Waits for its end and checks exit code, log, raw reading and text. Gives the bytes checked.
+    /// Waits for its end and checks exit code and log; as asked, also what `read` makes of it. Gives the bytes checked.
     #[track_caller]
-    fn check_whole(&self, world: &World) -> u64 {
+    fn check_whole(&self, world: &World, read: Reading) -> u64 {
         let pane = self.pane.pane_id;
         let status = world.exited(pane);
         assert_eq!(
@@ -93,18 +93,39 @@ impl Counter {
             (0, self.lines * Self::WIDTH),
             "{pane} is whole"
         );
-        assert!(
-            world.raw(pane).len() as u64 == length,
-            "{pane}: `read --raw` gives the log"
-        );
-        let text = world.text(pane);
-        let wanted = (Self::FIRST..Self::FIRST + self.lines).map(|n| n.to_string());
-        assert!(
-            text.lines().map(str::to_owned).eq(wanted),
-            "{pane}: the text has every line once, {} lines",
-            text.lines().count()
-        );
+        match read {
+            Reading::Left => {}
+            Reading::Checked => {
+                let raw = world.raw(pane).len() as u64;
+                assert_eq!(raw, length, "{pane}: `read --raw` gives the log");
+                let text = world.text(pane);
+                let wanted = (Self::FIRST..Self::FIRST + self.lines).map(|n| n.to_string());
+                assert!(
+                    text.lines().map(str::to_owned).eq(wanted),
+                    "{pane}: the text has every line once, {} lines",
+                    text.lines().count()
+                );
+            }
+        }
         length
+    }
+}
+
+/// Whether a counter's output is also read through the daemon, which takes longer than all the rest.
+#[derive(Clone, Copy)]
+enum Reading {
+    Checked,
+    Left,
+}
+
+impl Reading {
+    /// One in five is.
+    fn of(round: i32) -> Self {
+        if round % 5 == 0 {
+            Self::Checked
+        } else {
+            Self::Left
+        }
     }
 }
 
@@ -199,14 +220,14 @@ fn killing_the_daemon_at_any_moment_loses_nothing() {
         steady.check(&world);
         let over = world.status(counter.pane.pane_id).state.state == State::Exited;
         if over {
-            bytes += counter.check_whole(&world);
+            bytes += counter.check_whole(&world, Reading::of(round));
             wholes += 1;
             world.close(counter.pane.pane_id);
             round += 1;
             counter = Counter::start(&world, 70_000, round % 256);
         }
     }
-    bytes += counter.check_whole(&world);
+    bytes += counter.check_whole(&world, Reading::Checked);
     wholes += 1;
 
     // The endless one has gone on all the time, and what is kept of it is right to the byte.
@@ -283,14 +304,14 @@ fn killing_a_holder_at_any_moment_loses_nothing() {
             }
         }
         if world.status(counter.pane.pane_id).state.state == State::Exited {
-            bytes += counter.check_whole(&world);
+            bytes += counter.check_whole(&world, Reading::of(round));
             wholes += 1;
             world.close(counter.pane.pane_id);
             round += 1;
             counter = Counter::start(&world, 70_000, round % 256);
         }
     }
-    bytes += counter.check_whole(&world);
+    bytes += counter.check_whole(&world, Reading::Checked);
     wholes += 1;
     steady.check(&world);
     let (first, length) = endless.check_log(&world);
@@ -332,7 +353,7 @@ fn restarting_the_daemon_under_running_panes_is_not_noticed_by_them() {
     }
     let after = world.daemon();
     assert!(after.epoch >= before.epoch + 10, "{before:?} {after:?}");
-    counter.check_whole(&world);
+    counter.check_whole(&world, Reading::Checked);
     world.type_line(shell.pane_id, "echo $remembered indeed");
     world.until_printed(shell.pane_id, |text| text.contains("yes indeed"));
 }
