@@ -54,6 +54,11 @@ impl Process {
         self.line.windows(words.len()).any(|line| line == words)
     }
 
+    /// Whether it is in its terminal's foreground, where keys reach it.
+    pub fn is_in_front(&self) -> bool {
+        Stat::of(self.pid).is_some_and(|stat| stat.group == stat.front)
+    }
+
     /// Processor time used so far, in clock ticks.
     pub fn ticks(&self) -> u64 {
         Stat::of(self.pid).map_or(0, |stat| stat.ticks)
@@ -154,6 +159,8 @@ fn belongs(pid: u32, dir: &Path) -> bool {
 
 struct Stat {
     state: char,
+    group: i64,
+    front: i64,
     ticks: u64,
     started: u64,
 }
@@ -166,6 +173,8 @@ impl Stat {
         let number = |index: usize| rest.get(index)?.parse::<u64>().ok();
         Some(Self {
             state: rest.first()?.chars().next()?,
+            group: rest.get(2)?.parse().ok()?,
+            front: rest.get(5)?.parse().ok()?,
             ticks: number(11)? + number(12)?,
             started: number(19)?,
         })

@@ -77,7 +77,10 @@ fn a_command_that_still_runs_has_no_exit_code_and_an_interrupted_one_has_130() {
         assert_eq!(world.read(pane, &["--last"]).exit_code, None, "{shell}");
         assert_eq!(world.status(pane).state.state, State::Running, "{shell}");
         until("sleep is in front", LIMIT, || {
-            world.processes().iter().any(|p| p.says(&["sleep", "1000"]))
+            world
+                .processes()
+                .iter()
+                .any(|p| p.says(&["sleep", "1000"]) && p.is_in_front())
         });
         world.press(pane, &["C-c"]);
         let last = until_some("it was interrupted", LIMIT, || {

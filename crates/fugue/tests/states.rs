@@ -31,10 +31,13 @@ fn comes_to(world: &World, pane: PaneId, wanted: State) -> StateBy {
     )
 }
 
-/// Waits until a program whose command line has these words is in the world.
+/// Waits until a program whose command line has these words is in front of its terminal.
 fn started(world: &World, words: &[&str]) {
     until(&format!("{words:?} runs"), LIMIT, || {
-        world.processes().iter().any(|p| p.says(words))
+        world
+            .processes()
+            .iter()
+            .any(|p| p.says(words) && p.is_in_front())
     });
 }
 
@@ -136,6 +139,7 @@ fn a_shell_is_idle_at_its_prompt_and_running_while_a_command_runs() {
         world.type_line(pane, "sleep 1003");
         let running = comes_to(&world, pane, State::Running);
         assert_eq!(running.by, By::ShellMark, "{shell}");
+        started(&world, &["sleep", "1003"]);
         world.press(pane, &["C-c"]);
         comes_to(&world, pane, State::Idle);
         // A program started from the shell that asks something.
