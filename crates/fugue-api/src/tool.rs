@@ -114,8 +114,6 @@ macro_rules! tools {
 
             impl TryFrom<Reply> for panes::$reply {
                 type Error = Error;
-                #[expect(clippy::allow_attributes, reason = "with a single tool there would be no other variant")]
-                #[allow(unreachable_patterns, reason = "with a single tool there would be no other variant")]
                 fn try_from(reply: Reply) -> Result<Self, Error> {
                     match reply {
                         Reply::$args(reply) => Ok(reply),
