@@ -17,7 +17,7 @@ use fugue_api::{
     wire::{Answer, Ask, Caller, FromDaemon, Key, LARGEST_FRAME, PROTOCOL, ToDaemon},
 };
 use tokio::{
-    io::AsyncWriteExt,
+    io::{AsyncWriteExt, BufReader},
     net::{UnixStream, unix::OwnedReadHalf},
     sync::{Mutex, mpsc, oneshot},
 };
@@ -162,7 +162,8 @@ impl Client {
 
     async fn open(&self, stream: UnixStream) -> Result<Link, NoLink> {
         let died = |_| NoLink::Died;
-        let (mut incoming, mut sink) = stream.into_split();
+        let (incoming, mut sink) = stream.into_split();
+        let mut incoming = BufReader::new(incoming);
         let hello = ToDaemon::Hello {
             protocol: PROTOCOL,
             caller: self.inner.caller.clone(),
@@ -223,7 +224,7 @@ impl Handle for Client {
 }
 
 /// Hands answers to those who wait, until the connection ends.
-async fn listen(mut incoming: OwnedReadHalf, waiting: &Waiting) {
+async fn listen(mut incoming: BufReader<OwnedReadHalf>, waiting: &Waiting) {
     while let Ok(Some(frame)) = frame::read(&mut incoming, LARGEST_FRAME).await {
         match frame {
             FromDaemon::Answer { id, answer } => {

@@ -16,7 +16,7 @@ use fugue_api::{
 };
 use fugue_core::CallId;
 use tokio::{
-    io::AsyncWriteExt,
+    io::{AsyncWriteExt, BufReader},
     net::{UnixListener, UnixStream},
     sync::{mpsc, watch},
     time::Instant,
@@ -99,7 +99,8 @@ impl Visit {
                 peer.uid()
             )));
         }
-        let (mut incoming, mut sink) = stream.into_split();
+        let (incoming, mut sink) = stream.into_split();
+        let mut incoming = BufReader::new(incoming);
         let Some(ToDaemon::Hello { protocol, caller }) =
             frame::read(&mut incoming, LARGEST_QUESTION).await?
         else {

@@ -21,7 +21,9 @@ use crate::{
 
 /// The fd on which a daemon says that it listens, or why it cannot.
 const READY_FD: RawFd = 3;
-/// Set for a daemon that has [`READY_FD`].
+/// The fd of the turn that its starter took. The daemon holds it until it listens, also where its starter is killed.
+const TURN_FD: RawFd = 4;
+/// Set for a daemon that has both.
 const READY_VAR: &str = "FUGUE_READY_FD";
 
 // What a daemon needs to find its files and its holders. A pane's environment comes from its caller, never from here.
@@ -61,7 +63,7 @@ fn start_one(paths: &Paths) -> Result<(), Error> {
         )
     };
     // Whoever waits here finds a daemon when it is let through.
-    let _turn = Lock::take(&paths.start_lock()).map_err(trouble)?;
+    let turn = Lock::take(&paths.start_lock()).map_err(trouble)?;
     let socket = SocketPath::new(&paths.socket()).map_err(trouble)?;
     if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
         return Ok(());
@@ -94,6 +96,7 @@ fn start_one(paths: &Paths) -> Result<(), Error> {
         .session(Session::Own)
         .fd(log.as_fd(), 2)
         .fd(tell.as_fd(), READY_FD)
+        .fd(turn.file.as_fd(), TURN_FD)
         .start()
         .map_err(|error| trouble(io::Error::other(error.to_string())))?;
     drop(tell);
@@ -107,16 +110,20 @@ fn start_one(paths: &Paths) -> Result<(), Error> {
 /// The daemon's side of the same start.
 pub struct Starter {
     ready: Option<fs::File>,
-    // A daemon that a person started takes its turn like any client, so that none of them starts a second one.
+    // Until it listens, nobody else starts one: a daemon that a person started takes its turn like any client, and one
+    // that a client started has that client's.
     turn: Option<Lock>,
 }
 
 impl Starter {
     pub fn take(paths: &Paths) -> io::Result<Self> {
         if env::var_os(READY_VAR).is_some_and(|fd| fd == READY_FD.to_string().as_str()) {
+            let turn = Lock {
+                file: inherited(TURN_FD)?,
+            };
             return Ok(Self {
                 ready: Some(inherited(READY_FD)?),
-                turn: None,
+                turn: Some(turn),
             });
         }
         Ok(Self {
@@ -149,7 +156,7 @@ fn inherited(fd: RawFd) -> io::Result<fs::File> {
 
 /// An exclusive lock on a file, for as long as it lives. The kernel frees it whatever happens to its owner.
 pub struct Lock {
-    _file: fs::File,
+    file: fs::File,
 }
 
 impl Lock {
@@ -163,7 +170,7 @@ impl Lock {
             .open(path)?;
         loop {
             match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(Self { _file: file }),
+                Ok(()) => return Ok(Self { file }),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -82,7 +82,7 @@ fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
         .enable_all()
         .build()
         .map_err(|error| Error::new(Kind::Internal, error.to_string()))?;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         match verb {
             Verb::New(verb) => verb.run(&desk).await,
             Verb::Ls(verb) => verb.run(&desk).await,
@@ -95,7 +95,10 @@ fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
             Verb::Daemon(verb) => verb.run(&desk).await,
             Verb::Config(verb) => verb.run(&desk),
         }
-    })
+    });
+    // A thread that waits for a lock or a daemon must not keep a verb that has its answer.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// Help and versions go to stdout and are no failure; a wrong word is exit 2, as JSON where that was asked for.
