@@ -500,3 +500,20 @@ fn a_pane_is_made_once_or_not_at_all_over_a_daemons_death() {
         ),
     );
 }
+
+#[test]
+fn a_client_killed_while_it_starts_a_daemon_leaves_one_that_answers() {
+    let world = world();
+    let mut chance = Chance::default();
+    for _ in 0..30 {
+        world.fugue(&["daemon", "stop"]).ok();
+        let asking = world.start(&["ls", "--json"]);
+        let_pass(chance.moment(Duration::from_millis(30)));
+        if let Some(client) = Process::of(asking.pid()) {
+            client.kill9();
+        }
+        asking.end(PATIENCE);
+        world.fugue(&["ls", "--json"]).ok();
+        assert_eq!(world.daemons().len(), 1);
+    }
+}
