@@ -38,5 +38,5 @@ pub use lines::{Line, Lines, Query};
 pub use modes::{CursorShape, Modes, Mouse, MouseFormat};
 pub use place::{BadCursor, Cursor, LineNo, Offset};
 pub use screen::{Screen, ScreenCell};
-pub use shell::{Mark, MarkKind, ShellState};
+pub use shell::{Mark, MarkKind, ShellState, StepMark};
 pub use terminal::{Fact, LastCommand, Options, Size, Terminal};

@@ -10,12 +10,12 @@ use crate::machine::{Budget, Machine};
 use crate::parser::Parser;
 use crate::place::{Cursor, LineNo, Offset};
 use crate::row::Past;
-use crate::shell::{MAX_COMMAND_CHARS, MAX_MARKS, Mark, MarkKind, Ran, ShellState};
+use crate::shell::{MAX_COMMAND_CHARS, MAX_MARKS, Mark, MarkKind, Ran, ShellState, StepMark};
 use crate::terminal::{Options, Size, Terminal};
 use crate::varint;
 
 /// Changes with the format: an old checkpoint is then no checkpoint, and the log is read from its start.
-const MAGIC: &[u8] = b"fugue-term 1\n";
+const MAGIC: &[u8] = b"fugue-term 2\n";
 
 /// No pane lives to see it, and sums with it do not overflow.
 const MOST: u64 = 1 << 60;
@@ -189,6 +189,11 @@ impl Writer {
             self.number(kind);
             self.code(code);
             self.cursor(&mark.at);
+            self.number(mark.step.is_some().into());
+            if let Some(StepMark { plan, step }) = mark.step {
+                self.number(plan);
+                self.number(step);
+            }
         }
         let ran = machine.shell.last.as_ref();
         self.number(ran.is_some().into());
@@ -207,6 +212,11 @@ struct Reader<'a>(&'a [u8]);
 impl<'a> Reader<'a> {
     fn number(&mut self) -> Option<u64> {
         varint::take(&mut self.0).filter(|&n| n < MOST)
+    }
+
+    /// One that nothing is added to.
+    fn any_number(&mut self) -> Option<u64> {
+        varint::take(&mut self.0)
     }
 
     fn flag(&mut self) -> Option<bool> {
@@ -295,10 +305,15 @@ impl<'a> Reader<'a> {
                 3 => MarkKind::Done { code },
                 _ => return None,
             };
-            shell.marks.push_back(Mark {
-                kind,
-                at: self.cursor()?,
-            });
+            let at = self.cursor()?;
+            let step = match self.flag()? {
+                true => Some(StepMark {
+                    plan: self.any_number()?,
+                    step: self.any_number()?,
+                }),
+                false => None,
+            };
+            shell.marks.push_back(Mark { kind, at, step });
         }
         shell.last = None;
         if self.flag()? {

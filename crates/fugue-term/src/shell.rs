@@ -32,6 +32,32 @@ pub struct Mark {
     pub kind: MarkKind,
     /// The text position of the terminal's cursor, and the offset just behind the mark.
     pub at: Cursor,
+    /// Which step of a plan it is about, if the shell runs one: `s=<plan>.<step>`.
+    pub step: Option<StepMark>,
+}
+
+/// A step of a plan that a shell was given, as its marks name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepMark {
+    /// The plan.
+    pub plan: u64,
+    /// The step in it.
+    pub step: u64,
+}
+
+impl StepMark {
+    /// Digits, a dot, digits: nothing else, so that no two spellings name one step.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let (plan, step) = str::from_utf8(text).ok()?.split_once('.')?;
+        let number = |digits: &str| match digits.bytes().all(|b| b.is_ascii_digit()) {
+            true => digits.parse().ok(),
+            false => None,
+        };
+        Some(StepMark {
+            plan: number(plan)?,
+            step: number(step)?,
+        })
+    }
 }
 
 /// What the shell is doing, by its marks.
@@ -110,15 +136,19 @@ impl Machine {
         if !self.shell.trusts(&params) {
             return;
         }
+        let step = params
+            .iter()
+            .find_map(|param| StepMark::parse(param.strip_prefix(b"s=")?));
         match params[0] {
-            b"A" => self.mark(MarkKind::Prompt),
-            b"B" => self.mark(MarkKind::Input),
-            b"C" => self.mark(MarkKind::Output),
+            b"A" => self.mark(MarkKind::Prompt, step),
+            b"B" => self.mark(MarkKind::Input, step),
+            // A step of a plan is run without being typed, so its output may begin with no input before it.
+            b"C" => self.mark(MarkKind::Output, step),
             b"D" => {
                 let code = params
                     .get(1)
                     .and_then(|code| str::from_utf8(code).ok()?.parse().ok());
-                self.mark(MarkKind::Done { code });
+                self.mark(MarkKind::Done { code }, step);
             }
             b"P" => {
                 if let Some(path) = params.iter().find_map(|param| param.strip_prefix(b"cwd=")) {
@@ -129,7 +159,7 @@ impl Machine {
         }
     }
 
-    fn mark(&mut self, kind: MarkKind) {
+    fn mark(&mut self, kind: MarkKind, step: Option<StepMark>) {
         let (line, col) = self.text_position();
         let at = Cursor {
             offset: Offset(self.now),
@@ -164,7 +194,7 @@ impl Machine {
                 self.shell.state = ShellState::Prompting { since: at };
             }
         }
-        let mark = Mark { kind, at };
+        let mark = Mark { kind, at, step };
         if self.shell.marks.len() == MAX_MARKS {
             self.shell.marks.pop_front();
         }

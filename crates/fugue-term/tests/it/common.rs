@@ -65,7 +65,18 @@ fn csi() -> impl Strategy<Value = Vec<u8>> {
 
 fn mark() -> impl Strategy<Value = Vec<u8>> {
     (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(kind, ours)| {
-        let kind = kind.get(&["A", "B", "C", "D;0", "D;130", "D", "P;cwd=/tmp/%41", "Z"]);
+        let kind = kind.get(&[
+            "A",
+            "B",
+            "C",
+            "D;0",
+            "D;130",
+            "D",
+            "C;s=3.4",
+            "D;7;s=18446744073709551615.1",
+            "P;cwd=/tmp/%41",
+            "Z",
+        ]);
         let key = if ours { SECRET } else { "guess" };
         format!("\x1b]133;{kind};k={key}\x1b\\").into_bytes()
     })

@@ -1,6 +1,6 @@
 //! Shell marks that carry the secret, and what they tell.
 
-use fugue_term::{Fact, MarkKind, Options, ShellState, Size, Terminal};
+use fugue_term::{Fact, MarkKind, Options, ShellState, Size, StepMark, Terminal};
 
 fn terminal() -> Terminal {
     let options = Options {
@@ -136,4 +136,37 @@ fn marks_are_bounded() {
         feed(&mut terminal, "{A}$ {B}x\r\n{C}{D;0}");
     }
     assert_eq!(terminal.marks().count(), 1024);
+}
+
+#[test]
+fn a_mark_may_name_the_step_of_a_plan() {
+    let step = |text: &str| {
+        let mut terminal = terminal();
+        terminal.feed(format!("\x1b]133;C;{text};k=K\x1b\\out").as_bytes());
+        assert!(matches!(terminal.prompt(), ShellState::Running { .. }));
+        assert_eq!(output(&terminal), ["out"]);
+        let step = terminal.marks().next_back().unwrap().step;
+        let options = Options {
+            secret: Some("K".into()),
+            ..Options::default()
+        };
+        let loaded = Terminal::load(&terminal.save().unwrap(), options).unwrap();
+        assert_eq!(loaded.marks().next_back().unwrap().step, step);
+        step.map(|StepMark { plan, step }| (plan, step))
+    };
+    assert_eq!(step("s=7.12"), Some((7, 12)));
+    assert_eq!(step("s=18446744073709551615.0"), Some((u64::MAX, 0)));
+    for none in [
+        "s=",
+        "s=7",
+        "s=7.",
+        "s=.1",
+        "s=+7.1",
+        "s=7.1.2",
+        "s=7. 1",
+        "x=7.1",
+        "s=18446744073709551616.1",
+    ] {
+        assert_eq!(step(none), None, "{none}");
+    }
 }
