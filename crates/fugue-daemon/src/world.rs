@@ -41,7 +41,14 @@ pub fn look_up(request: &Request, caller: &Caller, house: &House) -> Result<Worl
     };
     let env = launch::environment(caller, args.env.clone());
     let integrated = interactive
-        && shell::interactive(&shell, &house.paths.shell_files(), &secret, &env).integrated;
+        && shell::interactive(
+            &shell,
+            &house.paths.shell_files(),
+            &secret,
+            Path::new("steps"),
+            &env,
+        )
+        .integrated;
     Ok(World {
         cwd,
         shell,

@@ -889,7 +889,8 @@ impl Home {
             ("LANG".into(), "C.UTF-8".into()),
         ];
         env.extend(self.env.iter().cloned());
-        let launch = shell::interactive(Path::new(self.name), &dir, SECRET, &env);
+        let launch =
+            shell::interactive(Path::new(self.name), &dir, SECRET, &dir.join("steps"), &env);
         assert_eq!(launch.integrated, ALL.contains(&self.name));
 
         let master =

@@ -36,6 +36,7 @@ pub fn spec(
                 &world.shell,
                 &house.paths.shell_files(),
                 &record.secret,
+                &house.paths.panes().join(&id).join("steps"),
                 &env,
             );
             env.retain(|(key, _)| !launch.env_remove.contains(key));
@@ -77,6 +78,7 @@ pub fn spec(
 pub fn environment(caller: &Caller, extra: BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
     const NOT_PASSED_ON: &[&str] = &[
         shell::SECRET,
+        shell::STEPS_DIR,
         "FUGUE_PANE_ID",
         "FUGUE_SOCKET",
         "TMUX",

@@ -74,3 +74,5 @@ if status is-interactive; and set -q FUGUE_SHELL_SECRET; and set -q argv[1]
     end
 end
 set -e FUGUE_SHELL_SECRET
+set -e FUGUE_STEPS_DIR
+set -e FUGUE_SHELL_BARE

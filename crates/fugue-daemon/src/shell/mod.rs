@@ -13,32 +13,48 @@
 //! | zsh | `ZDOTDIR` for the length of one `.zshenv` | no `ZDOTDIR` in the system's `zshenv` |
 //! | fish | `-C 'source …'` | 3.4 |
 //!
-//! A pipeline will later reach such a shell through a private channel that is read in the same prompt hooks; see the
-//! comments there.
+//! The same hooks run a pipeline's steps, which the daemon lays out in files ([`steps`]). A shell that sits at its
+//! prompt is told so by a key ([`WAKE`]); a pipeline's own shell ([`bare`]) finds them when it starts, and reads none of
+//! the user's files.
+
+pub mod steps;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The variable that carries the secret to the shell. The shell forgets it before the user's own files run; in fish,
 /// which reads those first, it carries only half.
 pub const SECRET: &str = "FUGUE_SHELL_SECRET";
+
+/// The variable that tells the shell where its steps are laid out. Forgotten together with the secret.
+pub const STEPS_DIR: &str = "FUGUE_STEPS_DIR";
+
+/// What the daemon types at the prompt of a shell that has steps to run: the half-typed line goes aside, the steps run,
+/// and the line is there again. Without steps nothing happens but a new prompt. Ctrl-X Ctrl-_ Ctrl-P: bound by default in
+/// no shell, without the Escape that vi modes wait on, and nothing that a terminal in its normal mode acts on.
+pub const WAKE: &[u8] = b"\x18\x1f\x10";
+
+/// Tells our files that the shell is a pipeline's own.
+const IS_BARE: &str = "FUGUE_SHELL_BARE";
 
 /// Where our `.zshenv` finds the `ZDOTDIR` that the user has.
 const USER_ZDOTDIR: &str = "FUGUE_USER_ZDOTDIR";
 
 const BASH: &str = "bash.sh";
 const FISH: &str = "fish.fish";
+const POSIX: &str = "posix.sh";
 const ZDOTDIR: &str = "zsh";
 const ZSHENV: &str = "zsh/.zshenv";
 
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 4] = [
     (BASH, include_str!("bash.sh")),
     (ZSHENV, include_str!("zsh/zshenv.zsh")),
     (FISH, include_str!("fish.fish")),
+    (POSIX, include_str!("posix.sh")),
 ];
 
 /// The shells we can talk to, told by their name.
@@ -47,7 +63,9 @@ pub enum Kind {
     Bash,
     Zsh,
     Fish,
-    /// Anything else, `sh` included even where it is a bash: under that name bash reads no rc file.
+    /// `sh` and its like, even where that is a bash: under that name bash reads no rc file. It marks nothing that is
+    /// typed, but a pipeline can have one of its own.
+    Posix,
     Other,
 }
 
@@ -57,8 +75,19 @@ impl Kind {
             Some(b"bash") => Kind::Bash,
             Some(b"zsh") => Kind::Zsh,
             Some(b"fish") => Kind::Fish,
+            Some(b"sh" | b"dash" | b"ash" | b"ksh" | b"ksh93" | b"mksh" | b"oksh" | b"yash") => {
+                Kind::Posix
+            }
             Some(_) | None => Kind::Other,
         }
+    }
+}
+
+/// Whether a shell that [`interactive`] started takes steps at its prompt, once its first mark has come.
+pub fn takes_steps(kind: Kind) -> bool {
+    match kind {
+        Kind::Bash | Kind::Zsh | Kind::Fish => true,
+        Kind::Posix | Kind::Other => false,
     }
 }
 
@@ -73,6 +102,8 @@ pub struct Launch {
     /// Whether the shell was told how to mark. Only the first mark shows that it does: an old bash, or an rc file that
     /// ends in `exec`, gives none.
     pub integrated: bool,
+    /// What is started in place of the shell that was asked for, which takes no steps.
+    pub instead: Option<PathBuf>,
 }
 
 /// Writes the integration's files into `dir` (made if it is not there), for us alone. A file that is right already is
@@ -92,11 +123,17 @@ pub fn install(dir: &Path) -> io::Result<()> {
 }
 
 /// How to start `shell` for a person or an agent to type into, in an environment `env`, with the files that
-/// [`install`] put into `dir`. The secret is letters and digits; the longer the better.
-pub fn interactive(shell: &Path, dir: &Path, secret: &str, env: &[(OsString, OsString)]) -> Launch {
+/// [`install`] put into `dir` and steps that will be laid out in `steps`. The secret is letters and digits; the longer the
+/// better.
+pub fn interactive(
+    shell: &Path,
+    dir: &Path,
+    secret: &str,
+    steps: &Path,
+    env: &[(OsString, OsString)],
+) -> Launch {
     let mut launch = plain(shell);
-    // A secret that could end a mark, or be taken for shell syntax, is none.
-    if secret.len() < 2 || !secret.bytes().all(|b| b.is_ascii_alphanumeric()) {
+    if !is_secret(secret) {
         return launch;
     }
     match Kind::of(shell) {
@@ -135,7 +172,69 @@ pub fn interactive(shell: &Path, dir: &Path, secret: &str, env: &[(OsString, OsS
             launch.argv.push(source(&script, in_argv));
             launch.env_set.push((SECRET.into(), in_env.into()));
         }
-        Kind::Other => return launch,
+        Kind::Posix | Kind::Other => return launch,
+    }
+    launch.env_set.push((STEPS_DIR.into(), steps.into()));
+    launch.integrated = true;
+    launch
+}
+
+/// How to start `shell` for the steps that are laid out in `steps`, and afterwards for whoever looks at the pane. None of
+/// the user's files is read, so that a step gives what it would give in a script.
+pub fn bare(
+    shell: &Path,
+    dir: &Path,
+    secret: &str,
+    steps: &Path,
+    env: &[(OsString, OsString)],
+) -> Launch {
+    let kind = match Kind::of(shell) {
+        Kind::Bash if get(env, "POSIXLY_CORRECT").is_some() => Kind::Posix,
+        Kind::Zsh if system_sets_zdotdir() => Kind::Other,
+        kind => kind,
+    };
+    let sh = Path::new("/bin/sh");
+    let mut launch = plain(match kind {
+        Kind::Bash | Kind::Zsh | Kind::Fish | Kind::Posix => shell,
+        Kind::Other => sh,
+    });
+    if !is_secret(secret) {
+        return launch;
+    }
+    let mut set = |name: &str, value: OsString| launch.env_set.push((name.into(), value));
+    set(STEPS_DIR, steps.into());
+    set(IS_BARE, "1".into());
+    match kind {
+        Kind::Bash => {
+            set(SECRET, secret.into());
+            // Not an rc file, which on some systems is read after one of the system's own.
+            let mut hook = OsString::from(". ");
+            hook.push(quoted(&dir.join(BASH)));
+            hook.push("; __fugue_prompt || eval \"$__fugue_lines\"");
+            set("PROMPT_COMMAND", hook);
+            launch.argv.insert(1, "--norc".into());
+        }
+        Kind::Zsh => {
+            set(SECRET, secret.into());
+            set("ZDOTDIR", dir.join(ZDOTDIR).into());
+            // No global files but the one that every zsh reads; ours then says that there are no others.
+            launch.argv.insert(1, "-d".into());
+        }
+        Kind::Fish => {
+            let (in_env, in_argv) = secret.split_at(secret.len() / 2);
+            set(SECRET, in_env.into());
+            let flags = ["--no-config", "--features", "no-mark-prompt"];
+            launch.argv.splice(1..1, flags.map(OsString::from));
+            launch.argv.push("-C".into());
+            launch.argv.push(source(&dir.join(FISH), in_argv));
+        }
+        Kind::Posix | Kind::Other => {
+            set(SECRET, secret.into());
+            set("ENV", dir.join(POSIX).into());
+        }
+    }
+    if kind == Kind::Other {
+        launch.instead = Some(sh.into());
     }
     launch.integrated = true;
     launch
@@ -145,15 +244,36 @@ fn plain(shell: &Path) -> Launch {
     Launch {
         argv: vec![shell.into(), "-i".into()],
         env_set: Vec::new(),
-        env_remove: vec![SECRET.into(), USER_ZDOTDIR.into()],
+        env_remove: [SECRET, STEPS_DIR, IS_BARE, USER_ZDOTDIR]
+            .map(OsString::from)
+            .into(),
         integrated: false,
+        instead: None,
     }
+}
+
+/// A secret that could end a mark, or be taken for shell syntax, is none.
+fn is_secret(secret: &str) -> bool {
+    secret.len() >= 2 && secret.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
 fn get<'a>(env: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {
     env.iter()
         .rfind(|(key, _)| key == name)
         .map(|(_, value)| value.as_os_str())
+}
+
+/// In the quoting of POSIX shells.
+fn quoted(path: &Path) -> OsString {
+    let mut text = b"'".to_vec();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'\'' => text.extend_from_slice(b"'\\''"),
+            byte => text.push(byte),
+        }
+    }
+    text.push(b'\'');
+    OsString::from_vec(text)
 }
 
 /// `source '<script>' <argument>`, in fish's quoting.
@@ -218,7 +338,13 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         install(dir.path()).expect("install");
         let env: Vec<_> = env.iter().map(|(k, v)| (k.into(), v.into())).collect();
-        let launch = interactive(Path::new(shell), dir.path(), "abcd1234", &env);
+        let launch = interactive(
+            Path::new(shell),
+            dir.path(),
+            "abcd1234",
+            Path::new("/s"),
+            &env,
+        );
         (launch, dir)
     }
 
@@ -232,8 +358,9 @@ mod tests {
             ("/bin/bash", Kind::Bash),
             ("zsh", Kind::Zsh),
             ("/opt/homebrew/bin/fish", Kind::Fish),
-            ("/bin/sh", Kind::Other),
-            ("/bin/dash", Kind::Other),
+            ("/bin/sh", Kind::Posix),
+            ("/bin/dash", Kind::Posix),
+            ("/usr/bin/tcsh", Kind::Other),
             ("/bin/rbash", Kind::Other),
             ("/", Kind::Other),
         ] {
@@ -259,11 +386,23 @@ mod tests {
     fn without_installed_files_or_with_a_bad_secret_nothing_is_promised() {
         let (_, dir) = launch("/bin/bash", &[]);
         for secret in ["", "a", "a;b", "a b", "a\u{1b}\\b"] {
-            assert!(!interactive(Path::new("/bin/bash"), dir.path(), secret, &[]).integrated);
+            assert!(
+                !interactive(
+                    Path::new("/bin/bash"),
+                    dir.path(),
+                    secret,
+                    Path::new("/s"),
+                    &[]
+                )
+                .integrated
+            );
         }
         let nowhere = dir.path().join("nowhere");
         for shell in ["bash", "zsh", "fish"] {
-            assert!(!interactive(Path::new(shell), &nowhere, "abcd1234", &[]).integrated);
+            assert!(
+                !interactive(Path::new(shell), &nowhere, "abcd1234", Path::new("/s"), &[])
+                    .integrated
+            );
         }
     }
 
@@ -275,7 +414,13 @@ mod tests {
         assert_eq!(set(&found, "ZDOTDIR"), Some(ours.as_os_str()));
 
         let env = [("ZDOTDIR".into(), ours.into())];
-        let found = interactive(Path::new("zsh"), dir.path(), "abcd1234", &env);
+        let found = interactive(
+            Path::new("zsh"),
+            dir.path(),
+            "abcd1234",
+            Path::new("/s"),
+            &env,
+        );
         assert_eq!(set(&found, USER_ZDOTDIR), None);
     }
 
@@ -323,6 +468,6 @@ mod tests {
             FILES[0].1
         );
         let names = fs::read_dir(&dir).expect("list").count();
-        assert_eq!(names, 3, "no temporary file is left");
+        assert_eq!(names, 4, "no temporary file is left");
     }
 }

@@ -160,7 +160,7 @@ periodic_functions+=(_fugue_late)
 typeset -gi _fugue_period=-1000003 PERIOD=-1000003
 
 fi
-unset FUGUE_SHELL_SECRET
+unset FUGUE_SHELL_SECRET FUGUE_STEPS_DIR FUGUE_SHELL_BARE
 
 # Last, and as zsh would have done: whatever the user's file does from here (return, set ZDOTDIR, fail) is its own affair.
 if [[ -r ${ZDOTDIR-$HOME}/.zshenv ]]; then
