@@ -136,18 +136,21 @@ impl Grid {
     }
 
     /// The next character has no room: the cursor goes to the next row, and so does the line if it reached the edge.
-    pub(crate) fn wrap(&mut self, edge: Edge, world: World<'_>) {
+    /// Gives whether it did.
+    pub(crate) fn wrap(&mut self, edge: Edge, world: World<'_>) -> bool {
         let (y, last) = (self.cursor.y, self.height() - 1);
         // On the last row, outside the region, there is no next one: the row is written over.
         let goes_down = y == self.bottom || y < last;
         let reached = edge == Edge::TooNarrow || !self.rows[y].cell(self.cols - 1).is_blank();
-        if goes_down && reached {
+        let goes_on = goes_down && reached;
+        if goes_on {
             self.rows[y].set_wrapped(true, world.now);
             self.next_row(world, Because::Wrapped);
         } else {
             self.line_feed(world);
         }
         self.cursor.x = 0;
+        goes_on
     }
 
     fn next_row(&mut self, world: World<'_>, because: Because) {

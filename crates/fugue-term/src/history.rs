@@ -40,6 +40,8 @@ pub(crate) struct History {
     dropped_touched: u64,
     /// When a row that is here last made the lines below it change their numbers.
     renumbered: u64,
+    /// How many lines were broken because they were too long: then the lines below got other numbers.
+    breaks: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,6 +85,7 @@ impl History {
             runs: Vec::new(),
             dropped_touched: 0,
             renumbered: 0,
+            breaks: 0,
         }
     }
 
@@ -131,6 +134,11 @@ impl History {
     /// Since when the lines below have the numbers they have, as far as it depends on what is here.
     pub(crate) fn renumbered(&self) -> u64 {
         self.renumbered
+    }
+
+    /// How many lines that were too long have been broken.
+    pub(crate) fn breaks(&self) -> u64 {
+        self.breaks
     }
 
     /// Keeps a row that leaves the screen at its top.
@@ -239,6 +247,7 @@ impl History {
             open.chars += page.text[begin..].chars().count();
             self.open = Some(open);
         }
+        self.breaks += u64::from(wrapped && self.open.is_none());
         self.drop_old();
     }
 

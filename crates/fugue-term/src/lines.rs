@@ -44,8 +44,33 @@ pub struct Line<'a> {
     pub cut: bool,
 }
 
+/// When a line was printed, as far as its rows know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dates {
+    /// Last changed at all; 0 is never.
+    pub(crate) touched: u64,
+    /// Since then it was only added to.
+    pub(crate) grown_since: u64,
+}
+
 impl Machine {
     pub(crate) fn lines(&self, query: &Query) -> Lines<'_> {
+        self.dated_lines(query).0
+    }
+
+    /// The lines that are on the main screen, and the beginning of the first if it is above.
+    pub(crate) fn screen_lines(&self) -> Vec<(Line<'_>, Dates)> {
+        let mut gather = Gather {
+            last: usize::MAX,
+            ..Gather::default()
+        };
+        let (visible, _) = self.visible_rows();
+        self.gather_screen(&mut gather, visible);
+        gather.lines.into_iter().zip(gather.dates).collect()
+    }
+
+    /// Lines, and when each was printed.
+    pub(crate) fn dated_lines(&self, query: &Query) -> (Lines<'_>, Vec<Dates>) {
         let first_kept = self.history.first_kept();
         let (visible, count) = self.visible_rows();
         let mut gather = Gather {
@@ -83,7 +108,8 @@ impl Machine {
                     lost && gather.lines.len() < query.last
                 }
             };
-        gather.finish(first_kept, older_lost)
+        let dates = std::mem::take(&mut gather.dates);
+        (gather.finish(first_kept, older_lost), dates.into())
     }
 
     /// The lines of a stretch of text, whenever they were written.
@@ -263,6 +289,8 @@ struct Gather<'a> {
     between: Option<(Cursor, Cursor)>,
     last: usize,
     lines: VecDeque<Line<'a>>,
+    /// One for each line.
+    dates: VecDeque<Dates>,
     omitted: usize,
     pending: Option<Pending<'a>>,
 }
@@ -271,6 +299,7 @@ struct Pending<'a> {
     no: u64,
     text: Cow<'a, str>,
     touched: u64,
+    grown_since: u64,
     /// Nothing before the reader's column was rewritten since.
     intact: bool,
 }
@@ -287,6 +316,7 @@ impl<'a> Gather<'a> {
                     no,
                     text,
                     touched: past.touched,
+                    grown_since: past.grown_since(),
                     intact,
                 });
             }
@@ -297,6 +327,7 @@ impl<'a> Gather<'a> {
                 }
                 pending.text.to_mut().push_str(&text);
                 pending.touched = pending.touched.max(past.touched);
+                pending.grown_since = pending.grown_since.max(past.grown_since());
             }
         }
     }
@@ -338,8 +369,13 @@ impl<'a> Gather<'a> {
             }
         }
         self.lines.push_back(line);
+        self.dates.push_back(Dates {
+            touched: pending.touched,
+            grown_since: pending.grown_since,
+        });
         if self.lines.len() > self.last {
             self.lines.pop_front();
+            self.dates.pop_front();
             self.omitted += 1;
         }
     }
@@ -355,6 +391,11 @@ impl<'a> Gather<'a> {
 }
 
 impl Past {
+    /// Behind this offset the row was only added to.
+    fn grown_since(&self) -> u64 {
+        self.created.max(self.rewritten)
+    }
+
     /// Whether the part of this row before the reader's column is as it was then. The row's text starts at
     /// character `start` of its line, and `low` counts characters.
     fn is_intact(&self, start: usize, since: Cursor) -> bool {

@@ -5,13 +5,14 @@
 use crate::cell::{Cell, Glyph, Style};
 use crate::charsets::{Charsets, drawing};
 use crate::clusters::{Clusters, MAX_CLUSTER_BYTES};
-use crate::grid::{Edge, Grid, Saved, World};
+use crate::grid::{Edge, Grid, Point, Saved, World};
 use crate::history::History;
 use crate::modes::{Keyboard, Modes};
 use crate::parser::{Csi, Perform, StringEnd};
 use crate::place::Offset;
 use crate::shell::Shell;
 use crate::tabs::Tabs;
+use crate::tap::Tap;
 use crate::width;
 use crate::{Fact, Options, Size};
 
@@ -42,6 +43,8 @@ pub(crate) struct Machine {
     pub(crate) facts: Vec<Fact>,
     pub(crate) replies: Budget,
     pub(crate) bells: Budget,
+    /// There while somebody listens.
+    pub(crate) tap: Option<Box<Tap>>,
 }
 
 /// So many things per stretch of output, counted by offset so that the cutting of the bytes does not matter.
@@ -94,6 +97,7 @@ impl Machine {
             facts: Vec::new(),
             replies: Budget::default(),
             bells: Budget::default(),
+            tap: None,
         }
     }
 
@@ -219,6 +223,7 @@ impl Machine {
         self.main_keyboard = Keyboard::default();
         self.tabs = Tabs::default();
         self.changed = self.now;
+        self.tap_jumped();
     }
 
     /// `CSI ! p`: the switches as new, the screen as it is.
@@ -269,18 +274,28 @@ impl Machine {
             return;
         }
         self.last = Some(c);
-        let (grid, world) = self.parts();
         if !autowrap {
+            let grid = self.grid();
             grid.cursor.x = grid.column();
-        } else if grid.cursor.x + width > cols {
+        }
+        let listening = self.tap.is_some();
+        if listening {
+            self.tap_reaches();
+        }
+        let (grid, world) = self.parts();
+        if autowrap && grid.cursor.x + width > cols {
             let edge = if grid.cursor.x < cols {
                 Edge::TooNarrow
             } else {
                 Edge::Behind
             };
             grid.erase_in_row(grid.cursor.x, cols, pen, now);
-            grid.wrap(edge, world);
+            let goes_on = grid.wrap(edge, world);
+            if listening {
+                self.tap_wrapped(goes_on);
+            }
         }
+        let grid = self.grid();
         let x = grid.cursor.x;
         if insert {
             grid.row().insert(x, width, Cell::blank(pen), cols, now);
@@ -293,6 +308,9 @@ impl Machine {
         grid.row().put(x, cell, width, cols, now);
         let end = x + width;
         grid.cursor.x = if autowrap { end } else { end.min(cols - 1) };
+        if listening {
+            self.tap_printed(c.encode_utf8(&mut [0; 4]));
+        }
     }
 
     /// Joins a character to the one before the cursor, if there is one and it has room.
@@ -320,9 +338,16 @@ impl Machine {
         if self.clusters.wants_sweep() {
             self.sweep_clusters();
         }
+        let listening = self.tap.is_some();
+        if listening {
+            self.tap_reaches();
+        }
         let number = self.clusters.intern(&text);
         self.grid().row().join(x, cell.with_cluster(number), now);
         self.changed = now;
+        if listening {
+            self.tap_printed(c.encode_utf8(&mut [0; 4]));
+        }
         true
     }
 
@@ -351,12 +376,20 @@ impl Machine {
 
     fn line_feed(&mut self) {
         self.changed = self.now;
+        let fed = self.tap.is_some().then(|| self.tap_feeds_line());
         let (grid, world) = self.parts();
         grid.line_feed(world);
+        if let Some(fed) = fed {
+            self.tap_fed_line(fed);
+        }
     }
 
     fn carriage_return(&mut self) {
+        let from = self.shown().cursor;
         self.grid().cursor.x = 0;
+        if self.tap.is_some() {
+            self.tap_returned(from);
+        }
     }
 
     fn tab(&mut self) {
@@ -388,17 +421,29 @@ impl Perform for Machine {
             return;
         }
         let (pen, autowrap) = (self.pen, self.modes.autowrap);
+        let listening = self.tap.is_some();
         if let Some(&last) = run.last() {
             self.last = Some(char::from(last));
         }
         while !run.is_empty() {
             self.now += 1;
             let now = self.now;
-            let (grid, world) = self.parts();
+            if listening {
+                if !autowrap {
+                    let grid = self.grid();
+                    grid.cursor.x = grid.column();
+                }
+                self.tap_reaches();
+            }
+            let (mut grid, world) = self.parts();
             let cols = grid.cols;
             if grid.cursor.x >= cols {
                 if autowrap {
-                    grid.wrap(Edge::Behind, world);
+                    let goes_on = grid.wrap(Edge::Behind, world);
+                    if listening {
+                        self.tap_wrapped(goes_on);
+                    }
+                    grid = self.grid();
                 } else {
                     grid.cursor.x = cols - 1;
                 }
@@ -409,6 +454,9 @@ impl Perform for Machine {
             grid.row().put_ascii(x, &run[..n], pen, cols, end);
             grid.cursor.x = x + n;
             self.now = end;
+            if listening && let Ok(text) = str::from_utf8(&run[..n]) {
+                self.tap_printed(text);
+            }
             run = &run[n..];
         }
         self.changed = self.now;
@@ -445,7 +493,11 @@ impl Perform for Machine {
     }
 
     fn csi(&mut self, csi: &Csi) {
+        let was_home = self.shown().cursor == Point::default();
         self.obey_csi(csi);
+        if self.tap.is_some() {
+            self.tap_obeyed(csi, was_home);
+        }
         if csi.action != b'b' {
             self.last = None;
         }
@@ -471,6 +523,7 @@ impl Perform for Machine {
                 self.changed = self.now;
                 let (grid, world) = self.parts();
                 grid.reverse_line_feed(world);
+                self.tap_jumped();
             }
             (None, b'Z') => self.device_attributes(),
             (None, b'c') => self.reset(),
@@ -503,5 +556,6 @@ impl Machine {
         }
         (grid.top, grid.bottom) = (0, grid.height() - 1);
         grid.go(0, 0);
+        self.tap_jumped();
     }
 }

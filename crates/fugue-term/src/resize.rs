@@ -18,6 +18,7 @@ impl Machine {
             return;
         }
         let now = self.now;
+        let cursor = self.shown().cursor;
         self.changed = now;
         self.last = None;
         self.tabs.resize(cols);
@@ -34,6 +35,7 @@ impl Machine {
         if let Some(saved) = &mut self.alt_saved {
             saved.clamp(rows, cols);
         }
+        self.tap_resized(cursor);
     }
 }
 

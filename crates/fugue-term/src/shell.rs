@@ -200,6 +200,7 @@ impl Machine {
         }
         self.shell.marks.push_back(mark);
         self.facts.push(Fact::Mark(mark));
+        self.tap_marked(kind);
     }
 
     fn command_line(&self, from: Cursor, to: Cursor) -> String {

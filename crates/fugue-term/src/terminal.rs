@@ -8,6 +8,7 @@ use crate::parser::Parser;
 use crate::place::{Cursor, LineNo, Offset};
 use crate::screen::Screen;
 use crate::shell::{Mark, ShellState};
+use crate::tap::Tapped;
 
 /// Rows and columns. Any value is survived; what is used has at least one row and two columns, so that every
 /// character fits, and at most [`Size::MOST`] of each.
@@ -110,9 +111,25 @@ impl Terminal {
 
     /// Reads output. The result is the same however the bytes are cut.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<Fact> {
+        if let Some(tap) = &mut self.machine.tap {
+            tap.start_feed();
+        }
         self.parser.advance(&mut self.machine, bytes);
         self.machine.now = self.parser.offset();
+        if let Some(tap) = &mut self.machine.tap {
+            tap.end_feed(self.machine.now);
+        }
         std::mem::take(&mut self.machine.facts)
+    }
+
+    /// While on, each feed leaves what it printed in [`Terminal::tapped`].
+    pub fn listen(&mut self, on: bool) {
+        self.machine.listen(on);
+    }
+
+    /// What the last feed printed; nothing if nobody listened.
+    pub fn tapped(&self) -> &Tapped {
+        self.machine.tapped()
     }
 
     /// Changes the size; lines of the main screen are wrapped anew.

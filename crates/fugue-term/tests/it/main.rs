@@ -13,3 +13,4 @@ mod reference;
 mod shell;
 mod text;
 mod tmux;
+mod watch;

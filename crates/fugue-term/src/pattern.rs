@@ -1,0 +1,183 @@
+//! A reader's regex, compiled for text that comes bit by bit.
+
+use std::fmt;
+use std::sync::Arc;
+
+use regex_automata::MatchKind;
+use regex_automata::hybrid::dfa::DFA;
+use regex_automata::meta;
+use regex_automata::nfa::thompson::{self, NFA, State, WhichCaptures};
+use regex_automata::util::look::{Look, LookSet};
+use regex_automata::util::syntax;
+
+/// A reader's regex: `^` and `$` match at line boundaries. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Pattern(pub(crate) Arc<Compiled>);
+
+/// Why a text is no pattern, in the engine's own words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadPattern(String);
+
+/// The same regex as three machines, each for what it is best at.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    /// Finds a match in text that is there.
+    pub(crate) regex: meta::Regex,
+    /// Says, a byte at a time and fast, that some match has ended.
+    pub(crate) scout: DFA,
+    /// The states themselves, for what the scout cannot read and for how far a match goes.
+    pub(crate) nfa: NFA,
+    /// Whether a match may have a newline in it.
+    pub(crate) crosses_lines: bool,
+    /// Whether what follows a match decides that it is one: `$`, `\b` and the like.
+    pub(crate) looks_ahead: bool,
+}
+
+/// Large enough for any pattern a person writes; a model's `(a{1000}){1000}` is refused.
+const SIZE_LIMIT: usize = 1 << 20;
+
+/// A pattern that needs more states at a time than fit is slower, not wrong.
+const SCOUT_BYTES: usize = 1 << 20;
+
+impl Pattern {
+    /// Compiles a regex.
+    pub fn new(text: &str) -> Result<Pattern, BadPattern> {
+        let syntax = syntax::Config::new().multi_line(true);
+        let regex = meta::Regex::builder()
+            .syntax(syntax)
+            .configure(
+                meta::Config::new()
+                    .nfa_size_limit(Some(SIZE_LIMIT))
+                    .hybrid_cache_capacity(SCOUT_BYTES),
+            )
+            .build(text)
+            .map_err(|error| match (error.size_limit(), error.syntax_error()) {
+                (Some(limit), _) => too_big(limit),
+                (None, Some(error)) => BadPattern(error.to_string()),
+                (None, None) => BadPattern(error.to_string()),
+            })?;
+        // The two below have half the states of the one above, and fail only where it fails.
+        let nfa = NFA::compiler()
+            .syntax(syntax)
+            .configure(
+                thompson::Config::new()
+                    .which_captures(WhichCaptures::None)
+                    .nfa_size_limit(Some(SIZE_LIMIT)),
+            )
+            .build(text)
+            .map_err(|error| BadPattern(error.to_string()))?;
+        let scout = DFA::builder()
+            .configure(
+                DFA::config()
+                    .match_kind(MatchKind::All)
+                    // It stops where it would have to know Unicode; the states go on from there.
+                    .unicode_word_boundary(true)
+                    .cache_capacity(SCOUT_BYTES)
+                    .skip_cache_capacity_check(true),
+            )
+            .build_from_nfa(nfa.clone())
+            .map_err(|error| BadPattern(error.to_string()))?;
+        let crosses_lines = reads_newline(&nfa);
+        let looks_ahead = nfa.look_set_any().subtract(behind_only()) != LookSet::empty();
+        Ok(Pattern(Arc::new(Compiled {
+            regex,
+            scout,
+            nfa,
+            crosses_lines,
+            looks_ahead,
+        })))
+    }
+}
+
+fn too_big(limit: usize) -> BadPattern {
+    BadPattern(format!(
+        "Compiled regex exceeds size limit of {limit} bytes."
+    ))
+}
+
+/// Assertions that depend only on what came before.
+fn behind_only() -> LookSet {
+    LookSet::singleton(Look::Start).insert(Look::StartLF)
+}
+
+/// Whether a match may have a newline in it: some state that can be reached reads one.
+fn reads_newline(nfa: &NFA) -> bool {
+    let mut met = vec![false; nfa.states().len()];
+    let mut next = vec![nfa.start_anchored()];
+    while let Some(id) = next.pop() {
+        if std::mem::replace(&mut met[id.as_usize()], true) {
+            continue;
+        }
+        let reads = match nfa.state(id) {
+            State::ByteRange { trans } => {
+                next.push(trans.next);
+                trans.matches_byte(b'\n')
+            }
+            State::Sparse(sparse) => {
+                next.extend(sparse.transitions.iter().map(|trans| trans.next));
+                sparse.matches_byte(b'\n').is_some()
+            }
+            State::Dense(dense) => {
+                next.extend(dense.transitions.iter());
+                dense.matches_byte(b'\n').is_some()
+            }
+            State::Look { next: to, .. } | State::Capture { next: to, .. } => {
+                next.push(*to);
+                false
+            }
+            State::Union { alternates } => {
+                next.extend(alternates.iter());
+                false
+            }
+            State::BinaryUnion { alt1, alt2 } => {
+                next.extend([alt1, alt2]);
+                false
+            }
+            State::Fail | State::Match { .. } => false,
+        };
+        if reads {
+            return true;
+        }
+    }
+    false
+}
+
+impl fmt::Display for BadPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadPattern {}
+
+#[cfg(test)]
+mod tests {
+    use super::Pattern;
+
+    #[test]
+    fn what_does_not_compile_is_refused_in_the_engines_words() {
+        let refused = |text| Pattern::new(text).expect_err(text).to_string();
+        let message = refused("a(b");
+        assert!(message.contains("unclosed group"), "{message}");
+        assert!(message.contains("a(b\n"), "shows where: {message}");
+        let message = refused("(a{1000}){1000}");
+        assert!(message.contains("size limit of 1048576 bytes"), "{message}");
+        assert!(refused(r"(?<=a)b").contains("look-around"));
+    }
+
+    #[test]
+    fn what_a_pattern_needs_to_see_is_known() {
+        let known = |text| {
+            let pattern = Pattern::new(text).expect(text);
+            (pattern.0.crosses_lines, pattern.0.looks_ahead)
+        };
+        assert_eq!(known("Listening"), (false, false));
+        assert_eq!(known("^a.*b"), (false, false));
+        assert_eq!(known("foo$"), (false, true));
+        assert_eq!(known(r"\bfoo"), (false, true));
+        assert_eq!(known(r"a\nb"), (true, false));
+        assert_eq!(known(r"a\s+b"), (true, false));
+        assert_eq!(known("(?s)a.b"), (true, false));
+        assert_eq!(known("[^x]"), (true, false));
+    }
+}

@@ -1,0 +1,433 @@
+//! What a program prints, as a stream of text with places, for whoever waits for a word in it.
+//!
+//! The stream is the text as it is printed: colours and titles are not in it, a line that runs over the edge goes on.
+//! A line feed or a lone carriage return is `\n`, the two together are one. Where the cursor jumps, or something is
+//! erased before it, what follows is not the same word, so there is a `\n` as well; backspace is such a jump. A move to
+//! the right over nothing is the spaces that a reader of the line will see.
+//!
+//! The stream depends on the bytes alone and not on how they are cut. Nothing is kept: each feed starts anew.
+
+use crate::grid::Point;
+use crate::machine::Machine;
+use crate::parser::Csi;
+use crate::place::{Cursor, LineNo, Offset};
+use crate::shell::{MarkKind, ShellState};
+
+/// What one feed printed, for [`Watch::output`](crate::Watch::output).
+#[derive(Clone, Debug, Default)]
+pub struct Tapped {
+    pub(crate) text: String,
+    /// In the order of the text, and together all of it.
+    pub(crate) pieces: Vec<Piece>,
+    /// Something was painted with cursor moves, or over other text.
+    pub(crate) moved: bool,
+    /// The same, by a shell's line editor.
+    pub(crate) moved_at_prompt: bool,
+    /// What was read up to here is in this feed or in one before.
+    pub(crate) until: Offset,
+}
+
+/// A stretch of text whose places follow from that of its first character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Where it starts, in bytes of the text.
+    pub(crate) start: u64,
+    /// The place of its first character.
+    pub(crate) at: Cursor,
+    pub(crate) ground: Ground,
+    /// It is what a shell echoes of a line being typed.
+    pub(crate) echo: bool,
+    /// The cursor had jumped to where it is.
+    pub(crate) painted: bool,
+}
+
+/// What a piece was printed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ground {
+    /// The main screen, just now: each byte of text is one of output.
+    Main,
+    /// The alternate screen, which has no lines: its places are moments.
+    Alternate,
+    /// Text that has no bytes of its own: a gap, or a line that was there before somebody listened.
+    Kept,
+}
+
+/// A gap is spaces up to here; what is further away is a jump. Wider than real gaps, and a bound on how much text
+/// a few bytes can make.
+const MAX_GAP: usize = 256;
+
+/// A feed that was larger gives its memory back.
+const KEPT_CAPACITY: usize = 1 << 20;
+
+/// The listener's state between feeds.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    tapped: Tapped,
+    /// The cursor, where text goes on if nothing moves it.
+    next: Option<Point>,
+    alternate: bool,
+    /// The place in the text where the stream is, as far as it is known.
+    line: Option<u64>,
+    col: Option<u32>,
+    /// The offset behind the last character.
+    offset: u64,
+    ended: Ended,
+    echo: bool,
+    painting: bool,
+    /// The next character is a continuation of the last piece.
+    open: bool,
+    breaks: u64,
+}
+
+/// What the stream ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Char,
+    Newline,
+    /// A newline for a carriage return: a line feed now is the same one.
+    Return,
+}
+
+static NOTHING: Tapped = Tapped {
+    text: String::new(),
+    pieces: Vec::new(),
+    moved: false,
+    moved_at_prompt: false,
+    until: Offset(0),
+};
+
+impl Tap {
+    /// Each feed starts a new one.
+    pub(crate) fn start_feed(&mut self) {
+        let tapped = &mut self.tapped;
+        tapped.text.clear();
+        tapped.pieces.clear();
+        if tapped.text.capacity() + tapped.pieces.capacity() * size_of::<Piece>() > KEPT_CAPACITY {
+            *tapped = Tapped::default();
+        }
+        (tapped.moved, tapped.moved_at_prompt) = (false, false);
+        self.open = false;
+    }
+
+    pub(crate) fn end_feed(&mut self, offset: u64) {
+        self.tapped.until = Offset(offset);
+    }
+
+    /// `text` was printed and its last byte read at offset `end`; the cursor is now at `next`.
+    pub(crate) fn push(&mut self, text: &str, end: u64, next: Point) {
+        self.piece(end.saturating_sub(text.len() as u64));
+        self.tapped.text.push_str(text);
+        let chars = match text.is_ascii() {
+            true => text.len(),
+            false => text.chars().count(),
+        };
+        self.col = self.col.map(|col| col + chars as u32);
+        self.offset = end;
+        self.next = Some(next);
+        self.ended = Ended::Char;
+    }
+
+    /// Spaces that the cursor skipped: they have no bytes of their own, what follows them has.
+    fn push_gap(&mut self, gap: usize, next: Point) {
+        self.open = false;
+        let offset = self.offset;
+        self.push(&" ".repeat(gap), offset + gap as u64, next);
+        if let (false, Some(piece)) = (self.alternate, self.tapped.pieces.last_mut()) {
+            piece.ground = Ground::Kept;
+        }
+        self.offset = offset;
+        self.open = false;
+    }
+
+    fn piece(&mut self, start: u64) {
+        if self.open && start == self.offset {
+            return;
+        }
+        self.open = true;
+        self.tapped.pieces.push(Piece {
+            start: self.tapped.text.len() as u64,
+            at: Cursor {
+                offset: Offset(start),
+                line: LineNo(self.line.unwrap_or_default()),
+                col: self.col.unwrap_or_default(),
+            },
+            ground: match self.alternate {
+                true => Ground::Alternate,
+                false => Ground::Main,
+            },
+            echo: self.echo,
+            painted: self.painting,
+        });
+    }
+
+    fn newline(&mut self, now: u64, ended: Ended) {
+        self.piece(now.saturating_sub(1));
+        self.tapped.text.push('\n');
+        self.offset = now;
+        self.ended = ended;
+        self.open = false;
+    }
+
+    /// What follows does not belong to what came before. Whatever the reason was, it took at least a byte.
+    fn boundary(&mut self) {
+        if self.ended == Ended::Char {
+            self.newline(self.offset + 1, Ended::Newline);
+        }
+    }
+
+    fn forget_place(&mut self) {
+        (self.line, self.col) = (None, None);
+        self.open = false;
+    }
+
+    fn jump(&mut self) {
+        self.boundary();
+        self.forget_place();
+        self.next = None;
+        self.painting = true;
+        self.moved();
+    }
+
+    fn moved(&mut self) {
+        if self.echo {
+            self.tapped.moved_at_prompt = true;
+        } else {
+            self.tapped.moved = true;
+        }
+    }
+}
+
+impl Machine {
+    pub(crate) fn listen(&mut self, on: bool) {
+        if !on {
+            self.tap = None;
+        } else if self.tap.is_none() {
+            let place = self.tap_place();
+            self.tap = Some(Box::new(Tap {
+                tapped: Tapped {
+                    until: Offset(self.now),
+                    ..Tapped::default()
+                },
+                next: Some(self.shown().cursor),
+                alternate: self.alt.is_some(),
+                line: Some(place.0),
+                col: Some(place.1),
+                offset: self.now,
+                ended: match place.1 {
+                    0 => Ended::Newline,
+                    _ => Ended::Char,
+                },
+                echo: matches!(self.shell.state, ShellState::AtPrompt { .. }),
+                painting: false,
+                open: false,
+                breaks: self.history.breaks(),
+            }));
+        }
+    }
+
+    pub(crate) fn tapped(&self) -> &Tapped {
+        self.tap.as_ref().map_or(&NOTHING, |tap| &tap.tapped)
+    }
+
+    /// Where in the text the next character will be.
+    fn tap_place(&self) -> (u64, u32) {
+        if self.alt.is_some() {
+            let (line, col) = self.text_end();
+            return (line.0, col);
+        }
+        let (line, col) = self.text_position();
+        let cursor = self.main.cursor;
+        // Cells that were never printed count when something is printed behind them.
+        let gap = cursor.x.saturating_sub(self.main.rows[cursor.y].used());
+        (line.0, col + gap as u32)
+    }
+
+    /// Before a character is printed at the cursor, and before the cursor wraps for it.
+    pub(crate) fn tap_reaches(&mut self) {
+        let Some(mut tap) = self.tap.take() else {
+            return;
+        };
+        let alternate = self.alt.is_some();
+        let grid = self.shown();
+        let cursor = grid.cursor;
+        let used = grid.rows[cursor.y].used();
+        if tap.alternate != alternate {
+            tap.jump();
+            tap.alternate = alternate;
+        } else if tap.next != Some(cursor) {
+            match tap.next {
+                Some(next)
+                    if next.y == cursor.y
+                        && next.x < cursor.x
+                        && used <= next.x
+                        && cursor.x - next.x <= MAX_GAP =>
+                {
+                    let gap = cursor.x - next.x;
+                    if tap.line.is_none() || tap.col.is_none() {
+                        let (line, col) = self.tap_place();
+                        tap.line = Some(line);
+                        tap.col = Some(col.saturating_sub(gap as u32));
+                    }
+                    tap.push_gap(gap, cursor);
+                }
+                _ => tap.jump(),
+            }
+        }
+        if alternate || cursor.x < used {
+            tap.moved();
+        }
+        if tap.breaks != self.history.breaks() {
+            tap.breaks = self.history.breaks();
+            tap.forget_place();
+        }
+        if tap.line.is_none() || tap.col.is_none() {
+            let (line, col) = self.tap_place();
+            (tap.line, tap.col) = (Some(line), Some(col));
+        }
+        self.tap = Some(tap);
+    }
+
+    /// The cursor went to the next row because there was no room; does the line go on there?
+    pub(crate) fn tap_wrapped(&mut self, goes_on: bool) {
+        let cursor = self.shown().cursor;
+        let Some(tap) = &mut self.tap else { return };
+        tap.next = Some(cursor);
+        if !goes_on {
+            tap.boundary();
+            let (line, col) = self.tap_place();
+            if let Some(tap) = &mut self.tap {
+                (tap.line, tap.col) = (Some(line), Some(col));
+            }
+        }
+    }
+
+    /// Text was printed at the cursor.
+    pub(crate) fn tap_printed(&mut self, text: &str) {
+        let (now, cursor) = (self.now, self.shown().cursor);
+        if let Some(tap) = &mut self.tap {
+            tap.push(text, now, cursor);
+        }
+    }
+
+    /// Before a line feed is obeyed; what it returns is wanted afterwards.
+    pub(crate) fn tap_feeds_line(&mut self) -> LineFed {
+        let (now, alternate) = (self.now, self.alt.is_some());
+        let wants_place = self.tap.as_ref().is_some_and(|tap| {
+            tap.ended != Ended::Return && (tap.line.is_none() || tap.col.is_none())
+        });
+        let place = wants_place.then(|| self.tap_place());
+        let grid = self.shown();
+        let whole = grid.top == 0 && grid.bottom == grid.height() - 1;
+        let fed = LineFed {
+            next_line: whole && !grid.rows[grid.cursor.y].wrapped(),
+            scrolls: grid.cursor.y == grid.bottom,
+        };
+        if let Some(tap) = &mut self.tap {
+            if tap.alternate != alternate {
+                tap.jump();
+                tap.alternate = alternate;
+            }
+            if let Some((line, col)) = place {
+                (tap.line, tap.col) = (Some(line), Some(col));
+            }
+            match tap.ended {
+                Ended::Return => tap.ended = Ended::Newline,
+                Ended::Char | Ended::Newline => tap.newline(now, Ended::Newline),
+            }
+        }
+        fed
+    }
+
+    pub(crate) fn tap_fed_line(&mut self, fed: LineFed) {
+        let (cursor, breaks) = (self.shown().cursor, self.history.breaks());
+        let Some(tap) = &mut self.tap else { return };
+        tap.next = Some(cursor);
+        tap.open = false;
+        if fed.scrolls {
+            tap.painting = false;
+        }
+        if tap.alternate {
+            return;
+        }
+        let known = fed.next_line && tap.breaks == breaks;
+        tap.breaks = breaks;
+        tap.line = tap.line.filter(|_| known).map(|line| line + 1);
+        tap.col = (cursor.x == 0).then_some(0);
+    }
+
+    pub(crate) fn tap_returned(&mut self, from: Point) {
+        let (now, cursor, alternate) = (self.now, self.shown().cursor, self.alt.is_some());
+        let Some(tap) = &mut self.tap else { return };
+        if tap.alternate != alternate {
+            return;
+        }
+        // A jump before it counts, wherever the cursor is now.
+        let jumped = tap.next.is_none_or(|next| next.y != from.y);
+        if tap.ended == Ended::Char {
+            tap.newline(now, Ended::Return);
+        }
+        if jumped {
+            tap.jump();
+        }
+        tap.next = Some(cursor);
+        if from.x != 0 {
+            tap.col = None;
+            tap.open = false;
+        }
+    }
+
+    /// After a control sequence that may have changed text that was printed. Those that only move the cursor are
+    /// noticed when something is printed.
+    pub(crate) fn tap_obeyed(&mut self, csi: &Csi, was_home: bool) {
+        let neutral = match (csi.private, csi.intermediate, csi.action) {
+            // Erasing what is to the right and below: many programs do it after each coloured word.
+            (0, 0, b'J') => csi.param(0) == 0 && !was_home,
+            (0, 0, b'K') => csi.param(0) == 0,
+            (0, 0, b'@' | b'P' | b'L' | b'M' | b'S' | b'T') => false,
+            (b'?', 0, b'h' | b'l') => !csi.params().any(|mode| mode[0] == 3),
+            _ => true,
+        };
+        if !neutral {
+            self.tap_jumped();
+        }
+    }
+
+    /// The screen changed other than by printing at the cursor.
+    pub(crate) fn tap_jumped(&mut self) {
+        if let Some(tap) = &mut self.tap {
+            tap.jump();
+        }
+    }
+
+    /// A new size has moved the cursor along with the text.
+    pub(crate) fn tap_resized(&mut self, before: Point) {
+        let cursor = self.shown().cursor;
+        if let Some(tap) = &mut self.tap {
+            tap.next = tap.next.filter(|next| *next == before).map(|_| cursor);
+            tap.forget_place();
+        }
+    }
+
+    pub(crate) fn tap_marked(&mut self, kind: MarkKind) {
+        let Some(tap) = &mut self.tap else { return };
+        let echo = kind == MarkKind::Input;
+        if tap.echo && !echo {
+            tap.boundary();
+        }
+        if tap.echo != echo {
+            tap.echo = echo;
+            tap.open = false;
+        }
+        if kind == MarkKind::Output {
+            tap.painting = false;
+        }
+    }
+}
+
+/// What a line feed will do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineFed {
+    /// The cursor goes to the line behind the one it is on.
+    next_line: bool,
+    scrolls: bool,
+}
