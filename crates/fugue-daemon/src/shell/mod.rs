@@ -50,9 +50,11 @@ const POSIX: &str = "posix.sh";
 const ZDOTDIR: &str = "zsh";
 const ZSHENV: &str = "zsh/.zshenv";
 
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 6] = [
     (BASH, include_str!("bash.sh")),
     (ZSHENV, include_str!("zsh/zshenv.zsh")),
+    ("zsh/steps.zsh", include_str!("zsh/steps.zsh")),
+    ("zsh/run.zsh", include_str!("zsh/run.zsh")),
     (FISH, include_str!("fish.fish")),
     (POSIX, include_str!("posix.sh")),
 ];

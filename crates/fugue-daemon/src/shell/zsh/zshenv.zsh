@@ -3,9 +3,10 @@
 # It puts the user's ZDOTDIR back, reads the user's .zshenv and leaves two hooks behind; zsh itself then finds every
 # other file (.zprofile, .zshrc, .zlogin, the history) where it always does. The hooks say, in marks that only the
 # daemon can check, where a prompt and its input begin (A, B), when a command starts (C) and how it ended (D;code),
-# and where the shell is (P, and OSC 7).
+# and where the shell is (P, and OSC 7). When the daemon has laid out steps (see steps.rs), they run before the prompt
+# appears (steps.zsh).
 #
-# What it never does: write a file, keep a trap or an option changed, enter the history, or leave the secret in
+# What it never does: write a file other than a plan's log, keep a trap or an option changed, enter the history, or leave the secret in
 # anything that a command inherits. PS1 carries marks only while the line editor runs and is the user's own whenever a
 # command runs.
 
@@ -14,6 +15,12 @@ if (( ${+FUGUE_USER_ZDOTDIR} )); then
     unset FUGUE_USER_ZDOTDIR
 else
     unset ZDOTDIR
+fi
+
+# A pipeline's own shell reads nothing of the user's.
+if [[ -n ${FUGUE_SHELL_BARE-} ]]; then
+    setopt no_rcs
+    PS1='%~ %# '
 fi
 
 if [[ -o interactive && -n ${FUGUE_SHELL_SECRET-} ]]; then
@@ -28,16 +35,16 @@ _fugue_m=(
     $'\e]133;D;' ";k=$FUGUE_SHELL_SECRET"$'\e\\'
     $'\e]133;P;k='$FUGUE_SHELL_SECRET';cwd=' $'\e\\'
 )
+# Where steps are laid out, the secret, and what knows how to run them.
+typeset -ga _fugue_at _fugue_now
+_fugue_at=("${FUGUE_STEPS_DIR-}" $FUGUE_SHELL_SECRET ${${(%):-%x}:A:h}/{steps,run}.zsh)
+typeset -g _fugue_finished=
 # _fugue_ran: C was given and D is owed.
-typeset -gi _fugue_ran=0 _fugue_exported=0
+typeset -gi _fugue_ran=0 _fugue_exported=0 _fugue_bound=0
 typeset -g _fugue_cwd= _fugue_ps1= _fugue_own= _fugue_eol=
 
-# Before each prompt. Other hooks see the same `$?`: zsh restores it around each. No forks.
-#
-# Later the control channel of a pipeline is read here, before the prompt is dressed: a widget that is bound to a
-# private key accepts an empty line, which leads to this function again. Nothing is needed for it now; only, steps
-# must not run below the `emulate`, whose options are ours. (It also makes options and traps local: the user's DEBUG
-# trap is out of the way while we work, and back afterwards.)
+# Before each prompt. Other hooks see the same `$?`: zsh restores it around each. No forks. (The `emulate` also makes
+# options and traps local: the user's DEBUG trap is out of the way while we work, and back afterwards.)
 _fugue_precmd() {
     builtin local -i _fugue_s=$?
     builtin emulate -L zsh -o no_aliases -o no_xtrace -o no_err_exit -o no_err_return -o unset -o no_all_export -o no_warn_create_global
@@ -60,6 +67,12 @@ _fugue_precmd() {
         _fugue_cwd=$PWD
     fi
     _fugue_say "$_fugue_out"
+    _fugue_bind
+    if [[ -n $_fugue_at[1] && -e $_fugue_at[1]/go && "$(<$_fugue_at[1]/go)" != "$_fugue_finished" ]]; then
+        # At the event's end this function is called again, to dress the prompt.
+        builtin source $_fugue_at[3] $_fugue_at
+        if _fugue_begin $_fugue_s; then builtin return 0; fi
+    fi
 
     if [[ ${preexec_functions[-1]-} != _fugue_preexec ]]; then
         preexec_functions=("${(@)preexec_functions:#_fugue_preexec}" _fugue_preexec)
@@ -78,7 +91,22 @@ _fugue_late() {
     periodic_functions=("${(@)periodic_functions:#_fugue_late}")
     if (( ! $#periodic_functions )); then builtin unset periodic_functions; fi
     if (( PERIOD == _fugue_period )); then builtin unset PERIOD; fi
-    _fugue_dress
+    if (( ! $#_fugue_now )); then _fugue_dress; fi
+}
+
+# The wake-up key puts the half-typed line aside and accepts an empty one. The line editor brings it back by itself at
+# the prompt after the steps. Bound at the first prompt, when the user's own bindings stand.
+_fugue_bind() {
+    if (( _fugue_bound )); then builtin return 0; fi
+    _fugue_bound=1
+    builtin local _fugue_m
+    builtin zle -N _fugue_wake
+    for _fugue_m in main emacs viins vicmd; do builtin bindkey -M $_fugue_m '^X^_^P' _fugue_wake; done
+} 2>/dev/null
+
+_fugue_wake() {
+    if [[ -n $PREBUFFER$BUFFER ]]; then builtin zle .push-input; fi
+    builtin zle .accept-line
 }
 
 # Between reading a command and running it.
@@ -163,6 +191,6 @@ fi
 unset FUGUE_SHELL_SECRET FUGUE_STEPS_DIR FUGUE_SHELL_BARE
 
 # Last, and as zsh would have done: whatever the user's file does from here (return, set ZDOTDIR, fail) is its own affair.
-if [[ -r ${ZDOTDIR-$HOME}/.zshenv ]]; then
+if [[ -o rcs && -r ${ZDOTDIR-$HOME}/.zshenv ]]; then
     source "${ZDOTDIR-$HOME}/.zshenv"
 fi
