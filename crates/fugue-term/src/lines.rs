@@ -45,12 +45,14 @@ pub struct Line<'a> {
 }
 
 /// When a line was printed, as far as its rows know.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dates {
     /// Last changed at all; 0 is never.
     pub(crate) touched: u64,
-    /// Since then it was only added to.
+    /// Since then its first row was only added to.
     pub(crate) grown_since: u64,
+    /// The same of its other rows, each with the column it starts at.
+    pub(crate) more: Vec<(u32, u64)>,
 }
 
 impl Machine {
@@ -298,8 +300,10 @@ struct Gather<'a> {
 struct Pending<'a> {
     no: u64,
     text: Cow<'a, str>,
-    touched: u64,
-    grown_since: u64,
+    /// So many characters are in so many bytes of it.
+    chars: usize,
+    counted: usize,
+    dates: Dates,
     /// Nothing before the reader's column was rewritten since.
     intact: bool,
 }
@@ -314,20 +318,27 @@ impl<'a> Gather<'a> {
                 let intact = self.since.is_some_and(|since| past.is_intact(0, since));
                 self.pending = Some(Pending {
                     no,
+                    chars: 0,
+                    counted: 0,
                     text,
-                    touched: past.touched,
-                    grown_since: past.grown_since(),
+                    dates: Dates {
+                        touched: past.touched,
+                        grown_since: past.grown_since(),
+                        more: Vec::new(),
+                    },
                     intact,
                 });
             }
             Some(pending) => {
+                pending.chars += pending.text[pending.counted..].chars().count();
+                pending.counted = pending.text.len();
+                let start = pending.chars;
                 if let Some(since) = self.since {
-                    let start = pending.text.chars().count();
                     pending.intact &= past.is_intact(start, since);
                 }
+                pending.dates.more.push((start as u32, past.grown_since()));
                 pending.text.to_mut().push_str(&text);
-                pending.touched = pending.touched.max(past.touched);
-                pending.grown_since = pending.grown_since.max(past.grown_since());
+                pending.dates.touched = pending.dates.touched.max(past.touched);
             }
         }
     }
@@ -343,7 +354,7 @@ impl<'a> Gather<'a> {
             cut: false,
         };
         if let Some(since) = self.since {
-            if pending.touched <= since.offset.0 {
+            if pending.dates.touched <= since.offset.0 {
                 return;
             }
             if since.line == no && since.col > 0 && pending.intact {
@@ -369,10 +380,7 @@ impl<'a> Gather<'a> {
             }
         }
         self.lines.push_back(line);
-        self.dates.push_back(Dates {
-            touched: pending.touched,
-            grown_since: pending.grown_since,
-        });
+        self.dates.push_back(pending.dates);
         if self.lines.len() > self.last {
             self.lines.pop_front();
             self.dates.pop_front();

@@ -11,7 +11,7 @@ use regex_automata::util::look::{Look, LookSet};
 use regex_automata::util::syntax;
 
 /// A reader's regex: `^` and `$` match at line boundaries. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Pattern(pub(crate) Arc<Compiled>);
 
 /// Why a text is no pattern, in the engine's own words.
@@ -19,8 +19,8 @@ pub struct Pattern(pub(crate) Arc<Compiled>);
 pub struct BadPattern(String);
 
 /// The same regex as three machines, each for what it is best at.
-#[derive(Debug)]
 pub(crate) struct Compiled {
+    text: String,
     /// Finds a match in text that is there.
     pub(crate) regex: meta::Regex,
     /// Says, a byte at a time and fast, that some match has ended.
@@ -80,6 +80,7 @@ impl Pattern {
         let crosses_lines = reads_newline(&nfa);
         let looks_ahead = nfa.look_set_any().subtract(behind_only()) != LookSet::empty();
         Ok(Pattern(Arc::new(Compiled {
+            text: text.to_owned(),
             regex,
             scout,
             nfa,
@@ -140,6 +141,12 @@ fn reads_newline(nfa: &NFA) -> bool {
         }
     }
     false
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pattern").field(&self.0.text).finish()
+    }
 }
 
 impl fmt::Display for BadPattern {

@@ -398,3 +398,166 @@ impl Found {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use super::*;
+    use proptest::prelude::*;
+    use regex_automata::meta;
+
+    /// With all that makes it hard: choices, greed, assertions before and behind, Unicode, newlines, emptiness.
+    const PATTERNS: &[&str] = &[
+        "ab",
+        "a|ab",
+        "ab|a",
+        "abb?|b",
+        r"\d+",
+        r"\d+?",
+        "a.*b",
+        "a.*?b",
+        "(?s)a.*b",
+        "(?s)a.*?b$",
+        r"a\nb",
+        r"a\s+b",
+        "^a",
+        "^ab$",
+        "b$",
+        r"\$ $",
+        "^$",
+        "^",
+        "$",
+        r"\z",
+        r"\Aab",
+        r"\Aé",
+        r"\ba",
+        r"\bab\b",
+        r"b\b",
+        r"\B1",
+        r"a\B",
+        r"\bé",
+        r"é\b",
+        r"(?-u:\b)a",
+        r"b(?-u:\b)",
+        r"\b{start}a|1\b{end}",
+        "é+",
+        "(?i)É1",
+        r"\w+ ",
+        r"\w+",
+        "[^a]+",
+        "[^a]b",
+        "x*",
+        "(?s).{3}",
+        "(?s)a.{4,}b",
+        "ab$|b",
+        r"ab\B|b",
+        r"(?s)a.*\bé",
+        r"(?s)\ba.*b$",
+        "a{2,3}",
+        "(a|b)*1",
+        "(?R)a$",
+        "",
+    ];
+
+    static COMPILED: LazyLock<Vec<(&str, Pattern)>> = LazyLock::new(|| {
+        let compile = |text| (text, Pattern::new(text).expect(text));
+        PATTERNS.iter().copied().map(compile).collect()
+    });
+
+    fn text() -> impl Strategy<Value = String> {
+        let part = prop_oneof![
+            6 => prop::sample::select(&["a", "b", "1", " ", "\n", "é", "$ "][..]).prop_map(str::to_owned),
+            1 => prop::sample::select(&["ab\n", "abab", "12", "–", "\n\n", "é1 ", "_"][..]).prop_map(str::to_owned),
+        ];
+        prop::collection::vec(part, 0..24).prop_map(|parts| parts.concat())
+    }
+
+    /// Feeds the text cut as told; the match, and whether it was settled before the end was known.
+    fn seek(pattern: &Pattern, lines: usize, pieces: &[&str]) -> Option<Range<u64>> {
+        let mut seeker = Seeker::new(pattern.clone(), lines, 0);
+        let mut tail = Tail::default();
+        seeker.advance(&tail);
+        for piece in pieces {
+            tail.push_more(piece);
+            seeker.advance(&tail);
+            if let Some(range) = seeker.settled() {
+                return Some(range);
+            }
+            tail.trim(lines, seeker.needs());
+        }
+        let unsettled = seeker.evidence().is_some() || seeker.may_end_here();
+        let range = seeker.settle(&tail);
+        assert!(
+            unsettled || range.is_none(),
+            "who waits for quiet must be told to"
+        );
+        range
+    }
+
+    /// The same by trying everything.
+    fn oracle(regex: &meta::Regex, lines: usize, text: &str) -> Option<Range<u64>> {
+        let ends = (0..=text.len()).filter(|at| text.is_char_boundary(*at));
+        let (start, evidence) = ends
+            .filter_map(|end| {
+                let ended = text[..end].ends_with('\n');
+                let newlines = text[..end].rmatch_indices('\n');
+                let from = newlines
+                    .map(|(at, _)| at + 1)
+                    .nth(lines - 1 + usize::from(ended));
+                let input = Input::new(text).span(from.unwrap_or(0)..end);
+                Some((regex.search(&input)?.start(), end))
+            })
+            .next()?;
+        let newline = text[evidence..].find('\n').map(|at| evidence + at + 1);
+        let end = match newline {
+            None => {
+                let input = Input::new(text)
+                    .span(start..text.len())
+                    .anchored(Anchored::Yes);
+                regex.search(&input).expect("a match starts here").end()
+            }
+            Some(horizon) => {
+                let ends = FOLLOWERS.into_iter().map(|next| {
+                    let mut text = text[..horizon].to_owned();
+                    text.extend(next);
+                    let input = Input::new(&text)
+                        .span(start..horizon)
+                        .anchored(Anchored::Yes);
+                    regex.search(&input).map_or(evidence, |found| found.end())
+                });
+                ends.min().unwrap_or(evidence)
+            }
+        };
+        Some(start as u64..end as u64)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(100), failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_cutting_of_the_text_gives_the_match_that_trying_everything_gives(
+            text in text(), lines in 1usize..5, cuts in prop::collection::vec(1usize..7, 1..9)
+        ) {
+            let chars: Vec<&str> = text.split_inclusive(|_| true).collect();
+            let mut sizes = cuts.iter().cycle();
+            let mut pieces = Vec::new();
+            let mut rest = &text[..];
+            while let Some((at, c)) = rest.char_indices().take(*sizes.next().unwrap_or(&1)).last() {
+                let (piece, behind) = rest.split_at(at + c.len_utf8());
+                pieces.push(piece);
+                rest = behind;
+            }
+            for (text_of, pattern) in &*COMPILED {
+                let expected = oracle(&pattern.0.regex, lines, &text);
+                prop_assert_eq!(&seek(pattern, lines, &[&text]), &expected, "{:?} at once", text_of);
+                prop_assert_eq!(&seek(pattern, lines, &chars), &expected, "{:?} by characters", text_of);
+                prop_assert_eq!(&seek(pattern, lines, &pieces), &expected, "{:?} in pieces", text_of);
+                for at in (0..text.len()).filter(|at| text.is_char_boundary(*at)) {
+                    let (head, rest) = text.split_at(at);
+                    prop_assert_eq!(&seek(pattern, lines, &[head, rest]), &expected, "{:?} cut at {}", text_of, at);
+                }
+            }
+        }
+    }
+}

@@ -117,23 +117,28 @@ impl Tap {
     pub(crate) fn push(&mut self, text: &str, end: u64, next: Point) {
         self.piece(end.saturating_sub(text.len() as u64));
         self.tapped.text.push_str(text);
-        let chars = match text.is_ascii() {
-            true => text.len(),
-            false => text.chars().count(),
-        };
-        self.col = self.col.map(|col| col + chars as u32);
+        if !self.alternate {
+            let chars = match text.is_ascii() {
+                true => text.len(),
+                false => text.chars().count(),
+            };
+            self.col = self.col.map(|col| col + chars as u32);
+        }
         self.offset = end;
         self.next = Some(next);
         self.ended = Ended::Char;
     }
 
-    /// Spaces that the cursor skipped: they have no bytes of their own, what follows them has.
-    fn push_gap(&mut self, gap: usize, next: Point) {
+    /// Text that is not byte by byte what was read up to `offset`: spaces that the cursor skipped, signs of another
+    /// charset, what stands for bytes that are no text.
+    fn push_still(&mut self, text: &str, offset: u64, next: Point) {
         self.open = false;
-        let offset = self.offset;
-        self.push(&" ".repeat(gap), offset + gap as u64, next);
-        if let (false, Some(piece)) = (self.alternate, self.tapped.pieces.last_mut()) {
-            piece.ground = Ground::Kept;
+        self.push(text, offset + text.len() as u64, next);
+        if let Some(piece) = self.tapped.pieces.last_mut() {
+            piece.ground = match self.alternate {
+                true => Ground::Alternate,
+                false => Ground::Kept,
+            };
         }
         self.offset = offset;
         self.open = false;
@@ -268,7 +273,8 @@ impl Machine {
                         tap.line = Some(line);
                         tap.col = Some(col.saturating_sub(gap as u32));
                     }
-                    tap.push_gap(gap, cursor);
+                    let offset = tap.offset;
+                    tap.push_still(&" ".repeat(gap), offset, cursor);
                 }
                 _ => tap.jump(),
             }
@@ -290,8 +296,12 @@ impl Machine {
     /// The cursor went to the next row because there was no room; does the line go on there?
     pub(crate) fn tap_wrapped(&mut self, goes_on: bool) {
         let cursor = self.shown().cursor;
+        let over_text = self.shown().rows[cursor.y].used() > 0;
         let Some(tap) = &mut self.tap else { return };
         tap.next = Some(cursor);
+        if over_text {
+            tap.moved();
+        }
         if !goes_on {
             tap.boundary();
             let (line, col) = self.tap_place();
@@ -304,8 +314,12 @@ impl Machine {
     /// Text was printed at the cursor.
     pub(crate) fn tap_printed(&mut self, text: &str) {
         let (now, cursor) = (self.now, self.shown().cursor);
-        if let Some(tap) = &mut self.tap {
-            tap.push(text, now, cursor);
+        // These were other bytes than they are now.
+        let translated = text == "\u{fffd}" || self.charsets.is_drawing();
+        match &mut self.tap {
+            Some(tap) if translated => tap.push_still(text, now, cursor),
+            Some(tap) => tap.push(text, now, cursor),
+            None => (),
         }
     }
 

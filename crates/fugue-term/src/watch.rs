@@ -319,18 +319,18 @@ impl Watch {
                 self.break_line(kept(offset, line.no, 0));
             }
             offset = offset.max(dates.grown_since);
-            let (parts, ends) = (echoes.strip(line.no, col, &line.text), offset);
-            offset = offset.max(dates.touched);
+            let parts = echoes.strip(line.no, col, &line.text);
             let whole = parts.len() == 1 && parts[0].1.len() == line.text.len();
             for (part_col, text) in &parts {
                 if self.skipped {
                     self.skipped = false;
-                    self.break_line(kept(ends, line.no, *part_col));
+                    self.break_line(kept(offset, line.no, *part_col));
                 }
-                self.push_kept(text, kept(ends, line.no, *part_col));
+                offset = self.push_rows(text, kept(offset, line.no, *part_col), &dates.more);
                 pending += text.len();
                 self.skipped = !whole;
             }
+            offset = offset.max(dates.touched);
             if parts.is_empty() {
                 self.skipped = true;
             } else if !self.is_open(line, col, cursor) {
@@ -395,6 +395,22 @@ impl Watch {
             self.phase = Phase::Over;
         }
         hit
+    }
+
+    /// A part of a line, whose rows are not all of the same age. Gives the age of the last one.
+    fn push_rows(&mut self, mut text: &str, mut at: Cursor, rows: &[(u32, u64)]) -> u64 {
+        for &(col, grown_since) in rows {
+            if col > at.col {
+                let cut = text.char_indices().nth((col - at.col) as usize);
+                let Some((cut, _)) = cut else { break };
+                let (head, rest) = text.split_at(cut);
+                self.push_kept(head, at);
+                (at.col, text) = (col, rest);
+            }
+            at.offset = at.offset.max(Offset(grown_since));
+        }
+        self.push_kept(text, at);
+        at.offset.0
     }
 
     fn push_kept(&mut self, text: &str, at: Cursor) {

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fugue_term::{Options, Query, Size, Terminal};
+use fugue_term::{Begun, Echo, Options, Pattern, Query, Size, Terminal, Watch, WatchFor};
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
@@ -96,4 +96,76 @@ fn panes_cost_what_they_hold() {
     }
     let cost = live() - before;
     assert!(cost < 24_000_000, "a hostile pane costs {cost} bytes");
+    a_long_wait_costs_no_more_than_a_short_one();
+}
+
+fn a_long_wait_costs_no_more_than_a_short_one() {
+    let live = || LIVE.load(Ordering::Relaxed);
+    let megabytes = std::env::var("FUGUE_WATCH_MB").map_or(8, |mb| mb.parse().expect("a number"));
+    let log: String = (0..1000)
+        .map(|i| {
+            format!(
+                "\x1b[32mINFO\x1b[0m {i:6} naïve request done in {} ms\r\n",
+                i * 7 % 997
+            )
+        })
+        .collect();
+    let no_end = "no line ends here ".repeat(4000);
+    // The first is fast, the second knows Unicode, the third may match over many lines.
+    for pattern in [
+        r"Listening on port \d+",
+        r"\bListening on\b",
+        r"(?s)BEGIN.*END",
+    ] {
+        for output in [&log, &no_end] {
+            let mut pane = Terminal::new(
+                Size {
+                    rows: 40,
+                    cols: 120,
+                },
+                Options::default(),
+            );
+            pane.listen(true);
+            let mut watch = Watch::new(WatchFor {
+                pattern: Pattern::new(pattern).expect(pattern),
+                fail: Some(Pattern::new("error|panicked").expect("it compiles")),
+                lines: 100,
+                since: Some(pane.end()),
+                echo: Echo::Skip,
+            });
+            assert_eq!(watch.begin(&pane), Begun::Watching);
+            let mut feed = |bytes: &[u8]| {
+                pane.feed(bytes);
+                watch.output(pane.tapped())
+            };
+            assert_eq!(feed(b"BEGIN\r\n"), None);
+            let mut early = None;
+            for i in 0..megabytes * 1_000_000 / output.len() {
+                for chunk in output.as_bytes().chunks(65_536) {
+                    assert_eq!(feed(chunk), None);
+                }
+                if i == 2_000_000 / output.len() {
+                    early = Some(live());
+                }
+            }
+            let cost = live().saturating_sub(early.expect("more than two megabytes were fed"));
+            // A pane's own lines grow to their limit meanwhile.
+            let own = 16 << 20;
+            assert!(cost < own + (4 << 20), "{pattern} costs {cost} bytes more");
+            let hit = feed(b"\r\nListening on port 8080\r\n");
+            let expected = match pattern {
+                r"Listening on port \d+" => Some("Listening on port 8080"),
+                r"\bListening on\b" => Some("Listening on"),
+                _ => None,
+            };
+            assert_eq!(hit.as_ref().map(|hit| &hit.text[..]), expected);
+            if let Some(hit) = hit {
+                let query = Query {
+                    since: Some(hit.from),
+                    last: 10,
+                };
+                assert_eq!(pane.lines(&query).lines[0].text, "Listening on port 8080");
+            }
+        }
+    }
 }

@@ -14,3 +14,4 @@ mod shell;
 mod text;
 mod tmux;
 mod watch;
+mod watch_properties;

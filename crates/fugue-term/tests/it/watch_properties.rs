@@ -1,0 +1,263 @@
+//! What holds for any output that is waited on.
+
+use std::sync::LazyLock;
+
+use fugue_term::{
+    Begun, Cursor, Echo, Hit, Pattern, Query, Size, Terminal, Watch, WatchFor, Which,
+};
+use proptest::prelude::*;
+
+use crate::common::{Step, options, script, single_bytes, size, whole};
+
+fn config(cases: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
+    ProptestConfig {
+        cases: default.cases.max(cases),
+        failure_persistence: None,
+        ..default
+    }
+}
+
+static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
+    let texts = [
+        "[a-z]{2}",
+        r"\d+",
+        r"\d[A-Z]+$",
+        r"^\w\d?$",
+        "漢字|👍",
+        r"\b\w\d\b",
+        "(?s)a.*b.*c",
+        "(?i)e\u{301}a|q.*z",
+        r"[a-z]\n[A-Z]",
+        "never this",
+    ];
+    texts.map(|text| Pattern::new(text).unwrap()).into()
+});
+
+fn watch_for(pattern: &Pattern) -> WatchFor {
+    WatchFor {
+        pattern: pattern.clone(),
+        fail: None,
+        lines: 4,
+        since: None,
+        echo: Echo::Skip,
+    }
+}
+
+/// All of a hit that does not depend on when it was told.
+type Told = Option<(Which, String, Cursor, Cursor)>;
+
+fn told(hit: Option<Hit>) -> Told {
+    hit.map(|hit| (hit.which, hit.text, hit.from, hit.behind))
+}
+
+/// The hit that a script gives, and whether somebody should look at the screen.
+fn wait(
+    what: WatchFor,
+    size: Size,
+    script: &[Step],
+    mut cut: impl FnMut(&[u8]) -> Vec<Vec<u8>>,
+) -> (Told, bool) {
+    let mut terminal = Terminal::new(size, options());
+    terminal.listen(true);
+    let mut watch = Watch::new(what);
+    if let Begun::Hit(hit) = watch.begin(&terminal) {
+        return (told(Some(hit)), false);
+    }
+    for step in script {
+        match step {
+            Step::Resize(size) => terminal.resize(*size),
+            Step::Bytes(bytes) => {
+                for part in cut(bytes) {
+                    terminal.feed(&part);
+                    if let Some(hit) = watch.output(terminal.tapped()) {
+                        return (told(Some(hit)), false);
+                    }
+                }
+            }
+        }
+    }
+    let hit = watch.quiet();
+    (told(hit), watch.wants_look())
+}
+
+/// Divides bytes by these sizes in turn.
+fn by_sizes(bytes: &[u8], sizes: &mut impl Iterator<Item = usize>) -> Vec<Vec<u8>> {
+    let mut parts = Vec::new();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let (part, behind) = rest.split_at(sizes.next().unwrap_or(1).min(rest.len()));
+        parts.push(part.to_vec());
+        rest = behind;
+    }
+    parts
+}
+
+/// Lines of words, some of them coloured, and what a reader sees of them.
+fn printed() -> impl Strategy<Value = (Vec<u8>, String)> {
+    let word = prop::sample::select(
+        &[
+            "a",
+            "b",
+            "ab",
+            "12",
+            "7",
+            " ",
+            "é",
+            "漢",
+            "e\u{301}",
+            ".",
+            "over-the-edge",
+            "\t",
+        ][..],
+    );
+    let dress = prop::sample::select(
+        &[
+            "",
+            "",
+            "",
+            "\x1b[1m",
+            "\x1b[0;31m\x1b[K",
+            "\x1b]0;t\x07",
+            "\x07",
+            "\x1b(B",
+        ][..],
+    );
+    let line = prop::collection::vec((dress, word), 0..7);
+    let end = prop::sample::select(&["\r\n", "\r\n", "\r\r\n", "\r\n\x1b[m"][..]);
+    prop::collection::vec((line, end), 1..8).prop_map(|lines| {
+        let (mut bytes, mut clean) = (Vec::new(), String::new());
+        for (words, end) in lines {
+            let mut column = 0;
+            for (dress, word) in words {
+                bytes.extend_from_slice(dress.as_bytes());
+                // A tab with nothing behind it is no text, and one over the edge depends on where that is.
+                let tabbed = format!("{word}|");
+                let word = if word == "\t" && column < 8 {
+                    &tabbed
+                } else {
+                    word.trim_end_matches('\t')
+                };
+                bytes.extend_from_slice(word.as_bytes());
+                let word = word.replace('\t', &" ".repeat(8 - column % 8));
+                clean.push_str(&word);
+                column += word
+                    .chars()
+                    .map(|c| {
+                        if c == '漢' {
+                            2
+                        } else {
+                            usize::from(c != '\u{301}')
+                        }
+                    })
+                    .sum::<usize>();
+            }
+            bytes.extend_from_slice(end.as_bytes());
+            clean.push('\n');
+        }
+        (bytes, clean)
+    })
+}
+
+/// What is new since a cursor, as one text.
+fn follows(terminal: &Terminal, since: Cursor) -> String {
+    let query = Query {
+        since: Some(since),
+        last: usize::MAX,
+    };
+    let lines = terminal.lines(&query).lines;
+    let lines: Vec<&str> = lines.iter().map(|line| &line.text[..]).collect();
+    lines.join("\n")
+}
+
+proptest! {
+    #![proptest_config(config(400))]
+
+    #[test]
+    fn any_cutting_of_any_bytes_gives_the_same_hit(
+        size in size(), script in script(), cuts in prop::collection::vec(1usize..9, 1..9), fail in 0usize..10, echo in any::<bool>()
+    ) {
+        for pattern in &*PATTERNS {
+            let what = || WatchFor {
+                fail: PATTERNS.get(fail).cloned(),
+                echo: if echo { Echo::Match } else { Echo::Skip },
+                ..watch_for(pattern)
+            };
+            let expected = wait(what(), size, &script, whole);
+            prop_assert_eq!(&wait(what(), size, &script, single_bytes), &expected, "{:?}", pattern);
+            let mut sizes = cuts.iter().copied().cycle();
+            let cut = wait(what(), size, &script, |bytes| by_sizes(bytes, &mut sizes));
+            prop_assert_eq!(&cut, &expected, "{:?}", pattern);
+        }
+    }
+
+    #[test]
+    fn a_hit_is_what_a_reader_of_the_text_would_find_and_says_what_follows(
+        (bytes, clean) in printed(), rows in 2u16..9, cuts in prop::collection::vec(1usize..9, 1..9),
+    ) {
+        let size = Size { rows, cols: 20 };
+        let texts = ["ab", r"\d+", "a.*b", "b$", r"\b\d\b", "^a", "é.?", "漢", r"a\n+b", r"\.\s+é", "edge", "-e?"];
+        let mut sizes = cuts.iter().copied().cycle();
+        for text in texts {
+            let pattern = Pattern::new(text).unwrap();
+            let expected = first_match(text, &clean);
+            // While it is printed.
+            let mut terminal = Terminal::new(size, options());
+            terminal.listen(true);
+            let mut watch = Watch::new(watch_for(&pattern));
+            prop_assert_eq!(watch.begin(&terminal), Begun::Watching);
+            let mut hit = None;
+            for part in by_sizes(&bytes, &mut sizes) {
+                terminal.feed(&part);
+                hit = hit.or(watch.output(terminal.tapped()));
+            }
+            prop_assert!(!watch.is_unsettled());
+            prop_assert_eq!(hit.as_ref().map(|hit| &hit.text[..]), expected.clone().map(|range| &clean[range]), "{:?}", text);
+            // When it was printed.
+            let mut later = Watch::new(WatchFor { lines: 100, ..watch_for(&pattern) });
+            let begun = match later.begin(&terminal) {
+                Begun::Hit(hit) => Some(hit),
+                Begun::Watching => None,
+                Begun::NeedsOlder => panic!("all lines are there"),
+            };
+            let within = |hit: &Hit| (hit.text.clone(), (hit.from.line, hit.from.col), (hit.behind.line, hit.behind.col));
+            prop_assert_eq!(begun.as_ref().map(within), hit.as_ref().map(within), "{:?}", text);
+            let Some(range) = expected else { continue };
+            let rest = &clean[range.end..];
+            let ended_line = rest.strip_prefix('\n').filter(|_| !clean[..range.end].ends_with('\n'));
+            let rest = ended_line.unwrap_or(rest);
+            for hit in [hit, begun].iter().flatten() {
+                let new = follows(&terminal, hit.behind);
+                prop_assert_eq!(new.trim_end_matches('\n'), rest.trim_end_matches('\n'), "{:?} {:?}", text, hit);
+                // And whoever waits from there on sees the next one.
+                let mut next = Watch::new(WatchFor { since: Some(hit.behind), ..watch_for(&pattern) });
+                let next = match next.begin(&terminal) {
+                    Begun::Hit(hit) => Some(hit.text),
+                    Begun::Watching | Begun::NeedsOlder => None,
+                };
+                let expected = next_match(text, &clean, range.end);
+                prop_assert_eq!(next.as_deref(), expected.map(|range| &clean[range]), "{:?} behind {:?}", text, hit);
+            }
+        }
+    }
+}
+
+fn first_match(pattern: &str, text: &str) -> Option<std::ops::Range<usize>> {
+    next_match(pattern, text, 0)
+}
+
+/// The match that ends first, of several the leftmost, as far as it goes.
+fn next_match(pattern: &str, text: &str, from: usize) -> Option<std::ops::Range<usize>> {
+    use regex_automata::{Anchored, Input, meta::Regex, util::syntax};
+    let multi_line = syntax::Config::new().multi_line(true);
+    let regex = Regex::builder().syntax(multi_line).build(pattern).unwrap();
+    let mut ends = (from..=text.len()).filter(|at| text.is_char_boundary(*at));
+    let first = ends.find_map(|end| regex.search(&Input::new(text).span(from..end)))?;
+    let rest = first.start()..text.len();
+    let line_end = text[first.end()..]
+        .find('\n')
+        .map(|at| first.end() + at + 1);
+    let rest = rest.start..line_end.unwrap_or(rest.end);
+    let input = Input::new(text).span(rest).anchored(Anchored::Yes);
+    Some(regex.search(&input)?.range())
+}
