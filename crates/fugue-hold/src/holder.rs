@@ -84,6 +84,8 @@ pub(super) struct Holder {
     strangers: Vec<HolderLink>,
     daemon: Option<HolderLink>,
     had_daemon: bool,
+    /// Another holder started the child, so orphans of it did not come to us.
+    took_over: bool,
     leaving: bool,
     close: Option<Close>,
 }

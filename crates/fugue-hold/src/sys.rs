@@ -131,6 +131,17 @@ pub(crate) fn ended_child(whom: Whom, reap: Reap) -> io::Result<Option<(i32, End
     wait_child(whom, reap, libc::WNOHANG)
 }
 
+/// Whether we have any child, ended ones that nobody reaped included.
+pub(crate) fn has_children() -> bool {
+    // SAFETY: a zeroed siginfo is valid, and waitid fills it.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        libc::waitid(libc::P_ALL, 0, &mut info, flags) == 0
+            || io::Error::last_os_error().raw_os_error() != Some(libc::ECHILD)
+    }
+}
+
 /// Waits until that child ended, and reaps it.
 pub(crate) fn await_child(pid: i32) -> io::Result<Ending> {
     loop {

@@ -100,6 +100,8 @@ pub enum ToDaemon {
     Unknown {
         kind: u8,
     },
+    /// Said before `Exited`: the child left no process behind, so there is nothing to close.
+    Alone,
 }
 
 /// A child to start. It may hold secrets, so it is never written to disk nor shown by `ps` of the holder.

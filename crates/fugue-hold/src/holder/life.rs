@@ -146,6 +146,7 @@ impl Holder {
 
     /// Takes over from a holder that died.
     pub(super) fn adopt(&mut self, adopt: &Adopt, pidfd: Option<OwnedFd>) {
+        self.took_over = true;
         self.typist = Typist::resume(adopt.last_seq, adopt.answered_upto);
         let recorded = self.meta.as_ref().and_then(|m| m.child);
         let mut who = adopt.child.or(recorded);
@@ -289,8 +290,12 @@ impl Holder {
         for state in self.typist.give_up() {
             self.say(&ToDaemon::InputState(state));
         }
-        self.say(&ToDaemon::Exited(exited));
         self.reap();
+        // Orphans come to us, their reaper; a holder that took a child over never was that for its descendants.
+        if !self.took_over && !sys::has_children() {
+            self.say(&ToDaemon::Alone);
+        }
+        self.say(&ToDaemon::Exited(exited));
         More::Now
     }
 

@@ -80,6 +80,7 @@ impl Holder {
             typist: Typist::default(),
             meta,
             meta_unsaved: false,
+            took_over: false,
             strangers: Vec::new(),
             daemon: None,
             had_daemon: false,

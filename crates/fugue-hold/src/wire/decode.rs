@@ -107,6 +107,7 @@ impl Message for ToDaemon {
                 id: r.u64()?,
                 left: r.u32()?,
             },
+            14 => ToDaemon::Alone,
             9 => ToDaemon::Stalled { errno: r.i32()? },
             10 => ToDaemon::Flowing,
             11 => ToDaemon::Done { id: r.u64()? },
@@ -134,6 +135,7 @@ impl Message for ToDaemon {
             | ToDaemon::Closed { .. }
             | ToDaemon::Stalled { .. }
             | ToDaemon::Flowing
+            | ToDaemon::Alone
             | ToDaemon::Done { .. }
             | ToDaemon::Failed { .. }
             | ToDaemon::Unknown { .. } => 0,

@@ -81,6 +81,7 @@ impl ToDaemon {
                 w.i32(*errno);
                 w.text(what);
             }),
+            ToDaemon::Alone => frame(out, 14, |_| {}),
             ToDaemon::Unknown { kind } => frame(out, 13, |w| w.u8(*kind)),
         }
     }
