@@ -60,6 +60,58 @@ impl JsonSchema for PaneId {
     }
 }
 
+/// A run's id: chosen by its caller, or made by us. Global, never used for two runs.
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct RunId(pub String);
+
+impl RunId {
+    const LONGEST: usize = 64;
+
+    /// An id of our own making, from random bits: short enough to type, long enough never to come twice.
+    pub fn fresh(random: [u8; 8]) -> Self {
+        // No vowels and no look-alikes, so that no word and no mistake comes out of it.
+        const LETTERS: &[u8; 25] = b"23456789bcdfghjkmnpqrstvz";
+        let mut bits = u64::from_le_bytes(random);
+        let mut id = String::from("r-");
+        for _ in 0..10 {
+            id.push(char::from(LETTERS[(bits % 25) as usize]));
+            bits /= 25;
+        }
+        Self(id)
+    }
+
+    pub fn check(&self) -> Result<(), Error> {
+        let good = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
+        if self.0.is_empty() || self.0.len() > Self::LONGEST || !self.0.chars().all(good) {
+            return Err(Error::invalid(format!(
+                "run_id: wanted 1 to {} letters, digits, `.`, `_`, `:` or `-`, got {:?}",
+                Self::LONGEST,
+                self.0
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for RunId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let id = Self(text.to_owned());
+        id.check().map(|()| id)
+    }
+}
+
 /// The name of a group of panes.
 #[derive(
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,

@@ -9,11 +9,12 @@ mod ids;
 pub mod keys;
 mod os;
 pub mod panes;
+pub mod runs;
 mod tool;
 pub mod wire;
 
 pub use error::{Error, Kind};
 pub use handle::Handle;
-pub use ids::{Cursor, PaneId, SessionName, Timestamp};
+pub use ids::{Cursor, PaneId, RunId, SessionName, Timestamp};
 pub use os::OsText;
 pub use tool::{Definition, Hints, Reply, Request, Tool};

@@ -74,32 +74,12 @@ impl CreatePane {
             no_nul("shell", shell)?;
         }
         if let Some(name) = &self.name {
-            let ok = !name.trim().is_empty()
-                && name.chars().count() <= 64
-                && !name.chars().any(char::is_control);
-            if !ok {
-                return Err(Error::invalid(format!(
-                    "name: wanted 1 to 64 printable characters, got {name:?}"
-                )));
-            }
-            if name.parse::<PaneId>().is_ok() {
-                return Err(
-                    Error::invalid(format!("name: `{name}` has the look of a pane id"))
-                        .hint("choose another name"),
-                );
-            }
+            good_name("name", name)?;
         }
         if let Some(session) = &self.session {
             SessionName::parse(session)?;
         }
-        for (key, value) in &self.env {
-            if key.is_empty() || key.contains(['=', '\0']) {
-                return Err(Error::invalid(format!(
-                    "env: `{key}` cannot be the name of a variable"
-                )));
-            }
-            no_nul("env", value)?;
-        }
+        good_env("env", &self.env)?;
         within("rows", u64::from(self.rows), 1, 1000)?;
         within("cols", u64::from(self.cols), 1, 1000)
     }
@@ -306,7 +286,7 @@ pub struct PaneText {
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct GetStatus {
-    /// Pane id or name; left out: all sessions and panes.
+    /// Pane id or name; left out: all sessions, panes and runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(value_name = "PANE"))]
     pub pane_id: Option<String>,
@@ -421,6 +401,10 @@ pub struct Overview {
     /// Panes that did not fit; ended ones are left out first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_panes: u64,
+    pub runs: Vec<crate::runs::RunRow>,
+    /// Runs that did not fit; ended ones are left out first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub omitted_runs: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -475,7 +459,37 @@ pub struct PaneClosed {
     pub note: Option<String>,
 }
 
-fn filled(field: &str, text: &str) -> Result<(), Error> {
+pub(crate) fn good_name(field: &str, name: &str) -> Result<(), Error> {
+    let ok = !name.trim().is_empty()
+        && name.chars().count() <= 64
+        && !name.chars().any(char::is_control);
+    if !ok {
+        return Err(Error::invalid(format!(
+            "{field}: wanted 1 to 64 printable characters, got {name:?}"
+        )));
+    }
+    if name.parse::<PaneId>().is_ok() {
+        return Err(
+            Error::invalid(format!("{field}: `{name}` has the look of a pane id"))
+                .hint("choose another name"),
+        );
+    }
+    Ok(())
+}
+
+pub(crate) fn good_env(field: &str, env: &BTreeMap<String, String>) -> Result<(), Error> {
+    for (key, value) in env {
+        if key.is_empty() || key.contains(['=', '\0']) {
+            return Err(Error::invalid(format!(
+                "{field}: `{key}` cannot be the name of a variable"
+            )));
+        }
+        no_nul(field, value)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn filled(field: &str, text: &str) -> Result<(), Error> {
     if text.trim().is_empty() {
         Err(Error::invalid(format!("{field}: is empty")))
     } else {
@@ -483,7 +497,7 @@ fn filled(field: &str, text: &str) -> Result<(), Error> {
     }
 }
 
-fn no_nul(field: &str, text: &str) -> Result<(), Error> {
+pub(crate) fn no_nul(field: &str, text: &str) -> Result<(), Error> {
     if text.contains('\0') {
         Err(Error::invalid(format!(
             "{field}: has a NUL character in it"
@@ -493,7 +507,7 @@ fn no_nul(field: &str, text: &str) -> Result<(), Error> {
     }
 }
 
-fn within(field: &str, given: u64, least: u64, most: u64) -> Result<(), Error> {
+pub(crate) fn within(field: &str, given: u64, least: u64, most: u64) -> Result<(), Error> {
     if (least..=most).contains(&given) {
         Ok(())
     } else {
@@ -503,6 +517,6 @@ fn within(field: &str, given: u64, least: u64, most: u64) -> Result<(), Error> {
     }
 }
 
-fn is_zero(number: &u64) -> bool {
+pub(crate) fn is_zero(number: &u64) -> bool {
     *number == 0
 }

@@ -1,7 +1,7 @@
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Error, panes};
+use crate::{Error, panes, runs};
 
 /// One tool: its arguments are the struct itself.
 pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<Request> {
@@ -63,16 +63,16 @@ fn schema<T: JsonSchema>(mut settings: SchemaSettings) -> Schema {
 }
 
 macro_rules! tools {
-    ($($args:ident as $name:literal, $verb:literal, $hints:ident => $reply:ident;)*) => {
+    ($($room:ident::$args:ident as $name:literal, $verb:literal, $hints:ident => $reply:ident;)*) => {
         /// Any tool call.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "tool", content = "args")]
-        pub enum Request { $(#[serde(rename = $name)] $args(panes::$args),)* }
+        pub enum Request { $(#[serde(rename = $name)] $args($room::$args),)* }
 
         /// The answer to a [`Request`] of the same name.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "tool", content = "reply")]
-        pub enum Reply { $(#[serde(rename = $name)] $args(panes::$reply),)* }
+        pub enum Reply { $(#[serde(rename = $name)] $args($room::$reply),)* }
 
         impl Request {
             /// The names of all tools, in the order they are listed.
@@ -88,13 +88,13 @@ macro_rules! tools {
 
             /// All tools, in the order they are listed.
             pub fn definitions() -> Vec<Definition> {
-                vec![$(Definition::of::<panes::$args>()),*]
+                vec![$(Definition::of::<$room::$args>()),*]
             }
 
             /// Reads a call as it came from outside. The error names the field, what was wanted and what was given.
             pub fn parse(tool: &str, args: serde_json::Value) -> Result<Self, Error> {
                 match tool {
-                    $($name => arguments::<panes::$args>(args).map(Self::$args),)*
+                    $($name => arguments::<$room::$args>(args).map(Self::$args),)*
                     _ => Err(Error::invalid(format!("no tool `{tool}`")).hint(format!("tools: {}", Self::NAMES.join(", ")))),
                 }
             }
@@ -108,11 +108,11 @@ macro_rules! tools {
         }
 
         $(
-            impl From<panes::$args> for Request {
-                fn from(args: panes::$args) -> Self { Self::$args(args) }
+            impl From<$room::$args> for Request {
+                fn from(args: $room::$args) -> Self { Self::$args(args) }
             }
 
-            impl TryFrom<Reply> for panes::$reply {
+            impl TryFrom<Reply> for $room::$reply {
                 type Error = Error;
                 fn try_from(reply: Reply) -> Result<Self, Error> {
                     match reply {
@@ -122,24 +122,28 @@ macro_rules! tools {
                 }
             }
 
-            impl Tool for panes::$args {
+            impl Tool for $room::$args {
                 const NAME: &'static str = $name;
                 const VERB: &'static str = $verb;
                 const HINTS: Hints = Hints::$hints;
-                type Reply = panes::$reply;
+                type Reply = $room::$reply;
 
-                fn check(&self) -> Result<(), Error> { panes::$args::check(self) }
+                fn check(&self) -> Result<(), Error> { $room::$args::check(self) }
             }
         )*
     };
 }
 
 tools! {
-    CreatePane as "create_pane", "new", Writes => PaneCreated;
-    SendInput as "send_input", "send", Writes => InputSent;
-    ReadPane as "read_pane", "read", ReadOnly => PaneText;
-    GetStatus as "get_status", "status", ReadOnly => Status;
-    ClosePane as "close_pane", "close", Destructive => PaneClosed;
+    panes::CreatePane as "create_pane", "new", Writes => PaneCreated;
+    panes::SendInput as "send_input", "send", Writes => InputSent;
+    panes::ReadPane as "read_pane", "read", ReadOnly => PaneText;
+    panes::GetStatus as "get_status", "status", ReadOnly => Status;
+    panes::ClosePane as "close_pane", "close", Destructive => PaneClosed;
+    runs::Expect as "fugue_expect", "expect", Writes => Expected;
+    runs::RunParallel as "fugue_run_parallel", "parallel", Writes => ParallelResult;
+    runs::RunPipeline as "fugue_run_pipeline", "pipeline", Writes => PipelineResult;
+    runs::Wait as "fugue_wait", "wait", ReadOnly => RunResult;
 }
 
 fn arguments<T: DeserializeOwned>(args: serde_json::Value) -> Result<T, Error> {

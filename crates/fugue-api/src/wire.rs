@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Cursor, Error, OsText, Reply, Request};
+use crate::{Cursor, Error, OsText, Reply, Request, RunId, runs::RunResult};
 
 /// Raised when an older client or daemon could misread a frame.
 pub const PROTOCOL: u32 = 1;
@@ -67,6 +67,11 @@ pub enum Ask {
         pane: String,
         from: u64,
     },
+    /// Waits until a run has changed beyond `seen`, and gives what is known of it, without outputs.
+    RunNews {
+        run: RunId,
+        seen: u64,
+    },
     /// Sets a pane's size.
     Resize {
         pane: String,
@@ -85,6 +90,7 @@ pub enum Ask {
 pub enum Answer {
     Tool { reply: Reply },
     Followed { more: Followed },
+    RunNews { news: RunNews },
     Resized,
     DaemonStatus { status: DaemonStatus },
     Stopping { panes_closed: u64 },
@@ -101,6 +107,14 @@ pub struct Followed {
     pub ended: bool,
     /// The place behind `raw`.
     pub cursor: Cursor,
+}
+
+/// How a run stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunNews {
+    /// To be given back as `seen`.
+    pub version: u64,
+    pub run: RunResult,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,29 +3,36 @@
 mod calls;
 mod facts;
 mod rows;
+mod runs;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use fugue_api::PaneId;
+use fugue_api::{PaneId, RunId};
 
-use crate::{CallId, Effect, Input, Now, PaneRecord, Snapshot, settings::Settings};
+use crate::{CallId, Effect, Input, Now, PaneRecord, Snapshot, Undo, settings::Settings};
+pub(crate) use rows::cut;
+use runs::Run;
 
 // A shell whose rc files take longer than this is handed over as "not ready yet" instead of keeping the caller.
 const PATIENCE_FOR_A_PROMPT: Duration = Duration::from_secs(10);
 
-/// The registry of panes and every call that waits on one.
+/// The registry of panes and runs, and every call that waits on one.
 pub struct Core {
     settings: Settings,
     next_pane: u64,
     panes: BTreeMap<PaneId, Pane>,
+    next_run: u64,
+    runs: BTreeMap<RunId, Run>,
 }
 
 struct Pane {
     record: PaneRecord,
     phase: Phase,
     closers: Vec<CallId>,
+    /// Its process is known to have left no other behind.
+    alone: bool,
 }
 
 /// Where a pane is in its life.
@@ -69,16 +76,23 @@ impl Core {
                     record,
                     phase,
                     closers: Vec::new(),
+                    alone: false,
                 },
             );
         }
+        let runs = snapshot.runs.into_iter();
         let mut core = Self {
             settings,
             next_pane: snapshot.next_pane.max(1),
             panes,
+            next_run: snapshot.next_run.max(1),
+            runs: runs
+                .map(|stored| (stored.record.id.clone(), Run::restored(stored, now)))
+                .collect(),
         };
+        core.restore_runs(now, &mut effects);
         core.forget_old(now, &mut effects);
-        (core, effects)
+        (core, in_one_commit(effects))
     }
 
     pub fn step(&mut self, input: Input, now: Now) -> Vec<Effect> {
@@ -92,12 +106,25 @@ impl Core {
                     }];
                 }
             }
-            Input::Cancelled { call } => self.forget_call(call),
+            Input::Cancelled { call } => {
+                self.forget_call(call);
+                self.forget_run_call(call);
+            }
             Input::Pane { pane, fact } => self.fact(pane, fact, now, &mut effects),
-            Input::NotStored { pane, why } => self.not_stored(pane, &why, &mut effects),
-            Input::Time => self.time(now, &mut effects),
+            Input::NotStored {
+                what: Undo::Pane(pane),
+                why,
+            } => self.not_stored(pane, &why, &mut effects),
+            Input::NotStored {
+                what: Undo::Run(run),
+                why,
+            } => self.run_not_stored(&run, &why, &mut effects),
+            Input::Time => {
+                self.time(now, &mut effects);
+                self.time_for_runs(now, &mut effects);
+            }
         }
-        effects
+        in_one_commit(effects)
     }
 
     pub fn live_panes(&self) -> impl Iterator<Item = PaneId> + '_ {
@@ -110,4 +137,31 @@ impl Core {
     fn records(&self) -> impl Iterator<Item = &PaneRecord> + Clone {
         self.panes.values().map(|pane| &pane.record)
     }
+}
+
+/// All that one step changes is one commit, where the first of its changes stood: a state and what it causes are on
+/// disk together, and whoever waits, waits for one write.
+fn in_one_commit(effects: Vec<Effect>) -> Vec<Effect> {
+    let mut together: Vec<Effect> = Vec::with_capacity(effects.len());
+    let mut first = None;
+    for effect in effects {
+        match (effect, first) {
+            (Effect::Commit { changes, undo }, Some(at)) => {
+                if let Some(Effect::Commit {
+                    changes: all,
+                    undo: known,
+                }) = together.get_mut(at)
+                {
+                    all.extend(changes);
+                    *known = known.take().or(undo);
+                }
+            }
+            (effect @ Effect::Commit { .. }, None) => {
+                first = Some(together.len());
+                together.push(effect);
+            }
+            (effect, _) => together.push(effect),
+        }
+    }
+    together
 }

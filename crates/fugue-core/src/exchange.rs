@@ -1,14 +1,16 @@
 //! What goes into core and what comes out of it, in plain data.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Cursor, Error, PaneId, Timestamp,
-    panes::{CreatePane, Overview, PaneSize, PaneStatus, ReadPane, SendInput, StateBy},
+    Cursor, Error, PaneId, RunId, Timestamp,
+    panes::{Overview, PaneSize, PaneStatus, ReadPane, SendInput, StateBy},
+    runs::RunResult,
     wire::{Answer, Ask, Caller, Key},
 };
+use serde::{Deserialize, Serialize};
 
-use crate::{Exit, PaneRecord};
+use crate::{Exit, PaneRecord, RunRecord, Sighting};
 
 /// One call of one connection, for as long as it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,9 +38,9 @@ pub enum Input {
         pane: PaneId,
         fact: PaneFact,
     },
-    /// The pane's record could not be written, so the pane must not be.
+    /// What was to be started could not be recorded, so it must not be.
     NotStored {
-        pane: PaneId,
+        what: Undo,
         why: String,
     },
     /// Some time that was asked for by [`Effect::WakeAt`] has come.
@@ -50,12 +52,13 @@ pub struct Asked {
     pub key: Key,
     pub caller: Arc<Caller>,
     pub ask: Ask,
-    /// For `create_pane`: looked up at the door, where files may be looked at.
-    pub world: Option<World>,
+    /// One for each pane that the call opens: looked up at the door, where files may be looked at. An error there is
+    /// the call's, unless it asks for what it started before.
+    pub worlds: Result<Vec<World>, Error>,
 }
 
 /// Where and by what a new pane runs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct World {
     pub cwd: PathBuf,
     pub shell: PathBuf,
@@ -71,6 +74,8 @@ pub enum PaneFact {
         cursor: Cursor,
     },
     OpenFailed(Error),
+    /// A daemon died before it could start the pane's process, so nothing of it ever ran.
+    NeverStarted(Error),
     /// The shell's first prompt.
     Prompted {
         cursor: Cursor,
@@ -87,9 +92,127 @@ pub enum PaneFact {
         exit: Exit,
         cursor: Cursor,
         title: String,
+        /// It is known that the process left no other behind.
+        alone: bool,
     },
     /// No process of the pane is left.
     Swept,
+    /// A search for a pattern has begun here.
+    Watching {
+        run: RunId,
+        from: Cursor,
+    },
+    Sighted {
+        run: RunId,
+        saw: Saw,
+        sighting: Sighting,
+    },
+    /// All that an ended pane ever printed was searched, and nothing found.
+    NothingSeen {
+        run: RunId,
+    },
+    /// Steps are counted from 1.
+    StepBegan {
+        plan: u64,
+        step: usize,
+        at: Cursor,
+        when: Option<Timestamp>,
+    },
+    StepEnded {
+        plan: u64,
+        step: usize,
+        /// `None`: the shell lives and is past it, and said nothing of how it ended.
+        code: Option<i32>,
+        at: Cursor,
+        when: Option<Timestamp>,
+    },
+    /// The pane's shell cannot take steps now; none was given to it.
+    StepsRefused {
+        plan: u64,
+        error: Error,
+    },
+    /// The step that was to be interrupted has ended.
+    StepsStopped {
+        plan: u64,
+    },
+}
+
+/// Which of the two patterns was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saw {
+    Pattern,
+    Fail,
+}
+
+/// What a new pane is for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Job {
+    /// A shell to type into.
+    Shell,
+    /// One command as the pane's own process.
+    Command(String),
+    /// A pipeline's own shell, as bare as the one that runs commands.
+    Steps(StepPlan),
+    /// A person's shell that was ended by a step, once more.
+    ShellWithSteps(StepPlan),
+}
+
+/// The steps of a pipeline, as its shell gets them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepPlan {
+    pub number: u64,
+    pub steps: Vec<PlannedStep>,
+    pub keep_going: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedStep {
+    /// For a person who looks: one line without control characters.
+    pub heading: String,
+    pub text: String,
+}
+
+/// What to look for in a pane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Watch {
+    pub run: RunId,
+    pub args: fugue_api::runs::Expect,
+    /// Where an earlier daemon began.
+    pub from: Option<Cursor>,
+}
+
+/// What is undone when it could not be recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Undo {
+    Pane(PaneId),
+    Run(RunId),
+}
+
+/// Whose reply is composed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrap {
+    /// The tool's that started the run.
+    Own,
+    /// That of `fugue_wait`.
+    Wait,
+}
+
+/// A piece of a result that only a pane or its files know.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub record: Box<PaneRecord>,
+    pub want: Want,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Want {
+    /// The text of a stretch; without ends, all there is.
+    Text {
+        from: Option<Cursor>,
+        to: Option<Cursor>,
+    },
+    /// Only where the text ends now.
+    End,
 }
 
 /// What core wants done. Effects of one step are performed in order; those behind a [`Effect::Commit`] only once
@@ -102,11 +225,12 @@ pub enum Effect {
     },
     Commit {
         changes: Vec<Change>,
-        undo: Option<PaneId>,
+        undo: Option<Undo>,
     },
     Open {
         record: Box<PaneRecord>,
-        args: Box<CreatePane>,
+        job: Job,
+        env: BTreeMap<String, String>,
         world: World,
         caller: Arc<Caller>,
     },
@@ -144,6 +268,37 @@ pub enum Effect {
     Forget {
         pane: PaneId,
     },
+    Watch {
+        pane: PaneId,
+        watch: Box<Watch>,
+    },
+    /// The same in a pane that has ended.
+    WatchArchive {
+        record: Box<PaneRecord>,
+        watch: Box<Watch>,
+    },
+    Unwatch {
+        pane: PaneId,
+        run: RunId,
+    },
+    /// Give steps to a shell that is there, or find out how far it is with them.
+    RunSteps {
+        pane: PaneId,
+        plan: StepPlan,
+    },
+    /// Interrupt the step that runs, and start no other.
+    StopSteps {
+        pane: PaneId,
+        plan: u64,
+    },
+    /// Complete a run's result with what its panes printed, and answer. `parts` are in the order of the result's own.
+    Compose {
+        call: CallId,
+        wrap: Wrap,
+        result: Box<RunResult>,
+        parts: Vec<Option<Part>>,
+        most_chars: usize,
+    },
     WakeAt(Duration),
 }
 
@@ -172,6 +327,16 @@ pub enum Change {
     Drop(PaneId),
     /// Ids below this one have been given out.
     NextPane(u64),
+    /// A new run, and the world of its caller for as long as it is not over.
+    StartRun {
+        record: Box<RunRecord>,
+        caller: Arc<Caller>,
+    },
+    PutRun(Box<RunRecord>),
+    /// Its caller's world is forgotten.
+    EndRun(Box<RunRecord>),
+    DropRun(RunId),
+    NextRun(u64),
 }
 
 /// Everything the store knows, at the daemon's start.
@@ -179,6 +344,15 @@ pub enum Change {
 pub struct Snapshot {
     pub panes: Vec<PaneRecord>,
     pub next_pane: u64,
+    pub runs: Vec<StoredRun>,
+    pub next_run: u64,
     /// How many daemons there were before this one.
     pub epoch: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredRun {
+    pub record: RunRecord,
+    /// Only of a run that is not over.
+    pub caller: Option<Caller>,
 }

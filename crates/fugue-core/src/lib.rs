@@ -1,12 +1,14 @@
 //! Decides. Panes are state machines that are handed input and time and return effects; the daemon performs them.
 //!
 //! Nothing here reads the clock, touches a file, or waits. The parts that look at one pane's text and screen
-//! ([`state`], [`view`], [`typing`]) are pure as well and are called where that pane's bytes live.
+//! ([`state`], [`view`], [`typing`], [`result`]) are pure as well and are called where that pane's bytes live.
 
 mod core;
 mod exchange;
 mod names;
 mod record;
+pub mod result;
+mod run;
 pub mod settings;
 pub mod state;
 pub mod typing;
@@ -14,6 +16,11 @@ pub mod view;
 
 pub use core::Core;
 pub use exchange::{
-    Asked, CallId, Change, Effect, Input, Now, PaneFact, PaneQuestion, Snapshot, World,
+    Asked, CallId, Change, Effect, Input, Job, Now, PaneFact, PaneQuestion, Part, PlannedStep, Saw,
+    Snapshot, StepPlan, StoredRun, Undo, Want, Watch, World, Wrap,
 };
 pub use record::{Ended, Exit, PaneRecord};
+pub use run::{
+    ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, Sighting, StepOutcome,
+    StepState, Task, TaskOutcome, Work,
+};

@@ -16,43 +16,57 @@ pub struct Bounded {
 /// Joins lines to at most `most` characters. The head tells what was started, the tail how it went, so both are
 /// kept and the middle goes: a quarter for the head, the rest for the tail.
 pub fn bound<L: AsRef<str>>(lines: &[L], most: usize) -> Bounded {
-    let total: usize = lines
+    let total = joined_chars(lines);
+    if total <= most {
+        return whole(lines);
+    }
+    let lines = lines.iter().map(AsRef::as_ref);
+    ends(lines.clone(), lines.clone().rev(), lines.len(), total, most)
+}
+
+fn joined_chars<L: AsRef<str>>(lines: &[L]) -> usize {
+    lines
         .iter()
         .map(|line| line.as_ref().chars().count() + 1)
         .sum::<usize>()
-        .saturating_sub(1);
-    if total <= most {
-        let text = lines
-            .iter()
-            .map(AsRef::as_ref)
-            .collect::<Vec<_>>()
-            .join("\n");
-        return Bounded {
-            text,
-            lines: lines.len() as u64,
-            ..Bounded::default()
-        };
+        .saturating_sub(1)
+}
+
+fn whole<L: AsRef<str>>(lines: &[L]) -> Bounded {
+    let text = lines
+        .iter()
+        .map(AsRef::as_ref)
+        .collect::<Vec<_>>()
+        .join("\n");
+    Bounded {
+        text,
+        lines: lines.len() as u64,
+        ..Bounded::default()
     }
+}
+
+/// Both ends of a text of `count` lines and `total` characters that is too long.
+fn ends<'a>(
+    from_start: impl Iterator<Item = &'a str>,
+    from_end: impl Iterator<Item = &'a str> + Clone,
+    count: usize,
+    total: usize,
+    most: usize,
+) -> Bounded {
     // The note about the gap counts as well; it is never longer than this.
     let room = most.saturating_sub(GAP_NOTE);
-    let (head, head_lines, head_chars) =
-        take(lines.iter().map(AsRef::as_ref), room / 4, End::Start);
-    let (tail, tail_lines, tail_chars) = take(
-        lines.iter().rev().map(AsRef::as_ref),
-        room - head_chars,
-        End::Finish,
-    );
+    let (head, head_lines, head_chars) = take(from_start, room / 4, End::Start);
+    let (tail, tail_lines, tail_chars) = take(from_end.clone(), room - head_chars, End::Finish);
     // One long line may be both the head and the tail.
-    let whole_lines = (head_lines + tail_lines).min(lines.len());
-    let omitted_lines = (lines.len() - whole_lines) as u64;
+    let whole_lines = (head_lines + tail_lines).min(count);
+    let omitted_lines = (count - whole_lines) as u64;
     let omitted_chars = total.saturating_sub(head_chars + tail_chars) as u64;
     let mut text = head;
     text.push_str(&gap_note(omitted_lines, omitted_chars));
     text.push_str(&tail);
     if text.chars().count() > most {
         // A caller who asks for a handful of characters gets the last of them and no note.
-        let (tail, ..) = take(lines.iter().rev().map(AsRef::as_ref), most, End::Finish);
-        text = tail;
+        text = take(from_end, most, End::Finish).0;
     }
     Bounded {
         text,
@@ -60,6 +74,92 @@ pub fn bound<L: AsRef<str>>(lines: &[L], most: usize) -> Bounded {
         omitted_lines,
         omitted_chars,
     }
+}
+
+/// As much of a long text as any bound up to a given one can want, so that several texts can share one bound that is
+/// settled only when all of them are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clip {
+    /// All lines; or those at the start, if there is a tail.
+    head: Vec<String>,
+    tail: Option<Vec<String>>,
+    lines: usize,
+    chars: usize,
+}
+
+impl Clip {
+    /// For bounds up to `most`.
+    pub fn of<L: AsRef<str>>(lines: &[L], most: usize) -> Self {
+        let chars = joined_chars(lines);
+        let texts = lines.iter().map(AsRef::as_ref);
+        let (head, tail) = if chars <= most {
+            (texts.map(str::to_owned).collect(), None)
+        } else {
+            let head = pieces(texts.clone(), most / 4, End::Start);
+            let mut tail = pieces(texts.rev(), most, End::Finish);
+            tail.reverse();
+            (head, Some(tail))
+        };
+        Self {
+            head,
+            tail,
+            lines: lines.len(),
+            chars,
+        }
+    }
+
+    /// How long all of the text is.
+    pub fn chars(&self) -> usize {
+        self.chars
+    }
+
+    pub fn bound(&self, most: usize) -> Bounded {
+        let head = self.head.iter().map(String::as_str);
+        match &self.tail {
+            None if self.chars <= most => whole(&self.head),
+            None => ends(head.clone(), head.rev(), self.lines, self.chars, most),
+            Some(tail) => {
+                let tail = tail.iter().rev().map(String::as_str);
+                ends(head, tail, self.lines, self.chars, most)
+            }
+        }
+    }
+}
+
+/// Shares `budget` characters among texts of the given lengths: failures first, then the rest, and from the start a
+/// little for everybody, so that a tail of each is seen.
+pub fn shares(budget: usize, wants: &[(usize, Outcome)]) -> Vec<usize> {
+    let little = budget / (4 * wants.len().max(1));
+    let mut given: Vec<usize> = wants.iter().map(|(want, _)| *want.min(&little)).collect();
+    let mut left = budget - given.iter().sum::<usize>();
+    for turn in [Outcome::Failure, Outcome::Success] {
+        let rest = |index: usize, given: &[usize]| match wants[index] {
+            (want, outcome) if outcome == turn => want - given[index],
+            _ => 0,
+        };
+        loop {
+            let hungry: Vec<usize> = (0..wants.len())
+                .filter(|index| rest(*index, &given) > 0)
+                .collect();
+            if hungry.is_empty() || left == 0 {
+                break;
+            }
+            let each = (left / hungry.len()).max(1);
+            for index in hungry {
+                let more = rest(index, &given).min(each).min(left);
+                given[index] += more;
+                left -= more;
+            }
+        }
+    }
+    given
+}
+
+/// Whether a text is one that explains a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Success,
+    Failure,
 }
 
 const GAP_NOTE: usize = 64;
@@ -81,6 +181,17 @@ enum End {
 
 /// As many lines as fit, in the order of the text; the last one taken may be cut.
 fn take<'a>(lines: impl Iterator<Item = &'a str>, room: usize, end: End) -> (String, usize, usize) {
+    let mut taken = pieces(lines, room, end);
+    let count = taken.len();
+    if end == End::Finish {
+        taken.reverse();
+    }
+    let used = joined_chars(&taken);
+    (taken.join("\n"), count, used)
+}
+
+/// The same, each line for itself and in the order they came.
+fn pieces<'a>(lines: impl Iterator<Item = &'a str>, room: usize, end: End) -> Vec<String> {
     let mut taken: Vec<String> = Vec::new();
     let mut used = 0;
     for line in lines {
@@ -102,11 +213,7 @@ fn take<'a>(lines: impl Iterator<Item = &'a str>, room: usize, end: End) -> (Str
             break;
         }
     }
-    let count = taken.len();
-    if end == End::Finish {
-        taken.reverse();
-    }
-    (taken.join("\n"), count, used)
+    taken
 }
 
 /// A reader's regex, or the engine's own words about it.
@@ -116,6 +223,11 @@ pub fn compile(pattern: &str) -> Result<Regex, Error> {
         .size_limit(1 << 20)
         .build()
         .map_err(|error| Error::invalid(format!("grep: {error}")))
+}
+
+/// A pattern to wait for, or the engine's own words about it.
+pub fn pattern(field: &str, text: &str) -> Result<fugue_term::Pattern, Error> {
+    fugue_term::Pattern::new(text).map_err(|error| Error::invalid(format!("{field}: {error}")))
 }
 
 /// A reader's cursor, or why it cannot be one.
@@ -149,6 +261,22 @@ pub fn bound_overview(overview: &mut fugue_api::panes::Overview, most_chars: usi
         .panes
         .sort_by_key(|row| (rank(row.state.state), std::cmp::Reverse(row.pane_id)));
     let mut used = json_chars(&overview.sessions) + 64;
+    // The latest runs, in at most a third of the room; those that go on are among the first.
+    overview
+        .runs
+        .sort_by_key(|row| (row.status != "running", std::cmp::Reverse(row.started_at)));
+    let fitting = overview
+        .runs
+        .iter()
+        .scan(0, |used, row| {
+            *used += json_chars(row) + 1;
+            Some(*used)
+        })
+        .take_while(|used| *used <= most_chars / 3)
+        .count();
+    overview.omitted_runs = (overview.runs.len() - fitting) as u64;
+    overview.runs.truncate(fitting);
+    used += json_chars(&overview.runs);
     let fitting = overview
         .panes
         .iter()

@@ -7,11 +7,13 @@ use fugue_api::{
     panes::{By, ReadPane, State, StateBy},
     wire::Answer,
 };
-use fugue_core::{PaneQuestion, PaneRecord};
+use fugue_core::{PaneFact, PaneQuestion, PaneRecord, Want, result::Found, view};
 use fugue_hold::LogReader;
+use fugue_term::{Begun, Hit, Watch};
 
 use crate::{
     engine::House,
+    pane::watching,
     reading::{self, Past, Reading},
     replay::{Checkpoints, Depth, Follower},
 };
@@ -32,7 +34,7 @@ pub fn answer(
         PaneQuestion::Follow { from } => {
             let mut log = LogReader::new(directory(record, house));
             let end = match &record.ended {
-                Some(ended) => fugue_core::view::cursor(&ended.cursor)?,
+                Some(ended) => view::cursor(&ended.cursor)?,
                 None => fugue_term::Cursor::default(),
             };
             let mut more = reading::more(&mut log, *from, end)?;
@@ -73,6 +75,66 @@ pub fn read(
     match reading::read(&whole.terminal, &mut whole.log, Past::Whole, args, state)? {
         Reading::Done(reply) => done(*reply),
         Reading::NeedsMore => Err(Error::new(Kind::Internal, "the whole log is not enough")),
+    }
+}
+
+/// A part of what a pane printed. Blocks while it reads.
+pub fn stretch(record: &PaneRecord, want: &Want, most: usize, house: &House) -> Found {
+    let depths = [
+        (house.settings.keep_lines, Depth::Recent, Past::Recent),
+        (usize::MAX, Depth::All, Past::Whole),
+    ];
+    for (keep_lines, depth, past) in depths {
+        let found = open(record, house, keep_lines, depth)
+            .ok()
+            .and_then(|follower| reading::stretch(&follower.terminal, past, want, most));
+        if let Some(found) = found {
+            return found;
+        }
+    }
+    // Its files are gone.
+    Found {
+        clip: None,
+        lost_lines: 0,
+        end: None,
+    }
+}
+
+/// Looks for a pattern in all that an ended pane ever printed. Blocks while it reads.
+pub fn search(record: &PaneRecord, wanted: &fugue_core::Watch, house: &House) -> Vec<PaneFact> {
+    let run = wanted.run.clone();
+    let Some(mut watch) = watching::watch_for(wanted).map(Watch::new) else {
+        return Vec::new();
+    };
+    let mut facts = Vec::new();
+    let hit = begin(record, &mut watch, house);
+    if let Some(from) = watch.searched_from() {
+        facts.push(PaneFact::Watching {
+            run: run.clone(),
+            from: view::shown(from),
+        });
+    }
+    facts.push(match hit {
+        Some(hit) => watching::sighted(&run, hit),
+        None => PaneFact::NothingSeen { run },
+    });
+    facts
+}
+
+/// Begins a search in the files, as far back as they reach. A pane that has ended is searched to its end.
+pub fn begin(record: &PaneRecord, watch: &mut Watch, house: &House) -> Option<Hit> {
+    let mut follower = open(record, house, house.settings.keep_lines, Depth::Recent).ok()?;
+    let mut begun = watch.begin(&follower.terminal);
+    if matches!(begun, Begun::NeedsOlder) {
+        follower = open(record, house, usize::MAX, Depth::All).ok()?;
+        begun = watch.begin(&follower.terminal);
+    }
+    match begun {
+        Begun::Hit(hit) => Some(hit),
+        Begun::Watching | Begun::NeedsOlder if record.ended.is_some() => {
+            watch.end(&follower.terminal)
+        }
+        Begun::Watching | Begun::NeedsOlder => None,
     }
 }
 

@@ -16,7 +16,7 @@ use fugue_api::{
     wire::{Answer, Ask, Caller, DaemonStatus, Key},
 };
 use fugue_core::{
-    Asked, CallId, Core, Effect, Input, Now, PaneFact, PaneQuestion, Snapshot, World,
+    Asked, CallId, Core, Effect, Input, Now, PaneFact, PaneQuestion, Snapshot, Undo, World,
     settings::Settings, view,
 };
 use tokio::{
@@ -26,11 +26,11 @@ use tokio::{
 };
 
 use crate::{
-    archive,
+    archive, compose,
     desk::{Desk, Responder},
     door::Knock,
     follow,
-    pane::{self, PaneCommand, PaneHandle},
+    pane::{self, PaneCommand, PaneHandle, launch},
     paths::Paths,
     shards::{Shards, Task},
     store::{Commit, Store, Writer},
@@ -72,14 +72,14 @@ pub enum Said {
         key: Key,
         caller: Arc<Caller>,
         ask: Ask,
-        world: Result<World, Error>,
+        worlds: Result<Vec<World>, Error>,
     },
 }
 
 /// Effects that wait for the disk.
 struct Stored {
     effects: Vec<Effect>,
-    undo: Option<PaneId>,
+    undo: Option<Undo>,
 }
 
 /// The end of the daemon, waiting for its panes.
@@ -187,38 +187,30 @@ impl Engine {
                 responder,
             } => {
                 self.desk.open(call, responder);
-                if let Ask::Tool {
-                    call: Request::CreatePane(args),
-                } = &ask
-                {
-                    self.look_up_world(call, key, caller, args.clone());
-                    return Going::On;
+                match ask {
+                    Ask::Tool { call: request } if world::is_needed(&request) => {
+                        self.look_up_worlds(call, key, caller, request);
+                        Going::On
+                    }
+                    ask => self.step(Input::Call {
+                        call,
+                        asked: Asked {
+                            key,
+                            caller,
+                            ask,
+                            worlds: Ok(Vec::new()),
+                        },
+                    }),
                 }
-                self.step(Input::Call {
-                    call,
-                    asked: Asked {
-                        key,
-                        caller,
-                        ask,
-                        world: None,
-                    },
-                })
             }
         }
     }
 
     /// A directory may be on a disk that does not answer, so looking at it is not this thread's business.
-    fn look_up_world(
-        &self,
-        call: CallId,
-        key: Key,
-        caller: Arc<Caller>,
-        args: fugue_api::panes::CreatePane,
-    ) {
+    fn look_up_worlds(&self, call: CallId, key: Key, caller: Arc<Caller>, request: Request) {
         let (says, house) = (self.says.clone(), self.house.clone());
         tokio::task::spawn_blocking(move || {
-            let request = Request::CreatePane(args);
-            let world = request
+            let worlds = request
                 .check()
                 .and_then(|()| world::look_up(&request, &caller, &house));
             let ask = Ask::Tool { call: request };
@@ -227,7 +219,7 @@ impl Engine {
                 key,
                 caller,
                 ask,
-                world,
+                worlds,
             });
         });
     }
@@ -235,32 +227,27 @@ impl Engine {
     fn hear(&mut self, said: Said) -> Going {
         match said {
             Said::Pane(pane, fact) => {
-                if let PaneFact::Ended { .. } | PaneFact::OpenFailed(_) = fact {
+                if let PaneFact::Ended { .. }
+                | PaneFact::OpenFailed(_)
+                | PaneFact::NeverStarted(_) = fact
+                {
                     self.panes.remove(&pane);
                 }
                 self.step(Input::Pane { pane, fact })
             }
             Said::Furnished {
                 call,
-                world: Err(error),
-                ..
-            } => {
-                self.desk.answer(call, Err(error));
-                Going::On
-            }
-            Said::Furnished {
-                call,
                 key,
                 caller,
                 ask,
-                world: Ok(world),
+                worlds,
             } => self.step(Input::Call {
                 call,
                 asked: Asked {
                     key,
                     caller,
                     ask,
-                    world: Some(world),
+                    worlds,
                 },
             }),
         }
@@ -269,9 +256,9 @@ impl Engine {
     fn stored(&mut self, stored: Stored, outcome: Result<(), String>) -> Going {
         match (outcome, stored.undo) {
             (Ok(()), _) => self.perform(stored.effects),
-            (Err(why), Some(pane)) => {
-                tracing::warn!(%pane, why, "a new pane could not be recorded");
-                self.step(Input::NotStored { pane, why })
+            (Err(why), Some(what)) => {
+                tracing::warn!(?what, why, "what was to be started could not be recorded");
+                self.step(Input::NotStored { what, why })
             }
             // The pane's own files say the same, and the next daemon reads them.
             (Err(why), None) => {
@@ -312,19 +299,19 @@ impl Engine {
             Effect::Commit { .. } => {}
             Effect::Open {
                 record,
-                args,
+                job,
+                env,
                 world,
                 caller,
             } => {
-                let (handle, task) = pane::open(
-                    *record,
-                    args.command,
-                    args.env,
+                let start = launch::Start {
+                    job,
+                    env,
                     world,
                     caller,
-                    self.house.clone(),
-                    self.says.clone(),
-                );
+                };
+                let (handle, task) =
+                    pane::open(*record, start, self.house.clone(), self.says.clone());
                 self.install(handle, task);
             }
             Effect::Adopt { record } => {
@@ -355,9 +342,7 @@ impl Engine {
                 bounded,
             } => self.survey(call, overview, live, bounded),
             Effect::Close { pane, grace } => {
-                if let Some(handle) = self.panes.get(&pane) {
-                    handle.tell(PaneCommand::Close { grace });
-                }
+                self.tell(pane, PaneCommand::Close { grace });
             }
             Effect::Sweep { pane, grace } => {
                 let (says, dir) = (
@@ -373,11 +358,53 @@ impl Engine {
                 let dir = self.house.paths.panes().join(pane.to_string());
                 tokio::task::spawn_blocking(move || std::fs::remove_dir_all(dir));
             }
+            Effect::Watch { pane, watch } => self.tell(pane, PaneCommand::Watch(watch)),
+            Effect::WatchArchive { record, watch } => {
+                let (says, house) = (self.says.clone(), self.house.clone());
+                tokio::task::spawn_blocking(move || {
+                    for fact in archive::search(&record, &watch, &house) {
+                        let _ = says.blocking_send(Said::Pane(record.id, fact));
+                    }
+                });
+            }
+            Effect::Unwatch { pane, run } => self.tell(pane, PaneCommand::Unwatch(run)),
+            Effect::RunSteps { pane, plan } => self.tell(pane, PaneCommand::RunSteps(plan)),
+            Effect::StopSteps { pane, plan } => self.tell(pane, PaneCommand::StopSteps(plan)),
+            Effect::Compose {
+                call,
+                wrap,
+                result,
+                parts,
+                most_chars,
+            } => {
+                let parts = parts.into_iter().map(|part| {
+                    let part = part?;
+                    let handle = self.panes.get(&part.record.id).cloned();
+                    Some((part, handle))
+                });
+                if let Some(responder) = self.desk.take(call) {
+                    let composed = compose::reply(
+                        *result,
+                        parts.collect(),
+                        most_chars,
+                        wrap,
+                        self.house.clone(),
+                    );
+                    tokio::spawn(async move { responder.answer(composed.await) });
+                }
+            }
             Effect::WakeAt(at) => {
                 self.alarms.insert(at);
             }
         }
         Going::On
+    }
+
+    fn tell(&self, pane: PaneId, command: PaneCommand) {
+        // A pane that has just ended is told of to core as well, which then asks its files.
+        if let Some(handle) = self.panes.get(&pane) {
+            handle.tell(command);
+        }
     }
 
     fn install(&mut self, handle: PaneHandle, task: Task) {
@@ -503,7 +530,7 @@ impl Engine {
                 key: Key([0; 16]),
                 caller: caller.clone(),
                 ask,
-                world: None,
+                worlds: Ok(Vec::new()),
             };
             self.step(Input::Call { call, asked });
         }

@@ -5,6 +5,7 @@
 
 mod archive;
 pub mod client;
+mod compose;
 pub mod config;
 mod desk;
 mod door;

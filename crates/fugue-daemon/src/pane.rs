@@ -6,20 +6,17 @@ mod hands;
 mod keeper;
 pub mod launch;
 mod sending;
+mod stepping;
+pub mod watching;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    io,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Error, Kind, PaneId,
+    Error, Kind, PaneId, RunId,
     panes::{PaneSize, StateBy},
-    wire::{Caller, Followed},
+    wire::Followed,
 };
-use fugue_core::{PaneFact, PaneQuestion, PaneRecord, World, view};
+use fugue_core::{PaneFact, PaneQuestion, PaneRecord, StepPlan, Want, result::Found, view};
 use fugue_hold::{
     spawn::Ending,
     wire::{Input, InputKind, ToDaemon, ToHolder},
@@ -40,8 +37,8 @@ use crate::{
 use answers::Asked;
 use keeper::{Event, Keeper, Place};
 use sending::Sending;
-
-pub use keeper::GENERATION;
+use stepping::Stepping;
+use watching::{Searched, Watcher};
 
 /// How the engine reaches a pane's task.
 #[derive(Clone)]
@@ -65,6 +62,16 @@ pub enum PaneCommand {
     Close {
         grace: Duration,
     },
+    Watch(Box<fugue_core::Watch>),
+    Unwatch(RunId),
+    RunSteps(StepPlan),
+    StopSteps(u64),
+    /// Part of the text. `None` is the answer if the files must be asked.
+    Stretch {
+        want: Want,
+        most_chars: usize,
+        answer: oneshot::Sender<Option<Found>>,
+    },
 }
 
 /// What a row of an overview needs.
@@ -83,9 +90,11 @@ impl PaneHandle {
         self.id
     }
 
+    /// For what must not be refused: it waits in front of a pane that is busy. A pane that has ended hears nothing.
     pub fn tell(&self, command: PaneCommand) {
-        if self.try_tell(command).is_err() {
-            tracing::warn!(pane = %self.id, "a command did not reach its pane");
+        if let Err(mpsc::error::TrySendError::Full(command)) = self.commands.try_send(command) {
+            let commands = self.commands.clone();
+            tokio::spawn(async move { commands.send(command).await });
         }
     }
 
@@ -103,16 +112,12 @@ impl PaneHandle {
 /// A task that makes a new pane.
 pub fn open(
     record: PaneRecord,
-    command: Option<String>,
-    env: BTreeMap<String, String>,
-    world: World,
-    caller: Arc<Caller>,
+    start: launch::Start,
     house: Arc<House>,
     says: mpsc::Sender<Said>,
 ) -> (PaneHandle, Task) {
     task(record, house, says, move |desk| async move {
-        let spec = launch::spec(&desk.record, command, env, &world, &caller, &desk.house);
-        match Pane::start(desk, spec).await {
+        match Pane::start(desk, start).await {
             Ok(pane) => pane.live().await,
             Err((desk, error)) => desk.say(PaneFact::OpenFailed(error)).await,
         }
@@ -128,7 +133,7 @@ pub fn adopt(
     task(record, house, says, |desk| async move {
         match Pane::find(desk).await {
             Ok(pane) => pane.live().await,
-            Err((desk, error)) => desk.say(PaneFact::OpenFailed(error)).await,
+            Err((desk, lost)) => desk.say(lost).await,
         }
     })
 }
@@ -177,6 +182,7 @@ impl Seat {
             pane: self.record.id,
             dir,
             epoch: self.house.epoch,
+            generation: self.record.generation,
         }
     }
 }
@@ -190,6 +196,11 @@ struct Pane {
     probes: HashMap<u64, Asked>,
     resizes: HashMap<u64, (PaneSize, Responder)>,
     sending: Sending,
+    watchers: Vec<Watcher>,
+    searched_in: mpsc::UnboundedSender<Searched>,
+    /// Bounded by the watchers, each of which searches the past once.
+    searched_out: mpsc::UnboundedReceiver<Searched>,
+    stepping: Option<Stepping>,
     next_id: u64,
     last_output: Instant,
     /// When to look, if nothing is printed until then.
@@ -197,12 +208,15 @@ struct Pane {
     prompted: bool,
     stalled: Option<i32>,
     exited: Option<(Ending, u64)>,
+    /// The process left no other behind.
+    alone: bool,
     swept: bool,
     more_to_read: bool,
 }
 
 impl Pane {
     fn new(seat: Seat, follower: Follower, keeper: Option<Keeper>) -> Self {
+        let (searched_in, searched_out) = mpsc::unbounded_channel();
         Self {
             seat,
             follower,
@@ -210,12 +224,17 @@ impl Pane {
             probes: HashMap::new(),
             resizes: HashMap::new(),
             sending: Sending::default(),
+            watchers: Vec::new(),
+            searched_in,
+            searched_out,
+            stepping: None,
             next_id: 1,
             last_output: Instant::now(),
             look_at: None,
             prompted: false,
             stalled: None,
             exited: None,
+            alone: false,
             swept: false,
             more_to_read: true,
         }
@@ -227,13 +246,16 @@ impl Pane {
             if self.is_over() {
                 self.over().await;
             }
-            let timer = [self.look_at, self.sending.deadline()]
-                .into_iter()
-                .flatten()
-                .min();
+            let timers = [
+                self.look_at,
+                self.sending.deadline(),
+                self.watchers_deadline(),
+                self.stepping_deadline(),
+            ];
+            let timer = timers.into_iter().flatten().min();
             tokio::select! {
                 order = self.seat.orders.recv() => match order {
-                    Some(order) => self.order(order),
+                    Some(order) => self.order(order).await,
                     // Nobody can ask any more: the pane has ended, or the daemon does. A holder that lives stays.
                     None => return,
                 },
@@ -242,6 +264,7 @@ impl Pane {
                     Ok(Event::Word(word)) => self.hear(word).await,
                     Err(error) => self.recover(&error).await,
                 },
+                Some(searched) = self.searched_out.recv() => self.searched(searched).await,
                 () = tokio::task::yield_now(), if self.more_to_read => self.read_some().await,
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => self.time().await,
             }
@@ -250,6 +273,7 @@ impl Pane {
 
     async fn hear(&mut self, word: ToDaemon) {
         match word {
+            ToDaemon::Alone => self.alone = true,
             ToDaemon::Exited(exited) => {
                 self.exited = Some((exited.ending, exited.at));
                 self.more_to_read = true;
@@ -319,6 +343,7 @@ impl Pane {
         if self.look_at.is_some() {
             self.look_at = Some(self.last_output + QUIET);
         }
+        self.show_watchers().await;
         for fact in turn.facts {
             self.fact(fact).await;
         }
@@ -334,16 +359,19 @@ impl Pane {
 
     async fn fact(&mut self, fact: Fact) {
         match fact {
-            Fact::Mark(mark) => match mark.kind {
-                MarkKind::Input if !self.prompted => {
-                    self.prompted = true;
-                    self.look_at = None;
-                    let cursor = view::shown(mark.at);
-                    self.seat.say(PaneFact::Prompted { cursor }).await;
+            Fact::Mark(mark) => {
+                match mark.kind {
+                    MarkKind::Input if !self.prompted => {
+                        self.prompted = true;
+                        self.look_at = None;
+                        let cursor = view::shown(mark.at);
+                        self.seat.say(PaneFact::Prompted { cursor }).await;
+                    }
+                    MarkKind::Output => self.sending.command_started(),
+                    MarkKind::Prompt | MarkKind::Input | MarkKind::Done { .. } => {}
                 }
-                MarkKind::Output => self.sending.command_started(),
-                MarkKind::Prompt | MarkKind::Input | MarkKind::Done { .. } => {}
-            },
+                self.step_mark(&mark).await;
+            }
             Fact::Cwd(cwd) => self.seat.say(PaneFact::Moved { cwd }).await,
             Fact::Reply { at, bytes } => self.reply(at.0, bytes),
             Fact::Title(_) | Fact::Bell | Fact::Alternate(_) => {}
@@ -381,6 +409,12 @@ impl Pane {
             let seen = self.seen();
             self.sending.time(&seen, now);
             self.go_on_sending();
+        }
+        if self.watchers_deadline().is_some_and(|at| at <= now) {
+            self.watchers_time(now).await;
+        }
+        if self.stepping_deadline().is_some_and(|at| at <= now) {
+            self.press_on();
         }
     }
 
@@ -424,11 +458,15 @@ impl Pane {
             responder.answer(Err(Error::new(Kind::Ended, "the pane ended meanwhile")));
         }
         self.sending.pane_ended();
+        self.last_look().await;
+        self.tell_steps().await;
+        let alone = self.alone;
         self.seat
             .say(PaneFact::Ended {
                 exit,
                 cursor,
                 title,
+                alone,
             })
             .await;
         self.seat.grow.send_modify(|offset| *offset += 1);

@@ -5,7 +5,7 @@ use fugue_api::{
     panes::{Mode, PaneText, ReadPane, StateBy},
     wire::Followed,
 };
-use fugue_core::view;
+use fugue_core::{Want, result::Found, view};
 use fugue_hold::{LogReader, Read};
 use fugue_term::{Offset, Query, Terminal};
 
@@ -132,6 +132,48 @@ fn text(
         terminal,
         state,
     ))))
+}
+
+/// A part of the text, as much as any bound up to `most` can want. `None`: the terminal at hand does not reach back
+/// far enough.
+pub fn stretch(terminal: &Terminal, past: Past, want: &Want, most: usize) -> Option<Found> {
+    let end = Some(view::shown(terminal.end()));
+    let Want::Text { from, to } = want else {
+        return Some(Found {
+            clip: None,
+            lost_lines: 0,
+            end,
+        });
+    };
+    let place =
+        |cursor: &Option<fugue_api::Cursor>| cursor.as_ref().and_then(|at| view::cursor(at).ok());
+    let (from, to) = (place(from), place(to));
+    let found = match (from, to) {
+        (None, None) => terminal.lines(&Query {
+            since: None,
+            last: usize::MAX,
+        }),
+        (from, to) => terminal.lines_between(
+            from.unwrap_or_default(),
+            to.unwrap_or_else(|| terminal.end()),
+            usize::MAX,
+        ),
+    };
+    if found.older_lost && past == Past::Recent {
+        return None;
+    }
+    let lost_lines = if found.older_lost {
+        let first = from.map_or(0, |from| from.line.0);
+        found.first_kept.0.saturating_sub(first)
+    } else {
+        0
+    };
+    let lines: Vec<&str> = found.lines.iter().map(|line| &*line.text).collect();
+    Some(Found {
+        clip: Some(view::Clip::of(&lines, most)),
+        lost_lines,
+        end,
+    })
 }
 
 fn grepped(lines: Vec<(String, u64)>, args: &ReadPane) -> Result<Vec<String>, Error> {

@@ -1,4 +1,4 @@
-//! What outlives a daemon: the records of panes, in plain data behind a trait.
+//! What outlives a daemon: the records of panes and runs, in plain data behind a trait.
 //!
 //! A change of state and what it causes are one commit; the daemon acts on a commit only once it is on disk.
 
@@ -22,7 +22,7 @@ pub trait Store: Send {
 pub enum StoreError {
     #[error("{0}")]
     Database(#[from] rusqlite::Error),
-    #[error("a stored pane cannot be read: {0}")]
+    #[error("a stored record cannot be read: {0}")]
     Record(#[from] serde_json::Error),
     #[error("the database was made by a newer fugue (format {0})")]
     Newer(u32),
@@ -50,6 +50,7 @@ pub(crate) mod conformance {
             created_at: Timestamp(1_000),
             made_by: Key([7; 16]),
             secret: "s".into(),
+            generation: 1,
             pid: 1,
             closing: false,
             ended: None,

@@ -5,12 +5,12 @@ use std::{path::Path, time::Duration};
 use fugue_api::PaneId;
 use fugue_hold::{Scope, close_leftovers, record::Meta};
 
-use crate::pane::GENERATION;
-
 pub fn pane(pane: PaneId, dir: &Path, grace: Duration) {
     let mut scope = Scope::default();
     // Without its record there is nothing to recognise its processes by.
-    if let Ok(Some(meta)) = Meta::read(dir, GENERATION) {
+    // The last of its processes, one after the other, is the one that can have left something behind.
+    let latest = (1..).map_while(|generation| Meta::read(dir, generation).ok().flatten());
+    if let Some(meta) = latest.last() {
         scope.leader = meta
             .child
             .filter(|_| meta.boot == fugue_hold::record::boot_id());

@@ -1,6 +1,7 @@
 //! Looks up where and by what a new pane runs, before anything is started.
 
 use std::{
+    collections::BTreeMap,
     ffi::{OsStr, OsString},
     fs,
     os::unix::fs::PermissionsExt,
@@ -12,20 +13,91 @@ use fugue_core::World;
 
 use crate::{engine::House, pane::launch, shell};
 
-pub fn look_up(request: &Request, caller: &Caller, house: &House) -> Result<World, Error> {
-    let Request::CreatePane(args) = request else {
-        return Err(Error::new(Kind::Internal, "only a new pane has a world"));
-    };
-    let cwd = directory(args.cwd.as_deref(), caller)?;
+/// Whether a call opens panes, so that the world of each is to be looked up.
+pub fn is_needed(request: &Request) -> bool {
+    match request {
+        Request::CreatePane(_) | Request::RunParallel(_) => true,
+        Request::RunPipeline(args) => args.pane_id.is_none(),
+        Request::SendInput(_)
+        | Request::ReadPane(_)
+        | Request::GetStatus(_)
+        | Request::ClosePane(_)
+        | Request::Expect(_)
+        | Request::Wait(_) => false,
+    }
+}
+
+/// One world for each pane that the call opens.
+pub fn look_up(request: &Request, caller: &Caller, house: &House) -> Result<Vec<World>, Error> {
+    match request {
+        Request::CreatePane(args) => {
+            let purpose = match args.command {
+                Some(_) => Purpose::Command,
+                None => Purpose::Person,
+            };
+            let cwd = directory("cwd", args.cwd.as_deref(), caller)?;
+            let shell = shell(args.shell.as_deref(), purpose, &cwd, caller, house)?;
+            Ok(vec![world(cwd, shell, purpose, &args.env, caller, house)?])
+        }
+        Request::RunParallel(args) => {
+            let commands = args.commands.iter().enumerate();
+            let worlds = commands.map(|(index, one)| {
+                let field = format!("commands[{index}].cwd");
+                let cwd = directory(&field, one.cwd.as_deref(), caller)?;
+                let shell = shell(args.shell.as_deref(), Purpose::Command, &cwd, caller, house)?;
+                world(cwd, shell, Purpose::Command, &one.env, caller, house)
+            });
+            worlds.collect()
+        }
+        Request::RunPipeline(args) => {
+            let cwd = directory("cwd", args.cwd.as_deref(), caller)?;
+            let shell = shell(args.shell.as_deref(), Purpose::Steps, &cwd, caller, house)?;
+            let env = BTreeMap::new();
+            Ok(vec![world(
+                cwd,
+                shell,
+                Purpose::Steps,
+                &env,
+                caller,
+                house,
+            )?])
+        }
+        Request::SendInput(_)
+        | Request::ReadPane(_)
+        | Request::GetStatus(_)
+        | Request::ClosePane(_)
+        | Request::Expect(_)
+        | Request::Wait(_) => Ok(Vec::new()),
+    }
+}
+
+/// What a shell is wanted for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// To type into.
+    Person,
+    /// To run one command.
+    Command,
+    /// To run a pipeline.
+    Steps,
+}
+
+fn shell(
+    said: Option<&str>,
+    purpose: Purpose,
+    cwd: &Path,
+    caller: &Caller,
+    house: &House,
+) -> Result<PathBuf, Error> {
     let path = variable(caller, "PATH");
-    let (wanted, interactive) = match (&args.shell, &args.command) {
-        (Some(shell), command) => (vec![OsString::from(shell)], command.is_none()),
-        (None, Some(_)) => (command_shells(&house.settings.shell), false),
-        (None, None) => (person_shells(caller), true),
+    let wanted = match (said, purpose) {
+        (Some(shell), _) => vec![OsString::from(shell)],
+        (None, Purpose::Command | Purpose::Steps) => command_shells(&house.settings.shell),
+        (None, Purpose::Person) => person_shells(caller),
     };
-    let shell = wanted
+    wanted
         .iter()
-        .find_map(|name| find(name, path.as_deref(), &cwd))
+        .find_map(|name| find(name, path.as_deref(), cwd))
         .ok_or_else(|| {
             let names: Vec<_> = wanted.iter().map(|name| name.to_string_lossy()).collect();
             Error::invalid(format!(
@@ -33,27 +105,34 @@ pub fn look_up(request: &Request, caller: &Caller, house: &House) -> Result<Worl
                 names.join("`, `")
             ))
             .hint("give an absolute path")
-        })?;
-    let secret = if interactive {
-        secret()?
-    } else {
-        String::new()
+        })
+}
+
+fn world(
+    cwd: PathBuf,
+    shell: PathBuf,
+    purpose: Purpose,
+    env: &BTreeMap<String, String>,
+    caller: &Caller,
+    house: &House,
+) -> Result<World, Error> {
+    let secret = match purpose {
+        Purpose::Command => String::new(),
+        // Its steps are marked whatever the shell.
+        Purpose::Steps => secret()?,
+        Purpose::Person => {
+            let (secret, env) = (secret()?, launch::environment(caller, env.clone()));
+            let nowhere = Path::new("");
+            let files = house.paths.shell_files();
+            let launch = shell::interactive(&shell, &files, &secret, nowhere, &env);
+            if launch.integrated {
+                secret
+            } else {
+                String::new()
+            }
+        }
     };
-    let env = launch::environment(caller, args.env.clone());
-    let integrated = interactive
-        && shell::interactive(
-            &shell,
-            &house.paths.shell_files(),
-            &secret,
-            Path::new("steps"),
-            &env,
-        )
-        .integrated;
-    Ok(World {
-        cwd,
-        shell,
-        secret: if integrated { secret } else { String::new() },
-    })
+    Ok(World { cwd, shell, secret })
 }
 
 /// Models write bash, whatever the person's own shell is.
@@ -72,19 +151,21 @@ fn person_shells(caller: &Caller) -> Vec<OsString> {
         .collect()
 }
 
-fn directory(said: Option<&str>, caller: &Caller) -> Result<PathBuf, Error> {
+fn directory(field: &str, said: Option<&str>, caller: &Caller) -> Result<PathBuf, Error> {
     let here = PathBuf::from(OsString::from(&caller.cwd));
     let dir = said.map_or_else(|| here.clone(), |said| here.join(said));
     match fs::metadata(&dir) {
         Ok(found) if found.is_dir() => Ok(dir),
         Ok(_) => Err(Error::invalid(format!(
-            "cwd: `{}` is not a directory",
+            "{field}: `{}` is not a directory",
             dir.display()
         ))),
-        Err(error) => Err(
-            Error::invalid(format!("cwd: `{}`: {}", dir.display(), plain(&error)))
-                .hint("give a directory that exists; nothing was started"),
-        ),
+        Err(error) => {
+            Err(
+                Error::invalid(format!("{field}: `{}`: {}", dir.display(), plain(&error)))
+                    .hint("give a directory that exists; nothing was started"),
+            )
+        }
     }
 }
 

@@ -103,6 +103,12 @@ fn clean(value: &mut Value) {
             clean(inner);
         }
     }
+    // A list of types is what strict checkers stumble over; a choice says the same.
+    if let Some(Value::Array(types)) = schema.get("type") {
+        let choices: Vec<Value> = types.iter().map(|name| json!({"type": name})).collect();
+        schema.remove("type");
+        schema.insert("anyOf".to_owned(), Value::Array(choices));
+    }
     for key in ["anyOf", "oneOf", "allOf"] {
         if let Some(Value::Array(choices)) = schema.get_mut(key) {
             choices.iter_mut().for_each(clean);
@@ -180,7 +186,7 @@ mod tests {
             }}),
             json!({"type": "object", "required": ["must"], "properties": {
                 "may": {"type": "integer", "minimum": 0},
-                "must": {"type": ["string", "null"]},
+                "must": {"anyOf": [{"type": "string"}, {"type": "null"}]},
                 "choice": {"description": "ours", "type": "string", "enum": ["a"]},
             }}),
         );

@@ -1,6 +1,6 @@
 use std::{path::Path, sync::Arc};
 
-use fugue_api::{Error, Handle, Kind, Reply, Request};
+use fugue_api::{Error, Handle, Kind, Reply, Request, RunId};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     patience::Patience,
     tools::{INSTRUCTIONS, listed},
-    wait::{Ended, Wait},
+    wait::Wait,
 };
 
 /// Answers MCP requests by passing them on to whoever answers fugue's calls. Cheap to clone; one for each connection.
@@ -71,18 +71,32 @@ impl<H: Handle> Server<H> {
 
     /// Reads a call, and refuses it before anything has happened if it is wrong.
     fn read(&self, tool: &str, args: Value) -> Result<Request, Error> {
-        let request = Request::parse(tool, args)?;
+        let mut request = Request::parse(tool, args)?;
         request.check()?;
-        if let (Door::Http, Request::CreatePane(pane)) = (self.door, &request)
-            && let Some(cwd) = pane
-                .cwd
-                .as_deref()
-                .filter(|cwd| !Path::new(cwd).is_absolute())
+        if self.door == Door::Http
+            && let Some(cwd) = directories(&request)
+                .into_iter()
+                .find(|cwd| !Path::new(cwd).is_absolute())
         {
             return Err(Error::invalid(format!(
                 "cwd: wanted an absolute path over HTTP, got `{cwd}`"
             ))
             .hint("the server does not run in your directory"));
+        }
+        // Named before it starts, so that it can be asked about while it is waited for.
+        let run_id = match &mut request {
+            Request::Expect(args) => &mut args.run_id,
+            Request::RunParallel(args) => &mut args.run_id,
+            Request::RunPipeline(args) => &mut args.run_id,
+            Request::CreatePane(_)
+            | Request::SendInput(_)
+            | Request::ReadPane(_)
+            | Request::GetStatus(_)
+            | Request::ClosePane(_)
+            | Request::Wait(_) => return Ok(request),
+        };
+        if run_id.is_none() {
+            *run_id = Some(RunId::fresh(random()?));
         }
         Ok(request)
     }
@@ -133,9 +147,9 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for Server<H> {
                     gone: &self.gone,
                 };
                 match wait.for_answer(&self.handle, call).await {
-                    Ended::Answered(answer) => answer,
+                    Some(answer) => answer,
                     // Nobody hears this: a cancelled request has no response.
-                    Ended::Abandoned => {
+                    None => {
                         return Err(ErrorData::internal_error("the call was cancelled", None));
                     }
                 }
@@ -194,6 +208,35 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for Server<H> {
             }
         };
         Err(ErrorData::invalid_params(wanted, None))
+    }
+}
+
+fn random() -> Result<[u8; 8], Error> {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => Ok(bytes),
+        _ => Err(Error::new(
+            Kind::Internal,
+            "the kernel gave no random numbers",
+        )),
+    }
+}
+
+/// The directories that a call names.
+fn directories(request: &Request) -> Vec<&str> {
+    match request {
+        Request::CreatePane(args) => args.cwd.as_deref().into_iter().collect(),
+        Request::RunPipeline(args) => args.cwd.as_deref().into_iter().collect(),
+        Request::RunParallel(args) => {
+            let commands = args.commands.iter();
+            commands.filter_map(|one| one.cwd.as_deref()).collect()
+        }
+        Request::SendInput(_)
+        | Request::ReadPane(_)
+        | Request::GetStatus(_)
+        | Request::ClosePane(_)
+        | Request::Expect(_)
+        | Request::Wait(_) => Vec::new(),
     }
 }
 

@@ -78,8 +78,12 @@ mod tests {
                     );
                     let required = tool.input_schema.get("required").and_then(Value::as_array);
                     for required in required.into_iter().flatten() {
-                        args.entry(required.as_str().unwrap())
-                            .or_insert_with(|| json!("p1"));
+                        let required = required.as_str().unwrap();
+                        let good = match required {
+                            "commands" => json!([{"command": "true"}]),
+                            _ => json!("p1"),
+                        };
+                        args.entry(required).or_insert(good);
                     }
                     Request::parse(&tool.name, Value::Object(args))
                         .and_then(|request| request.check())

@@ -1,8 +1,9 @@
 use std::time::Duration;
 
 use fugue_api::{
-    Error, Handle, Reply, Request,
+    Error, Handle, Kind, Reply, Request, RunId,
     panes::{ClosePane, GetStatus, PaneClosed, Status},
+    runs::{self, RunResult},
 };
 use rmcp::{
     RoleServer,
@@ -21,21 +22,19 @@ pub struct Wait<'a> {
     pub gone: &'a CancellationToken,
 }
 
-/// How a wait ended.
-pub enum Ended {
-    Answered(Result<Reply, Error>),
-    /// Cancelled, or the client went away. The work goes on.
-    Abandoned,
-}
-
 // Often enough for a person who looks, seldom enough for a log.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
 impl Wait<'_> {
-    pub async fn for_answer<H: Handle>(&self, handle: &H, request: Request) -> Ended {
+    /// `None`: cancelled, or the client went away. The work goes on.
+    pub async fn for_answer<H: Handle>(
+        &self,
+        handle: &H,
+        request: Request,
+    ) -> Option<Result<Reply, Error>> {
         let began = Instant::now();
-        let what = doing(&request);
         let early = Early::of(&request);
+        let what = Doing::of(&request);
         let mut answer = std::pin::pin!(handle.call(request));
         // A timer costs a call about as much as its JSON does, so it is not set for a client that asked for no sign.
         let token = self.context.meta.get_progress_token();
@@ -44,90 +43,163 @@ impl Wait<'_> {
             tokio::select! {
                 // An answer that is there is given, whatever else has happened.
                 biased;
-                answer = &mut answer => return Ended::Answered(answer),
-                () = self.context.ct.cancelled() => return Ended::Abandoned,
-                () = self.gone.cancelled() => return Ended::Abandoned,
+                answer = &mut answer => return Some(answer),
+                () = self.context.ct.cancelled() => return None,
+                () = self.gone.cancelled() => return None,
                 () = sleep_until(began + self.ceiling), if early.is_some() => break,
                 () = sleep_until(next_sign), if token.is_some() => {
                     if let Some(token) = token.clone() {
-                        self.sign_of_life(token, &what, began.elapsed()).await;
+                        self.sign_of_life(token, &what, handle, began.elapsed()).await;
                     }
                     next_sign += SIGN_OF_LIFE;
                 }
             }
         }
         match early {
-            Some(early) => Ended::Answered(early.answer(handle).await),
-            None => Ended::Abandoned,
+            Some(early) => Some(early.answer(handle).await),
+            None => None,
         }
     }
 
-    async fn sign_of_life(&self, token: ProgressToken, what: &str, elapsed: Duration) {
+    async fn sign_of_life<H: Handle>(
+        &self,
+        token: ProgressToken,
+        what: &Doing,
+        handle: &H,
+        elapsed: Duration,
+    ) {
         let seconds = elapsed.as_secs();
-        let progress = ProgressNotificationParam::new(token, seconds as f64)
-            .with_message(format!("{what} · {seconds}s"));
+        let message = match what {
+            Doing::Said(what) => format!("{what} · {seconds}s"),
+            Doing::Run(run) => match so_far(handle, run).await {
+                Ok(result) => result.progress(),
+                Err(_) => format!("{run} · {seconds}s"),
+            },
+        };
+        let progress = ProgressNotificationParam::new(token, seconds as f64).with_message(message);
         // A client that cannot be told is noticed by other ways.
         let _ = self.context.peer.notify_progress(progress).await;
     }
 }
 
 /// What a call that takes long is doing, for a person who waits.
-fn doing(request: &Request) -> String {
-    match request {
-        Request::CreatePane(_) => "waiting for the pane's first prompt".to_owned(),
-        Request::SendInput(args) => format!("waiting for {} to take the input", args.pane_id),
-        Request::ReadPane(args) => format!("reading {}", args.pane_id),
-        Request::GetStatus(_) => "looking".to_owned(),
-        Request::ClosePane(args) => {
-            let grace = args.grace_ms / 1000;
-            format!("waiting for {} to end, at most {grace}s", args.pane_id)
+enum Doing {
+    Said(String),
+    /// It tells for itself.
+    Run(RunId),
+}
+
+impl Doing {
+    fn of(request: &Request) -> Self {
+        if let Some(run) = run_of(request) {
+            return Self::Run(run.clone());
         }
+        Self::Said(match request {
+            Request::CreatePane(_) => "waiting for the pane's first prompt".to_owned(),
+            Request::SendInput(args) => format!("waiting for {} to take the input", args.pane_id),
+            Request::ReadPane(args) => format!("reading {}", args.pane_id),
+            Request::ClosePane(args) => {
+                let grace = args.grace_ms / 1000;
+                format!("waiting for {} to end, at most {grace}s", args.pane_id)
+            }
+            Request::GetStatus(_)
+            | Request::Expect(_)
+            | Request::RunParallel(_)
+            | Request::RunPipeline(_)
+            | Request::Wait(_) => "looking".to_owned(),
+        })
     }
+}
+
+/// The run that a call waits for. Every run that comes in by this door has an id by now.
+fn run_of(request: &Request) -> Option<&RunId> {
+    match request {
+        Request::Expect(args) => args.run_id.as_ref(),
+        Request::RunParallel(args) => args.run_id.as_ref(),
+        Request::RunPipeline(args) => args.run_id.as_ref(),
+        Request::Wait(args) => Some(&args.run_id),
+        Request::CreatePane(_)
+        | Request::SendInput(_)
+        | Request::ReadPane(_)
+        | Request::GetStatus(_)
+        | Request::ClosePane(_) => None,
+    }
+}
+
+/// How a run stands now.
+async fn so_far<H: Handle>(handle: &H, run: &RunId) -> Result<RunResult, Error> {
+    let look = runs::Wait {
+        run_id: run.clone(),
+        timeout_ms: Some(0),
+    };
+    handle.call(look.into()).await.and_then(RunResult::try_from)
 }
 
 /// What can be said when the client's patience ends before the work does. Tools that bound themselves far below any
 /// client's patience have none.
 enum Early {
     StillClosing { pane: String },
+    StillRunning { run: RunId, asked: Asked },
+}
+
+/// Whose reply it is.
+enum Asked {
+    ByItsOwnTool,
+    ByWait,
 }
 
 impl Early {
     fn of(request: &Request) -> Option<Self> {
-        match request {
-            Request::ClosePane(ClosePane { pane_id, .. }) => Some(Self::StillClosing {
+        if let Request::ClosePane(ClosePane { pane_id, .. }) = request {
+            return Some(Self::StillClosing {
                 pane: pane_id.clone(),
-            }),
-            Request::CreatePane(_)
-            | Request::SendInput(_)
-            | Request::ReadPane(_)
-            | Request::GetStatus(_) => None,
+            });
         }
+        let asked = match request {
+            Request::Wait(_) => Asked::ByWait,
+            _ => Asked::ByItsOwnTool,
+        };
+        let run = run_of(request)?.clone();
+        Some(Self::StillRunning { run, asked })
     }
 
     async fn answer<H: Handle>(self, handle: &H) -> Result<Reply, Error> {
-        let Self::StillClosing { pane } = self;
-        let status = handle
-            .call(
-                GetStatus {
-                    pane_id: Some(pane),
-                }
-                .into(),
-            )
-            .await?;
-        let Reply::GetStatus(Status::Pane(pane)) = status else {
-            return Err(Error::new(
-                fugue_api::Kind::Internal,
-                "asked for one pane, and was told of others",
-            ));
-        };
-        Ok(Reply::ClosePane(PaneClosed {
-            pane_id: pane.pane_id,
-            exit_code: pane.state.exit_code,
-            signal: pane.state.signal,
-            note: Some(
-                "still closing: its processes have not ended yet; get_status tells when they have"
-                    .to_owned(),
-            ),
-        }))
+        match self {
+            Self::StillClosing { pane } => still_closing(handle, pane).await,
+            Self::StillRunning { run, asked } => {
+                let result = so_far(handle, &run).await?;
+                Ok(match (asked, result) {
+                    (Asked::ByWait, result) => Reply::Wait(result),
+                    (Asked::ByItsOwnTool, RunResult::Expect(result)) => Reply::Expect(result),
+                    (Asked::ByItsOwnTool, RunResult::Parallel(result)) => {
+                        Reply::RunParallel(result)
+                    }
+                    (Asked::ByItsOwnTool, RunResult::Pipeline(result)) => {
+                        Reply::RunPipeline(result)
+                    }
+                })
+            }
+        }
     }
+}
+
+async fn still_closing<H: Handle>(handle: &H, pane: String) -> Result<Reply, Error> {
+    let look = GetStatus {
+        pane_id: Some(pane),
+    };
+    let Reply::GetStatus(Status::Pane(pane)) = handle.call(look.into()).await? else {
+        return Err(Error::new(
+            Kind::Internal,
+            "asked for one pane, and was told of others",
+        ));
+    };
+    Ok(Reply::ClosePane(PaneClosed {
+        pane_id: pane.pane_id,
+        exit_code: pane.state.exit_code,
+        signal: pane.state.signal,
+        note: Some(
+            "still closing: its processes have not ended yet; get_status tells when they have"
+                .to_owned(),
+        ),
+    }))
 }

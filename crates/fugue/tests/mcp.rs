@@ -10,12 +10,16 @@ use fugue_testkit::{Ended, World, figure, mcp::McpClient, mcp::facts, until};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(240);
-const TOOLS: [&str; 5] = [
+const TOOLS: [&str; 9] = [
     "create_pane",
     "send_input",
     "read_pane",
     "get_status",
     "close_pane",
+    "fugue_expect",
+    "fugue_run_parallel",
+    "fugue_run_pipeline",
+    "fugue_wait",
 ];
 
 fn world() -> World {

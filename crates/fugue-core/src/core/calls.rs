@@ -14,8 +14,12 @@ use fugue_api::{
 use super::{
     Core, Pane, Phase,
     rows::{closed, created, default_name, ended_state, put, row_of, status_of},
+    runs::Start,
 };
-use crate::{Asked, CallId, Change, Effect, Now, PaneQuestion, PaneRecord, World, names::resolve};
+use crate::{
+    Asked, CallId, Change, Effect, Job, Now, PaneQuestion, PaneRecord, Undo, World, names::resolve,
+    result,
+};
 
 impl Core {
     pub(super) fn call(
@@ -30,17 +34,31 @@ impl Core {
                 request.check()?;
                 match request {
                     Request::CreatePane(args) => {
-                        let world = asked
-                            .world
-                            .ok_or_else(|| Error::new(Kind::Internal, "no world was looked up"))?;
+                        let world =
+                            asked.worlds?.into_iter().next().ok_or_else(|| {
+                                Error::new(Kind::Internal, "no world was looked up")
+                            })?;
                         self.create(call, args, world, asked.key, asked.caller, now, effects)
                     }
                     Request::SendInput(args) => self.send(call, args, asked.key, effects),
                     Request::ReadPane(args) => self.read(call, args, effects),
                     Request::GetStatus(args) => self.status(call, args, now, effects),
                     Request::ClosePane(args) => self.close(call, args, effects),
+                    Request::Wait(args) => self.wait(call, args, now, effects),
+                    request @ (Request::Expect(_)
+                    | Request::RunParallel(_)
+                    | Request::RunPipeline(_)) => {
+                        let start = Start {
+                            call,
+                            key: asked.key,
+                            caller: asked.caller,
+                            worlds: asked.worlds,
+                        };
+                        self.start_run(start, request, now, effects)
+                    }
                 }
             }
+            Ask::RunNews { run, seen } => self.news(call, &run, seen, now, effects),
             Ask::Everything => {
                 self.survey(call, Bounds::None, now, effects);
                 Ok(())
@@ -115,6 +133,7 @@ impl Core {
             created_at: now.wall,
             made_by: key,
             secret: world.secret.clone(),
+            generation: 1,
             pid: 0,
             closing: false,
             ended: None,
@@ -124,11 +143,12 @@ impl Core {
                 Change::NextPane(self.next_pane),
                 Change::Put(Box::new(record.clone())),
             ],
-            undo: Some(id),
+            undo: Some(Undo::Pane(id)),
         });
         effects.push(Effect::Open {
             record: Box::new(record.clone()),
-            args: Box::new(args),
+            job: args.command.map_or(Job::Shell, Job::Command),
+            env: args.env,
             world,
             caller,
         });
@@ -141,6 +161,7 @@ impl Core {
                 record,
                 phase,
                 closers: Vec::new(),
+                alone: false,
             },
         );
         Ok(())
@@ -270,6 +291,12 @@ impl Core {
                 .map(|pane| row_of(&pane.record, now))
                 .collect(),
             omitted_panes: 0,
+            runs: self
+                .runs
+                .values()
+                .map(|run| result::row(&run.record, now.wall))
+                .collect(),
+            omitted_runs: 0,
         };
         let live = self
             .panes
@@ -348,7 +375,7 @@ impl Core {
         Ok(())
     }
 
-    fn live(&self, id: PaneId) -> Result<(), Error> {
+    pub(super) fn live(&self, id: PaneId) -> Result<(), Error> {
         match self
             .panes
             .get(&id)

@@ -7,11 +7,17 @@ use fugue_api::{Cursor, Error, Kind, PaneId, Timestamp};
 use super::{
     Core, PATIENCE_FOR_A_PROMPT, Pane, Phase,
     rows::{closed, created, put},
+    runs::pipeline::StepNews,
 };
 use crate::{CallId, Change, Effect, Ended, Now, PaneFact};
 
 impl Core {
     pub(super) fn fact(&mut self, id: PaneId, fact: PaneFact, now: Now, effects: &mut Vec<Effect>) {
+        if let PaneFact::Ended { exit, cursor, .. } = &fact
+            && self.shell_goes_on(id, exit, cursor, now, effects)
+        {
+            return;
+        }
         let Some(pane) = self.panes.get_mut(&id) else {
             return;
         };
@@ -62,6 +68,12 @@ impl Core {
                         answer: Err(error.clone()),
                     });
                 }
+                self.run_pane_not_opened(id, &error, now, effects);
+            }
+            PaneFact::NeverStarted(error) => {
+                if !self.start_again(id, effects) {
+                    self.fact(id, PaneFact::OpenFailed(error), now, effects);
+                }
             }
             PaneFact::Prompted { cursor } => pane.settle(Some(cursor), None, effects),
             PaneFact::AsksFirst { cursor } => {
@@ -80,7 +92,9 @@ impl Core {
                 exit,
                 cursor,
                 title,
+                alone,
             } => {
+                pane.alone = alone;
                 pane.record.ended = Some(Ended {
                     exit,
                     at: now.wall,
@@ -92,6 +106,7 @@ impl Core {
                 pane.phase = Phase::Ended;
                 // Answers to close_pane wait for the sweep: only then is no process left.
                 effects.insert(0, put(&pane.record));
+                self.runs_hear_end(id, now, effects);
                 self.forget_old(now, effects);
             }
             PaneFact::Swept => {
@@ -107,7 +122,44 @@ impl Core {
                 for call in calls {
                     effects.push(closed(&pane.record, call, note));
                 }
+                self.runs_hear_swept(now, effects);
             }
+            PaneFact::Watching { run, from } => self.watching(&run, from, effects),
+            PaneFact::Sighted { run, saw, sighting } => {
+                self.sighted(&run, saw, sighting, now, effects)
+            }
+            PaneFact::NothingSeen { run } => self.nothing_seen(&run, id, now, effects),
+            PaneFact::StepBegan {
+                plan,
+                step,
+                at,
+                when,
+            } => {
+                let news = StepNews {
+                    plan,
+                    step,
+                    at,
+                    when,
+                };
+                self.step_began(news, now, effects);
+            }
+            PaneFact::StepEnded {
+                plan,
+                step,
+                code,
+                at,
+                when,
+            } => {
+                let news = StepNews {
+                    plan,
+                    step,
+                    at,
+                    when,
+                };
+                self.step_ended(news, code, now, effects);
+            }
+            PaneFact::StepsRefused { plan, error } => self.steps_refused(plan, &error, effects),
+            PaneFact::StepsStopped { plan } => self.steps_stopped(plan, now, effects),
         }
     }
 

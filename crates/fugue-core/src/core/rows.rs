@@ -117,7 +117,7 @@ pub(super) fn state_of(record: &PaneRecord) -> StateBy {
 }
 
 /// An echoed command is for recognising it, not for reading it.
-pub(super) fn cut(text: &str, most: usize) -> String {
+pub(crate) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", &text[..end]),

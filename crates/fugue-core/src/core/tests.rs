@@ -8,8 +8,8 @@ use fugue_api::{
 
 use super::Core;
 use crate::{
-    Asked, CallId, Effect, Ended, Exit, Input, Now, PaneFact, PaneRecord, Snapshot, World,
-    settings::Settings,
+    Asked, CallId, Change, Effect, Ended, Exit, Input, Now, PaneFact, PaneRecord, Snapshot,
+    StoredRun, Undo, World, settings::Settings,
 };
 use fugue_api::OsText;
 
@@ -27,6 +27,7 @@ pub(crate) fn record(id: u64, name: &str) -> PaneRecord {
         created_at: Timestamp(0),
         made_by: Key([0; 16]),
         secret: String::new(),
+        generation: 1,
         pid: 100,
         closing: false,
         ended: None,
@@ -44,13 +45,15 @@ pub(crate) fn ended() -> Ended {
 }
 
 /// A script of inputs; effects come back as short words, so that a test reads as a story.
-struct Story {
+pub(super) struct Story {
     core: Core,
     now: Now,
+    /// What a daemon that comes after this one would find.
+    disk: Snapshot,
 }
 
 impl Story {
-    fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: Settings) -> Self {
         let now = Now {
             wall: Timestamp(1_000_000),
             uptime: Duration::ZERO,
@@ -58,20 +61,63 @@ impl Story {
         Self {
             core: Core::restore(settings, Snapshot::default(), now).0,
             now,
+            disk: Snapshot::default(),
         }
     }
 
-    fn after(&mut self, ms: u64) -> &mut Self {
+    /// The daemon is killed, and another one takes its place.
+    pub(super) fn restart(&mut self) -> String {
+        let (core, effects) = Core::restore(Settings::default(), self.disk.clone(), self.now);
+        self.core = core;
+        self.write(&effects);
+        words(&effects)
+    }
+
+    fn write(&mut self, effects: &[Effect]) {
+        let disk = &mut self.disk;
+        let changes = effects.iter().filter_map(|effect| match effect {
+            Effect::Commit { changes, .. } => Some(changes),
+            _ => None,
+        });
+        for change in changes.flatten() {
+            match change {
+                Change::Put(record) => {
+                    disk.panes.retain(|known| known.id != record.id);
+                    disk.panes.push((**record).clone());
+                    disk.panes.sort_by_key(|known| known.id);
+                }
+                Change::Drop(id) => disk.panes.retain(|known| known.id != *id),
+                Change::NextPane(next) => disk.next_pane = *next,
+                Change::StartRun { record, caller } => disk.runs.push(StoredRun {
+                    record: (**record).clone(),
+                    caller: Some((**caller).clone()),
+                }),
+                Change::PutRun(record) | Change::EndRun(record) => {
+                    for known in &mut disk.runs {
+                        if known.record.id == record.id {
+                            known.record = (**record).clone();
+                        }
+                    }
+                }
+                Change::DropRun(id) => disk.runs.retain(|known| known.record.id != *id),
+                Change::NextRun(next) => disk.next_run = *next,
+            }
+        }
+    }
+
+    pub(super) fn after(&mut self, ms: u64) -> &mut Self {
         self.now.wall.0 += ms;
         self.now.uptime += Duration::from_millis(ms);
         self
     }
 
-    fn step(&mut self, input: Input) -> String {
-        words(&self.core.step(input, self.now))
+    pub(super) fn step(&mut self, input: Input) -> String {
+        let effects = self.core.step(input, self.now);
+        self.write(&effects);
+        words(&effects)
     }
 
-    fn ask(&mut self, call: u64, key: u8, secret: &str, request: Request) -> String {
+    pub(super) fn ask(&mut self, call: u64, key: u8, secret: &str, request: Request) -> String {
         let caller = Arc::new(Caller {
             cwd: OsText::Text("/".into()),
             env: Vec::new(),
@@ -82,11 +128,15 @@ impl Story {
             shell: "/bin/bash".into(),
             secret: secret.into(),
         };
+        let worlds = match &request {
+            Request::RunParallel(args) => args.commands.len(),
+            _ => 1,
+        };
         let asked = Asked {
             key: Key([key; 16]),
             caller,
             ask: Ask::Tool { call: request },
-            world: Some(world),
+            worlds: Ok(vec![world; worlds]),
         };
         self.step(Input::Call {
             call: CallId(call),
@@ -94,7 +144,7 @@ impl Story {
         })
     }
 
-    fn fact(&mut self, pane: u64, fact: PaneFact) -> String {
+    pub(super) fn fact(&mut self, pane: u64, fact: PaneFact) -> String {
         self.step(Input::Pane {
             pane: PaneId(pane),
             fact,
@@ -122,18 +172,19 @@ impl Story {
     }
 }
 
-fn opened() -> PaneFact {
+pub(super) fn opened() -> PaneFact {
     PaneFact::Opened {
         pid: 7,
         cursor: crate::view::start(),
     }
 }
 
-fn exited(code: i32) -> PaneFact {
+pub(super) fn exited(code: i32) -> PaneFact {
     PaneFact::Ended {
         exit: Exit::Code(code),
         cursor: crate::view::start(),
         title: String::new(),
+        alone: false,
     }
 }
 
@@ -172,6 +223,27 @@ fn words(effects: &[Effect]) -> String {
         Effect::Close { pane, .. } => format!("close {pane}"),
         Effect::Sweep { pane, .. } => format!("sweep {pane}"),
         Effect::Forget { pane } => format!("forget {pane}"),
+        Effect::Watch { pane, .. } => format!("watch {pane}"),
+        Effect::WatchArchive { record, .. } => format!("search {}", record.id),
+        Effect::Unwatch { pane, .. } => format!("unwatch {pane}"),
+        Effect::RunSteps { pane, .. } => format!("steps {pane}"),
+        Effect::StopSteps { pane, .. } => format!("stop {pane}"),
+        Effect::Compose { call, result, .. } => {
+            let result = serde_json::to_value(result).unwrap();
+            let ends = |list: &str| {
+                let list = result[list].as_array()?;
+                let one = |one: &serde_json::Value| match &one["exit_code"] {
+                    serde_json::Value::Null => one["status"].as_str().unwrap().to_owned(),
+                    code => code.to_string(),
+                };
+                Some(list.iter().map(one).collect::<Vec<_>>().join("+"))
+            };
+            let ends = ends("results").or(ends("steps")).unwrap_or_default();
+            let status = result["status"].as_str().unwrap();
+            format!("result {} {status} {ends}", call.0)
+                .trim_end()
+                .to_owned()
+        }
         Effect::WakeAt(at) => format!("wake {}", at.as_millis()),
     };
     effects.iter().map(word).collect::<Vec<_>>().join(", ")
@@ -265,7 +337,7 @@ fn a_pane_that_could_not_be_opened_or_recorded_leaves_nothing() {
     story.create(2, "");
     assert_eq!(
         story.step(Input::NotStored {
-            pane: PaneId(2),
+            what: Undo::Pane(PaneId(2)),
             why: "disk full".into()
         }),
         "refuse 2 Exhausted"
@@ -349,7 +421,7 @@ fn ended_panes_are_forgotten_by_age_and_by_number() {
     }
     assert_eq!(
         story.after(1).fact(3, exited(0)),
-        "commit 1, wake 86400002, commit 1, forget p1"
+        "commit 2, wake 86400002, forget p1"
     );
     assert_eq!(
         story.after(86_400_000).step(Input::Time),
@@ -365,6 +437,8 @@ fn what_an_earlier_daemon_left_is_adopted() {
         ..ended()
     });
     let snapshot = Snapshot {
+        runs: Vec::new(),
+        next_run: 1,
         panes: vec![record(3, "a"), old],
         next_pane: 9,
         epoch: 4,
@@ -375,6 +449,10 @@ fn what_an_earlier_daemon_left_is_adopted() {
     };
     let (core, effects) = Core::restore(Settings::default(), snapshot, now);
     assert_eq!(words(&effects), "adopt p3, wake 86300000");
-    let mut story = Story { core, now };
+    let mut story = Story {
+        core,
+        now,
+        disk: Snapshot::default(),
+    };
     assert_eq!(story.create(1, ""), "commit 2, open p9");
 }

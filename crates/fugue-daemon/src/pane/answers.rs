@@ -1,6 +1,6 @@
 //! What a pane answers, most of it after a look at who reads its terminal.
 
-use std::{io, time::Duration};
+use std::{io, path::Path, time::Duration};
 
 use fugue_api::{
     Cursor, Error, Kind, Reply,
@@ -21,6 +21,7 @@ use crate::{
     archive,
     desk::Responder,
     reading::{self, Past, Reading},
+    shell,
 };
 
 /// Who wants to know who reads the terminal.
@@ -34,7 +35,7 @@ pub(super) enum Asked {
 }
 
 impl Pane {
-    pub(super) fn order(&mut self, order: PaneCommand) {
+    pub(super) async fn order(&mut self, order: PaneCommand) {
         match order {
             PaneCommand::Ask {
                 question: PaneQuestion::Status(status),
@@ -92,6 +93,18 @@ impl Pane {
             PaneCommand::Close { grace } => {
                 self.seat.record.closing = true;
                 self.close(grace);
+            }
+            PaneCommand::Watch(watch) => self.watch(*watch).await,
+            PaneCommand::Unwatch(run) => self.unwatch(&run),
+            PaneCommand::RunSteps(plan) => self.run_steps(plan).await,
+            PaneCommand::StopSteps(plan) => self.stop_steps(plan).await,
+            PaneCommand::Stretch {
+                want,
+                most_chars,
+                answer,
+            } => {
+                let terminal = &self.follower.terminal;
+                let _ = answer.send(reading::stretch(terminal, Past::Recent, &want, most_chars));
             }
         }
     }
@@ -214,10 +227,15 @@ impl Pane {
     }
 
     pub(super) fn state(&self, probe: &Probe) -> StateBy {
+        let command = &self.seat.record.command;
+        // A plain sh marks the steps it takes and never its prompt.
+        let marks_prompts = self.seat.record.announces_prompts()
+            && shell::takes_steps(shell::Kind::of(Path::new(command)));
         let shell = match self.follower.terminal.prompt() {
             ShellState::AtPrompt { .. } => ShellSays::AtPrompt,
-            ShellState::Running { .. } | ShellState::Prompting { .. } => ShellSays::Running,
-            ShellState::Unknown => ShellSays::Nothing,
+            ShellState::Running { .. } => ShellSays::Running,
+            ShellState::Prompting { .. } if marks_prompts => ShellSays::Running,
+            ShellState::Prompting { .. } | ShellState::Unknown => ShellSays::Nothing,
         };
         let own = self.seat.record.pid.cast_signed();
         let tty = match probe.reader {
@@ -232,8 +250,7 @@ impl Pane {
             shell,
             tty,
             // A shell with integration marks its prompts; what it reads before the first one is a question.
-            interactive: !self.seat.record.announces_prompts()
-                && launch::is_interactive_shell(&self.seat.record.command),
+            interactive: !marks_prompts && launch::is_interactive_shell(command),
             prompt_line: self.follower.terminal.cursor_line(),
             silent_ms: self.idle_ms(),
             idle_threshold_ms: self.seat.house.settings.idle_threshold_ms(),

@@ -3,18 +3,19 @@
 use std::{io, path::Path, time::Duration};
 
 use fugue_api::Error;
-use fugue_core::PaneFact;
+use fugue_core::{Job, PaneFact};
 use fugue_hold::{
     record::ExitRecord,
     spawn::Ending,
-    wire::{HelloOk, Spec, State, ToDaemon, ToHolder},
+    wire::{HelloOk, State, ToDaemon, ToHolder},
 };
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    GENERATION, Pane, QUIET, Seat,
+    Pane, QUIET, Seat,
     keeper::{Event, Found, Keeper},
     launch,
+    stepping::{self, Stepping},
 };
 use crate::replay::{CHECKPOINT_EVERY, Checkpoints, Depth, Follower};
 
@@ -22,12 +23,17 @@ use crate::replay::{CHECKPOINT_EVERY, Checkpoints, Depth, Follower};
 const RETRY_HOLDER: Duration = Duration::from_millis(500);
 
 impl Pane {
-    pub(super) async fn start(seat: Seat, spec: Spec) -> Result<Self, (Seat, Error)> {
+    pub(super) async fn start(seat: Seat, start: launch::Start) -> Result<Self, (Seat, Error)> {
         let place = seat.place();
-        if let Err(error) = private_dir(&place.dir) {
+        let dir = place.dir.clone();
+        let plan = match &start.job {
+            Job::Steps(plan) | Job::ShellWithSteps(plan) => Some(plan.number),
+            Job::Shell | Job::Command(_) => None,
+        };
+        if let Err(error) = lay_ground(&dir, &start.job) {
             return Err((seat, launch::no_room(&error)));
         }
-        let dir = place.dir.clone();
+        let spec = launch::spec(&seat.record, start, &seat.house);
         let mut keeper = match Keeper::start(place).await {
             Ok(keeper) => keeper,
             Err(said) => return Err((seat, launch::refusal(&said))),
@@ -51,11 +57,12 @@ impl Pane {
             Err(error) => return Err((seat, launch::no_room(&error))),
         };
         let mut pane = Self::new(seat, follower, Some(keeper));
+        pane.stepping = plan.map(Stepping::new);
         pane.opened(child.pid.cast_unsigned()).await;
         Ok(pane)
     }
 
-    pub(super) async fn find(seat: Seat) -> Result<Self, (Seat, Error)> {
+    pub(super) async fn find(seat: Seat) -> Result<Self, (Seat, PaneFact)> {
         let found = match Keeper::find(seat.place()).await {
             Ok(found) => found,
             Err(said) => {
@@ -66,7 +73,7 @@ impl Pane {
         let dir = seat.place().dir;
         let follower = match Self::follow(&seat, &dir) {
             Ok(follower) => follower,
-            Err(error) => return Err((seat, launch::no_room(&error))),
+            Err(error) => return Err((seat, PaneFact::OpenFailed(launch::no_room(&error)))),
         };
         match found {
             Some((
@@ -77,7 +84,7 @@ impl Pane {
                 },
             )) => {
                 let _ = keeper.send(&ToHolder::Leave);
-                Err((seat, launch::interrupted()))
+                Err((seat, PaneFact::NeverStarted(launch::interrupted())))
             }
             Some((keeper, hello)) => {
                 let mut pane = Self::new(seat, follower, Some(keeper));
@@ -97,15 +104,14 @@ impl Pane {
                 }
                 Ok(pane)
             }
-            None if seat.record.pid == 0
-                && !matches!(ExitRecord::read(&dir, GENERATION), Ok(Some(_))) =>
-            {
-                Err((seat, launch::interrupted()))
-            }
             None => {
+                let generation = seat.record.generation;
+                let recorded = ExitRecord::read(&dir, generation).ok().flatten();
+                if seat.record.pid == 0 && recorded.is_none() {
+                    return Err((seat, PaneFact::NeverStarted(launch::interrupted())));
+                }
                 let mut pane = Self::new(seat, follower, None);
                 pane.read_back(u64::MAX).await;
-                let recorded = ExitRecord::read(&dir, GENERATION).ok().flatten();
                 let at = pane.follower.terminal.offset().0;
                 pane.exited = Some(recorded.map_or((Ending::Unknown, at), |record| {
                     (record.exited.ending, record.exited.at)
@@ -163,7 +169,7 @@ impl Pane {
                 return;
             };
             // A holder whose child has ended leaves by itself, after it wrote down how.
-            if let Ok(Some(record)) = ExitRecord::read(keeper.dir(), GENERATION) {
+            if let Some(record) = keeper.recorded_exit() {
                 self.exited = Some((record.exited.ending, record.exited.at));
                 self.more_to_read = true;
                 self.keeper = None;
@@ -207,10 +213,17 @@ impl Pane {
     }
 }
 
-fn private_dir(dir: &Path) -> io::Result<()> {
+/// The pane's own directory, and the steps that its shell will find there.
+fn lay_ground(dir: &Path, job: &Job) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new()
         .mode(0o700)
         .recursive(true)
-        .create(dir)
+        .create(dir)?;
+    match job {
+        Job::Steps(plan) | Job::ShellWithSteps(plan) => {
+            stepping::lay_out(&launch::steps_dir(dir), plan)
+        }
+        Job::Shell | Job::Command(_) => Ok(()),
+    }
 }

@@ -3,12 +3,13 @@
 use std::{
     io,
     os::fd::{AsRawFd, OwnedFd},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use fugue_api::PaneId;
 use fugue_hold::{
     DaemonLink, Filled, Guarded, HolderAt, Known,
+    record::ExitRecord,
     spawn::Child,
     wire::{Frame, HelloOk, Input, State, ToDaemon, ToHolder, VERSION},
 };
@@ -31,10 +32,9 @@ pub struct Place {
     pub pane: PaneId,
     pub dir: PathBuf,
     pub epoch: u64,
+    /// A shell that is started again in its pane is the next one.
+    pub generation: u32,
 }
-
-// A pane has one child for now; a shell that is started again in its pane will be the next generation.
-pub const GENERATION: u32 = 1;
 
 /// What a holder lets us know.
 pub enum Event {
@@ -65,7 +65,7 @@ impl Place {
             exe: None,
             socket: socket.as_ref(),
             dir: &self.dir,
-            generation: GENERATION,
+            generation: self.generation,
             epoch: self.epoch,
         })
     }
@@ -131,8 +131,11 @@ impl Keeper {
         self.known.answered_upto
     }
 
-    pub fn dir(&self) -> &Path {
-        &self.place.dir
+    /// How the child ended, if its holder wrote that down.
+    pub fn recorded_exit(&self) -> Option<ExitRecord> {
+        ExitRecord::read(&self.place.dir, self.place.generation)
+            .ok()
+            .flatten()
     }
 
     /// A number for an input, used once.

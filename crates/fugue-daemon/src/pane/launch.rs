@@ -1,23 +1,42 @@
 //! What a new pane's process is, and the words for what went wrong with it.
 
-use std::{collections::BTreeMap, ffi::OsString, io, os::unix::ffi::OsStringExt, path::Path};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    io,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use fugue_api::{Error, Kind, wire::Caller};
-use fugue_core::{Exit, PaneRecord, World};
+use fugue_core::{Exit, Job, PaneRecord, World};
 use fugue_hold::{spawn::Ending, wire::Spec};
 
 use crate::{engine::House, shell};
 
+/// What a new pane's process is made of.
+pub struct Start {
+    pub job: Job,
+    pub env: BTreeMap<String, String>,
+    pub world: World,
+    pub caller: Arc<Caller>,
+}
+
+/// Where a pane's shell finds the steps of pipelines.
+pub fn steps_dir(pane_dir: &Path) -> PathBuf {
+    pane_dir.join("steps")
+}
+
 /// The caller's world with the pane's own variables in it, and the shell in front of the command.
-pub fn spec(
-    record: &PaneRecord,
-    command: Option<String>,
-    extra: BTreeMap<String, String>,
-    world: &World,
-    caller: &Caller,
-    house: &House,
-) -> Spec {
-    let mut env = environment(caller, extra);
+pub fn spec(record: &PaneRecord, start: Start, house: &House) -> Spec {
+    let Start {
+        job,
+        env,
+        world,
+        caller,
+    } = start;
+    let mut env = environment(&caller, env);
     let id = record.id.to_string();
     let socket = house.paths.socket();
     set(&mut env, "FUGUE_PANE_ID", id.clone().into());
@@ -25,18 +44,22 @@ pub fn spec(
     // What the terminal model understands, and what every machine has an entry for.
     set(&mut env, "TERM", "xterm-256color".into());
     set(&mut env, "COLORTERM", "truecolor".into());
-    let argv = match command {
-        Some(command) => vec![
+    let argv = match job {
+        Job::Command(command) => vec![
             world.shell.clone().into_os_string(),
             "-c".into(),
             command.into(),
         ],
-        None => {
-            let launch = shell::interactive(
+        Job::Shell | Job::ShellWithSteps(_) | Job::Steps(_) => {
+            let how = match job {
+                Job::Steps(_) => shell::bare,
+                _ => shell::interactive,
+            };
+            let launch = how(
                 &world.shell,
                 &house.paths.shell_files(),
                 &record.secret,
-                &house.paths.panes().join(&id).join("steps"),
+                &steps_dir(&house.paths.panes().join(&id)),
                 &env,
             );
             env.retain(|(key, _)| !launch.env_remove.contains(key));

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use fugue_core::{Change, PaneRecord, Snapshot};
+use fugue_core::{Change, PaneRecord, Snapshot, StoredRun};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{Store, StoreError};
@@ -11,7 +11,7 @@ pub struct Sqlite {
 }
 
 // Raised with every change of the tables; an older file is brought up step by step.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 impl Sqlite {
     pub fn at(path: &Path) -> Result<Self, StoreError> {
@@ -19,6 +19,8 @@ impl Sqlite {
         connection.pragma_update(None, "journal_mode", "WAL")?;
         // An event that was announced must survive the machine's end, not only the daemon's.
         connection.pragma_update(None, "synchronous", "FULL")?;
+        // A caller's environment may hold secrets; what is deleted is overwritten.
+        connection.pragma_update(None, "secure_delete", "ON")?;
         let format: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         if format > FORMAT {
             return Err(StoreError::Newer(format));
@@ -29,6 +31,16 @@ impl Sqlite {
                  CREATE TABLE panes (id INTEGER PRIMARY KEY, record TEXT NOT NULL) STRICT;
                  CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
                  PRAGMA user_version = 1;
+                 COMMIT;",
+            )?;
+        }
+        if format < 2 {
+            // The caller's world is a column of its own: it is written once, and gone when the run is over.
+            connection.execute_batch(
+                "BEGIN;
+                 UPDATE panes SET record = json_set(record, '$.generation', 1);
+                 CREATE TABLE runs (id TEXT PRIMARY KEY, record TEXT NOT NULL, caller TEXT) STRICT;
+                 PRAGMA user_version = 2;
                  COMMIT;",
             )?;
         }
@@ -59,9 +71,28 @@ impl Store for Sqlite {
         let panes = records
             .map(|record| Ok(serde_json::from_str(&record?)?))
             .collect::<Result<Vec<PaneRecord>, StoreError>>()?;
+        let mut statement = self
+            .connection
+            .prepare("SELECT record, caller FROM runs ORDER BY id")?;
+        let rows = statement.query_map([], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
+        })?;
+        let runs = rows
+            .map(|row| {
+                let (record, caller) = row?;
+                Ok(StoredRun {
+                    record: serde_json::from_str(&record)?,
+                    caller: caller
+                        .map(|caller| serde_json::from_str(&caller))
+                        .transpose()?,
+                })
+            })
+            .collect::<Result<Vec<StoredRun>, StoreError>>()?;
         Ok(Snapshot {
             panes,
             next_pane: self.counter("next_pane")?,
+            runs,
+            next_run: self.counter("next_run")?,
             epoch,
         })
     }
@@ -84,6 +115,33 @@ impl Store for Sqlite {
                         .execute([pane.0.cast_signed()])?;
                 }
                 Change::NextPane(next) => set_counter(&transaction, "next_pane", *next)?,
+                Change::StartRun { record, caller } => {
+                    let (text, caller) = (
+                        serde_json::to_string(record)?,
+                        serde_json::to_string(&**caller)?,
+                    );
+                    transaction
+                        .prepare_cached(
+                            "INSERT OR REPLACE INTO runs (id, record, caller) VALUES (?1, ?2, ?3)",
+                        )?
+                        .execute(params![record.id.0, text, caller])?;
+                }
+                Change::PutRun(record) => {
+                    transaction
+                        .prepare_cached("UPDATE runs SET record = ?2 WHERE id = ?1")?
+                        .execute(params![record.id.0, serde_json::to_string(record)?])?;
+                }
+                Change::EndRun(record) => {
+                    transaction
+                        .prepare_cached("UPDATE runs SET record = ?2, caller = NULL WHERE id = ?1")?
+                        .execute(params![record.id.0, serde_json::to_string(record)?])?;
+                }
+                Change::DropRun(run) => {
+                    transaction
+                        .prepare_cached("DELETE FROM runs WHERE id = ?1")?
+                        .execute([&run.0])?;
+                }
+                Change::NextRun(next) => set_counter(&transaction, "next_run", *next)?,
             }
         }
         Ok(transaction.commit()?)

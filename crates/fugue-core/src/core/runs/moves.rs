@@ -1,0 +1,556 @@
+//! What moves a run on: its panes' ends, sightings, the passing of time; and what happens when it is over.
+
+use std::time::Duration;
+
+use fugue_api::{Cursor, Error, Kind, PaneId, RunId, Timestamp};
+
+use super::{Run, plan_of};
+use crate::{
+    Change, Effect, Exit, ExpectOutcome, Job, Now, Saw, Sighting, TaskOutcome, Watch, Work, Wrap,
+    core::{Core, Pane, Phase, rows::put},
+};
+
+// What processes of a run's pane get to end by themselves when it is closed.
+const GRACE: Duration = Duration::from_secs(2);
+
+impl Core {
+    /// Takes up runs of an earlier daemon where it left them.
+    pub(in crate::core) fn restore_runs(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        for id in self.open_runs() {
+            let Some(run) = self.runs.get(&id) else {
+                continue;
+            };
+            effects.push(Effect::WakeAt(run.due));
+            if run.record.is_settled() {
+                self.close_panes(&id, effects);
+                self.end_if_over(&id, now, effects);
+                continue;
+            }
+            let number = run.record.number;
+            match &run.record.work {
+                Work::Expect(work) => {
+                    let watch = Box::new(Watch {
+                        run: id.clone(),
+                        args: work.args.clone(),
+                        from: work.from.clone(),
+                    });
+                    let pane = work.pane;
+                    match self.panes.get(&pane) {
+                        None => self.pane_gone(&id, now, effects),
+                        Some(Pane { record, .. }) if record.ended.is_some() => {
+                            effects.push(Effect::WatchArchive {
+                                record: Box::new(record.clone()),
+                                watch,
+                            });
+                        }
+                        Some(_) => effects.push(Effect::Watch { pane, watch }),
+                    }
+                }
+                // Its panes tell for themselves.
+                Work::Parallel(_) => {}
+                Work::Pipeline(work) => {
+                    let (pane, plan) = (work.pane, plan_of(number, &work.args));
+                    match self.panes.get(&pane) {
+                        Some(Pane { record, .. }) if record.ended.is_none() => {
+                            effects.push(Effect::RunSteps { pane, plan });
+                            if work.stopping {
+                                effects.push(Effect::StopSteps { pane, plan: number });
+                            }
+                        }
+                        Some(_) | None => self.pane_gone(&id, now, effects),
+                    }
+                }
+            }
+        }
+    }
+
+    fn pane_gone(&mut self, id: &RunId, now: Now, effects: &mut Vec<Effect>) {
+        if let Some(run) = self.runs.get_mut(id) {
+            match &mut run.record.work {
+                Work::Expect(work) => work.outcome = Some(ExpectOutcome::Exited(Exit::Unknown)),
+                Work::Pipeline(work) => work.shell_is_gone(now.wall, None, &Exit::Unknown),
+                Work::Parallel(_) => {}
+            }
+        }
+        self.settle(id, now, effects);
+    }
+
+    pub(in crate::core) fn open_runs(&self) -> Vec<RunId> {
+        let open = self.runs.iter().filter(|(_, run)| !run.record.over);
+        open.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// A pane has ended and its record says how.
+    pub(in crate::core) fn runs_hear_end(
+        &mut self,
+        pane: PaneId,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(ended) = self
+            .panes
+            .get(&pane)
+            .and_then(|pane| pane.record.ended.clone())
+        else {
+            return;
+        };
+        for id in self.open_runs() {
+            let Some(run) = self.runs.get_mut(&id) else {
+                continue;
+            };
+            let settled = run.record.is_settled();
+            let mut moved = false;
+            match &mut run.record.work {
+                // The search had not begun, and what was printed is in the files.
+                Work::Expect(work) if work.pane == pane && !settled && work.from.is_none() => {
+                    let record = self.panes.get(&pane).map(|pane| pane.record.clone());
+                    effects.extend(record.map(|record| Effect::WatchArchive {
+                        record: Box::new(record),
+                        watch: Box::new(Watch {
+                            run: id.clone(),
+                            args: work.args.clone(),
+                            from: None,
+                        }),
+                    }));
+                }
+                Work::Expect(work) if work.pane == pane && !settled => {
+                    work.outcome = Some(if ended.closed {
+                        ExpectOutcome::PaneClosed
+                    } else {
+                        ExpectOutcome::Exited(ended.exit.clone())
+                    });
+                    moved = true;
+                }
+                Work::Parallel(work) if !settled => {
+                    let task = work
+                        .tasks
+                        .iter_mut()
+                        .find(|task| task.pane == pane && task.outcome.is_none());
+                    if let Some(task) = task {
+                        task.outcome = Some(TaskOutcome::Exited(ended.exit.clone()));
+                        task.ended_at = Some(now.wall);
+                        moved = true;
+                    }
+                }
+                Work::Pipeline(work) if work.pane == pane && !settled => {
+                    work.shell_is_gone(now.wall, Some(&ended.cursor), &ended.exit);
+                    moved = true;
+                }
+                Work::Expect(_) | Work::Parallel(_) | Work::Pipeline(_) => {}
+            }
+            if moved {
+                self.moved(&id, now, effects);
+            }
+        }
+    }
+
+    /// A task ended or could not be started: is the run settled by that?
+    fn moved(&mut self, id: &RunId, now: Now, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(id) else {
+            return;
+        };
+        let settled = match &mut run.record.work {
+            Work::Expect(work) => work.outcome.is_some(),
+            Work::Parallel(work) => {
+                if work.args.fail_fast && work.tasks.iter().any(|task| task.failed()) {
+                    for task in work.tasks.iter_mut().filter(|task| task.outcome.is_none()) {
+                        task.outcome = Some(TaskOutcome::Cancelled);
+                        task.ended_at = Some(now.wall);
+                    }
+                }
+                work.tasks.iter().all(|task| task.outcome.is_some())
+            }
+            // The shell is gone for good.
+            Work::Pipeline(_) => true,
+        };
+        if settled {
+            self.settle(id, now, effects);
+        } else {
+            run.stored(effects);
+            run.changed(now, effects);
+        }
+    }
+
+    pub(in crate::core) fn run_pane_not_opened(
+        &mut self,
+        pane: PaneId,
+        error: &Error,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        for id in self.open_runs() {
+            let Some(run) = self.runs.get_mut(&id) else {
+                continue;
+            };
+            let settled = run.record.is_settled();
+            match &mut run.record.work {
+                Work::Parallel(work) => {
+                    let task = work.tasks.iter_mut().find(|task| task.pane == pane);
+                    let Some(task) = task.filter(|task| task.outcome.is_none()) else {
+                        continue;
+                    };
+                    task.outcome = Some(TaskOutcome::NotStarted(error.message.clone()));
+                    task.ended_at = Some(now.wall);
+                    self.moved(&id, now, effects);
+                }
+                Work::Pipeline(work) if work.pane == pane && !settled => {
+                    if work.steps.is_empty() {
+                        self.refuse_run(&id, error, effects);
+                    } else {
+                        work.trouble = Some(format!("no fresh shell: {}", error.message));
+                        self.settle(&id, now, effects);
+                    }
+                }
+                Work::Expect(_) | Work::Pipeline(_) => {}
+            }
+        }
+    }
+
+    /// A pane of a run that a dead daemon never started is started now. `false`: no run wants it.
+    pub(in crate::core) fn start_again(&mut self, id: PaneId, effects: &mut Vec<Effect>) -> bool {
+        let Some(record) = self.panes.get(&id).map(|pane| pane.record.clone()) else {
+            return false;
+        };
+        let open = self.runs.values().filter(|run| !run.record.is_settled());
+        for run in open {
+            let Some(caller) = run.caller.clone() else {
+                continue;
+            };
+            let (job, env, world) = match &run.record.work {
+                Work::Parallel(work) => {
+                    let Some(index) = work.tasks.iter().position(|task| task.pane == id) else {
+                        continue;
+                    };
+                    let one = &work.args.commands[index];
+                    let job = Job::Command(one.command.clone());
+                    (job, one.env.clone(), work.tasks[index].world.clone())
+                }
+                Work::Pipeline(work) if work.pane == id => {
+                    let (job, world) = work.fresh_shell(run.record.number, &record);
+                    (job, Default::default(), world)
+                }
+                Work::Expect(_) | Work::Pipeline(_) => continue,
+            };
+            effects.push(Effect::Open {
+                record: Box::new(record),
+                job,
+                env,
+                world,
+                caller,
+            });
+            return true;
+        }
+        false
+    }
+
+    pub(in crate::core) fn watching(
+        &mut self,
+        run: &RunId,
+        from: Cursor,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(run) = self.runs.get_mut(run)
+            && let Work::Expect(work) = &mut run.record.work
+            && work.from.is_none()
+            && work.outcome.is_none()
+        {
+            work.from = Some(from);
+            run.stored(effects);
+        }
+    }
+
+    pub(in crate::core) fn sighted(
+        &mut self,
+        id: &RunId,
+        saw: Saw,
+        sighting: Sighting,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(run) = self.runs.get_mut(id).filter(|run| !run.record.is_settled()) else {
+            return;
+        };
+        if let Work::Expect(work) = &mut run.record.work {
+            work.outcome = Some(match saw {
+                Saw::Pattern => ExpectOutcome::Matched(sighting),
+                Saw::Fail => ExpectOutcome::Failed(sighting),
+            });
+            self.settle(id, now, effects);
+        }
+    }
+
+    /// All of an ended pane was searched.
+    pub(in crate::core) fn nothing_seen(
+        &mut self,
+        id: &RunId,
+        pane: PaneId,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let ended = self
+            .panes
+            .get(&pane)
+            .and_then(|pane| pane.record.ended.as_ref());
+        let exit = ended.map_or(Exit::Unknown, |ended| ended.exit.clone());
+        let Some(run) = self.runs.get_mut(id).filter(|run| !run.record.is_settled()) else {
+            return;
+        };
+        if let Work::Expect(work) = &mut run.record.work {
+            work.outcome = Some(ExpectOutcome::Exited(exit));
+            self.settle(id, now, effects);
+        }
+    }
+
+    /// Its result is settled; what is left is to close panes.
+    pub(super) fn settle(&mut self, id: &RunId, now: Now, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(id) else {
+            return;
+        };
+        run.record.settled_at = Some(now.wall);
+        self.close_panes(id, effects);
+        if !self.end_if_over(id, now, effects)
+            && let Some(run) = self.runs.get_mut(id)
+        {
+            run.stored(effects);
+            run.changed(now, effects);
+        }
+    }
+
+    fn close_panes(&mut self, id: &RunId, effects: &mut Vec<Effect>) {
+        let panes = self.runs.get(id).map(|run| run.record.closes());
+        for pane in panes.into_iter().flatten() {
+            self.shut(pane, effects);
+        }
+    }
+
+    fn shut(&mut self, id: PaneId, effects: &mut Vec<Effect>) {
+        let Some(pane) = self.panes.get_mut(&id) else {
+            return;
+        };
+        match &mut pane.record.ended {
+            Some(ended) if ended.closed => {}
+            Some(ended) if pane.alone => {
+                ended.closed = true;
+                effects.push(put(&pane.record));
+            }
+            Some(_) => effects.push(Effect::Sweep {
+                pane: id,
+                grace: GRACE,
+            }),
+            None => {
+                if !pane.record.closing {
+                    pane.record.closing = true;
+                    effects.push(put(&pane.record));
+                }
+                effects.push(Effect::Close {
+                    pane: id,
+                    grace: GRACE,
+                });
+            }
+        }
+    }
+
+    /// No process of a pane is left: runs that waited for that may be over.
+    pub(in crate::core) fn runs_hear_swept(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        for id in self.open_runs() {
+            if self
+                .runs
+                .get(&id)
+                .is_some_and(|run| run.record.is_settled())
+            {
+                self.end_if_over(&id, now, effects);
+            }
+        }
+    }
+
+    fn end_if_over(&mut self, id: &RunId, now: Now, effects: &mut Vec<Effect>) -> bool {
+        let Some(run) = self.runs.get(id) else {
+            return true;
+        };
+        let closed = |pane: &PaneId| {
+            let pane = self.panes.get(pane);
+            pane.is_none_or(|pane| pane.record.ended.as_ref().is_some_and(|ended| ended.closed))
+        };
+        if !run.record.closes().iter().all(closed) || run.interrupts() {
+            return false;
+        }
+        let Some(run) = self.runs.get_mut(id) else {
+            return true;
+        };
+        run.record.over = true;
+        run.caller = None;
+        effects.push(Effect::Commit {
+            changes: vec![Change::EndRun(Box::new(run.record.clone()))],
+            undo: None,
+        });
+        let waiters = std::mem::take(&mut run.waiters);
+        run.changed(now, effects);
+        for waiter in waiters {
+            effects.extend(self.composed(id, waiter.call, waiter.wrap, now));
+        }
+        self.forget_old_runs(now, effects);
+        true
+    }
+
+    /// What was asked cannot be done; nothing of it was.
+    pub(super) fn refuse_run(&mut self, id: &RunId, error: &Error, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.remove(id) else {
+            return;
+        };
+        effects.push(Effect::Commit {
+            changes: vec![Change::DropRun(id.clone())],
+            undo: None,
+        });
+        let calls = run.waiters.iter().map(|waiter| waiter.call);
+        for call in calls.chain(run.followers.iter().map(|(call, _)| *call)) {
+            effects.push(Effect::Answer {
+                call,
+                answer: Err(error.clone()),
+            });
+        }
+    }
+
+    pub(in crate::core) fn run_not_stored(
+        &mut self,
+        id: &RunId,
+        why: &str,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(run) = self.runs.remove(id) else {
+            return;
+        };
+        match &run.record.work {
+            Work::Parallel(work) => work.tasks.iter().for_each(|task| {
+                self.panes.remove(&task.pane);
+            }),
+            Work::Pipeline(work) if work.world.is_some() => {
+                self.panes.remove(&work.pane);
+            }
+            Work::Expect(_) | Work::Pipeline(_) => {}
+        }
+        for waiter in run.waiters {
+            let error = Error::new(
+                Kind::Exhausted,
+                format!("the run could not be recorded: {why}"),
+            )
+            .hint("nothing was started; is the disk full?");
+            effects.push(Effect::Answer {
+                call: waiter.call,
+                answer: Err(error),
+            });
+        }
+    }
+
+    pub(in crate::core) fn time_for_runs(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        for id in self.open_runs() {
+            let Some(run) = self.runs.get_mut(&id) else {
+                continue;
+            };
+            if run.due <= now.uptime && !run.record.is_settled() {
+                self.expire(&id, now, effects);
+            }
+            let Some(run) = self.runs.get_mut(&id) else {
+                continue;
+            };
+            let is_due = |until: Option<Duration>| until.is_some_and(|until| until <= now.uptime);
+            let due: Vec<_> = run
+                .waiters
+                .extract_if(.., |waiter| is_due(waiter.until))
+                .collect();
+            for waiter in due {
+                effects.extend(self.composed(&id, waiter.call, Wrap::Wait, now));
+            }
+        }
+        self.forget_old_runs(now, effects);
+    }
+
+    fn expire(&mut self, id: &RunId, now: Now, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(id) else {
+            return;
+        };
+        let number = run.record.number;
+        match &mut run.record.work {
+            Work::Expect(work) => {
+                work.outcome = Some(ExpectOutcome::TimedOut);
+                effects.push(Effect::Unwatch {
+                    pane: work.pane,
+                    run: id.clone(),
+                });
+            }
+            Work::Parallel(work) => {
+                for task in work.tasks.iter_mut().filter(|task| task.outcome.is_none()) {
+                    task.outcome = Some(TaskOutcome::TimedOut);
+                    task.ended_at = Some(now.wall);
+                }
+            }
+            Work::Pipeline(work) => {
+                work.time_is_over(now.wall);
+                if !work.args.cleanup {
+                    effects.push(Effect::StopSteps {
+                        pane: work.pane,
+                        plan: number,
+                    });
+                }
+            }
+        }
+        self.settle(id, now, effects);
+    }
+
+    /// Ended runs can be asked about for as long as ended panes can be read.
+    fn forget_old_runs(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let mut over: Vec<(Timestamp, RunId)> = self
+            .runs
+            .values()
+            .filter(|run| run.record.over)
+            .filter_map(|run| Some((run.record.settled_at?, run.record.id.clone())))
+            .collect();
+        over.sort();
+        let keep_for = self.settings.forget_after_ms();
+        let too_many = over.len().saturating_sub(self.settings.forget_beyond_panes);
+        let old = over
+            .iter()
+            .enumerate()
+            .take_while(|(index, (at, _))| {
+                *index < too_many || at.0.saturating_add(keep_for) <= now.wall.0
+            })
+            .map(|(_, (_, id))| id.clone());
+        let changes: Vec<Change> = old
+            .map(|id| {
+                self.runs.remove(&id);
+                Change::DropRun(id)
+            })
+            .collect();
+        if !changes.is_empty() {
+            effects.push(Effect::Commit {
+                changes,
+                undo: None,
+            });
+        }
+    }
+}
+
+impl Run {
+    pub(super) fn stored(&self, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Commit {
+            changes: vec![Change::PutRun(Box::new(self.record.clone()))],
+            undo: None,
+        });
+    }
+
+    /// A step whose time was over has not ended yet.
+    fn interrupts(&self) -> bool {
+        match &self.record.work {
+            Work::Pipeline(work) => work.stopping && !work.stopped,
+            Work::Expect(_) | Work::Parallel(_) => false,
+        }
+    }
+}
+
+/// A pane that is to be opened anew, as the registry knows it.
+pub(super) fn reopened(pane: &mut Pane) {
+    pane.record.generation += 1;
+    pane.record.pid = 0;
+    pane.phase = Phase::Opening {
+        callers: Vec::new(),
+    };
+}

@@ -1,0 +1,230 @@
+//! A pipeline's own moves: its shell takes the steps by itself, and says how far it is.
+
+use fugue_api::{Cursor, Error, PaneId, RunId, Timestamp};
+
+use super::{moves::reopened, plan_of};
+use crate::{
+    Change, Effect, Exit, Job, Now, PaneRecord, PipelineWork, StepOutcome, StepState, Work, World,
+    core::Core,
+};
+
+/// Something a shell said about a step, counted from 1.
+pub(in crate::core) struct StepNews {
+    pub plan: u64,
+    pub step: usize,
+    pub at: Cursor,
+    pub when: Option<Timestamp>,
+}
+
+impl Core {
+    fn pipeline_of(&mut self, plan: u64) -> Option<RunId> {
+        let run = self.runs.values().find(|run| run.record.number == plan)?;
+        Some(run.record.id.clone())
+    }
+
+    pub(in crate::core) fn step_began(
+        &mut self,
+        news: StepNews,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(id) = self.pipeline_of(news.plan) else {
+            return;
+        };
+        let Some(run) = self.runs.get_mut(&id) else {
+            return;
+        };
+        let Work::Pipeline(work) = &mut run.record.work else {
+            return;
+        };
+        // Told twice after a restart; and a step can only begin behind the one before.
+        if news.step != work.steps.len() + 1
+            || news.step > work.args.commands.len()
+            || work.stopping
+        {
+            return;
+        }
+        let fresh = work.fresh_from > 0 && work.fresh_from + 1 == news.step;
+        let note = fresh.then(|| {
+            let before = work.args.name_of(work.fresh_from - 1);
+            format!("in a fresh shell: `{before}` ended the one before")
+        });
+        work.steps.push(StepState {
+            began_at: news.when.unwrap_or(now.wall),
+            from: Some(news.at),
+            outcome: None,
+            ended_at: None,
+            to: None,
+            note,
+        });
+        run.stored(effects);
+        run.changed(now, effects);
+    }
+
+    pub(in crate::core) fn step_ended(
+        &mut self,
+        news: StepNews,
+        code: Option<i32>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(id) = self.pipeline_of(news.plan) else {
+            return;
+        };
+        let Some(run) = self.runs.get_mut(&id) else {
+            return;
+        };
+        let settled = run.record.is_settled();
+        let Work::Pipeline(work) = &mut run.record.work else {
+            return;
+        };
+        let Some(step) = news
+            .step
+            .checked_sub(1)
+            .and_then(|at| work.steps.get_mut(at))
+        else {
+            return;
+        };
+        if step.to.is_none() {
+            step.to = Some(news.at.clone());
+        }
+        if step.outcome.is_some() {
+            return run.stored(effects);
+        }
+        step.outcome = Some(StepOutcome::Exited(code.map_or(Exit::Unknown, Exit::Code)));
+        step.ended_at = Some(news.when.unwrap_or(now.wall));
+        step.to = Some(news.at);
+        if work.is_through() && !settled {
+            self.settle(&id, now, effects);
+        } else {
+            run.stored(effects);
+            run.changed(now, effects);
+        }
+    }
+
+    pub(in crate::core) fn steps_refused(
+        &mut self,
+        plan: u64,
+        error: &Error,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(id) = self.pipeline_of(plan) {
+            self.refuse_run(&id, error, effects);
+        }
+    }
+
+    pub(in crate::core) fn steps_stopped(
+        &mut self,
+        plan: u64,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(id) = self.pipeline_of(plan) else {
+            return;
+        };
+        if let Some(run) = self.runs.get_mut(&id)
+            && let Work::Pipeline(work) = &mut run.record.work
+        {
+            work.stopped = true;
+        }
+        self.runs_hear_swept(now, effects);
+    }
+
+    /// The shell of a pipeline has ended, by a step's `exit` or `exec`, or was killed. `true`: it is started again, for
+    /// the steps that are left or because the pane is to stay.
+    pub(in crate::core) fn shell_goes_on(
+        &mut self,
+        pane_id: PaneId,
+        exit: &Exit,
+        at: &Cursor,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let found = self.runs.values_mut().find(|run| {
+            !run.record.over
+                && matches!(&run.record.work, Work::Pipeline(work) if work.pane == pane_id)
+        });
+        let (Some(run), Some(pane)) = (found, self.panes.get_mut(&pane_id)) else {
+            return false;
+        };
+        let (number, caller) = (run.record.number, run.caller.clone());
+        let Work::Pipeline(work) = &mut run.record.work else {
+            return false;
+        };
+        let Some(caller) = caller.filter(|_| !pane.record.closing) else {
+            return false;
+        };
+        work.close_open_step(now.wall, Some(at), exit);
+        let progressed = work.steps.len() > work.fresh_from;
+        let wanted = work.stopping || (!work.is_through() && progressed);
+        if !wanted || work.args.cleanup && work.stopping {
+            return false;
+        }
+        work.fresh_from = work.steps.len();
+        work.stopped = true;
+        let (job, world) = work.fresh_shell(number, &pane.record);
+        reopened(pane);
+        effects.push(Effect::Commit {
+            changes: vec![
+                Change::Put(Box::new(pane.record.clone())),
+                Change::PutRun(Box::new(run.record.clone())),
+            ],
+            undo: None,
+        });
+        effects.push(Effect::Open {
+            record: Box::new(pane.record.clone()),
+            job,
+            env: Default::default(),
+            world,
+            caller,
+        });
+        run.changed(now, effects);
+        self.runs_hear_swept(now, effects);
+        true
+    }
+}
+
+impl PipelineWork {
+    /// How the pane's shell is started again.
+    pub(super) fn fresh_shell(&self, number: u64, record: &PaneRecord) -> (Job, World) {
+        let plan = plan_of(number, &self.args);
+        match &self.world {
+            Some(world) => (Job::Steps(plan), world.clone()),
+            None => {
+                let world = World {
+                    cwd: record.cwd.clone().into(),
+                    shell: record.command.clone().into(),
+                    secret: record.secret.clone(),
+                };
+                (Job::ShellWithSteps(plan), world)
+            }
+        }
+    }
+
+    pub(super) fn close_open_step(&mut self, now: Timestamp, at: Option<&Cursor>, exit: &Exit) {
+        if let Some(step) = self.open_step() {
+            step.outcome = Some(StepOutcome::Exited(exit.clone()));
+            step.ended_at = Some(now);
+            step.to = at.cloned();
+        }
+    }
+
+    /// There is no shell any more, and none will be started.
+    pub(super) fn shell_is_gone(&mut self, now: Timestamp, at: Option<&Cursor>, exit: &Exit) {
+        self.close_open_step(now, at, exit);
+        self.stopped = true;
+        if !self.is_through() {
+            let next = self.args.name_of(self.steps.len());
+            self.trouble = Some(format!("the shell ended before it took `{next}`"));
+        }
+    }
+
+    pub(super) fn time_is_over(&mut self, now: Timestamp) {
+        self.stopping = true;
+        self.stopped = self.args.cleanup;
+        if let Some(step) = self.open_step() {
+            step.outcome = Some(StepOutcome::TimedOut);
+            step.ended_at = Some(now);
+        }
+    }
+}

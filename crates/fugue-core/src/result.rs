@@ -1,0 +1,414 @@
+//! How a run looks to those who ask: its facts, and as much of its panes' output as fits.
+
+use fugue_api::{
+    Cursor, Reply, Timestamp,
+    runs::{
+        Action, ExpectStatus, Expected, ParallelResult, ParallelStatus, PipelineResult,
+        PipelineStatus, RunKind, RunResult, RunRow, StepResult, StepStatus, TaskResult, TaskStatus,
+    },
+};
+
+use crate::{
+    Exit, ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, StepOutcome, StepState,
+    TaskOutcome, Want, Work, Wrap,
+    core::cut,
+    view::{Clip, Outcome, shares},
+};
+
+/// What a pane had to say for one part of a result.
+pub struct Found {
+    /// `None` where only the end was asked for, or where the pane is forgotten.
+    pub clip: Option<Clip>,
+    /// Lines that no file has any more.
+    pub lost_lines: u64,
+    /// Where the pane's text ends.
+    pub end: Option<Cursor>,
+}
+
+/// The facts of a run, without what its panes printed.
+pub fn of(record: &RunRecord, now: Timestamp) -> RunResult {
+    let until = record.settled_at.unwrap_or(now);
+    let total = until.0.saturating_sub(record.started_at.0);
+    match &record.work {
+        Work::Expect(work) => RunResult::Expect(expected(record, work, total)),
+        Work::Parallel(work) => RunResult::Parallel(parallel(record, work, until, total)),
+        Work::Pipeline(work) => RunResult::Pipeline(pipeline(record, work, until, total)),
+    }
+}
+
+/// What is wanted of the panes for a whole result: one for each task or step, or one for the pane of an expect.
+pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<Want>)> {
+    match &record.work {
+        Work::Expect(work) => {
+            let sighting = match &work.outcome {
+                Some(ExpectOutcome::Matched(sighting) | ExpectOutcome::Failed(sighting)) => {
+                    Some(sighting)
+                }
+                _ => None,
+            };
+            let want = match (work.args.action, sighting) {
+                (Action::ReturnOutput, sighting) if record.is_settled() => Some(Want::Text {
+                    from: work.from.clone(),
+                    to: sighting.map(|sighting| sighting.behind.clone()),
+                }),
+                (_, Some(_)) => None,
+                (_, None) => Some(Want::End),
+            };
+            vec![(work.pane, want)]
+        }
+        Work::Parallel(work) => {
+            let all = || Want::Text {
+                from: None,
+                to: None,
+            };
+            let tasks = work.tasks.iter();
+            tasks
+                .map(|task| {
+                    let started = !matches!(task.outcome, Some(TaskOutcome::NotStarted(_)));
+                    (task.pane, started.then(all))
+                })
+                .collect()
+        }
+        Work::Pipeline(work) => {
+            let steps = work.steps.iter();
+            steps
+                .map(|step| {
+                    let want = step.from.clone().map(|from| Want::Text {
+                        from: Some(from),
+                        to: step.to.clone(),
+                    });
+                    (work.pane, want)
+                })
+                .collect()
+        }
+    }
+}
+
+pub fn row(record: &RunRecord, now: Timestamp) -> RunRow {
+    let result = of(record, now);
+    let (kind, status) = match &result {
+        RunResult::Expect(result) => (RunKind::Expect, word(&result.status)),
+        RunResult::Parallel(result) => (RunKind::Parallel, word(&result.status)),
+        RunResult::Pipeline(result) => (RunKind::Pipeline, word(&result.status)),
+    };
+    RunRow {
+        run_id: record.id.clone(),
+        kind,
+        status,
+        progress: result.progress(),
+        started_at: record.started_at,
+    }
+}
+
+/// The word that the status has outside.
+fn word(status: &impl serde::Serialize) -> String {
+    match serde_json::to_value(status) {
+        Ok(serde_json::Value::String(word)) => word,
+        Ok(_) | Err(_) => String::new(),
+    }
+}
+
+fn expected(record: &RunRecord, work: &ExpectWork, total: u64) -> Expected {
+    let mut expected = Expected {
+        status: ExpectStatus::Running,
+        run_id: record.id.clone(),
+        pane_id: work.pane,
+        pattern: cut(&work.args.pattern, MOST_ECHO),
+        matched: None,
+        line: None,
+        duration_ms: total,
+        cursor: work.from.clone().unwrap_or_else(crate::view::start),
+        output: None,
+        omitted_chars: 0,
+        exit_code: None,
+        signal: None,
+        via: None,
+    };
+    match &work.outcome {
+        None => {}
+        Some(ExpectOutcome::Matched(sighting) | ExpectOutcome::Failed(sighting)) => {
+            expected.status = match work.outcome {
+                Some(ExpectOutcome::Matched(_)) => ExpectStatus::Matched,
+                _ => ExpectStatus::Failed,
+            };
+            expected.matched = Some(sighting.text.clone());
+            expected.line = Some(sighting.line.clone());
+            expected.cursor = sighting.behind.clone();
+            expected.via = Some(sighting.via);
+        }
+        Some(ExpectOutcome::TimedOut) => expected.status = ExpectStatus::Timeout,
+        Some(ExpectOutcome::Exited(exit)) => {
+            expected.status = ExpectStatus::Exited;
+            (expected.exit_code, expected.signal) = (exit.code(), exit.signal());
+        }
+        Some(ExpectOutcome::PaneClosed) => expected.status = ExpectStatus::Exited,
+    }
+    expected
+}
+
+fn parallel(
+    record: &RunRecord,
+    work: &ParallelWork,
+    until: Timestamp,
+    total: u64,
+) -> ParallelResult {
+    let ended = |outcome: &Option<TaskOutcome>| match outcome {
+        Some(TaskOutcome::Exited(_) | TaskOutcome::NotStarted(_) | TaskOutcome::Cancelled) => true,
+        None | Some(TaskOutcome::TimedOut) => false,
+    };
+    let done = work
+        .tasks
+        .iter()
+        .filter(|task| ended(&task.outcome))
+        .count();
+    let status = match (record.is_settled(), done) {
+        (false, _) => ParallelStatus::Running,
+        (true, done) if done == work.tasks.len() => ParallelStatus::Completed,
+        (true, 0) => ParallelStatus::Timeout,
+        (true, _) => ParallelStatus::Partial,
+    };
+    let echo = echo(work.tasks.len(), work.args.max_output_chars);
+    let results = work.tasks.iter().enumerate().map(|(index, task)| {
+        let command = &work.args.commands[index].command;
+        let mut result = TaskResult {
+            name: work.args.name_of(index),
+            command: cut(command, echo),
+            status: TaskStatus::Running,
+            exit_code: None,
+            signal: None,
+            pane_id: task.pane,
+            duration_ms: task
+                .ended_at
+                .unwrap_or(until)
+                .0
+                .saturating_sub(record.started_at.0),
+            output: String::new(),
+            omitted_chars: 0,
+            omitted_lines: 0,
+            error: None,
+            note: None,
+        };
+        match &task.outcome {
+            None => {}
+            Some(TaskOutcome::Exited(exit)) => {
+                result.status = TaskStatus::Exited;
+                (result.exit_code, result.signal) = (exit.code(), exit.signal());
+                result.note = (*exit == Exit::Unknown).then(|| UNKNOWN_EXIT.to_owned());
+            }
+            Some(TaskOutcome::TimedOut) => result.status = TaskStatus::Timeout,
+            Some(TaskOutcome::Cancelled) => result.status = TaskStatus::Cancelled,
+            Some(TaskOutcome::NotStarted(error)) => {
+                result.status = TaskStatus::Error;
+                result.error = Some(error.clone());
+            }
+        }
+        result
+    });
+    ParallelResult {
+        status,
+        run_id: record.id.clone(),
+        results: results.collect(),
+        total_duration_ms: total,
+    }
+}
+
+const UNKNOWN_EXIT: &str = "how it ended is not known: nobody was there to see it";
+
+fn pipeline(
+    record: &RunRecord,
+    work: &PipelineWork,
+    until: Timestamp,
+    total: u64,
+) -> PipelineResult {
+    let echo = echo(work.steps.len(), work.args.max_output_chars);
+    let steps: Vec<StepResult> = work
+        .steps
+        .iter()
+        .enumerate()
+        .map(|(index, step)| step_result(work, index, step, until, echo))
+        .collect();
+    let failed = work.steps.iter().position(StepState::failed);
+    let all = work.steps.len() == work.args.commands.len();
+    let status = if !record.is_settled() {
+        PipelineStatus::Running
+    } else if work.stopping {
+        PipelineStatus::Timeout
+    } else if !all || (failed.is_some() && work.args.stop_on_error) {
+        PipelineStatus::Failed
+    } else {
+        PipelineStatus::Completed
+    };
+    PipelineResult {
+        status,
+        run_id: record.id.clone(),
+        pane_id: work.pane,
+        steps,
+        failed_at: failed.map(|index| work.args.name_of(index)),
+        total_duration_ms: total,
+        note: work.trouble.clone(),
+    }
+}
+
+fn step_result(
+    work: &PipelineWork,
+    index: usize,
+    step: &StepState,
+    until: Timestamp,
+    echo: usize,
+) -> StepResult {
+    let mut result = StepResult {
+        name: work.args.name_of(index),
+        command: cut(&work.args.commands[index].command, echo),
+        exit_code: None,
+        signal: None,
+        duration_ms: step
+            .ended_at
+            .unwrap_or(until)
+            .0
+            .saturating_sub(step.began_at.0),
+        output: String::new(),
+        omitted_chars: 0,
+        omitted_lines: 0,
+        status: StepStatus::Running,
+        note: step.note.clone(),
+    };
+    match &step.outcome {
+        None => {}
+        Some(StepOutcome::TimedOut) => result.status = StepStatus::Timeout,
+        Some(StepOutcome::Exited(exit)) => {
+            result.status = StepStatus::Exited;
+            (result.exit_code, result.signal) = (exit.code(), exit.signal());
+            if *exit == Exit::Unknown {
+                result.note = Some(UNKNOWN_EXIT.to_owned());
+            }
+        }
+    }
+    result
+}
+
+// An echoed command is for recognising it, not for reading it.
+const MOST_ECHO: usize = 200;
+
+/// How much of each command is echoed: less where there are many.
+fn echo(count: usize, most_chars: u32) -> usize {
+    (most_chars as usize / (8 * count.max(1))).clamp(16, MOST_ECHO)
+}
+
+/// Puts what the panes printed into a result, so that all of it together has at most `most` characters as JSON.
+pub fn complete(mut result: RunResult, found: &[Option<Found>], most: usize, wrap: Wrap) -> Reply {
+    if let RunResult::Expect(expected) = &mut result
+        && expected.matched.is_none()
+        && let Some(end) = found
+            .first()
+            .and_then(Option::as_ref)
+            .and_then(|found| found.end.clone())
+    {
+        expected.cursor = end;
+    }
+    let bare = json_chars(&result);
+    let room = most.saturating_sub(bare);
+    let mut budget = room;
+    // Quotes, newlines and control characters take more room as JSON than they are long. How much more is seen only
+    // when it is written, so the budget is corrected by what was seen; a few turns are enough for any mixture.
+    for _ in 0..6 {
+        fill(&mut result, found, budget);
+        let over = json_chars(&result).saturating_sub(most);
+        if over == 0 || budget == 0 {
+            break;
+        }
+        let used = json_chars(&result) - bare;
+        budget = (budget.min(used) * room / used.max(1))
+            .saturating_sub(64)
+            .min(budget - 1);
+    }
+    match (wrap, result) {
+        (Wrap::Wait, result) => Reply::Wait(result),
+        (Wrap::Own, RunResult::Parallel(result)) => Reply::RunParallel(result),
+        (Wrap::Own, RunResult::Pipeline(result)) => Reply::RunPipeline(result),
+        (Wrap::Own, RunResult::Expect(result)) => Reply::Expect(result),
+    }
+}
+
+/// One output of a result, to be filled.
+struct Slot<'a> {
+    outcome: Outcome,
+    output: &'a mut String,
+    omitted_chars: &'a mut u64,
+    omitted_lines: &'a mut u64,
+    note: &'a mut Option<String>,
+}
+
+fn fill(result: &mut RunResult, found: &[Option<Found>], budget: usize) {
+    let mut expected_output = String::new();
+    let (mut no_lines, mut no_note) = (0, None);
+    let wanted_output = found
+        .first()
+        .and_then(Option::as_ref)
+        .is_some_and(|found| found.clip.is_some());
+    let mut slots: Vec<Slot<'_>> = match result {
+        RunResult::Parallel(result) => result
+            .results
+            .iter_mut()
+            .map(|task| Slot {
+                outcome: outcome(task.status == TaskStatus::Exited && task.exit_code == Some(0)),
+                output: &mut task.output,
+                omitted_chars: &mut task.omitted_chars,
+                omitted_lines: &mut task.omitted_lines,
+                note: &mut task.note,
+            })
+            .collect(),
+        RunResult::Pipeline(result) => result
+            .steps
+            .iter_mut()
+            .map(|step| Slot {
+                outcome: outcome(step.status == StepStatus::Exited && step.exit_code == Some(0)),
+                output: &mut step.output,
+                omitted_chars: &mut step.omitted_chars,
+                omitted_lines: &mut step.omitted_lines,
+                note: &mut step.note,
+            })
+            .collect(),
+        RunResult::Expect(result) => vec![Slot {
+            outcome: Outcome::Failure,
+            output: &mut expected_output,
+            omitted_chars: &mut result.omitted_chars,
+            omitted_lines: &mut no_lines,
+            note: &mut no_note,
+        }],
+    };
+    let clip = |index: usize| found.get(index)?.as_ref()?.clip.as_ref();
+    let wants: Vec<(usize, Outcome)> = slots
+        .iter()
+        .enumerate()
+        .map(|(index, slot)| (clip(index).map_or(0, Clip::chars), slot.outcome))
+        .collect();
+    for (index, (slot, share)) in slots.iter_mut().zip(shares(budget, &wants)).enumerate() {
+        match (found.get(index).and_then(Option::as_ref), clip(index)) {
+            (Some(found), Some(clip)) => {
+                let bounded = clip.bound(share);
+                *slot.output = bounded.text;
+                *slot.omitted_chars = bounded.omitted_chars;
+                *slot.omitted_lines = bounded.omitted_lines + found.lost_lines;
+            }
+            (Some(found), None) if found.end.is_none() => {
+                *slot.note = Some("its output is no longer kept".to_owned());
+            }
+            (Some(_), None) | (None, _) => {}
+        }
+    }
+    if let RunResult::Expect(result) = result {
+        result.output = wanted_output.then_some(expected_output);
+    }
+}
+
+fn outcome(good: bool) -> Outcome {
+    if good {
+        Outcome::Success
+    } else {
+        Outcome::Failure
+    }
+}
+
+fn json_chars(value: &impl serde::Serialize) -> usize {
+    serde_json::to_string(value).map_or(0, |text| text.chars().count())
+}

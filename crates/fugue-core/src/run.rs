@@ -1,0 +1,194 @@
+//! What the store knows of a run: what was asked, how far it got, how it ended. Outputs are not in it; they are read
+//! from the panes' logs whenever somebody wants the result.
+
+use fugue_api::{
+    Cursor, PaneId, RunId, Timestamp,
+    runs::{Action, Expect, RunParallel, RunPipeline, Via},
+    wire::Key,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{Exit, World};
+
+/// One run, for as long as anybody may ask about it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    pub id: RunId,
+    /// Names its steps among a pane's files. Counted, never used twice.
+    pub number: u64,
+    /// The call that started it: asked again, it is this run that is meant.
+    pub made_by: Key,
+    pub started_at: Timestamp,
+    pub work: Work,
+    /// When its result was settled; panes may still have to be closed.
+    pub settled_at: Option<Timestamp>,
+    /// Nothing is left to do.
+    pub over: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    Expect(Box<ExpectWork>),
+    Parallel(Box<ParallelWork>),
+    Pipeline(Box<PipelineWork>),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExpectWork {
+    pub args: Expect,
+    pub pane: PaneId,
+    /// Where the search began, once that is known.
+    pub from: Option<Cursor>,
+    pub outcome: Option<ExpectOutcome>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExpectOutcome {
+    Matched(Sighting),
+    /// The fail pattern came first.
+    Failed(Sighting),
+    TimedOut,
+    Exited(Exit),
+    /// Somebody closed the pane meanwhile.
+    PaneClosed,
+}
+
+/// A match, and where it was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sighting {
+    pub text: String,
+    pub line: String,
+    /// Just behind it.
+    pub behind: Cursor,
+    pub via: Via,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ParallelWork {
+    pub args: RunParallel,
+    pub tasks: Vec<Task>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    pub pane: PaneId,
+    pub world: World,
+    pub outcome: Option<TaskOutcome>,
+    pub ended_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskOutcome {
+    Exited(Exit),
+    TimedOut,
+    Cancelled,
+    NotStarted(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PipelineWork {
+    pub args: RunPipeline,
+    pub pane: PaneId,
+    /// Of a shell of the pipeline's own; `None`: the steps run in a pane that was there before.
+    pub world: Option<World>,
+    /// Those that were reached.
+    pub steps: Vec<StepState>,
+    /// How many had been reached when the shell of now was started.
+    pub fresh_from: usize,
+    /// The time was over before the steps were.
+    pub stopping: bool,
+    /// The step that ran then is known to have been interrupted.
+    pub stopped: bool,
+    /// What kept the next step from being reached.
+    pub trouble: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepState {
+    pub began_at: Timestamp,
+    /// Where its output begins.
+    pub from: Option<Cursor>,
+    pub outcome: Option<StepOutcome>,
+    pub ended_at: Option<Timestamp>,
+    /// Where its output ends.
+    pub to: Option<Cursor>,
+    pub note: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepOutcome {
+    Exited(Exit),
+    TimedOut,
+}
+
+impl RunRecord {
+    pub fn timeout_ms(&self) -> u64 {
+        match &self.work {
+            Work::Expect(work) => work.args.timeout_ms,
+            Work::Parallel(work) => work.args.timeout_ms,
+            Work::Pipeline(work) => work.args.timeout_ms,
+        }
+    }
+
+    pub fn is_settled(&self) -> bool {
+        self.settled_at.is_some()
+    }
+
+    /// The panes that are to be closed before the run is over.
+    pub fn closes(&self) -> Vec<PaneId> {
+        match &self.work {
+            Work::Expect(work) => {
+                let matched = matches!(work.outcome, Some(ExpectOutcome::Matched(_)));
+                let close = matched && work.args.action == Action::ClosePane;
+                close.then_some(work.pane).into_iter().collect()
+            }
+            Work::Parallel(work) => work
+                .tasks
+                .iter()
+                .filter(|task| work.args.cleanup || task.outcome == Some(TaskOutcome::Cancelled))
+                .map(|task| task.pane)
+                .collect(),
+            Work::Pipeline(work) => work.args.cleanup.then_some(work.pane).into_iter().collect(),
+        }
+    }
+}
+
+impl Task {
+    pub fn failed(&self) -> bool {
+        match &self.outcome {
+            None => false,
+            Some(TaskOutcome::Exited(exit)) => exit.code() != Some(0),
+            Some(TaskOutcome::TimedOut | TaskOutcome::Cancelled | TaskOutcome::NotStarted(_)) => {
+                true
+            }
+        }
+    }
+}
+
+impl StepState {
+    pub fn failed(&self) -> bool {
+        match &self.outcome {
+            None => false,
+            Some(StepOutcome::Exited(exit)) => exit.code() != Some(0),
+            Some(StepOutcome::TimedOut) => true,
+        }
+    }
+}
+
+impl PipelineWork {
+    /// Nothing more is to be run.
+    pub fn is_through(&self) -> bool {
+        let open = self.steps.iter().any(|step| step.outcome.is_none());
+        let failed = self.args.stop_on_error && self.steps.iter().any(StepState::failed);
+        !open && (failed || self.steps.len() == self.args.commands.len())
+    }
+
+    /// The step that runs now.
+    pub fn open_step(&mut self) -> Option<&mut StepState> {
+        self.steps.last_mut().filter(|step| step.outcome.is_none())
+    }
+}

@@ -1,0 +1,355 @@
+//! A pipeline in this pane: its shell takes the steps from files by itself. Marks in the output say where a step's own
+//! output begins and ends; the shell's records say how it ended.
+
+use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
+
+use fugue_api::{Cursor, Error, Kind, Timestamp};
+use fugue_core::{PaneFact, StepPlan, view};
+use fugue_hold::wire::{Input, InputKind, Target, ToHolder};
+use fugue_term::{Mark, MarkKind, ShellState};
+use rustix::process::Signal;
+use tokio::time::Instant;
+
+use super::{Pane, launch};
+use crate::shell::{self, steps};
+
+/// The pipeline whose steps this pane's shell has.
+pub(super) struct Stepping {
+    plan: u64,
+    /// How many have been told of.
+    began: usize,
+    ended: usize,
+    /// Where each step's output begins and ends, and the code in its mark.
+    seen: BTreeMap<u64, Seen>,
+    /// How often a shell at its prompt was woken without taking a step.
+    wakes: u32,
+    stopping: Option<Stopping>,
+}
+
+#[derive(Default)]
+struct Seen {
+    from: Option<Cursor>,
+    to: Option<(Cursor, Option<i32>)>,
+}
+
+/// A step that is being interrupted, more firmly each time.
+struct Stopping {
+    next: usize,
+    at: Instant,
+}
+
+// What a program gets to end after each; the last one it cannot refuse.
+const FIRMNESS: [(i32, Duration); 3] = [
+    (Signal::INT.as_raw(), Duration::from_secs(1)),
+    (Signal::TERM.as_raw(), Duration::from_secs(2)),
+    (Signal::KILL.as_raw(), Duration::from_secs(5)),
+];
+
+// A shell that shows its prompt again and again and takes nothing never will.
+const MOST_WAKES: u32 = 3;
+
+/// Lays a plan out for a shell.
+pub fn lay_out(dir: &std::path::Path, plan: &StepPlan) -> io::Result<()> {
+    let steps = plan.steps.iter().map(|step| steps::Step {
+        heading: step.heading.clone(),
+        text: step.text.clone(),
+    });
+    steps::lay_out(
+        dir,
+        &steps::Plan {
+            number: plan.number,
+            steps: steps.collect(),
+            keep_going: plan.keep_going,
+        },
+    )
+}
+
+impl Stepping {
+    pub(super) fn new(plan: u64) -> Self {
+        Self {
+            plan,
+            began: 0,
+            ended: 0,
+            seen: BTreeMap::new(),
+            wakes: 0,
+            stopping: None,
+        }
+    }
+}
+
+impl Pane {
+    pub(super) fn steps_dir(&self) -> PathBuf {
+        launch::steps_dir(&self.seat.place().dir)
+    }
+
+    /// Gives steps to the shell that is here, or finds out how far it is with them.
+    pub(super) async fn run_steps(&mut self, plan: StepPlan) {
+        let number = plan.number;
+        let dir = self.steps_dir();
+        let known = self
+            .stepping
+            .as_ref()
+            .is_some_and(|mine| mine.plan == number);
+        if !known {
+            // What is there already was accepted by an earlier daemon.
+            let accepted = dir.join(number.to_string()).is_dir();
+            let may = if accepted {
+                Ok(())
+            } else {
+                self.may_take_steps()
+            };
+            if let Err(error) =
+                may.and_then(|()| lay_out(&dir, &plan).map_err(|error| launch::no_room(&error)))
+            {
+                let refused = PaneFact::StepsRefused {
+                    plan: number,
+                    error,
+                };
+                return self.seat.say(refused).await;
+            }
+            self.stepping = Some(Stepping::new(number));
+            // Marks that an earlier daemon saw are in the terminal's memory.
+            let marks: Vec<Mark> = self.follower.terminal.marks().copied().collect();
+            for mark in marks {
+                self.note_step(&mark);
+            }
+        }
+        self.tell_steps().await;
+        if matches!(self.follower.terminal.prompt(), ShellState::AtPrompt { .. }) {
+            self.wake().await;
+        }
+    }
+
+    fn may_take_steps(&self) -> Result<(), Error> {
+        let id = self.seat.record.id;
+        let kind = shell::Kind::of(std::path::Path::new(&self.seat.record.command));
+        if !shell::takes_steps(kind) {
+            return Err(Error::invalid(format!(
+                "pane_id: the shell of `{id}` has no way to take steps"
+            ))
+            .hint("use a pane with bash, zsh or fish, or leave `pane_id` out"));
+        }
+        match self.follower.terminal.prompt() {
+            ShellState::AtPrompt { .. } | ShellState::Prompting { .. } => Ok(()),
+            ShellState::Unknown | ShellState::Running { .. } => Err(Error::new(
+                Kind::Unavailable,
+                format!("pane_id: `{id}` is not at its prompt: a program runs in it"),
+            )
+            .hint("wait for it with `fugue_expect`, or leave `pane_id` out")),
+        }
+    }
+
+    /// A mark of the shell's went by.
+    pub(super) async fn step_mark(&mut self, mark: &Mark) {
+        if self.stepping.is_none() {
+            return;
+        }
+        self.note_step(mark);
+        match (mark.kind, mark.step) {
+            (MarkKind::Output | MarkKind::Done { .. }, Some(_)) => self.tell_steps().await,
+            (MarkKind::Input, _) => {
+                self.tell_steps().await;
+                self.at_prompt_again().await;
+            }
+            _ => {}
+        }
+    }
+
+    fn note_step(&mut self, mark: &Mark) {
+        let (Some(mine), Some(step)) = (&mut self.stepping, mark.step) else {
+            return;
+        };
+        if step.plan != mine.plan {
+            return;
+        }
+        let seen = mine.seen.entry(step.step).or_default();
+        match mark.kind {
+            MarkKind::Output => seen.from = Some(view::shown(mark.at)),
+            MarkKind::Done { code } => seen.to = Some((view::shown(mark.at), code)),
+            MarkKind::Prompt | MarkKind::Input => {}
+        }
+    }
+
+    /// The shell is at its prompt: it has taken all it will, or it must be woken to take its first.
+    async fn at_prompt_again(&mut self) {
+        let Some(mine) = &self.stepping else { return };
+        let records = steps::records(&self.steps_dir(), mine.plan).unwrap_or_default();
+        if mine.stopping.is_some() {
+            return self.steps_stopped().await;
+        }
+        if mine.began > mine.ended {
+            return self.past_a_step().await;
+        }
+        if !records.done {
+            self.wake().await;
+        }
+    }
+
+    /// The shell is at its prompt and has not said how its step ended.
+    async fn past_a_step(&mut self) {
+        let at = self.cursor();
+        let Some(mine) = &mut self.stepping else {
+            return;
+        };
+        mine.ended = mine.began;
+        let ended = PaneFact::StepEnded {
+            plan: mine.plan,
+            step: mine.began,
+            code: None,
+            at,
+            when: None,
+        };
+        self.seat.say(ended).await;
+    }
+
+    async fn wake(&mut self) {
+        let dir = self.steps_dir();
+        let Some(mine) = &mut self.stepping else {
+            return;
+        };
+        let records = steps::records(&dir, mine.plan).unwrap_or_default();
+        if records.done || !records.steps.is_empty() {
+            return;
+        }
+        mine.wakes += 1;
+        if mine.wakes > MOST_WAKES {
+            let plan = mine.plan;
+            // First no shell may take them any more, then it is said that none did.
+            if steps::stop(&dir, plan).is_ok() {
+                self.stepping = None;
+                let error = Error::new(
+                    Kind::Unavailable,
+                    format!(
+                        "pane_id: the shell of `{}` does not take steps",
+                        self.seat.record.id
+                    ),
+                )
+                .hint("leave `pane_id` out");
+                self.seat.say(PaneFact::StepsRefused { plan, error }).await;
+            }
+            return;
+        }
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&mine.plan.to_le_bytes());
+        key[8..12].copy_from_slice(b"wake");
+        key[12..].copy_from_slice(&mine.wakes.to_le_bytes());
+        let Some(keeper) = self.keeper.as_mut() else {
+            return;
+        };
+        let seq = keeper.next_seq();
+        self.tell(&ToHolder::Input(Input {
+            seq,
+            key,
+            kind: InputKind::Typed,
+            bytes: shell::WAKE.to_vec(),
+        }));
+    }
+
+    /// Tells core what the records and marks show and it has not heard.
+    pub(super) async fn tell_steps(&mut self) {
+        let dir = self.steps_dir();
+        let Some(mine) = &mut self.stepping else {
+            return;
+        };
+        let records = match steps::records(&dir, mine.plan) {
+            Ok(records) => records,
+            Err(error) => {
+                tracing::warn!(pane = %self.seat.record.id, %error, "the records of its steps cannot be read");
+                return;
+            }
+        };
+        let when = |us: Option<u64>| us.map(|us| Timestamp(us / 1000));
+        let plan = mine.plan;
+        let mut facts = Vec::new();
+        for (index, record) in records.steps.iter().enumerate() {
+            let step = index + 1;
+            let seen = mine.seen.get(&(step as u64));
+            if mine.began < step {
+                // Its mark is on its way, and comes here too.
+                let Some(at) = seen.and_then(|seen| seen.from.clone()) else {
+                    break;
+                };
+                mine.began = step;
+                facts.push(PaneFact::StepBegan {
+                    plan,
+                    step,
+                    at,
+                    when: when(record.started_us),
+                });
+            }
+            if mine.ended < step
+                && let Some((at, marked)) = seen.and_then(|seen| seen.to.clone())
+                && let Some((code, us)) = record.ended.or(marked.map(|code| (code, None)))
+            {
+                mine.ended = step;
+                facts.push(PaneFact::StepEnded {
+                    plan,
+                    step,
+                    code: Some(code),
+                    at,
+                    when: when(us),
+                });
+            }
+        }
+        let stopped = mine.stopping.is_some() && mine.ended == mine.began;
+        for fact in facts {
+            self.seat.say(fact).await;
+        }
+        if stopped {
+            self.steps_stopped().await;
+        }
+    }
+
+    /// The time of the pipeline is over.
+    pub(super) async fn stop_steps(&mut self, plan: u64) {
+        if let Err(error) = steps::stop(&self.steps_dir(), plan) {
+            tracing::warn!(pane = %self.seat.record.id, %error, "its steps could not be stopped");
+        }
+        let Some(mine) = self.stepping.as_mut().filter(|mine| mine.plan == plan) else {
+            return self.seat.say(PaneFact::StepsStopped { plan }).await;
+        };
+        mine.stopping = Some(Stopping {
+            next: 0,
+            at: Instant::now(),
+        });
+        let at_prompt = matches!(self.follower.terminal.prompt(), ShellState::AtPrompt { .. });
+        if at_prompt {
+            self.steps_stopped().await;
+        } else {
+            self.press_on();
+        }
+    }
+
+    pub(super) fn stepping_deadline(&self) -> Option<Instant> {
+        Some(self.stepping.as_ref()?.stopping.as_ref()?.at)
+    }
+
+    /// Signals whatever has the terminal, a little more firmly than the last time.
+    pub(super) fn press_on(&mut self) {
+        let id = self.next_id();
+        let Some(stopping) = self
+            .stepping
+            .as_mut()
+            .and_then(|mine| mine.stopping.as_mut())
+        else {
+            return;
+        };
+        let (signo, grace) = FIRMNESS[stopping.next.min(FIRMNESS.len() - 1)];
+        stopping.next += 1;
+        stopping.at = Instant::now() + grace;
+        self.tell(&ToHolder::Signal {
+            id,
+            target: Target::Foreground,
+            signo,
+        });
+    }
+
+    async fn steps_stopped(&mut self) {
+        if let Some(mine) = &mut self.stepping
+            && mine.stopping.take().is_some()
+        {
+            let plan = mine.plan;
+            self.seat.say(PaneFact::StepsStopped { plan }).await;
+        }
+    }
+}
