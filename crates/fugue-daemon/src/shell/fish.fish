@@ -1,9 +1,10 @@
 # fugue's shell integration for fish 3.4 or later, read by `fish -C 'source …'`, which is after the user's config.
 #
 # It makes an interactive fish say, in marks that only the daemon can check, where a prompt and its input begin
-# (A, B), when a command starts (C) and how it ended (D;code), and where the shell is (P, and OSC 7).
+# (A, B), when a command starts (C) and how it ended (D;code), and where the shell is (P, and OSC 7). When the daemon has
+# laid out steps (see steps.rs), they run before the prompt appears (steps.fish).
 #
-# What it never does: write a file or a universal variable, enter the history, or leave the secret in anything that a
+# What it never does: write a file other than a plan's log or a universal variable, enter the history, or leave the secret in anything that a
 # command inherits. fish_prompt is wrapped only while a command line is edited and is the user's own whenever a
 # command runs, so that `funcsave fish_prompt` saves theirs.
 #
@@ -14,12 +15,22 @@ if status is-interactive; and set -q FUGUE_SHELL_SECRET; and set -q argv[1]
     set -g __fugue_k $FUGUE_SHELL_SECRET$argv[1]
     set -gu __fugue_k $__fugue_k
     set -g __fugue_cwd
+    set -g __fugue_steps $FUGUE_STEPS_DIR
+    set -gu __fugue_steps $__fugue_steps
+    set -g __fugue_home (status dirname)
+    set -g __fugue_finished
 
     # Event handlers leave `$status` and `$pipestatus` as they found them.
-    #
-    # Later the control channel of a pipeline is read in this handler: a private key, bound to a function that
-    # empties the line and repaints, leads here again. Nothing is needed for it now.
     function __fugue_on_prompt --on-event fish_prompt
+        if __fugue_planned
+            source $__fugue_home/steps.fish $__fugue_steps $__fugue_k
+            if __fugue_begin
+                # An interrupt of fish itself ends this handler. The prompt then leads here again.
+                __fugue_dress
+                eval $__fugue_loop
+                __fugue_undress
+            end
+        end
         if test "$PWD" != "$__fugue_cwd"
             set -g __fugue_cwd $PWD
             set -l path (string escape --style=url -- $PWD | string collect)
@@ -28,6 +39,31 @@ if status is-interactive; and set -q FUGUE_SHELL_SECRET; and set -q argv[1]
             printf '\e]133;P;k=%s;cwd=%s\e\\\\\e]7;file://%s%s\e\\\\' $__fugue_k "$path" "$host" "$path"
         end
         __fugue_dress
+    end
+
+    # Whether there is a plan that this shell has not finished.
+    function __fugue_planned
+        test -n "$__fugue_steps" -a -e "$__fugue_steps/go"; or return 1
+        builtin read -l plan <$__fugue_steps/go
+        test "$plan" != "$__fugue_finished"
+    end
+
+    # The wake-up key puts the half-typed line aside and accepts an empty one; at the prompt after the steps, the line
+    # comes back by the last of these functions, which has waited in the queue.
+    function __fugue_wake
+        set -e __fugue_draft
+        test -n "$(commandline | string collect)"; and set -g __fugue_draft
+        __fugue_accept
+    end
+    function __fugue_accept
+        if set -q __fugue_draft
+            commandline -f beginning-of-buffer begin-selection end-of-buffer kill-selection end-selection execute yank
+        else
+            commandline -f execute
+        end
+    end
+    for mode in default insert visual replace replace_one
+        bind -M $mode \cx\c_\cp __fugue_wake
     end
 
     # The prompt's lines are taken and given again because fish drops a final newline of what fish_prompt prints, and
@@ -41,6 +77,11 @@ if status is-interactive; and set -q FUGUE_SHELL_SECRET; and set -q argv[1]
         functions -q fish_prompt; or return
         functions -c fish_prompt __fugue_own_prompt
         function fish_prompt
+            if set -q __fugue_now[1]
+                # The line is back by now, and goes aside once more.
+                __fugue_accept
+                return
+            end
             set -l __fugue_lines (__fugue_own_prompt)
             printf '\e]133;A;k=%s\e\\\\' $__fugue_k
             set -q __fugue_lines[2]; and printf '%s\n' $__fugue_lines[1..-2]
@@ -75,4 +116,16 @@ if status is-interactive; and set -q FUGUE_SHELL_SECRET; and set -q argv[1]
 end
 set -e FUGUE_SHELL_SECRET
 set -e FUGUE_STEPS_DIR
-set -e FUGUE_SHELL_BARE
+
+# A pipeline's own shell, which read nothing of the user's. Out here, a plain `set` in a step is global.
+if set -q FUGUE_SHELL_BARE
+    set -e FUGUE_SHELL_BARE
+    set -g fish_greeting
+    function fish_prompt
+        printf '%s> ' (prompt_pwd)
+    end
+    if set -q __fugue_steps; and __fugue_planned
+        source $__fugue_home/steps.fish $__fugue_steps $__fugue_k
+        __fugue_begin; and eval $__fugue_loop
+    end
+end

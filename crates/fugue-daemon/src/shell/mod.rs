@@ -50,12 +50,13 @@ const POSIX: &str = "posix.sh";
 const ZDOTDIR: &str = "zsh";
 const ZSHENV: &str = "zsh/.zshenv";
 
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     (BASH, include_str!("bash.sh")),
     (ZSHENV, include_str!("zsh/zshenv.zsh")),
     ("zsh/steps.zsh", include_str!("zsh/steps.zsh")),
     ("zsh/run.zsh", include_str!("zsh/run.zsh")),
     (FISH, include_str!("fish.fish")),
+    ("steps.fish", include_str!("steps.fish")),
     (POSIX, include_str!("posix.sh")),
 ];
 
