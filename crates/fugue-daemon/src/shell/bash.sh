@@ -451,6 +451,15 @@ __fugue_install() {
 
 else
 __fugue_install() { return "$1"; }
+# A pipeline's own bash of an older kind is as good as any POSIX shell.
+if [[ -n $__fugue_k && -n $__fugue_bare ]]; then
+    __fugue_lines=
+    __fugue_prompt() { :; }
+    FUGUE_SHELL_SECRET=$__fugue_k FUGUE_STEPS_DIR=$__fugue_steps ENV=${BASH_SOURCE[0]%/*}/posix.sh
+    unset -v PROMPT_COMMAND __fugue_k __fugue_bare __fugue_steps
+    . "$ENV"
+    return
+fi
 fi
 unset -v __fugue_k
 

@@ -50,7 +50,7 @@ const POSIX: &str = "posix.sh";
 const ZDOTDIR: &str = "zsh";
 const ZSHENV: &str = "zsh/.zshenv";
 
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     (BASH, include_str!("bash.sh")),
     (ZSHENV, include_str!("zsh/zshenv.zsh")),
     ("zsh/steps.zsh", include_str!("zsh/steps.zsh")),
@@ -58,6 +58,7 @@ const FILES: [(&str, &str); 7] = [
     (FISH, include_str!("fish.fish")),
     ("steps.fish", include_str!("steps.fish")),
     (POSIX, include_str!("posix.sh")),
+    ("posix-run.sh", include_str!("posix-run.sh")),
 ];
 
 /// The shells we can talk to, told by their name.

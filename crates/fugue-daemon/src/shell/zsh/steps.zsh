@@ -38,7 +38,7 @@ _fugue_event() {
 
 _fugue_again() {
     builtin emulate -L zsh -o no_aliases -o no_xtrace -o no_err_return
-    if (( $#_fugue_now )); then _fugue_event; fi
+    if (( $#_fugue_now )); then _fugue_begin 130; fi
     TRY_BLOCK_ERROR=0 TRY_BLOCK_INTERRUPT=0
 }
 
