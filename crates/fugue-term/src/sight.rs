@@ -51,13 +51,16 @@ impl Echoes {
             parts = parts
                 .into_iter()
                 .flat_map(|(col, text)| {
+                    // An echo that ended where this line begins took nothing of it.
+                    if to <= from {
+                        return vec![(col, text)];
+                    }
                     let cut = |at: u32| byte_of(text, at.saturating_sub(col) as usize);
                     let (head, rest) = (&text[..cut(from)], &text[cut(to)..]);
                     let resumes = to.max(col);
-                    // A line that is empty all by itself stays.
-                    let head = (from > col || to <= from).then_some((col, head));
-                    let rest = (!rest.is_empty() && to > from).then_some((resumes, rest));
-                    head.into_iter().chain(rest)
+                    let head = (from > col).then_some((col, head));
+                    let rest = (!rest.is_empty()).then_some((resumes, rest));
+                    head.into_iter().chain(rest).collect()
                 })
                 .collect();
         }

@@ -451,6 +451,12 @@ fn echo_is_no_output() {
     };
     assert_eq!(Pane::new("", what()).feed(typed).unwrap().text, "make done");
     assert!(matches!(Pane::begin(typed, what()).1, Begun::Hit(_)));
+    // Output that is there already begins in the line where the echo ended.
+    let there = "{A}$ {B}ls\r\n{C}all done\r\n{D;0}{A}$ {B}";
+    assert!(matches!(
+        Pane::begin(there, watch_for("all done")).1,
+        Begun::Hit(_)
+    ));
     // What is there already, and what a line editor paints.
     let mut pane = Pane::new(
         &format!("{typed}{{D;0}}{{A}}$ {{B}}done"),
