@@ -149,7 +149,7 @@ impl Watch {
             Some(_) => usize::MAX,
             None => self.what.lines.max(1),
         };
-        let lost = since.is_some() && terminal.lines(&Query { since, last }).older_lost;
+        let lost = terminal.lines(&Query { since, last }).older_lost;
         match self.phase {
             Phase::New if lost => {
                 self.phase = Phase::Asked;
