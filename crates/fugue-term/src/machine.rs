@@ -306,10 +306,13 @@ impl Machine {
             Cell::narrow(c, pen)
         };
         grid.row().put(x, cell, width, cols, now);
-        let end = x + width;
-        grid.cursor.x = if autowrap { end } else { end.min(cols - 1) };
+        grid.cursor.x = x + width;
         if listening {
             self.tap_printed(c.encode_utf8(&mut [0; 4]));
+        }
+        if !autowrap {
+            let grid = self.grid();
+            grid.cursor.x = grid.column();
         }
     }
 
@@ -493,9 +496,10 @@ impl Perform for Machine {
     }
 
     fn csi(&mut self, csi: &Csi) {
-        let was_home = self.shown().cursor == Point::default();
+        let listening = self.tap.is_some();
+        let was_home = listening && self.shown().cursor == Point::default();
         self.obey_csi(csi);
-        if self.tap.is_some() {
+        if listening {
             self.tap_obeyed(csi, was_home);
         }
         if csi.action != b'b' {

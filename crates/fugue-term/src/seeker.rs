@@ -310,9 +310,11 @@ impl Seeker {
             }
             Scan::Slow(threads) => {
                 let nfa = &self.pattern.0.nfa;
-                let ends = FOLLOWERS.map(|next| threads.at_end(nfa, tail.text(), next).matches);
-                self.maybe = ends[0];
-                ends.into_iter().all(|ends| ends)
+                let mut ends = FOLLOWERS
+                    .into_iter()
+                    .map(|next| threads.at_end(nfa, tail.text(), next).matches);
+                self.maybe = ends.next() == Some(true);
+                self.maybe && ends.all(|ends| ends)
             }
         };
         if certain && self.same_start(tail) && !self.accept(tail, tail.end()) {

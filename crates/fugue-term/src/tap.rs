@@ -241,10 +241,18 @@ impl Machine {
             return (line.0, col);
         }
         let (line, col) = self.text_position();
-        let cursor = self.main.cursor;
+        let Point { x, y } = self.main.cursor;
+        let row = &self.main.rows[y];
         // Cells that were never printed count when something is printed behind them.
-        let gap = cursor.x.saturating_sub(self.main.rows[cursor.y].used());
-        (line.0, col + gap as u32)
+        let gap = x.saturating_sub(row.used());
+        // The left half of a wide character, with all that is joined to it, becomes a blank with the right one.
+        let halved = match x < row.used() && row.cell(x).is_spacer() {
+            true => {
+                row.chars_before(x, &self.clusters) - row.chars_before(x - 1, &self.clusters) - 1
+            }
+            false => 0,
+        };
+        (line.0, col + gap as u32 - halved as u32)
     }
 
     /// Before a character is printed at the cursor, and before the cursor wraps for it.
@@ -270,8 +278,8 @@ impl Machine {
                     let gap = cursor.x - next.x;
                     if tap.line.is_none() || tap.col.is_none() {
                         let (line, col) = self.tap_place();
-                        tap.line = Some(line);
-                        tap.col = Some(col.saturating_sub(gap as u32));
+                        let before = if alternate { 0 } else { gap as u32 };
+                        (tap.line, tap.col) = (Some(line), Some(col.saturating_sub(before)));
                     }
                     let offset = tap.offset;
                     tap.push_still(&" ".repeat(gap), offset, cursor);
@@ -281,6 +289,10 @@ impl Machine {
         }
         if alternate || cursor.x < used {
             tap.moved();
+        }
+        if !alternate && cursor.x < used {
+            // Half a character may be about to go, and the columns with it.
+            tap.forget_place();
         }
         if tap.breaks != self.history.breaks() {
             tap.breaks = self.history.breaks();
@@ -295,8 +307,12 @@ impl Machine {
 
     /// The cursor went to the next row because there was no room; does the line go on there?
     pub(crate) fn tap_wrapped(&mut self, goes_on: bool) {
-        let cursor = self.shown().cursor;
-        let over_text = self.shown().rows[cursor.y].used() > 0;
+        let grid = self.shown();
+        let cursor = grid.cursor;
+        let over_text = grid.rows[cursor.y].used() > 0;
+        let whole = grid.top == 0 && grid.bottom == grid.height() - 1;
+        let above = cursor.y.checked_sub(1).map(|above| &grid.rows[above]);
+        let full = above.is_some_and(|row| row.used() == grid.cols);
         let Some(tap) = &mut self.tap else { return };
         tap.next = Some(cursor);
         if over_text {
@@ -304,6 +320,11 @@ impl Machine {
         }
         if !goes_on {
             tap.boundary();
+        }
+        // In a region that scrolls a line loses its beginning, and has another number then. Blanks in front of a
+        // character that was too wide for the rest of its row are no text.
+        if !goes_on || !whole || !full {
+            tap.forget_place();
             let (line, col) = self.tap_place();
             if let Some(tap) = &mut self.tap {
                 (tap.line, tap.col) = (Some(line), Some(col));
@@ -332,8 +353,10 @@ impl Machine {
         let place = wants_place.then(|| self.tap_place());
         let grid = self.shown();
         let whole = grid.top == 0 && grid.bottom == grid.height() - 1;
+        let next = self.tap.as_ref().and_then(|tap| tap.next);
+        let stayed = next.is_some_and(|next| next.y == grid.cursor.y);
         let fed = LineFed {
-            next_line: whole && !grid.rows[grid.cursor.y].wrapped(),
+            next_line: stayed && whole && !grid.rows[grid.cursor.y].wrapped(),
             scrolls: grid.cursor.y == grid.bottom,
         };
         if let Some(tap) = &mut self.tap {
@@ -383,20 +406,25 @@ impl Machine {
         if jumped {
             tap.jump();
         }
-        tap.next = Some(cursor);
-        if from.x != 0 {
+        if tap.next != Some(cursor) {
             tap.col = None;
             tap.open = false;
         }
+        tap.next = Some(cursor);
     }
 
     /// After a control sequence that may have changed text that was printed. Those that only move the cursor are
     /// noticed when something is printed.
     pub(crate) fn tap_obeyed(&mut self, csi: &Csi, was_home: bool) {
+        let grid = self.shown();
+        let next = self.tap.as_ref().and_then(|tap| tap.next);
+        let at_end = next == Some(grid.cursor);
         let neutral = match (csi.private, csi.intermediate, csi.action) {
             // Erasing what is to the right and below: many programs do it after each coloured word.
-            (0, 0, b'J') => csi.param(0) == 0 && !was_home,
-            (0, 0, b'K') => csi.param(0) == 0,
+            (0, 0, b'J') => csi.param(0) == 0 && !was_home && at_end,
+            (0, 0, b'K') => csi.param(0) == 0 && at_end,
+            // Behind the last column it is the last character that goes.
+            (0, 0, b'X') => at_end && grid.cursor.x < grid.cols,
             (0, 0, b'@' | b'P' | b'L' | b'M' | b'S' | b'T') => false,
             (b'?', 0, b'h' | b'l') => !csi.params().any(|mode| mode[0] == 3),
             _ => true,

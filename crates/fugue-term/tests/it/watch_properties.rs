@@ -204,7 +204,8 @@ proptest! {
             // While it is printed.
             let mut terminal = Terminal::new(size, options());
             terminal.listen(true);
-            let mut watch = Watch::new(watch_for(&pattern));
+            let all = || WatchFor { lines: 100, ..watch_for(&pattern) };
+            let mut watch = Watch::new(all());
             prop_assert_eq!(watch.begin(&terminal), Begun::Watching);
             let mut hit = None;
             for part in by_sizes(&bytes, &mut sizes) {
@@ -214,7 +215,7 @@ proptest! {
             prop_assert!(!watch.is_unsettled());
             prop_assert_eq!(hit.as_ref().map(|hit| &hit.text[..]), expected.clone().map(|range| &clean[range]), "{:?}", text);
             // When it was printed.
-            let mut later = Watch::new(WatchFor { lines: 100, ..watch_for(&pattern) });
+            let mut later = Watch::new(all());
             let begun = match later.begin(&terminal) {
                 Begun::Hit(hit) => Some(hit),
                 Begun::Watching => None,
@@ -230,7 +231,7 @@ proptest! {
                 let new = follows(&terminal, hit.behind);
                 prop_assert_eq!(new.trim_end_matches('\n'), rest.trim_end_matches('\n'), "{:?} {:?}", text, hit);
                 // And whoever waits from there on sees the next one.
-                let mut next = Watch::new(WatchFor { since: Some(hit.behind), ..watch_for(&pattern) });
+                let mut next = Watch::new(WatchFor { since: Some(hit.behind), ..all() });
                 let next = match next.begin(&terminal) {
                     Begun::Hit(hit) => Some(hit.text),
                     Begun::Watching | Begun::NeedsOlder => None,
