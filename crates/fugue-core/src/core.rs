@@ -54,12 +54,18 @@ impl Core {
     /// Takes up what an earlier daemon left.
     pub fn restore(settings: Settings, snapshot: Snapshot, now: Now) -> (Self, Vec<Effect>) {
         let mut effects = Vec::new();
+        let runs: BTreeMap<RunId, Run> = snapshot
+            .runs
+            .into_iter()
+            .map(|stored| (stored.record.id.clone(), Run::restored(stored, now)))
+            .collect();
         let mut panes = BTreeMap::new();
         for record in snapshot.panes {
             let phase = if record.ended.is_some() {
                 Phase::Ended
             } else {
                 effects.push(Effect::Adopt {
+                    steps: runs.values().find_map(|run| run.steps_in(record.id)),
                     record: Box::new(record.clone()),
                 });
                 if record.pid == 0 {
@@ -80,15 +86,12 @@ impl Core {
                 },
             );
         }
-        let runs = snapshot.runs.into_iter();
         let mut core = Self {
             settings,
             next_pane: snapshot.next_pane.max(1),
             panes,
             next_run: snapshot.next_run.max(1),
-            runs: runs
-                .map(|stored| (stored.record.id.clone(), Run::restored(stored, now)))
-                .collect(),
+            runs,
         };
         core.restore_runs(now, &mut effects);
         core.forget_old(now, &mut effects);

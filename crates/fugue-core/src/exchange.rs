@@ -234,9 +234,10 @@ pub enum Effect {
         world: World,
         caller: Arc<Caller>,
     },
-    /// Find a pane's holder again, or what it left behind.
+    /// Find a pane's holder again, or what it left behind, and how far its shell is with the steps it was given.
     Adopt {
         record: Box<PaneRecord>,
+        steps: Option<StepPlan>,
     },
     Ask {
         call: CallId,
@@ -281,7 +282,7 @@ pub enum Effect {
         pane: PaneId,
         run: RunId,
     },
-    /// Give steps to a shell that is there, or find out how far it is with them.
+    /// Give steps to a shell that is there.
     RunSteps {
         pane: PaneId,
         plan: StepPlan,

@@ -107,7 +107,14 @@ pub fn search(record: &PaneRecord, wanted: &fugue_core::Watch, house: &House) ->
         return Vec::new();
     };
     let mut facts = Vec::new();
-    let hit = begin(record, &mut watch, house);
+    let hit = match open(record, house, house.settings.keep_lines, Depth::Recent) {
+        Ok(recent) => match watch.begin(&recent.terminal) {
+            Begun::Hit(hit) => Some(hit),
+            Begun::Watching => watch.end(&recent.terminal),
+            Begun::NeedsOlder => begin(record, &mut watch, house),
+        },
+        Err(_) => None,
+    };
     if let Some(from) = watch.searched_from() {
         facts.push(PaneFact::Watching {
             run: run.clone(),
@@ -121,19 +128,12 @@ pub fn search(record: &PaneRecord, wanted: &fugue_core::Watch, house: &House) ->
     facts
 }
 
-/// Begins a search in the files, as far back as they reach. A pane that has ended is searched to its end.
+/// Begins a search that reaches further back than memory does. A pane that has ended is searched to its end.
 pub fn begin(record: &PaneRecord, watch: &mut Watch, house: &House) -> Option<Hit> {
-    let mut follower = open(record, house, house.settings.keep_lines, Depth::Recent).ok()?;
-    let mut begun = watch.begin(&follower.terminal);
-    if matches!(begun, Begun::NeedsOlder) {
-        follower = open(record, house, usize::MAX, Depth::All).ok()?;
-        begun = watch.begin(&follower.terminal);
-    }
-    match begun {
+    let whole = open(record, house, usize::MAX, Depth::All).ok()?;
+    match watch.begin(&whole.terminal) {
         Begun::Hit(hit) => Some(hit),
-        Begun::Watching | Begun::NeedsOlder if record.ended.is_some() => {
-            watch.end(&follower.terminal)
-        }
+        Begun::Watching | Begun::NeedsOlder if record.ended.is_some() => watch.end(&whole.terminal),
         Begun::Watching | Begun::NeedsOlder => None,
     }
 }

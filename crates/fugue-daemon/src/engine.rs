@@ -314,8 +314,9 @@ impl Engine {
                     pane::open(*record, start, self.house.clone(), self.says.clone());
                 self.install(handle, task);
             }
-            Effect::Adopt { record } => {
-                let (handle, task) = pane::adopt(*record, self.house.clone(), self.says.clone());
+            Effect::Adopt { record, steps } => {
+                let (handle, task) =
+                    pane::adopt(*record, steps, self.house.clone(), self.says.clone());
                 self.install(handle, task);
             }
             Effect::Ask {

@@ -127,11 +127,12 @@ pub fn open(
 /// A task that finds a pane of an earlier daemon.
 pub fn adopt(
     record: PaneRecord,
+    steps: Option<StepPlan>,
     house: Arc<House>,
     says: mpsc::Sender<Said>,
 ) -> (PaneHandle, Task) {
     task(record, house, says, |desk| async move {
-        match Pane::find(desk).await {
+        match Pane::find(desk, steps).await {
             Ok(pane) => pane.live().await,
             Err((desk, lost)) => desk.say(lost).await,
         }

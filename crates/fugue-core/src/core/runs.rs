@@ -32,6 +32,8 @@ pub(super) struct Run {
     version: u64,
     /// When its time is over, on the daemon's own clock.
     due: Duration,
+    /// The pane's task of now has its pattern and shows it all there is.
+    watched: bool,
 }
 
 struct Waiter {
@@ -385,6 +387,7 @@ impl Core {
             followers: Vec::new(),
             version: 1,
             due,
+            watched: false,
         };
         self.runs.insert(id.clone(), run);
         id
@@ -523,6 +526,17 @@ impl Run {
             followers: Vec::new(),
             version: 1,
             due: now.uptime + Duration::from_millis(left),
+            watched: false,
+        }
+    }
+
+    /// The steps that the shell of this pane has, if it is not through with them.
+    pub(super) fn steps_in(&self, pane: PaneId) -> Option<StepPlan> {
+        match &self.record.work {
+            Work::Pipeline(work) if work.pane == pane && !self.record.over => {
+                Some(plan_of(self.record.number, &work.args))
+            }
+            Work::Pipeline(_) | Work::Expect(_) | Work::Parallel(_) => None,
         }
     }
 

@@ -216,7 +216,10 @@ fn words(effects: &[Effect]) -> String {
         } => format!("refuse {} {:?}", call.0, error.kind),
         Effect::Commit { changes, .. } => format!("commit {}", changes.len()),
         Effect::Open { record, .. } => format!("open {}", record.id),
-        Effect::Adopt { record } => format!("adopt {}", record.id),
+        Effect::Adopt { record, steps } => match steps {
+            Some(_) => format!("adopt {} with its steps", record.id),
+            None => format!("adopt {}", record.id),
+        },
         Effect::Ask { pane, .. } => format!("ask {pane}"),
         Effect::AskArchive { record, .. } => format!("archive {}", record.id),
         Effect::Survey { .. } => "survey".into(),

@@ -3,7 +3,7 @@
 use std::{io, path::Path, time::Duration};
 
 use fugue_api::Error;
-use fugue_core::{Job, PaneFact};
+use fugue_core::{Job, PaneFact, StepPlan};
 use fugue_hold::{
     record::ExitRecord,
     spawn::Ending,
@@ -14,8 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     Pane, QUIET, Seat,
     keeper::{Event, Found, Keeper},
-    launch,
-    stepping::{self, Stepping},
+    launch, stepping,
 };
 use crate::replay::{CHECKPOINT_EVERY, Checkpoints, Depth, Follower};
 
@@ -57,12 +56,17 @@ impl Pane {
             Err(error) => return Err((seat, launch::no_room(&error))),
         };
         let mut pane = Self::new(seat, follower, Some(keeper));
-        pane.stepping = plan.map(Stepping::new);
+        if let Some(plan) = plan {
+            pane.follow_steps(plan);
+        }
         pane.opened(child.pid.cast_unsigned()).await;
         Ok(pane)
     }
 
-    pub(super) async fn find(seat: Seat) -> Result<Self, (Seat, PaneFact)> {
+    pub(super) async fn find(
+        seat: Seat,
+        steps: Option<StepPlan>,
+    ) -> Result<Self, (Seat, PaneFact)> {
         let found = match Keeper::find(seat.place()).await {
             Ok(found) => found,
             Err(said) => {
@@ -71,6 +75,13 @@ impl Pane {
             }
         };
         let dir = seat.place().dir;
+        let recorded = ExitRecord::read(&dir, seat.record.generation)
+            .ok()
+            .flatten();
+        // Its directory need not be there either.
+        if found.is_none() && seat.record.pid == 0 && recorded.is_none() {
+            return Err((seat, PaneFact::NeverStarted(launch::interrupted())));
+        }
         let follower = match Self::follow(&seat, &dir) {
             Ok(follower) => follower,
             Err(error) => return Err((seat, PaneFact::OpenFailed(launch::no_room(&error)))),
@@ -93,6 +104,9 @@ impl Pane {
                 // program asked of its terminal meanwhile is answered now; the holder knows what already was.
                 pane.read_back(hello.log_end).await;
                 pane.last_output = pane.follower.last_written().unwrap_or(pane.last_output);
+                if let Some(plan) = steps {
+                    pane.run_steps(plan).await;
+                }
                 if let Some(cwd) = pane.follower.terminal.cwd() {
                     let cwd = cwd.to_owned();
                     pane.seat.say(PaneFact::Moved { cwd }).await;
@@ -105,13 +119,11 @@ impl Pane {
                 Ok(pane)
             }
             None => {
-                let generation = seat.record.generation;
-                let recorded = ExitRecord::read(&dir, generation).ok().flatten();
-                if seat.record.pid == 0 && recorded.is_none() {
-                    return Err((seat, PaneFact::NeverStarted(launch::interrupted())));
-                }
                 let mut pane = Self::new(seat, follower, None);
                 pane.read_back(u64::MAX).await;
+                if let Some(plan) = steps {
+                    pane.run_steps(plan).await;
+                }
                 let at = pane.follower.terminal.offset().0;
                 pane.exited = Some(recorded.map_or((Ending::Unknown, at), |record| {
                     (record.exited.ending, record.exited.at)

@@ -65,7 +65,7 @@ pub fn lay_out(dir: &std::path::Path, plan: &StepPlan) -> io::Result<()> {
 }
 
 impl Stepping {
-    pub(super) fn new(plan: u64) -> Self {
+    fn new(plan: u64) -> Self {
         Self {
             plan,
             began: 0,
@@ -107,16 +107,21 @@ impl Pane {
                 };
                 return self.seat.say(refused).await;
             }
-            self.stepping = Some(Stepping::new(number));
-            // Marks that an earlier daemon saw are in the terminal's memory.
-            let marks: Vec<Mark> = self.follower.terminal.marks().copied().collect();
-            for mark in marks {
-                self.note_step(&mark);
-            }
+            self.follow_steps(number);
         }
         self.tell_steps().await;
         if matches!(self.follower.terminal.prompt(), ShellState::AtPrompt { .. }) {
             self.wake().await;
+        }
+    }
+
+    /// From here on what the shell says of this plan is told on.
+    pub(super) fn follow_steps(&mut self, plan: u64) {
+        self.stepping = Some(Stepping::new(plan));
+        // Marks that an earlier task of this pane saw are in the terminal's memory.
+        let marks: Vec<Mark> = self.follower.terminal.marks().copied().collect();
+        for mark in marks {
+            self.note_step(&mark);
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fugue_api::{Cursor, Error, Kind, PaneId, RunId, Timestamp};
 
-use super::{Run, plan_of};
+use super::Run;
 use crate::{
     Change, Effect, Exit, ExpectOutcome, Job, Now, Saw, Sighting, TaskOutcome, Watch, Work, Wrap,
     core::{Core, Pane, Phase, rows::put},
@@ -22,11 +22,19 @@ impl Core {
             };
             effects.push(Effect::WakeAt(run.due));
             if run.record.is_settled() {
+                if let Work::Pipeline(work) = &run.record.work
+                    && work.stopping
+                    && !work.stopped
+                {
+                    effects.push(Effect::StopSteps {
+                        pane: work.pane,
+                        plan: run.record.number,
+                    });
+                }
                 self.close_panes(&id, effects);
                 self.end_if_over(&id, now, effects);
                 continue;
             }
-            let number = run.record.number;
             match &run.record.work {
                 Work::Expect(work) => {
                     let watch = Box::new(Watch {
@@ -48,16 +56,11 @@ impl Core {
                 }
                 // Its panes tell for themselves.
                 Work::Parallel(_) => {}
+                // So does its pane, which was told of the steps when it was adopted.
                 Work::Pipeline(work) => {
-                    let (pane, plan) = (work.pane, plan_of(number, &work.args));
-                    match self.panes.get(&pane) {
-                        Some(Pane { record, .. }) if record.ended.is_none() => {
-                            effects.push(Effect::RunSteps { pane, plan });
-                            if work.stopping {
-                                effects.push(Effect::StopSteps { pane, plan: number });
-                            }
-                        }
-                        Some(_) | None => self.pane_gone(&id, now, effects),
+                    let pane = self.panes.get(&work.pane);
+                    if pane.is_none_or(|pane| pane.record.ended.is_some()) {
+                        self.pane_gone(&id, now, effects);
                     }
                 }
             }
@@ -102,14 +105,14 @@ impl Core {
             let mut moved = false;
             match &mut run.record.work {
                 // The search had not begun, and what was printed is in the files.
-                Work::Expect(work) if work.pane == pane && !settled && work.from.is_none() => {
+                Work::Expect(work) if work.pane == pane && !settled && !run.watched => {
                     let record = self.panes.get(&pane).map(|pane| pane.record.clone());
                     effects.extend(record.map(|record| Effect::WatchArchive {
                         record: Box::new(record),
                         watch: Box::new(Watch {
                             run: id.clone(),
                             args: work.args.clone(),
-                            from: None,
+                            from: work.from.clone(),
                         }),
                     }));
                 }
@@ -249,8 +252,11 @@ impl Core {
         from: Cursor,
         effects: &mut Vec<Effect>,
     ) {
-        if let Some(run) = self.runs.get_mut(run)
-            && let Work::Expect(work) = &mut run.record.work
+        let Some(run) = self.runs.get_mut(run) else {
+            return;
+        };
+        run.watched = true;
+        if let Work::Expect(work) = &mut run.record.work
             && work.from.is_none()
             && work.outcome.is_none()
         {

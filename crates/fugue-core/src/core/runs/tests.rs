@@ -350,6 +350,11 @@ fn a_search_goes_on_under_the_next_daemon() {
     story.ask(1, 1, "", expect(json!({"timeout_ms": 1000})));
     story.fact(1, watching());
     assert_eq!(story.after(400).restart(), "adopt p1, wake 1000, watch p1");
+    // The pane ended while no daemon was there: the search is not over, its files are looked at.
+    assert_eq!(
+        story.fact(1, exited(0)),
+        "commit 1, search p1, wake 86400400"
+    );
 }
 
 #[test]
@@ -483,7 +488,7 @@ fn a_pipeline_is_taken_up_by_the_next_daemon_where_it_was() {
     story.fact(1, opened());
     story.fact(1, began(1));
     let back = story.restart();
-    assert_eq!(back, "adopt p1, wake 600000, steps p1");
+    assert_eq!(back, "adopt p1 with its steps, wake 600000");
     assert_eq!(story.ask(2, 1, "s", pipeline(json!({}), &["a", "b"])), "");
     // Told again, and told on.
     assert_eq!(story.fact(1, began(1)), "");
