@@ -412,3 +412,128 @@ fn outcome(good: bool) -> Outcome {
 fn json_chars(value: &impl serde::Serialize) -> usize {
     serde_json::to_string(value).map_or(0, |text| text.chars().count())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fugue_api::{PaneId, RunId};
+
+    fn task(name: &str, code: i32) -> TaskResult {
+        TaskResult {
+            name: name.into(),
+            command: name.into(),
+            status: TaskStatus::Exited,
+            exit_code: Some(code),
+            signal: None,
+            pane_id: PaneId(1),
+            duration_ms: 1,
+            output: String::new(),
+            omitted_chars: 0,
+            omitted_lines: 0,
+            error: None,
+            note: None,
+        }
+    }
+
+    fn found(text: &str, most: usize) -> Option<Found> {
+        let lines: Vec<&str> = text.lines().collect();
+        Some(Found {
+            clip: Some(Clip::of(&lines, most)),
+            lost_lines: 0,
+            end: None,
+        })
+    }
+
+    /// Fills two tasks, the second of which failed, and gives the reply with its size as JSON.
+    fn filled(first: &str, second: &str, most: usize) -> (ParallelResult, usize) {
+        let result = ParallelResult {
+            status: ParallelStatus::Completed,
+            run_id: RunId("run".into()),
+            results: vec![task("good", 0), task("bad", 1)],
+            total_duration_ms: 1,
+        };
+        let found = [found(first, most), found(second, most)];
+        let reply = complete(RunResult::Parallel(result), &found, most, Wrap::Own);
+        let Reply::RunParallel(result) = reply else {
+            panic!("{reply:?}")
+        };
+        let size = json_chars(&result);
+        (result, size)
+    }
+
+    #[test]
+    fn a_failure_is_shown_before_a_success() {
+        let long: String = (1..=5000).map(|n| format!("line {n}\n")).collect();
+        let (result, size) = filled(&long, &long, 10_000);
+        assert!(size <= 10_000, "{size}");
+        let [good, bad] = &result.results[..] else {
+            panic!()
+        };
+        assert!(bad.output.len() > 3 * good.output.len());
+        for task in [good, bad] {
+            assert!(task.output.ends_with("line 5000"), "{}", task.output);
+            assert!(task.omitted_chars > 0 && task.omitted_lines > 0);
+        }
+    }
+
+    #[test]
+    fn what_is_short_leaves_its_share_to_the_others() {
+        let long: String = (1..=5000).map(|n| format!("line {n}\n")).collect();
+        let (result, size) = filled(&long, "only this", 10_000);
+        assert!((9_000..=10_000).contains(&size), "{size}");
+        assert_eq!(result.results[1].output, "only this");
+        assert_eq!(result.results[1].omitted_chars, 0);
+    }
+
+    #[test]
+    fn text_that_is_longer_as_json_is_bounded_as_json() {
+        let quotes = "\"\\\"\\\u{1}\u{1}\n".repeat(4000);
+        for most in [1_000, 10_000, 50_000] {
+            let (result, size) = filled(&quotes, &quotes, most);
+            assert!(size <= most, "{size} of {most}");
+            assert!(size > most / 2, "{size} of {most}");
+            assert!(!result.results[1].output.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_bound_too_small_for_anything_gives_the_facts_alone() {
+        let (result, _) = filled("some\noutput", "more", 1);
+        assert_eq!(result.results[0].output, "");
+        assert_eq!(result.results[1].exit_code, Some(1));
+        assert!(result.results[1].omitted_chars > 0);
+    }
+
+    #[test]
+    fn shares_never_exceed_the_budget_and_leave_nothing_that_is_wanted() {
+        use Outcome::{Failure, Success};
+        for budget in [0, 1, 7, 100, 12_345] {
+            for wants in [
+                vec![(10, Success), (10, Failure)],
+                vec![(5000, Failure), (5000, Failure), (1, Success)],
+                vec![(100_000, Success); 10],
+                vec![(0, Failure), (3, Success)],
+                vec![],
+            ] {
+                let given = shares(budget, &wants);
+                let (all, wanted): (usize, usize) =
+                    (given.iter().sum(), wants.iter().map(|(want, _)| want).sum());
+                assert_eq!(all, budget.min(wanted), "{budget} for {wants:?}: {given:?}");
+                let within = given
+                    .iter()
+                    .zip(&wants)
+                    .all(|(given, (want, _))| given <= want);
+                assert!(within, "{given:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_clip_bounds_like_the_whole_text() {
+        let lines: Vec<String> = (1..=3000).map(|n| format!("line {n}")).collect();
+        for most in [100, 500, 5_000] {
+            let clip = Clip::of(&lines, 5_000);
+            assert_eq!(clip.bound(most), crate::view::bound(&lines, most), "{most}");
+        }
+    }
+}
