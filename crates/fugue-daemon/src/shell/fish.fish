@@ -77,12 +77,13 @@ if status is-interactive; and set -q FUGUE_SHELL_SECRET; and set -q argv[1]
         functions -q fish_prompt; or return
         functions -c fish_prompt __fugue_own_prompt
         function fish_prompt
+            # First, for it may look at $status.
+            set -l __fugue_lines (__fugue_own_prompt)
             if set -q __fugue_now[1]
-                # The line is back by now, and goes aside once more.
+                # Steps are left. The half-typed line is back by now, and goes aside once more.
                 __fugue_accept
                 return
             end
-            set -l __fugue_lines (__fugue_own_prompt)
             printf '\e]133;A;k=%s\e\\\\' $__fugue_k
             set -q __fugue_lines[2]; and printf '%s\n' $__fugue_lines[1..-2]
             printf '%s\e]133;B;k=%s\e\\\\' "$__fugue_lines[-1]" $__fugue_k

@@ -13,6 +13,13 @@
 //! | zsh | `ZDOTDIR` for the length of one `.zshenv` | no `ZDOTDIR` in the system's `zshenv` |
 //! | fish | `-C 'source …'` | 3.4 |
 //!
+//! | a pipeline's own | way in | its steps run |
+//! |---|---|---|
+//! | bash | `PROMPT_COMMAND` | in that, at top level |
+//! | zsh | the same `.zshenv`, which then wants no other file | in an event of `zsh/sched`, at top level |
+//! | fish | the same `-C`, without a config | there, outside of functions |
+//! | sh, dash, an old bash | `ENV` | there; it cannot be woken later |
+//!
 //! The same hooks run a pipeline's steps, which the daemon lays out in files ([`steps`]). A shell that sits at its
 //! prompt is told so by a key ([`WAKE`]); a pipeline's own shell ([`bare`]) finds them when it starts, and reads none of
 //! the user's files.
@@ -155,11 +162,7 @@ pub fn interactive(
             if !dir.join(ZSHENV).is_file() || system_sets_zdotdir() {
                 return launch;
             }
-            // A ZDOTDIR of ours here came from a shell that did not get as far as putting its own back.
-            if let Some(theirs) = get(env, "ZDOTDIR").filter(|theirs| *theirs != ours) {
-                launch.env_set.push((USER_ZDOTDIR.into(), theirs.into()));
-            }
-            launch.env_set.push(("ZDOTDIR".into(), ours.into()));
+            launch.env_set.extend(zdotdir(ours, env));
             launch.env_set.push((SECRET.into(), secret.into()));
         }
         Kind::Fish => {
@@ -197,51 +200,67 @@ pub fn bare(
         Kind::Zsh if system_sets_zdotdir() => Kind::Other,
         kind => kind,
     };
+    let file = match kind {
+        Kind::Bash => BASH,
+        Kind::Zsh => ZSHENV,
+        Kind::Fish => FISH,
+        Kind::Posix | Kind::Other => POSIX,
+    };
+    let file = dir.join(file);
     let sh = Path::new("/bin/sh");
-    let mut launch = plain(match kind {
-        Kind::Bash | Kind::Zsh | Kind::Fish | Kind::Posix => shell,
-        Kind::Other => sh,
-    });
-    if !is_secret(secret) {
+    let mut launch = match kind {
+        Kind::Bash | Kind::Zsh | Kind::Fish | Kind::Posix => plain(shell),
+        Kind::Other => plain(sh),
+    };
+    if !is_secret(secret) || !file.is_file() {
         return launch;
     }
+    if kind == Kind::Other {
+        launch.instead = Some(sh.into());
+    }
+    let (in_env, in_argv) = match kind {
+        Kind::Fish => secret.split_at(secret.len() / 2),
+        Kind::Bash | Kind::Zsh | Kind::Posix | Kind::Other => (secret, ""),
+    };
     let mut set = |name: &str, value: OsString| launch.env_set.push((name.into(), value));
+    set(SECRET, in_env.into());
     set(STEPS_DIR, steps.into());
     set(IS_BARE, "1".into());
     match kind {
         Kind::Bash => {
-            set(SECRET, secret.into());
-            // Not an rc file, which on some systems is read after one of the system's own.
+            // Not an rc file, which some systems read after one of their own.
             let mut hook = OsString::from(". ");
-            hook.push(quoted(&dir.join(BASH)));
+            hook.push(quoted(&file));
             hook.push("; __fugue_prompt || eval \"$__fugue_lines\"");
             set("PROMPT_COMMAND", hook);
             launch.argv.insert(1, "--norc".into());
         }
         Kind::Zsh => {
-            set(SECRET, secret.into());
-            set("ZDOTDIR", dir.join(ZDOTDIR).into());
+            launch.env_set.extend(zdotdir(dir.join(ZDOTDIR), env));
             // No global files but the one that every zsh reads; ours then says that there are no others.
             launch.argv.insert(1, "-d".into());
         }
         Kind::Fish => {
-            let (in_env, in_argv) = secret.split_at(secret.len() / 2);
-            set(SECRET, in_env.into());
             let flags = ["--no-config", "--features", "no-mark-prompt"];
             launch.argv.splice(1..1, flags.map(OsString::from));
             launch.argv.push("-C".into());
-            launch.argv.push(source(&dir.join(FISH), in_argv));
+            launch.argv.push(source(&file, in_argv));
         }
-        Kind::Posix | Kind::Other => {
-            set(SECRET, secret.into());
-            set("ENV", dir.join(POSIX).into());
-        }
-    }
-    if kind == Kind::Other {
-        launch.instead = Some(sh.into());
+        Kind::Posix | Kind::Other => set("ENV", file.into()),
     }
     launch.integrated = true;
     launch
+}
+
+/// Leads zsh to our `.zshenv`, and that to where the user has theirs.
+fn zdotdir(ours: PathBuf, env: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+    // A ZDOTDIR of ours here came from a shell that did not get as far as putting its own back.
+    let theirs = get(env, "ZDOTDIR").filter(|theirs| *theirs != ours);
+    let theirs = theirs.map(|theirs| (USER_ZDOTDIR.into(), theirs.into()));
+    theirs
+        .into_iter()
+        .chain([("ZDOTDIR".into(), ours.into())])
+        .collect()
 }
 
 fn plain(shell: &Path) -> Launch {
@@ -450,6 +469,42 @@ mod tests {
     }
 
     #[test]
+    fn a_pipelines_own_shell_reads_nothing_of_the_users() {
+        let (_, dir) = launch("/bin/bash", &[]);
+        let of = |shell: &str| {
+            bare(
+                Path::new(shell),
+                dir.path(),
+                "abcd1234",
+                Path::new("/s"),
+                &[],
+            )
+        };
+        for (shell, argv) in [
+            ("/bin/bash", &["/bin/bash", "--norc", "-i"][..]),
+            ("/bin/zsh", &["/bin/zsh", "-d", "-i"]),
+            ("/bin/dash", &["/bin/dash", "-i"]),
+            ("/usr/bin/tcsh", &["/bin/sh", "-i"]),
+        ] {
+            let found = of(shell);
+            assert_eq!(found.argv, argv);
+            assert!(found.integrated);
+            assert_eq!(found.instead.is_some(), shell.ends_with("tcsh"));
+            assert_eq!(set(&found, STEPS_DIR), Some(OsStr::new("/s")));
+        }
+        assert!(of("fish").argv.contains(&"--no-config".into()));
+        assert_eq!(set(&of("fish"), SECRET), Some(OsStr::new("abcd")));
+        assert_eq!(quoted(Path::new("/a'b c")), r"'/a'\''b c'");
+
+        let nowhere = dir.path().join("nowhere");
+        for shell in ["bash", "zsh", "fish", "sh", "tcsh"] {
+            let found = bare(Path::new(shell), &nowhere, "abcd1234", &nowhere, &[]);
+            assert!(!found.integrated, "{shell}");
+            assert_eq!(found.env_set, []);
+        }
+    }
+
+    #[test]
     fn files_are_private_and_written_only_when_they_differ() {
         let dir = tempfile::tempdir().expect("a directory");
         let dir = dir.path().join("new");
@@ -472,6 +527,6 @@ mod tests {
             FILES[0].1
         );
         let names = fs::read_dir(&dir).expect("list").count();
-        assert_eq!(names, 4, "no temporary file is left");
+        assert_eq!(names, 6, "no temporary file is left");
     }
 }

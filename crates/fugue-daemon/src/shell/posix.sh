@@ -46,7 +46,6 @@ __fugue_start() {
 
 # $1: the step's code.
 __fugue_after() {
-    unset __fugue_runs
     # One by one, for with `set -a` an assignment is an export.
     case $- in *a*) set +a && __fugue_flags=' -a' ;; *) __fugue_flags= ;; esac
     case $- in *e*) set +e && __fugue_flags="$__fugue_flags -e" ;; esac
@@ -54,10 +53,11 @@ __fugue_after() {
     case $- in *u*) set +u && __fugue_flags="$__fugue_flags -u" ;; esac
     case $- in *v*) set +v && __fugue_flags="$__fugue_flags -v" ;; esac
     case $- in *x*) set +x && __fugue_flags="$__fugue_flags -x" ;; esac
+    __fugue_runs=
     if [ -z "$__fugue_n" ]; then return 0; fi
     # Out of a loop, the `return` did not bring its code along.
     if [ -n "${__fugue_int-}" ]; then set -- 130; fi
-    unset __fugue_int
+    __fugue_int=
     __fugue_code=$1
     # A program that made the terminal raw and did not put it back would leave it so. Without a child that ended there
     # was no such program, and the time for another can be saved.

@@ -30,10 +30,12 @@ _fugue_begin() {
 
 # Schedules the steps: for a time long past, which is at once.
 _fugue_event() {
-    builtin local _fugue_over='{ _fugue_code=($?); if (( ! ${+functions[_fugue_over]} || ! ${+_fugue_with} )); then '$_fugue_with[6]'; fi; _fugue_over } >/dev/null 2>&1'
+    # Out here, for zsh puts xtrace back when a function ends.
+    builtin local _fugue_note='_fugue_code=($? ${options[xtrace]} $TRY_BLOCK_INTERRUPT); builtin unsetopt xtrace;'
+    builtin local _fugue_over='{ '$_fugue_note' if (( ! ${+functions[_fugue_over]} || ! ${+_fugue_with} )); then '$_fugue_with[6]'; fi; _fugue_over } >/dev/null 2>&1'
     builtin local _fugue_loop="while _fugue_before; do { $_fugue_with[7] } always { $_fugue_over }; done; _fugue_last"
     # An interrupt between two steps ends the loop; it goes on in another event.
-    builtin sched 1 "$_fugue_with[6]; _fugue_ready; { $_fugue_loop } always { _fugue_again }"
+    builtin sched 1 "{ $_fugue_note $_fugue_with[6]; _fugue_ready } 2>/dev/null; { $_fugue_loop } always { _fugue_again }; if (( \${#_fugue_on} )); then builtin setopt \$_fugue_on; fi"
 }
 
 _fugue_again() {
@@ -44,13 +46,13 @@ _fugue_again() {
 
 # As in a script: a person's `alias rm='rm -i'` would wait for an answer. And jobs that end say so to nobody.
 _fugue_ready() {
+    _fugue_hush
     if (( ${#_fugue_back} )); then builtin return 0; fi
     _fugue_tty=("$(builtin command -p stty -g </dev/tty)")
     _fugue_children
     _fugue_back=(_)
     if [[ -o aliases ]]; then _fugue_back+=(aliases); fi
     if [[ -o notify ]]; then _fugue_back+=(notify); fi
-    _fugue_hush
     builtin unsetopt aliases notify
 } 2>/dev/null
 
@@ -115,10 +117,11 @@ _fugue_over() {
 _fugue_hush() {
     builtin local _fugue_o
     _fugue_on=()
-    for _fugue_o in xtrace verbose err_exit err_return local_options local_traps ksh_arrays; do
+    for _fugue_o in verbose err_exit err_return local_options local_traps ksh_arrays; do
         if [[ -o $_fugue_o ]]; then _fugue_on+=($_fugue_o); fi
     done
-    builtin unsetopt xtrace verbose err_exit err_return local_options local_traps ksh_arrays
+    builtin unsetopt verbose err_exit err_return local_options local_traps ksh_arrays
+    if [[ $_fugue_code[2] == on ]]; then _fugue_on+=(xtrace); fi
 }
 
 _fugue_after() {
@@ -126,6 +129,8 @@ _fugue_after() {
     builtin trap - DEBUG
     # Of a step that took our state away, the log knows that it is open.
     if (( ! $#_fugue_now )) && { ! _fugue_find || (( ! _fugue_open )) }; then builtin return 0; fi
+    # An interrupt may come before the step's first command, and then the code is anything.
+    if (( _fugue_code[3] == 1 )); then _fugue_code[1]=130; fi
     _fugue_ended $_fugue_code[1]
 }
 
@@ -171,6 +176,4 @@ _fugue_last() {
     fi
     builtin setopt no_local_options ${_fugue_back:#_}
     _fugue_back=()
-    if (( $#_fugue_on )); then builtin setopt $_fugue_on; fi
-    _fugue_on=()
 } 2>/dev/null
