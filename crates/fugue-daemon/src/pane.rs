@@ -415,7 +415,7 @@ impl Pane {
             self.watchers_time(now).await;
         }
         if self.stepping_deadline().is_some_and(|at| at <= now) {
-            self.press_on();
+            self.stepping_time(now).await;
         }
     }
 

@@ -23,6 +23,8 @@ pub(super) struct Stepping {
     seen: BTreeMap<u64, Seen>,
     /// How often a shell at its prompt was woken without taking a step.
     wakes: u32,
+    /// When the last wake must have shown an effect.
+    wake_by: Option<Instant>,
     stopping: Option<Stopping>,
 }
 
@@ -45,8 +47,10 @@ const FIRMNESS: [(i32, Duration); 3] = [
     (Signal::KILL.as_raw(), Duration::from_secs(5)),
 ];
 
-// A shell that shows its prompt again and again and takes nothing never will.
+// A shell that was woken so often and takes nothing never will. Its line editor draws the prompt anew when it is woken,
+// so a prompt is no sign that it missed the key, and a second one would be typed into the first step.
 const MOST_WAKES: u32 = 3;
+const WAKES_WITHIN: Duration = Duration::from_secs(3);
 
 /// Lays a plan out for a shell.
 pub fn lay_out(dir: &std::path::Path, plan: &StepPlan) -> io::Result<()> {
@@ -72,6 +76,7 @@ impl Stepping {
             ended: 0,
             seen: BTreeMap::new(),
             wakes: 0,
+            wake_by: None,
             stopping: None,
         }
     }
@@ -185,7 +190,7 @@ impl Pane {
         if mine.began > mine.ended {
             return self.past_a_step().await;
         }
-        if !records.done {
+        if !records.done && mine.wakes == 0 {
             self.wake().await;
         }
     }
@@ -213,10 +218,12 @@ impl Pane {
             return;
         };
         let records = steps::records(&dir, mine.plan).unwrap_or_default();
+        mine.wake_by = None;
         if records.done || !records.steps.is_empty() {
             return;
         }
         mine.wakes += 1;
+        mine.wake_by = Some(Instant::now() + WAKES_WITHIN);
         if mine.wakes > MOST_WAKES {
             let plan = mine.plan;
             // First no shell may take them any more, then it is said that none did.
@@ -275,6 +282,7 @@ impl Pane {
                     break;
                 };
                 mine.began = step;
+                mine.wake_by = None;
                 facts.push(PaneFact::StepBegan {
                     plan,
                     step,
@@ -326,11 +334,30 @@ impl Pane {
     }
 
     pub(super) fn stepping_deadline(&self) -> Option<Instant> {
-        Some(self.stepping.as_ref()?.stopping.as_ref()?.at)
+        let mine = self.stepping.as_ref()?;
+        let stop = mine.stopping.as_ref().map(|stopping| stopping.at);
+        stop.into_iter().chain(mine.wake_by).min()
+    }
+
+    pub(super) async fn stepping_time(&mut self, now: Instant) {
+        let at_prompt = matches!(self.follower.terminal.prompt(), ShellState::AtPrompt { .. });
+        let Some(mine) = &mut self.stepping else {
+            return;
+        };
+        if mine.wake_by.take_if(|at| *at <= now).is_some() && at_prompt {
+            self.wake().await;
+        }
+        let stopping = self
+            .stepping
+            .as_ref()
+            .and_then(|mine| mine.stopping.as_ref());
+        if stopping.is_some_and(|stopping| stopping.at <= now) {
+            self.press_on();
+        }
     }
 
     /// Signals whatever has the terminal, a little more firmly than the last time.
-    pub(super) fn press_on(&mut self) {
+    fn press_on(&mut self) {
         let id = self.next_id();
         let Some(stopping) = self
             .stepping

@@ -1,4 +1,4 @@
-# fugue's shell integration for bash 5.1 or later, read as `bash --rcfile`, or from PROMPT_COMMAND by a pipeline's shell.
+# fugue's shell integration for bash 5.1 or later, read as `bash --rcfile`, or as the ENV file of a pipeline's own shell.
 #
 # It makes an interactive bash say, in marks that only the daemon can check, where a prompt and its input begin
 # (A, B), when a command starts (C) and how it ended (D;code), and where the shell is (P, and OSC 7). And when the
@@ -14,6 +14,16 @@
 # The secret leaves the environment before any line of the user's runs. The hooks use what is built from it here.
 __fugue_k=${FUGUE_SHELL_SECRET-} __fugue_steps=${FUGUE_STEPS_DIR-} __fugue_bare=${FUGUE_SHELL_BARE-}
 unset -v FUGUE_SHELL_SECRET FUGUE_STEPS_DIR FUGUE_SHELL_BARE
+
+# A pipeline's own shell was started in POSIX mode, which is the only way to have a file read and no other, the system's
+# included; and it must read one: a bash whose first command of all comes from PROMPT_COMMAND has no PIPESTATUS for the
+# rest of its life.
+if [[ -n $__fugue_bare ]]; then
+    set +o posix
+    unset -v ENV PROMPT_COMMAND PS0
+    shopt -u inherit_errexit 2>/dev/null
+    if [[ ${HISTFILE-} == ~/.sh_history ]]; then HISTFILE=~/.bash_history; fi
+fi
 
 if [[ -n $__fugue_k ]] && (( BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 501 )); then
 
@@ -456,7 +466,7 @@ if [[ -n $__fugue_k && -n $__fugue_bare ]]; then
     __fugue_lines=
     __fugue_prompt() { :; }
     FUGUE_SHELL_SECRET=$__fugue_k FUGUE_STEPS_DIR=$__fugue_steps ENV=${BASH_SOURCE[0]%/*}/posix.sh
-    unset -v PROMPT_COMMAND __fugue_k __fugue_bare __fugue_steps
+    unset -v __fugue_k __fugue_bare __fugue_steps
     . "$ENV"
     return
 fi
@@ -464,8 +474,8 @@ fi
 unset -v __fugue_k
 
 if [[ -n ${__fugue_bare-} ]]; then
-    # A pipeline's own shell reads nothing of the user's. It got here from the PROMPT_COMMAND that it was started with.
-    unset -v PROMPT_COMMAND PS0 __fugue_bare
+    # A pipeline's own shell reads nothing of the user's.
+    unset -v __fugue_bare
     PS1='\w \$ '
 # As bash would have done. Not in a function: `declare` in the user's file must stay global.
 elif [[ -e ~/.bashrc ]]; then

@@ -229,11 +229,8 @@ pub fn bare(
     match kind {
         Kind::Bash => {
             // Not an rc file, which some systems read after one of their own.
-            let mut hook = OsString::from(". ");
-            hook.push(quoted(&file));
-            hook.push("; __fugue_prompt || eval \"$__fugue_lines\"");
-            set("PROMPT_COMMAND", hook);
-            launch.argv.insert(1, "--norc".into());
+            set("ENV", file.into());
+            launch.argv.insert(1, "--posix".into());
         }
         Kind::Zsh => {
             launch.env_set.extend(zdotdir(dir.join(ZDOTDIR), env));
@@ -284,19 +281,6 @@ fn get<'a>(env: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {
     env.iter()
         .rfind(|(key, _)| key == name)
         .map(|(_, value)| value.as_os_str())
-}
-
-/// In the quoting of POSIX shells.
-fn quoted(path: &Path) -> OsString {
-    let mut text = b"'".to_vec();
-    for &byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'\'' => text.extend_from_slice(b"'\\''"),
-            byte => text.push(byte),
-        }
-    }
-    text.push(b'\'');
-    OsString::from_vec(text)
 }
 
 /// `source '<script>' <argument>`, in fish's quoting.
@@ -481,7 +465,7 @@ mod tests {
             )
         };
         for (shell, argv) in [
-            ("/bin/bash", &["/bin/bash", "--norc", "-i"][..]),
+            ("/bin/bash", &["/bin/bash", "--posix", "-i"][..]),
             ("/bin/zsh", &["/bin/zsh", "-d", "-i"]),
             ("/bin/dash", &["/bin/dash", "-i"]),
             ("/usr/bin/tcsh", &["/bin/sh", "-i"]),
@@ -494,7 +478,6 @@ mod tests {
         }
         assert!(of("fish").argv.contains(&"--no-config".into()));
         assert_eq!(set(&of("fish"), SECRET), Some(OsStr::new("abcd")));
-        assert_eq!(quoted(Path::new("/a'b c")), r"'/a'\''b c'");
 
         let nowhere = dir.path().join("nowhere");
         for shell in ["bash", "zsh", "fish", "sh", "tcsh"] {
