@@ -5,7 +5,7 @@
 use crate::cell::{Cell, Glyph, Style};
 use crate::charsets::{Charsets, drawing};
 use crate::clusters::{Clusters, MAX_CLUSTER_BYTES};
-use crate::grid::{Edge, Grid, Point, Saved, World};
+use crate::grid::{Edge, Grid, Saved, World};
 use crate::history::History;
 use crate::modes::{Keyboard, Modes};
 use crate::parser::{Csi, Perform, StringEnd};
@@ -274,16 +274,13 @@ impl Machine {
             return;
         }
         self.last = Some(c);
-        if !autowrap {
-            let grid = self.grid();
-            grid.cursor.x = grid.column();
-        }
-        let listening = self.tap.is_some();
-        if listening {
+        if self.tap.is_some() {
             self.tap_reaches();
         }
-        let (grid, world) = self.parts();
-        if autowrap && grid.cursor.x + width > cols {
+        let (mut grid, world) = self.parts();
+        if !autowrap {
+            grid.cursor.x = grid.column();
+        } else if grid.cursor.x + width > cols {
             let edge = if grid.cursor.x < cols {
                 Edge::TooNarrow
             } else {
@@ -291,11 +288,9 @@ impl Machine {
             };
             grid.erase_in_row(grid.cursor.x, cols, pen, now);
             let goes_on = grid.wrap(edge, world);
-            if listening {
-                self.tap_wrapped(goes_on);
-            }
+            self.tap_wrapped(goes_on);
+            grid = self.grid();
         }
-        let grid = self.grid();
         let x = grid.cursor.x;
         if insert {
             grid.row().insert(x, width, Cell::blank(pen), cols, now);
@@ -306,13 +301,10 @@ impl Machine {
             Cell::narrow(c, pen)
         };
         grid.row().put(x, cell, width, cols, now);
-        grid.cursor.x = x + width;
-        if listening {
-            self.tap_printed(c.encode_utf8(&mut [0; 4]));
-        }
-        if !autowrap {
-            let grid = self.grid();
-            grid.cursor.x = grid.column();
+        let end = x + width;
+        grid.cursor.x = if autowrap { end } else { end.min(cols - 1) };
+        if self.tap.is_some() {
+            self.tap_printed(c.encode_utf8(&mut [0; 4]), end);
         }
     }
 
@@ -341,16 +333,12 @@ impl Machine {
         if self.clusters.wants_sweep() {
             self.sweep_clusters();
         }
-        let listening = self.tap.is_some();
-        if listening {
-            self.tap_reaches();
-        }
+        self.tap_reaches();
         let number = self.clusters.intern(&text);
         self.grid().row().join(x, cell.with_cluster(number), now);
         self.changed = now;
-        if listening {
-            self.tap_printed(c.encode_utf8(&mut [0; 4]));
-        }
+        let end = self.shown().cursor.x;
+        self.tap_printed(c.encode_utf8(&mut [0; 4]), end);
         true
     }
 
@@ -379,20 +367,18 @@ impl Machine {
 
     fn line_feed(&mut self) {
         self.changed = self.now;
-        let fed = self.tap.is_some().then(|| self.tap_feeds_line());
+        if self.tap.is_some() {
+            return self.tapped_line_feed();
+        }
         let (grid, world) = self.parts();
         grid.line_feed(world);
-        if let Some(fed) = fed {
-            self.tap_fed_line(fed);
-        }
     }
 
     fn carriage_return(&mut self) {
-        let from = self.shown().cursor;
-        self.grid().cursor.x = 0;
         if self.tap.is_some() {
-            self.tap_returned(from);
+            self.tap_returns();
         }
+        self.grid().cursor.x = 0;
     }
 
     fn tab(&mut self) {
@@ -424,18 +410,13 @@ impl Perform for Machine {
             return;
         }
         let (pen, autowrap) = (self.pen, self.modes.autowrap);
-        let listening = self.tap.is_some();
         if let Some(&last) = run.last() {
             self.last = Some(char::from(last));
         }
         while !run.is_empty() {
             self.now += 1;
             let now = self.now;
-            if listening {
-                if !autowrap {
-                    let grid = self.grid();
-                    grid.cursor.x = grid.column();
-                }
+            if self.tap.is_some() {
                 self.tap_reaches();
             }
             let (mut grid, world) = self.parts();
@@ -443,9 +424,7 @@ impl Perform for Machine {
             if grid.cursor.x >= cols {
                 if autowrap {
                     let goes_on = grid.wrap(Edge::Behind, world);
-                    if listening {
-                        self.tap_wrapped(goes_on);
-                    }
+                    self.tap_wrapped(goes_on);
                     grid = self.grid();
                 } else {
                     grid.cursor.x = cols - 1;
@@ -457,8 +436,8 @@ impl Perform for Machine {
             grid.row().put_ascii(x, &run[..n], pen, cols, end);
             grid.cursor.x = x + n;
             self.now = end;
-            if listening && let Ok(text) = str::from_utf8(&run[..n]) {
-                self.tap_printed(text);
+            if self.tap.is_some() {
+                self.tap_printed_ascii(&run[..n], x + n);
             }
             run = &run[n..];
         }
@@ -496,11 +475,10 @@ impl Perform for Machine {
     }
 
     fn csi(&mut self, csi: &Csi) {
-        let listening = self.tap.is_some();
-        let was_home = listening && self.shown().cursor == Point::default();
-        self.obey_csi(csi);
-        if listening {
-            self.tap_obeyed(csi, was_home);
+        if self.tap.is_some() {
+            self.tapped_csi(csi);
+        } else {
+            self.obey_csi(csi);
         }
         if csi.action != b'b' {
             self.last = None;

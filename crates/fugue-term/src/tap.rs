@@ -202,6 +202,7 @@ impl Tap {
     }
 }
 
+/// None of this is inlined: a terminal that nobody listens to pays for a branch and no more.
 impl Machine {
     pub(crate) fn listen(&mut self, on: bool) {
         if !on {
@@ -256,11 +257,16 @@ impl Machine {
     }
 
     /// Before a character is printed at the cursor, and before the cursor wraps for it.
+    #[inline(never)]
     pub(crate) fn tap_reaches(&mut self) {
         let Some(mut tap) = self.tap.take() else {
             return;
         };
         let alternate = self.alt.is_some();
+        if !self.modes.autowrap {
+            let grid = self.grid();
+            grid.cursor.x = grid.column();
+        }
         let grid = self.shown();
         let cursor = grid.cursor;
         let used = grid.rows[cursor.y].used();
@@ -306,6 +312,7 @@ impl Machine {
     }
 
     /// The cursor went to the next row because there was no room; does the line go on there?
+    #[inline(never)]
     pub(crate) fn tap_wrapped(&mut self, goes_on: bool) {
         let grid = self.shown();
         let cursor = grid.cursor;
@@ -332,20 +339,46 @@ impl Machine {
         }
     }
 
-    /// Text was printed at the cursor.
-    pub(crate) fn tap_printed(&mut self, text: &str) {
-        let (now, cursor) = (self.now, self.shown().cursor);
+    /// Text was printed, up to column `end` of the cursor's row; the cursor itself may have been held back.
+    #[inline(never)]
+    pub(crate) fn tap_printed(&mut self, text: &str, end: usize) {
+        let y = self.shown().cursor.y;
+        let (now, next) = (self.now, Point { x: end, y });
         // These were other bytes than they are now.
         let translated = text == "\u{fffd}" || self.charsets.is_drawing();
         match &mut self.tap {
-            Some(tap) if translated => tap.push_still(text, now, cursor),
-            Some(tap) => tap.push(text, now, cursor),
+            Some(tap) if translated => tap.push_still(text, now, next),
+            Some(tap) => tap.push(text, now, next),
             None => (),
         }
     }
 
+    #[inline(never)]
+    pub(crate) fn tap_printed_ascii(&mut self, text: &[u8], end: usize) {
+        if let Ok(text) = str::from_utf8(text) {
+            self.tap_printed(text, end);
+        }
+    }
+
+    /// A line feed while somebody listens.
+    #[inline(never)]
+    pub(crate) fn tapped_line_feed(&mut self) {
+        let fed = self.tap_feeds_line();
+        let (grid, world) = self.parts();
+        grid.line_feed(world);
+        self.tap_fed_line(fed);
+    }
+
+    /// A control sequence while somebody listens.
+    #[inline(never)]
+    pub(crate) fn tapped_csi(&mut self, csi: &Csi) {
+        let was_home = self.shown().cursor == Point::default();
+        self.obey_csi(csi);
+        self.tap_obeyed(csi, was_home);
+    }
+
     /// Before a line feed is obeyed; what it returns is wanted afterwards.
-    pub(crate) fn tap_feeds_line(&mut self) -> LineFed {
+    fn tap_feeds_line(&mut self) -> LineFed {
         let (now, alternate) = (self.now, self.alt.is_some());
         let wants_place = self.tap.as_ref().is_some_and(|tap| {
             tap.ended != Ended::Return && (tap.line.is_none() || tap.col.is_none())
@@ -375,7 +408,7 @@ impl Machine {
         fed
     }
 
-    pub(crate) fn tap_fed_line(&mut self, fed: LineFed) {
+    fn tap_fed_line(&mut self, fed: LineFed) {
         let (cursor, breaks) = (self.shown().cursor, self.history.breaks());
         let Some(tap) = &mut self.tap else { return };
         tap.next = Some(cursor);
@@ -392,8 +425,11 @@ impl Machine {
         tap.col = (cursor.x == 0).then_some(0);
     }
 
-    pub(crate) fn tap_returned(&mut self, from: Point) {
-        let (now, cursor, alternate) = (self.now, self.shown().cursor, self.alt.is_some());
+    /// Before a carriage return.
+    #[inline(never)]
+    pub(crate) fn tap_returns(&mut self) {
+        let (now, from, alternate) = (self.now, self.shown().cursor, self.alt.is_some());
+        let cursor = Point { x: 0, y: from.y };
         let Some(tap) = &mut self.tap else { return };
         if tap.alternate != alternate {
             return;
@@ -415,7 +451,7 @@ impl Machine {
 
     /// After a control sequence that may have changed text that was printed. Those that only move the cursor are
     /// noticed when something is printed.
-    pub(crate) fn tap_obeyed(&mut self, csi: &Csi, was_home: bool) {
+    fn tap_obeyed(&mut self, csi: &Csi, was_home: bool) {
         let grid = self.shown();
         let next = self.tap.as_ref().and_then(|tap| tap.next);
         let at_end = next == Some(grid.cursor);
@@ -435,6 +471,7 @@ impl Machine {
     }
 
     /// The screen changed other than by printing at the cursor.
+    #[inline(never)]
     pub(crate) fn tap_jumped(&mut self) {
         if let Some(tap) = &mut self.tap {
             tap.jump();
@@ -442,6 +479,7 @@ impl Machine {
     }
 
     /// A new size has moved the cursor along with the text.
+    #[inline(never)]
     pub(crate) fn tap_resized(&mut self, before: Point) {
         let cursor = self.shown().cursor;
         if let Some(tap) = &mut self.tap {
@@ -450,6 +488,7 @@ impl Machine {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn tap_marked(&mut self, kind: MarkKind) {
         let Some(tap) = &mut self.tap else { return };
         let echo = kind == MarkKind::Input;
