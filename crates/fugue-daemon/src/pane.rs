@@ -308,6 +308,13 @@ impl Pane {
     }
 
     fn tell(&mut self, message: &ToHolder) {
+        if let ToHolder::Input(Input {
+            kind: InputKind::Typed,
+            ..
+        }) = message
+        {
+            self.follower.terminal.typed();
+        }
         if let Some(keeper) = self.keeper.as_mut()
             && let Err(error) = keeper.send(message)
         {

@@ -105,6 +105,18 @@ pub(crate) struct Shell {
     pub(crate) state: ShellState,
     pub(crate) marks: VecDeque<Mark>,
     pub(crate) last: Option<Ran>,
+    pub(crate) typing: Typing,
+}
+
+/// What is known of the typing since the last command was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Typing {
+    /// Nobody tells, so whatever is shown at a prompt may be what was typed.
+    #[default]
+    Untold,
+    /// Nothing was typed: what is shown at the prompt comes from a program in the background.
+    Nothing,
+    Something,
 }
 
 impl Shell {
@@ -117,6 +129,11 @@ impl Shell {
 
     pub(crate) fn has_secret(&self) -> bool {
         self.secret.is_some()
+    }
+
+    /// What is shown now is, or may be, what somebody types.
+    pub(crate) fn echoes(&self) -> bool {
+        matches!(self.state, ShellState::AtPrompt { .. }) && self.typing != Typing::Nothing
     }
 
     fn trusts(&self, params: &[&[u8]]) -> bool {
@@ -170,6 +187,9 @@ impl Machine {
             MarkKind::Prompt => self.shell.state = ShellState::Prompting { since: at },
             MarkKind::Input => self.shell.state = ShellState::AtPrompt { since: at },
             MarkKind::Output => {
+                if self.shell.typing == Typing::Something {
+                    self.shell.typing = Typing::Nothing;
+                }
                 let command = match self.shell.state {
                     ShellState::AtPrompt { since } => self.command_line(since, at),
                     ShellState::Unknown

@@ -32,7 +32,9 @@ impl Echoes {
                 began = Some(at);
             }
         }
-        echoes.extend(began.map(|began| (began, None)));
+        if terminal.machine.shell.echoes() {
+            echoes.extend(began.map(|began| (began, None)));
+        }
         Echoes(echoes)
     }
 

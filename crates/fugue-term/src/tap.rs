@@ -11,7 +11,7 @@ use crate::grid::Point;
 use crate::machine::Machine;
 use crate::parser::Csi;
 use crate::place::{Cursor, LineNo, Offset};
-use crate::shell::{MarkKind, ShellState};
+use crate::shell::{MarkKind, Typing};
 
 /// What one feed printed, for [`Watch::output`](crate::Watch::output).
 #[derive(Clone, Debug, Default)]
@@ -223,7 +223,7 @@ impl Machine {
                     0 => Ended::Newline,
                     _ => Ended::Char,
                 },
-                echo: matches!(self.shell.state, ShellState::AtPrompt { .. }),
+                echo: self.shell.echoes(),
                 painting: false,
                 open: false,
                 breaks: self.history.breaks(),
@@ -490,8 +490,8 @@ impl Machine {
 
     #[inline(never)]
     pub(crate) fn tap_marked(&mut self, kind: MarkKind) {
+        let echo = kind == MarkKind::Input && self.shell.typing != Typing::Nothing;
         let Some(tap) = &mut self.tap else { return };
-        let echo = kind == MarkKind::Input;
         if tap.echo && !echo {
             tap.boundary();
         }
@@ -501,6 +501,21 @@ impl Machine {
         }
         if kind == MarkKind::Output {
             tap.painting = false;
+        }
+    }
+}
+
+impl Machine {
+    /// Somebody types: what is shown at the prompt from here on may be that.
+    pub(crate) fn typed(&mut self) {
+        self.shell.typing = Typing::Something;
+        let echo = self.shell.echoes();
+        if let Some(tap) = &mut self.tap
+            && echo
+            && !tap.echo
+        {
+            tap.boundary();
+            (tap.echo, tap.open) = (true, false);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::modes::Modes;
 use crate::parser::Parser;
 use crate::place::{Cursor, LineNo, Offset};
 use crate::screen::Screen;
-use crate::shell::{Mark, ShellState};
+use crate::shell::{Mark, ShellState, Typing};
 use crate::tap::Tapped;
 
 /// Rows and columns. Any value is survived; what is used has at least one row and two columns, so that every
@@ -125,6 +125,17 @@ impl Terminal {
     /// While on, each feed leaves what it printed in [`Terminal::tapped`].
     pub fn listen(&mut self, on: bool) {
         self.machine.listen(on);
+    }
+
+    /// Nothing was typed so far, and [`Terminal::typed`] is called whenever something is. What is shown at a prompt where
+    /// nothing was typed comes from a program in the background, and is not taken for an echo.
+    pub fn nothing_typed_yet(&mut self) {
+        self.machine.shell.typing = Typing::Nothing;
+    }
+
+    /// Something is typed, or may have been.
+    pub fn typed(&mut self) {
+        self.machine.typed();
     }
 
     /// What the last feed printed; nothing if nobody listened.

@@ -101,6 +101,45 @@ fn a_wait_ends_when_the_line_is_printed_and_not_when_it_is_typed() {
 }
 
 #[test]
+fn a_server_in_the_background_of_a_shell_is_heard() {
+    let world = world();
+    let mut client = client(&world);
+    for shell in ["bash", "zsh", "fish"] {
+        let pane = world.shell(shell).pane_id;
+        let gate = world.work().join(format!("gate-{shell}"));
+        let server = world.work().join(format!("server-{shell}"));
+        std::fs::write(
+            &server,
+            format!(
+                "until [ -e {} ]; do sleep 0.02; done; echo listening on 80",
+                gate.display()
+            ),
+        )
+        .expect("written");
+        let since = typed(
+            &world,
+            pane,
+            &format!("sh {} listening on 1 &", server.display()),
+        );
+        until("the prompt again", PATIENCE, || {
+            world.status(pane).state.state == State::Idle
+        });
+        let call = client.ask_tool(
+            "fugue_expect",
+            args(pane, r"listening on \d+", json!({"since": since})),
+        );
+        until("the wait", PATIENCE, || {
+            let runs = world.overview().runs;
+            runs.iter().any(|run| run.status == "running")
+        });
+        std::fs::write(&gate, "").expect("the gate");
+        let found = answer(&mut client, call);
+        assert_eq!(found.matched.as_deref(), Some("listening on 80"), "{shell}");
+        world.close(pane);
+    }
+}
+
+#[test]
 fn a_prompt_that_nothing_follows_is_seen() {
     let world = world();
     let mut client = client(&world);

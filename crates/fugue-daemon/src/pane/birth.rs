@@ -56,6 +56,7 @@ impl Pane {
             Err(error) => return Err((seat, launch::no_room(&error))),
         };
         let mut pane = Self::new(seat, follower, Some(keeper));
+        pane.follower.terminal.nothing_typed_yet();
         if let Some(plan) = plan {
             pane.follow_steps(plan);
         }
@@ -103,6 +104,8 @@ impl Pane {
                 // Every line again, in the same order, so that lines and cursors are what they were. What a
                 // program asked of its terminal meanwhile is answered now; the holder knows what already was.
                 pane.read_back(hello.log_end).await;
+                // Under the daemon before.
+                pane.follower.terminal.typed();
                 pane.last_output = pane.follower.last_written().unwrap_or(pane.last_output);
                 if let Some(plan) = steps {
                     pane.run_steps(plan).await;

@@ -476,6 +476,30 @@ fn echo_is_no_output() {
 }
 
 #[test]
+fn what_a_program_in_the_background_prints_at_the_prompt_is_no_echo() {
+    let mut pane = Pane::new("", watch_for("listening"));
+    pane.terminal.nothing_typed_yet();
+    pane.feed("{A}$ {B}");
+    pane.terminal.typed();
+    // The line that is typed names it, and starts it.
+    assert_eq!(pane.feed("./server listening &\r\n{C}{D;0}{A}$ {B}"), None);
+    assert_eq!(
+        pane.feed("listening on 80").unwrap().line,
+        "$ listening on 80"
+    );
+    // With a line half typed, nobody can tell.
+    let mut pane = Pane::new("{A}$ {B}", watch_for("listening"));
+    pane.terminal.typed();
+    assert_eq!(pane.feed("listening"), None);
+    // What is there already.
+    let mut terminal = terminal();
+    terminal.nothing_typed_yet();
+    terminal.feed(&marks("{A}$ {B}listening"));
+    let mut watch = Watch::new(watch_for("listening"));
+    assert!(matches!(watch.begin(&terminal), Begun::Hit(_)));
+}
+
+#[test]
 fn forged_marks_hide_nothing() {
     let mut pane = Pane::new("", watch_for("done"));
     let forged = "\x1b]133;A\x07\x1b]133;B\x07\x1b]133;B;k=guess\x07";
