@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 
 use fugue_api::{Error, Kind};
 use serde::Serialize;
+use unicode_width::UnicodeWidthChar;
 
 #[derive(Clone)]
 pub struct Out {
@@ -20,6 +21,8 @@ pub enum Tone {
     Needy,
     Bad,
     Faint,
+    /// A heading.
+    Strong,
 }
 
 impl Out {
@@ -33,12 +36,31 @@ impl Out {
         }
     }
 
+    /// As for a pipe.
+    #[cfg(test)]
+    pub fn plain() -> Self {
+        Self {
+            json: false,
+            quiet: false,
+            colour: false,
+        }
+    }
+
     pub fn is_json(&self) -> bool {
         self.json
     }
 
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     pub fn on_terminal(&self) -> bool {
         std::io::stdout().is_terminal()
+    }
+
+    /// Whether what was written may be drawn over.
+    pub fn can_redraw(&self) -> bool {
+        self.on_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
     }
 
     /// The one document of a verb; nothing for people, who get their own words.
@@ -94,8 +116,8 @@ impl Out {
     pub fn table(&self, head: &[&str], rows: &[Vec<(String, Tone)>]) -> Result<(), Error> {
         let mut widths: Vec<usize> = head.iter().map(|word| word.len()).collect();
         for row in rows {
-            for (width, (word, _)) in widths.iter_mut().zip(row) {
-                *width = (*width).max(word.chars().count());
+            for (wide, (word, _)) in widths.iter_mut().zip(row) {
+                *wide = (*wide).max(width(word));
             }
         }
         let head: Vec<(String, Tone)> = head
@@ -106,16 +128,16 @@ impl Out {
         for row in std::iter::once(&head).chain(rows) {
             let mut line = String::new();
             let mut used = 0;
-            for (index, ((word, tone), width)) in row.iter().zip(&widths).enumerate() {
+            for (index, ((word, tone), wide)) in row.iter().zip(&widths).enumerate() {
                 let room = edge.map_or(usize::MAX, |edge| edge.saturating_sub(used));
-                let word: String = clean(word).chars().take(room).collect();
+                let word = fit(&clean(word), room);
                 let last = index + 1 == row.len();
                 let pad = if last {
                     0
                 } else {
-                    (width + 2).saturating_sub(word.chars().count())
+                    (wide + 2).saturating_sub(width(&word))
                 };
-                used += word.chars().count() + pad;
+                used += width(&word) + pad;
                 line.push_str(&self.toned(&word, *tone));
                 line.extend(std::iter::repeat_n(' ', pad));
             }
@@ -131,6 +153,7 @@ impl Out {
             Tone::Needy => 33,
             Tone::Bad => 31,
             Tone::Faint => 2,
+            Tone::Strong => 1,
         };
         if self.colour {
             format!("\x1b[{code}m{word}\x1b[0m")
@@ -147,8 +170,59 @@ pub fn clean(text: &str) -> String {
 }
 
 pub fn terminal_width() -> Option<usize> {
+    terminal_size().map(|(_, columns)| columns)
+}
+
+/// Rows and columns.
+pub fn terminal_size() -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
-    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    let (rows, columns) = (usize::from(size.ws_row), usize::from(size.ws_col));
+    (rows > 0 && columns > 0).then_some((rows, columns))
+}
+
+/// Columns that a text takes on a terminal.
+pub fn width(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
+/// As much of a text as fits into so many columns; it ends with `…` if that is not all.
+pub fn fit(text: &str, room: usize) -> String {
+    if width(text) <= room {
+        return text.to_owned();
+    }
+    let mut used = 1;
+    let mut kept: String = text
+        .chars()
+        .take_while(|c| {
+            used += c.width().unwrap_or(0);
+            used <= room
+        })
+        .collect();
+    if room > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
+/// `0.4s`, `12s`, `3m05s`, `2h10m`: how long something took.
+pub fn took(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0..10 => format!("{seconds}.{}s", ms % 1000 / 100),
+        10..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// A time on the command line: `500ms`, `60s`, `5m`, `1h30m`, and a plain number is seconds.
+pub fn span_ms(text: &str) -> Result<u64, String> {
+    let wanted = "wanted a time such as `500ms`, `60s`, `5m` or `1h30m`";
+    let span = match text.parse::<u64>() {
+        Ok(seconds) => std::time::Duration::from_secs(seconds),
+        Err(_) => humantime::parse_duration(text).map_err(|_| wanted.to_owned())?,
+    };
+    u64::try_from(span.as_millis()).map_err(|_| wanted.to_owned())
 }
 
 /// `12s`, `3m`, `5h`, `2d`: a glance, not a measurement.
@@ -170,6 +244,57 @@ mod tests {
             super::clean("/tmp/a\x1b]52;c;x\x07\n\u{9b}é"),
             "/tmp/a\u{fffd}]52;c;x\u{fffd}\u{fffd}\u{fffd}é"
         );
+    }
+
+    #[test]
+    fn a_text_is_cut_by_the_columns_it_takes() {
+        for (text, room, fits) in [
+            ("", 0, ""),
+            ("abc", 3, "abc"),
+            ("abcd", 3, "ab…"),
+            ("abc", 1, "…"),
+            ("abc", 0, ""),
+            ("漢字", 4, "漢字"),
+            ("漢字", 3, "漢…"),
+            ("漢字漢字", 6, "漢字…"),
+            ("e\u{301}e\u{301}", 2, "e\u{301}e\u{301}"),
+        ] {
+            assert_eq!(super::fit(text, room), fits, "{text:?} in {room}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        for (text, ms) in [
+            ("500ms", Some(500)),
+            ("60s", Some(60_000)),
+            ("60", Some(60_000)),
+            ("0", Some(0)),
+            ("5m", Some(300_000)),
+            ("1h30m", Some(5_400_000)),
+            ("1m 30s", Some(90_000)),
+            ("", None),
+            ("soon", None),
+            ("-5s", None),
+            ("5 parsecs", None),
+            ("99999999999999999999h", None),
+        ] {
+            assert_eq!(super::span_ms(text).ok(), ms, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn how_long_it_took_is_as_exact_as_it_is_short() {
+        for (ms, text) in [
+            (0, "0.0s"),
+            (449, "0.4s"),
+            (9_999, "9.9s"),
+            (59_999, "59s"),
+            (185_000, "3m05s"),
+            (7_800_000, "2h10m"),
+        ] {
+            assert_eq!(super::took(ms), text);
+        }
     }
 
     #[test]
