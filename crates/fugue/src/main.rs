@@ -1,6 +1,7 @@
 //! The binary: one file per verb, and the hidden role of a pane's holder.
 
 mod cli;
+mod follow;
 mod out;
 mod verbs;
 

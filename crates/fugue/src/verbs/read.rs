@@ -1,13 +1,17 @@
 use std::process::ExitCode;
 
 use fugue_api::{
-    Cursor, Error, Kind,
-    panes::{GetStatus, Mode, ReadPane, Status},
-    wire::{Answer, Ask, Followed},
+    Error,
+    panes::{Mode, ReadPane},
+    wire::Followed,
 };
 use fugue_term::{Options, Query, Size, Terminal};
 
-use crate::{cli::Desk, out::terminal_width, verbs};
+use crate::{
+    cli::Desk,
+    follow::{Growing, Printer, more, offset, status},
+    verbs,
+};
 
 /// Read what a pane printed.
 #[derive(clap::Args)]
@@ -65,10 +69,10 @@ impl Read {
     /// Every byte that is kept, or came since a cursor, exactly, up to now.
     async fn all_bytes(self, desk: &Desk) -> Result<ExitCode, Error> {
         // What is printed from now on was not asked for, or a busy pane would never end.
-        let end = end_of(desk, &self.read.pane_id).await?;
+        let end = offset(&status(&desk.client, &self.read.pane_id).await?.cursor);
         let mut from = self.read.since.as_ref().map_or(0, offset);
         while from < end {
-            let mut more = more(desk, &self.read.pane_id, from).await?;
+            let mut more = more(&desk.client, &self.read.pane_id, from).await?;
             let over = (more.from + more.raw.len() as u64).saturating_sub(end);
             more.raw
                 .truncate(more.raw.len().saturating_sub(over as usize));
@@ -98,19 +102,7 @@ impl Read {
     /// Text is made from the bytes here, at the reader's own pace: however slow the reader, no line is missed that
     /// the log still has.
     async fn follow_text(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let Status::Pane(pane) = verbs::call(
-            desk,
-            GetStatus {
-                pane_id: Some(self.read.pane_id.clone()),
-            },
-        )
-        .await?
-        else {
-            return Err(Error::new(
-                Kind::Internal,
-                "the daemon answered for all panes",
-            ));
-        };
+        let pane = status(&desk.client, &self.read.pane_id).await?;
         let begin = match &self.read.since {
             Some(since) => offset(since),
             None => offset(&pane.cursor),
@@ -130,8 +122,8 @@ impl Read {
         terminal.skip_to(fugue_term::Offset(from));
         let mut tail = Tail {
             shown: terminal.end(),
-            open: None,
-            printed: 0,
+            growing: Growing::default(),
+            printer: Printer::new(&desk.out),
             wanted: Some(self.read.lines as usize),
         };
         loop {
@@ -158,7 +150,7 @@ impl Read {
                 tail.show(desk, &terminal, &more)?;
             }
             if more.ended {
-                tail.finish(desk)?;
+                tail.finish()?;
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -166,7 +158,7 @@ impl Read {
 
     async fn more_or_interrupt(&self, desk: &Desk, from: u64) -> Result<Option<Followed>, Error> {
         tokio::select! {
-            found = more(desk, &self.read.pane_id, from) => found.map(Some),
+            found = more(&desk.client, &self.read.pane_id, from) => found.map(Some),
             _ = tokio::signal::ctrl_c() => {
                 let since = fugue_term::Cursor { offset: fugue_term::Offset(from), ..Default::default() };
                 desk.out.note(&format!("\ngo on with: fugue read {} -f --since {since}", self.read.pane_id));
@@ -184,53 +176,11 @@ fn run_up(lines: u32) -> u64 {
 // No piece of output has more lines than bytes.
 const MOST_LINES: usize = 1 << 21;
 
-async fn more(desk: &Desk, pane: &str, from: u64) -> Result<Followed, Error> {
-    match desk
-        .client
-        .ask(Ask::Follow {
-            pane: pane.to_owned(),
-            from,
-        })
-        .await?
-    {
-        Answer::Followed { more } => Ok(more),
-        other => Err(Error::new(
-            Kind::Internal,
-            format!("the daemon answered something else: {other:?}"),
-        )),
-    }
-}
-
-async fn end_of(desk: &Desk, pane: &str) -> Result<u64, Error> {
-    match verbs::call(
-        desk,
-        GetStatus {
-            pane_id: Some(pane.to_owned()),
-        },
-    )
-    .await?
-    {
-        Status::Pane(pane) => Ok(offset(&pane.cursor)),
-        Status::All(_) => Err(Error::new(
-            Kind::Internal,
-            "the daemon answered for all panes",
-        )),
-    }
-}
-
-fn offset(cursor: &Cursor) -> u64 {
-    cursor
-        .0
-        .parse::<fugue_term::Cursor>()
-        .map_or(0, |cursor| cursor.offset.0)
-}
-
-/// Lines as they become complete. On a terminal the last, growing line is shown as well.
+/// What was shown so far, and how the next lines are.
 struct Tail {
     shown: fugue_term::Cursor,
-    open: Option<(u64, String)>,
-    /// Lines before this one are out.
-    printed: u64,
+    growing: Growing,
+    printer: Printer,
     /// How many of the lines that were there at the start are wanted.
     wanted: Option<usize>,
 }
@@ -249,58 +199,11 @@ impl Tail {
                 "lines": lines, "cursor": more.cursor, "ended": more.ended,
             }));
         }
-        let mut text = String::new();
-        // A line that was drawn again after it was printed cannot be called back.
-        let printed = self.printed;
-        for line in found.lines.iter().filter(|line| line.no.0 >= printed) {
-            match &mut self.open {
-                Some((number, open)) if *number == line.no.0 => {
-                    if line.cut {
-                        open.push_str(&line.text);
-                    } else {
-                        *open = line.text.to_string();
-                    }
-                }
-                Some(_) | None => {
-                    self.close(desk, &mut text);
-                    self.open = Some((line.no.0, line.text.to_string()));
-                }
-            }
-        }
-        // A line that the text's end has left is complete, whatever comes.
-        if self
-            .open
-            .as_ref()
-            .is_some_and(|(number, _)| *number < self.shown.line.0)
-        {
-            self.close(desk, &mut text);
-        }
-        if desk.out.on_terminal()
-            && let (Some((_, open)), Some(width)) = (&self.open, terminal_width())
-        {
-            // Cut at the edge: a wrapped line could not be taken back.
-            text.push_str("\r\x1b[K");
-            text.extend(open.chars().take(width.saturating_sub(1)));
-        }
-        desk.out.bytes(text.as_bytes())
+        let complete = self.growing.take(&found.lines, self.shown.line);
+        self.printer.print(complete, self.growing.open())
     }
 
-    fn finish(&mut self, desk: &Desk) -> Result<(), Error> {
-        let mut text = String::new();
-        self.close(desk, &mut text);
-        desk.out.bytes(text.as_bytes())
-    }
-
-    /// The line that was growing is complete.
-    fn close(&mut self, desk: &Desk, text: &mut String) {
-        let Some((number, line)) = self.open.take() else {
-            return;
-        };
-        self.printed = number + 1;
-        if desk.out.on_terminal() {
-            text.push_str("\r\x1b[K");
-        }
-        text.push_str(&line);
-        text.push('\n');
+    fn finish(&mut self) -> Result<(), Error> {
+        self.printer.print(self.growing.close(), None)
     }
 }
