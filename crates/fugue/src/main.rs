@@ -2,7 +2,9 @@
 
 mod cli;
 mod follow;
+mod live;
 mod out;
+mod runs;
 mod verbs;
 
 use std::process::ExitCode;

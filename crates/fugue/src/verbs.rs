@@ -3,13 +3,17 @@
 pub mod close;
 pub mod config;
 pub mod daemon;
+pub mod expect;
 pub mod ls;
 pub mod mcp;
 pub mod new;
+pub mod parallel;
+pub mod pipeline;
 pub mod read;
 pub mod resize;
 pub mod send;
 pub mod status;
+pub mod wait;
 
 use fugue_api::{
     Error, Handle, Kind, OsText, Tool,

@@ -1,0 +1,222 @@
+//! A run as somebody at this terminal waits for it: its news, its answer, and Ctrl-C, which ends the wait and never the
+//! run.
+
+pub mod commands;
+mod marks;
+mod report;
+mod stream;
+mod table;
+
+use std::{pin::Pin, process::ExitCode};
+
+use fugue_api::{
+    Error, Handle, Kind, Reply, Request, RunId,
+    runs::{RunKind, RunResult},
+    wire::{Answer, Ask, RunNews},
+};
+use fugue_daemon::client::Client;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+};
+
+pub use stream::Begin;
+
+use crate::{cli::Desk, follow::Pace};
+
+/// Exit code of a wait whose time was over.
+pub const TIMED_OUT: u8 = 124;
+const INTERRUPTED: u8 = 130;
+
+/// Calls a tool that starts a run, or waits for one, shows what happens meanwhile, and tells how it ended.
+pub async fn see_through(
+    desk: &Desk,
+    run: RunId,
+    kind: RunKind,
+    request: impl Into<Request>,
+    begin: Begin,
+) -> Result<ExitCode, Error> {
+    let mut wait = Wait::begin(desk, run, request.into())?;
+    let ended = match kind {
+        _ if desk.out.is_json() => wait.ended().await?,
+        RunKind::Expect => wait.ended().await?,
+        RunKind::Parallel if desk.out.is_quiet() => wait.ended().await?,
+        RunKind::Parallel if desk.out.can_redraw() => table::live(desk, &mut wait).await?,
+        RunKind::Parallel => table::plain(desk, &mut wait).await?,
+        RunKind::Pipeline => stream::show(desk, &mut wait, begin).await?,
+    };
+    let goes_on = format!("`fugue wait {}` picks it up again", wait.run);
+    let code = match (&ended, &wait.known) {
+        (Ended::Answered, Some(result)) => report::exit_code(result),
+        (Ended::Answered | Ended::Interrupted, _) => INTERRUPTED,
+    };
+    match (&ended, &wait.known) {
+        (_, Some(known)) if desk.out.is_json() => desk.out.document(known)?,
+        (_, None) if desk.out.is_json() => desk.out.error(
+            &Error::new(Kind::Unavailable, "interrupted before the run began").hint(&goes_on),
+        ),
+        (Ended::Answered, Some(result)) => {
+            report::tell(desk, result)?;
+            if result.is_running() {
+                desk.out.note(&format!("still running; {goes_on}"));
+            }
+        }
+        (Ended::Answered | Ended::Interrupted, _) => {
+            if desk.out.can_redraw() {
+                // The `^C` of the terminal's own echo.
+                desk.out.bytes(b"\r\x1b[K")?;
+            }
+            desk.out
+                .note(&format!("interrupted; the run goes on, and {goes_on}"));
+        }
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// An id of our own, so that a run can be picked up again whatever happens to the call that starts it.
+pub fn fresh_id() -> Result<RunId, Error> {
+    let mut random = [0; 8];
+    match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => Ok(RunId::fresh(random)),
+        _ => Err(Error::new(
+            Kind::Internal,
+            "the kernel gave no random numbers",
+        )),
+    }
+}
+
+/// How much output a result may have. A program gets as much as a model would; people see failures whole, and more
+/// than they can read is cut where it is shown.
+pub fn most_chars(desk: &Desk, wanted: Option<u32>) -> u32 {
+    wanted.unwrap_or(if desk.out.is_json() { 10_000 } else { 200_000 })
+}
+
+/// How a run stands, as soon as that is another than `seen`.
+pub async fn news(client: &Client, run: &RunId, seen: u64) -> Result<RunNews, Error> {
+    let ask = Ask::RunNews {
+        run: run.clone(),
+        seen,
+    };
+    match client.ask(ask).await? {
+        Answer::RunNews { news } => Ok(news),
+        other => Err(Error::new(
+            Kind::Internal,
+            format!("the daemon answered something else: {other:?}"),
+        )),
+    }
+}
+
+/// How a wait ended.
+pub enum Ended {
+    /// What is known is the answer.
+    Answered,
+    Interrupted,
+}
+
+/// What happens while one waits.
+pub enum Event {
+    /// Something is known that was not.
+    News,
+    Ended(Ended),
+}
+
+/// One wait for a run.
+pub struct Wait {
+    run: RunId,
+    /// The latest news, without outputs; at the end the answer.
+    known: Option<RunResult>,
+    answer: Pin<Box<dyn Future<Output = Result<RunResult, Error>>>>,
+    // Only the latest news count, so it is no queue.
+    told: watch::Receiver<Option<RunResult>>,
+    more_news: bool,
+    interrupts: Signal,
+}
+
+impl Wait {
+    fn begin(desk: &Desk, run: RunId, request: Request) -> Result<Self, Error> {
+        // Before anything is started: from here on Ctrl-C says how to pick it up again.
+        let interrupts = signal(SignalKind::interrupt())
+            .map_err(|error| Error::new(Kind::Internal, format!("Ctrl-C: {error}")))?;
+        let (tell, told) = watch::channel(None);
+        tokio::spawn(listen(desk.client.clone(), run.clone(), tell));
+        let client = desk.client.clone();
+        let pick_up = format!("`fugue wait {run}` picks it up again, if it had begun");
+        let answer = Box::pin(async move {
+            let answer = client.call(request).await.and_then(result_of);
+            answer.map_err(|error| match error.kind {
+                Kind::Unavailable if error.message.contains("daemon") => error.hint(pick_up),
+                _ => error,
+            })
+        });
+        Ok(Self {
+            run,
+            known: None,
+            answer,
+            told,
+            more_news: true,
+            interrupts,
+        })
+    }
+
+    /// May be dropped and called again without losing anything.
+    async fn next(&mut self) -> Result<Event, Error> {
+        tokio::select! {
+            biased;
+            answer = &mut self.answer => {
+                self.known = Some(answer?);
+                Ok(Event::Ended(Ended::Answered))
+            }
+            _ = self.interrupts.recv() => Ok(Event::Ended(Ended::Interrupted)),
+            told = self.told.changed(), if self.more_news => {
+                match told {
+                    Ok(()) => self.known = self.told.borrow_and_update().clone(),
+                    Err(_) => self.more_news = false,
+                }
+                Ok(Event::News)
+            }
+        }
+    }
+
+    async fn ended(&mut self) -> Result<Ended, Error> {
+        loop {
+            match self.next().await? {
+                Event::News => {}
+                Event::Ended(ended) => return Ok(ended),
+            }
+        }
+    }
+}
+
+/// Asks for news until there will be none.
+async fn listen(client: Client, run: RunId, tell: watch::Sender<Option<RunResult>>) {
+    let mut seen = 0;
+    let mut pace = Pace::new();
+    loop {
+        match news(&client, &run, seen).await {
+            Ok(news) => {
+                let over = !news.run.is_running();
+                seen = news.version;
+                if tell.send(Some(news.run)).is_err() || over {
+                    return;
+                }
+            }
+            // Not recorded yet, or refused: the answer tells.
+            Err(error) if error.kind == Kind::NotFound => pace.next().await,
+            Err(_) => return,
+        }
+    }
+}
+
+fn result_of(reply: Reply) -> Result<RunResult, Error> {
+    match reply {
+        Reply::RunParallel(result) => Ok(RunResult::Parallel(result)),
+        Reply::RunPipeline(result) => Ok(RunResult::Pipeline(result)),
+        Reply::Expect(result) => Ok(RunResult::Expect(result)),
+        Reply::Wait(result) => Ok(result),
+        Reply::CreatePane(_)
+        | Reply::SendInput(_)
+        | Reply::ReadPane(_)
+        | Reply::GetStatus(_)
+        | Reply::ClosePane(_) => Err(Error::new(Kind::Internal, "the reply is not about a run")),
+    }
+}

@@ -1,0 +1,214 @@
+//! What a run has come to, for people and for exit codes.
+
+use fugue_api::{
+    Error,
+    runs::{
+        ExpectStatus, Expected, ParallelResult, ParallelStatus, PipelineResult, PipelineStatus,
+        RunResult, TaskResult, TaskStatus,
+    },
+};
+
+use super::{
+    TIMED_OUT,
+    table::{failed, label, state},
+};
+use crate::{
+    cli::Desk,
+    out::{Tone, clean, fit, terminal_width, took, width},
+};
+
+// Of each failing task: about two screens, so that a few failures can be read by scrolling.
+const MOST_LINES: usize = 50;
+
+pub fn tell(desk: &Desk, result: &RunResult) -> Result<(), Error> {
+    match result {
+        RunResult::Parallel(result) => parallel(desk, result),
+        RunResult::Pipeline(result) => pipeline(desk, result),
+        RunResult::Expect(result) => expected(desk, result),
+    }
+}
+
+pub fn exit_code(result: &RunResult) -> u8 {
+    match result {
+        RunResult::Parallel(result) => match result.status {
+            ParallelStatus::Timeout | ParallelStatus::Partial | ParallelStatus::Running => {
+                TIMED_OUT
+            }
+            ParallelStatus::Completed => {
+                let good = |task: &TaskResult| {
+                    task.status == TaskStatus::Exited && task.exit_code == Some(0)
+                };
+                u8::from(!result.results.iter().all(good))
+            }
+        },
+        RunResult::Pipeline(result) => match (result.status, &result.failed_at) {
+            (PipelineStatus::Timeout | PipelineStatus::Running, _) => TIMED_OUT,
+            (PipelineStatus::Completed, None) => 0,
+            (PipelineStatus::Failed, None) => 1,
+            (PipelineStatus::Completed | PipelineStatus::Failed, Some(name)) => {
+                let step = result.steps.iter().find(|step| step.name == *name);
+                let code = step.and_then(|step| step.exit_code).unwrap_or(1);
+                // A failure must not look like none, whatever its number.
+                u8::try_from(code)
+                    .ok()
+                    .filter(|code| *code != 0)
+                    .unwrap_or(1)
+            }
+        },
+        RunResult::Expect(result) => match result.status {
+            ExpectStatus::Matched => 0,
+            ExpectStatus::Failed | ExpectStatus::Exited => 1,
+            ExpectStatus::Timeout | ExpectStatus::Running => TIMED_OUT,
+        },
+    }
+}
+
+fn parallel(desk: &Desk, result: &ParallelResult) -> Result<(), Error> {
+    let out = &desk.out;
+    for task in result.results.iter().filter(|task| failed(task)) {
+        failure(desk, task)?;
+    }
+    if out.is_quiet() {
+        return Ok(());
+    }
+    if out.can_redraw() {
+        let rows: Vec<_> = result
+            .results
+            .iter()
+            .map(|task| {
+                vec![
+                    (task.pane_id.to_string(), Tone::Plain),
+                    state(task),
+                    (took(task.duration_ms), Tone::Faint),
+                    (label(task), Tone::Plain),
+                ]
+            })
+            .collect();
+        out.table(&["PANE", "STATE", "TIME", "COMMAND"], &rows)?;
+    }
+    let all = result.results.len();
+    let count = |wanted: fn(&TaskResult) -> bool| {
+        let tasks = result.results.iter();
+        tasks.filter(|task| wanted(task)).count()
+    };
+    let good = count(|task| task.exit_code == Some(0));
+    let cancelled = count(|task| task.status == TaskStatus::Cancelled);
+    let late = count(|task| task.status == TaskStatus::Timeout);
+    let running = count(|task| task.status == TaskStatus::Running);
+    let mut words = vec![match running {
+        0 => format!("{good} of {all} went well"),
+        _ => format!("{} of {all} done", all - running),
+    }];
+    let bad = all - good - cancelled - late - running;
+    for (number, word) in [
+        (bad, "failed"),
+        (late, "timed out"),
+        (cancelled, "cancelled"),
+        (running, "running"),
+    ] {
+        if number > 0 {
+            words.push(format!("{number} {word}"));
+        }
+    }
+    words.push(took(result.total_duration_ms));
+    let tone = match (good == all, running) {
+        (true, _) => Tone::Good,
+        (false, 0) => Tone::Bad,
+        (false, _) => Tone::Needy,
+    };
+    out.line(&out.toned(&words.join(" · "), tone))
+}
+
+/// The end of what a failing task printed, and where the rest is.
+fn failure(desk: &Desk, task: &TaskResult) -> Result<(), Error> {
+    let out = &desk.out;
+    let (word, tone) = state(task);
+    let pane = task.pane_id;
+    let how = format!("{word} · {} · {pane}", took(task.duration_ms));
+    let edge = out.on_terminal().then(terminal_width).flatten();
+    let room = edge.map_or(usize::MAX, |edge| {
+        edge.saturating_sub(width(&how) + 6).max(8)
+    });
+    let head = format!("── {} · ", fit(&clean(&label(task)), room));
+    let head = out.toned(&head, Tone::Strong);
+    out.line(&format!("{head}{}", out.toned(&how, tone)))?;
+    let lines: Vec<&str> = task.output.lines().collect();
+    let above = lines.len().saturating_sub(MOST_LINES) as u64 + task.omitted_lines;
+    if above > 0 {
+        let more = format!("… {above} lines above; all of it: fugue read {pane} --raw | less -R");
+        out.line(&out.toned(&more, Tone::Faint))?;
+    }
+    for line in &lines[lines.len().saturating_sub(MOST_LINES)..] {
+        out.line(&clean(line))?;
+    }
+    for said in [&task.error, &task.note].into_iter().flatten() {
+        out.line(&out.toned(&clean(said), Tone::Bad))?;
+    }
+    Ok(())
+}
+
+/// The steps were shown as they ran; here is how it all ended.
+fn pipeline(desk: &Desk, result: &PipelineResult) -> Result<(), Error> {
+    let out = &desk.out;
+    if out.is_quiet() {
+        return Ok(());
+    }
+    let steps = match result.steps.len() {
+        1 => "1 step".to_owned(),
+        steps => format!("{steps} steps"),
+    };
+    let failed_at = result.failed_at.as_deref().map(clean);
+    let (said, tone) = match (result.status, failed_at) {
+        (PipelineStatus::Completed, None) => (format!("{steps} went well"), Tone::Good),
+        (PipelineStatus::Completed, Some(name)) => (
+            format!("{steps} ran, {name} was the first to fail"),
+            Tone::Bad,
+        ),
+        (PipelineStatus::Failed, Some(name)) => (format!("failed at {name}"), Tone::Bad),
+        (PipelineStatus::Failed, None) => ("failed".to_owned(), Tone::Bad),
+        (PipelineStatus::Timeout, _) => ("timed out".to_owned(), Tone::Bad),
+        (PipelineStatus::Running, _) => {
+            (RunResult::Pipeline(result.clone()).progress(), Tone::Needy)
+        }
+    };
+    let took = took(result.total_duration_ms);
+    out.line(&out.toned(&format!("{said} · {took} · {}", result.pane_id), tone))?;
+    if let Some(note) = &result.note {
+        out.note(&clean(note));
+    }
+    Ok(())
+}
+
+fn expected(desk: &Desk, result: &Expected) -> Result<(), Error> {
+    let out = &desk.out;
+    let pane = result.pane_id;
+    if let Some(text) = result.output.as_ref().or(result.line.as_ref()) {
+        out.line(&text.lines().map(clean).collect::<Vec<_>>().join("\n"))?;
+    }
+    if result.omitted_chars > 0 {
+        out.note(&format!(
+            "{} characters are left out; `fugue read {pane}` has them",
+            result.omitted_chars
+        ));
+    }
+    let pattern = clean(&result.pattern);
+    match result.status {
+        ExpectStatus::Matched | ExpectStatus::Running => {}
+        ExpectStatus::Failed => out.note(&format!(
+            "the fail pattern came before /{pattern}/ in {pane}"
+        )),
+        ExpectStatus::Exited => {
+            let how = match (result.exit_code, &result.signal) {
+                (Some(code), _) => format!("exit {code}"),
+                (None, Some(signal)) => signal.clone(),
+                (None, None) => "how is not known".to_owned(),
+            };
+            out.note(&format!("{pane} ended ({how}) without /{pattern}/"));
+        }
+        ExpectStatus::Timeout => out.note(&format!(
+            "no /{pattern}/ in {pane} within {}",
+            took(result.duration_ms)
+        )),
+    }
+    Ok(())
+}

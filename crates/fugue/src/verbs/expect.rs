@@ -1,0 +1,74 @@
+use std::process::ExitCode;
+
+use fugue_api::{
+    Cursor, Error, Tool,
+    runs::{self as api, Action, RunKind},
+};
+
+use crate::{
+    cli::Desk,
+    out::span_ms,
+    runs::{self, Begin},
+};
+
+/// Wait until a pattern appears in a pane's output, and print the line it is in.
+///
+/// Looks at the last lines that are there, then at everything new. Exit code: 0 if it came, 1 if the --fail pattern came
+/// first or the program ended, 124 if the time was over, 130 after Ctrl-C.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  fugue expect p3 'listening on .*:\\d+' --fail 'error|panicked' --timeout 2m"
+)]
+pub struct Expect {
+    /// Pane id or name.
+    #[arg(value_name = "PANE")]
+    pane: String,
+    /// A regular expression; `^` and `$` match at line boundaries.
+    #[arg(value_name = "RE", allow_hyphen_values = true)]
+    pattern: String,
+    /// How long to wait: `500ms`, `60s`, `5m`, or seconds.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = span_ms)]
+    timeout: u64,
+    /// Give up when this comes first.
+    #[arg(long, value_name = "RE", allow_hyphen_values = true)]
+    fail: Option<String>,
+    /// Look only at what came after this cursor.
+    #[arg(long, value_name = "CURSOR")]
+    since: Option<Cursor>,
+    /// Close the pane after the match.
+    #[arg(long, group = "action")]
+    close: bool,
+    /// Print all the text that was searched instead of the one line.
+    #[arg(long, group = "action")]
+    output: bool,
+    /// How many of the lines that are there already are looked at.
+    #[arg(short = 'n', long, default_value_t = api::Expect::lines())]
+    lines: u32,
+    /// Let the echo of typed command lines match too.
+    #[arg(long)]
+    echo: bool,
+}
+
+impl Expect {
+    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+        let run = runs::fresh_id()?;
+        let args = api::Expect {
+            pane_id: self.pane,
+            pattern: self.pattern,
+            timeout_ms: self.timeout,
+            action: match (self.close, self.output) {
+                (true, _) => Action::ClosePane,
+                (_, true) => Action::ReturnOutput,
+                _ => Action::Notify,
+            },
+            poll_interval_ms: api::Expect::poll_interval_ms(),
+            lines: self.lines,
+            since: self.since,
+            fail_pattern: self.fail,
+            match_echo: self.echo,
+            run_id: Some(run.clone()),
+        };
+        args.check()?;
+        runs::see_through(desk, run, RunKind::Expect, args, Begin::Start).await
+    }
+}
