@@ -5,7 +5,8 @@ use std::{
 
 use fugue_api::{
     Error, Kind, Reply,
-    panes::{Overview, Status},
+    panes::{Overview, PaneRow, State, Status},
+    runs::{RunKind, RunRow},
     wire::{Answer, Ask},
 };
 
@@ -15,7 +16,7 @@ use crate::{
     verbs::state_word,
 };
 
-/// List sessions and panes.
+/// List panes and runs.
 #[derive(clap::Args)]
 pub struct Ls {}
 
@@ -41,27 +42,126 @@ impl Ls {
     }
 }
 
+// Of the runs that are over; `--json` lists all.
+const ENDED_RUNS: usize = 5;
+// Where the panes are that runs open for themselves.
+const HIDDEN_SESSION: &str = "__orchestration__";
+
 fn show(desk: &Desk, overview: &Overview) -> Result<(), Error> {
-    if overview.panes.is_empty() {
-        desk.out.note("no panes; `fugue new` opens one");
-        return Ok(());
-    }
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as u64);
-    let rows: Vec<_> = overview
+    let panes: Vec<_> = overview
         .panes
         .iter()
-        .map(|pane| {
-            vec![
-                (pane.pane_id.to_string(), Tone::Plain),
-                (pane.session.to_string(), Tone::Plain),
-                (pane.name.clone(), Tone::Plain),
-                (age(now.saturating_sub(pane.created_at.0)), Tone::Faint),
-                state_word(&pane.state),
-            ]
-        })
+        .filter(|pane| in_sight(pane))
         .collect();
-    desk.out
-        .table(&["PANE", "SESSION", "NAME", "AGE", "STATE"], &rows)
+    let runs = runs_in_sight(&overview.runs);
+    if panes.is_empty() && runs.is_empty() {
+        desk.out.note("no panes; `fugue new` opens one");
+        return Ok(());
+    }
+    if !panes.is_empty() {
+        let rows: Vec<_> = panes.iter().map(|pane| pane_row(pane, now)).collect();
+        desk.out
+            .table(&["PANE", "SESSION", "NAME", "AGE", "STATE"], &rows)?;
+    }
+    if !runs.is_empty() {
+        if !panes.is_empty() {
+            desk.out.line("")?;
+        }
+        let rows: Vec<_> = runs.iter().map(|run| run_row(run, now)).collect();
+        desk.out
+            .table(&["RUN", "KIND", "STATUS", "AGE", "PROGRESS"], &rows)?;
+    }
+    let older = overview.runs.len() - runs.len();
+    if older > 0 {
+        desk.out.note(&format!(
+            "{older} older runs are over; `fugue ls --json` has them"
+        ));
+    }
+    Ok(())
+}
+
+/// What runs have left behind is found by way of the runs.
+fn in_sight(pane: &PaneRow) -> bool {
+    let ended = matches!(pane.state.state, State::Exited | State::Closed);
+    !(ended && pane.session.0 == HIDDEN_SESSION)
+}
+
+/// Those that run, and the latest of those that are over; the oldest first.
+fn runs_in_sight(runs: &[RunRow]) -> Vec<&RunRow> {
+    let mut order: Vec<&RunRow> = runs.iter().collect();
+    order.sort_by_key(|run| run.started_at);
+    let ended = order.iter().filter(|run| !is_running(run)).count();
+    let mut to_skip = ended.saturating_sub(ENDED_RUNS);
+    order.retain(|run| {
+        let skipped = !is_running(run) && to_skip > 0;
+        to_skip -= usize::from(skipped);
+        !skipped
+    });
+    order
+}
+
+fn is_running(run: &RunRow) -> bool {
+    run.status == "running"
+}
+
+fn pane_row(pane: &PaneRow, now: u64) -> Vec<(String, Tone)> {
+    vec![
+        (pane.pane_id.to_string(), Tone::Plain),
+        (pane.session.to_string(), Tone::Plain),
+        (pane.name.clone(), Tone::Plain),
+        (age(now.saturating_sub(pane.created_at.0)), Tone::Faint),
+        state_word(&pane.state),
+    ]
+}
+
+fn run_row(run: &RunRow, now: u64) -> Vec<(String, Tone)> {
+    let kind = match run.kind {
+        RunKind::Expect => "expect",
+        RunKind::Parallel => "parallel",
+        RunKind::Pipeline => "pipeline",
+    };
+    let tone = match run.status.as_str() {
+        "running" => Tone::Needy,
+        "completed" | "matched" => Tone::Good,
+        _ => Tone::Bad,
+    };
+    vec![
+        (run.run_id.to_string(), Tone::Plain),
+        (kind.to_owned(), Tone::Plain),
+        (run.status.clone(), tone),
+        (age(now.saturating_sub(run.started_at.0)), Tone::Faint),
+        (run.progress.clone(), Tone::Faint),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use fugue_api::{RunId, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn runs_that_are_over_do_not_bury_those_that_run() {
+        let row = |at: u64| RunRow {
+            run_id: RunId(format!("r-{at}")),
+            kind: RunKind::Parallel,
+            status: if at.is_multiple_of(4) {
+                "running"
+            } else {
+                "completed"
+            }
+            .into(),
+            progress: String::new(),
+            started_at: Timestamp(at),
+        };
+        let runs: Vec<RunRow> = (0..16).rev().map(row).collect();
+        let shown: Vec<u64> = runs_in_sight(&runs)
+            .iter()
+            .map(|run| run.started_at.0)
+            .collect();
+        assert_eq!(shown, [0, 4, 8, 10, 11, 12, 13, 14, 15]);
+    }
 }
