@@ -61,13 +61,15 @@ pub async fn see_through(
                 desk.out.note(&format!("still running; {goes_on}"));
             }
         }
-        (Ended::Answered | Ended::Interrupted, _) => {
+        (Ended::Answered | Ended::Interrupted, known) => {
             if desk.out.can_redraw() {
                 // The `^C` of the terminal's own echo.
                 desk.out.bytes(b"\r\x1b[K")?;
             }
-            desk.out
-                .note(&format!("interrupted; the run goes on, and {goes_on}"));
+            desk.out.note(&match known {
+                Some(_) => format!("interrupted; the run goes on, and {goes_on}"),
+                None => format!("interrupted; if the run had begun, {goes_on}"),
+            });
         }
     }
     Ok(ExitCode::from(code))
