@@ -828,7 +828,7 @@ fn a_live_table_is_drawn_in_place_and_gone_at_the_end() {
     );
     let pane = on_terminal(&world, "24", "80", &words);
     let first = screen(&world, pane, |text| {
-        text.contains("compiling") && text.contains("oh no")
+        text.contains("compiling") && text.contains("1 of 2 done")
     });
     let rows: Vec<&str> = first.lines().filter(|line| !line.is_empty()).collect();
     assert_eq!(rows.len(), 3, "{first}");

@@ -59,8 +59,11 @@ pub async fn show(desk: &Desk, wait: &mut Wait, begin: Begin) -> Result<Ended, E
                     let Some(RunResult::Pipeline(result)) = &wait.known else {
                         return Ok(Ended::Answered);
                     };
-                    let followed = send.is_none() && begin != Begin::Never;
-                    if followed {
+                    // It may have been over before there was any news of it.
+                    if let Some(send) = send.take() {
+                        tokio::spawn(hear(desk.client.clone(), result.pane_id, begin, send));
+                    }
+                    if begin != Begin::Never {
                         tokio::select! {
                             rest = shown.rest(desk, result.pane_id, &mut heard) => rest?,
                             _ = wait.interrupts.recv() => {}
@@ -78,9 +81,10 @@ pub async fn show(desk: &Desk, wait: &mut Wait, begin: Begin) -> Result<Ended, E
 
 /// What comes from the pane.
 enum Heard {
-    /// How large it is, and up to where its output is from before now.
+    /// How large it is, where reading begins, and up to where its output is from before now.
     Pane {
         size: Size,
+        from: u64,
         now: u64,
     },
     More(Followed),
@@ -103,7 +107,7 @@ async fn hear(client: Client, pane: PaneId, begin: Begin, send: mpsc::Sender<Hea
         rows: status.size.rows,
         cols: status.size.cols,
     };
-    if send.send(Heard::Pane { size, now }).await.is_err() {
+    if send.send(Heard::Pane { size, from, now }).await.is_err() {
         return;
     }
     let mut pace = Pace::new();
@@ -165,9 +169,9 @@ impl Shown {
 
     fn hear(&mut self, heard: Heard) {
         match heard {
-            Heard::Pane { size, now } => {
+            Heard::Pane { size, from, now } => {
                 self.reader = Some(Reader::new(size));
-                self.now = now;
+                (self.at, self.now) = (from, now);
             }
             Heard::More(more) => {
                 self.at = more.from + more.raw.len() as u64;
