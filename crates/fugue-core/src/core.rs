@@ -54,10 +54,15 @@ impl Core {
     /// Takes up what an earlier daemon left.
     pub fn restore(settings: Settings, snapshot: Snapshot, now: Now) -> (Self, Vec<Effect>) {
         let mut effects = Vec::new();
+        // Above all that an earlier daemon told: whoever followed a run then hears of what happened in between.
+        let first_version = snapshot.epoch << 32;
         let runs: BTreeMap<RunId, Run> = snapshot
             .runs
             .into_iter()
-            .map(|stored| (stored.record.id.clone(), Run::restored(stored, now)))
+            .map(|stored| {
+                let id = stored.record.id.clone();
+                (id, Run::restored(stored, first_version, now))
+            })
             .collect();
         let mut panes = BTreeMap::new();
         for record in snapshot.panes {

@@ -516,7 +516,7 @@ impl Core {
 
 impl Run {
     /// Takes up a run of an earlier daemon.
-    pub(super) fn restored(stored: StoredRun, now: Now) -> Self {
+    pub(super) fn restored(stored: StoredRun, version: u64, now: Now) -> Self {
         let age = now.wall.0.saturating_sub(stored.record.started_at.0);
         let left = stored.record.timeout_ms().saturating_sub(age);
         Self {
@@ -524,7 +524,7 @@ impl Run {
             caller: stored.caller.map(Arc::new),
             waiters: Vec::new(),
             followers: Vec::new(),
-            version: 1,
+            version,
             due: now.uptime + Duration::from_millis(left),
             watched: false,
         }

@@ -67,6 +67,7 @@ impl Story {
 
     /// The daemon is killed, and another one takes its place.
     pub(super) fn restart(&mut self) -> String {
+        self.disk.epoch += 1;
         let (core, effects) = Core::restore(Settings::default(), self.disk.clone(), self.now);
         self.core = core;
         self.write(&effects);
@@ -117,12 +118,21 @@ impl Story {
         words(&effects)
     }
 
+    /// Something that only our own programs ask.
+    pub(super) fn ask_for(&mut self, call: u64, ask: Ask) -> String {
+        let asked = Asked {
+            key: Key([0; 16]),
+            caller: caller(),
+            ask,
+            worlds: Ok(Vec::new()),
+        };
+        self.step(Input::Call {
+            call: CallId(call),
+            asked,
+        })
+    }
+
     pub(super) fn ask(&mut self, call: u64, key: u8, secret: &str, request: Request) -> String {
-        let caller = Arc::new(Caller {
-            cwd: OsText::Text("/".into()),
-            env: Vec::new(),
-            umask: 0o22,
-        });
         let world = World {
             cwd: "/".into(),
             shell: "/bin/bash".into(),
@@ -134,7 +144,7 @@ impl Story {
         };
         let asked = Asked {
             key: Key([key; 16]),
-            caller,
+            caller: caller(),
             ask: Ask::Tool { call: request },
             worlds: Ok(vec![world; worlds]),
         };
@@ -170,6 +180,14 @@ impl Story {
             }),
         )
     }
+}
+
+fn caller() -> Arc<Caller> {
+    Arc::new(Caller {
+        cwd: OsText::Text("/".into()),
+        env: Vec::new(),
+        umask: 0o22,
+    })
 }
 
 pub(super) fn opened() -> PaneFact {

@@ -1,4 +1,4 @@
-use fugue_api::{Error, Kind, Request, RunId, runs::Via};
+use fugue_api::{Error, Kind, Request, RunId, runs::Via, wire::Ask};
 use serde_json::json;
 
 use crate::{
@@ -498,4 +498,19 @@ fn a_pipeline_is_taken_up_by_the_next_daemon_where_it_was() {
         story.fact(1, ended(2, 0)),
         "commit 1, result 2 completed 0+0"
     );
+}
+
+#[test]
+fn whoever_follows_a_run_hears_what_happened_while_no_daemon_was_there() {
+    let mut story = story();
+    story.ask(1, 1, "", parallel(json!({}), &["true", "sleep 9"]));
+    let news = |seen| Ask::RunNews {
+        run: RunId("run".into()),
+        seen,
+    };
+    assert_eq!(story.ask_for(2, news(0)), "answer 2");
+    assert_eq!(story.ask_for(3, news(1)), "");
+    story.restart();
+    // The same question again, as a client that lost its daemon asks it.
+    assert_eq!(story.ask_for(4, news(1)), "answer 4");
 }
