@@ -103,13 +103,17 @@ fn waits(world: &World, server: &mut Server) {
         fed.push(start.elapsed());
         assert_eq!(found["status"], "matched", "{found}");
     }
-    for turn in 0..12 {
+    // The word comes at another moment of the interval each time.
+    for turn in 0..20 {
         let word = format!("word-{turn}-polled;");
-        // At another moment of the interval each time.
-        let_pass(Duration::from_millis(16 * turn));
-        let start = Instant::now();
-        let fifo = &mut printer.fifo;
-        let written = std::cell::Cell::new(None);
+        let before = Duration::from_millis(10 * turn);
+        let_pass(before);
+        let written = Instant::now();
+        printer
+            .fifo
+            .write_all(format!("{word}\n").as_bytes())
+            .expect("written");
+        let_pass(Duration::from_millis(200) - before);
         loop {
             let text = server.call("read_pane", json!({"pane_id": printer.pane, "lines": 5}));
             if text["text"]
@@ -118,18 +122,9 @@ fn waits(world: &World, server: &mut Server) {
             {
                 break;
             }
-            if written.get().is_none() && start.elapsed() >= Duration::from_millis(17 * turn) {
-                written.set(Some(Instant::now()));
-                fifo.write_all(format!("{word}\n").as_bytes())
-                    .expect("written");
-            }
             let_pass(Duration::from_millis(200));
         }
-        polled.push(
-            written
-                .get()
-                .map_or(Duration::ZERO, |at: Instant| at.elapsed()),
-        );
+        polled.push(written.elapsed());
     }
     let fed = report(
         "fugue_expect, from the write to the reply, over MCP stdio",

@@ -80,6 +80,15 @@ pub fn read(
 
 /// A part of what a pane printed. Blocks while it reads.
 pub fn stretch(record: &PaneRecord, want: &Want, most: usize, house: &House) -> Found {
+    let end = record.ended.as_ref().map(|ended| &ended.cursor);
+    if let Some(end) = end.filter(|end| **end == view::start()) {
+        // It never printed anything.
+        return Found {
+            clip: Some(view::Clip::of::<&str>(&[], most)),
+            lost_lines: 0,
+            end: Some(end.clone()),
+        };
+    }
     let depths = [
         (house.settings.keep_lines, Depth::Recent, Past::Recent),
         (usize::MAX, Depth::All, Past::Whole),

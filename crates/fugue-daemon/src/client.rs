@@ -143,6 +143,13 @@ impl Client {
         if let Some(link) = current.as_ref().filter(|link| !link.outgoing.is_closed()) {
             return Ok(link.clone());
         }
+        // Seldom needed, so that a call does not carry the room for it about.
+        let link = Box::pin(self.connect(launch)).await?;
+        *current = Some(link.clone());
+        Ok(link)
+    }
+
+    async fn connect(&self, launch: Launch) -> Result<Link, NoLink> {
         let (stream, _) = match connect(&self.inner.paths).await {
             Ok(found) => found,
             Err(error) if launch == Launch::Never || !no_daemon(&error) => {
@@ -155,9 +162,7 @@ impl Client {
                 connect(&self.inner.paths).await.map_err(|_| NoLink::Died)?
             }
         };
-        let link = self.open(stream).await?;
-        *current = Some(link.clone());
-        Ok(link)
+        self.open(stream).await
     }
 
     async fn open(&self, stream: UnixStream) -> Result<Link, NoLink> {

@@ -40,14 +40,22 @@ pub fn look_up(request: &Request, caller: &Caller, house: &House) -> Result<Vec<
             Ok(vec![world(cwd, shell, purpose, &args.env, caller, house)?])
         }
         Request::RunParallel(args) => {
-            let commands = args.commands.iter().enumerate();
-            let worlds = commands.map(|(index, one)| {
+            let mut worlds: Vec<World> = Vec::with_capacity(args.commands.len());
+            for (index, one) in args.commands.iter().enumerate() {
                 let field = format!("commands[{index}].cwd");
                 let cwd = directory(&field, one.cwd.as_deref(), caller)?;
-                let shell = shell(args.shell.as_deref(), Purpose::Command, &cwd, caller, house)?;
-                world(cwd, shell, Purpose::Command, &one.env, caller, house)
-            });
-            worlds.collect()
+                // The same directory has the same shell.
+                let known = worlds.iter().find(|known| known.cwd == cwd).cloned();
+                worlds.push(match known {
+                    Some(known) => known,
+                    None => {
+                        let said = args.shell.as_deref();
+                        let shell = shell(said, Purpose::Command, &cwd, caller, house)?;
+                        world(cwd, shell, Purpose::Command, &one.env, caller, house)?
+                    }
+                });
+            }
+            Ok(worlds)
         }
         Request::RunPipeline(args) => {
             let cwd = directory("cwd", args.cwd.as_deref(), caller)?;

@@ -146,7 +146,8 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for Server<H> {
                     context: &context,
                     gone: &self.gone,
                 };
-                match wait.for_answer(&self.handle, call).await {
+                // In a box: rmcp moves a request's future about several times, and this one is large.
+                match Box::pin(wait.for_answer(&self.handle, call)).await {
                     Some(answer) => answer,
                     // Nobody hears this: a cancelled request has no response.
                     None => {

@@ -49,14 +49,14 @@ impl Wait<'_> {
                 () = sleep_until(began + self.ceiling), if early.is_some() => break,
                 () = sleep_until(next_sign), if token.is_some() => {
                     if let Some(token) = token.clone() {
-                        self.sign_of_life(token, &what, handle, began.elapsed()).await;
+                        Box::pin(self.sign_of_life(token, &what, handle, began.elapsed())).await;
                     }
                     next_sign += SIGN_OF_LIFE;
                 }
             }
         }
         match early {
-            Some(early) => Some(early.answer(handle).await),
+            Some(early) => Some(Box::pin(early.answer(handle)).await),
             None => None,
         }
     }

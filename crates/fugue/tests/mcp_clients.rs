@@ -27,7 +27,10 @@ def facts(result, error):
 async def story(server, mode):
     async with Client(server, mode=mode) as client:
         tools = (await client.list_tools()).tools
-        assert [tool.name for tool in tools] == ["create_pane", "send_input", "read_pane", "get_status", "close_pane"], tools
+        names = [tool.name for tool in tools]
+        assert names[:5] == ["create_pane", "send_input", "read_pane", "get_status", "close_pane"], names
+        ran = facts(await client.call_tool("fugue_run_parallel", {"commands": [{"command": "echo hi"}, {"command": "exit 3"}, {"command": "kill -9 $$"}]}), False)
+        assert [task["exit_code"] for task in ran["results"]] == [0, 3, None], ran
         pane = facts(await client.call_tool("create_pane", {"command": "trap '' HUP TERM; echo stubborn; exec sleep 1000"}), False)
         while "stubborn" not in facts(await client.call_tool("read_pane", {"pane_id": pane["pane_id"]}), False)["text"]: pass
         status = facts(await client.call_tool("get_status", {"pane_id": pane["pane_id"]}), False)
