@@ -111,21 +111,9 @@ pub enum PaneFact {
     NothingSeen {
         run: RunId,
     },
-    /// Steps are counted from 1.
-    StepBegan {
-        plan: u64,
-        step: usize,
-        at: Cursor,
-        when: Option<Timestamp>,
-    },
-    StepEnded {
-        plan: u64,
-        step: usize,
-        /// `None`: the shell lives and is past it, and said nothing of how it ended.
-        code: Option<i32>,
-        at: Cursor,
-        when: Option<Timestamp>,
-    },
+    StepBegan(StepNews),
+    /// `None`: the shell lives and is past it, and said nothing of how it ended.
+    StepEnded(StepNews, Option<i32>),
     /// The pane's shell cannot take steps now; none was given to it.
     StepsRefused {
         plan: u64,
@@ -135,6 +123,17 @@ pub enum PaneFact {
     StepsStopped {
         plan: u64,
     },
+}
+
+/// Something a shell said about a step of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepNews {
+    pub plan: u64,
+    /// Counted from 1.
+    pub step: usize,
+    pub at: Cursor,
+    /// Where the shell has a clock.
+    pub when: Option<Timestamp>,
 }
 
 /// Which of the two patterns was seen.

@@ -17,7 +17,7 @@ pub mod view;
 pub use core::Core;
 pub use exchange::{
     Asked, CallId, Change, Effect, Input, Job, Now, PaneFact, PaneQuestion, Part, PlannedStep, Saw,
-    Snapshot, StepPlan, StoredRun, Undo, Want, Watch, World, Wrap,
+    Snapshot, StepNews, StepPlan, StoredRun, Undo, Want, Watch, World, Wrap,
 };
 pub use record::{Ended, Exit, PaneRecord};
 pub use run::{

@@ -111,60 +111,73 @@ impl Core {
             self.asked_again(call, made, effects);
             return Ok(());
         }
-        let id = PaneId(self.next_pane);
-        self.next_pane += 1;
         let command = args
             .command
             .clone()
             .unwrap_or_else(|| world.shell.to_string_lossy().into_owned());
-        let record = PaneRecord {
-            id,
-            session: args
-                .session
-                .clone()
-                .map_or_else(SessionName::default, SessionName),
-            name: args.name.clone().unwrap_or_else(|| default_name(&command)),
-            command,
-            cwd: world.cwd.to_string_lossy().into_owned(),
-            size: PaneSize {
-                rows: args.rows,
-                cols: args.cols,
+        let session = args.session.clone();
+        let record = self.new_pane(
+            NewPane {
+                session: session.map_or_else(SessionName::default, SessionName),
+                name: args.name.clone().unwrap_or_else(|| default_name(&command)),
+                command,
+                size: PaneSize {
+                    rows: args.rows,
+                    cols: args.cols,
+                },
+                world: &world,
+                key,
+                callers: vec![call],
             },
-            created_at: now.wall,
-            made_by: key,
-            secret: world.secret.clone(),
-            generation: 1,
-            pid: 0,
-            closing: false,
-            ended: None,
-        };
+            now,
+        );
         effects.push(Effect::Commit {
             changes: vec![
                 Change::NextPane(self.next_pane),
                 Change::Put(Box::new(record.clone())),
             ],
-            undo: Some(Undo::Pane(id)),
+            undo: Some(Undo::Pane(record.id)),
         });
         effects.push(Effect::Open {
-            record: Box::new(record.clone()),
+            record: Box::new(record),
             job: args.command.map_or(Job::Shell, Job::Command),
             env: args.env,
             world,
             caller,
         });
-        let phase = Phase::Opening {
-            callers: vec![call],
-        };
-        self.panes.insert(
-            id,
-            Pane {
-                record,
-                phase,
-                closers: Vec::new(),
-                alone: false,
-            },
-        );
         Ok(())
+    }
+
+    /// Enters a pane that is about to be opened.
+    pub(super) fn new_pane(&mut self, new: NewPane<'_>, now: Now) -> PaneRecord {
+        let id = PaneId(self.next_pane);
+        self.next_pane += 1;
+        let record = PaneRecord {
+            id,
+            session: new.session,
+            name: new.name,
+            command: new.command,
+            cwd: new.world.cwd.to_string_lossy().into_owned(),
+            size: new.size,
+            created_at: now.wall,
+            made_by: new.key,
+            secret: new.world.secret.clone(),
+            generation: 1,
+            pid: 0,
+            closing: false,
+            ended: None,
+        };
+        let phase = Phase::Opening {
+            callers: new.callers,
+        };
+        let pane = Pane {
+            record: record.clone(),
+            phase,
+            closers: Vec::new(),
+            alone: false,
+        };
+        self.panes.insert(id, pane);
+        record
     }
 
     /// The caller lost its connection while the pane was being made, and asks for the same pane.
@@ -396,6 +409,18 @@ impl Core {
             }
         }
     }
+}
+
+/// A pane to be.
+pub(super) struct NewPane<'a> {
+    pub session: SessionName,
+    pub name: String,
+    pub command: String,
+    pub size: PaneSize,
+    pub world: &'a World,
+    pub key: Key,
+    /// Those who wait for it.
+    pub callers: Vec<CallId>,
 }
 
 /// How much of an overview a caller can take.

@@ -7,7 +7,6 @@ use fugue_api::{Cursor, Error, Kind, PaneId, Timestamp};
 use super::{
     Core, PATIENCE_FOR_A_PROMPT, Pane, Phase,
     rows::{closed, created, put},
-    runs::pipeline::StepNews,
 };
 use crate::{CallId, Change, Effect, Ended, Now, PaneFact};
 
@@ -129,35 +128,8 @@ impl Core {
                 self.sighted(&run, saw, sighting, now, effects)
             }
             PaneFact::NothingSeen { run } => self.nothing_seen(&run, id, now, effects),
-            PaneFact::StepBegan {
-                plan,
-                step,
-                at,
-                when,
-            } => {
-                let news = StepNews {
-                    plan,
-                    step,
-                    at,
-                    when,
-                };
-                self.step_began(news, now, effects);
-            }
-            PaneFact::StepEnded {
-                plan,
-                step,
-                code,
-                at,
-                when,
-            } => {
-                let news = StepNews {
-                    plan,
-                    step,
-                    at,
-                    when,
-                };
-                self.step_ended(news, code, now, effects);
-            }
+            PaneFact::StepBegan(news) => self.step_began(news, now, effects),
+            PaneFact::StepEnded(news, code) => self.step_ended(news, code, now, effects),
             PaneFact::StepsRefused { plan, error } => self.steps_refused(plan, &error, effects),
             PaneFact::StepsStopped { plan } => self.steps_stopped(plan, now, effects),
         }

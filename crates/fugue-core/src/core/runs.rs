@@ -14,11 +14,11 @@ use fugue_api::{
     wire::{Answer, Caller, Key, RunNews},
 };
 
-use super::{Core, Pane, Phase, rows::cut};
+use super::{Core, Phase, calls::NewPane, rows::cut};
 use crate::{
-    CallId, Change, Effect, ExpectWork, Job, Now, PaneRecord, ParallelWork, Part, PipelineWork,
-    PlannedStep, RunRecord, StepPlan, StoredRun, Task, Undo, Watch, Work, World, Wrap,
-    names::resolve, result, view,
+    CallId, Change, Effect, ExpectWork, Job, Now, ParallelWork, Part, PipelineWork, PlannedStep,
+    RunRecord, StepPlan, StoredRun, Task, Undo, Watch, Work, World, Wrap, names::resolve, result,
+    view,
 };
 
 /// A run and everybody who waits for it.
@@ -45,6 +45,11 @@ struct Waiter {
 
 // Where panes live that nobody asked to see.
 const HIDDEN_SESSION: &str = "__orchestration__";
+// That of a pane that somebody opens without saying more.
+const SIZE: PaneSize = PaneSize {
+    rows: 40,
+    cols: 120,
+};
 
 /// A call that starts a run, with all that the door found out about it.
 pub(super) struct Start {
@@ -144,7 +149,19 @@ impl Core {
         let mut tasks = Vec::new();
         for (index, (one, world)) in args.commands.iter().zip(&worlds).enumerate() {
             let name = args.name_of(index);
-            let record = self.new_pane(&session, name, &one.command, world, start.key, now);
+            let command = one.command.clone();
+            let record = self.new_pane(
+                NewPane {
+                    session: session.clone(),
+                    name,
+                    command,
+                    size: SIZE,
+                    world,
+                    key: start.key,
+                    callers: Vec::new(),
+                },
+                now,
+            );
             changes.push(Change::Put(Box::new(record.clone())));
             tasks.push(Task {
                 pane: record.id,
@@ -196,11 +213,15 @@ impl Core {
                 let session = self.session_for(args.layout, &start.caller);
                 let shell = world.shell.to_string_lossy().into_owned();
                 let record = self.new_pane(
-                    &session,
-                    "pipeline".to_owned(),
-                    &shell,
-                    &world,
-                    start.key,
+                    NewPane {
+                        session,
+                        name: "pipeline".to_owned(),
+                        command: shell,
+                        size: SIZE,
+                        world: &world,
+                        key: start.key,
+                        callers: Vec::new(),
+                    },
                     now,
                 );
                 changes.push(Change::Put(Box::new(record.clone())));
@@ -391,47 +412,6 @@ impl Core {
         };
         self.runs.insert(id.clone(), run);
         id
-    }
-
-    fn new_pane(
-        &mut self,
-        session: &SessionName,
-        name: String,
-        command: &str,
-        world: &World,
-        key: Key,
-        now: Now,
-    ) -> PaneRecord {
-        let id = PaneId(self.next_pane);
-        self.next_pane += 1;
-        let record = PaneRecord {
-            id,
-            session: session.clone(),
-            name,
-            command: command.to_owned(),
-            cwd: world.cwd.to_string_lossy().into_owned(),
-            size: PaneSize {
-                rows: 40,
-                cols: 120,
-            },
-            created_at: now.wall,
-            made_by: key,
-            secret: world.secret.clone(),
-            generation: 1,
-            pid: 0,
-            closing: false,
-            ended: None,
-        };
-        let pane = Pane {
-            record: record.clone(),
-            phase: Phase::Opening {
-                callers: Vec::new(),
-            },
-            closers: Vec::new(),
-            alone: false,
-        };
-        self.panes.insert(id, pane);
-        record
     }
 
     /// Hidden panes have a session of their own; visible ones are where the caller is.

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
 
 use fugue_api::{Cursor, Error, Kind, Timestamp};
-use fugue_core::{PaneFact, StepPlan, view};
+use fugue_core::{PaneFact, StepNews, StepPlan, view};
 use fugue_hold::wire::{Input, InputKind, Target, ToHolder};
 use fugue_term::{Mark, MarkKind, ShellState};
 use rustix::process::Signal;
@@ -202,14 +202,13 @@ impl Pane {
             return;
         };
         mine.ended = mine.began;
-        let ended = PaneFact::StepEnded {
+        let news = StepNews {
             plan: mine.plan,
             step: mine.began,
-            code: None,
             at,
             when: None,
         };
-        self.seat.say(ended).await;
+        self.seat.say(PaneFact::StepEnded(news, None)).await;
     }
 
     async fn wake(&mut self) {
@@ -283,25 +282,26 @@ impl Pane {
                 };
                 mine.began = step;
                 mine.wake_by = None;
-                facts.push(PaneFact::StepBegan {
+                facts.push(PaneFact::StepBegan(StepNews {
                     plan,
                     step,
                     at,
                     when: when(record.started_us),
-                });
+                }));
             }
             if mine.ended < step
                 && let Some((at, marked)) = seen.and_then(|seen| seen.to.clone())
                 && let Some((code, us)) = record.ended.or(marked.map(|code| (code, None)))
             {
                 mine.ended = step;
-                facts.push(PaneFact::StepEnded {
+                let when = when(us);
+                let news = StepNews {
                     plan,
                     step,
-                    code: Some(code),
                     at,
-                    when: when(us),
-                });
+                    when,
+                };
+                facts.push(PaneFact::StepEnded(news, Some(code)));
             }
         }
         let stopped = mine.stopping.is_some() && mine.ended == mine.began;

@@ -4,20 +4,12 @@ use fugue_api::{Cursor, Error, PaneId, RunId, Timestamp};
 
 use super::{moves::reopened, plan_of};
 use crate::{
-    Change, Effect, Exit, Job, Now, PaneRecord, PipelineWork, StepOutcome, StepState, Work, World,
-    core::Core,
+    Change, Effect, Exit, Job, Now, PaneRecord, PipelineWork, StepNews, StepOutcome, StepState,
+    Work, World, core::Core,
 };
 
-/// Something a shell said about a step, counted from 1.
-pub(in crate::core) struct StepNews {
-    pub plan: u64,
-    pub step: usize,
-    pub at: Cursor,
-    pub when: Option<Timestamp>,
-}
-
 impl Core {
-    fn pipeline_of(&mut self, plan: u64) -> Option<RunId> {
+    fn pipeline_of(&self, plan: u64) -> Option<RunId> {
         let run = self.runs.values().find(|run| run.record.number == plan)?;
         Some(run.record.id.clone())
     }

@@ -2,7 +2,7 @@ use fugue_api::{Error, Kind, Request, RunId, runs::Via, wire::Ask};
 use serde_json::json;
 
 use crate::{
-    Exit, Input, PaneFact, Saw, Sighting,
+    Exit, Input, PaneFact, Saw, Sighting, StepNews,
     core::tests::{Story, exited, opened},
     settings::Settings,
     view,
@@ -40,8 +40,8 @@ fn pipeline(more: serde_json::Value, commands: &[&str]) -> Request {
     request("fugue_run_pipeline", args)
 }
 
-fn began(step: usize) -> PaneFact {
-    PaneFact::StepBegan {
+fn news(step: usize) -> StepNews {
+    StepNews {
         plan: 1,
         step,
         at: view::start(),
@@ -49,14 +49,12 @@ fn began(step: usize) -> PaneFact {
     }
 }
 
+fn began(step: usize) -> PaneFact {
+    PaneFact::StepBegan(news(step))
+}
+
 fn ended(step: usize, code: i32) -> PaneFact {
-    PaneFact::StepEnded {
-        plan: 1,
-        step,
-        code: Some(code),
-        at: view::start(),
-        when: None,
-    }
+    PaneFact::StepEnded(news(step), Some(code))
 }
 
 fn gone_alone(code: i32) -> PaneFact {
