@@ -42,6 +42,8 @@ pub struct Follower {
     pub terminal: Terminal,
     pub log: LogReader,
     sizes: Vec<SizeAt>,
+    /// The process whose output is read now, of those that the pane has had.
+    generation: u32,
     buffer: Vec<u8>,
     checkpoints: Checkpoints,
     last_checkpoint: u64,
@@ -93,6 +95,7 @@ impl Follower {
         Ok(Self {
             terminal,
             log,
+            generation: generation_before(&sizes, last_checkpoint),
             sizes,
             buffer: vec![0; BYTES_PER_TURN],
             checkpoints,
@@ -167,6 +170,10 @@ impl Follower {
 
     fn apply_sizes(&mut self, at: u64) {
         let now = self.sizes.iter().rev().find(|size| size.offset <= at);
+        if let Some(size) = now.filter(|size| size.generation > self.generation) {
+            self.generation = size.generation;
+            self.terminal.renew();
+        }
         if let Some(size) = now {
             let size = Size {
                 rows: size.rows,
@@ -201,6 +208,14 @@ impl Follower {
             tracing::debug!(%error, "a checkpoint could not be written; reading back takes longer");
         }
     }
+}
+
+/// Whose output ends at an offset. A process that begins there has not been made room for yet, or has, and twice is as
+/// good as once.
+fn generation_before(sizes: &[SizeAt], offset: u64) -> u32 {
+    let before = sizes.iter().filter(|size| size.offset < offset);
+    let first = sizes.first().map_or(1, |size| size.generation);
+    before.map(|size| size.generation).max().unwrap_or(first)
 }
 
 /// What a mark must carry to count. A pane without shell integration has one as well, which nobody knows.

@@ -22,6 +22,7 @@ mod osc;
 mod parser;
 mod pattern;
 mod place;
+mod renew;
 mod resize;
 mod row;
 mod save;

@@ -374,6 +374,12 @@ impl Machine {
         grid.line_feed(world);
     }
 
+    /// To the beginning of the next line.
+    pub(crate) fn next_line(&mut self) {
+        self.carriage_return();
+        self.line_feed();
+    }
+
     fn carriage_return(&mut self) {
         if self.tap.is_some() {
             self.tap_returns();

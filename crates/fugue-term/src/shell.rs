@@ -177,6 +177,9 @@ impl Machine {
     }
 
     fn mark(&mut self, kind: MarkKind, step: Option<StepMark>) {
+        if step.is_some() {
+            self.tidy();
+        }
         let (line, col) = self.text_position();
         let at = Cursor {
             offset: Offset(self.now),

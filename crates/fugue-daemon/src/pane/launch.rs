@@ -45,11 +45,17 @@ pub fn spec(record: &PaneRecord, start: Start, house: &House) -> Spec {
     set(&mut env, "TERM", "xterm-256color".into());
     set(&mut env, "COLORTERM", "truecolor".into());
     let argv = match job {
-        Job::Command(command) => vec![
-            world.shell.clone().into_os_string(),
-            "-c".into(),
-            command.into(),
-        ],
+        Job::Command(mut command) => {
+            // Some shells look for options behind `-c` too.
+            if command.starts_with(['-', '+']) {
+                command.insert(0, ' ');
+            }
+            vec![
+                world.shell.clone().into_os_string(),
+                "-c".into(),
+                command.into(),
+            ]
+        }
         Job::Shell | Job::ShellWithSteps(_) | Job::Steps(_) => {
             let how = match job {
                 Job::Steps(_) => shell::bare,
