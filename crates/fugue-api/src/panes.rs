@@ -62,8 +62,7 @@ impl CreatePane {
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         if let Some(command) = &self.command {
-            filled("command", command)?;
-            no_nul("command", command)?;
+            good_command("command", command)?;
         }
         if let Some(cwd) = &self.cwd {
             filled("cwd", cwd)?;
@@ -457,6 +456,22 @@ pub struct PaneClosed {
     /// Said when it had ended or been closed before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+}
+
+// A shell's text is a file or one argument; the kernel takes no longer one.
+const LONGEST_COMMAND: usize = 128 * 1024 - 1;
+
+pub(crate) fn good_command(field: &str, command: &str) -> Result<(), Error> {
+    filled(field, command)?;
+    no_nul(field, command)?;
+    if command.len() > LONGEST_COMMAND {
+        return Err(Error::invalid(format!(
+            "{field}: wanted at most {LONGEST_COMMAND} bytes, got {}",
+            command.len()
+        ))
+        .hint("put it into a file and run that"));
+    }
+    Ok(())
 }
 
 pub(crate) fn good_name(field: &str, name: &str) -> Result<(), Error> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Cursor, Error, PaneId, RunId, Timestamp,
-    panes::{Backend, filled, good_env, good_name, is_zero, no_nul, within},
+    panes::{Backend, filled, good_command, good_env, good_name, is_zero, no_nul, within},
 };
 
 // A week. Whoever waits longer wants a schedule.
@@ -17,8 +17,6 @@ const MOST_CHARS: u64 = 16_000_000;
 pub const MOST_COMMANDS: usize = 10;
 /// How many steps one pipeline may have.
 pub const MOST_STEPS: usize = 50;
-// A shell's text is a file or one argument; the kernel takes no longer one.
-const LONGEST_COMMAND: usize = 128 * 1024 - 1;
 
 /// Block until a regex appears in a pane's output: the last lines that are there, then everything new.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -613,19 +611,6 @@ fn yes() -> bool {
 
 fn max_output_chars() -> u32 {
     10_000
-}
-
-fn good_command(field: &str, command: &str) -> Result<(), Error> {
-    filled(field, command)?;
-    no_nul(field, command)?;
-    if command.len() > LONGEST_COMMAND {
-        return Err(Error::invalid(format!(
-            "{field}: wanted at most {LONGEST_COMMAND} bytes, got {}",
-            command.len()
-        ))
-        .hint("put it into a file and run that"));
-    }
-    Ok(())
 }
 
 fn good_shell(shell: Option<&str>) -> Result<(), Error> {

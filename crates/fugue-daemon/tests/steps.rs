@@ -474,8 +474,8 @@ fn posix(shell: &str) -> Vec<Vec<Row>> {
         // zsh tells the job of each background command to the terminal, as long as it keeps jobs apart.
         vec![
             match shell {
-                "zsh" => says("sleep 1 &", Code(0), "["),
-                _ => row("sleep 1 &", Code(0), ""),
+                "zsh" => says("sleep 60 &", Code(0), "["),
+                _ => row("sleep 60 &", Code(0), ""),
             },
             // zsh and dash say when they find out that it has ended.
             says("kill $!; wait $!", Code(143), ""),
@@ -670,7 +670,7 @@ fn fish() -> Vec<Vec<Row>> {
         vec![row("exit 3", Code(3), "")],
         vec![row("kill -9 $fish_pid", Signal(9), "")],
         vec![
-            row("sleep 1 &", Code(0), ""),
+            row("sleep 60 &", Code(0), ""),
             row("kill $last_pid", Code(0), ""),
         ],
         vec![
