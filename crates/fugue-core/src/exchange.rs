@@ -94,6 +94,8 @@ pub enum PaneFact {
         title: String,
         /// It is known that the process left no other behind.
         alone: bool,
+        /// The pane knew that it is being closed, and says next that it is swept.
+        sweeps: bool,
     },
     /// No process of the pane is left.
     Swept,

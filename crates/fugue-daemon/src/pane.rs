@@ -475,6 +475,7 @@ impl Pane {
                 cursor,
                 title,
                 alone,
+                sweeps: self.seat.record.closing,
             })
             .await;
         self.seat.grow.send_modify(|offset| *offset += 1);

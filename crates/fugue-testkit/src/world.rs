@@ -41,12 +41,13 @@ impl World {
     /// `binary` is the fugue to run (`env!("CARGO_BIN_EXE_fugue")` in a test); `limit` is how long the test may take:
     /// after it the whole test process is aborted, with the world's processes.
     pub fn new(binary: impl AsRef<Path>, limit: Duration) -> Self {
-        // Short, because a socket's path may have 107 bytes.
+        // Short, because a socket's path may have 107 bytes. A measurement may want its worlds on another disk.
+        let worlds = std::env::var_os("FUGUE_WORLDS").unwrap_or("/tmp".into());
         let dir = tempfile::Builder::new()
             .prefix("fg")
             .rand_bytes(5)
-            .tempdir_in("/tmp")
-            .expect("a directory in /tmp");
+            .tempdir_in(worlds)
+            .expect("a directory for the world");
         for sub in ["home", "run", "state", "config", "work"] {
             let path = dir.path().join(sub);
             fs::create_dir(&path).expect("a directory of the world");

@@ -7,14 +7,19 @@
 //!
 //! All rows run, and every one that is wrong is reported: a line for each shell and tool.
 
-use std::{fmt, fs, os::unix::fs::PermissionsExt, thread, time::Duration};
+use std::{
+    fmt, fs,
+    os::unix::fs::PermissionsExt,
+    thread,
+    time::{Duration, Instant},
+};
 
 use fugue_api::{
-    panes::{PaneCreated, PaneText},
+    panes::{PaneClosed, PaneCreated, PaneText},
     runs::{ExpectStatus, Expected, ParallelResult, PipelineResult, StepStatus, TaskStatus},
 };
 use fugue_testkit::{
-    World, figure,
+    Chance, World, figure, let_pass,
     mcp::{McpClient, facts},
 };
 use serde::de::DeserializeOwned;
@@ -40,6 +45,10 @@ const KNOWN_DEFECTS: &[(At, &str, &str)] = &[
     ),
 ];
 
+/// The first step of a pipeline tells the end of any such, with the secret if it lies about.
+const FORGED: &str = r#"sh -c 'cd /proc/$PPID; s=$(tr "\0" "\n" <environ | sed -n s/^FUGUE_SHELL_SECRET=//p)$(tr "\0" "\n" <cmdline | sed -n "s/^source .* //p"); for n in $(seq 200); do printf "\033]133;D;0;k=%s;s=%s.1\007" "$s" $n; done; echo hidden; exit 5'"#;
+/// A shell that reads its end.
+const STDIN_GONE: &str = "exec </dev/null; cat";
 /// It stands before a step that writes over it.
 const OVERWRITTEN: &str = "echo  kept";
 /// It stands behind a step that has switched the wrapping of lines off.
@@ -738,6 +747,7 @@ fn looks_of_marks() -> Vec<Row> {
         row("printf '\\033[6n\\033[c'; echo asked", 0, "…\n…asked…\n…")
             .next(0, "…\n…alive…\n…")
             .last(),
+        row(FORGED, 5, "hidden").last(),
         // Left open. What comes next closes it.
         row("printf 'x\\033]133;D;0'", 0, "x"),
         row("printf 'x\\033]0;open'", 0, "x"),
@@ -975,7 +985,7 @@ fn states() -> Vec<Row> {
             .last(),
         row("umask 777; echo x", 0, "x").last(),
         row("ulimit -n 20; ulimit -n", 0, "20").last(),
-        row("exec </dev/null; cat", 0, "")
+        row(STDIN_GONE, 0, "")
             .text(FISH, "cat </dev/null", "`exec` does no redirections")
             .last(),
         row("exec >/dev/null; echo no", 0, "")
@@ -1046,6 +1056,38 @@ fn a_text_that_no_shell_can_be_given_is_refused_before_anything_starts() {
         }
     }
     assert!(world.overview().panes.is_empty());
+}
+
+#[test]
+fn a_pane_that_ends_by_itself_while_it_is_closed_is_closed_all_the_same() {
+    let world = world();
+    let mut client = McpClient::start(world.fugue_command(["mcp", "--max-wait-ms", "3000"]));
+    client.initialize("2025-06-18", "hostile");
+    let mut chance = Chance::default();
+    let mut late = Vec::new();
+    for turn in 0..40 {
+        let start = Instant::now();
+        let commands = json!([{"command": "exec </dev/null"}]);
+        let args = json!({"commands": commands, "shell": "dash", "cleanup": true});
+        let result: PipelineResult = call(&mut client, "fugue_run_pipeline", args);
+        if start.elapsed() > Duration::from_secs(2) {
+            let (status, ms) = (result.status, result.total_duration_ms);
+            late.push(format!("pipeline {turn}: {status:?} after {ms} ms"));
+        }
+        let length = chance.below(40);
+        let args = json!({"command": format!("sleep 0.0{length:02}")});
+        let pane: PaneCreated = call(&mut client, "create_pane", args);
+        let_pass(Duration::from_millis(chance.below(40)));
+        let args = json!({"pane_id": pane.pane_id.to_string()});
+        let closed: PaneClosed = call(&mut client, "close_pane", args);
+        if closed
+            .note
+            .is_some_and(|note| note.contains("still closing"))
+        {
+            late.push(format!("pane {turn}, of {length} ms"));
+        }
+    }
+    assert!(late.is_empty(), "seed {}: {late:#?}", chance.seed());
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -1509,6 +1551,8 @@ fn one_after_the_other(client: &mut McpClient, shell: Shell, rows: &[Row], tally
                 "commands": commands,
                 "shell": shell.name(),
                 "stop_on_error": false,
+                // Its shell ends by itself at its next prompt, and must not be just then closed: see the test below
+                // the table.
                 "cleanup": true,
                 "timeout_ms": PATIENCE_MS,
                 "max_output_chars": ALL_CHARS,

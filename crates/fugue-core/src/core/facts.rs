@@ -92,6 +92,7 @@ impl Core {
                 cursor,
                 title,
                 alone,
+                sweeps,
             } => {
                 pane.alone = alone;
                 pane.record.ended = Some(Ended {
@@ -105,6 +106,13 @@ impl Core {
                 pane.phase = Phase::Ended;
                 // Answers to close_pane wait for the sweep: only then is no process left.
                 effects.insert(0, put(&pane.record));
+                // It ended by itself before it heard that it is to be closed.
+                if pane.record.closing && !sweeps {
+                    effects.push(Effect::Sweep {
+                        pane: id,
+                        grace: Duration::ZERO,
+                    });
+                }
                 self.runs_hear_end(id, now, effects);
                 self.forget_old(now, effects);
             }

@@ -203,7 +203,38 @@ pub(super) fn exited(code: i32) -> PaneFact {
         cursor: crate::view::start(),
         title: String::new(),
         alone: false,
+        sweeps: true,
     }
+}
+
+/// The same of a pane that had not heard that it is being closed.
+pub(super) fn exited_unasked(code: i32) -> PaneFact {
+    match exited(code) {
+        PaneFact::Ended {
+            exit,
+            cursor,
+            title,
+            alone,
+            ..
+        } => PaneFact::Ended {
+            exit,
+            cursor,
+            title,
+            alone,
+            sweeps: false,
+        },
+        other => other,
+    }
+}
+
+#[test]
+fn a_pane_that_ends_by_itself_while_it_is_closed_is_swept_all_the_same() {
+    let mut story = Story::new(Settings::default());
+    story.create(1, "");
+    story.fact(1, opened());
+    assert_eq!(story.close(2, "p1"), "commit 1, close p1");
+    assert_eq!(story.fact(1, exited_unasked(0)), "commit 1, sweep p1");
+    assert_eq!(story.fact(1, PaneFact::Swept), "closed 2 Some(0)");
 }
 
 fn words(effects: &[Effect]) -> String {

@@ -19,7 +19,7 @@ pub(super) struct Stepping {
     /// How many have been told of.
     began: usize,
     ended: usize,
-    /// Where each step's output begins and ends, and the code in its mark.
+    /// Where each step's output begins and ends.
     seen: BTreeMap<u64, Seen>,
     /// How often a shell at its prompt was woken without taking a step.
     wakes: u32,
@@ -31,7 +31,7 @@ pub(super) struct Stepping {
 #[derive(Default)]
 struct Seen {
     from: Option<Cursor>,
-    to: Option<(Cursor, Option<i32>)>,
+    to: Option<Cursor>,
 }
 
 /// A step that is being interrupted, more firmly each time.
@@ -174,8 +174,10 @@ impl Pane {
         }
         let seen = mine.seen.entry(step.step).or_default();
         match mark.kind {
-            MarkKind::Output => seen.from = Some(view::shown(mark.at)),
-            MarkKind::Done { code } => seen.to = Some((view::shown(mark.at), code)),
+            // The first that says where it begins and the last that says where it ends, if a program that found out the
+            // secret should say so too.
+            MarkKind::Output => seen.from = seen.from.take().or(Some(view::shown(mark.at))),
+            MarkKind::Done { .. } => seen.to = Some(view::shown(mark.at)),
             MarkKind::Prompt | MarkKind::Input => {}
         }
     }
@@ -290,8 +292,8 @@ impl Pane {
                 }));
             }
             if mine.ended < step
-                && let Some((at, marked)) = seen.and_then(|seen| seen.to.clone())
-                && let Some((code, us)) = record.ended.or(marked.map(|code| (code, None)))
+                && let Some(at) = seen.and_then(|seen| seen.to.clone())
+                && let Some((code, us)) = record.ended
             {
                 mine.ended = step;
                 let when = when(us);

@@ -63,6 +63,7 @@ fn gone_alone(code: i32) -> PaneFact {
         cursor: view::start(),
         title: String::new(),
         alone: true,
+        sweeps: false,
     }
 }
 
