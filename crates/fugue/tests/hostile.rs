@@ -747,7 +747,8 @@ fn looks_of_marks() -> Vec<Row> {
         row("printf '\\033[6n\\033[c'; echo asked", 0, "…\n…asked…\n…")
             .next(0, "…\n…alive…\n…")
             .last(),
-        row(FORGED, 5, "hidden").last(),
+        // Whoever finds out the secret may hide what they print themselves, and never change a code.
+        row(FORGED, 5, "…").last(),
         // Left open. What comes next closes it.
         row("printf 'x\\033]133;D;0'", 0, "x"),
         row("printf 'x\\033]0;open'", 0, "x"),
