@@ -5,20 +5,19 @@
 
 #![cfg(target_os = "linux")]
 
+mod pty;
+
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use fugue_daemon::shell;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
-use rustix::pty::OpenptFlags;
-use rustix::termios::Winsize;
 
 use Mark::{Cwd, Done, Input, Prompt, Start};
 
@@ -893,44 +892,7 @@ impl Home {
             shell::interactive(Path::new(self.name), &dir, SECRET, &dir.join("steps"), &env);
         assert_eq!(launch.integrated, ALL.contains(&self.name));
 
-        let master =
-            rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
-                .expect("a pty");
-        rustix::pty::unlockpt(&master).expect("unlocked");
-        let size = Winsize {
-            ws_row: 40,
-            ws_col: 120,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        rustix::termios::tcsetwinsize(&master, size).expect("a size");
-        let name = rustix::pty::ptsname(&master, Vec::new()).expect("a name");
-        let end = || -> OwnedFd {
-            rustix::fs::open(
-                &name,
-                OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC,
-                Mode::empty(),
-            )
-            .expect("its end")
-        };
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a test may fork; setsid(1) makes the terminal the shell's own"
-        )]
-        let mut command = Command::new("setsid");
-        command
-            .arg("--ctty")
-            .args(&launch.argv)
-            .env_clear()
-            .envs(env)
-            .current_dir(self.path())
-            .stdin(end())
-            .stdout(end())
-            .stderr(end());
-        for name in &launch.env_remove {
-            command.env_remove(name);
-        }
-        let child = command.envs(launch.env_set).spawn().expect("a shell");
+        let (master, child) = pty::start(&launch, env, &self.path());
         Pane {
             master,
             child,

@@ -5,19 +5,18 @@
 
 #![cfg(target_os = "linux")]
 
+mod pty;
+
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use fugue_daemon::shell::{self, Kind, steps};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
-use rustix::pty::OpenptFlags;
-use rustix::termios::Winsize;
 
 // Far beyond what a shell needs, also on a machine where every core is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -1207,44 +1206,7 @@ impl Home {
         );
         assert!(launch.integrated);
 
-        let master =
-            rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
-                .expect("a pty");
-        rustix::pty::unlockpt(&master).expect("unlocked");
-        let size = Winsize {
-            ws_row: 40,
-            ws_col: 120,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        rustix::termios::tcsetwinsize(&master, size).expect("a size");
-        let name = rustix::pty::ptsname(&master, Vec::new()).expect("a name");
-        let end = || -> OwnedFd {
-            rustix::fs::open(
-                &name,
-                OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC,
-                Mode::empty(),
-            )
-            .expect("its end")
-        };
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a test may fork; setsid(1) makes the terminal the shell's own"
-        )]
-        let mut command = Command::new("setsid");
-        command
-            .arg("--ctty")
-            .args(&launch.argv)
-            .env_clear()
-            .envs(env)
-            .current_dir(self.path())
-            .stdin(end())
-            .stdout(end())
-            .stderr(end());
-        for name in &launch.env_remove {
-            command.env_remove(name);
-        }
-        let child = command.envs(launch.env_set).spawn().expect("a shell");
+        let (master, child) = pty::start(&launch, env, &self.path());
         Pane {
             master,
             child,

@@ -1,17 +1,17 @@
 //! A pipeline's own moves: its shell takes the steps by itself, and says how far it is.
 
-use fugue_api::{Cursor, Error, PaneId, RunId, Timestamp};
+use fugue_api::{Cursor, Error, PaneId, Timestamp};
 
-use super::{moves::reopened, plan_of};
+use super::{Run, moves::reopened, plan_of};
 use crate::{
     Change, Effect, Exit, Job, Now, PaneRecord, PipelineWork, StepNews, StepOutcome, StepState,
     Work, World, core::Core,
 };
 
 impl Core {
-    fn pipeline_of(&self, plan: u64) -> Option<RunId> {
-        let run = self.runs.values().find(|run| run.record.number == plan)?;
-        Some(run.record.id.clone())
+    fn pipeline_with(&mut self, plan: u64) -> Option<&mut Run> {
+        let mut runs = self.runs.values_mut();
+        runs.find(|run| run.record.number == plan)
     }
 
     pub(in crate::core) fn step_began(
@@ -20,10 +20,7 @@ impl Core {
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(id) = self.pipeline_of(news.plan) else {
-            return;
-        };
-        let Some(run) = self.runs.get_mut(&id) else {
+        let Some(run) = self.pipeline_with(news.plan) else {
             return;
         };
         let Work::Pipeline(work) = &mut run.record.work else {
@@ -60,13 +57,10 @@ impl Core {
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(id) = self.pipeline_of(news.plan) else {
+        let Some(run) = self.pipeline_with(news.plan) else {
             return;
         };
-        let Some(run) = self.runs.get_mut(&id) else {
-            return;
-        };
-        let settled = run.record.is_settled();
+        let (id, settled) = (run.record.id.clone(), run.record.is_settled());
         let Work::Pipeline(work) = &mut run.record.work else {
             return;
         };
@@ -100,7 +94,8 @@ impl Core {
         error: &Error,
         effects: &mut Vec<Effect>,
     ) {
-        if let Some(id) = self.pipeline_of(plan) {
+        if let Some(run) = self.pipeline_with(plan) {
+            let id = run.record.id.clone();
             self.refuse_run(&id, error, effects);
         }
     }
@@ -111,10 +106,7 @@ impl Core {
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(id) = self.pipeline_of(plan) else {
-            return;
-        };
-        if let Some(run) = self.runs.get_mut(&id)
+        if let Some(run) = self.pipeline_with(plan)
             && let Work::Pipeline(work) = &mut run.record.work
         {
             work.stopped = true;
