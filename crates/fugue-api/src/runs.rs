@@ -629,3 +629,46 @@ fn different_names(names: impl Iterator<Item = String>) -> Result<(), Error> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(run: serde_json::Value, says: &str) {
+        let run: RunResult = serde_json::from_value(run).unwrap();
+        assert_eq!(run.progress(), says);
+    }
+
+    #[test]
+    fn how_far_a_run_is_reads_well() {
+        let task = |name: &str, command: &str, status: &str, ms: u64| {
+            json!({"name": name, "command": command, "status": status, "exit_code": null,
+                "pane_id": "p1", "duration_ms": ms, "output": ""})
+        };
+        let parallel = |results: serde_json::Value| json!({"status": "running", "run_id": "r", "results": results, "total_duration_ms": 1});
+        check(
+            parallel(json!([
+                task("task-1", "true", "exited", 5),
+                task("task-2", "npm test\nmore", "running", 41_300),
+                task("lint", "npm run lint", "running", 9_000),
+            ])),
+            "1/3 done · npm test 41s",
+        );
+        check(
+            parallel(json!([task("lint", "npm run lint", "running", 9_000)])),
+            "0/1 done · lint 9s",
+        );
+        let step = json!({"name": "build", "command": "make", "exit_code": null, "duration_ms": 12_000,
+            "output": "", "status": "running"});
+        check(
+            json!({"status": "running", "run_id": "r", "pane_id": "p1", "steps": [step], "total_duration_ms": 1}),
+            "step 1 · build 12s",
+        );
+        check(
+            json!({"status": "running", "run_id": "r", "pane_id": "p3", "pattern": "ready", "duration_ms": 7_000, "cursor": "0.0.0"}),
+            "waiting for /ready/ in p3 · 7s",
+        );
+    }
+}
