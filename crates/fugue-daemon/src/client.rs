@@ -121,6 +121,7 @@ impl Client {
 
     async fn ask_on(&self, link: &Link, key: Key, ask: Ask) -> Option<Result<Answer, Error>> {
         let id = self.inner.next_id.fetch_add(1, Ordering::Relaxed);
+        let stops = matches!(ask, Ask::DaemonStop { .. });
         let (answer, answered) = oneshot::channel();
         lock(&link.waiting).insert(id, answer);
         let mut open = OpenQuestion {
@@ -135,6 +136,10 @@ impl Client {
         }
         .await;
         open.settled = true;
+        if stops {
+            // The goodbye that follows is not for the next question, which is for the next daemon.
+            *self.inner.link.lock().await = None;
+        }
         outcome
     }
 

@@ -445,8 +445,7 @@ impl Pane {
         let Some((ending, _)) = self.exited else {
             return;
         };
-        self.tell(&ToHolder::Leave);
-        self.keeper = None;
+        let keeper = self.keeper.take();
         self.look_at = None;
         let exit = launch::exit(ending);
         let cursor = self.cursor();
@@ -479,6 +478,9 @@ impl Pane {
             })
             .await;
         self.seat.grow.send_modify(|offset| *offset += 1);
+        if let Some(keeper) = keeper {
+            keeper.leave().await;
+        }
         if self.seat.record.closing {
             if !self.swept {
                 let (pane, dir) = (self.seat.record.id, self.seat.place().dir);

@@ -4,6 +4,7 @@ use std::{
     io,
     os::fd::{AsRawFd, OwnedFd},
     path::PathBuf,
+    time::Duration,
 };
 
 use fugue_api::PaneId;
@@ -13,7 +14,10 @@ use fugue_hold::{
     spawn::Child,
     wire::{Frame, HelloOk, Input, State, ToDaemon, ToHolder, VERSION},
 };
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    time::timeout,
+};
 
 use crate::paths::SocketPath;
 
@@ -173,6 +177,17 @@ impl Keeper {
         }
     }
 
+    /// Lets the holder go and returns when its process has: its end of the connection closes behind its memory.
+    pub async fn leave(mut self) {
+        let gone = async {
+            self.send(&ToHolder::Leave)?;
+            loop {
+                next(&mut self.link).await?;
+            }
+        };
+        let _: Result<io::Result<()>, _> = timeout(LEAVE_TAKING, gone).await;
+    }
+
     /// After a lost connection: the same holder again, or a new one in a dead one's place. The child notices nothing.
     pub async fn recover(&mut self) -> Result<Found, String> {
         let mut link = match self.place.connect() {
@@ -202,6 +217,8 @@ impl Keeper {
     }
 }
 
+// A holder that a stopped machine or a debugger holds up must not hold up who closes its pane.
+const LEAVE_TAKING: Duration = Duration::from_secs(2);
 const FENCED: &str = "a newer daemon has this pane";
 
 async fn greet(
