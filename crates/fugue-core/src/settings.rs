@@ -1,5 +1,7 @@
 //! What a person may set, with the defaults that hold where they did not.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// The contents of `config.toml`. An unknown key is an error that names it.
@@ -18,6 +20,21 @@ pub struct Settings {
     pub forget_after_hours: f64,
     /// … or until so many have ended after it.
     pub forget_beyond_panes: usize,
+    /// The agent of a worker for which none was named; empty: the first one installed.
+    pub default_agent: String,
+    /// Agents besides those fugue knows, by name.
+    pub agents: BTreeMap<String, Template>,
+}
+
+/// How to start an agent that fugue does not know: `[agents.aider]` in `config.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Template {
+    /// The program and its arguments, with placeholders such as `{prompt_file}`.
+    pub command: Vec<String>,
+    /// Set for it, on top of the caller's environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
 }
 
 impl Default for Settings {
@@ -29,6 +46,8 @@ impl Default for Settings {
             keep_lines: 10_000,
             forget_after_hours: 24.0,
             forget_beyond_panes: 500,
+            default_agent: String::new(),
+            agents: BTreeMap::new(),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Control and data are apart. The control plane ([`engine`]) is one loop without bytes; every pane's bytes stay in
 //! its own task on one of a few threads ([`shards`]), and only facts leave it.
 
+pub mod agents;
 mod archive;
 pub mod client;
 mod compose;

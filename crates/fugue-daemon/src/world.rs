@@ -186,7 +186,8 @@ fn plain(error: &std::io::Error) -> String {
         .to_lowercase()
 }
 
-fn find(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Option<PathBuf> {
+/// A program by name, as an `exec` on this PATH would find it.
+pub fn find(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Option<PathBuf> {
     let runs = |file: &Path| {
         fs::metadata(file)
             .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)

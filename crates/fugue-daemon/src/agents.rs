@@ -1,0 +1,190 @@
+//! How an agent is started as a worker, what its hooks say, and what its screen shows.
+//!
+//! An agent runs interactively in a pane. It is told its prompt by argv or file, and gets fugue as an MCP server and
+//! hooks that call `fugue hook`, through flags and files of its own: nothing here reads or writes the user's settings,
+//! and nothing here starts a process.
+//!
+//! | agent | prompt | MCP server | hooks |
+//! |---|---|---|---|
+//! | claude | argv, behind `--` | `--mcp-config FILE` | `--settings FILE` |
+//! | codex | argv, behind `--` | `-c mcp_servers.fugue…` | `-c hooks…` |
+//! | gemini | argv, `--prompt-interactive=` | a settings file | the same file |
+//! | shell | `<shell> -c` | – | – |
+//! | a template of the user's | its placeholders | its placeholders | – |
+
+mod claude;
+mod codex;
+mod files;
+mod gemini;
+pub mod hook;
+pub mod screen;
+mod shell;
+mod template;
+
+use std::{collections::BTreeMap, ffi::OsStr, path::Path};
+
+use fugue_api::Error;
+pub use fugue_core::settings::Template;
+
+use crate::world::find;
+
+/// An agent we know how to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Agent {
+    Vendor(Vendor),
+    /// The prompt is a command for the caller's shell.
+    Shell,
+    /// What the user's `config.toml` says of it.
+    Template {
+        name: String,
+        template: Template,
+    },
+}
+
+/// The agents whose hooks and screens we can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vendor {
+    Claude,
+    Codex,
+    Gemini,
+}
+
+impl Vendor {
+    /// In the order in which a default is looked for.
+    pub const ALL: [Self; 3] = [Self::Claude, Self::Codex, Self::Gemini];
+
+    /// Its name, which is also its program's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|vendor| vendor.name() == name)
+    }
+}
+
+const SHELL: &str = "shell";
+
+impl Agent {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Vendor(vendor) => vendor.name(),
+            Self::Shell => SHELL,
+            Self::Template { name, .. } => name,
+        }
+    }
+
+    /// Whose hooks and screens it has, if we can read them.
+    pub fn vendor(&self) -> Option<Vendor> {
+        match self {
+            Self::Vendor(vendor) => Some(*vendor),
+            Self::Shell | Self::Template { .. } => None,
+        }
+    }
+}
+
+/// The agent of this name. The user's own templates go before ours, so that `claude` can be their wrapper.
+pub fn known(name: &str, templates: &BTreeMap<String, Template>) -> Result<Agent, Error> {
+    if let Some(template) = templates.get(name) {
+        template::check(name, template)?;
+        return Ok(Agent::Template {
+            name: name.to_owned(),
+            template: template.clone(),
+        });
+    }
+    if name == SHELL {
+        return Ok(Agent::Shell);
+    }
+    Vendor::named(name).map(Agent::Vendor).ok_or_else(|| {
+        let ours = Vendor::ALL.map(Vendor::name).into_iter().chain([SHELL]);
+        let all: Vec<&str> = ours.chain(templates.keys().map(String::as_str)).collect();
+        Error::invalid(format!("agent: no agent `{name}`")).hint(format!(
+            "choose one of {}, or define `[agents.{name}]` with a `command` in config.toml",
+            all.join(", ")
+        ))
+    })
+}
+
+/// The first agent whose program is on this PATH.
+pub fn first_installed(path: Option<&OsStr>, cwd: &Path) -> Option<Agent> {
+    Vendor::ALL
+        .into_iter()
+        .find(|vendor| find(OsStr::new(vendor.name()), path, cwd).is_some())
+        .map(Agent::Vendor)
+}
+
+/// What a worker is started with.
+#[derive(Clone, Copy, Debug)]
+pub struct Assignment<'a> {
+    pub prompt: &'a str,
+    pub model: Option<&'a str>,
+    /// More arguments for the agent, in front of the prompt.
+    pub args: &'a [String],
+    /// A directory of this worker alone, which is there, for the agent's files.
+    pub dir: &'a Path,
+    pub cwd: &'a Path,
+    /// Our own program, by its absolute path.
+    pub fugue: &'a Path,
+    /// The variables that tell the worker who it is. Its MCP server gets them by name: some agents pass on little of
+    /// their environment.
+    pub identity: &'a BTreeMap<String, String>,
+    /// What runs the prompt of the agent `shell`.
+    pub shell: &'a Path,
+}
+
+/// How to start an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Launch {
+    /// For `exec`, no shell between. The first is a name to be found on the caller's PATH, or a path.
+    pub argv: Vec<String>,
+    /// Set on top of the caller's environment, with the identity.
+    pub env: BTreeMap<String, String>,
+    /// Taken out of the caller's environment: what an agent that starts another tells it about itself.
+    pub env_remove: Vec<String>,
+}
+
+// The kernel takes 128 KiB in one argument; the rest is room for what an agent puts in front.
+const LONGEST_PROMPT: usize = 100_000;
+
+/// Writes the agent's files and says how to run it.
+pub fn lay_out(agent: &Agent, assignment: &Assignment<'_>) -> Result<Launch, Error> {
+    check(assignment)?;
+    let mut launch = match agent {
+        Agent::Vendor(Vendor::Claude) => claude::lay_out(assignment),
+        Agent::Vendor(Vendor::Codex) => codex::lay_out(assignment),
+        Agent::Vendor(Vendor::Gemini) => gemini::lay_out(assignment),
+        Agent::Shell => Ok(shell::lay_out(assignment)),
+        Agent::Template { template, .. } => template::lay_out(template, assignment),
+    }?;
+    let identity = assignment.identity.clone();
+    launch.env.extend(identity);
+    Ok(launch)
+}
+
+fn check(assignment: &Assignment<'_>) -> Result<(), Error> {
+    let length = assignment.prompt.len();
+    if length > LONGEST_PROMPT {
+        return Err(Error::invalid(format!(
+            "prompt: wanted at most {LONGEST_PROMPT} bytes, got {length}"
+        ))
+        .hint("put the long part into a file and name the file in the prompt"));
+    }
+    if assignment.prompt.trim().is_empty() {
+        return Err(Error::invalid("prompt: wanted a task, got nothing"));
+    }
+    let words = [assignment.prompt, assignment.model.unwrap_or_default()];
+    let words = words
+        .into_iter()
+        .chain(assignment.args.iter().map(String::as_str));
+    if words.into_iter().any(|word| word.contains('\0')) {
+        return Err(Error::invalid(
+            "prompt, model, args: a NUL byte cannot be handed to a program",
+        )
+        .hint("leave it out"));
+    }
+    Ok(())
+}

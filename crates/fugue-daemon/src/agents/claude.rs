@@ -1,0 +1,48 @@
+//! Claude Code.
+
+use fugue_api::Error;
+use serde_json::{Map, Value, json};
+
+use super::{Assignment, Launch, Vendor, files};
+
+// Each tells the completion, the prompt or the question of a turn; see `hook.rs`.
+const HOOKS: [&str; 6] = [
+    "UserPromptSubmit",
+    "PermissionRequest",
+    "Notification",
+    "PostToolUse",
+    "Stop",
+    "SessionEnd",
+];
+
+pub fn lay_out(assignment: &Assignment<'_>) -> Result<Launch, Error> {
+    let mut server = files::server(assignment);
+    // Otherwise its tools are behind a search.
+    server["alwaysLoad"] = json!(true);
+    let servers = json!({"mcpServers": {"fugue": server}}).to_string();
+    let servers = files::write(assignment.dir, "mcp.json", &servers)?;
+    let settings = json!({"hooks": hooks(assignment)}).to_string();
+    let settings = files::write(assignment.dir, "settings.json", &settings)?;
+    let mut argv = vec![
+        "claude".to_owned(),
+        format!("--mcp-config={}", files::text(&servers)),
+        format!("--settings={}", files::text(&settings)),
+    ];
+    argv.extend(assignment.model.map(|model| format!("--model={model}")));
+    argv.extend(assignment.args.iter().cloned());
+    argv.extend(["--".to_owned(), assignment.prompt.to_owned()]);
+    Ok(Launch {
+        argv,
+        ..Launch::default()
+    })
+}
+
+fn hooks(assignment: &Assignment<'_>) -> Value {
+    let command = files::hook_command(assignment, Vendor::Claude);
+    let hook = json!([{"hooks": [{"type": "command", "command": command, "timeout": 5}]}]);
+    let all: Map<String, Value> = HOOKS
+        .into_iter()
+        .map(|event| (event.to_owned(), hook.clone()))
+        .collect();
+    Value::Object(all)
+}

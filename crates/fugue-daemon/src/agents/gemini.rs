@@ -1,0 +1,39 @@
+//! Gemini CLI.
+
+use fugue_api::Error;
+use serde_json::{Map, Value, json};
+
+use super::{Assignment, Launch, Vendor, files};
+
+// Each tells the completion, the prompt or the question of a turn; see `hook.rs`.
+const HOOKS: [&str; 5] = [
+    "BeforeAgent",
+    "AfterAgent",
+    "AfterTool",
+    "Notification",
+    "SessionEnd",
+];
+
+pub fn lay_out(assignment: &Assignment<'_>) -> Result<Launch, Error> {
+    let command = files::hook_command(assignment, Vendor::Gemini);
+    let hook = json!([{"hooks": [{"type": "command", "command": command, "timeout": 5000}]}]);
+    let hooks: Map<String, Value> = HOOKS
+        .into_iter()
+        .map(|event| (event.to_owned(), hook.clone()))
+        .collect();
+    let settings = json!({"mcpServers": {"fugue": files::server(assignment)}, "hooks": hooks});
+    let settings = files::write(assignment.dir, "settings.json", &settings.to_string())?;
+    let mut argv = vec!["gemini".to_owned()];
+    argv.extend(assignment.model.map(|model| format!("--model={model}")));
+    argv.extend(assignment.args.iter().cloned());
+    argv.push(format!("--prompt-interactive={}", assignment.prompt));
+    let mut launch = Launch {
+        argv,
+        ..Launch::default()
+    };
+    let path = files::text(&settings);
+    launch
+        .env
+        .insert("GEMINI_CLI_SYSTEM_DEFAULTS_PATH".to_owned(), path);
+    Ok(launch)
+}
