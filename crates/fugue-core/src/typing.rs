@@ -15,6 +15,9 @@ pub struct Manners {
     pub line_mode: bool,
     pub bracketed_paste: bool,
     pub application_cursor: bool,
+    /// The cursor is in the input box of an agent. These take a burst of keys for something else: one reads the Enter
+    /// behind it as a new line, another a `?` in it as a call for help. A paste they take as it is.
+    pub agent_box: bool,
 }
 
 /// One `send_input` on its way. The caller types what it is told to, and reports what it sees.
@@ -184,7 +187,7 @@ fn text_bytes(text: &str, paste: Paste, manners: Manners) -> Vec<u8> {
     let as_paste = manners.bracketed_paste
         && !text.is_empty()
         && match paste {
-            Paste::Auto => several_lines,
+            Paste::Auto => several_lines || manners.agent_box,
             Paste::Always => true,
             Paste::Never => false,
         };
@@ -354,6 +357,13 @@ mod tests {
         assert_eq!(bytes, b"\x1b[200~a\rb; rm -rf /\x1b[201~");
         let (bytes, _) = Typing::start(&send("one line", &[], false), manners);
         assert_eq!(bytes, b"one line");
+        let agent_box = true;
+        let manners = Manners {
+            agent_box,
+            ..manners
+        };
+        let (bytes, _) = Typing::start(&send("one line", &[], false), manners);
+        assert_eq!(bytes, b"\x1b[200~one line\x1b[201~");
     }
 
     #[test]

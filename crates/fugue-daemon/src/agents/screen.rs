@@ -1,33 +1,261 @@
 //! What can be seen of an agent's screen: does it ask a person something, and is its input box empty?
 //!
-//! Used where no hook tells it, and just before something is typed. What is not recognised is never taken for idle.
+//! Used where no hook tells it (an agent says nothing when its question is refused) and just before something is
+//! typed. An input box is told by its frame and by the cursor in it, a question by its list of choices or by the keys it
+//! offers. What is not recognised is never taken for an empty box.
+
+use std::ops::Range;
+
+use fugue_term::{Attr, Screen};
 
 use super::Vendor;
 
 /// What is on a screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// The text of a question that waits for a person; `unknown prompt: …` if we know only that there is one.
+    /// The text of a question that waits for a person; `unknown prompt: …` where something waits and does not look like
+    /// a question, such as a menu.
     pub dialog: Option<String>,
     pub input: Input,
+    /// It says that it works on something, which a key would interrupt.
+    pub working: bool,
 }
 
 /// What the input box holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
+    /// Nothing, or a hint of the agent's own.
     Empty,
     /// Somebody has begun to type.
     Draft,
-    /// No input box that we recognise.
+    /// There is no input box that we recognise.
     Unknown,
 }
 
-/// Looks at the visible lines and the cursor's row and column, both counted from 0. An agent that we cannot read is
-/// `None`.
-pub fn look(vendor: Option<Vendor>, lines: &[String], cursor: (u16, u16)) -> Look {
-    let _ = (vendor, lines, cursor);
-    Look {
-        dialog: None,
-        input: Input::Unknown,
+/// Looks at a terminal. Hints that an agent writes faintly into its empty box are told from a draft by that.
+pub fn look_at(vendor: Vendor, screen: &Screen<'_>) -> Look {
+    let lines: Vec<String> = screen.rows().collect();
+    let (row, column) = screen.cursor();
+    judge(vendor, &lines, &bright(screen, lines.len()), (row, column))
+}
+
+/// Looks at the visible lines and the cursor's row and column, counted from 0. Without colours only the hints that we
+/// know by heart are told from a draft.
+pub fn look(vendor: Vendor, lines: &[String], cursor: (u16, u16)) -> Look {
+    let cursor = (usize::from(cursor.0), usize::from(cursor.1));
+    judge(vendor, lines, lines, cursor)
+}
+
+/// The agent in whose input box the cursor is, whoever started it.
+pub fn box_of(screen: &Screen<'_>) -> Option<Vendor> {
+    let lines: Vec<String> = screen.rows().collect();
+    let (row, _) = screen.cursor();
+    Vendor::ALL
+        .into_iter()
+        .find(|vendor| find_box(*vendor, &lines, row).is_some())
+}
+
+fn judge(vendor: Vendor, lines: &[String], bright: &[String], cursor: (usize, usize)) -> Look {
+    let working = lines.iter().rev().take(BOTTOM).any(|line| is_working(line));
+    match find_box(vendor, lines, cursor.0) {
+        Some(rows) => Look {
+            dialog: None,
+            input: contents(bright, rows, cursor),
+            working,
+        },
+        None => Look {
+            dialog: dialog(lines),
+            input: Input::Unknown,
+            working,
+        },
     }
+}
+
+// Where agents say what they do: the box with a few lines of a draft, and the lines around it.
+const BOTTOM: usize = 16;
+
+fn is_working(line: &str) -> bool {
+    line.contains("esc to interrupt") || line.contains("(esc to cancel, ")
+}
+
+/// The rows of the box that the cursor is in.
+fn find_box(vendor: Vendor, lines: &[String], cursor_row: usize) -> Option<Range<usize>> {
+    match vendor {
+        Vendor::Claude => framed(lines, cursor_row, &['❯', '!', '#'], &['─'], &['─']),
+        Vendor::Codex => unframed(lines, cursor_row, '›'),
+        Vendor::Gemini => framed(
+            lines,
+            cursor_row,
+            &['>', '*', '!'],
+            &['▄', '─'],
+            &['▀', '─'],
+        ),
+    }
+}
+
+/// A box between two rules, with a sign in its first row.
+fn framed(
+    lines: &[String],
+    cursor_row: usize,
+    signs: &[char],
+    above: &[char],
+    below: &[char],
+) -> Option<Range<usize>> {
+    let lower = lines.get(cursor_row..)?;
+    let first = (1..=cursor_row)
+        .rev()
+        .find(|row| is_rule(&lines[row - 1], above))?;
+    let end = cursor_row + lower.iter().position(|line| is_rule(line, below))?;
+    let signed = lines[first].trim_start().starts_with(signs);
+    (signed && end > cursor_row).then_some(first..end)
+}
+
+// No text has so long a run of these, and no agent draws a narrower box.
+const SHORTEST_RULE: usize = 20;
+
+fn is_rule(line: &str, of: &[char]) -> bool {
+    let line = line.trim();
+    of.iter()
+        .any(|mark| line.chars().take_while(|c| c == mark).count() >= SHORTEST_RULE)
+}
+
+/// A box without a frame: a sign after an empty row, and behind it an empty row and the lines of the agent's status,
+/// which end the screen.
+fn unframed(lines: &[String], cursor_row: usize, sign: char) -> Option<Range<usize>> {
+    let last = lines.iter().rposition(|line| !line.is_empty())?;
+    let end = (0..last).rev().find(|row| lines[*row].is_empty())?;
+    let first = (1..=cursor_row)
+        .rev()
+        .find(|row| lines[*row].starts_with(sign))?;
+    let continued = |line: &String| line.is_empty() || line.starts_with("  ");
+    let whole = first < end
+        && cursor_row < end
+        && lines[first - 1].is_empty()
+        && lines[first + 1..end].iter().all(continued)
+        && lines[end + 1].starts_with("  ")
+        && !lines[end..=last].iter().any(|line| offers_keys(line));
+    whole.then_some(first..end)
+}
+
+fn contents(lines: &[String], rows: Range<usize>, cursor: (usize, usize)) -> Input {
+    let at_start = cursor.0 == rows.start;
+    let mut text = String::new();
+    for line in lines.get(rows).unwrap_or_default() {
+        text.push_str(line.trim());
+        text.push(' ');
+    }
+    let mut chars = text.trim().chars();
+    let sign = chars.next();
+    let text = chars.as_str().trim();
+    // Another sign is another mode, which a person has switched on.
+    let plain = matches!(sign, Some('❯' | '›' | '>' | '*') | None);
+    let hint = at_start && HINTS.contains(&text);
+    if plain && (text.is_empty() || hint) {
+        Input::Empty
+    } else {
+        Input::Draft
+    }
+}
+
+const HINTS: [&str; 2] = [
+    "Type your message or @path/to/file",
+    "Ask Codex to do anything",
+];
+
+/// The text of a question, if one is asked at the end of the screen.
+fn dialog(lines: &[String]) -> Option<String> {
+    let last = lines.iter().rposition(|line| !bare(line).is_empty())?;
+    // Behind the choices there are the keys, and descriptions of the choices.
+    let from = last.saturating_sub(DIALOG);
+    let chosen = (from..=last).find(|row| is_numbered_choice(bare(&lines[*row])));
+    let keys = (last.saturating_sub(2)..=last).find(|row| offers_keys(bare(&lines[*row])));
+    let marked = (from..=last).rfind(|row| bare(&lines[*row]).starts_with(MARKS));
+    let end = chosen.or(marked.filter(|_| keys.is_some())).or(keys)?;
+    let text = question(&lines[..end]);
+    Some(if text.contains('?') {
+        text
+    } else {
+        format!("unknown prompt: {text}")
+    })
+}
+
+// The longest list of choices with its descriptions that we have seen, twice.
+const DIALOG: usize = 32;
+
+const MARKS: [char; 4] = ['❯', '›', '●', '○'];
+
+/// `❯ 1. Yes`: the choice that Enter would take.
+fn is_numbered_choice(line: &str) -> bool {
+    line.strip_prefix(MARKS).is_some_and(|rest| {
+        let rest = rest.trim_start();
+        let digits = rest.chars().take_while(char::is_ascii_digit).count();
+        digits > 0 && rest[digits..].starts_with(". ")
+    })
+}
+
+/// `Enter to confirm · Esc to cancel`, in whatever words.
+fn offers_keys(line: &str) -> bool {
+    let line = line.trim().trim_start_matches('(').to_lowercase();
+    line.split([',', '·']).map(str::trim).any(|offer| {
+        let offer = offer
+            .trim_start_matches("press ")
+            .trim_start_matches("use ");
+        offer.starts_with("enter ") || offer.starts_with("esc ") || offer.starts_with("any key ")
+    })
+}
+
+// What fits a line of a table and still says what is asked.
+const QUESTION: usize = 400;
+
+/// What stands above the choices, up to the top of the dialog, in one line.
+fn question(above: &[String]) -> String {
+    let mut found: Vec<&str> = Vec::new();
+    let mut blanks = 0;
+    for line in above.iter().rev() {
+        if line.trim_start().starts_with('╭') || is_rule(line, &['─', '▔', '▄', '▀']) {
+            break;
+        }
+        let text = bare(line);
+        if text.is_empty() {
+            blanks += 1;
+            // Two empty rows are the end of a dialog that has no frame; in front of its choices there may be some.
+            if blanks > 1 && !found.is_empty() && !line.contains('│') {
+                break;
+            }
+            continue;
+        }
+        blanks = 0;
+        if text.starts_with("Tip: ") {
+            continue;
+        }
+        found.push(text);
+    }
+    found.reverse();
+    let mut text = found.join(" · ");
+    if let Some((cut, _)) = text.char_indices().nth(QUESTION) {
+        text.truncate(cut);
+        text.push('…');
+    }
+    text
+}
+
+/// A line without frames, rules and blanks around its text.
+fn bare(line: &str) -> &str {
+    line.trim_matches(|c: char| c.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(&c))
+}
+
+/// The lines without what is written faintly.
+fn bright(screen: &Screen<'_>, rows: usize) -> Vec<String> {
+    let row = |row| {
+        let mut text = String::new();
+        for cell in screen.cells(row) {
+            if cell.style.has(Attr::Dim) {
+                text.push(' ');
+            } else {
+                cell.push_to(&mut text);
+            }
+        }
+        text
+    };
+    (0..rows).map(row).collect()
 }

@@ -4,6 +4,7 @@ use fugue_core::typing::Manners;
 use fugue_hold::wire::{Input, InputKind, Probe, ToHolder};
 
 use super::{Pane, answers::Asked, sending::Step};
+use crate::agents::screen;
 
 impl Pane {
     pub(super) fn go_on_sending(&mut self) {
@@ -49,6 +50,7 @@ impl Pane {
             line_mode: probe.canonical,
             bracketed_paste: modes.bracketed_paste,
             application_cursor: modes.app_cursor,
+            agent_box: screen::box_of(&self.follower.terminal.screen()).is_some(),
         }
     }
 }

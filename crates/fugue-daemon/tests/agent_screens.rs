@@ -1,0 +1,120 @@
+//! Screens of real agents, recorded at 120×40: where the cursor was (row and column from 0), then what was shown.
+
+use std::{fs, path::Path};
+
+use fugue_daemon::agents::{
+    Vendor,
+    screen::{Input, Look, look},
+};
+
+fn seen(name: &str) -> Look {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/screens/{name}.txt"));
+    let text = fs::read_to_string(path).unwrap();
+    let (cursor, shown) = text.split_once('\n').unwrap();
+    let cursor: Vec<u16> = cursor
+        .split(' ')
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    // Blank rows at the end are not recorded.
+    let mut lines: Vec<String> = shown.lines().map(str::to_owned).collect();
+    lines.resize(40, String::new());
+    let vendor = Vendor::named(name.split('-').next().unwrap()).unwrap();
+    look(vendor, &lines, (cursor[0], cursor[1]))
+}
+
+fn check(name: &str, working: bool, input: Input, dialog: Option<&str>) {
+    let expected = Look {
+        dialog: dialog.map(str::to_owned),
+        input,
+        working,
+    };
+    assert_eq!(seen(name), expected, "{name}");
+}
+
+#[test]
+fn an_empty_box_is_told_from_a_draft() {
+    for name in ["claude-idle", "codex-idle", "gemini-idle"] {
+        check(name, false, Input::Empty, None);
+    }
+    for name in ["claude-working", "codex-working", "gemini-working"] {
+        check(name, true, Input::Empty, None);
+    }
+    for name in [
+        "claude-draft",
+        "claude-draft-of-two-lines",
+        "claude-slash",
+        "codex-draft",
+        "codex-draft-of-two-lines",
+        "codex-draft-with-enter",
+        "codex-slash",
+        "gemini-draft",
+        "gemini-draft-of-two-lines",
+        "gemini-slash",
+    ] {
+        check(name, false, Input::Draft, None);
+    }
+}
+
+#[test]
+fn a_question_is_told_in_its_own_words() {
+    let asks = |name: &str, text: &str| check(name, false, Input::Unknown, Some(text));
+    asks(
+        "claude-permission",
+        "Bash command · make a file · touch made.txt · Do you want to proceed?",
+    );
+    asks(
+        "claude-write",
+        "Create file · a.txt · 1 hello · 2 world · Do you want to create a.txt?",
+    );
+    asks(
+        "claude-mcp",
+        "Tool use · fugue — Get Status Tool: (MCP) · About the fugue — Get Status Tool: · How a pane is, or everything there is. · Do you want to proceed?",
+    );
+    asks("claude-question", "☐ Colour · Which colour?");
+    asks(
+        "claude-menu",
+        "unknown prompt: Select model · Switch between Claude models. Your pick becomes the default for new sessions. For other/previous model names, · specify with --model.",
+    );
+    asks(
+        "codex-permission",
+        "Would you like to run the following command? · Environment: local · Reason: may I make a file? · $ touch made2.txt",
+    );
+    asks(
+        "codex-hooks",
+        "unknown prompt: Hooks need review · 4 hooks are new or changed. · Hooks can run outside the sandbox after you trust them.",
+    );
+    asks("codex-menu", "unknown prompt: Select Model and Effort");
+    asks(
+        "gemini-permission",
+        "? Shell  touch made.txt · touch made.txt · Allow execution of [Shell]?",
+    );
+    asks(
+        "gemini-question",
+        "unknown prompt: Answer Questions · Which colour",
+    );
+}
+
+#[test]
+fn what_waits_for_a_person_is_never_taken_for_idle() {
+    for (name, begins) in [
+        (
+            "claude-trust",
+            "Accessing workspace: · /home/ada/work9 · Quick safety check: Is",
+        ),
+        (
+            "codex-trust",
+            "Folder access · /home/ada/work2 · Trust this folder? Codex",
+        ),
+        ("codex-hooks-list", "unknown prompt: "),
+        (
+            "gemini-trust",
+            "Do you trust the files in this folder? · Trusting",
+        ),
+        ("gemini-menu", "unknown prompt: > Select Theme"),
+    ] {
+        let look = seen(name);
+        let dialog = look.dialog.unwrap_or_default();
+        assert!(dialog.starts_with(begins), "{name}: {dialog}");
+        assert_eq!(look.input, Input::Unknown, "{name}");
+    }
+}
