@@ -28,6 +28,8 @@ pub struct Typing {
     tail: String,
     tail_was_seen: bool,
     enter: Vec<u8>,
+    /// The text went into an agent's box, which tells more than the text does.
+    agent_box: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -52,8 +54,19 @@ pub enum Next {
 pub struct Seen<'a> {
     /// The lines around the terminal's cursor: where typed text would stand.
     pub near_cursor: &'a str,
+    pub agent_box: AgentBox,
     /// The shell has marked that a command started since the Enter.
     pub command_started: bool,
+}
+
+/// The input box of an agent with the cursor in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AgentBox {
+    #[default]
+    Absent,
+    Empty,
+    /// Somebody's text is in it.
+    Filled,
 }
 
 impl Typing {
@@ -94,6 +107,7 @@ impl Typing {
                 tail: String::new(),
                 tail_was_seen: false,
                 enter: Vec::new(),
+                agent_box: manners.agent_box,
             };
             return (enter, Ok(typing));
         }
@@ -104,6 +118,7 @@ impl Typing {
                 tail: tail(text),
                 tail_was_seen: false,
                 enter,
+                agent_box: manners.agent_box,
             }),
         )
     }
@@ -111,6 +126,8 @@ impl Typing {
     /// The pane printed something.
     pub fn output(&mut self, seen: &Seen<'_>) -> Next {
         match self.stage {
+            // An agent that has just drawn a paste takes an Enter for a part of it.
+            Stage::AwaitTaken if self.agent_box => Next::Watch,
             Stage::AwaitTaken if self.shows_tail(seen) => self.press_enter(true),
             Stage::AwaitSubmitted if seen.command_started => Next::Done(Submitted::Yes),
             Stage::AwaitTaken | Stage::AwaitSubmitted => Next::Watch,
@@ -120,6 +137,16 @@ impl Typing {
     /// The pane printed something and has been quiet since.
     pub fn quiet(&mut self, seen: &Seen<'_>) -> Next {
         match self.stage {
+            Stage::AwaitTaken if self.agent_box => match seen.agent_box {
+                AgentBox::Filled | AgentBox::Absent => self.press_enter(false),
+                // What it printed was something else.
+                AgentBox::Empty => Next::Watch,
+            },
+            // An agent may think before it clears its box; the others clear it at once or never.
+            Stage::AwaitSubmitted if self.agent_box => match seen.agent_box {
+                AgentBox::Empty | AgentBox::Absent => Next::Done(Submitted::Yes),
+                AgentBox::Filled => Next::Watch,
+            },
             // It drew something else for the text, such as a placeholder for a long paste.
             Stage::AwaitTaken => {
                 let shown = self.shows_tail(seen);
@@ -139,6 +166,10 @@ impl Typing {
                 let shown = self.shows_tail(seen);
                 self.press_enter(shown)
             }
+            Stage::AwaitSubmitted if self.agent_box => Next::Done(match seen.agent_box {
+                AgentBox::Empty | AgentBox::Absent => Submitted::Yes,
+                AgentBox::Filled => Submitted::No,
+            }),
             Stage::AwaitSubmitted if self.tail_was_seen && self.shows_tail(seen) => {
                 Next::Done(Submitted::No)
             }
@@ -307,6 +338,7 @@ mod tests {
     fn seen(near_cursor: &str) -> Seen<'_> {
         Seen {
             near_cursor,
+            agent_box: AgentBox::Absent,
             command_started: false,
         }
     }
@@ -419,9 +451,37 @@ mod tests {
         assert_eq!(
             typing.output(&Seen {
                 near_cursor: "$ ls",
+                agent_box: AgentBox::Absent,
                 command_started: true
             }),
             Next::Done(Submitted::Yes)
         );
+    }
+
+    #[test]
+    fn in_an_agents_box_the_box_settles_it() {
+        let manners = Manners {
+            bracketed_paste: true,
+            agent_box: true,
+            ..Manners::default()
+        };
+        let shows = |agent_box| Seen {
+            near_cursor: "> hello",
+            agent_box,
+            command_started: false,
+        };
+        let typing = || Typing::start(&send("hello", &[], true), manners).1.unwrap();
+        let mut taken = typing();
+        assert_eq!(taken.output(&shows(AgentBox::Filled)), Next::Watch);
+        assert_eq!(taken.quiet(&shows(AgentBox::Empty)), Next::Watch);
+        let enter = Next::Type(b"\r".to_vec());
+        assert_eq!(taken.quiet(&shows(AgentBox::Filled)), enter);
+        assert_eq!(taken.quiet(&shows(AgentBox::Filled)), Next::Watch);
+        let yes = Next::Done(Submitted::Yes);
+        assert_eq!(taken.quiet(&shows(AgentBox::Empty)), yes);
+        let mut swallowed = typing();
+        assert_eq!(swallowed.quiet(&shows(AgentBox::Filled)), enter);
+        let no = Next::Done(Submitted::No);
+        assert_eq!(swallowed.gave_up(&shows(AgentBox::Filled)), no);
     }
 }

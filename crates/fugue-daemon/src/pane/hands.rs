@@ -1,10 +1,14 @@
 //! How a pane types.
 
-use fugue_core::typing::Manners;
-use fugue_hold::wire::{Input, InputKind, Probe, ToHolder};
+use fugue_core::typing::{AgentBox, Manners};
+use fugue_hold::wire::{self, InputKind, Probe, ToHolder};
 
-use super::{Pane, answers::Asked, sending::Step};
-use crate::agents::screen;
+use super::{
+    Pane,
+    answers::Asked,
+    sending::{Sight, Step},
+};
+use crate::agents::screen::{self, Input};
 
 impl Pane {
     pub(super) fn go_on_sending(&mut self) {
@@ -18,7 +22,7 @@ impl Pane {
                     };
                     let seq = keeper.next_seq();
                     self.sending.typed(seq);
-                    self.tell(&ToHolder::Input(Input {
+                    self.tell(&ToHolder::Input(wire::Input {
                         seq,
                         key,
                         kind: InputKind::Typed,
@@ -29,19 +33,33 @@ impl Pane {
         }
     }
 
-    /// What stands where typed text would stand: the cursor's row and the one above, for a box that wraps.
-    pub(super) fn seen(&self) -> String {
+    /// What stands where typed text would stand.
+    pub(super) fn seen(&self) -> Sight {
         if !self.sending.watches() {
-            return String::new();
+            return Sight::default();
         }
         let screen = self.follower.terminal.screen();
         let row = screen.cursor().0;
-        screen
+        let near_cursor = screen
             .rows()
             .take(row + 1)
             .skip(row.saturating_sub(1))
             .collect::<Vec<_>>()
-            .join("\n")
+            .join("\n");
+        Sight {
+            near_cursor,
+            agent_box: self.agent_box(),
+        }
+    }
+
+    fn agent_box(&self) -> AgentBox {
+        let screen = self.follower.terminal.screen();
+        let looked = screen::box_of(&screen).map(|vendor| screen::look_at(vendor, &screen).input);
+        match looked {
+            Some(Input::Empty) => AgentBox::Empty,
+            Some(Input::Draft) => AgentBox::Filled,
+            Some(Input::Unknown) | None => AgentBox::Absent,
+        }
     }
 
     pub(super) fn manners(&self, probe: &Probe) -> Manners {
@@ -50,7 +68,7 @@ impl Pane {
             line_mode: probe.canonical,
             bracketed_paste: modes.bracketed_paste,
             application_cursor: modes.app_cursor,
-            agent_box: screen::box_of(&self.follower.terminal.screen()).is_some(),
+            agent_box: self.agent_box() != AgentBox::Absent,
         }
     }
 }

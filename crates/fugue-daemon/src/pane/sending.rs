@@ -7,7 +7,7 @@ use fugue_api::{
     panes::{InputSent, SendInput, Submitted},
     wire::Answer,
 };
-use fugue_core::typing::{Manners, Next, Seen, Typing};
+use fugue_core::typing::{AgentBox, Manners, Next, Seen, Typing};
 use fugue_hold::wire::{InputState, Outcome};
 use tokio::time::Instant;
 
@@ -22,6 +22,14 @@ const SETTLED: Duration = Duration::from_millis(40);
 pub struct Sending {
     waiting: VecDeque<Request>,
     active: Option<Active>,
+}
+
+/// What the screen shows of what was typed.
+#[derive(Default)]
+pub struct Sight {
+    /// The cursor's row and the one above, for a box that wraps.
+    pub near_cursor: String,
+    pub agent_box: AgentBox,
 }
 
 struct Request {
@@ -127,7 +135,7 @@ impl Sending {
         }
     }
 
-    pub fn input_state(&mut self, state: &InputState, near_cursor: &str) {
+    pub fn input_state(&mut self, state: &InputState, sight: &Sight) {
         let Some(active) = self
             .active
             .as_mut()
@@ -151,17 +159,17 @@ impl Sending {
             }
             Outcome::Written | Outcome::Duplicate => {
                 active.stage = Stage::Watching;
-                self.look(near_cursor, |typing, seen| typing.output(seen));
+                self.look(sight, |typing, seen| typing.output(seen));
             }
         }
     }
 
     /// Something was printed.
-    pub fn output(&mut self, near_cursor: &str, at: Instant) {
+    pub fn output(&mut self, sight: &Sight, at: Instant) {
         if let Some(active) = &mut self.active {
             active.settled_at = Some(at + SETTLED);
         }
-        self.look(near_cursor, |typing, seen| typing.output(seen));
+        self.look(sight, |typing, seen| typing.output(seen));
     }
 
     pub fn command_started(&mut self) {
@@ -170,15 +178,15 @@ impl Sending {
         }
     }
 
-    pub fn time(&mut self, near_cursor: &str, now: Instant) {
+    pub fn time(&mut self, sight: &Sight, now: Instant) {
         let Some(active) = &mut self.active else {
             return;
         };
         if active.settled_at.is_some_and(|at| at <= now) {
             active.settled_at = None;
-            self.look(near_cursor, |typing, seen| typing.quiet(seen));
+            self.look(sight, |typing, seen| typing.quiet(seen));
         } else if active.give_up_at <= now {
-            self.look(near_cursor, |typing, seen| typing.gave_up(seen));
+            self.look(sight, |typing, seen| typing.gave_up(seen));
         }
     }
 
@@ -230,7 +238,7 @@ impl Sending {
         }
     }
 
-    fn look(&mut self, near_cursor: &str, judge: impl FnOnce(&mut Typing, &Seen<'_>) -> Next) {
+    fn look(&mut self, sight: &Sight, judge: impl FnOnce(&mut Typing, &Seen<'_>) -> Next) {
         let Some(active) = self
             .active
             .as_mut()
@@ -239,7 +247,8 @@ impl Sending {
             return;
         };
         let seen = Seen {
-            near_cursor,
+            near_cursor: &sight.near_cursor,
+            agent_box: sight.agent_box,
             command_started: active.command_started,
         };
         let Some(typing) = &mut active.typing else {
