@@ -150,6 +150,21 @@ pub struct Launch {
 // The kernel takes 128 KiB in one argument; the rest is room for what an agent puts in front.
 const LONGEST_PROMPT: usize = 100_000;
 
+/// What agents tell the programs they start about themselves. An agent that is started by way of another would take it
+/// for its own: a session, a socket to talk to, that it was started a second time.
+const OF_ANOTHER: [&str; 10] = [
+    "AI_AGENT",
+    "CLAUDECODE",
+    "CLAUDE_CODE_CHILD_SESSION",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_MESSAGING_SOCKET",
+    "CLAUDE_CODE_MESSAGING_TOKEN",
+    "CLAUDE_CODE_SESSION_ID",
+    "CLAUDE_PROJECT_DIR",
+    "GEMINI_CLI",
+    "GEMINI_CLI_NO_RELAUNCH",
+];
+
 /// Writes the agent's files and says how to run it.
 pub fn lay_out(agent: &Agent, assignment: &Assignment<'_>) -> Result<Launch, Error> {
     check(assignment)?;
@@ -160,8 +175,8 @@ pub fn lay_out(agent: &Agent, assignment: &Assignment<'_>) -> Result<Launch, Err
         Agent::Shell => Ok(shell::lay_out(assignment)),
         Agent::Template { template, .. } => template::lay_out(template, assignment),
     }?;
-    let identity = assignment.identity.clone();
-    launch.env.extend(identity);
+    launch.env.extend(assignment.identity.clone());
+    launch.env_remove.extend(OF_ANOTHER.map(str::to_owned));
     Ok(launch)
 }
 

@@ -9,8 +9,8 @@ use fugue_daemon::agents::{
 
 fn seen(name: &str) -> Look {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/screens/{name}.txt"));
-    let text = fs::read_to_string(path).unwrap();
-    let (cursor, shown) = text.split_once('\n').unwrap();
+    let text = fs::read_to_string(path).expect("a recorded screen");
+    let (cursor, shown) = text.split_once('\n').expect("a line for the cursor");
     let cursor: Vec<u16> = cursor
         .split(' ')
         .filter_map(|word| word.parse().ok())
@@ -18,7 +18,10 @@ fn seen(name: &str) -> Look {
     // Blank rows at the end are not recorded.
     let mut lines: Vec<String> = shown.lines().map(str::to_owned).collect();
     lines.resize(40, String::new());
-    let vendor = Vendor::named(name.split('-').next().unwrap()).unwrap();
+    let vendor = Vendor::ALL
+        .into_iter()
+        .find(|vendor| name.starts_with(vendor.name()));
+    let vendor = vendor.expect("named after its agent");
     look(vendor, &lines, (cursor[0], cursor[1]))
 }
 

@@ -1,4 +1,4 @@
-//! Claude Code.
+//! Claude Code. Its `--mcp-config` and `--settings` are added to what the user has.
 
 use fugue_api::Error;
 use serde_json::{Map, Value, json};
@@ -6,12 +6,14 @@ use serde_json::{Map, Value, json};
 use super::{Assignment, Launch, Vendor, files};
 
 // Each tells the completion, the prompt or the question of a turn; see `hook.rs`.
-const HOOKS: [&str; 6] = [
+const HOOKS: [&str; 8] = [
     "UserPromptSubmit",
     "PermissionRequest",
     "Notification",
     "PostToolUse",
+    "PostToolUseFailure",
     "Stop",
+    "StopFailure",
     "SessionEnd",
 ];
 

@@ -1,4 +1,8 @@
-//! Gemini CLI.
+//! Gemini CLI. It has no flag for settings, but a variable for the file with the system's defaults, which are merged
+//! with the user's settings. The variable for the system's settings would do as well, and would put an
+//! administrator's rules out of force.
+//!
+//! In a folder that the user does not trust it runs neither hooks nor MCP servers.
 
 use fugue_api::Error;
 use serde_json::{Map, Value, json};

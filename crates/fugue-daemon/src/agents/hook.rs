@@ -1,5 +1,8 @@
 //! What an agent's hook tells, in our words. A payload that means nothing to us is [`News::Nothing`], never an error:
 //! the agent must not notice.
+//!
+//! None of the agents tells that a person refused a permission or interrupted a turn, and Codex does not tell that a
+//! request to its model failed. Those are seen on the screen: a box, and no work.
 
 use serde_json::Value;
 
@@ -14,11 +17,19 @@ pub enum News {
     TurnEnded {
         message: String,
     },
+    /// A turn ended because the model could not be asked.
+    TurnFailed {
+        message: String,
+    },
     /// It shows a question and waits for a person.
     NeedsInput {
         prompt: String,
     },
-    /// It works again: a tool ran, so that the question before it was answered.
+    /// It has waited for a person for a while. Says less than the question did, if that was told.
+    StillNeedsInput {
+        prompt: String,
+    },
+    /// A tool ran, so that the question before it was answered.
     InputNoLongerNeeded,
     /// The agent is about to leave.
     SessionEnded,
@@ -27,39 +38,309 @@ pub enum News {
 
 /// Reads one payload.
 pub fn read(vendor: Vendor, payload: &Value) -> News {
-    let event = payload["hook_event_name"].as_str().unwrap_or_default();
-    let text = |field: &str| payload[field].as_str().unwrap_or_default().to_owned();
-    match (vendor, event) {
-        (Vendor::Claude | Vendor::Codex, "UserPromptSubmit") | (Vendor::Gemini, "BeforeAgent") => {
-            News::PromptGiven
-        }
-        (Vendor::Claude | Vendor::Codex, "Stop") => News::TurnEnded {
-            message: text("last_assistant_message"),
+    let event = text(payload, "hook_event_name");
+    match vendor {
+        Vendor::Claude => claude(event, payload),
+        Vendor::Codex => codex(event, payload),
+        Vendor::Gemini => gemini(event, payload),
+    }
+}
+
+fn claude(event: &str, payload: &Value) -> News {
+    match event {
+        "UserPromptSubmit" => News::PromptGiven,
+        "Stop" => News::TurnEnded {
+            message: text(payload, "last_assistant_message").to_owned(),
         },
-        (Vendor::Gemini, "AfterAgent") => News::TurnEnded {
-            message: text("prompt_response"),
+        "StopFailure" => News::TurnFailed {
+            message: text(payload, "last_assistant_message").to_owned(),
         },
-        (Vendor::Claude | Vendor::Codex, "PermissionRequest") => News::NeedsInput {
-            prompt: question(&payload["tool_name"], &payload["tool_input"]),
+        "PermissionRequest" => News::NeedsInput {
+            prompt: tool_question(payload),
         },
-        (_, "Notification") => News::NeedsInput {
-            prompt: text("message"),
+        // Of the others, one comes after a minute at an empty box.
+        "Notification" => match text(payload, "notification_type") {
+            "permission_prompt" | "elicitation_dialog" => News::StillNeedsInput {
+                prompt: text(payload, "message").to_owned(),
+            },
+            _ => News::Nothing,
         },
-        (_, "PostToolUse" | "AfterTool") => News::InputNoLongerNeeded,
-        (_, "SessionEnd") => News::SessionEnded,
+        "PostToolUse" | "PostToolUseFailure" => News::InputNoLongerNeeded,
+        "SessionEnd" => session_end(payload),
         _ => News::Nothing,
     }
 }
 
+fn codex(event: &str, payload: &Value) -> News {
+    match event {
+        "UserPromptSubmit" => News::PromptGiven,
+        "Stop" => News::TurnEnded {
+            message: text(payload, "last_assistant_message").to_owned(),
+        },
+        "PermissionRequest" => News::NeedsInput {
+            prompt: tool_question(payload),
+        },
+        "PostToolUse" => News::InputNoLongerNeeded,
+        "SessionEnd" => session_end(payload),
+        // What `notify` gives, for a user who has set it to call us.
+        "" if text(payload, "type") == "agent-turn-complete" => News::TurnEnded {
+            message: text(payload, "last-assistant-message").to_owned(),
+        },
+        _ => News::Nothing,
+    }
+}
+
+fn gemini(event: &str, payload: &Value) -> News {
+    match event {
+        "BeforeAgent" => News::PromptGiven,
+        "AfterAgent" => match text(payload, "prompt_response") {
+            // Its words for a request that failed.
+            message @ "[no response text]" => News::TurnFailed {
+                message: message.to_owned(),
+            },
+            message => News::TurnEnded {
+                message: message.to_owned(),
+            },
+        },
+        "Notification" if text(payload, "notification_type") == "ToolPermission" => {
+            News::NeedsInput {
+                prompt: gemini_question(payload),
+            }
+        }
+        "AfterTool" => News::InputNoLongerNeeded,
+        "SessionEnd" => session_end(payload),
+        _ => News::Nothing,
+    }
+}
+
+/// A cleared conversation is a session's end too, and the agent stays.
+fn session_end(payload: &Value) -> News {
+    match text(payload, "reason") {
+        "clear" | "resume" => News::Nothing,
+        _ => News::SessionEnded,
+    }
+}
+
 /// `Bash: rm -rf x`.
-fn question(tool: &Value, input: &Value) -> String {
-    let tool = tool.as_str().unwrap_or("a tool");
-    let said = ["command", "file_path", "url", "path", "query"]
-        .into_iter()
-        .find_map(|field| input[field].as_str());
-    match said {
-        Some(said) => format!("{tool}: {said}"),
+fn tool_question(payload: &Value) -> String {
+    let input = &payload["tool_input"];
+    if let Some(asked) = input["questions"][0]["question"].as_str() {
+        return short(asked);
+    }
+    let tool = payload["tool_name"].as_str().unwrap_or("a tool");
+    match said(
+        input,
+        &[
+            "command",
+            "file_path",
+            "path",
+            "url",
+            "query",
+            "description",
+        ],
+    ) {
+        Some(said) => short(&format!("{tool}: {said}")),
         None if input.as_object().is_none_or(serde_json::Map::is_empty) => tool.to_owned(),
-        None => format!("{tool}: {input}"),
+        None => short(&format!("{tool}: {input}")),
+    }
+}
+
+fn gemini_question(payload: &Value) -> String {
+    let details = &payload["details"];
+    let title = details["title"].as_str();
+    let title = title.map(|title| title.trim_start_matches("Confirm "));
+    match (
+        title,
+        said(
+            details,
+            &["command", "fileName", "filePath", "toolName", "prompt"],
+        ),
+    ) {
+        (Some(title), Some(said)) => short(&format!("{title}: {said}")),
+        (Some(title), None) => short(title),
+        (None, _) => short(text(payload, "message")),
+    }
+}
+
+fn said<'a>(fields: &'a Value, names: &[&str]) -> Option<&'a str> {
+    names.iter().find_map(|name| fields[*name].as_str())
+}
+
+fn text<'a>(payload: &'a Value, field: &str) -> &'a str {
+    payload[field].as_str().unwrap_or_default()
+}
+
+// As much as a person reads of it; the whole is in the pane.
+const QUESTION: usize = 400;
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(QUESTION) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(vendor: Vendor, payload: Value, expected: News) {
+        assert_eq!(read(vendor, &payload), expected, "{payload}");
+    }
+
+    fn needs(prompt: &str) -> News {
+        News::NeedsInput {
+            prompt: prompt.to_owned(),
+        }
+    }
+
+    fn ended(message: &str) -> News {
+        News::TurnEnded {
+            message: message.to_owned(),
+        }
+    }
+
+    // Payloads as the agents gave them, without the ids.
+
+    #[test]
+    fn claude_code_is_understood() {
+        let check = |payload, expected| check(Vendor::Claude, payload, expected);
+        check(
+            json!({"hook_event_name": "UserPromptSubmit", "prompt": "x"}),
+            News::PromptGiven,
+        );
+        check(
+            json!({"hook_event_name": "PermissionRequest", "tool_name": "Bash",
+                "tool_input": {"command": "touch made.txt", "description": "make a file"}, "permission_suggestions": []}),
+            needs("Bash: touch made.txt"),
+        );
+        check(
+            json!({"hook_event_name": "PermissionRequest", "tool_name": "mcp__fugue__get_status", "tool_input": {}}),
+            needs("mcp__fugue__get_status"),
+        );
+        check(
+            json!({"hook_event_name": "PermissionRequest", "tool_name": "AskUserQuestion",
+                "tool_input": {"questions": [{"question": "Which colour?", "header": "Colour", "options": []}]}}),
+            needs("Which colour?"),
+        );
+        check(
+            json!({"hook_event_name": "Notification", "message": "Claude needs your permission",
+                "notification_type": "permission_prompt"}),
+            News::StillNeedsInput {
+                prompt: "Claude needs your permission".to_owned(),
+            },
+        );
+        check(
+            json!({"hook_event_name": "Notification", "message": "Claude is waiting for your input",
+                "notification_type": "idle_prompt"}),
+            News::Nothing,
+        );
+        for event in ["PostToolUse", "PostToolUseFailure"] {
+            check(
+                json!({"hook_event_name": event, "tool_name": "Bash"}),
+                News::InputNoLongerNeeded,
+            );
+        }
+        check(
+            json!({"hook_event_name": "Stop", "stop_hook_active": false, "last_assistant_message": "done",
+                "background_tasks": []}),
+            ended("done"),
+        );
+        check(
+            json!({"hook_event_name": "StopFailure", "error": "unknown",
+                "last_assistant_message": "API Error: 400 the model is unwell"}),
+            News::TurnFailed {
+                message: "API Error: 400 the model is unwell".to_owned(),
+            },
+        );
+        check(
+            json!({"hook_event_name": "SessionEnd", "reason": "clear"}),
+            News::Nothing,
+        );
+        check(
+            json!({"hook_event_name": "SessionEnd", "reason": "prompt_input_exit"}),
+            News::SessionEnded,
+        );
+    }
+
+    #[test]
+    fn codex_is_understood() {
+        let check = |payload, expected| check(Vendor::Codex, payload, expected);
+        check(
+            json!({"hook_event_name": "UserPromptSubmit", "turn_id": "t", "prompt": "x"}),
+            News::PromptGiven,
+        );
+        check(
+            json!({"hook_event_name": "PermissionRequest", "tool_name": "Bash",
+                "tool_input": {"command": "touch made.txt", "description": "may I make a file?"}}),
+            needs("Bash: touch made.txt"),
+        );
+        check(
+            json!({"hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_response": ""}),
+            News::InputNoLongerNeeded,
+        );
+        check(
+            json!({"hook_event_name": "Stop", "stop_hook_active": false, "last_assistant_message": "done"}),
+            ended("done"),
+        );
+        check(
+            json!({"type": "agent-turn-complete", "last-assistant-message": "done"}),
+            ended("done"),
+        );
+    }
+
+    #[test]
+    fn gemini_is_understood() {
+        let check = |payload, expected| check(Vendor::Gemini, payload, expected);
+        check(
+            json!({"hook_event_name": "BeforeAgent", "prompt": "x"}),
+            News::PromptGiven,
+        );
+        check(
+            json!({"hook_event_name": "Notification", "notification_type": "ToolPermission",
+                "message": "Tool Confirm Shell Command requires execution",
+                "details": {"type": "exec", "title": "Confirm Shell Command", "command": "touch made.txt"}}),
+            needs("Shell Command: touch made.txt"),
+        );
+        check(
+            json!({"hook_event_name": "Notification", "notification_type": "ToolPermission",
+                "message": "Tool requires confirmation", "details": {"type": "ask_user", "title": "Ask User"}}),
+            needs("Ask User"),
+        );
+        check(
+            json!({"hook_event_name": "AfterTool", "tool_name": "run_shell_command"}),
+            News::InputNoLongerNeeded,
+        );
+        check(
+            json!({"hook_event_name": "AfterAgent", "prompt": "x", "prompt_response": "done", "stop_hook_active": false}),
+            ended("done"),
+        );
+        check(
+            json!({"hook_event_name": "AfterAgent", "prompt": "x", "prompt_response": "[no response text]"}),
+            News::TurnFailed {
+                message: "[no response text]".to_owned(),
+            },
+        );
+    }
+
+    #[test]
+    fn what_means_nothing_is_nothing() {
+        for vendor in Vendor::ALL {
+            for payload in [
+                json!(null),
+                json!([]),
+                json!({}),
+                json!({"hook_event_name": 3}),
+            ] {
+                check(vendor, payload, News::Nothing);
+            }
+            check(
+                vendor,
+                json!({"hook_event_name": "SessionStart"}),
+                News::Nothing,
+            );
+        }
     }
 }
