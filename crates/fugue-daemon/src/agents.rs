@@ -203,3 +203,99 @@ fn check(assignment: &Assignment<'_>) -> Result<(), Error> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    fn with<T>(prompt: &str, args: &[String], then: impl FnOnce(&Assignment<'_>) -> T) -> T {
+        let dir = tempfile::tempdir().unwrap();
+        let identity = BTreeMap::from([("FUGUE_AGENT_ID".to_owned(), "w1".to_owned())]);
+        then(&Assignment {
+            prompt,
+            model: Some("m"),
+            args,
+            dir: dir.path(),
+            cwd: Path::new("/"),
+            fugue: Path::new("/opt/it's/fugue"),
+            identity: &identity,
+            shell: Path::new("/bin/dash"),
+        })
+    }
+
+    #[test]
+    fn an_unknown_agent_is_refused_with_all_the_choices() {
+        let template = Template {
+            command: vec!["aider".to_owned()],
+            env: BTreeMap::new(),
+        };
+        let templates = BTreeMap::from([("aider".to_owned(), template)]);
+        for name in ["claude", "codex", "gemini", "shell", "aider"] {
+            assert_eq!(known(name, &templates).unwrap().name(), name);
+        }
+        let error = known("cloude", &templates).unwrap_err();
+        assert!(error.message.contains("`cloude`"), "{error}");
+        let hint = error.hint.unwrap();
+        assert!(
+            hint.contains("claude, codex, gemini, shell, aider"),
+            "{hint}"
+        );
+    }
+
+    #[test]
+    fn the_first_agent_on_the_path_is_the_default() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Some(dir.path().as_os_str());
+        assert_eq!(first_installed(path, Path::new("/")), None);
+        for name in ["gemini", "codex"] {
+            let file = dir.path().join(name);
+            fs::write(&file, "").unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+            let found = first_installed(path, Path::new("/")).unwrap();
+            assert_eq!(found.name(), name);
+        }
+    }
+
+    #[test]
+    fn the_prompt_is_one_word_behind_the_others() {
+        let prompt = "--help $(it) 'now'\n";
+        for vendor in Vendor::ALL {
+            let args = ["--more".to_owned()];
+            with(prompt, &args, |assignment| {
+                let launch = lay_out(&Agent::Vendor(vendor), assignment).unwrap();
+                let (last, before) = launch.argv.split_last().unwrap();
+                assert!(last.ends_with(prompt), "{last}");
+                assert!(before.contains(&"--more".to_owned()));
+                assert!(before.contains(&"--model=m".to_owned()));
+                assert_eq!(launch.env["FUGUE_AGENT_ID"], "w1");
+                for entry in fs::read_dir(assignment.dir).unwrap() {
+                    let mode = entry.unwrap().metadata().unwrap().permissions().mode();
+                    assert_eq!(mode & 0o777, 0o600);
+                }
+            });
+        }
+        with("-x", &[], |assignment| {
+            let launch = lay_out(&Agent::Shell, assignment).unwrap();
+            assert_eq!(launch.argv, ["/bin/dash", "-c", " -x"]);
+        });
+    }
+
+    #[test]
+    fn a_prompt_that_no_program_can_be_handed_is_refused() {
+        let check = |prompt: &str, says: &str| {
+            with(prompt, &[], |assignment| {
+                let error = lay_out(&Agent::Vendor(Vendor::Claude), assignment).unwrap_err();
+                assert!(error.message.contains(says), "{error}");
+                assert_eq!(fs::read_dir(assignment.dir).unwrap().count(), 0);
+            });
+        };
+        check(
+            &"é".repeat(50_001),
+            "wanted at most 100000 bytes, got 100002",
+        );
+        check("a\0b", "NUL");
+        check(" \n", "prompt");
+    }
+}

@@ -105,6 +105,10 @@ fn what_waits_for_a_person_is_never_taken_for_idle() {
             "Accessing workspace: · /home/ada/work9 · Quick safety check: Is",
         ),
         (
+            "claude-offer",
+            "Make auto mode your default permission mode? · Auto",
+        ),
+        (
             "codex-trust",
             "Folder access · /home/ada/work2 · Trust this folder? Codex",
         ),

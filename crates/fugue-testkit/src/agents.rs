@@ -1,4 +1,5 @@
-//! The real Claude Code, Codex and Gemini CLI, headless, with a scripted model behind them and fugue as their MCP server.
+//! The real Claude Code, Codex and Gemini CLI with a scripted model behind them: headless with fugue as their MCP server,
+//! or at home in a world, for workers that run in panes.
 //!
 //! `scripts/mcp-tools` installs them, next to the build and outside the repository. A test that finds none says so.
 
@@ -11,7 +12,10 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{World, model::Model};
+use crate::{
+    World,
+    model::{Call, Model},
+};
 
 /// Programs that other people wrote and our tests drive: agents, suites, clients.
 pub struct Tools {
@@ -40,16 +44,9 @@ impl Tools {
     /// A program in a world, with their Node in front of the system's.
     pub fn command(&self, world: &World, program: &Path) -> Command {
         let mut command = world.command(program);
-        let path = command
-            .get_envs()
-            .find(|(name, _)| *name == "PATH")
-            .and_then(|(_, value)| value)
-            .map(|value| value.to_string_lossy().into_owned());
+        let path = world_path(&command);
         let node = self.dir.join("node_modules/node/bin");
-        command.env(
-            "PATH",
-            format!("{}:{}", node.display(), path.unwrap_or_default()),
-        );
+        command.env("PATH", format!("{}:{path}", node.display()));
         command
     }
 
@@ -177,6 +174,144 @@ impl Agent {
             _home: home,
         })
     }
+}
+
+/// What the agents need to be started by name in a world, interactively, by whatever starts them. They are where a user
+/// would have them: on the PATH, with a home in which they have been used before, and with a model.
+pub struct AtHome {
+    home: TempDir,
+}
+
+impl AtHome {
+    /// Makes the world one in which agents live; `None` where they are not installed. Everything that is started in the
+    /// world from now on has the environment for it, the daemon too, so this comes first. They trust the world's working
+    /// directory and ask before they run a command.
+    pub fn settle(tools: &Tools, world: &mut World, model: &Model) -> Option<Self> {
+        for agent in [Agent::Claude, Agent::Codex, Agent::Gemini] {
+            tools.find(agent.program())?;
+        }
+        let home = Self {
+            home: tools.private_dir(),
+        };
+        let path = world_path(&world.command("env"));
+        let bin = |dir: &str| tools.dir.join("node_modules").join(dir);
+        let (node, agents) = (bin("node/bin"), bin(".bin"));
+        let path = format!("{}:{}:{path}", node.display(), agents.display());
+        world.set_env("PATH", path);
+        world.set_env("HOME", home.dir());
+        // Files for agents are written there, and one agent ignores them below /tmp.
+        world.set_env("XDG_STATE_HOME", home.dir().join("state"));
+        world.set_env("ANTHROPIC_BASE_URL", model.url());
+        world.set_env("ANTHROPIC_API_KEY", KEY);
+        world.set_env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
+        world.set_env("CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL", "1");
+        world.set_env("DISABLE_AUTOUPDATER", "1");
+        world.set_env("GEMINI_API_KEY", "none");
+        world.set_env("GOOGLE_GEMINI_BASE_URL", model.url());
+        home.write_settings(model);
+        home.trust(&world.work());
+        Some(home)
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.home.path()
+    }
+
+    fn write_settings(&self, model: &Model) {
+        for dir in [".claude", ".codex", ".gemini", "state"] {
+            fs::create_dir(self.dir().join(dir)).expect("a directory of the home");
+        }
+        for rc in [".bashrc", ".zshrc"] {
+            write(&self.home, rc, "");
+        }
+        // It then asks a person before it runs something, instead of a model.
+        let manual = json!({"permissions": {"disableAutoMode": "disable"}});
+        write(&self.home, ".claude/settings.json", &manual.to_string());
+        let codex = format!(
+            "model = \"scripted\"\nmodel_provider = \"scripted\"\napproval_policy = \"on-request\"\n\
+             [model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{}/v1\"\nwire_api = \"responses\"\n\
+             requires_openai_auth = false\n",
+            model.url()
+        );
+        write(&self.home, ".codex/config.toml", &codex);
+        let gemini = json!({
+            "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": true}},
+            "privacy": {"usageStatisticsEnabled": false},
+            "general": {"enableAutoUpdate": false},
+            // By name: otherwise it asks a model which model to ask, for a minute.
+            "model": {"name": "gemini-2.5-pro"},
+        });
+        write(&self.home, ".gemini/settings.json", &gemini.to_string());
+    }
+
+    /// Lets the agents work in one more directory without asking. Before they are started there.
+    pub fn trust(&self, dir: &Path) {
+        let dir = dir.canonicalize().expect("a directory to trust");
+        let name = dir.to_string_lossy().into_owned();
+        let claude = self.dir().join(".claude.json");
+        let mut state = read_json(&claude);
+        state["hasCompletedOnboarding"] = json!(true);
+        state["customApiKeyResponses"] =
+            json!({"approved": [&KEY[KEY.len() - 20..]], "rejected": []});
+        state["projects"][&name] = json!({"hasTrustDialogAccepted": true});
+        fs::write(&claude, state.to_string()).expect("Claude's state");
+        let codex = self.dir().join(".codex/config.toml");
+        let mut config = fs::read_to_string(&codex).expect("Codex's settings");
+        config.push_str(&format!(
+            "[projects.{}]\ntrust_level = \"trusted\"\n",
+            json!(name)
+        ));
+        fs::write(&codex, config).expect("Codex's settings");
+        let gemini = self.dir().join(".gemini/trustedFolders.json");
+        let mut trusted = read_json(&gemini);
+        trusted[&name] = json!("TRUST_FOLDER");
+        fs::write(&gemini, trusted.to_string()).expect("Gemini's trusted folders");
+    }
+}
+
+impl Agent {
+    /// The call by which this agent's model runs a command, for which the agent asks permission.
+    pub fn shell_call(self, command: &str) -> Call {
+        let (tool, input) = match self {
+            Self::Claude => (
+                "Bash",
+                json!({"command": command, "description": "what the script says"}),
+            ),
+            // In its sandbox it would run without a question.
+            Self::Codex => (
+                "exec_command",
+                json!({"cmd": command, "sandbox_permissions": "require_escalated", "justification": "the script says so"}),
+            ),
+            Self::Gemini => (
+                "run_shell_command",
+                json!({"command": command, "description": "what the script says"}),
+            ),
+        };
+        Call {
+            tool: tool.to_owned(),
+            namespace: None,
+            input,
+        }
+    }
+}
+
+// As long as a real one: Claude Code remembers by its last 20 characters that a key was approved.
+const KEY: &str = "sk-ant-none-0123456789012345678901234567890123456789";
+
+fn read_json(path: &Path) -> Value {
+    match fs::read_to_string(path) {
+        Ok(text) => serde_json::from_str(&text).expect("JSON"),
+        Err(_) => json!({}),
+    }
+}
+
+fn world_path(command: &Command) -> String {
+    command
+        .get_envs()
+        .find(|(name, _)| *name == "PATH")
+        .and_then(|(_, value)| value)
+        .map(|value| value.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 /// What makes fugue belong to the world, for servers that an agent starts with an environment of its own.

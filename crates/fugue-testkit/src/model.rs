@@ -153,6 +153,16 @@ pub fn results(body: &Value) -> Vec<Value> {
     found
 }
 
+/// Whether a text was given to the model in a request, whole.
+pub fn told(body: &Value, text: &str) -> bool {
+    match body {
+        Value::String(said) => said.contains(text),
+        Value::Array(items) => items.iter().any(|item| told(item, text)),
+        Value::Object(fields) => fields.values().any(|field| told(field, text)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 /// One answer of the model's.
 struct Turn<'a> {
     number: usize,

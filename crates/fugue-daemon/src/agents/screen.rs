@@ -64,7 +64,7 @@ fn judge(vendor: Vendor, lines: &[String], bright: &[String], cursor: (usize, us
             working,
         },
         None => Look {
-            dialog: dialog(lines),
+            dialog: dialog(lines, cursor.0),
             input: Input::Unknown,
             working,
         },
@@ -163,14 +163,16 @@ const HINTS: [&str; 2] = [
 ];
 
 /// The text of a question, if one is asked at the end of the screen.
-fn dialog(lines: &[String]) -> Option<String> {
+fn dialog(lines: &[String], cursor_row: usize) -> Option<String> {
     let last = lines.iter().rposition(|line| !bare(line).is_empty())?;
     // Behind the choices there are the keys, and descriptions of the choices.
     let from = last.saturating_sub(DIALOG);
     let chosen = (from..=last).find(|row| is_numbered_choice(bare(&lines[*row])));
     let keys = (last.saturating_sub(2)..=last).find(|row| offers_keys(bare(&lines[*row])));
     let marked = (from..=last).rfind(|row| bare(&lines[*row]).starts_with(MARKS));
-    let end = chosen.or(marked.filter(|_| keys.is_some())).or(keys)?;
+    // A mark alone may be what somebody said before; one with the cursor on it is not.
+    let marked = marked.filter(|row| keys.is_some() || *row == cursor_row);
+    let end = chosen.or(marked).or(keys)?;
     let text = question(&lines[..end]);
     Some(if text.contains('?') {
         text
@@ -258,4 +260,37 @@ fn bright(screen: &Screen<'_>, rows: usize) -> Vec<String> {
         text
     };
     (0..rows).map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use fugue_term::{Options, Size, Terminal};
+
+    use super::*;
+
+    /// Codex's screen with a box that holds `text`, and the cursor in front of it.
+    fn input(text: &str) -> Input {
+        let mut terminal = Terminal::new(Size { rows: 10, cols: 60 }, Options::default());
+        terminal.feed(format!("\r\n\r\n› {text}\r\n\r\n  model · /work\x1b[3;3H").as_bytes());
+        let screen = terminal.screen();
+        assert_eq!(box_of(&screen), Some(Vendor::Codex));
+        look_at(Vendor::Codex, &screen).input
+    }
+
+    #[test]
+    fn what_is_written_faintly_is_no_draft() {
+        assert_eq!(input(""), Input::Empty);
+        assert_eq!(input("\x1b[2mExplain this codebase\x1b[0m"), Input::Empty);
+        assert_eq!(input("Explain this codebase"), Input::Draft);
+        assert_eq!(input("fix \x1b[2mthe bug\x1b[0m"), Input::Draft);
+    }
+
+    #[test]
+    fn a_shell_is_no_agent() {
+        for text in ["$ ls", "❯ ls", "› ls", "> x\r\n> y", ""] {
+            let mut terminal = Terminal::new(Size { rows: 10, cols: 60 }, Options::default());
+            terminal.feed(format!("\r\nhello\r\n{text}").as_bytes());
+            assert_eq!(box_of(&terminal.screen()), None, "{text}");
+        }
+    }
 }

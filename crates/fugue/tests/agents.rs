@@ -1,0 +1,290 @@
+//! The real agents, started in panes as workers are: their prompt whole, fugue at hand, their hooks heard.
+//!
+//! A program in fugue's place writes down what the hooks say and is fugue for everything else.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use fugue_api::{PaneId, panes::PaneCreated};
+use fugue_daemon::agents::{
+    self, Assignment, Vendor,
+    hook::{self, News},
+};
+use fugue_testkit::{
+    World,
+    agents::{Agent, AtHome, Tools},
+    figure,
+    model::{self, Call, DONE, Model},
+    until,
+};
+
+const LIMIT: Duration = Duration::from_secs(180);
+const AGENTS: [(Vendor, Agent); 3] = [
+    (Vendor::Claude, Agent::Claude),
+    (Vendor::Codex, Agent::Codex),
+    (Vendor::Gemini, Agent::Gemini),
+];
+
+/// An agent in a pane.
+struct Worker {
+    world: World,
+    home: AtHome,
+    vendor: Vendor,
+    pane: PaneId,
+    heard: PathBuf,
+}
+
+impl Worker {
+    fn start(vendor: Vendor, model: &Model, prompt: &str) -> Option<Self> {
+        let binary = Path::new(env!("CARGO_BIN_EXE_fugue"));
+        let tools = Tools::beside(binary);
+        let mut world = World::new(binary, LIMIT);
+        let Some(home) = AtHome::settle(&tools, &mut world, model) else {
+            figure("agents in panes", "not installed; see scripts/mcp-tools");
+            return None;
+        };
+        let dir = home.dir().join("worker's dir");
+        fs::create_dir(&dir).expect("a directory");
+        let heard = dir.join("heard");
+        let stand_in = dir.join("fugue");
+        let script = format!(
+            "#!/bin/sh\nif [ \"$1\" = hook ]; then {{ tr -d '\\n'; echo \" $FUGUE_AGENT_ID $2\"; }} >> '{0}'; \
+             else exec {1} \"$@\"; fi\n",
+            heard.display().to_string().replace('\'', r"'\''"),
+            binary.display(),
+        );
+        fs::write(&stand_in, script).expect("a script");
+        fs::set_permissions(&stand_in, Permissions::from_mode(0o700)).expect("it runs");
+        let identity = BTreeMap::from([("FUGUE_AGENT_ID".to_owned(), "w1".to_owned())]);
+        let work = world.work();
+        let assignment = Assignment {
+            prompt,
+            model: None,
+            args: &[],
+            dir: &dir,
+            cwd: &work,
+            fugue: &stand_in,
+            identity: &identity,
+            shell: Path::new("/bin/sh"),
+        };
+        let agent = agents::known(vendor.name(), &BTreeMap::new()).expect("it is known");
+        let launch = agents::lay_out(&agent, &assignment).expect("it is laid out");
+        // The words of its command line come from files, so that no shell reads them.
+        let mut line = String::from("exec");
+        for (number, word) in launch.argv.iter().enumerate() {
+            let file = dir.join(format!("word.{number}"));
+            fs::write(&file, format!("{word}.")).expect("a file");
+            line = format!("w{number}=$(cat \"$DIR/word.{number}\"); {line} \"${{w{number}%.}}\"");
+        }
+        let mut args = vec!["new".to_owned()];
+        let dir = dir.display().to_string();
+        for (name, value) in launch.env.iter().chain([(&"DIR".to_owned(), &dir)]) {
+            args.extend(["-e".to_owned(), format!("{name}={value}")]);
+        }
+        args.extend(["--".to_owned(), line]);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let pane: PaneCreated = world.json(&args);
+        Some(Self {
+            pane: pane.pane_id,
+            world,
+            home,
+            vendor,
+            heard,
+        })
+    }
+
+    /// What its hooks have said, in order.
+    fn news(&self) -> Vec<News> {
+        let text = fs::read_to_string(&self.heard).unwrap_or_default();
+        let end = format!(" w1 {}", self.vendor.name());
+        // The last may not be complete.
+        let complete = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
+        let lines = complete.lines().map(|line| {
+            let payload = line.strip_suffix(&end);
+            payload.unwrap_or_else(|| panic!("the hook knows whose it is: {line}"))
+        });
+        lines
+            .map(|payload| serde_json::from_str(payload).expect("JSON"))
+            .map(|payload| hook::read(self.vendor, &payload))
+            .filter(|news| *news != News::Nothing)
+            .collect()
+    }
+
+    #[track_caller]
+    fn until_heard(&self, what: &str, wanted: impl Fn(&[News]) -> bool) {
+        let (patience, start) = (Duration::from_secs(60), Instant::now());
+        until(what, patience * 2, || {
+            let news = self.news();
+            let heard = wanted(&news);
+            if !heard && (start.elapsed() > patience || !self.runs()) {
+                let (vendor, shown) = (self.vendor, self.shown());
+                panic!("{what} was not heard of {vendor:?}: {news:?}\n{shown}");
+            }
+            heard
+        });
+    }
+
+    /// Takes the first choice of a question. The hook is called before the question can be answered, and Codex takes no
+    /// key in its first moments, lest a person who types answers it unseen.
+    fn say_yes(&self) {
+        let mut pressed: Option<Instant> = None;
+        until("the question is answered", Duration::from_secs(60), || {
+            let asks = self.shown().contains(" 1. ");
+            let again = pressed.is_none_or(|at| at.elapsed() > Duration::from_secs(2));
+            if asks && again {
+                self.world.press(self.pane, &["Enter"]);
+                pressed = Some(Instant::now());
+            }
+            pressed.is_some() && !asks
+        });
+    }
+
+    fn shown(&self) -> String {
+        self.world.read(self.pane, &["--screen"]).text
+    }
+
+    fn runs(&self) -> bool {
+        self.world.status(self.pane).state.exit_code.is_none()
+    }
+}
+
+fn ended() -> News {
+    News::TurnEnded {
+        message: DONE.to_owned(),
+    }
+}
+
+fn check_prompt(prompt: &str) {
+    for (vendor, _) in AGENTS {
+        let model = Model::start(Vec::new());
+        let Some(worker) = Worker::start(vendor, &model, prompt) else {
+            return;
+        };
+        worker.until_heard("the end of the turn", |news| news.contains(&ended()));
+        assert_eq!(worker.news(), [News::PromptGiven, ended()], "{vendor:?}");
+        let told = model
+            .asked()
+            .iter()
+            .any(|asked| model::told(&asked.body, prompt.trim_end()));
+        assert!(told, "{vendor:?} was told the whole prompt");
+    }
+}
+
+#[test]
+fn a_prompt_arrives_whole_whatever_it_holds() {
+    check_prompt(
+        "-p \"quoted\" 'single' $(touch pwned) `x` %s \\n \\\\ 😀 é ;|&<>\n\n  second line {prompt}\n",
+    );
+}
+
+#[test]
+fn a_prompt_may_be_long() {
+    let mut long = String::new();
+    while long.len() < 60_000 {
+        long.push_str(&format!(
+            "line {} of a long prompt, with \"quotes\" and ünïcode\n",
+            long.len()
+        ));
+    }
+    check_prompt(&long);
+}
+
+#[test]
+fn a_question_is_heard_and_its_answer_too() {
+    for (vendor, agent) in AGENTS {
+        let model = Model::start(vec![agent.shell_call("touch made.txt")]);
+        let Some(worker) = Worker::start(vendor, &model, "make a file") else {
+            return;
+        };
+        let before = user_files(&worker.home);
+        worker.until_heard("the question", |news| {
+            news.iter().any(|news| {
+                matches!(news, News::NeedsInput { prompt } if prompt.ends_with(": touch made.txt"))
+            })
+        });
+        assert!(!worker.world.work().join("made.txt").exists());
+        worker.say_yes();
+        worker.until_heard("the answer", |news| {
+            news.contains(&News::InputNoLongerNeeded) && news.last() == Some(&ended())
+        });
+        assert!(worker.world.work().join("made.txt").exists());
+        for text in ["and now? one line", "one\n\n\"three\" lines?"] {
+            let turns = worker.news().len();
+            let sent = worker.world.type_line(worker.pane, text);
+            assert_eq!(
+                sent.submitted,
+                fugue_api::panes::Submitted::Yes,
+                "{vendor:?}"
+            );
+            worker.until_heard("the next turn", |news| {
+                news[turns..] == [News::PromptGiven, ended()]
+            });
+            let told = |asked: &model::Asked| model::told(&asked.body, text);
+            assert!(
+                model.asked().iter().any(told),
+                "{vendor:?} was told {text:?}"
+            );
+        }
+        assert_eq!(before, user_files(&worker.home), "{vendor:?}");
+    }
+}
+
+#[test]
+fn fugue_is_at_hand_and_knows_whom_it_serves() {
+    for (vendor, agent) in AGENTS {
+        let (tool, namespace) = agent.names("get_status");
+        let input = serde_json::json!({});
+        let model = Model::start(vec![Call {
+            tool,
+            namespace,
+            input,
+        }]);
+        let Some(worker) = Worker::start(vendor, &model, "how are the panes?") else {
+            return;
+        };
+        let asks = |news: &News| matches!(news, News::NeedsInput { .. });
+        worker.until_heard("the question or the end", |news| {
+            news.iter().any(asks) || news.contains(&ended())
+        });
+        if worker.news().iter().any(asks) {
+            worker.say_yes();
+        }
+        worker.until_heard("the end of the turn", |news| news.last() == Some(&ended()));
+        // It talks to the daemon of this world, which knows the pane.
+        let pane = format!("\"{}\"", worker.pane);
+        let results = model
+            .asked()
+            .iter()
+            .flat_map(|asked| model::results(&asked.body))
+            .collect::<Vec<_>>();
+        let told = results
+            .iter()
+            .any(|result| result.to_string().replace('\\', "").contains(&pane));
+        assert!(told, "{vendor:?}: {results:?}");
+    }
+}
+
+/// What the user wrote in the agents' homes.
+fn user_files(home: &AtHome) -> Vec<String> {
+    [
+        ".claude/settings.json",
+        ".gemini/settings.json",
+        ".codex/config.toml",
+    ]
+    .into_iter()
+    .map(|name| fs::read_to_string(home.dir().join(name)).expect("it is there"))
+    // Codex notes there by itself what it has shown to the user.
+    .map(|text| {
+        text.split("\n[tui")
+            .next()
+            .unwrap_or_default()
+            .trim_end()
+            .to_owned()
+    })
+    .collect()
+}
