@@ -2,7 +2,8 @@
 //!
 //! An agent runs interactively in a pane. It is told its prompt by argv or file, and gets fugue as an MCP server and
 //! hooks that call `fugue hook`, through flags and files of its own: nothing here reads or writes the user's settings,
-//! and nothing here starts a process.
+//! and nothing here starts a process. A prompt that begins with the name of one of the agent's own commands (`/review`)
+//! is that command, as it would be if a person typed it.
 //!
 //! | agent | prompt | MCP server | hooks |
 //! |---|---|---|---|

@@ -172,6 +172,7 @@ fn check_prompt(prompt: &str) {
             .iter()
             .any(|asked| model::told(&asked.body, prompt.trim_end()));
         assert!(told, "{vendor:?} was told the whole prompt");
+        assert!(!worker.world.work().join("pwned").exists(), "{vendor:?}");
     }
 }
 
@@ -180,6 +181,11 @@ fn a_prompt_arrives_whole_whatever_it_holds() {
     check_prompt(
         "-p \"quoted\" 'single' $(touch pwned) `x` %s \\n \\\\ 😀 é ;|&<>\n\n  second line {prompt}\n",
     );
+}
+
+#[test]
+fn a_prompt_is_never_a_command() {
+    check_prompt("!touch pwned");
 }
 
 #[test]

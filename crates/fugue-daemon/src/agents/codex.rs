@@ -36,7 +36,12 @@ pub fn lay_out(assignment: &Assignment<'_>) -> Result<Launch, Error> {
     argv.extend(set("hooks.state", &trust(&command)));
     argv.extend(assignment.model.map(|model| format!("--model={model}")));
     argv.extend(assignment.args.iter().cloned());
-    argv.extend(["--".to_owned(), assignment.prompt.to_owned()]);
+    let mut prompt = assignment.prompt.to_owned();
+    // It would run that as a command of the person's, without its sandbox and without asking.
+    if prompt.starts_with('!') {
+        prompt.insert(0, ' ');
+    }
+    argv.extend(["--".to_owned(), prompt]);
     Ok(Launch {
         argv,
         ..Launch::default()
