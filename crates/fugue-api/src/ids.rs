@@ -5,61 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// A pane's id, `p1`, `p2`, …: counted by the store, never used twice.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PaneId(pub u64);
-
-impl fmt::Display for PaneId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "p{}", self.0)
-    }
-}
-
-impl fmt::Debug for PaneId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl FromStr for PaneId {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        text.strip_prefix('p')
-            .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0'))
-            .and_then(|digits| digits.parse().ok())
-            .map(PaneId)
-            .ok_or_else(|| {
-                Error::invalid(format!("`{text}` is not a pane id; they look like `p12`"))
-            })
-    }
-}
-
-impl Serialize for PaneId {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for PaneId {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl JsonSchema for PaneId {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "PaneId".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": "string"})
-    }
-}
-
 /// A run's id: chosen by its caller, or made by us. Global, never used for two runs.
 #[derive(
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
@@ -111,6 +56,90 @@ impl FromStr for RunId {
         id.check().map(|()| id)
     }
 }
+
+macro_rules! numbered {
+    ($(#[$doc:meta])* $name:ident, $letter:literal, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub u64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($letter, "{}"), self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Error;
+
+            fn from_str(text: &str) -> Result<Self, Error> {
+                text.strip_prefix($letter)
+                    .filter(|digits| {
+                        digits.bytes().all(|b| b.is_ascii_digit())
+                            && (!digits.starts_with('0') || *digits == "0")
+                    })
+                    .and_then(|digits| digits.parse().ok())
+                    .map($name)
+                    .ok_or_else(|| {
+                        Error::invalid(format!(
+                            concat!("`{}` is not ", $what, " id; they look like `", $letter, "12`"),
+                            text
+                        ))
+                    })
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({"type": "string"})
+            }
+        }
+    };
+}
+
+numbered!(
+    /// A pane's id, `p1`, `p2`, …: counted by the store, never used twice.
+    PaneId,
+    "p",
+    "a pane"
+);
+numbered!(
+    /// An event's id, `e1`, `e2`, …: they grow in the order in which events happened. `e0` is before all.
+    EventId,
+    "e",
+    "an event"
+);
+numbered!(
+    /// A question's id, `q1`, `q2`, …
+    QuestionId,
+    "q",
+    "a question"
+);
 
 /// The name of a group of panes.
 #[derive(
@@ -216,7 +245,6 @@ mod tests {
         for wrong in [
             "12",
             "p",
-            "p0",
             "p01",
             "p-1",
             "p+1",

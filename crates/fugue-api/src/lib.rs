@@ -10,11 +10,12 @@ pub mod keys;
 mod os;
 pub mod panes;
 pub mod runs;
+pub mod team;
 mod tool;
 pub mod wire;
 
 pub use error::{Error, Kind};
-pub use handle::Handle;
-pub use ids::{Cursor, PaneId, RunId, SessionName, Timestamp};
+pub use handle::{Handed, Handle, Receipt};
+pub use ids::{Cursor, EventId, PaneId, QuestionId, RunId, SessionName, Timestamp};
 pub use os::OsText;
 pub use tool::{Definition, Hints, Reply, Request, Tool};

@@ -12,41 +12,38 @@ use crate::{Cursor, Error, PaneId, SessionName, Timestamp, keys::Key};
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct CreatePane {
-    /// Command line for the shell to run; left out: an interactive shell.
+    /// For the shell; left out: an interactive shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub command: Option<String>,
-    /// Working directory; default the caller's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(short, long, value_name = "DIR"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(short, long, value_name = "DIR", help = "Where it runs; default here")
+    )]
     pub cwd: Option<String>,
-    /// A name to call it by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(short, long))]
+    #[cfg_attr(feature = "clap", arg(short, long, help = "A name to call it by"))]
     pub name: Option<String>,
-    /// Group of panes it belongs to; default `main`.
+    /// Group of panes; default `main`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(short, long))]
     pub session: Option<String>,
-    /// Variables to set on top of the caller's environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub env: BTreeMap<String, String>,
-    /// Height in rows.
     #[serde(default = "CreatePane::rows")]
-    #[cfg_attr(feature = "clap", arg(long, default_value_t = CreatePane::rows()))]
+    #[cfg_attr(feature = "clap", arg(long, default_value_t = CreatePane::rows(), help = "Height"))]
     #[schemars(range(min = 1, max = 1000))]
     pub rows: u16,
-    /// Width in columns.
     #[serde(default = "CreatePane::cols")]
-    #[cfg_attr(feature = "clap", arg(long, default_value_t = CreatePane::cols()))]
+    #[cfg_attr(feature = "clap", arg(long, default_value_t = CreatePane::cols(), help = "Width"))]
     #[schemars(range(min = 1, max = 1000))]
     pub cols: u16,
-    /// Who owns the terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub backend: Option<Backend>,
-    /// Shell to use; default `$SHELL` for an interactive pane, bash (else sh) for a command.
+    /// Default `$SHELL`; for a command bash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long))]
     pub shell: Option<String>,
@@ -84,7 +81,7 @@ impl CreatePane {
     }
 }
 
-/// Who owns a pane's terminal.
+// Who owns a pane's terminal. A model reads what follows in three slashes, and pays for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -112,12 +109,13 @@ pub struct PaneCreated {
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct SendInput {
-    /// Pane id or name.
-    #[cfg_attr(feature = "clap", arg(value_name = "PANE"))]
+    #[cfg_attr(feature = "clap", arg(value_name = "PANE", help = "Pane id or name"))]
     pub pane_id: String,
-    /// Text to type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(value_name = "TEXT", allow_hyphen_values = true))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(value_name = "TEXT", allow_hyphen_values = true, help = "Text to type")
+    )]
     pub input: Option<String>,
     /// Keys by name, after the text: Enter, C-c, Up, F5, M-x, Tab.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -127,7 +125,7 @@ pub struct SendInput {
     #[serde(default)]
     #[cfg_attr(feature = "clap", arg(long = "enter"))]
     pub submit: bool,
-    /// Whether to send the text as one bracketed paste.
+    /// As one bracketed paste.
     #[serde(default)]
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t))]
     pub paste: Paste,
@@ -199,28 +197,25 @@ pub enum Submitted {
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct ReadPane {
-    /// Pane id or name.
-    #[cfg_attr(feature = "clap", arg(value_name = "PANE"))]
+    #[cfg_attr(feature = "clap", arg(value_name = "PANE", help = "Pane id or name"))]
     pub pane_id: String,
-    /// The last so many lines.
     #[serde(default = "ReadPane::lines")]
-    #[cfg_attr(feature = "clap", arg(short = 'n', long, default_value_t = ReadPane::lines()))]
+    #[cfg_attr(feature = "clap", arg(short = 'n', long, help = "The last so many lines", default_value_t = ReadPane::lines()))]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub lines: u32,
     /// Only what came after this cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "CURSOR"))]
     pub since: Option<Cursor>,
-    /// text: all output, cleaned; screen: what is visible now; raw: the bytes; last_command: the last command line, its output and exit code.
+    /// text: all output, cleaned; screen: what is visible; last_command: its line, output and exit code.
     #[serde(default)]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub mode: Mode,
-    /// The most characters to return.
     #[serde(default = "ReadPane::max_output_chars")]
-    #[cfg_attr(feature = "clap", arg(long, default_value_t = ReadPane::max_output_chars(), value_name = "N"))]
+    #[cfg_attr(feature = "clap", arg(long, default_value_t = ReadPane::max_output_chars(), value_name = "N", help = "The most characters to print"))]
     #[schemars(range(min = 1, max = 16_000_000))]
     pub max_output_chars: u32,
-    /// Only lines that match this regex, with their numbers.
+    /// Regex for lines; gives their numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "REGEX"))]
     pub grep: Option<String>,
@@ -323,6 +318,8 @@ pub struct PaneStatus {
     pub idle_ms: u64,
     pub cursor: Cursor,
     pub created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<crate::team::WorkerRow>,
     /// Something is wrong that does not end the pane, such as a full disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -389,6 +386,10 @@ pub enum By {
     TtyRead,
     /// The shell's own marks.
     ShellMark,
+    /// The agent in it said so.
+    Hook,
+    /// What is drawn on its screen.
+    Screen,
     /// How long nothing was printed.
     Silence,
 }
@@ -400,6 +401,10 @@ pub struct Overview {
     /// Panes that did not fit; ended ones are left out first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_panes: u64,
+    pub workers: Vec<crate::team::WorkerRow>,
+    /// Workers that did not fit; ended ones are left out first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub omitted_workers: u64,
     pub runs: Vec<crate::runs::RunRow>,
     /// Runs that did not fit; ended ones are left out first.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -427,9 +432,8 @@ pub struct PaneRow {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClosePane {
-    /// Pane id or name.
     pub pane_id: String,
-    /// How long its processes may take to end by themselves, in milliseconds.
+    /// For its processes to end by themselves.
     #[serde(default = "ClosePane::grace_ms")]
     #[schemars(range(min = 0, max = 600_000))]
     pub grace_ms: u32,

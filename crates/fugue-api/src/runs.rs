@@ -22,7 +22,6 @@ pub const MOST_STEPS: usize = 50;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    /// Pane id or name.
     pub pane_id: String,
     /// Regex; `^` and `$` match at line boundaries.
     pub pattern: String,
@@ -30,14 +29,14 @@ pub struct Expect {
     #[serde(default = "Expect::timeout_ms")]
     #[schemars(range(min = 0, max = 604_800_000))]
     pub timeout_ms: u64,
-    /// On a match: only tell, close the pane, or also return the text searched.
+    /// On a match.
     #[serde(default)]
     pub action: Action,
-    /// How often a redrawn screen is looked at.
+    /// For redrawn screens.
     #[serde(default = "Expect::poll_interval_ms")]
     #[schemars(range(min = 10, max = 60_000))]
     pub poll_interval_ms: u32,
-    /// So many of the lines that are there already.
+    /// Of those that are there already.
     #[serde(default = "Expect::lines")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub lines: u32,
@@ -47,10 +46,9 @@ pub struct Expect {
     /// Ends the wait with `failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail_pattern: Option<String>,
-    /// Let the echo of typed command lines match too.
+    /// Also the echo of typed lines.
     #[serde(default)]
     pub match_echo: bool,
-    /// Your own id; asked again, the same run is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
 }
@@ -155,10 +153,9 @@ pub enum Via {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunParallel {
-    /// The commands.
     #[schemars(length(min = 1, max = 10))]
     pub commands: Vec<ParallelCommand>,
-    /// hidden, or tiled: panes in your own session.
+    /// tiled: visible in your session.
     #[serde(default)]
     pub layout: Layout,
     /// Bounds the work.
@@ -174,10 +171,9 @@ pub struct RunParallel {
     /// Default bash, else sh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell: Option<String>,
-    /// Who owns the terminals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<Backend>,
-    /// Your own id; asked again, the same run is meant.
+    /// Your own: asked again, the same run is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
     /// Shared by all outputs, failures first.
@@ -190,15 +186,12 @@ pub struct RunParallel {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct ParallelCommand {
-    /// For the shell.
     pub command: String,
-    /// Default the caller's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// Default `task-1`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// On top of the caller's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }
@@ -250,7 +243,7 @@ impl RunParallel {
     }
 }
 
-/// Where panes of a run are put.
+// Where panes of a run are put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -325,10 +318,8 @@ pub enum TaskStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunPipeline {
-    /// The steps.
     #[schemars(length(min = 1, max = 50))]
     pub commands: Vec<PipelineCommand>,
-    /// Default the caller's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// Stop at the first failure.
@@ -341,22 +332,18 @@ pub struct RunPipeline {
     /// Close the pane at the end.
     #[serde(default)]
     pub cleanup: bool,
-    /// Run in the shell of this pane, which must be at its prompt.
+    /// Run in this pane's shell, at its prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pane_id: Option<String>,
-    /// As in fugue_run_parallel.
     #[serde(default)]
     pub layout: Layout,
-    /// Default bash, else sh; also zsh, fish, dash.
+    /// bash, zsh, fish, dash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell: Option<String>,
-    /// Who owns the terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<Backend>,
-    /// Your own id; asked again, the same run is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// Shared by all outputs, failures first.
     #[serde(default = "max_output_chars")]
     #[schemars(range(min = 1, max = 16_000_000))]
     pub max_output_chars: u32,
@@ -366,7 +353,6 @@ pub struct RunPipeline {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct PipelineCommand {
-    /// For the shell.
     pub command: String,
     /// Default `step-1`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]

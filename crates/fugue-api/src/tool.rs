@@ -1,7 +1,7 @@
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Error, panes, runs};
+use crate::{Error, panes, runs, team};
 
 /// One tool: its arguments are the struct itself.
 pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<Request> {
@@ -144,6 +144,12 @@ tools! {
     runs::RunParallel as "fugue_run_parallel", "parallel", Writes => ParallelResult;
     runs::RunPipeline as "fugue_run_pipeline", "pipeline", Writes => PipelineResult;
     runs::Wait as "fugue_wait", "wait", ReadOnly => RunResult;
+    team::SpawnWorker as "spawn_worker", "spawn", Writes => WorkerSpawned;
+    team::WaitForEvent as "wait_for_event", "events", ReadOnly => EventTold;
+    team::NotifyCompletion as "notify_completion", "notify", Writes => CompletionNotified;
+    team::SendMessage as "send_message", "message", Writes => MessageSent;
+    team::AskQuestion as "ask_question", "ask", Writes => QuestionAsked;
+    team::AnswerQuestion as "answer_question", "answer", Writes => QuestionAnswered;
 }
 
 fn arguments<T: DeserializeOwned>(args: serde_json::Value) -> Result<T, Error> {

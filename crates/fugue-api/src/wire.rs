@@ -3,12 +3,17 @@
 //! A client says who it is once, then asks as often as it likes without waiting; answers carry the question's id
 //! and come in any order.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{Cursor, Error, OsText, Reply, Request, RunId, runs::RunResult};
+use crate::{
+    Cursor, Error, EventId, OsText, PaneId, Reply, Request, RunId, Timestamp, runs::RunResult,
+    team::Event,
+};
 
 /// Raised when an older client or daemon could misread a frame.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The largest frame either side accepts: the largest reply a caller may ask for, as JSON escapes, with room to spare.
 pub const LARGEST_FRAME: usize = 128 * 1024 * 1024;
@@ -17,10 +22,21 @@ pub const LARGEST_FRAME: usize = 128 * 1024 * 1024;
 #[serde(tag = "frame", rename_all = "snake_case")]
 pub enum ToDaemon {
     /// The first frame of every connection.
-    Hello { protocol: u32, caller: Caller },
-    /// `key` is the caller's own name for this piece of work: asked again after a broken connection, it is not done twice.
-    Call { id: u64, key: Key, ask: Ask },
-    /// Nobody waits for the answer to `id` any more.
+    Hello {
+        protocol: u32,
+        caller: Caller,
+        who: Who,
+    },
+    /// `key` is the caller's own name for this piece of work: asked again after a broken connection, it is not done
+    /// twice. `who` is not whoever said hello, where one connection serves several.
+    Call {
+        id: u64,
+        key: Key,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        who: Option<Who>,
+        ask: Ask,
+    },
+    /// Nobody waits for the answer to `id` any more, or what it gave did not arrive.
     Cancel { id: u64 },
 }
 
@@ -31,10 +47,16 @@ pub enum FromDaemon {
         protocol: u32,
         version: String,
         pid: u32,
+        /// Whose inbox this connection has, where the daemon chose it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
     },
     Answer {
         id: u64,
         answer: Result<Answer, Error>,
+        /// An event that the answer takes, once it has arrived.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        takes: Option<EventId>,
     },
     /// The daemon ends because somebody asked it to; nothing more will be answered.
     Goodbye,
@@ -51,6 +73,46 @@ pub struct Caller {
     pub cwd: OsText,
     pub env: Vec<(OsText, OsText)>,
     pub umask: u32,
+}
+
+/// Whose inbox a caller has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "who", rename_all = "snake_case")]
+pub enum Who {
+    /// A session that was named; whoever names it shares its inbox.
+    Session { id: String },
+    /// The lead of a project. While another one is there, it gets an inbox of its own; `held` is the one that an
+    /// earlier connection of the same process was given.
+    Lead {
+        project: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        held: Option<String>,
+    },
+    /// A person who looks in on a project's lead.
+    Person { project: String },
+    /// As its environment says.
+    Worker {
+        session: String,
+        agent: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pane: Option<PaneId>,
+    },
+}
+
+/// What an agent's hook tells, in our words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "news", rename_all = "snake_case")]
+pub enum HookNews {
+    /// It was given something to do.
+    PromptGiven,
+    /// It is through with that, and this is its last message.
+    TurnEnded { message: String },
+    /// It could not ask its model, and waits.
+    TurnFailed { message: String },
+    /// It asks a person, and does nothing before it is answered.
+    NeedsInput { prompt: String },
+    /// It goes on.
+    InputNoLongerNeeded,
 }
 
 /// A tool call, or something only our own programs ask.
@@ -72,6 +134,19 @@ pub enum Ask {
         run: RunId,
         seen: u64,
     },
+    /// An event that was told has reached whoever asked for it.
+    Took {
+        event: EventId,
+    },
+    /// The events of the caller's inbox behind `after`, taken or not, at most so many.
+    Inbox {
+        after: EventId,
+        most: usize,
+    },
+    /// From a worker's own agent.
+    Hook {
+        news: HookNews,
+    },
     /// Sets a pane's size.
     Resize {
         pane: String,
@@ -85,15 +160,46 @@ pub enum Ask {
     },
 }
 
+impl Ask {
+    /// The same question, asked again so long after the first time: what bounds a wait bounds it across both.
+    pub fn again(&self, elapsed: Duration) -> Self {
+        let mut ask = self.clone();
+        if let Self::Tool { call } = &mut ask {
+            let secs = match call {
+                Request::WaitForEvent(args) => &mut args.timeout_secs,
+                Request::AskQuestion(args) => &mut args.timeout_secs,
+                _ => return ask,
+            };
+            *secs = (*secs - elapsed.as_secs_f64()).max(0.0);
+        }
+        ask
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
-    Tool { reply: Reply },
-    Followed { more: Followed },
-    RunNews { news: RunNews },
+    Tool {
+        reply: Reply,
+    },
+    Followed {
+        more: Followed,
+    },
+    RunNews {
+        news: RunNews,
+    },
+    Inbox {
+        inbox: Inbox,
+    },
+    /// It is on record.
+    Noted,
     Resized,
-    DaemonStatus { status: DaemonStatus },
-    Stopping { panes_closed: u64 },
+    DaemonStatus {
+        status: DaemonStatus,
+    },
+    Stopping {
+        panes_closed: u64,
+    },
 }
 
 /// A piece of a pane's raw output, exactly.
@@ -115,6 +221,24 @@ pub struct RunNews {
     /// To be given back as `seen`.
     pub version: u64,
     pub run: RunResult,
+}
+
+/// A look into an inbox.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Inbox {
+    pub session_id: String,
+    pub events: Vec<InboxRow>,
+    /// There are more behind the last of them.
+    pub more: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InboxRow {
+    pub event_id: EventId,
+    pub at: Timestamp,
+    pub taken: bool,
+    #[serde(flatten)]
+    pub event: Event,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

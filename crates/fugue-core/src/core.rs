@@ -4,16 +4,19 @@ mod calls;
 mod facts;
 mod rows;
 mod runs;
+mod team;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use fugue_api::{PaneId, RunId};
+use fugue_api::{Error, Kind, PaneId, RunId};
 
 use crate::{CallId, Effect, Input, Now, PaneRecord, Snapshot, Undo, settings::Settings};
 pub(crate) use rows::cut;
 use runs::Run;
+use team::Team;
+pub use team::{Rest, Typed};
 
 // A shell whose rc files take longer than this is handed over as "not ready yet" instead of keeping the caller.
 const PATIENCE_FOR_A_PROMPT: Duration = Duration::from_secs(10);
@@ -25,6 +28,7 @@ pub struct Core {
     panes: BTreeMap<PaneId, Pane>,
     next_run: u64,
     runs: BTreeMap<RunId, Run>,
+    team: Team,
 }
 
 struct Pane {
@@ -52,8 +56,9 @@ enum Phase {
 
 impl Core {
     /// Takes up what an earlier daemon left.
-    pub fn restore(settings: Settings, snapshot: Snapshot, now: Now) -> (Self, Vec<Effect>) {
+    pub fn restore(settings: Settings, mut snapshot: Snapshot, now: Now) -> (Self, Vec<Effect>) {
         let mut effects = Vec::new();
+        let team = Team::restored(&mut snapshot);
         // Above all that an earlier daemon told: whoever followed a run then hears of what happened in between.
         let first_version = snapshot.epoch << 32;
         let runs: BTreeMap<RunId, Run> = snapshot
@@ -97,8 +102,10 @@ impl Core {
             panes,
             next_run: snapshot.next_run.max(1),
             runs,
+            team,
         };
         core.restore_runs(now, &mut effects);
+        core.restore_workers(now, &mut effects);
         core.forget_old(now, &mut effects);
         (core, in_one_commit(effects))
     }
@@ -117,6 +124,7 @@ impl Core {
             Input::Cancelled { call } => {
                 self.forget_call(call);
                 self.forget_run_call(call);
+                self.forget_team_call(call, &mut effects);
             }
             Input::Pane { pane, fact } => self.fact(pane, fact, now, &mut effects),
             Input::NotStored {
@@ -127,9 +135,26 @@ impl Core {
                 what: Undo::Run(run),
                 why,
             } => self.run_not_stored(&run, &why, &mut effects),
+            Input::NotStored {
+                what: Undo::Worker(worker),
+                why,
+            } => {
+                let error = Error::new(
+                    Kind::Exhausted,
+                    format!("the new worker could not be recorded: {why}"),
+                );
+                let error = error.hint("nothing was started; is the disk full?");
+                self.drop_worker(worker, &error, &mut effects);
+            }
+            Input::Prepared { worker, outcome } => {
+                self.prepared(worker, outcome, now, &mut effects)
+            }
+            Input::Unprepared { worker, error } => self.drop_worker(worker, &error, &mut effects),
+            Input::WorkedOut { worker, found } => self.worked_out(worker, found, now, &mut effects),
             Input::Time => {
                 self.time(now, &mut effects);
                 self.time_for_runs(now, &mut effects);
+                self.time_for_team(now, &mut effects);
             }
         }
         in_one_commit(effects)

@@ -3,14 +3,17 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Cursor, Error, PaneId, RunId, Timestamp,
-    panes::{Overview, PaneSize, PaneStatus, ReadPane, SendInput, StateBy},
+    Cursor, Error, EventId, PaneId, QuestionId, RunId, Timestamp,
+    panes::{By, Overview, PaneSize, PaneStatus, ReadPane, SendInput, StateBy},
     runs::RunResult,
-    wire::{Answer, Ask, Caller, Key},
+    wire::{Answer, Ask, Caller, Key, Who},
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Exit, PaneRecord, RunRecord, Sighting};
+use crate::{
+    EventRecord, Exit, PaneRecord, Prepared, QuestionRecord, Repo, Rest, RunRecord, Sighting,
+    Typed, WorkerRecord,
+};
 
 /// One call of one connection, for as long as it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,6 +46,21 @@ pub enum Input {
         what: Undo,
         why: String,
     },
+    /// A worker's files are there; if not, nothing is left of them.
+    Prepared {
+        worker: u64,
+        outcome: Result<Prepared, Error>,
+    },
+    /// What was made for a worker is gone, because of this.
+    Unprepared {
+        worker: u64,
+        error: Error,
+    },
+    /// What goes with a worker's completion is known.
+    WorkedOut {
+        worker: u64,
+        found: WorkedOut,
+    },
     /// Some time that was asked for by [`Effect::WakeAt`] has come.
     Time,
 }
@@ -50,6 +68,7 @@ pub enum Input {
 /// A call with everything about its caller that matters.
 pub struct Asked {
     pub key: Key,
+    pub who: Who,
     pub caller: Arc<Caller>,
     pub ask: Ask,
     /// One for each pane that the call opens: looked up at the door, where files may be looked at. An error there is
@@ -125,6 +144,14 @@ pub enum PaneFact {
     StepsStopped {
         plan: u64,
     },
+    /// Something in it waits for a person, as far as can be seen from outside, or no longer does.
+    Asks(Option<(String, By)>),
+    /// Whether something may be typed into the agent in it.
+    Rest(Rest),
+    MessageTyped {
+        event: EventId,
+        how: Typed,
+    },
 }
 
 /// Something a shell said about a step of a plan.
@@ -152,6 +179,12 @@ pub enum Job {
     Shell,
     /// One command as the pane's own process.
     Command(String),
+    /// A program with its arguments, without a shell.
+    Program {
+        argv: Vec<String>,
+        /// Variables of the caller's that it does not get.
+        without: Vec<String>,
+    },
     /// A pipeline's own shell, as bare as the one that runs commands.
     Steps(StepPlan),
     /// A person's shell that was ended by a step, once more.
@@ -187,6 +220,7 @@ pub struct Watch {
 pub enum Undo {
     Pane(PaneId),
     Run(RunId),
+    Worker(u64),
 }
 
 /// Whose reply is composed.
@@ -224,9 +258,45 @@ pub enum Effect {
         call: CallId,
         answer: Result<Answer, Error>,
     },
+    /// The same, with an event that is taken only once it has arrived.
+    Hand {
+        call: CallId,
+        answer: Result<Answer, Error>,
+        event: EventId,
+    },
     Commit {
         changes: Vec<Change>,
         undo: Option<Undo>,
+    },
+    /// Make what a worker needs before it can be started. Done before, it is left as it is.
+    Prepare {
+        worker: Box<WorkerRecord>,
+        caller: Arc<Caller>,
+    },
+    /// Remove it again.
+    Unprepare {
+        worker: Box<WorkerRecord>,
+        error: Error,
+    },
+    /// Find out what has changed in a worker's repository, and what it printed last.
+    WorkOut {
+        worker: u64,
+        repo: Option<Repo>,
+        tail: Option<Box<PaneRecord>>,
+    },
+    /// Say when something may be typed into an agent's pane.
+    AwaitRest {
+        pane: PaneId,
+    },
+    /// Type it and press Enter, unless the agent is no longer at rest.
+    TypeMessage {
+        pane: PaneId,
+        event: EventId,
+        text: String,
+    },
+    /// Remove a worker's private files.
+    ForgetWorker {
+        worker: Box<WorkerRecord>,
     },
     Open {
         record: Box<PaneRecord>,
@@ -339,6 +409,23 @@ pub enum Change {
     EndRun(Box<RunRecord>),
     DropRun(RunId),
     NextRun(u64),
+    PutEvent(Box<EventRecord>),
+    TakeEvent(EventId),
+    DropEvent(EventId),
+    NextEvent(u64),
+    /// A new worker, and the world of its caller until it runs.
+    StartWorker {
+        record: Box<WorkerRecord>,
+        caller: Arc<Caller>,
+    },
+    PutWorker(Box<WorkerRecord>),
+    /// Its caller's world is forgotten.
+    WorkerRuns(Box<WorkerRecord>),
+    DropWorker(u64),
+    NextWorker(u64),
+    PutQuestion(Box<QuestionRecord>),
+    DropQuestion(QuestionId),
+    NextQuestion(u64),
 }
 
 /// Everything the store knows, at the daemon's start.
@@ -348,6 +435,12 @@ pub struct Snapshot {
     pub next_pane: u64,
     pub runs: Vec<StoredRun>,
     pub next_run: u64,
+    pub events: Vec<EventRecord>,
+    pub next_event: u64,
+    pub workers: Vec<StoredWorker>,
+    pub next_worker: u64,
+    pub questions: Vec<QuestionRecord>,
+    pub next_question: u64,
     /// How many daemons there were before this one.
     pub epoch: u64,
 }
@@ -357,4 +450,22 @@ pub struct StoredRun {
     pub record: RunRecord,
     /// Only of a run that is not over.
     pub caller: Option<Caller>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredWorker {
+    pub record: WorkerRecord,
+    /// Only of a worker that does not run yet.
+    pub caller: Option<Caller>,
+}
+
+/// What goes with a completion.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorkedOut {
+    pub changes: Vec<String>,
+    pub omitted_changes: u64,
+    /// The end of what the worker printed, where that was asked for.
+    pub tail: String,
+    pub omitted_chars: u64,
+    pub note: Option<String>,
 }

@@ -4,7 +4,9 @@
 //! ([`state`], [`view`], [`typing`], [`result`]) are pure as well and are called where that pane's bytes live.
 
 mod core;
+mod event;
 mod exchange;
+mod inbox;
 mod names;
 mod record;
 pub mod result;
@@ -13,14 +15,18 @@ pub mod settings;
 pub mod state;
 pub mod typing;
 pub mod view;
+mod worker;
 
-pub use core::Core;
+pub use core::{Core, Rest, Typed};
+pub use event::{EventRecord, InboxId, QuestionRecord};
 pub use exchange::{
     Asked, CallId, Change, Effect, Input, Job, Now, PaneFact, PaneQuestion, Part, PlannedStep, Saw,
-    Snapshot, StepNews, StepPlan, StoredRun, Undo, Want, Watch, World, Wrap,
+    Snapshot, StepNews, StepPlan, StoredRun, StoredWorker, Undo, Want, Watch, WorkedOut, World,
+    Wrap,
 };
 pub use record::{Ended, Exit, PaneRecord};
 pub use run::{
     ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, Sighting, StepOutcome,
     StepState, Task, TaskOutcome, Work,
 };
+pub use worker::{Asks, Owed, Prepared, Repo, WorkerPhase, WorkerRecord};

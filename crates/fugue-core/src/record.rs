@@ -17,6 +17,9 @@ pub struct PaneRecord {
     pub made_by: Key,
     /// What our shell marks carry, so that nothing a program prints passes for one. Empty: no integration.
     pub secret: String,
+    /// The agent that runs in it as a worker.
+    #[serde(default)]
+    pub agent: Option<String>,
     /// Counts the processes that the pane has had, one after the other: a shell that a step ended is started again.
     pub generation: u32,
     /// 0 until the process is known to have started.

@@ -8,7 +8,7 @@ use fugue_api::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Exit, World};
+use crate::{Exit, InboxId, World};
 
 /// One run, for as long as anybody may ask about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,9 @@ pub struct RunRecord {
     pub number: u64,
     /// The call that started it: asked again, it is this run that is meant.
     pub made_by: Key,
+    /// Who hears of its end if nobody waits for it then.
+    #[serde(default)]
+    pub owner: Option<InboxId>,
     pub started_at: Timestamp,
     pub work: Work,
     /// When its result was settled; panes may still have to be closed.

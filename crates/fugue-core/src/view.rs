@@ -24,6 +24,13 @@ pub fn bound<L: AsRef<str>>(lines: &[L], most: usize) -> Bounded {
     ends(lines.clone(), lines.clone().rev(), lines.len(), total, most)
 }
 
+/// A text within `most` characters, and how many were left out of its middle.
+pub fn shortened(text: &str, most: usize) -> (String, u64) {
+    let lines: Vec<&str> = text.lines().collect();
+    let bounded = bound(&lines, most);
+    (bounded.text, bounded.omitted_chars)
+}
+
 fn joined_chars<L: AsRef<str>>(lines: &[L]) -> usize {
     lines
         .iter()
@@ -265,29 +272,31 @@ pub fn bound_overview(overview: &mut fugue_api::panes::Overview, most_chars: usi
     overview
         .runs
         .sort_by_key(|row| (row.status != "running", std::cmp::Reverse(row.started_at)));
-    let fitting = overview
-        .runs
-        .iter()
-        .scan(0, |used, row| {
-            *used += json_chars(row) + 1;
-            Some(*used)
-        })
-        .take_while(|used| *used <= most_chars / 3)
-        .count();
-    overview.omitted_runs = (overview.runs.len() - fitting) as u64;
-    overview.runs.truncate(fitting);
+    let some = fitting(&overview.runs, most_chars / 3);
+    overview.omitted_runs = (overview.runs.len() - some) as u64;
+    overview.runs.truncate(some);
     used += json_chars(&overview.runs);
-    let fitting = overview
-        .panes
-        .iter()
-        .take_while(|row| {
-            used += json_chars(row) + 1;
-            used <= most_chars
-        })
-        .count();
-    overview.omitted_panes = (overview.panes.len() - fitting) as u64;
-    overview.panes.truncate(fitting);
+    overview.workers.sort_by_key(|row| {
+        let ended = row.state == fugue_api::team::WorkerState::Ended;
+        (ended, std::cmp::Reverse(row.started_at))
+    });
+    let some = fitting(&overview.workers, most_chars / 4);
+    overview.omitted_workers = (overview.workers.len() - some) as u64;
+    overview.workers.truncate(some);
+    used += json_chars(&overview.workers);
+    let some = fitting(&overview.panes, most_chars.saturating_sub(used));
+    overview.omitted_panes = (overview.panes.len() - some) as u64;
+    overview.panes.truncate(some);
     overview.panes.sort_by_key(|row| row.pane_id);
+}
+
+/// How many of the first rows have room.
+fn fitting(rows: &[impl serde::Serialize], room: usize) -> usize {
+    let sizes = rows.iter().scan(0, |used, row| {
+        *used += json_chars(row) + 1;
+        Some(*used)
+    });
+    sizes.take_while(|used| *used <= room).count()
 }
 
 fn json_chars(value: &impl serde::Serialize) -> usize {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use fugue_api::{
     Error, Kind, Reply,
-    panes::{By, ReadPane, State, StateBy},
+    panes::{By, Mode, ReadPane, State, StateBy},
     wire::Answer,
 };
 use fugue_core::{PaneFact, PaneQuestion, PaneRecord, Want, result::Found, view};
@@ -48,6 +48,25 @@ pub fn answer(
             Kind::Ended,
             format!("pane `{}` has ended", record.id),
         )),
+    }
+}
+
+/// The end of what a pane printed, in at most about so many characters.
+pub fn tail(record: &PaneRecord, most_chars: usize, house: &House) -> String {
+    let args = ReadPane {
+        pane_id: record.id.to_string(),
+        lines: 60,
+        since: None,
+        mode: Mode::Text,
+        max_output_chars: u32::try_from(most_chars).unwrap_or(u32::MAX),
+        grep: None,
+    };
+    let state = StateBy::new(State::Exited, By::Exit);
+    match read(record, &args, &state, house) {
+        Ok(Answer::Tool {
+            reply: Reply::ReadPane(read),
+        }) => read.text,
+        Ok(_) | Err(_) => String::new(),
     }
 }
 

@@ -13,13 +13,14 @@ use std::{
 };
 
 use fugue_api::{
-    Error, Handle, Kind, Reply, Request,
-    wire::{Answer, Ask, Caller, FromDaemon, Key, LARGEST_FRAME, PROTOCOL, ToDaemon},
+    Error, EventId, Handed, Handle, Kind, Receipt, Request,
+    wire::{Answer, Ask, Caller, FromDaemon, Key, LARGEST_FRAME, PROTOCOL, ToDaemon, Who},
 };
 use tokio::{
     io::{AsyncWriteExt, BufReader},
     net::{UnixStream, unix::OwnedReadHalf},
     sync::{Mutex, mpsc, oneshot},
+    time::Instant,
 };
 
 use crate::{
@@ -32,11 +33,15 @@ use crate::{
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
+    /// Where one connection serves several: whose questions these are.
+    who: Option<Who>,
 }
 
 struct Inner {
     paths: Paths,
     caller: Caller,
+    /// With the inbox that the daemon gave us, so that the next one gives us the same.
+    who: std::sync::Mutex<Who>,
     link: Mutex<Option<Link>>,
     next_id: AtomicU64,
 }
@@ -58,7 +63,13 @@ enum NoLink {
 // A kill -9 at every one of so many starts is not a crash any more, it is somebody's wish.
 const MOST_ATTEMPTS: u32 = 50;
 
-type Waiting = Arc<std::sync::Mutex<HashMap<u64, oneshot::Sender<Result<Answer, Error>>>>>;
+type Waiting = Arc<std::sync::Mutex<HashMap<u64, oneshot::Sender<Answered>>>>;
+
+/// What came back, and what it takes once it has arrived.
+struct Answered {
+    answer: Result<Answer, Error>,
+    takes: Option<EventId>,
+}
 
 /// A live connection. Dropping the last sender closes it.
 #[derive(Clone)]
@@ -69,31 +80,43 @@ struct Link {
 }
 
 impl Client {
-    pub fn new(paths: Paths, caller: Caller) -> Self {
+    pub fn new(paths: Paths, caller: Caller, who: Who) -> Self {
         let inner = Inner {
             paths,
             caller,
+            who: std::sync::Mutex::new(who),
             link: Mutex::new(None),
             next_id: AtomicU64::new(1),
         };
         Self {
             inner: Arc::new(inner),
+            who: None,
         }
     }
 
     /// Asks, and stays with the question through the daemon's death: the same key is asked again, so nothing is
     /// done twice.
     pub async fn ask(&self, ask: Ask) -> Result<Answer, Error> {
+        let (answered, _) = self.ask_until_answered(ask).await?;
+        answered.answer
+    }
+
+    async fn ask_until_answered(&self, ask: Ask) -> Result<(Answered, OpenQuestion), Error> {
         let key = new_key()?;
+        let began = Instant::now();
         // A daemon that dies on every attempt must not be restarted for ever by one question.
-        for _ in 0..MOST_ATTEMPTS {
+        for attempt in 0..MOST_ATTEMPTS {
+            let asked = match attempt {
+                0 => ask.clone(),
+                _ => ask.again(began.elapsed()),
+            };
             let answer = match self.link(Launch::IfNeeded).await {
-                Ok(link) => self.ask_on(&link, key, ask.clone()).await,
+                Ok(link) => self.ask_on(&link, key, asked).await,
                 Err(NoLink::Died) => continue,
                 Err(NoLink::Refused(error)) => return Err(error),
             };
             match answer {
-                Some(answer) => return answer,
+                Some(answered) => return Ok(answered),
                 // It may have been stopped by this very question.
                 None if matches!(ask, Ask::DaemonStop { .. }) => break,
                 None => {}
@@ -108,7 +131,10 @@ impl Client {
     /// Asks a daemon that runs already; `None` where none does.
     pub async fn ask_running(&self, ask: Ask) -> Result<Option<Answer>, Error> {
         match self.link(Launch::Never).await {
-            Ok(link) => self.ask_on(&link, new_key()?, ask).await.transpose(),
+            Ok(link) => match self.ask_on(&link, new_key()?, ask).await {
+                Some((answered, _)) => answered.answer.map(Some),
+                None => Ok(None),
+            },
             Err(_) => Ok(None),
         }
     }
@@ -119,7 +145,7 @@ impl Client {
         Some(pid)
     }
 
-    async fn ask_on(&self, link: &Link, key: Key, ask: Ask) -> Option<Result<Answer, Error>> {
+    async fn ask_on(&self, link: &Link, key: Key, ask: Ask) -> Option<(Answered, OpenQuestion)> {
         let id = self.inner.next_id.fetch_add(1, Ordering::Relaxed);
         let stops = matches!(ask, Ask::DaemonStop { .. });
         let (answer, answered) = oneshot::channel();
@@ -130,17 +156,21 @@ impl Client {
             settled: false,
         };
         let outcome = async {
-            let bytes = frame::encode(&ToDaemon::Call { id, key, ask }).ok()?;
+            let who = self.who.clone();
+            let bytes = frame::encode(&ToDaemon::Call { id, key, who, ask }).ok()?;
             link.outgoing.send(bytes).await.ok()?;
             answered.await.ok()
         }
         .await;
-        open.settled = true;
+        // What an answer takes is put back by dropping the question, until it is said to have arrived.
+        open.settled = outcome
+            .as_ref()
+            .is_none_or(|answered| answered.takes.is_none());
         if stops {
             // The goodbye that follows is not for the next question, which is for the next daemon.
             *self.inner.link.lock().await = None;
         }
-        outcome
+        outcome.map(|answered| (answered, open))
     }
 
     async fn link(&self, launch: Launch) -> Result<Link, NoLink> {
@@ -177,6 +207,7 @@ impl Client {
         let hello = ToDaemon::Hello {
             protocol: PROTOCOL,
             caller: self.inner.caller.clone(),
+            who: lock(&self.inner.who).clone(),
         };
         let hello =
             frame::encode(&hello).map_err(|error| NoLink::Refused(unreachable_daemon(&error)))?;
@@ -185,7 +216,15 @@ impl Client {
             .await
             .map_err(died)?;
         match welcome {
-            Some(FromDaemon::Welcome { protocol, .. }) if protocol == PROTOCOL => {}
+            Some(FromDaemon::Welcome {
+                protocol, session, ..
+            }) if protocol == PROTOCOL => {
+                if let (Who::Lead { held, .. }, Some(given)) =
+                    (&mut *lock(&self.inner.who), session)
+                {
+                    *held = Some(given);
+                }
+            }
             Some(FromDaemon::Welcome { version, pid, .. }) => {
                 let ours = env!("CARGO_PKG_VERSION");
                 let said = format!(
@@ -222,9 +261,29 @@ impl Client {
 }
 
 impl Handle for Client {
-    async fn call(&self, request: Request) -> Result<Reply, Error> {
-        match self.ask(Ask::Tool { call: request }).await? {
-            Answer::Tool { reply } => Ok(reply),
+    fn speaking_for(&self, session: &str) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            who: Some(Who::Session {
+                id: session.to_owned(),
+            }),
+        }
+    }
+
+    async fn call(&self, request: Request) -> Result<Handed, Error> {
+        let (answered, open) = self.ask_until_answered(Ask::Tool { call: request }).await?;
+        match answered.answer? {
+            Answer::Tool { reply } => {
+                let client = self.clone();
+                let receipt = answered.takes.map(|event| {
+                    Receipt::new(async move {
+                        // A daemon that cannot be asked keeps the event for the next who waits.
+                        let _ = client.ask(Ask::Took { event }).await;
+                        drop(open);
+                    })
+                });
+                Ok(Handed { reply, receipt })
+            }
             other => Err(Error::new(
                 Kind::Internal,
                 format!("the daemon answered something else: {other:?}"),
@@ -237,17 +296,20 @@ impl Handle for Client {
 async fn listen(mut incoming: BufReader<OwnedReadHalf>, waiting: &Waiting) {
     while let Ok(Some(frame)) = frame::read(&mut incoming, LARGEST_FRAME).await {
         match frame {
-            FromDaemon::Answer { id, answer } => {
+            FromDaemon::Answer { id, answer, takes } => {
                 if let Some(asker) = lock(waiting).remove(&id) {
-                    let _ = asker.send(answer);
+                    let _ = asker.send(Answered { answer, takes });
                 }
             }
             FromDaemon::Goodbye => {
                 for (_, asker) in lock(waiting).drain() {
                     let error = Error::new(Kind::Unavailable, "the daemon was stopped");
-                    let _ = asker.send(Err(
-                        error.hint("panes may still run; ask again and a daemon is started")
-                    ));
+                    let error =
+                        error.hint("panes may still run; ask again and a daemon is started");
+                    let _ = asker.send(Answered {
+                        answer: Err(error),
+                        takes: None,
+                    });
                 }
             }
             FromDaemon::Welcome { .. } => {}

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use fugue_api::{
-    Error, Kind,
+    Error, EventId, Kind,
     wire::{Answer, FromDaemon},
 };
 use fugue_core::CallId;
@@ -24,7 +24,15 @@ pub struct Desk {
 pub struct Responder {
     id: u64,
     /// Bounded by the number of calls that a connection may have open.
-    back: mpsc::UnboundedSender<(u64, Vec<u8>)>,
+    back: mpsc::UnboundedSender<Back>,
+}
+
+/// An answer on its way to a client.
+pub struct Back {
+    pub id: u64,
+    pub bytes: Vec<u8>,
+    /// The call stays open until the client says that the answer arrived, or goes away.
+    pub in_hand: bool,
 }
 
 impl Desk {
@@ -43,6 +51,14 @@ impl Desk {
         }
     }
 
+    /// An answer with something in it that is taken only once it arrived.
+    pub fn hand(&mut self, call: CallId, answer: Result<Answer, Error>, event: EventId) {
+        // A call that was cancelled has put it back already.
+        if let Some(responder) = self.take(call) {
+            responder.send(answer, Some(event));
+        }
+    }
+
     pub fn waits(&mut self, call: CallId, wait: AbortHandle) {
         self.waits.retain(|_, wait| !wait.is_finished());
         self.waits.insert(call, wait);
@@ -57,14 +73,19 @@ impl Desk {
 }
 
 impl Responder {
-    pub fn new(id: u64, back: mpsc::UnboundedSender<(u64, Vec<u8>)>) -> Self {
+    pub fn new(id: u64, back: mpsc::UnboundedSender<Back>) -> Self {
         Self { id, back }
     }
 
     pub fn answer(self, answer: Result<Answer, Error>) {
+        self.send(answer, None);
+    }
+
+    fn send(self, answer: Result<Answer, Error>, takes: Option<EventId>) {
         let frame = FromDaemon::Answer {
             id: self.id,
             answer,
+            takes,
         };
         let bytes = frame::encode(&frame).or_else(|error| {
             let answer = Err(Error::new(
@@ -74,10 +95,15 @@ impl Responder {
             frame::encode(&FromDaemon::Answer {
                 id: self.id,
                 answer,
+                takes: None,
             })
         });
         if let Ok(bytes) = bytes {
-            let _ = self.back.send((self.id, bytes));
+            let _ = self.back.send(Back {
+                id: self.id,
+                bytes,
+                in_hand: takes.is_some(),
+            });
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The daemon's socket: admits clients of this user, reads what they ask, and sends the answers back.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -12,7 +12,7 @@ use std::{
 
 use fugue_api::{
     Error, Kind,
-    wire::{Ask, Caller, FromDaemon, Key, PROTOCOL, ToDaemon},
+    wire::{Ask, Caller, FromDaemon, Key, PROTOCOL, ToDaemon, Who},
 };
 use fugue_core::CallId;
 use tokio::{
@@ -22,13 +22,21 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{desk::Responder, frame};
+use crate::{
+    desk::{Back, Responder},
+    frame,
+};
 
 /// What the door passes on to the engine.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a few are in line at a time, and most are calls"
+)]
 pub enum Knock {
     Call {
         call: CallId,
         key: Key,
+        who: Who,
         caller: Arc<Caller>,
         ask: Ask,
         responder: Responder,
@@ -53,6 +61,7 @@ pub async fn serve(
     visits: mpsc::Sender<()>,
 ) {
     let calls = Arc::new(AtomicU64::new(1));
+    let leads = Leads::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -60,6 +69,7 @@ pub async fn serve(
                     engine: engine.clone(),
                     calls: calls.clone(),
                     closing: closing.clone(),
+                    leads: leads.clone(),
                 };
                 let until_over = visits.clone();
                 tokio::spawn(async move {
@@ -88,6 +98,46 @@ struct Visit {
     engine: mpsc::Sender<Knock>,
     calls: Arc<AtomicU64>,
     closing: watch::Receiver<bool>,
+    leads: Leads,
+}
+
+/// Who a connection belongs to.
+struct Guest {
+    caller: Arc<Caller>,
+    who: Who,
+}
+
+/// The inboxes of leads that are here, so that two in one directory do not share one.
+#[derive(Clone, Default)]
+struct Leads(Arc<Mutex<HashSet<String>>>);
+
+/// Gives the inbox free again when its lead goes.
+struct Seat {
+    leads: Leads,
+    inbox: String,
+}
+
+impl Leads {
+    /// The inbox that was held before, else the project's own, else the first one beside it that is free.
+    fn seat(&self, project: &str, held: Option<&str>) -> Seat {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut beside = (2..).map(|number| format!("{project}-{number}"));
+        let mut inbox = held.unwrap_or(project).to_owned();
+        while !taken.insert(inbox.clone()) {
+            inbox = beside.next().unwrap_or_default();
+        }
+        Seat {
+            leads: self.clone(),
+            inbox,
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut taken = self.leads.0.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.remove(&self.inbox);
+    }
 }
 
 impl Visit {
@@ -101,23 +151,41 @@ impl Visit {
         }
         let (incoming, mut sink) = stream.into_split();
         let mut incoming = BufReader::new(incoming);
-        let Some(ToDaemon::Hello { protocol, caller }) =
-            frame::read(&mut incoming, LARGEST_QUESTION).await?
+        let Some(ToDaemon::Hello {
+            protocol,
+            caller,
+            who,
+        }) = frame::read(&mut incoming, LARGEST_QUESTION).await?
         else {
             return Err(io::Error::other("it did not say hello"));
+        };
+        let seat = match &who {
+            Who::Lead { project, held } => Some(self.leads.seat(project, held.as_deref())),
+            Who::Session { .. } | Who::Person { .. } | Who::Worker { .. } => None,
+        };
+        let who = match (&seat, who) {
+            (Some(seat), Who::Lead { project, .. }) => Who::Lead {
+                project,
+                held: Some(seat.inbox.clone()),
+            },
+            (_, who) => who,
         };
         let welcome = FromDaemon::Welcome {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
+            session: seat.as_ref().map(|seat| seat.inbox.clone()),
         };
         sink.write_all(&frame::encode(&welcome)?).await?;
         if protocol != PROTOCOL {
             return Ok(());
         }
         let mut closing = self.closing.clone();
-        let (back, mut answers) = mpsc::unbounded_channel::<(u64, Vec<u8>)>();
-        let caller = Arc::new(caller);
+        let (back, mut answers) = mpsc::unbounded_channel::<Back>();
+        let guest = Guest {
+            caller: Arc::new(caller),
+            who,
+        };
         let mut open: HashMap<u64, CallId> = HashMap::new();
         // Reading a frame is not cancel-safe, so the reader is a task of its own; it runs ahead by a few questions.
         let (asked, mut questions) = mpsc::channel::<ToDaemon>(16);
@@ -133,17 +201,19 @@ impl Visit {
             tokio::select! {
                 question = questions.recv() => match question {
                     None => break Ok(()),
-                    Some(question) => self.question(question, &caller, &back, &mut open).await,
+                    Some(question) => self.question(question, &guest, &back, &mut open).await,
                 },
-                Some((id, bytes)) = answers.recv() => {
-                    open.remove(&id);
-                    if let Err(error) = sink.write_all(&bytes).await {
+                Some(answer) = answers.recv() => {
+                    if !answer.in_hand {
+                        open.remove(&answer.id);
+                    }
+                    if let Err(error) = sink.write_all(&answer.bytes).await {
                         break Err(error);
                     }
                 }
                 () = wait_until(&mut closing) => {
-                    while let Ok((_, bytes)) = answers.try_recv() {
-                        sink.write_all(&bytes).await?;
+                    while let Ok(answer) = answers.try_recv() {
+                        sink.write_all(&answer.bytes).await?;
                     }
                     let _ = sink.write_all(&frame::encode(&FromDaemon::Goodbye)?).await;
                     break Ok(());
@@ -161,8 +231,8 @@ impl Visit {
     async fn question(
         &self,
         question: ToDaemon,
-        caller: &Arc<Caller>,
-        back: &mpsc::UnboundedSender<(u64, Vec<u8>)>,
+        guest: &Guest,
+        back: &mpsc::UnboundedSender<Back>,
         open: &mut HashMap<u64, CallId>,
     ) {
         match question {
@@ -172,7 +242,7 @@ impl Visit {
                     let _ = self.engine.send(Knock::Cancelled { call }).await;
                 }
             }
-            ToDaemon::Call { id, key, ask } => {
+            ToDaemon::Call { id, key, who, ask } => {
                 let responder = Responder::new(id, back.clone());
                 if open.len() >= MOST_OPEN_CALLS || open.contains_key(&id) {
                     let error = Error::new(
@@ -188,7 +258,8 @@ impl Visit {
                     .send(Knock::Call {
                         call,
                         key,
-                        caller: caller.clone(),
+                        who: who.unwrap_or_else(|| guest.who.clone()),
+                        caller: guest.caller.clone(),
                         ask,
                         responder,
                     })

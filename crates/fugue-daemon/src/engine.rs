@@ -13,7 +13,7 @@ use std::{
 use fugue_api::{
     Error, Kind, PaneId, Reply, Request, Timestamp,
     panes::{ClosePane, Overview, Status},
-    wire::{Answer, Ask, Caller, DaemonStatus, Key},
+    wire::{Answer, Ask, Caller, DaemonStatus, Key, Who},
 };
 use fugue_core::{
     Asked, CallId, Core, Effect, Input, Now, PaneFact, PaneQuestion, Snapshot, Undo, World,
@@ -34,7 +34,7 @@ use crate::{
     paths::Paths,
     shards::{Shards, Task},
     store::{Commit, Store, Writer},
-    sweep, world,
+    sweep, workers, world,
 };
 
 /// What every part of the daemon may look at.
@@ -70,10 +70,13 @@ pub enum Said {
     Furnished {
         call: CallId,
         key: Key,
+        who: Who,
         caller: Arc<Caller>,
         ask: Ask,
         worlds: Result<Vec<World>, Error>,
     },
+    /// Something that was done for a worker.
+    Worker(Input),
 }
 
 /// Effects that wait for the disk.
@@ -182,6 +185,7 @@ impl Engine {
             Knock::Call {
                 call,
                 key,
+                who,
                 caller,
                 ask,
                 responder,
@@ -189,13 +193,14 @@ impl Engine {
                 self.desk.open(call, responder);
                 match ask {
                     Ask::Tool { call: request } if world::is_needed(&request) => {
-                        self.look_up_worlds(call, key, caller, request);
+                        self.look_up_worlds(call, key, who, caller, request);
                         Going::On
                     }
                     ask => self.step(Input::Call {
                         call,
                         asked: Asked {
                             key,
+                            who,
                             caller,
                             ask,
                             worlds: Ok(Vec::new()),
@@ -207,16 +212,24 @@ impl Engine {
     }
 
     /// A directory may be on a disk that does not answer, so looking at it is not this thread's business.
-    fn look_up_worlds(&self, call: CallId, key: Key, caller: Arc<Caller>, request: Request) {
+    fn look_up_worlds(
+        &self,
+        call: CallId,
+        key: Key,
+        who: Who,
+        caller: Arc<Caller>,
+        mut request: Request,
+    ) {
         let (says, house) = (self.says.clone(), self.house.clone());
         tokio::task::spawn_blocking(move || {
             let worlds = request
                 .check()
-                .and_then(|()| world::look_up(&request, &caller, &house));
+                .and_then(|()| world::look_up(&mut request, &caller, &house));
             let ask = Ask::Tool { call: request };
             let _ = says.blocking_send(Said::Furnished {
                 call,
                 key,
+                who,
                 caller,
                 ask,
                 worlds,
@@ -235,9 +248,11 @@ impl Engine {
                 }
                 self.step(Input::Pane { pane, fact })
             }
+            Said::Worker(input) => self.step(input),
             Said::Furnished {
                 call,
                 key,
+                who,
                 caller,
                 ask,
                 worlds,
@@ -245,6 +260,7 @@ impl Engine {
                 call,
                 asked: Asked {
                     key,
+                    who,
                     caller,
                     ask,
                     worlds,
@@ -296,6 +312,36 @@ impl Engine {
         match effect {
             Effect::Answer { call, .. } if call.0 >= OWN_CALLS => return self.own_call_ended(call),
             Effect::Answer { call, answer } => self.desk.answer(call, answer),
+            Effect::Hand {
+                call,
+                answer,
+                event,
+            } => self.desk.hand(call, answer, event),
+            Effect::Prepare { worker, caller } => self.for_worker(move |house| Input::Prepared {
+                worker: worker.number,
+                outcome: workers::prepare(&worker, &caller, house),
+            }),
+            Effect::Unprepare { worker, error } => self.for_worker(move |house| {
+                workers::unprepare(&worker, house);
+                Input::Unprepared {
+                    worker: worker.number,
+                    error,
+                }
+            }),
+            Effect::WorkOut { worker, repo, tail } => {
+                self.for_worker(move |house| Input::WorkedOut {
+                    worker,
+                    found: workers::work_out(repo.as_ref(), tail.as_deref(), house),
+                })
+            }
+            Effect::ForgetWorker { worker } => {
+                let house = self.house.clone();
+                tokio::task::spawn_blocking(move || workers::forget(&worker, &house));
+            }
+            Effect::AwaitRest { pane } => self.tell(pane, PaneCommand::AwaitRest),
+            Effect::TypeMessage { pane, event, text } => {
+                self.tell(pane, PaneCommand::TypeMessage { event, text });
+            }
             Effect::Commit { .. } => {}
             Effect::Open {
                 record,
@@ -399,6 +445,15 @@ impl Engine {
             }
         }
         Going::On
+    }
+
+    /// Files and git take their time, and nobody else waits for that.
+    fn for_worker(&self, work: impl FnOnce(&House) -> Input + Send + 'static) {
+        let (says, house) = (self.says.clone(), self.house.clone());
+        tokio::task::spawn_blocking(move || {
+            let input = work(&house);
+            let _ = says.blocking_send(Said::Worker(input));
+        });
     }
 
     fn tell(&self, pane: PaneId, command: PaneCommand) {
@@ -529,6 +584,9 @@ impl Engine {
             };
             let asked = Asked {
                 key: Key([0; 16]),
+                who: Who::Person {
+                    project: String::new(),
+                },
                 caller: caller.clone(),
                 ask,
                 worlds: Ok(Vec::new()),

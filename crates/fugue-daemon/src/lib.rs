@@ -23,6 +23,7 @@ pub mod shell;
 pub mod start;
 mod store;
 mod sweep;
+mod workers;
 mod world;
 
 pub use run::daemon;

@@ -5,6 +5,7 @@ mod birth;
 mod hands;
 mod keeper;
 pub mod launch;
+mod resting;
 mod sending;
 mod stepping;
 pub mod watching;
@@ -12,7 +13,7 @@ pub mod watching;
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Error, Kind, PaneId, RunId,
+    Error, EventId, Kind, PaneId, RunId,
     panes::{PaneSize, StateBy},
     wire::Followed,
 };
@@ -36,6 +37,7 @@ use crate::{
 };
 use answers::Asked;
 use keeper::{Event, Keeper, Place};
+use resting::Resting;
 use sending::Sending;
 use stepping::Stepping;
 use watching::{Searched, Watcher};
@@ -66,6 +68,11 @@ pub enum PaneCommand {
     Unwatch(RunId),
     RunSteps(StepPlan),
     StopSteps(u64),
+    AwaitRest,
+    TypeMessage {
+        event: EventId,
+        text: String,
+    },
     /// Part of the text. `None` is the answer if the files must be asked.
     Stretch {
         want: Want,
@@ -202,6 +209,7 @@ struct Pane {
     /// Bounded by the watchers, each of which searches the past once.
     searched_out: mpsc::UnboundedReceiver<Searched>,
     stepping: Option<Stepping>,
+    resting: Resting,
     next_id: u64,
     last_output: Instant,
     /// When to look, if nothing is printed until then.
@@ -229,6 +237,7 @@ impl Pane {
             searched_in,
             searched_out,
             stepping: None,
+            resting: Resting::default(),
             next_id: 1,
             last_output: Instant::now(),
             look_at: None,
@@ -247,11 +256,13 @@ impl Pane {
             if self.is_over() {
                 self.over().await;
             }
+            self.tell_messages().await;
             let timers = [
                 self.look_at,
                 self.sending.deadline(),
                 self.watchers_deadline(),
                 self.stepping_deadline(),
+                self.rest_deadline(),
             ];
             let timer = timers.into_iter().flatten().min();
             tokio::select! {
@@ -348,9 +359,10 @@ impl Pane {
             return;
         }
         self.last_output = Instant::now();
-        if self.look_at.is_some() {
+        if self.look_at.is_some() || self.seat.record.agent.is_some() {
             self.look_at = Some(self.last_output + QUIET);
         }
+        self.rest_output();
         self.show_watchers().await;
         for fact in turn.facts {
             self.fact(fact).await;
@@ -423,6 +435,9 @@ impl Pane {
         }
         if self.stepping_deadline().is_some_and(|at| at <= now) {
             self.stepping_time(now).await;
+        }
+        if self.rest_deadline().is_some_and(|at| at <= now) {
+            self.rest_time(now).await;
         }
     }
 

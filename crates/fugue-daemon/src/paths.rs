@@ -71,6 +71,15 @@ impl Paths {
         self.state.join("panes")
     }
 
+    /// Private files of workers.
+    pub fn workers(&self) -> PathBuf {
+        self.state.join("workers")
+    }
+
+    pub fn worktrees(&self) -> PathBuf {
+        self.state.join("worktrees")
+    }
+
     pub fn shell_files(&self) -> PathBuf {
         self.state.join("shell")
     }

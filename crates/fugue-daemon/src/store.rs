@@ -50,6 +50,7 @@ pub(crate) mod conformance {
             created_at: Timestamp(1_000),
             made_by: Key([7; 16]),
             secret: "s".into(),
+            agent: None,
             generation: 1,
             pid: 1,
             closing: false,

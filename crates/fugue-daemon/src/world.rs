@@ -11,24 +11,20 @@ use std::{
 use fugue_api::{Error, Kind, Request, wire::Caller};
 use fugue_core::World;
 
-use crate::{engine::House, pane::launch, shell};
+use crate::{agents, engine::House, pane::launch, shell};
 
 /// Whether a call opens panes, so that the world of each is to be looked up.
 pub fn is_needed(request: &Request) -> bool {
     match request {
-        Request::CreatePane(_) | Request::RunParallel(_) => true,
+        Request::CreatePane(_) | Request::RunParallel(_) | Request::SpawnWorker(_) => true,
         Request::RunPipeline(args) => args.pane_id.is_none(),
-        Request::SendInput(_)
-        | Request::ReadPane(_)
-        | Request::GetStatus(_)
-        | Request::ClosePane(_)
-        | Request::Expect(_)
-        | Request::Wait(_) => false,
+        _ => false,
     }
 }
 
-/// One world for each pane that the call opens.
-pub fn look_up(request: &Request, caller: &Caller, house: &House) -> Result<Vec<World>, Error> {
+/// One world for each pane that the call opens. A worker's agent is settled here too, where programs can be looked
+/// for.
+pub fn look_up(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<World>, Error> {
     match request {
         Request::CreatePane(args) => {
             let purpose = match args.command {
@@ -70,12 +66,32 @@ pub fn look_up(request: &Request, caller: &Caller, house: &House) -> Result<Vec<
                 house,
             )?])
         }
-        Request::SendInput(_)
-        | Request::ReadPane(_)
-        | Request::GetStatus(_)
-        | Request::ClosePane(_)
-        | Request::Expect(_)
-        | Request::Wait(_) => Ok(Vec::new()),
+        Request::SpawnWorker(args) => {
+            let cwd = directory("cwd", args.cwd.as_deref(), caller)?;
+            let path = variable(caller, "PATH");
+            let agent = match (&args.agent, house.settings.default_agent.as_str()) {
+                (Some(said), _) => agents::known(said, &house.settings.agents)?,
+                (None, "") => agents::first_installed(path.as_deref(), &cwd).ok_or_else(|| {
+                    Error::invalid(
+                        "agent: none of claude, codex and gemini is on the caller's PATH",
+                    )
+                    .hint("install one, or name an agent; `shell` runs a command")
+                })?,
+                (None, configured) => agents::known(configured, &house.settings.agents)?,
+            };
+            args.agent = Some(agent.name().to_owned());
+            let shell = shell(None, Purpose::Command, &cwd, caller, house)?;
+            let env = BTreeMap::new();
+            Ok(vec![world(
+                cwd,
+                shell,
+                Purpose::Command,
+                &env,
+                caller,
+                house,
+            )?])
+        }
+        _ => Ok(Vec::new()),
     }
 }
 
@@ -203,7 +219,7 @@ pub fn find(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Option<PathBuf> {
         .find(|file| runs(file))
 }
 
-fn variable(caller: &Caller, name: &str) -> Option<OsString> {
+pub fn variable(caller: &Caller, name: &str) -> Option<OsString> {
     caller
         .env
         .iter()

@@ -24,6 +24,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_service::Service;
 
+use crate::receipts::{Signed, Slip};
 use guard::Guard;
 pub use token::Token;
 
@@ -232,8 +233,11 @@ impl<S: ServerHandler + Clone> House<S> {
                 &error.hint(format!("MCP is at {PATH}")),
             );
         }
+        let slip = Slip::default();
+        let mut request = request;
+        request.extensions_mut().insert(slip.clone());
         match self.mcp.call(request).await {
-            Ok(response) => response,
+            Ok(response) => response.map(|body| Signed::new(body, slip).boxed()),
             Err(never) => match never {},
         }
     }

@@ -6,6 +6,7 @@
 
 pub mod http;
 mod patience;
+mod receipts;
 pub mod schema;
 mod server;
 mod stdio;

@@ -12,10 +12,31 @@ pub fn of_arguments(schema: &Schema) -> Map<String, Value> {
     let mut schema = plain(schema);
     // The tool itself carries it.
     schema.remove("description");
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.values_mut().for_each(cheaper);
+    }
     schema
         .entry("properties")
         .or_insert_with(|| Value::Object(Map::new()));
     schema
+}
+
+/// Leaves out what a model knows anyway: a flag is off, a number is not negative, and a limit beyond all use. The door
+/// checks them all the same.
+fn cheaper(property: &mut Value) {
+    let Value::Object(property) = property else {
+        return;
+    };
+    if property.get("default") == Some(&json!(false)) {
+        property.remove("default");
+    }
+    let number = |value: Option<&Value>| value.and_then(Value::as_f64);
+    if number(property.get("minimum")).is_some_and(|least| least <= 1.0) {
+        property.remove("minimum");
+    }
+    if number(property.get("maximum")).is_some_and(|most| most > 10_000.0) {
+        property.remove("maximum");
+    }
 }
 
 /// The schema of a tool's result: one object at the top, also where the reply is one of several, and also for a
@@ -79,7 +100,9 @@ fn clean(value: &mut Value) {
     if schema
         .get("format")
         .and_then(Value::as_str)
-        .is_some_and(|format| format.starts_with("uint") || format.starts_with("int"))
+        .is_some_and(|format| {
+            format.starts_with("uint") || format.starts_with("int") || format == "double"
+        })
     {
         schema.remove("format");
     }
@@ -180,12 +203,12 @@ mod tests {
     fn what_may_be_left_out_is_never_null() {
         check(
             json!({"$schema": "x", "title": "T", "type": "object", "required": ["must"], "properties": {
-                "may": {"type": ["integer", "null"], "format": "uint64", "minimum": 0, "default": null},
+                "may": {"type": ["integer", "null"], "format": "uint64", "minimum": 2, "default": null},
                 "must": {"type": ["string", "null"]},
                 "choice": {"description": "ours", "anyOf": [{"description": "theirs", "type": "string", "enum": ["a"]}, {"type": "null"}]},
             }}),
             json!({"type": "object", "required": ["must"], "properties": {
-                "may": {"type": "integer", "minimum": 0},
+                "may": {"type": "integer", "minimum": 2},
                 "must": {"anyOf": [{"type": "string"}, {"type": "null"}]},
                 "choice": {"description": "ours", "type": "string", "enum": ["a"]},
             }}),

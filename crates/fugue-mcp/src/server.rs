@@ -1,6 +1,6 @@
 use std::{path::Path, sync::Arc};
 
-use fugue_api::{Error, Handle, Kind, Reply, Request, RunId};
+use fugue_api::{Error, Handle, Kind, Receipt, Reply, Request, RunId};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     patience::Patience,
+    receipts::{Receipts, Slip},
     tools::{INSTRUCTIONS, listed},
     wait::Wait,
 };
@@ -29,6 +30,7 @@ pub struct Server<H> {
     /// Whose inbox this connection is, as `--session` said.
     session: Option<Arc<str>>,
     tools: Arc<[Tool]>,
+    receipts: Receipts,
     /// Cancelled when nobody is left to hear an answer.
     gone: CancellationToken,
 }
@@ -42,7 +44,7 @@ pub enum Door {
     Http,
 }
 
-impl<H: Handle> Server<H> {
+impl<H: Handle + Clone> Server<H> {
     pub fn new(handle: H, door: Door) -> Self {
         Self {
             handle,
@@ -50,6 +52,7 @@ impl<H: Handle> Server<H> {
             patience: Patience::default(),
             session: None,
             tools: listed().into(),
+            receipts: Receipts::default(),
             gone: CancellationToken::new(),
         }
     }
@@ -67,6 +70,39 @@ impl<H: Handle> Server<H> {
     /// Ends every wait when it is cancelled; the work goes on.
     pub(crate) fn gone(&self) -> CancellationToken {
         self.gone.clone()
+    }
+
+    pub(crate) fn receipts(&self) -> Receipts {
+        self.receipts.clone()
+    }
+
+    /// Over HTTP many clients come by one connection of ours; each has its own inbox.
+    fn for_client(&self, context: &RequestContext<RoleServer>) -> H {
+        let parts = context.extensions.get::<http::request::Parts>();
+        let header = |name: &str| {
+            let value = parts?.headers.get(name)?.to_str().ok()?;
+            (!value.trim().is_empty()).then(|| value.trim().to_owned())
+        };
+        let session = match (self.door, &self.session) {
+            (_, Some(named)) => Some(named.to_string()),
+            (Door::Stdio, None) => None,
+            (Door::Http, None) => header("fugue-session").or_else(|| header("mcp-session-id")),
+        };
+        match session {
+            Some(session) => self.handle.speaking_for(&session),
+            None => self.handle.clone(),
+        }
+    }
+
+    /// To be signed when the reply has been written.
+    fn keep(&self, receipt: Receipt, context: &RequestContext<RoleServer>) {
+        let parts = context.extensions.get::<http::request::Parts>();
+        match parts.and_then(|parts| parts.extensions.get::<Slip>()) {
+            Some(slip) => slip.keep(receipt),
+            None => self
+                .receipts
+                .keep(context.id.clone(), receipt, context.ct.clone()),
+        }
     }
 
     /// Reads a call, and refuses it before anything has happened if it is wrong.
@@ -88,12 +124,7 @@ impl<H: Handle> Server<H> {
             Request::Expect(args) => &mut args.run_id,
             Request::RunParallel(args) => &mut args.run_id,
             Request::RunPipeline(args) => &mut args.run_id,
-            Request::CreatePane(_)
-            | Request::SendInput(_)
-            | Request::ReadPane(_)
-            | Request::GetStatus(_)
-            | Request::ClosePane(_)
-            | Request::Wait(_) => return Ok(request),
+            _ => return Ok(request),
         };
         if run_id.is_none() {
             *run_id = Some(RunId::fresh(random()?));
@@ -147,8 +178,14 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for Server<H> {
                     gone: &self.gone,
                 };
                 // In a box: rmcp moves a request's future about several times, and this one is large.
-                match Box::pin(wait.for_answer(&self.handle, call)).await {
-                    Some(answer) => answer,
+                let handle = self.for_client(&context);
+                match Box::pin(wait.for_answer(&handle, call)).await {
+                    Some(answer) => answer.map(|handed| {
+                        if let Some(receipt) = handed.receipt {
+                            self.keep(receipt, &context);
+                        }
+                        handed.reply
+                    }),
                     // Nobody hears this: a cancelled request has no response.
                     None => {
                         return Err(ErrorData::internal_error("the call was cancelled", None));
@@ -232,12 +269,8 @@ fn directories(request: &Request) -> Vec<&str> {
             let commands = args.commands.iter();
             commands.filter_map(|one| one.cwd.as_deref()).collect()
         }
-        Request::SendInput(_)
-        | Request::ReadPane(_)
-        | Request::GetStatus(_)
-        | Request::ClosePane(_)
-        | Request::Expect(_)
-        | Request::Wait(_) => Vec::new(),
+        Request::SpawnWorker(args) => args.cwd.as_deref().into_iter().collect(),
+        _ => Vec::new(),
     }
 }
 

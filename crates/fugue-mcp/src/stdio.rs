@@ -14,7 +14,7 @@ use rustix::{
 };
 use tokio::sync::oneshot;
 
-use crate::Server;
+use crate::{Server, receipts::Receipts};
 
 /// Serves the client behind stdin and stdout until it is gone.
 ///
@@ -24,11 +24,13 @@ pub async fn serve<H>(server: Server<H>) -> Result<(), Error>
 where
     H: Handle + Clone + Send + Sync + 'static,
 {
-    let gone = server.gone();
+    let (gone, receipts) = (server.gone(), server.receipts());
     let nobody_listens = hung_up();
     let transport = IntoTransport::<RoleServer, io::Error, _>::into_transport(stdio_pipes());
     let serving = async {
-        let running = server.serve(FromFirstRequest::new(transport)).await;
+        let running = server
+            .serve(FromFirstRequest::new(transport, receipts))
+            .await;
         match running {
             Ok(running) => running.waiting().await.map(drop).map_err(|error| {
                 Error::new(Kind::Internal, format!("the MCP server broke off: {error}"))
@@ -68,17 +70,19 @@ async fn hung_up() {
     }
 }
 
-/// Lets nothing through before the first request. rmcp ends the connection at a notification that comes too early;
+/// Lets nothing through before the first request, and signs for replies that have been written. rmcp ends the connection at a notification that comes too early;
 /// a client with a bad start is better served than dropped.
 struct FromFirstRequest<T> {
     transport: T,
+    receipts: Receipts,
     began: bool,
 }
 
 impl<T> FromFirstRequest<T> {
-    fn new(transport: T) -> Self {
+    fn new(transport: T, receipts: Receipts) -> Self {
         Self {
             transport,
+            receipts,
             began: false,
         }
     }
@@ -91,7 +95,19 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for FromFirstRequest<T> {
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        self.transport.send(item)
+        let receipt = match &item {
+            TxJsonRpcMessage::<RoleServer>::Response(response) => self.receipts.take(&response.id),
+            _ => None,
+        };
+        let sending = self.transport.send(item);
+        async move {
+            sending.await?;
+            if let Some(receipt) = receipt {
+                // The next message does not wait for that.
+                tokio::spawn(receipt.sign());
+            }
+            Ok(())
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {

@@ -53,8 +53,9 @@ mod tests {
     use super::*;
 
     /// Every property with a range, below it and above it.
-    fn ranges(tool: &Tool) -> Vec<(String, u64, u64)> {
-        let properties = tool.input_schema["properties"].as_object().unwrap();
+    fn ranges(tool: &Definition) -> Vec<(String, u64, u64)> {
+        let takes = tool.takes.as_value();
+        let properties = takes["properties"].as_object().unwrap();
         properties
             .iter()
             .filter_map(|(name, property)| {
@@ -68,7 +69,7 @@ mod tests {
     #[test]
     fn a_range_in_a_schema_is_the_one_that_is_checked() {
         let mut looked_at = 0;
-        for tool in listed() {
+        for tool in Request::definitions() {
             for (field, least, most) in ranges(&tool) {
                 let refused = |given: i128| {
                     let mut args = Map::new();
@@ -76,7 +77,7 @@ mod tests {
                         field.clone(),
                         serde_json::from_str(&given.to_string()).unwrap(),
                     );
-                    let required = tool.input_schema.get("required").and_then(Value::as_array);
+                    let required = tool.takes.get("required").and_then(Value::as_array);
                     for required in required.into_iter().flatten() {
                         let required = required.as_str().unwrap();
                         let good = match required {
@@ -85,7 +86,7 @@ mod tests {
                         };
                         args.entry(required).or_insert(good);
                     }
-                    Request::parse(&tool.name, Value::Object(args))
+                    Request::parse(tool.name, Value::Object(args))
                         .and_then(|request| request.check())
                         .err()
                 };

@@ -1,9 +1,10 @@
 use std::time::Duration;
 
 use fugue_api::{
-    Error, Handle, Kind, Reply, Request, RunId,
+    Error, Handed, Handle, Kind, Reply, Request, RunId,
     panes::{ClosePane, GetStatus, PaneClosed, Status},
     runs::{self, RunResult},
+    team::{EventTold, Nothing, Told},
 };
 use rmcp::{
     RoleServer,
@@ -31,8 +32,9 @@ impl Wait<'_> {
         &self,
         handle: &H,
         request: Request,
-    ) -> Option<Result<Reply, Error>> {
+    ) -> Option<Result<Handed, Error>> {
         let began = Instant::now();
+        let (request, cut) = self.within_patience(request);
         let early = Early::of(&request);
         let what = Doing::of(&request);
         let mut answer = std::pin::pin!(handle.call(request));
@@ -43,7 +45,7 @@ impl Wait<'_> {
             tokio::select! {
                 // An answer that is there is given, whatever else has happened.
                 biased;
-                answer = &mut answer => return Some(answer),
+                answer = &mut answer => return Some(answer.map(|handed| cut.said(handed))),
                 () = self.context.ct.cancelled() => return None,
                 () = self.gone.cancelled() => return None,
                 () = sleep_until(began + self.ceiling), if early.is_some() => break,
@@ -56,9 +58,28 @@ impl Wait<'_> {
             }
         }
         match early {
-            Some(early) => Some(Box::pin(early.answer(handle)).await),
+            Some(early) => Some(Box::pin(early.answer(handle)).await.map(Handed::from)),
             None => None,
         }
+    }
+
+    /// What the daemon itself answers in time is asked to do so before the client gives up.
+    fn within_patience(&self, mut request: Request) -> (Request, Cut) {
+        let ceiling = self.ceiling.as_secs_f64();
+        let cut = match &mut request {
+            Request::WaitForEvent(args) if args.timeout_secs > ceiling => {
+                args.timeout_secs = ceiling;
+                Cut::ByClient
+            }
+            Request::AskQuestion(args) if args.timeout_secs > ceiling => {
+                args.timeout_secs = ceiling;
+                // Its time is not over; only this call is.
+                args.default = None;
+                Cut::ByClient
+            }
+            _ => Cut::No,
+        };
+        (request, cut)
     }
 
     async fn sign_of_life<H: Handle>(
@@ -82,6 +103,29 @@ impl Wait<'_> {
     }
 }
 
+/// Whether a wait was made shorter than its caller wanted.
+#[derive(Clone, Copy)]
+enum Cut {
+    No,
+    ByClient,
+}
+
+impl Cut {
+    fn said(self, mut handed: Handed) -> Handed {
+        if let (
+            Self::ByClient,
+            Reply::WaitForEvent(EventTold {
+                what: Told::Nothing(Nothing::Timeout { reason, .. }),
+                ..
+            }),
+        ) = (self, &mut handed.reply)
+        {
+            *reason = Some("client_limit".to_owned());
+        }
+        handed
+    }
+}
+
 /// What a call that takes long is doing, for a person who waits.
 enum Doing {
     Said(String),
@@ -102,11 +146,15 @@ impl Doing {
                 let grace = args.grace_ms / 1000;
                 format!("waiting for {} to end, at most {grace}s", args.pane_id)
             }
-            Request::GetStatus(_)
-            | Request::Expect(_)
-            | Request::RunParallel(_)
-            | Request::RunPipeline(_)
-            | Request::Wait(_) => "looking".to_owned(),
+            Request::SpawnWorker(args) => format!("starting {}", args.name),
+            Request::WaitForEvent(args) => {
+                let types = serde_json::to_value(&args.types).unwrap_or_default();
+                let types = types.as_array().into_iter().flatten();
+                let types: Vec<_> = types.filter_map(serde_json::Value::as_str).collect();
+                format!("waiting for {}", types.join(", "))
+            }
+            Request::AskQuestion(_) => "waiting for an answer".to_owned(),
+            _ => "looking".to_owned(),
         })
     }
 }
@@ -118,11 +166,7 @@ fn run_of(request: &Request) -> Option<&RunId> {
         Request::RunParallel(args) => args.run_id.as_ref(),
         Request::RunPipeline(args) => args.run_id.as_ref(),
         Request::Wait(args) => Some(&args.run_id),
-        Request::CreatePane(_)
-        | Request::SendInput(_)
-        | Request::ReadPane(_)
-        | Request::GetStatus(_)
-        | Request::ClosePane(_) => None,
+        _ => None,
     }
 }
 
@@ -132,7 +176,8 @@ async fn so_far<H: Handle>(handle: &H, run: &RunId) -> Result<RunResult, Error> 
         run_id: run.clone(),
         timeout_ms: Some(0),
     };
-    handle.call(look.into()).await.and_then(RunResult::try_from)
+    let told = handle.call(look.into()).await?;
+    RunResult::try_from(told.reply)
 }
 
 /// What can be said when the client's patience ends before the work does. Tools that bound themselves far below any
@@ -187,7 +232,7 @@ async fn still_closing<H: Handle>(handle: &H, pane: String) -> Result<Reply, Err
     let look = GetStatus {
         pane_id: Some(pane),
     };
-    let Reply::GetStatus(Status::Pane(pane)) = handle.call(look.into()).await? else {
+    let Reply::GetStatus(Status::Pane(pane)) = handle.call(look.into()).await?.reply else {
         return Err(Error::new(
             Kind::Internal,
             "asked for one pane, and was told of others",

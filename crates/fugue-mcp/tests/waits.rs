@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use fugue_api::{Error, Handle, Reply, Request};
+use fugue_api::{Error, Handed, Handle, Request};
 use fugue_mcp::{
     Door, Server,
     http::{Listening, Settings},
@@ -34,7 +34,11 @@ impl Drop for Waiter {
 }
 
 impl Handle for Never {
-    async fn call(&self, _: Request) -> Result<Reply, Error> {
+    fn speaking_for(&self, _: &str) -> Self {
+        self.clone()
+    }
+
+    async fn call(&self, _: Request) -> Result<Handed, Error> {
         self.waiting.send_modify(|waiting| *waiting += 1);
         let _waiter = Waiter(self.waiting.clone());
         std::future::pending().await

@@ -3,10 +3,14 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, error::ErrorKind};
-use fugue_api::{Error, Kind};
+use fugue_api::{Error, Kind, wire::Who};
 use fugue_daemon::{client::Client, paths::Paths};
 
-use crate::{out::Out, verbs};
+use crate::{
+    identity::{self, Role},
+    out::Out,
+    verbs,
+};
 
 /// Terminals for agents and people: panes that outlive everything, one blocking call at a time.
 #[derive(Parser)]
@@ -40,6 +44,13 @@ enum Verb {
     Parallel(verbs::parallel::Parallel),
     Pipeline(verbs::pipeline::Pipeline),
     Wait(verbs::wait::Wait),
+    Spawn(verbs::spawn::Spawn),
+    Events(verbs::events::Events),
+    Notify(verbs::notify::Notify),
+    Message(verbs::message::Message),
+    Ask(verbs::ask::Ask),
+    Answer(verbs::answer::Answer),
+    Hook(verbs::hook::Hook),
     Mcp(verbs::mcp::Mcp),
     #[command(subcommand)]
     Daemon(verbs::daemon::Daemon),
@@ -47,11 +58,24 @@ enum Verb {
     Config(verbs::config::Config),
 }
 
+impl Verb {
+    /// Whose inbox it has.
+    fn who(&self) -> Result<Who, Error> {
+        match self {
+            Self::Mcp(verb) => identity::who(verb.session.as_deref(), verb.role()),
+            Self::Events(verb) => identity::who(verb.inbox.as_deref(), Role::Person),
+            _ => identity::who(None, Role::Person),
+        }
+    }
+}
+
 /// What a verb has to work with.
 pub struct Desk {
     pub out: Out,
     pub paths: Paths,
     pub client: Client,
+    /// A worker of somebody's calls.
+    pub who_is_worker: bool,
 }
 
 pub fn main() -> ExitCode {
@@ -76,11 +100,14 @@ pub fn main() -> ExitCode {
 
 fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
     let paths = Paths::of_this_user()?;
-    let client = Client::new(paths.clone(), verbs::caller()?);
+    let who = verb.who()?;
+    let who_is_worker = matches!(who, Who::Worker { .. });
+    let client = Client::new(paths.clone(), verbs::caller()?, who);
     let desk = Desk {
         out: out.clone(),
         paths,
         client,
+        who_is_worker,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -99,6 +126,13 @@ fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
             Verb::Parallel(verb) => verb.run(&desk).await,
             Verb::Pipeline(verb) => verb.run(&desk).await,
             Verb::Wait(verb) => verb.run(&desk).await,
+            Verb::Spawn(verb) => verb.run(&desk).await,
+            Verb::Events(verb) => verb.run(&desk).await,
+            Verb::Notify(verb) => verb.run(&desk).await,
+            Verb::Message(verb) => verb.run(&desk).await,
+            Verb::Ask(verb) => verb.run(&desk).await,
+            Verb::Answer(verb) => verb.run(&desk).await,
+            Verb::Hook(verb) => verb.run(&desk).await,
             Verb::Mcp(verb) => verb.run(&desk).await,
             Verb::Daemon(verb) => verb.run(&desk).await,
             Verb::Config(verb) => verb.run(&desk),

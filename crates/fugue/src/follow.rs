@@ -35,7 +35,7 @@ pub async fn status(client: &Client, pane: &str) -> Result<PaneStatus, Error> {
     };
     match fugue_api::Handle::call(client, look.into())
         .await
-        .and_then(Status::try_from)?
+        .and_then(|handed| Status::try_from(handed.reply))?
     {
         Status::Pane(pane) => Ok(*pane),
         Status::All(_) => Err(Error::new(

@@ -2,6 +2,7 @@
 
 mod cli;
 mod follow;
+mod identity;
 mod live;
 mod out;
 mod runs;

@@ -215,6 +215,22 @@ pub fn took(ms: u64) -> String {
     }
 }
 
+/// Ctrl-C, from the moment this is made.
+pub struct Interrupt(tokio::signal::unix::Signal);
+
+impl Interrupt {
+    pub fn new() -> Result<Self, Error> {
+        let kind = tokio::signal::unix::SignalKind::interrupt();
+        tokio::signal::unix::signal(kind)
+            .map(Self)
+            .map_err(|error| Error::new(Kind::Internal, format!("Ctrl-C: {error}")))
+    }
+
+    pub async fn pressed(&mut self) {
+        self.0.recv().await;
+    }
+}
+
 /// A time on the command line: `500ms`, `60s`, `5m`, `1h30m`, and a plain number is seconds.
 pub fn span_ms(text: &str) -> Result<u64, String> {
     let wanted = "wanted a time such as `500ms`, `60s`, `5m` or `1h30m`";

@@ -144,7 +144,10 @@ impl Wait {
         let client = desk.client.clone();
         let pick_up = format!("`fugue wait {run}` picks it up again, if it had begun");
         let answer = Box::pin(async move {
-            let answer = client.call(request).await.and_then(result_of);
+            let answer = client
+                .call(request)
+                .await
+                .and_then(|handed| result_of(handed.reply));
             answer.map_err(|error| match error.kind {
                 Kind::Unavailable if error.message.contains("daemon") => error.hint(pick_up),
                 _ => error,
@@ -215,10 +218,6 @@ fn result_of(reply: Reply) -> Result<RunResult, Error> {
         Reply::RunPipeline(result) => Ok(RunResult::Pipeline(result)),
         Reply::Expect(result) => Ok(RunResult::Expect(result)),
         Reply::Wait(result) => Ok(result),
-        Reply::CreatePane(_)
-        | Reply::SendInput(_)
-        | Reply::ReadPane(_)
-        | Reply::GetStatus(_)
-        | Reply::ClosePane(_) => Err(Error::new(Kind::Internal, "the reply is not about a run")),
+        _ => Err(Error::new(Kind::Internal, "the reply is not about a run")),
     }
 }

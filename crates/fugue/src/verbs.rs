@@ -1,17 +1,24 @@
 //! One file per verb.
 
+pub mod answer;
+pub mod ask;
 pub mod close;
 pub mod config;
 pub mod daemon;
+pub mod events;
 pub mod expect;
+pub mod hook;
 pub mod ls;
 pub mod mcp;
+pub mod message;
 pub mod new;
+pub mod notify;
 pub mod parallel;
 pub mod pipeline;
 pub mod read;
 pub mod resize;
 pub mod send;
+pub mod spawn;
 pub mod status;
 pub mod wait;
 
@@ -43,10 +50,8 @@ pub fn caller() -> Result<Caller, Error> {
 
 /// Calls a tool and gives its own reply.
 pub async fn call<T: Tool>(desk: &Desk, args: T) -> Result<T::Reply, Error> {
-    desk.client
-        .call(args.into())
-        .await
-        .and_then(T::Reply::try_from)
+    let handed = desk.client.call(args.into()).await?;
+    T::Reply::try_from(handed.reply)
 }
 
 /// A state in a word and a colour.

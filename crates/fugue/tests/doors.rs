@@ -46,6 +46,9 @@ fn hello(protocol: u32) -> Vec<u8> {
             env: Vec::new(),
             umask: 0o022,
         },
+        who: wire::Who::Person {
+            project: "doors".into(),
+        },
     })
 }
 
@@ -55,6 +58,7 @@ fn call(id: u64, ask: wire::Ask) -> Vec<u8> {
     frame(&wire::ToDaemon::Call {
         id,
         key: wire::Key(key),
+        who: None,
         ask,
     })
 }
@@ -194,6 +198,7 @@ fn answers_carry_the_id_of_their_question_in_any_order() {
             wire::FromDaemon::Answer {
                 id,
                 answer: Ok(wire::Answer::DaemonStatus { .. }),
+                ..
             } => id,
             other => panic!("{other:?}"),
         })
@@ -205,6 +210,7 @@ fn answers_carry_the_id_of_their_question_in_any_order() {
         wire::FromDaemon::Answer {
             id: 7,
             answer: Ok(wire::Answer::Followed { more }),
+            ..
         } => {
             assert!(
                 String::from_utf8_lossy(&more.raw).contains("more"),
@@ -263,7 +269,7 @@ fn another_user_is_shown_the_door() {
     fs::set_permissions(&socket, Permissions::from_mode(0o666)).expect("permissions");
     let script = "import socket, struct, json, sys\n\
         s = socket.socket(socket.AF_UNIX); s.settimeout(20); s.connect(sys.argv[1])\n\
-        h = json.dumps({'frame': 'hello', 'protocol': 1, 'caller': {'cwd': '/', 'env': [], 'umask': 18}}).encode()\n\
+        h = json.dumps({'frame': 'hello', 'protocol': 2, 'who': {'who': 'person', 'project': 'x'}, 'caller': {'cwd': '/', 'env': [], 'umask': 18}}).encode()\n\
         try:\n  s.sendall(struct.pack('<I', len(h)) + h); got = s.recv(100)\n\
         except (BrokenPipeError, ConnectionResetError): got = b''\n\
         print(len(got))\n";

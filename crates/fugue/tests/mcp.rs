@@ -10,7 +10,7 @@ use fugue_testkit::{Ended, World, figure, mcp::McpClient, mcp::facts, until};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(240);
-const TOOLS: [&str; 9] = [
+const TOOLS: [&str; 15] = [
     "create_pane",
     "send_input",
     "read_pane",
@@ -20,6 +20,12 @@ const TOOLS: [&str; 9] = [
     "fugue_run_parallel",
     "fugue_run_pipeline",
     "fugue_wait",
+    "spawn_worker",
+    "wait_for_event",
+    "notify_completion",
+    "send_message",
+    "ask_question",
+    "answer_question",
 ];
 
 fn world() -> World {

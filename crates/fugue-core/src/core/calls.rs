@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use fugue_api::{
     Error, Kind, PaneId, Reply, Request, SessionName,
     panes::{
-        ClosePane, CreatePane, GetStatus, Overview, PaneSize, ReadPane, SendInput, SessionRow,
-        Status,
+        By, ClosePane, CreatePane, GetStatus, Overview, PaneSize, PaneStatus, ReadPane, SendInput,
+        SessionRow, State, StateBy, Status,
     },
     wire::{Answer, Ask, Caller, Key},
 };
@@ -15,6 +15,7 @@ use super::{
     Core, Pane, Phase,
     rows::{closed, created, default_name, ended_state, put, row_of, status_of},
     runs::Start,
+    team::Spawn,
 };
 use crate::{
     Asked, CallId, Change, Effect, Job, Now, PaneQuestion, PaneRecord, Undo, World, names::resolve,
@@ -34,10 +35,7 @@ impl Core {
                 request.check()?;
                 match request {
                     Request::CreatePane(args) => {
-                        let world =
-                            asked.worlds?.into_iter().next().ok_or_else(|| {
-                                Error::new(Kind::Internal, "no world was looked up")
-                            })?;
+                        let world = only(asked.worlds)?;
                         self.create(call, args, world, asked.key, asked.caller, now, effects)
                     }
                     Request::SendInput(args) => self.send(call, args, asked.key, effects),
@@ -45,20 +43,50 @@ impl Core {
                     Request::GetStatus(args) => self.status(call, args, now, effects),
                     Request::ClosePane(args) => self.close(call, args, effects),
                     Request::Wait(args) => self.wait(call, args, now, effects),
+                    Request::SpawnWorker(args) => {
+                        let spawn = Spawn {
+                            call,
+                            key: asked.key,
+                            who: asked.who,
+                            caller: asked.caller,
+                            world: only(asked.worlds),
+                        };
+                        self.spawn(spawn, args, now, effects)
+                    }
                     request @ (Request::Expect(_)
                     | Request::RunParallel(_)
                     | Request::RunPipeline(_)) => {
                         let start = Start {
                             call,
                             key: asked.key,
+                            who: asked.who,
                             caller: asked.caller,
                             worlds: asked.worlds,
                         };
                         self.start_run(start, request, now, effects)
                     }
+                    request @ (Request::WaitForEvent(_)
+                    | Request::NotifyCompletion(_)
+                    | Request::SendMessage(_)
+                    | Request::AskQuestion(_)
+                    | Request::AnswerQuestion(_)) => {
+                        self.team_call(call, &asked.who, asked.key, request, now, effects)
+                    }
                 }
             }
             Ask::RunNews { run, seen } => self.news(call, &run, seen, now, effects),
+            Ask::Took { event } => {
+                self.took(call, event, effects);
+                Ok(())
+            }
+            Ask::Inbox { after, most } => {
+                self.look_into(call, &asked.who, after, most, effects);
+                Ok(())
+            }
+            Ask::Hook { news } => {
+                self.hook(call, &asked.who, news, now, effects);
+                Ok(())
+            }
             Ask::Everything => {
                 self.survey(call, Bounds::None, now, effects);
                 Ok(())
@@ -128,6 +156,8 @@ impl Core {
                 world: &world,
                 key,
                 callers: vec![call],
+                promised: None,
+                agent: None,
             },
             now,
         );
@@ -148,10 +178,13 @@ impl Core {
         Ok(())
     }
 
-    /// Enters a pane that is about to be opened.
+    /// Enters a pane that is about to be opened, under an id that was promised to it or the next one.
     pub(super) fn new_pane(&mut self, new: NewPane<'_>, now: Now) -> PaneRecord {
-        let id = PaneId(self.next_pane);
-        self.next_pane += 1;
+        let id = new.promised.unwrap_or_else(|| {
+            let next = PaneId(self.next_pane);
+            self.next_pane += 1;
+            next
+        });
         let record = PaneRecord {
             id,
             session: new.session,
@@ -162,6 +195,7 @@ impl Core {
             created_at: now.wall,
             made_by: new.key,
             secret: new.world.secret.clone(),
+            agent: new.agent,
             generation: 1,
             pid: 0,
             closing: false,
@@ -265,7 +299,11 @@ impl Core {
         let Some(pane) = self.panes.get(&id) else {
             return Ok(());
         };
-        let status = status_of(&pane.record, now);
+        let status = PaneStatus {
+            worker: self.worker_row(id),
+            ..status_of(&pane.record, now)
+        };
+        let status = self.as_its_agent_says(status);
         match &pane.phase {
             Phase::Opening { .. } | Phase::Ended => {
                 let reply = Reply::GetStatus(Status::Pane(Box::new(status)));
@@ -278,6 +316,22 @@ impl Core {
             Phase::Settling { .. } | Phase::Live => {
                 self.ask(call, id, PaneQuestion::Status(Box::new(status)), effects)
             }
+        }
+    }
+
+    /// An agent that says it waits for a person knows better than its screen does.
+    fn as_its_agent_says(&self, status: PaneStatus) -> PaneStatus {
+        match self.agent_asks(status.pane_id) {
+            Some(asks) if status.state.by != By::Exit || status.state.state == State::Running => {
+                PaneStatus {
+                    state: StateBy {
+                        prompt: Some(asks.prompt),
+                        ..StateBy::new(State::NeedsInput, asks.by)
+                    },
+                    ..status
+                }
+            }
+            _ => status,
         }
     }
 
@@ -304,6 +358,8 @@ impl Core {
                 .map(|pane| row_of(&pane.record, now))
                 .collect(),
             omitted_panes: 0,
+            workers: self.worker_rows(),
+            omitted_workers: 0,
             runs: self
                 .runs
                 .values()
@@ -411,6 +467,12 @@ impl Core {
     }
 }
 
+/// The one pane that a call opens.
+fn only(worlds: Result<Vec<World>, Error>) -> Result<World, Error> {
+    let world = worlds?.into_iter().next();
+    world.ok_or_else(|| Error::new(Kind::Internal, "no world was looked up"))
+}
+
 /// A pane to be.
 pub(super) struct NewPane<'a> {
     pub session: SessionName,
@@ -421,6 +483,9 @@ pub(super) struct NewPane<'a> {
     pub key: Key,
     /// Those who wait for it.
     pub callers: Vec<CallId>,
+    pub promised: Option<PaneId>,
+    /// The worker's agent that runs in it.
+    pub agent: Option<String>,
 }
 
 /// How much of an overview a caller can take.

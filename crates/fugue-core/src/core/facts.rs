@@ -24,29 +24,8 @@ impl Core {
             PaneFact::Opened { pid, cursor } => {
                 pane.record.pid = pid;
                 effects.push(put(&pane.record));
-                let Phase::Opening { callers } = &mut pane.phase else {
-                    return;
-                };
-                let callers = std::mem::take(callers);
-                if pane.record.announces_prompts() {
-                    let give_up_at = now.uptime + PATIENCE_FOR_A_PROMPT;
-                    pane.phase = Phase::Settling {
-                        callers,
-                        give_up_at,
-                    };
-                    effects.push(Effect::WakeAt(give_up_at));
-                } else {
-                    pane.phase = Phase::Live;
-                    for call in callers {
-                        effects.push(created(
-                            &pane.record,
-                            call,
-                            Some(cursor.clone()),
-                            true,
-                            None,
-                        ));
-                    }
-                }
+                self.pane_opened(id, cursor, now, effects);
+                self.worker_opened(id, now, effects);
             }
             PaneFact::OpenFailed(error) => {
                 let callers = match &mut pane.phase {
@@ -68,9 +47,16 @@ impl Core {
                     });
                 }
                 self.run_pane_not_opened(id, &error, now, effects);
+                self.worker_not_opened(id, &error, effects);
             }
             PaneFact::NeverStarted(error) => {
-                if !self.start_again(id, effects) {
+                let worker = self
+                    .panes
+                    .get(&id)
+                    .and_then(|pane| self.worker_again(&pane.record));
+                if let Some(open) = worker {
+                    effects.push(open);
+                } else if !self.start_again(id, effects) {
                     self.fact(id, PaneFact::OpenFailed(error), now, effects);
                 }
             }
@@ -114,6 +100,7 @@ impl Core {
                     });
                 }
                 self.runs_hear_end(id, now, effects);
+                self.worker_ended(id, effects);
                 self.forget_old(now, effects);
             }
             PaneFact::Swept => {
@@ -140,6 +127,38 @@ impl Core {
             PaneFact::StepEnded(news, code) => self.step_ended(news, code, now, effects),
             PaneFact::StepsRefused { plan, error } => self.steps_refused(plan, &error, effects),
             PaneFact::StepsStopped { plan } => self.steps_stopped(plan, now, effects),
+            PaneFact::Asks(asks) => self.pane_asks(id, asks, now, effects),
+            PaneFact::Rest(rest) => self.rests(id, rest, effects),
+            PaneFact::MessageTyped { event, how } => self.typed(id, event, how, effects),
+        }
+    }
+
+    fn pane_opened(&mut self, id: PaneId, cursor: Cursor, now: Now, effects: &mut Vec<Effect>) {
+        let Some(pane) = self.panes.get_mut(&id) else {
+            return;
+        };
+        let Phase::Opening { callers } = &mut pane.phase else {
+            return;
+        };
+        let callers = std::mem::take(callers);
+        if pane.record.announces_prompts() {
+            let give_up_at = now.uptime + PATIENCE_FOR_A_PROMPT;
+            pane.phase = Phase::Settling {
+                callers,
+                give_up_at,
+            };
+            effects.push(Effect::WakeAt(give_up_at));
+            return;
+        }
+        pane.phase = Phase::Live;
+        for call in callers {
+            effects.push(created(
+                &pane.record,
+                call,
+                Some(cursor.clone()),
+                true,
+                None,
+            ));
         }
     }
 

@@ -88,6 +88,7 @@ pub(super) fn status_of(record: &PaneRecord, now: Now) -> PaneStatus {
             .as_ref()
             .map_or_else(crate::view::start, |ended| ended.cursor.clone()),
         created_at: record.created_at,
+        worker: None,
         note: None,
     }
 }

@@ -11,7 +11,7 @@ use fugue_api::{
     Error, Kind, PaneId, Request, RunId, SessionName,
     panes::PaneSize,
     runs::{Expect, Layout, RunParallel, RunPipeline, Wait},
-    wire::{Answer, Caller, Key, RunNews},
+    wire::{Answer, Caller, Key, RunNews, Who},
 };
 
 use super::{Core, Phase, calls::NewPane, rows::cut};
@@ -46,7 +46,7 @@ struct Waiter {
 // Where panes live that nobody asked to see.
 const HIDDEN_SESSION: &str = "__orchestration__";
 // That of a pane that somebody opens without saying more.
-const SIZE: PaneSize = PaneSize {
+pub(super) const SIZE: PaneSize = PaneSize {
     rows: 40,
     cols: 120,
 };
@@ -55,6 +55,7 @@ const SIZE: PaneSize = PaneSize {
 pub(super) struct Start {
     pub call: CallId,
     pub key: Key,
+    pub who: Who,
     pub caller: Arc<Caller>,
     pub worlds: Result<Vec<World>, Error>,
 }
@@ -159,6 +160,8 @@ impl Core {
                     world,
                     key: start.key,
                     callers: Vec::new(),
+                    promised: None,
+                    agent: None,
                 },
                 now,
             );
@@ -221,6 +224,8 @@ impl Core {
                         world: &world,
                         key: start.key,
                         callers: Vec::new(),
+                        promised: None,
+                        agent: None,
                     },
                     now,
                 );
@@ -267,6 +272,9 @@ impl Core {
         };
         let over_now = until.is_some_and(|until| until <= now.uptime);
         if run.record.over || over_now {
+            if run.record.over {
+                self.heard_of(&id, effects);
+            }
             let composed = self.composed(&id, call, Wrap::Wait, now);
             effects.extend(composed);
             return Ok(());
@@ -350,6 +358,7 @@ impl Core {
         }
         let (id, over) = (id.clone(), run.record.over);
         if over {
+            self.heard_of(&id, effects);
             let composed = self.composed(&id, start.call, Wrap::Own, now);
             effects.extend(composed);
         } else if let Some(run) = self.runs.get_mut(&id) {
@@ -381,6 +390,7 @@ impl Core {
             id: id.clone(),
             number,
             made_by: start.key,
+            owner: self.inbox_of(&start.who),
             started_at: now.wall,
             work,
             settled_at: None,
@@ -415,7 +425,7 @@ impl Core {
     }
 
     /// Hidden panes have a session of their own; visible ones are where the caller is.
-    fn session_for(&self, layout: Layout, caller: &Caller) -> SessionName {
+    pub(super) fn session_for(&self, layout: Layout, caller: &Caller) -> SessionName {
         let own_pane = caller
             .env
             .iter()

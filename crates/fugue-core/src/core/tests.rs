@@ -3,13 +3,13 @@ use std::{sync::Arc, time::Duration};
 use fugue_api::{
     Error, Kind, PaneId, Reply, Request, SessionName, Timestamp,
     panes::{ClosePane, PaneSize},
-    wire::{Answer, Ask, Caller, Key},
+    wire::{Answer, Ask, Caller, Key, Who},
 };
 
 use super::Core;
 use crate::{
     Asked, CallId, Change, Effect, Ended, Exit, Input, Now, PaneFact, PaneRecord, Snapshot,
-    StoredRun, Undo, World, settings::Settings,
+    StoredRun, StoredWorker, Undo, World, settings::Settings,
 };
 use fugue_api::OsText;
 
@@ -27,6 +27,7 @@ pub(crate) fn record(id: u64, name: &str) -> PaneRecord {
         created_at: Timestamp(0),
         made_by: Key([0; 16]),
         secret: String::new(),
+        agent: None,
         generation: 1,
         pid: 100,
         closing: false,
@@ -50,6 +51,8 @@ pub(super) struct Story {
     now: Now,
     /// What a daemon that comes after this one would find.
     disk: Snapshot,
+    /// Whose calls these are.
+    who: Who,
 }
 
 impl Story {
@@ -62,7 +65,16 @@ impl Story {
             core: Core::restore(settings, Snapshot::default(), now).0,
             now,
             disk: Snapshot::default(),
+            who: Who::Person {
+                project: "project".into(),
+            },
         }
+    }
+
+    /// From now on, somebody else calls.
+    pub(super) fn speaks(&mut self, who: Who) -> &mut Self {
+        self.who = who;
+        self
     }
 
     /// The daemon is killed, and another one takes its place.
@@ -102,6 +114,38 @@ impl Story {
                 }
                 Change::DropRun(id) => disk.runs.retain(|known| known.record.id != *id),
                 Change::NextRun(next) => disk.next_run = *next,
+                Change::PutEvent(record) => {
+                    disk.events.retain(|known| known.id != record.id);
+                    disk.events.push((**record).clone());
+                    disk.events.sort_by_key(|known| known.id);
+                }
+                Change::TakeEvent(id) => {
+                    for known in disk.events.iter_mut().filter(|known| known.id == *id) {
+                        known.taken = true;
+                    }
+                }
+                Change::DropEvent(id) => disk.events.retain(|known| known.id != *id),
+                Change::NextEvent(next) => disk.next_event = *next,
+                Change::StartWorker { record, caller } => disk.workers.push(StoredWorker {
+                    record: (**record).clone(),
+                    caller: Some((**caller).clone()),
+                }),
+                Change::PutWorker(record) | Change::WorkerRuns(record) => {
+                    let same = |known: &&mut StoredWorker| known.record.number == record.number;
+                    for known in disk.workers.iter_mut().filter(same) {
+                        known.record = (**record).clone();
+                    }
+                }
+                Change::DropWorker(number) => {
+                    disk.workers.retain(|known| known.record.number != *number);
+                }
+                Change::NextWorker(next) => disk.next_worker = *next,
+                Change::PutQuestion(record) => {
+                    disk.questions.retain(|known| known.id != record.id);
+                    disk.questions.push((**record).clone());
+                }
+                Change::DropQuestion(id) => disk.questions.retain(|known| known.id != *id),
+                Change::NextQuestion(next) => disk.next_question = *next,
             }
         }
     }
@@ -122,6 +166,7 @@ impl Story {
     pub(super) fn ask_for(&mut self, call: u64, ask: Ask) -> String {
         let asked = Asked {
             key: Key([0; 16]),
+            who: self.who.clone(),
             caller: caller(),
             ask,
             worlds: Ok(Vec::new()),
@@ -144,6 +189,7 @@ impl Story {
         };
         let asked = Asked {
             key: Key([key; 16]),
+            who: self.who.clone(),
             caller: caller(),
             ask: Ask::Tool { call: request },
             worlds: Ok(vec![world; worlds]),
@@ -263,6 +309,13 @@ fn words(effects: &[Effect]) -> String {
             call,
             answer: Err(error),
         } => format!("refuse {} {:?}", call.0, error.kind),
+        Effect::Hand { call, event, .. } => format!("hand {} {event}", call.0),
+        Effect::Prepare { worker, .. } => format!("prepare {}", worker.id),
+        Effect::Unprepare { worker, .. } => format!("unprepare {}", worker.id),
+        Effect::WorkOut { worker, .. } => format!("work out {worker}"),
+        Effect::AwaitRest { pane } => format!("await rest of {pane}"),
+        Effect::TypeMessage { pane, event, .. } => format!("type {event} into {pane}"),
+        Effect::ForgetWorker { worker } => format!("forget {}", worker.id),
         Effect::Commit { changes, .. } => format!("commit {}", changes.len()),
         Effect::Open { record, .. } => format!("open {}", record.id),
         Effect::Adopt { record, steps } => match steps {
@@ -489,11 +542,10 @@ fn what_an_earlier_daemon_left_is_adopted() {
         ..ended()
     });
     let snapshot = Snapshot {
-        runs: Vec::new(),
-        next_run: 1,
         panes: vec![record(3, "a"), old],
         next_pane: 9,
         epoch: 4,
+        ..Snapshot::default()
     };
     let now = Now {
         wall: Timestamp(1_000_000),
@@ -505,6 +557,9 @@ fn what_an_earlier_daemon_left_is_adopted() {
         core,
         now,
         disk: Snapshot::default(),
+        who: Who::Person {
+            project: "project".into(),
+        },
     };
     assert_eq!(story.create(1, ""), "commit 2, open p9");
 }

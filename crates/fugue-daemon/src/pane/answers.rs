@@ -16,7 +16,7 @@ use fugue_hold::wire::{Probe, ToHolder};
 use fugue_term::ShellState;
 use tokio::sync::oneshot;
 
-use super::{Brief, Pane, PaneCommand, launch};
+use super::{Brief, Pane, PaneCommand, launch, sending::Asker};
 use crate::{
     archive,
     desk::Responder,
@@ -56,7 +56,7 @@ impl Pane {
                 if self.keeper.is_none() {
                     return responder.answer(Err(Error::new(Kind::Ended, "the pane has ended")));
                 }
-                self.sending.enqueue(*args, key.0, responder);
+                self.sending.enqueue(*args, key.0, Asker::Caller(responder));
                 self.go_on_sending();
             }
             PaneCommand::Ask {
@@ -98,6 +98,8 @@ impl Pane {
             PaneCommand::Unwatch(run) => self.unwatch(&run),
             PaneCommand::RunSteps(plan) => self.run_steps(plan).await,
             PaneCommand::StopSteps(plan) => self.stop_steps(plan).await,
+            PaneCommand::AwaitRest => self.await_rest().await,
+            PaneCommand::TypeMessage { event, text } => self.type_message(event, text).await,
             PaneCommand::Stretch {
                 want,
                 most_chars,
@@ -135,6 +137,7 @@ impl Pane {
                 self.sending.begin(manners, cursor);
                 self.go_on_sending();
             }
+            Asked::Quiet if self.seat.record.agent.is_some() => self.agent_is_quiet(probe).await,
             Asked::Quiet => {
                 let state = self.state(probe).state;
                 if state == State::NeedsInput && !self.prompted {
@@ -153,7 +156,10 @@ impl Pane {
     pub(super) fn answer(&mut self, asked: Asked, state: StateBy) {
         match asked {
             Asked::Status(mut status, responder) => {
-                status.state = state;
+                // An agent that said it waits for a person knows better than its terminal.
+                if status.state.state != State::NeedsInput || state.by == By::Exit {
+                    status.state = state;
+                }
                 status.idle_ms = self.idle_ms();
                 status.cursor = self.cursor();
                 status.title = self.follower.terminal.title().to_owned();

@@ -27,7 +27,7 @@ impl Pane {
         let dir = place.dir.clone();
         let plan = match &start.job {
             Job::Steps(plan) | Job::ShellWithSteps(plan) => Some(plan.number),
-            Job::Shell | Job::Command(_) => None,
+            Job::Shell | Job::Command(_) | Job::Program { .. } => None,
         };
         if let Err(error) = lay_ground(&dir, &start.job) {
             return Err((seat, launch::no_room(&error)));
@@ -239,6 +239,6 @@ fn lay_ground(dir: &Path, job: &Job) -> io::Result<()> {
         Job::Steps(plan) | Job::ShellWithSteps(plan) => {
             stepping::lay_out(&launch::steps_dir(dir), plan)
         }
-        Job::Shell | Job::Command(_) => Ok(()),
+        Job::Shell | Job::Command(_) | Job::Program { .. } => Ok(()),
     }
 }

@@ -3,11 +3,14 @@
 use std::{collections::VecDeque, time::Duration};
 
 use fugue_api::{
-    Cursor, Error, Kind, Reply,
+    Cursor, Error, EventId, Kind, Reply,
     panes::{InputSent, SendInput, Submitted},
     wire::Answer,
 };
-use fugue_core::typing::{AgentBox, Manners, Next, Seen, Typing};
+use fugue_core::{
+    Typed,
+    typing::{AgentBox, Manners, Next, Seen, Typing},
+};
 use fugue_hold::wire::{InputState, Outcome};
 use tokio::time::Instant;
 
@@ -22,6 +25,8 @@ const SETTLED: Duration = Duration::from_millis(40);
 pub struct Sending {
     waiting: VecDeque<Request>,
     active: Option<Active>,
+    /// What became of messages.
+    messages: Vec<(EventId, Typed)>,
 }
 
 /// What the screen shows of what was typed.
@@ -35,7 +40,14 @@ pub struct Sight {
 struct Request {
     args: SendInput,
     key: [u8; 16],
-    responder: Responder,
+    asker: Asker,
+}
+
+/// Who hears what became of it.
+pub enum Asker {
+    Caller(Responder),
+    /// The sender of a message to the agent in the pane.
+    Message(EventId),
 }
 
 struct Active {
@@ -70,12 +82,8 @@ pub enum Step {
 }
 
 impl Sending {
-    pub fn enqueue(&mut self, args: SendInput, key: [u8; 16], responder: Responder) {
-        self.waiting.push_back(Request {
-            args,
-            key,
-            responder,
-        });
+    pub fn enqueue(&mut self, args: SendInput, key: [u8; 16], asker: Asker) {
+        self.waiting.push_back(Request { args, key, asker });
     }
 
     pub fn next_step(&mut self) -> Step {
@@ -233,8 +241,8 @@ impl Sending {
             Some(_) => self.finish(Err(ended())),
             None => {}
         }
-        for request in self.waiting.drain(..) {
-            request.responder.answer(Err(ended()));
+        for request in std::mem::take(&mut self.waiting) {
+            self.tell(request.asker, Err(ended()));
         }
     }
 
@@ -273,14 +281,35 @@ impl Sending {
             cursor: active.cursor.clone(),
             submitted,
         };
-        self.finish(Ok(Answer::Tool {
-            reply: Reply::SendInput(sent),
-        }));
+        self.finish(Ok(sent));
     }
 
-    fn finish(&mut self, answer: Result<Answer, Error>) {
+    fn finish(&mut self, outcome: Result<InputSent, Error>) {
         if let Some(active) = self.active.take() {
-            active.request.responder.answer(answer);
+            self.tell(active.request.asker, outcome);
         }
+    }
+
+    fn tell(&mut self, asker: Asker, outcome: Result<InputSent, Error>) {
+        match (asker, outcome) {
+            (Asker::Caller(responder), outcome) => {
+                responder.answer(outcome.map(|sent| Answer::Tool {
+                    reply: Reply::SendInput(sent),
+                }));
+            }
+            (Asker::Message(event), Ok(sent)) => {
+                let how = match sent.submitted {
+                    Submitted::Yes => Typed::Submitted,
+                    Submitted::No | Submitted::Unknown => Typed::Typed,
+                };
+                self.messages.push((event, how));
+            }
+            (Asker::Message(event), Err(_)) => self.messages.push((event, Typed::Refused)),
+        }
+    }
+
+    /// What became of messages since this was asked last.
+    pub fn messages(&mut self) -> Vec<(EventId, Typed)> {
+        std::mem::take(&mut self.messages)
     }
 }

@@ -1,7 +1,9 @@
 use std::path::Path;
 
-use fugue_core::{Change, PaneRecord, Snapshot, StoredRun};
+use fugue_api::wire::Caller;
+use fugue_core::{Change, Snapshot, StoredRun, StoredWorker};
 use rusqlite::{Connection, OptionalExtension, params};
+use serde::de::DeserializeOwned;
 
 use super::{Store, StoreError};
 
@@ -11,7 +13,7 @@ pub struct Sqlite {
 }
 
 // Raised with every change of the tables; an older file is brought up step by step.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 impl Sqlite {
     pub fn at(path: &Path) -> Result<Self, StoreError> {
@@ -44,7 +46,49 @@ impl Sqlite {
                  COMMIT;",
             )?;
         }
+        if format < 3 {
+            connection.execute_batch(
+                "BEGIN;
+                 CREATE TABLE events (id INTEGER PRIMARY KEY, record TEXT NOT NULL) STRICT;
+                 CREATE TABLE workers (id INTEGER PRIMARY KEY, record TEXT NOT NULL, caller TEXT) STRICT;
+                 CREATE TABLE questions (id INTEGER PRIMARY KEY, record TEXT NOT NULL) STRICT;
+                 PRAGMA user_version = 3;
+                 COMMIT;",
+            )?;
+        }
         Ok(Self { connection })
+    }
+
+    /// All records of a table, in the order of their ids.
+    fn records<T: DeserializeOwned>(&self, table: &str) -> Result<Vec<T>, StoreError> {
+        let mut statement = self
+            .connection
+            .prepare(&format!("SELECT record FROM {table} ORDER BY id"))?;
+        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+        rows.map(|record| Ok(serde_json::from_str(&record?)?))
+            .collect()
+    }
+
+    /// Records with the world of their caller, where that is still needed.
+    fn records_and_callers<T: DeserializeOwned, S>(
+        &self,
+        table: &str,
+        together: impl Fn(T, Option<Caller>) -> S,
+    ) -> Result<Vec<S>, StoreError> {
+        let mut statement = self
+            .connection
+            .prepare(&format!("SELECT record, caller FROM {table} ORDER BY id"))?;
+        let rows = statement.query_map([], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
+        })?;
+        rows.map(|row| {
+            let (record, caller) = row?;
+            let caller = caller
+                .map(|caller| serde_json::from_str(&caller))
+                .transpose()?;
+            Ok(together(serde_json::from_str(&record)?, caller))
+        })
+        .collect()
     }
 
     fn counter(&self, name: &str) -> Result<u64, StoreError> {
@@ -64,35 +108,19 @@ impl Store for Sqlite {
     fn open(&mut self) -> Result<Snapshot, StoreError> {
         let epoch = self.counter("epoch")? + 1;
         set_counter(&self.connection, "epoch", epoch)?;
-        let mut statement = self
-            .connection
-            .prepare("SELECT record FROM panes ORDER BY id")?;
-        let records = statement.query_map([], |row| row.get::<_, String>(0))?;
-        let panes = records
-            .map(|record| Ok(serde_json::from_str(&record?)?))
-            .collect::<Result<Vec<PaneRecord>, StoreError>>()?;
-        let mut statement = self
-            .connection
-            .prepare("SELECT record, caller FROM runs ORDER BY id")?;
-        let rows = statement.query_map([], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
-        })?;
-        let runs = rows
-            .map(|row| {
-                let (record, caller) = row?;
-                Ok(StoredRun {
-                    record: serde_json::from_str(&record)?,
-                    caller: caller
-                        .map(|caller| serde_json::from_str(&caller))
-                        .transpose()?,
-                })
-            })
-            .collect::<Result<Vec<StoredRun>, StoreError>>()?;
         Ok(Snapshot {
-            panes,
+            panes: self.records("panes")?,
             next_pane: self.counter("next_pane")?,
-            runs,
+            runs: self
+                .records_and_callers("runs", |record, caller| StoredRun { record, caller })?,
             next_run: self.counter("next_run")?,
+            events: self.records("events")?,
+            next_event: self.counter("next_event")?,
+            workers: self
+                .records_and_callers("workers", |record, caller| StoredWorker { record, caller })?,
+            next_worker: self.counter("next_worker")?,
+            questions: self.records("questions")?,
+            next_question: self.counter("next_question")?,
             epoch,
         })
     }
@@ -101,19 +129,8 @@ impl Store for Sqlite {
         let transaction = self.connection.transaction()?;
         for change in changes {
             match change {
-                Change::Put(record) => {
-                    let text = serde_json::to_string(record)?;
-                    transaction
-                        .prepare_cached(
-                            "INSERT OR REPLACE INTO panes (id, record) VALUES (?1, ?2)",
-                        )?
-                        .execute(params![record.id.0.cast_signed(), text])?;
-                }
-                Change::Drop(pane) => {
-                    transaction
-                        .prepare_cached("DELETE FROM panes WHERE id = ?1")?
-                        .execute([pane.0.cast_signed()])?;
-                }
+                Change::Put(record) => put(&transaction, "panes", record.id.0, record)?,
+                Change::Drop(pane) => delete(&transaction, "panes", pane.0)?,
                 Change::NextPane(next) => set_counter(&transaction, "next_pane", *next)?,
                 Change::StartRun { record, caller } => {
                     let (text, caller) = (
@@ -142,10 +159,79 @@ impl Store for Sqlite {
                         .execute([&run.0])?;
                 }
                 Change::NextRun(next) => set_counter(&transaction, "next_run", *next)?,
+                Change::PutEvent(record) => put(&transaction, "events", record.id.0, record)?,
+                Change::TakeEvent(event) => {
+                    transaction
+                        .prepare_cached(
+                            "UPDATE events SET record = json_set(record, '$.taken', json('true')) WHERE id = ?1",
+                        )?
+                        .execute([event.0.cast_signed()])?;
+                }
+                Change::DropEvent(event) => delete(&transaction, "events", event.0)?,
+                Change::NextEvent(next) => set_counter(&transaction, "next_event", *next)?,
+                Change::StartWorker { record, caller } => {
+                    let (text, caller) = (
+                        serde_json::to_string(record)?,
+                        serde_json::to_string(&**caller)?,
+                    );
+                    transaction
+                        .prepare_cached(
+                            "INSERT OR REPLACE INTO workers (id, record, caller) VALUES (?1, ?2, ?3)",
+                        )?
+                        .execute(params![record.number.cast_signed(), text, caller])?;
+                }
+                Change::PutWorker(record) => {
+                    transaction
+                        .prepare_cached("UPDATE workers SET record = ?2 WHERE id = ?1")?
+                        .execute(params![
+                            record.number.cast_signed(),
+                            serde_json::to_string(record)?
+                        ])?;
+                }
+                Change::WorkerRuns(record) => {
+                    transaction
+                        .prepare_cached(
+                            "UPDATE workers SET record = ?2, caller = NULL WHERE id = ?1",
+                        )?
+                        .execute(params![
+                            record.number.cast_signed(),
+                            serde_json::to_string(record)?
+                        ])?;
+                }
+                Change::DropWorker(number) => delete(&transaction, "workers", *number)?,
+                Change::NextWorker(next) => set_counter(&transaction, "next_worker", *next)?,
+                Change::PutQuestion(record) => {
+                    put(&transaction, "questions", record.id.0, record)?;
+                }
+                Change::DropQuestion(question) => {
+                    delete(&transaction, "questions", question.0)?;
+                }
+                Change::NextQuestion(next) => set_counter(&transaction, "next_question", *next)?,
             }
         }
         Ok(transaction.commit()?)
     }
+}
+
+fn put(
+    connection: &Connection,
+    table: &str,
+    id: u64,
+    record: &impl serde::Serialize,
+) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(&format!(
+            "INSERT OR REPLACE INTO {table} (id, record) VALUES (?1, ?2)"
+        ))?
+        .execute(params![id.cast_signed(), serde_json::to_string(record)?])?;
+    Ok(())
+}
+
+fn delete(connection: &Connection, table: &str, id: u64) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(&format!("DELETE FROM {table} WHERE id = ?1"))?
+        .execute([id.cast_signed()])?;
+    Ok(())
 }
 
 fn set_counter(connection: &Connection, name: &str, value: u64) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ mod rounds;
 
 use std::io::Write;
 
-use fugue_api::{Error, Handle, Kind, Reply, Request};
+use fugue_api::{Error, Handed, Handle, Kind, Request};
 use fugue_mcp::{
     Door, Server,
     http::{Listening, Settings},
@@ -19,7 +19,11 @@ use fugue_mcp::{
 struct EmptyHouse;
 
 impl Handle for EmptyHouse {
-    async fn call(&self, _: Request) -> Result<Reply, Error> {
+    fn speaking_for(&self, _: &str) -> Self {
+        self.clone()
+    }
+
+    async fn call(&self, _: Request) -> Result<Handed, Error> {
         Err(Error::new(Kind::Unavailable, "nobody lives here"))
     }
 }

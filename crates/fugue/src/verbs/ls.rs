@@ -7,6 +7,7 @@ use fugue_api::{
     Error, Kind, Reply,
     panes::{Overview, PaneRow, State, Status},
     runs::{RunKind, RunRow},
+    team::{WorkerRow, WorkerState},
     wire::{Answer, Ask},
 };
 
@@ -16,7 +17,7 @@ use crate::{
     verbs::state_word,
 };
 
-/// List panes and runs.
+/// List panes, workers and runs.
 #[derive(clap::Args)]
 pub struct Ls {}
 
@@ -57,7 +58,12 @@ fn show(desk: &Desk, overview: &Overview) -> Result<(), Error> {
         .filter(|pane| in_sight(pane))
         .collect();
     let runs = runs_in_sight(&overview.runs);
-    if panes.is_empty() && runs.is_empty() {
+    let workers: Vec<_> = overview
+        .workers
+        .iter()
+        .filter(|worker| worker.state != WorkerState::Ended)
+        .collect();
+    if panes.is_empty() && runs.is_empty() && workers.is_empty() {
         desk.out.note("no panes; `fugue new` opens one");
         return Ok(());
     }
@@ -65,6 +71,15 @@ fn show(desk: &Desk, overview: &Overview) -> Result<(), Error> {
         let rows: Vec<_> = panes.iter().map(|pane| pane_row(pane, now)).collect();
         desk.out
             .table(&["PANE", "SESSION", "NAME", "AGE", "STATE"], &rows)?;
+    }
+    if !workers.is_empty() {
+        desk.out.line("")?;
+        let rows: Vec<_> = workers
+            .iter()
+            .map(|worker| worker_row(worker, now))
+            .collect();
+        desk.out
+            .table(&["WORKER", "PANE", "LEAD", "AGE", "STATE"], &rows)?;
     }
     if !runs.is_empty() {
         if !panes.is_empty() {
@@ -81,6 +96,24 @@ fn show(desk: &Desk, overview: &Overview) -> Result<(), Error> {
         ));
     }
     Ok(())
+}
+
+fn worker_row(worker: &WorkerRow, now: u64) -> Vec<(String, Tone)> {
+    let state = match worker.state {
+        WorkerState::Starting => ("starting", Tone::Plain),
+        WorkerState::Working => ("working", Tone::Good),
+        WorkerState::NeedsInput => ("needs input", Tone::Needy),
+        WorkerState::Resting => ("resting", Tone::Plain),
+        WorkerState::Ended => ("ended", Tone::Faint),
+    };
+    let pane = worker.pane_id.map(|pane| pane.to_string());
+    vec![
+        (worker.worker_id.clone(), Tone::Plain),
+        (pane.unwrap_or_default(), Tone::Plain),
+        (worker.session_id.clone(), Tone::Plain),
+        (age(now.saturating_sub(worker.started_at.0)), Tone::Faint),
+        (format!("{}, turn {}", state.0, worker.turn), state.1),
+    ]
 }
 
 /// What runs have left behind is found by way of the runs.

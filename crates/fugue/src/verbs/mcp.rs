@@ -3,7 +3,7 @@ use std::{net::SocketAddr, process::ExitCode, time::Duration};
 use fugue_api::{Error, wire::Ask};
 use fugue_mcp::{Door, Patience, Server, http};
 
-use crate::cli::Desk;
+use crate::{cli::Desk, identity::Role};
 
 /// Serve MCP to an agent, on stdin and stdout or by HTTP.
 #[derive(clap::Args)]
@@ -16,17 +16,22 @@ pub struct Mcp {
     allow_host: Vec<String>,
     /// The session whose inbox this connection is.
     #[arg(long, value_name = "S")]
-    session: Option<String>,
+    pub session: Option<String>,
     /// The longest a call may wait before it answers early; default by client.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_wait_ms: Option<u64>,
 }
 
 impl Mcp {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        if let Some(session) = &self.session {
-            fugue_api::SessionName::parse(session)?;
+    /// Over HTTP each client has its own inbox, and this process none.
+    pub fn role(&self) -> Role {
+        match self.http {
+            None => Role::Agent,
+            Some(_) => Role::Person,
         }
+    }
+
+    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
         let door = if self.http.is_some() {
             Door::Http
         } else {

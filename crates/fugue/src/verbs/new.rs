@@ -51,7 +51,7 @@ impl New {
     }
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
+pub fn variable(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("wanted NAME=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use fugue_api::{Cursor, Error, Kind, PaneId, RunId, Timestamp};
+use fugue_api::{Cursor, Error, EventId, Kind, PaneId, RunId, Timestamp, team::Event};
 
 use super::Run;
 use crate::{
     Change, Effect, Exit, ExpectOutcome, Job, Now, Saw, Sighting, TaskOutcome, Watch, Work, Wrap,
     core::{Core, Pane, Phase, rows::put},
+    inbox::Post,
 };
 
 // What processes of a run's pane get to end by themselves when it is closed.
@@ -391,11 +392,44 @@ impl Core {
         });
         let waiters = std::mem::take(&mut run.waiters);
         run.changed(now, effects);
+        if waiters.is_empty() {
+            self.tell_owner(id, now, effects);
+        }
         for waiter in waiters {
             effects.extend(self.composed(id, waiter.call, waiter.wrap, now));
         }
         self.forget_old_runs(now, effects);
         true
+    }
+
+    /// Nobody waits for it any more, so whoever started it hears of its end.
+    fn tell_owner(&mut self, id: &RunId, now: Now, effects: &mut Vec<Effect>) {
+        let Some(record) = self.runs.get(id).map(|run| &run.record) else {
+            return;
+        };
+        if let Some(owner) = record.owner.clone() {
+            let event = Event::RunComplete {
+                run_id: id.clone(),
+                status: crate::result::row(record, now.wall).status,
+            };
+            let post = Post::new(owner, event);
+            self.team.inboxes.post(post, now, effects);
+        }
+    }
+
+    /// Somebody picks up its result after all: the event that tells of it is old news.
+    pub(super) fn heard_of(&mut self, id: &RunId, effects: &mut Vec<Effect>) {
+        let owner = self.runs.get(id).and_then(|run| run.record.owner.clone());
+        let event = owner.and_then(|owner| {
+            let mut events = self.team.inboxes.behind(&owner, EventId(0));
+            let news = events.find(
+                |record| matches!(&record.event, Event::RunComplete { run_id, .. } if run_id == id),
+            );
+            news.map(|record| record.id)
+        });
+        if let Some(event) = event {
+            self.team.inboxes.took(event, effects);
+        }
     }
 
     /// What was asked cannot be done; nothing of it was.

@@ -1,0 +1,514 @@
+//! The team: inboxes, messages, questions, and who is who.
+
+mod tell;
+#[cfg(test)]
+mod tests;
+mod workers;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use fugue_api::{
+    Error, EventId, Kind, PaneId, QuestionId, Reply, Request,
+    team::{
+        AnswerDelivered, AnswerQuestion, AskQuestion, Event, QuestionAnswered, QuestionAsked,
+        QuestionStatus, WaitForEvent,
+    },
+    wire::{Answer, Inbox, InboxRow, Key, Who},
+};
+
+use super::Core;
+use crate::{
+    CallId, Change, Effect, InboxId, Now, QuestionRecord, Snapshot,
+    inbox::{Inboxes, MOST_QUEUED, Post},
+};
+pub use tell::{Rest, Typed};
+pub(super) use workers::Spawn;
+use workers::Worker;
+
+/// Inboxes, workers and questions.
+pub(super) struct Team {
+    pub inboxes: Inboxes,
+    next_worker: u64,
+    workers: BTreeMap<u64, Worker>,
+    next_question: u64,
+    questions: BTreeMap<QuestionId, Question>,
+}
+
+struct Question {
+    record: QuestionRecord,
+    waiters: Vec<Waiter>,
+}
+
+struct Waiter {
+    call: CallId,
+    until: Duration,
+    default: Option<String>,
+}
+
+/// A caller as its team knows it.
+struct Me {
+    inbox: InboxId,
+    /// What others see as `from`.
+    name: String,
+    parent: Option<InboxId>,
+}
+
+// Questions that nobody answers are forgotten behind so many.
+const MOST_QUESTIONS: usize = 1_000;
+
+impl Team {
+    pub fn restored(snapshot: &mut Snapshot) -> Self {
+        let questions = std::mem::take(&mut snapshot.questions).into_iter();
+        let workers = std::mem::take(&mut snapshot.workers).into_iter();
+        Self {
+            inboxes: Inboxes::restored(std::mem::take(&mut snapshot.events), snapshot.next_event),
+            next_worker: snapshot.next_worker.max(1),
+            workers: workers
+                .map(|stored| (stored.record.number, Worker::restored(stored)))
+                .collect(),
+            next_question: snapshot.next_question.max(1),
+            questions: questions
+                .map(|record| {
+                    let waiters = Vec::new();
+                    (record.id, Question { record, waiters })
+                })
+                .collect(),
+        }
+    }
+
+    /// The worker that such an environment belongs to: the one in that pane, else the last of its name.
+    fn worker_of(&self, lead: &InboxId, id: &str, pane: Option<PaneId>) -> Option<&Worker> {
+        let of_name = || {
+            let all = self.workers.values();
+            all.filter(|worker| worker.record.lead == *lead && worker.record.id == id)
+        };
+        of_name()
+            .find(|worker| Some(worker.record.pane) == pane)
+            .or_else(|| of_name().max_by_key(|worker| worker.record.instance))
+    }
+
+    fn me(&self, who: &Who) -> Me {
+        match who {
+            Who::Session { id } => Me::lead(id),
+            Who::Lead { project, held } => Me::lead(held.as_ref().unwrap_or(project)),
+            Who::Person { project } => Me::lead(project),
+            Who::Worker {
+                session,
+                agent,
+                pane,
+            } => {
+                let lead = InboxId(session.clone());
+                let known = self.worker_of(&lead, agent, *pane);
+                Me {
+                    inbox: known.map_or_else(
+                        || InboxId(format!("{lead}/{agent}")),
+                        |worker| worker.record.inbox(),
+                    ),
+                    name: agent.clone(),
+                    parent: Some(lead),
+                }
+            }
+        }
+    }
+
+    /// Where something for `to` goes: one's parent, a worker of one's own, a fellow, or an inbox by its full id.
+    fn address(&self, me: &Me, to: Option<&str>) -> Result<InboxId, Error> {
+        let Some(to) = to else {
+            return me.parent.clone().ok_or_else(|| {
+                Error::invalid("to: nobody spawned you, so there is no one to tell by default")
+                    .hint(self.candidates(me))
+            });
+        };
+        let own = |lead: &InboxId| self.worker_of(lead, to, None);
+        let worker = own(&me.inbox).or_else(|| me.parent.as_ref().and_then(own));
+        let inbox = match worker {
+            Some(worker) if worker.record.is_over() => {
+                return Err(Error::new(
+                    Kind::Ended,
+                    format!("to: worker `{to}` has ended; nobody would read it"),
+                )
+                .hint("`spawn_worker` with the same name starts it again"));
+            }
+            Some(worker) => worker.record.inbox(),
+            None => {
+                let id = InboxId(to.to_owned());
+                let leads = |worker: &Worker| worker.record.lead == id;
+                if me.parent.as_ref() != Some(&id)
+                    && !self.inboxes.knows(&id)
+                    && !self.workers.values().any(leads)
+                {
+                    return Err(Error::new(
+                        Kind::NotFound,
+                        format!("to: no worker or session `{to}`"),
+                    )
+                    .hint(self.candidates(me)));
+                }
+                id
+            }
+        };
+        if inbox == me.inbox {
+            return Err(Error::invalid(format!("to: `{to}` is yourself")));
+        }
+        Ok(inbox)
+    }
+
+    fn candidates(&self, me: &Me) -> String {
+        let live: Vec<&str> = self
+            .workers
+            .values()
+            .filter(|worker| worker.record.lead == me.inbox && !worker.record.is_over())
+            .map(|worker| worker.record.id.as_str())
+            .collect();
+        if live.is_empty() {
+            "you have no live workers; `spawn_worker` starts one".to_owned()
+        } else {
+            format!("your workers: {}", live.join(", "))
+        }
+    }
+
+    fn has_room(&self, inbox: &InboxId) -> Result<(), Error> {
+        if self.inboxes.is_full(inbox) {
+            return Err(Error::new(
+                Kind::Exhausted,
+                format!("the inbox `{inbox}` holds {MOST_QUEUED} events that nobody has taken"),
+            )
+            .hint("nothing was sent; its owner takes them with `wait_for_event`"));
+        }
+        Ok(())
+    }
+}
+
+impl Me {
+    fn lead(id: &str) -> Self {
+        Self {
+            inbox: InboxId(id.to_owned()),
+            name: id.to_owned(),
+            parent: None,
+        }
+    }
+}
+
+impl Core {
+    /// The inbox of whoever calls, if it has one that it looks into by itself.
+    pub(super) fn inbox_of(&self, who: &Who) -> Option<InboxId> {
+        match who {
+            Who::Person { .. } => None,
+            Who::Session { .. } | Who::Lead { .. } | Who::Worker { .. } => {
+                Some(self.team.me(who).inbox)
+            }
+        }
+    }
+
+    pub(super) fn team_call(
+        &mut self,
+        call: CallId,
+        who: &Who,
+        key: Key,
+        request: Request,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        match request {
+            Request::WaitForEvent(args) => {
+                self.wait_for_event(call, who, args, now, effects);
+                Ok(())
+            }
+            Request::NotifyCompletion(args) => self.notify(call, who, key, args, now, effects),
+            Request::SendMessage(args) => self.message(call, who, key, args, now, effects),
+            Request::AskQuestion(args) => self.question(call, who, key, args, now, effects),
+            Request::AnswerQuestion(args) => self.answer(call, who, args, now, effects),
+            _ => Err(Error::new(Kind::Internal, "not a tool of the team")),
+        }
+    }
+
+    fn wait_for_event(
+        &mut self,
+        call: CallId,
+        who: &Who,
+        args: WaitForEvent,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let inbox = self.team.me(who).inbox;
+        self.team.inboxes.wait(call, inbox, args, now, effects);
+    }
+
+    pub(super) fn took(&mut self, call: CallId, event: EventId, effects: &mut Vec<Effect>) {
+        self.team.inboxes.took(event, effects);
+        effects.push(noted(call));
+    }
+
+    pub(super) fn look_into(
+        &self,
+        call: CallId,
+        who: &Who,
+        after: EventId,
+        most: usize,
+        effects: &mut Vec<Effect>,
+    ) {
+        let id = self.team.me(who).inbox;
+        let mut rows: Vec<InboxRow> = self
+            .team
+            .inboxes
+            .behind(&id, after)
+            .take(most.saturating_add(1))
+            .map(|record| InboxRow {
+                event_id: record.id,
+                at: record.at,
+                taken: record.taken,
+                event: record.event.clone(),
+            })
+            .collect();
+        let more = rows.len() > most;
+        rows.truncate(most);
+        let inbox = Inbox {
+            session_id: id.0,
+            events: rows,
+            more,
+        };
+        effects.push(Effect::Answer {
+            call,
+            answer: Ok(Answer::Inbox { inbox }),
+        });
+    }
+
+    fn question(
+        &mut self,
+        call: CallId,
+        who: &Who,
+        key: Key,
+        args: AskQuestion,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        let until = now.uptime + Duration::from_secs_f64(args.timeout_secs);
+        let waiter = Waiter {
+            call,
+            until,
+            default: args.default,
+        };
+        let known = self
+            .team
+            .questions
+            .values_mut()
+            .find(|question| question.record.made_by == key);
+        if let Some(question) = known {
+            let id = question.record.id;
+            question.waiters.push(waiter);
+            effects.push(Effect::WakeAt(until));
+            if let Some(answer) = question.record.answer.clone() {
+                self.returned_again(id, &answer, effects);
+            }
+            return Ok(());
+        }
+        let me = self.team.me(who);
+        let to = self.team.address(&me, args.to.as_deref())?;
+        self.team.has_room(&to)?;
+        let id = QuestionId(self.team.next_question);
+        self.team.next_question += 1;
+        let record = QuestionRecord {
+            id,
+            made_by: key,
+            asker: me.inbox,
+            asked_at: now.wall,
+            body: args.body.clone(),
+            answer: None,
+        };
+        let mut changes = vec![
+            Change::NextQuestion(self.team.next_question),
+            Change::PutQuestion(Box::new(record.clone())),
+        ];
+        if self.team.questions.len() >= MOST_QUESTIONS
+            && let Some((oldest, _)) = self.team.questions.pop_first()
+        {
+            changes.push(Change::DropQuestion(oldest));
+        }
+        effects.push(Effect::Commit {
+            changes,
+            undo: None,
+        });
+        effects.push(Effect::WakeAt(until));
+        let question = Question {
+            record,
+            waiters: vec![waiter],
+        };
+        self.team.questions.insert(id, question);
+        let event = Event::Question {
+            from: me.name,
+            question_id: id,
+            body: args.body,
+        };
+        self.team.inboxes.post(Post::new(to, event), now, effects);
+        Ok(())
+    }
+
+    /// The asker lost its connection; the answer is in its inbox by now.
+    fn returned_again(&mut self, id: QuestionId, answer: &str, effects: &mut Vec<Effect>) {
+        let Some(question) = self.team.questions.get_mut(&id) else {
+            return;
+        };
+        let asker = question.record.asker.clone();
+        let calls = std::mem::take(&mut question.waiters);
+        let queued = self
+            .team
+            .inboxes
+            .behind(&asker, EventId(0))
+            .find(|record| {
+                !record.taken
+                    && matches!(&record.event, Event::Answer { question_id, .. } if *question_id == id)
+            })
+            .map(|record| record.id);
+        for waiter in calls {
+            if let Some(event) = queued {
+                self.team.inboxes.took(event, effects);
+            }
+            effects.push(asked(
+                waiter.call,
+                id,
+                QuestionStatus::Answered,
+                Some(answer.to_owned()),
+            ));
+        }
+    }
+
+    fn answer(
+        &mut self,
+        call: CallId,
+        who: &Who,
+        args: AnswerQuestion,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        let me = self.team.me(who);
+        let id = args.question_id;
+        let Some(question) = self.team.questions.get_mut(&id) else {
+            return Err(
+                Error::new(Kind::NotFound, format!("question_id: no question `{id}`"))
+                    .hint("a `question` event has its id"),
+            );
+        };
+        let delivered = |delivered| Effect::Answer {
+            call,
+            answer: Ok(Answer::Tool {
+                reply: Reply::AnswerQuestion(QuestionAnswered {
+                    question_id: id,
+                    delivered,
+                }),
+            }),
+        };
+        if let Some(known) = &question.record.answer {
+            if *known == args.answer {
+                effects.push(delivered(AnswerDelivered::Queued));
+                return Ok(());
+            }
+            return Err(
+                Error::invalid(format!("question_id: `{id}` was answered before"))
+                    .hint("`send_message` adds to that"),
+            );
+        }
+        question.record.answer = Some(args.answer.clone());
+        effects.push(Effect::Commit {
+            changes: vec![Change::PutQuestion(Box::new(question.record.clone()))],
+            undo: None,
+        });
+        let post = Post::new(
+            question.record.asker.clone(),
+            Event::Answer {
+                question_id: id,
+                from: me.name,
+                body: args.answer.clone(),
+            },
+        );
+        // An answer in a caller's hand becomes an event only if it does not arrive.
+        let mut waiters = std::mem::take(&mut question.waiters).into_iter();
+        let how = match waiters.next() {
+            Some(waiter) => {
+                let event = self
+                    .team
+                    .inboxes
+                    .post_into_hand(post, waiter.call, now, effects);
+                let Effect::Answer { call, answer } = asked(
+                    waiter.call,
+                    id,
+                    QuestionStatus::Answered,
+                    Some(args.answer.clone()),
+                ) else {
+                    return Ok(());
+                };
+                effects.push(Effect::Hand {
+                    call,
+                    answer,
+                    event,
+                });
+                AnswerDelivered::Returned
+            }
+            None => {
+                self.team.inboxes.post(post, now, effects);
+                AnswerDelivered::Queued
+            }
+        };
+        for waiter in waiters {
+            let answer = Some(args.answer.clone());
+            effects.push(asked(waiter.call, id, QuestionStatus::Answered, answer));
+        }
+        effects.push(delivered(how));
+        Ok(())
+    }
+
+    pub(super) fn forget_team_call(&mut self, call: CallId, effects: &mut Vec<Effect>) {
+        self.team.inboxes.cancelled(call, effects);
+        for question in self.team.questions.values_mut() {
+            question.waiters.retain(|waiter| waiter.call != call);
+        }
+        for worker in self.team.workers.values_mut() {
+            worker.forget(call);
+        }
+    }
+
+    pub(super) fn time_for_team(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        self.team.inboxes.time(now, effects);
+        for question in self.team.questions.values_mut() {
+            let late = question
+                .waiters
+                .extract_if(.., |waiter| waiter.until <= now.uptime);
+            for waiter in late {
+                let status = match waiter.default {
+                    Some(_) => QuestionStatus::Default,
+                    None => QuestionStatus::Pending,
+                };
+                effects.push(asked(
+                    waiter.call,
+                    question.record.id,
+                    status,
+                    waiter.default,
+                ));
+            }
+        }
+        self.time_for_workers(now, effects);
+    }
+}
+
+fn asked(
+    call: CallId,
+    question_id: QuestionId,
+    status: QuestionStatus,
+    answer: Option<String>,
+) -> Effect {
+    Effect::Answer {
+        call,
+        answer: Ok(Answer::Tool {
+            reply: Reply::AskQuestion(QuestionAsked {
+                question_id,
+                status,
+                answer,
+            }),
+        }),
+    }
+}
+
+fn noted(call: CallId) -> Effect {
+    Effect::Answer {
+        call,
+        answer: Ok(Answer::Noted),
+    }
+}

@@ -1,0 +1,812 @@
+//! Workers: how they come to be, what they report, and how they end.
+
+use std::{sync::Arc, time::Duration};
+
+use fugue_api::{
+    Error, EventId, Kind, PaneId, Reply,
+    panes::By,
+    team::{
+        Completion, CompletionNotified, Event, NotifyCompletion, Outcome, SpawnWorker, WorkerRow,
+        WorkerSpawned, WorkerState,
+    },
+    wire::{Answer, Caller, HookNews, Key, Who},
+};
+
+use super::noted;
+use crate::{
+    Asks, CallId, Change, Effect, Exit, InboxId, Job, Now, Owed, PaneRecord, Prepared,
+    StoredWorker, Undo, WorkedOut, WorkerPhase, WorkerRecord, World,
+    core::{Core, calls::NewPane, cut},
+    inbox::Post,
+    view::shortened,
+};
+
+/// A worker and everybody who waits for it.
+pub(in crate::core) struct Worker {
+    pub record: WorkerRecord,
+    /// What it starts from; kept until it runs.
+    caller: Option<Arc<Caller>>,
+    spawners: Vec<CallId>,
+    /// Those who gave notice of what is owed, in the same order.
+    notifiers: Vec<Option<CallId>>,
+    /// The daemon finds out what goes with the first of what is owed.
+    working_out: bool,
+    /// Its pane says when something may be typed.
+    pub awaited: bool,
+    /// A message is being typed.
+    pub typing: Option<EventId>,
+    /// Who wants to know what becomes of a message.
+    pub sender: Option<(CallId, EventId)>,
+}
+
+/// A call that spawns a worker.
+pub(in crate::core) struct Spawn {
+    pub call: CallId,
+    pub key: Key,
+    pub who: Who,
+    pub caller: Arc<Caller>,
+    pub world: Result<World, Error>,
+}
+
+// What an agent says last is read by its lead.
+const LONGEST_MESSAGE: usize = 8_000;
+// The end of its output stands for a last message; it is shorter.
+const LONGEST_TAIL: usize = 2_000;
+// Ended workers are listed, and their names counted, behind so many.
+const MOST_ENDED: usize = 1_000;
+
+impl Worker {
+    pub fn restored(stored: StoredWorker) -> Self {
+        let notifiers = vec![None; stored.record.owed.len()];
+        Self {
+            record: stored.record,
+            caller: stored.caller.map(Arc::new),
+            spawners: Vec::new(),
+            notifiers,
+            working_out: false,
+            awaited: false,
+            typing: None,
+            sender: None,
+        }
+    }
+
+    pub fn forget(&mut self, gone: CallId) {
+        self.spawners.retain(|call| *call != gone);
+        for notifier in &mut self.notifiers {
+            notifier.take_if(|call| *call == gone);
+        }
+        self.sender.take_if(|(call, _)| *call == gone);
+    }
+
+    /// It may be given something to do: it has reported, or its agent has no way to say when it has.
+    pub fn takes_prompts(&self) -> bool {
+        let tells = self.record.ready.as_ref().is_some_and(|ready| ready.hooks);
+        self.record.phase == WorkerPhase::Live
+            && self.record.asks.is_none()
+            && (self.record.reported || !tells)
+    }
+
+    fn state(&self) -> WorkerState {
+        match self.record.phase {
+            WorkerPhase::Preparing | WorkerPhase::Opening => WorkerState::Starting,
+            WorkerPhase::Live if self.record.asks.is_some() => WorkerState::NeedsInput,
+            WorkerPhase::Live if self.record.reported => WorkerState::Resting,
+            WorkerPhase::Live => WorkerState::Working,
+            WorkerPhase::Ended | WorkerPhase::Failed => WorkerState::Ended,
+        }
+    }
+
+    pub fn row(&self) -> WorkerRow {
+        WorkerRow {
+            worker_id: self.record.id.clone(),
+            instance: self.record.instance,
+            session_id: self.record.lead.0.clone(),
+            agent: self.record.agent.clone(),
+            pane_id: Some(self.record.pane),
+            state: self.state(),
+            turn: self.record.turn,
+            started_at: self.record.started_at,
+        }
+    }
+
+    fn spawned(&self, call: CallId) -> Effect {
+        let record = &self.record;
+        let ready = record.ready.as_ref();
+        let cwd = ready.map_or(&record.world.cwd, |ready| &ready.cwd);
+        let reply = Reply::SpawnWorker(WorkerSpawned {
+            worker_id: record.id.clone(),
+            pane_id: record.pane,
+            session_id: record.lead.0.clone(),
+            agent: record.agent.clone(),
+            instance: record.instance,
+            cwd: cwd.to_string_lossy().into_owned(),
+            branch: ready.and_then(|ready| ready.branch.clone()),
+        });
+        Effect::Answer {
+            call,
+            answer: Ok(Answer::Tool { reply }),
+        }
+    }
+
+    /// How and in what its process is started.
+    fn job(&self) -> Option<(Job, World)> {
+        let ready = self.record.ready.as_ref()?;
+        let world = World {
+            cwd: ready.cwd.clone(),
+            ..self.record.world.clone()
+        };
+        let job = Job::Program {
+            argv: ready.argv.clone(),
+            without: ready.env_remove.clone(),
+        };
+        Some((job, world))
+    }
+}
+
+impl Core {
+    pub(in crate::core) fn spawn(
+        &mut self,
+        spawn: Spawn,
+        args: SpawnWorker,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        let asked_before = self
+            .team
+            .workers
+            .values_mut()
+            .find(|worker| worker.record.made_by == spawn.key);
+        if let Some(worker) = asked_before {
+            match worker.record.phase {
+                WorkerPhase::Live | WorkerPhase::Ended => effects.push(worker.spawned(spawn.call)),
+                _ => worker.spawners.push(spawn.call),
+            }
+            return Ok(());
+        }
+        let world = spawn.world?;
+        let lead = self.team.me(&spawn.who).inbox;
+        let agent = args
+            .agent
+            .clone()
+            .ok_or_else(|| Error::new(Kind::Internal, "no agent was chosen"))?;
+        let id = format!("{}-{agent}", args.name);
+        let last = self.team.worker_of(&lead, &id, None);
+        if let Some(live) = last.filter(|worker| !worker.record.is_over()) {
+            return Err(Error::invalid(format!(
+                "name: a worker `{id}` is live, in pane `{}`",
+                live.record.pane
+            ))
+            .hint("choose another name, send it a message, or close its pane first"));
+        }
+        let instance = last.map_or(1, |last| last.record.instance + 1);
+        let number = self.team.next_worker;
+        self.team.next_worker += 1;
+        let pane = PaneId(self.next_pane);
+        self.next_pane += 1;
+        let record = WorkerRecord {
+            number,
+            instance,
+            id,
+            agent,
+            lead,
+            made_by: spawn.key,
+            started_at: now.wall,
+            args,
+            world,
+            pane,
+            ready: None,
+            phase: WorkerPhase::Preparing,
+            turn: 1,
+            reported: false,
+            asks: None,
+            late_told: false,
+            owed: Vec::new(),
+        };
+        effects.push(Effect::Commit {
+            changes: vec![
+                Change::NextPane(self.next_pane),
+                Change::NextWorker(self.team.next_worker),
+                Change::StartWorker {
+                    record: Box::new(record.clone()),
+                    caller: spawn.caller.clone(),
+                },
+            ],
+            undo: Some(Undo::Worker(number)),
+        });
+        effects.push(Effect::Prepare {
+            worker: Box::new(record.clone()),
+            caller: spawn.caller.clone(),
+        });
+        let mut worker = Worker::restored(StoredWorker {
+            record,
+            caller: None,
+        });
+        worker.caller = Some(spawn.caller);
+        worker.spawners.push(spawn.call);
+        self.team.workers.insert(number, worker);
+        Ok(())
+    }
+
+    /// Its files are there, or could not be made; then nothing of them is left.
+    pub(in crate::core) fn prepared(
+        &mut self,
+        number: u64,
+        outcome: Result<Prepared, Error>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let ready = match outcome {
+            Ok(ready) => ready,
+            Err(error) => return self.drop_worker(number, &error, effects),
+        };
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return;
+        };
+        let Some(caller) = worker.caller.clone() else {
+            return;
+        };
+        let env = ready.env.clone();
+        worker.record.ready = Some(ready);
+        worker.record.phase = WorkerPhase::Opening;
+        worker.stored(effects);
+        let Some((job, world)) = worker.job() else {
+            return;
+        };
+        let record = worker.record.clone();
+        let session = self.session_for(record.args.layout, &caller);
+        let prompt = record.args.prompt.lines().next().unwrap_or_default();
+        let pane = self.new_pane(
+            NewPane {
+                session,
+                name: record.id.clone(),
+                command: format!("{}: {prompt}", record.agent),
+                size: super::super::runs::SIZE,
+                world: &world,
+                key: record.made_by,
+                callers: Vec::new(),
+                promised: Some(record.pane),
+                agent: Some(record.agent.clone()),
+            },
+            now,
+        );
+        effects.push(super::super::rows::put(&pane));
+        effects.push(Effect::Open {
+            record: Box::new(pane),
+            job,
+            env,
+            world,
+            caller,
+        });
+    }
+
+    /// It never was.
+    pub(in crate::core) fn drop_worker(
+        &mut self,
+        number: u64,
+        error: &Error,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(worker) = self.team.workers.remove(&number) else {
+            return;
+        };
+        effects.push(Effect::Commit {
+            changes: vec![Change::DropWorker(number)],
+            undo: None,
+        });
+        for call in worker.spawners {
+            effects.push(Effect::Answer {
+                call,
+                answer: Err(error.clone()),
+            });
+        }
+    }
+
+    fn worker_in(&mut self, pane: PaneId) -> Option<&mut Worker> {
+        let workers = self.team.workers.values_mut();
+        workers
+            .filter(|worker| worker.record.pane == pane)
+            .max_by_key(|worker| worker.record.number)
+    }
+
+    pub(in crate::core) fn worker_row(&self, pane: PaneId) -> Option<WorkerRow> {
+        let mut workers = self.team.workers.values();
+        workers
+            .find(|worker| worker.record.pane == pane)
+            .map(Worker::row)
+    }
+
+    pub(in crate::core) fn worker_rows(&self) -> Vec<WorkerRow> {
+        self.team.workers.values().map(Worker::row).collect()
+    }
+
+    /// What an agent itself says its pane wants a person for.
+    pub(in crate::core) fn agent_asks(&self, pane: PaneId) -> Option<Asks> {
+        let mut workers = self.team.workers.values();
+        workers
+            .find(|worker| worker.record.pane == pane)
+            .and_then(|worker| worker.record.asks.clone())
+    }
+
+    pub(in crate::core) fn worker_opened(
+        &mut self,
+        pane: PaneId,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(worker) = self.worker_in(pane) else {
+            return;
+        };
+        if worker.record.phase != WorkerPhase::Opening {
+            return;
+        }
+        worker.record.phase = WorkerPhase::Live;
+        worker.caller = None;
+        // What it was started with is not needed again, and may be long.
+        worker.record.args.prompt = cut(&worker.record.args.prompt, 200);
+        if let Some(ready) = &mut worker.record.ready {
+            ready.argv.clear();
+            ready.env.clear();
+        }
+        effects.push(Effect::Commit {
+            changes: vec![Change::WorkerRuns(Box::new(worker.record.clone()))],
+            undo: None,
+        });
+        for call in std::mem::take(&mut worker.spawners) {
+            effects.push(worker.spawned(call));
+        }
+        effects.extend(worker.due(now).map(Effect::WakeAt));
+    }
+
+    /// Its pane could not be opened: what was made for it goes, and then its spawner hears why.
+    pub(in crate::core) fn worker_not_opened(
+        &mut self,
+        pane: PaneId,
+        error: &Error,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(worker) = self.worker_in(pane)
+            && worker.record.phase == WorkerPhase::Opening
+        {
+            worker.record.phase = WorkerPhase::Failed;
+            worker.stored(effects);
+            effects.push(Effect::Unprepare {
+                worker: Box::new(worker.record.clone()),
+                error: error.clone(),
+            });
+        }
+    }
+
+    /// A pane of a worker that a dead daemon never started. `None`: no worker wants it.
+    pub(in crate::core) fn worker_again(&self, pane: &PaneRecord) -> Option<Effect> {
+        let worker = self
+            .team
+            .workers
+            .values()
+            .find(|worker| worker.record.pane == pane.id)
+            .filter(|worker| worker.record.phase == WorkerPhase::Opening)?;
+        let (job, world) = worker.job()?;
+        Some(Effect::Open {
+            record: Box::new(pane.clone()),
+            job,
+            env: worker.record.ready.as_ref()?.env.clone(),
+            world,
+            caller: worker.caller.clone()?,
+        })
+    }
+
+    /// Takes up what an earlier daemon left half done.
+    pub(in crate::core) fn restore_workers(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let numbers: Vec<u64> = self.team.workers.keys().copied().collect();
+        for number in numbers {
+            let Some(worker) = self.team.workers.get(&number) else {
+                continue;
+            };
+            effects.extend(worker.due(now).map(Effect::WakeAt));
+            let pane = self.panes.get(&worker.record.pane);
+            match (worker.record.phase, &worker.caller) {
+                (WorkerPhase::Preparing, Some(caller)) => effects.push(Effect::Prepare {
+                    worker: Box::new(worker.record.clone()),
+                    caller: caller.clone(),
+                }),
+                (WorkerPhase::Failed, _) => effects.push(Effect::Unprepare {
+                    worker: Box::new(worker.record.clone()),
+                    error: Error::new(Kind::Unavailable, "the daemon died while it started this"),
+                }),
+                (WorkerPhase::Live | WorkerPhase::Opening, _)
+                    if pane.is_none_or(|pane| pane.record.ended.is_some()) =>
+                {
+                    let pane = worker.record.pane;
+                    self.worker_ended(pane, effects);
+                }
+                _ => {}
+            }
+            self.work_out(number, effects);
+            self.type_next(number, None, effects);
+        }
+    }
+
+    pub(in crate::core) fn hook(
+        &mut self,
+        call: CallId,
+        who: &Who,
+        news: HookNews,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let number = match who {
+            Who::Worker {
+                session,
+                agent,
+                pane,
+            } => {
+                let lead = InboxId(session.clone());
+                let worker = self.team.worker_of(&lead, agent, *pane);
+                worker.map(|worker| worker.record.number)
+            }
+            Who::Session { .. } | Who::Lead { .. } | Who::Person { .. } => None,
+        };
+        // The hook of an agent that is nobody's worker tells nobody.
+        if let Some(number) = number {
+            self.heard(number, news, now, effects);
+        }
+        effects.push(noted(call));
+    }
+
+    fn heard(&mut self, number: u64, news: HookNews, now: Now, effects: &mut Vec<Effect>) {
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return;
+        };
+        match news {
+            HookNews::PromptGiven => worker.prompt_given(effects),
+            HookNews::TurnEnded { message } => {
+                self.turn_ended(number, Outcome::Success, message, effects);
+            }
+            HookNews::TurnFailed { message } => {
+                self.turn_ended(number, Outcome::Error, message, effects);
+            }
+            HookNews::NeedsInput { prompt } => {
+                self.needs_input(number, Some((prompt, By::Hook)), now, effects);
+            }
+            HookNews::InputNoLongerNeeded => self.needs_input(number, None, now, effects),
+        }
+    }
+
+    fn turn_ended(
+        &mut self,
+        number: u64,
+        status: Outcome,
+        message: String,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return;
+        };
+        worker.record.asks = None;
+        if !worker.record.reported {
+            worker.owes(status, Some(message), None);
+        }
+        worker.stored(effects);
+        self.work_out(number, effects);
+        self.type_next(number, None, effects);
+    }
+
+    /// Its screen or its terminal shows that it waits for a person, or that it no longer does.
+    pub(in crate::core) fn pane_asks(
+        &mut self,
+        pane: PaneId,
+        asks: Option<(String, By)>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(worker) = self.worker_in(pane) else {
+            return;
+        };
+        if worker.record.phase == WorkerPhase::Live {
+            let number = worker.record.number;
+            self.needs_input(number, asks, now, effects);
+        }
+    }
+
+    fn needs_input(
+        &mut self,
+        number: u64,
+        asks: Option<(String, By)>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return;
+        };
+        let Some((prompt, by)) = asks else {
+            if worker.record.asks.take().is_some() {
+                worker.stored(effects);
+                self.type_next(number, None, effects);
+            }
+            return;
+        };
+        // An agent may tell of one dialog in several ways.
+        if worker.record.asks.is_some() || worker.record.is_over() {
+            return;
+        }
+        let (prompt, _) = shortened(&prompt, LONGEST_TAIL);
+        worker.record.asks = Some(Asks {
+            prompt: prompt.clone(),
+            by,
+        });
+        worker.stored(effects);
+        let event = Event::WorkerNeedsInput {
+            worker_id: worker.record.id.clone(),
+            instance: worker.record.instance,
+            prompt,
+            by,
+        };
+        let post = Post::new(worker.record.lead.clone(), event);
+        self.team.inboxes.post(post, now, effects);
+    }
+
+    pub(super) fn notify(
+        &mut self,
+        call: CallId,
+        who: &Who,
+        key: Key,
+        args: NotifyCompletion,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        if let Some(event) = self.team.inboxes.made_by(key) {
+            effects.push(notified(call, event));
+            return Ok(());
+        }
+        let (session, agent, pane) = match who {
+            Who::Worker {
+                session,
+                agent,
+                pane,
+            } => (Some(session.clone()), Some(agent.clone()), *pane),
+            Who::Session { .. } | Who::Lead { .. } | Who::Person { .. } => (None, None, None),
+        };
+        let said = |field: &str| {
+            Error::invalid(format!("{field}: is missing, and the environment has none")).hint(
+                "workers that fugue spawned need not say it; others give session_id and worker_id",
+            )
+        };
+        let own = args.worker_id.is_none() || args.worker_id == agent;
+        let lead = InboxId(
+            args.session_id
+                .or(session)
+                .ok_or_else(|| said("session_id"))?,
+        );
+        let id = args.worker_id.or(agent).ok_or_else(|| said("worker_id"))?;
+        let worker = self.team.worker_of(&lead, &id, pane.filter(|_| own));
+        let number = worker.map(|worker| worker.record.number);
+        let message = args.message.unwrap_or_default();
+        if let Some(worker) = number.and_then(|number| self.team.workers.get_mut(&number)) {
+            let again = worker
+                .record
+                .owed
+                .iter()
+                .position(|owed| owed.made_by == Some(key));
+            if let Some(again) = again {
+                worker.notifiers[again] = Some(call);
+                return Ok(());
+            }
+            if args.changes.is_none() && worker.repo().is_some() {
+                worker.owes(args.status, Some(message), None);
+                if let (Some(owed), Some(notifier)) =
+                    (worker.record.owed.last_mut(), worker.notifiers.last_mut())
+                {
+                    owed.made_by = Some(key);
+                    *notifier = Some(call);
+                }
+                let number = worker.record.number;
+                worker.stored(effects);
+                self.work_out(number, effects);
+                return Ok(());
+            }
+            worker.record.reported = true;
+            worker.stored(effects);
+        }
+        let worker = number.and_then(|number| self.team.workers.get(&number));
+        let completion = Completion {
+            worker_id: id,
+            instance: worker.map_or(0, |worker| worker.record.instance),
+            status: args.status,
+            changes: args.changes.unwrap_or_default(),
+            omitted_changes: 0,
+            message,
+            omitted_chars: 0,
+            exit_code: None,
+            signal: None,
+            turn: worker.map_or(1, |worker| worker.record.turn),
+            synthesized: false,
+            note: None,
+        };
+        let event = self.team.inboxes.post(
+            Post {
+                made_by: Some(key),
+                ..Post::new(lead, Event::WorkerComplete(completion))
+            },
+            now,
+            effects,
+        );
+        effects.push(notified(call, event));
+        Ok(())
+    }
+
+    /// Has the daemon find out what goes with the oldest completion that is owed.
+    fn work_out(&mut self, number: u64, effects: &mut Vec<Effect>) {
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return;
+        };
+        let Some(owed) = worker.record.owed.first() else {
+            return;
+        };
+        if worker.working_out {
+            return;
+        }
+        worker.working_out = true;
+        let tail = owed.message.is_none();
+        let pane = self.panes.get(&worker.record.pane).filter(|_| tail);
+        effects.push(Effect::WorkOut {
+            worker: number,
+            repo: worker.repo().cloned(),
+            tail: pane.map(|pane| Box::new(pane.record.clone())),
+        });
+    }
+
+    /// All that goes with a completion is known.
+    pub(in crate::core) fn worked_out(
+        &mut self,
+        number: u64,
+        found: WorkedOut,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return;
+        };
+        worker.working_out = false;
+        if worker.record.owed.is_empty() {
+            return;
+        }
+        let owed = worker.record.owed.remove(0);
+        let notifier = worker.notifiers.remove(0);
+        let (said, most) = match owed.message {
+            Some(message) => (message, LONGEST_MESSAGE),
+            None => (found.tail, LONGEST_TAIL),
+        };
+        let (message, omitted_chars) = shortened(&said, most);
+        let completion = Completion {
+            worker_id: worker.record.id.clone(),
+            instance: worker.record.instance,
+            status: owed.status,
+            changes: found.changes,
+            omitted_changes: found.omitted_changes,
+            message,
+            omitted_chars: omitted_chars + found.omitted_chars,
+            exit_code: owed.exit.as_ref().and_then(Exit::code),
+            signal: owed.exit.as_ref().and_then(Exit::signal),
+            turn: owed.turn,
+            synthesized: owed.exit.is_some(),
+            note: found.note,
+        };
+        worker.stored(effects);
+        let lead = worker.record.lead.clone();
+        let event = self.team.inboxes.post(
+            Post {
+                made_by: owed.made_by,
+                ..Post::new(lead, Event::WorkerComplete(completion))
+            },
+            now,
+            effects,
+        );
+        effects.extend(notifier.map(|call| notified(call, event)));
+        self.work_out(number, effects);
+    }
+
+    /// Its process is gone.
+    pub(in crate::core) fn worker_ended(&mut self, pane: PaneId, effects: &mut Vec<Effect>) {
+        let ended = self
+            .panes
+            .get(&pane)
+            .and_then(|pane| pane.record.ended.as_ref());
+        let exit = ended.map_or(Exit::Unknown, |ended| ended.exit.clone());
+        let Some(worker) = self.worker_in(pane) else {
+            return;
+        };
+        if worker.record.is_over() {
+            return;
+        }
+        let number = worker.record.number;
+        worker.record.phase = WorkerPhase::Ended;
+        worker.record.asks = None;
+        worker.awaited = false;
+        for call in std::mem::take(&mut worker.spawners) {
+            effects.push(worker.spawned(call));
+        }
+        if !worker.record.reported {
+            let status = match exit {
+                Exit::Code(0) => Outcome::Success,
+                Exit::Code(_) | Exit::Signal(_) | Exit::Unknown => Outcome::Error,
+            };
+            worker.owes(status, None, Some(exit));
+        }
+        worker.stored(effects);
+        self.work_out(number, effects);
+        self.forget_old_workers(effects);
+    }
+
+    pub(super) fn time_for_workers(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let mut late = Vec::new();
+        for worker in self.team.workers.values_mut() {
+            if worker.due(now).is_some_and(|due| due <= now.uptime) {
+                worker.record.late_told = true;
+                worker.stored(effects);
+                let event = Event::WorkerLate {
+                    worker_id: worker.record.id.clone(),
+                    instance: worker.record.instance,
+                };
+                late.push(Post::new(worker.record.lead.clone(), event));
+            }
+        }
+        for post in late {
+            self.team.inboxes.post(post, now, effects);
+        }
+    }
+
+    /// Those that ended long ago are forgotten; their events stay.
+    fn forget_old_workers(&mut self, effects: &mut Vec<Effect>) {
+        let over = self.team.workers.values();
+        let over: Vec<u64> = over
+            .filter(|worker| worker.record.is_over() && worker.record.owed.is_empty())
+            .map(|worker| worker.record.number)
+            .collect();
+        for number in over.iter().take(over.len().saturating_sub(MOST_ENDED)) {
+            if let Some(worker) = self.team.workers.remove(number) {
+                effects.push(Effect::Commit {
+                    changes: vec![Change::DropWorker(*number)],
+                    undo: None,
+                });
+                effects.push(Effect::ForgetWorker {
+                    worker: Box::new(worker.record),
+                });
+            }
+        }
+    }
+}
+
+impl Worker {
+    fn repo(&self) -> Option<&crate::Repo> {
+        self.record.ready.as_ref()?.repo.as_ref()
+    }
+
+    fn owes(&mut self, status: Outcome, message: Option<String>, exit: Option<Exit>) {
+        self.record.reported = true;
+        self.record.owed.push(Owed {
+            status,
+            message,
+            turn: self.record.turn,
+            exit,
+            made_by: None,
+        });
+        self.notifiers.push(None);
+    }
+
+    /// When its lead is to hear that it is late.
+    fn due(&self, now: Now) -> Option<Duration> {
+        let told = self.record.late_told || self.record.reported || self.record.is_over();
+        let deadline = self.record.args.deadline_secs.filter(|_| !told)?;
+        let age = now.wall.0.saturating_sub(self.record.started_at.0);
+        let left = Duration::from_secs_f64(deadline).saturating_sub(Duration::from_millis(age));
+        Some(now.uptime + left)
+    }
+}
+
+fn notified(call: CallId, event_id: EventId) -> Effect {
+    Effect::Answer {
+        call,
+        answer: Ok(Answer::Tool {
+            reply: Reply::NotifyCompletion(CompletionNotified { event_id }),
+        }),
+    }
+}

@@ -1,0 +1,49 @@
+//! What the store knows of events and questions.
+
+use std::fmt;
+
+use fugue_api::{EventId, QuestionId, Timestamp, team::Event, wire::Key};
+use serde::{Deserialize, Serialize};
+
+/// Whose inbox: a session's id, or `<lead>/<worker>.<instance>`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct InboxId(pub String);
+
+impl InboxId {
+    pub fn of_worker(lead: &Self, worker: &str, instance: u32) -> Self {
+        Self(format!("{lead}/{worker}.{instance}"))
+    }
+}
+
+impl fmt::Display for InboxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One event in one inbox.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EventRecord {
+    pub id: EventId,
+    pub inbox: InboxId,
+    pub at: Timestamp,
+    pub event: Event,
+    /// The call that caused it, where one did: asked again, it is this event that is meant.
+    pub made_by: Option<Key>,
+    /// To be typed into the receiver's pane once that is idle.
+    pub to_type: bool,
+    /// Somebody has it.
+    pub taken: bool,
+}
+
+/// A question, for as long as it may be answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QuestionRecord {
+    pub id: QuestionId,
+    pub made_by: Key,
+    pub asker: InboxId,
+    pub asked_at: Timestamp,
+    pub body: String,
+    pub answer: Option<String>,
+}

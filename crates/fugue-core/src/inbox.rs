@@ -1,0 +1,463 @@
+//! Queues of events, and everybody who waits on one.
+//!
+//! An event that is handed to a caller is in its hand: no other caller gets it, and it is taken only when the caller
+//! says that it arrived. A caller that goes away before that puts it back where it was.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+use fugue_api::{
+    EventId, Reply, Timestamp,
+    team::{Event, EventTold, EventType, Nothing, Told, WaitForEvent},
+    wire::{Answer, Key},
+};
+
+use crate::{CallId, Change, Effect, EventRecord, InboxId, Now};
+
+/// All inboxes.
+#[derive(Default)]
+pub(crate) struct Inboxes {
+    next: u64,
+    events: BTreeMap<EventId, Kept>,
+    boxes: HashMap<InboxId, Inbox>,
+    /// Events that a call caused.
+    made_by: HashMap<Key, EventId>,
+    in_hand: HashMap<CallId, EventId>,
+}
+
+struct Kept {
+    record: EventRecord,
+    hand: Option<Hand>,
+}
+
+/// Who has an event that is not taken yet.
+#[derive(Clone, Copy)]
+enum Hand {
+    Caller(CallId),
+    /// It is on its way into the receiver's pane.
+    Typing,
+}
+
+#[derive(Default)]
+struct Inbox {
+    /// Nobody has them.
+    queued: BTreeSet<EventId>,
+    /// Kept for those who may have lost a reply.
+    taken: BTreeSet<EventId>,
+    waiters: Vec<Waiter>,
+}
+
+struct Waiter {
+    call: CallId,
+    args: WaitForEvent,
+    since: Duration,
+    until: Duration,
+}
+
+/// An event to be.
+pub(crate) struct Post {
+    pub inbox: InboxId,
+    pub event: Event,
+    pub made_by: Option<Key>,
+    pub to_type: bool,
+}
+
+impl Post {
+    pub fn new(inbox: InboxId, event: Event) -> Self {
+        Self {
+            inbox,
+            event,
+            made_by: None,
+            to_type: false,
+        }
+    }
+}
+
+/// So many events that nobody takes are enough: more messages are refused. What a worker reports never is.
+pub(crate) const MOST_QUEUED: usize = 1_000;
+// What was taken is kept so long, for those who ask by `after_event_id`.
+const MOST_TAKEN: usize = 1_000;
+
+impl Inboxes {
+    pub fn restored(events: Vec<EventRecord>, next: u64) -> Self {
+        let mut inboxes = Self {
+            next: next.max(1),
+            ..Self::default()
+        };
+        for record in events {
+            inboxes.keep(record);
+        }
+        inboxes
+    }
+
+    fn keep(&mut self, record: EventRecord) {
+        let inbox = self.boxes.entry(record.inbox.clone()).or_default();
+        let place = if record.taken {
+            &mut inbox.taken
+        } else {
+            &mut inbox.queued
+        };
+        place.insert(record.id);
+        if let Some(key) = record.made_by {
+            self.made_by.insert(key, record.id);
+        }
+        self.events.insert(record.id, Kept { record, hand: None });
+    }
+
+    /// Records an event, and hands it to whoever waits for it.
+    pub fn post(&mut self, post: Post, now: Now, effects: &mut Vec<Effect>) -> EventId {
+        let id = self.enter(post, now.wall, effects);
+        self.offer(id, effects);
+        id
+    }
+
+    /// Records an event that is in a caller's hand already.
+    pub fn post_into_hand(
+        &mut self,
+        post: Post,
+        call: CallId,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> EventId {
+        let id = self.enter(post, now.wall, effects);
+        self.hand(id, call);
+        id
+    }
+
+    fn enter(&mut self, post: Post, at: Timestamp, effects: &mut Vec<Effect>) -> EventId {
+        let id = EventId(self.next.max(1));
+        self.next = id.0 + 1;
+        let record = EventRecord {
+            id,
+            inbox: post.inbox,
+            at,
+            event: post.event,
+            made_by: post.made_by,
+            to_type: post.to_type,
+            taken: false,
+        };
+        effects.push(Effect::Commit {
+            changes: vec![
+                Change::NextEvent(self.next),
+                Change::PutEvent(Box::new(record.clone())),
+            ],
+            undo: None,
+        });
+        self.keep(record);
+        id
+    }
+
+    /// Takes the first fitting event, or waits for one.
+    pub fn wait(
+        &mut self,
+        call: CallId,
+        inbox: InboxId,
+        args: WaitForEvent,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let until = now.uptime + Duration::from_secs_f64(args.timeout_secs);
+        let waiter = Waiter {
+            call,
+            args,
+            since: now.uptime,
+            until,
+        };
+        // What is queued may not be on disk yet; an empty commit waits for that.
+        if let Some(id) = self.first_for(&inbox, &waiter.args) {
+            effects.push(barrier());
+            self.tell(&waiter, id, effects);
+        } else if until <= now.uptime {
+            effects.push(self.nothing(&waiter, &inbox, now));
+        } else {
+            effects.push(Effect::WakeAt(until));
+            self.boxes.entry(inbox).or_default().waiters.push(waiter);
+        }
+    }
+
+    fn first_for(&self, inbox: &InboxId, args: &WaitForEvent) -> Option<EventId> {
+        let inbox = self.boxes.get(inbox)?;
+        let fits = |id: &EventId| {
+            let kept = self.events.get(id)?;
+            fits(&kept.record.event, args).then_some(*id)
+        };
+        match args.after_event_id {
+            None => inbox
+                .queued
+                .iter()
+                .filter(|id| self.events.get(id).is_some_and(|kept| kept.hand.is_none()))
+                .find_map(fits),
+            Some(after) => {
+                let queued = inbox.queued.range(EventId(after.0 + 1)..).find_map(fits);
+                let taken = inbox.taken.range(EventId(after.0 + 1)..).find_map(fits);
+                [queued, taken].into_iter().flatten().min()
+            }
+        }
+    }
+
+    /// Everybody who only looks is told; the first of those who take gets it.
+    fn offer(&mut self, id: EventId, effects: &mut Vec<Effect>) {
+        let Some(kept) = self.events.get(&id) else {
+            return;
+        };
+        let (inbox_id, event) = (kept.record.inbox.clone(), kept.record.event.clone());
+        let mut free = kept.hand.is_none();
+        let Some(inbox) = self.boxes.get_mut(&inbox_id) else {
+            return;
+        };
+        let mut told = Vec::new();
+        inbox.waiters.retain_mut(|waiter| {
+            if !fits(&event, &waiter.args) {
+                return true;
+            }
+            let looks = waiter.args.after_event_id;
+            let gets = match looks {
+                Some(after) => id > after,
+                None => std::mem::take(&mut free),
+            };
+            if gets {
+                told.push(Waiter {
+                    call: waiter.call,
+                    args: waiter.args.clone(),
+                    since: waiter.since,
+                    until: waiter.until,
+                });
+            }
+            !gets
+        });
+        for waiter in told {
+            self.tell(&waiter, id, effects);
+        }
+    }
+
+    fn hand(&mut self, id: EventId, call: CallId) {
+        if let Some(kept) = self.events.get_mut(&id) {
+            kept.hand = Some(Hand::Caller(call));
+            self.in_hand.insert(call, id);
+        }
+    }
+
+    /// It is being typed, and nobody else gets it meanwhile.
+    pub fn typing(&mut self, id: EventId) {
+        if let Some(kept) = self.events.get_mut(&id) {
+            kept.hand = Some(Hand::Typing);
+        }
+    }
+
+    fn tell(&mut self, waiter: &Waiter, id: EventId, effects: &mut Vec<Effect>) {
+        let looks = waiter.args.after_event_id.is_some();
+        if !looks {
+            self.hand(id, waiter.call);
+        }
+        let Some(kept) = self.events.get(&id) else {
+            return;
+        };
+        let told = EventTold {
+            event_id: Some(id),
+            at: kept.record.at,
+            what: Told::Event(kept.record.event.clone()),
+            pending: self.pending(&kept.record.inbox, Some(id)),
+        };
+        let answer = Ok(Answer::Tool {
+            reply: Reply::WaitForEvent(told),
+        });
+        effects.push(if looks {
+            Effect::Answer {
+                call: waiter.call,
+                answer,
+            }
+        } else {
+            Effect::Hand {
+                call: waiter.call,
+                answer,
+                event: id,
+            }
+        });
+    }
+
+    fn nothing(&self, waiter: &Waiter, inbox: &InboxId, now: Now) -> Effect {
+        let waited = now.uptime.saturating_sub(waiter.since);
+        let told = EventTold {
+            event_id: None,
+            at: now.wall,
+            what: Told::Nothing(Nothing::Timeout {
+                waited_secs: (waited.as_secs_f64() * 1000.0).round() / 1000.0,
+                reason: None,
+            }),
+            pending: self.pending(inbox, None),
+        };
+        Effect::Answer {
+            call: waiter.call,
+            answer: Ok(Answer::Tool {
+                reply: Reply::WaitForEvent(told),
+            }),
+        }
+    }
+
+    /// What else is queued, by type.
+    fn pending(&self, inbox: &InboxId, but: Option<EventId>) -> BTreeMap<EventType, u64> {
+        let mut pending = BTreeMap::new();
+        let queued = self.boxes.get(inbox).map(|inbox| &inbox.queued);
+        for id in queued.into_iter().flatten().filter(|id| Some(**id) != but) {
+            let kept = self.events.get(id).filter(|kept| kept.hand.is_none());
+            if let Some(kept) = kept {
+                *pending.entry(kept.record.event.kind()).or_default() += 1;
+            }
+        }
+        pending
+    }
+
+    /// It has arrived.
+    pub fn took(&mut self, id: EventId, effects: &mut Vec<Effect>) {
+        let Some(kept) = self.events.get_mut(&id) else {
+            return;
+        };
+        if let Some(Hand::Caller(call)) = kept.hand.take() {
+            self.in_hand.remove(&call);
+        }
+        if kept.record.taken {
+            return;
+        }
+        kept.record.taken = true;
+        let mut changes = vec![Change::TakeEvent(id)];
+        if let Some(inbox) = self.boxes.get_mut(&kept.record.inbox) {
+            inbox.queued.remove(&id);
+            inbox.taken.insert(id);
+            while inbox.taken.len() > MOST_TAKEN
+                && let Some(oldest) = inbox.taken.pop_first()
+            {
+                changes.push(Change::DropEvent(oldest));
+                if let Some(gone) = self.events.remove(&oldest)
+                    && let Some(key) = gone.record.made_by
+                {
+                    self.made_by.remove(&key);
+                }
+            }
+        }
+        effects.push(Effect::Commit {
+            changes,
+            undo: None,
+        });
+    }
+
+    /// Nobody waits for this call any more: what it had in its hand is for the next.
+    pub fn cancelled(&mut self, call: CallId, effects: &mut Vec<Effect>) {
+        if let Some(id) = self.in_hand.remove(&call) {
+            self.put_back(id, effects);
+            return;
+        }
+        for inbox in self.boxes.values_mut() {
+            inbox.waiters.retain(|waiter| waiter.call != call);
+        }
+    }
+
+    pub fn put_back(&mut self, id: EventId, effects: &mut Vec<Effect>) {
+        if let Some(kept) = self.events.get_mut(&id) {
+            kept.hand = None;
+            let before = effects.len();
+            self.offer(id, effects);
+            if effects.len() > before {
+                effects.insert(before, barrier());
+            }
+        }
+    }
+
+    pub fn time(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let mut over = Vec::new();
+        for (id, inbox) in &mut self.boxes {
+            let late = inbox
+                .waiters
+                .extract_if(.., |waiter| waiter.until <= now.uptime);
+            over.extend(late.map(|waiter| (id.clone(), waiter)));
+        }
+        for (inbox, waiter) in over {
+            effects.push(self.nothing(&waiter, &inbox, now));
+        }
+    }
+
+    pub fn made_by(&self, key: Key) -> Option<EventId> {
+        self.made_by.get(&key).copied()
+    }
+
+    pub fn get(&self, id: EventId) -> Option<&EventRecord> {
+        self.events.get(&id).map(|kept| &kept.record)
+    }
+
+    pub fn knows(&self, inbox: &InboxId) -> bool {
+        self.boxes.contains_key(inbox)
+    }
+
+    pub fn is_full(&self, inbox: &InboxId) -> bool {
+        self.boxes
+            .get(inbox)
+            .is_some_and(|inbox| inbox.queued.len() >= MOST_QUEUED)
+    }
+
+    /// Whether somebody waits who would get such an event at once.
+    pub fn waits_for(&self, inbox: &InboxId, event: &Event) -> bool {
+        let waiters = self.boxes.get(inbox).map(|inbox| &inbox.waiters);
+        waiters
+            .into_iter()
+            .flatten()
+            .any(|waiter| fits(event, &waiter.args))
+    }
+
+    /// The first queued event that is to be typed and in nobody's hand.
+    pub fn to_type(&self, inbox: &InboxId) -> Option<&EventRecord> {
+        let inbox = self.boxes.get(inbox)?;
+        inbox
+            .queued
+            .iter()
+            .filter_map(|id| self.events.get(id))
+            .find(|kept| kept.record.to_type && kept.hand.is_none())
+            .map(|kept| &kept.record)
+    }
+
+    /// It stays in the inbox and is not typed any more.
+    pub fn not_to_type(&mut self, id: EventId, effects: &mut Vec<Effect>) {
+        if let Some(kept) = self.events.get_mut(&id) {
+            kept.record.to_type = false;
+            effects.push(Effect::Commit {
+                changes: vec![Change::PutEvent(Box::new(kept.record.clone()))],
+                undo: None,
+            });
+        }
+    }
+
+    /// Those behind `after`, taken or not, in order.
+    pub fn behind<'a>(
+        &'a self,
+        inbox: &InboxId,
+        after: EventId,
+    ) -> impl Iterator<Item = &'a EventRecord> + use<'a> {
+        let inbox = self.boxes.get(inbox);
+        let mut ids: Vec<EventId> = inbox
+            .into_iter()
+            .flat_map(|inbox| {
+                let range = || EventId(after.0.saturating_add(1))..;
+                inbox
+                    .queued
+                    .range(range())
+                    .chain(inbox.taken.range(range()))
+            })
+            .copied()
+            .collect();
+        ids.sort_unstable();
+        ids.into_iter().filter_map(|id| self.get(id))
+    }
+}
+
+/// Waits for all commits before it.
+fn barrier() -> Effect {
+    Effect::Commit {
+        changes: Vec::new(),
+        undo: None,
+    }
+}
+
+fn fits(event: &Event, args: &WaitForEvent) -> bool {
+    let from = args.from.as_deref();
+    args.wants(event.kind()) && (from.is_none() || from == event.sender())
+}

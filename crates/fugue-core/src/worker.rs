@@ -1,0 +1,108 @@
+//! What the store knows of a worker.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use fugue_api::{
+    PaneId, Timestamp,
+    panes::By,
+    team::{Outcome, SpawnWorker},
+    wire::Key,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{Exit, InboxId, World};
+
+/// One worker, from the moment its lead asks for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerRecord {
+    /// Counted, never used twice.
+    pub number: u64,
+    /// `<name>-<agent>`.
+    pub id: String,
+    /// Counts those of this lead that have had the id.
+    pub instance: u32,
+    pub agent: String,
+    /// Where it reports.
+    pub lead: InboxId,
+    /// The call that spawned it: asked again, it is this worker that is meant.
+    pub made_by: Key,
+    pub started_at: Timestamp,
+    pub args: SpawnWorker,
+    pub world: World,
+    pub pane: PaneId,
+    /// How it is started, once all that it needs is there.
+    pub ready: Option<Prepared>,
+    pub phase: WorkerPhase,
+    /// Counts its prompts, from 1.
+    pub turn: u32,
+    /// It has reported since its last prompt.
+    pub reported: bool,
+    pub asks: Option<Asks>,
+    pub late_told: bool,
+    /// Completions whose changes are being worked out, oldest first.
+    pub owed: Vec<Owed>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkerPhase {
+    /// Its files and its worktree are being made.
+    Preparing,
+    /// Its pane is being opened.
+    Opening,
+    Live,
+    Ended,
+    /// It could not be started, and what was made for it is being removed.
+    Failed,
+}
+
+/// A worker's own files, and how to run it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prepared {
+    pub argv: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    /// What of its caller's variables it must not see.
+    pub env_remove: Vec<String>,
+    pub cwd: PathBuf,
+    pub branch: Option<String>,
+    /// It tells by itself when it has done what it was told.
+    pub hooks: bool,
+    pub repo: Option<Repo>,
+}
+
+/// Where changes are counted from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Repo {
+    pub root: PathBuf,
+    /// What was checked out when the worker was spawned; empty in a repository without a commit.
+    pub commit: String,
+}
+
+/// What it wants a person to answer, and how that is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asks {
+    pub prompt: String,
+    pub by: By,
+}
+
+/// A completion that is not told yet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Owed {
+    pub status: Outcome,
+    /// `None`: the end of its output.
+    pub message: Option<String>,
+    pub turn: u32,
+    /// How its process ended, where that is the reason.
+    pub exit: Option<Exit>,
+    pub made_by: Option<Key>,
+}
+
+impl WorkerRecord {
+    pub fn inbox(&self) -> InboxId {
+        InboxId::of_worker(&self.lead, &self.id, self.instance)
+    }
+
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, WorkerPhase::Ended | WorkerPhase::Failed)
+    }
+}

@@ -1,0 +1,234 @@
+//! git, asked with a time limit and without anything that a repository's own configuration could start.
+
+use std::{
+    io::{self, Read},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Instant,
+};
+
+use fugue_api::{Error, Kind};
+use fugue_core::{Repo, WorkerRecord};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, Signal, kill_process_group},
+};
+
+pub struct Git<'a> {
+    dir: &'a Path,
+    deadline: Instant,
+}
+
+// A listing of a huge repository is cut long before this.
+const MOST_OUTPUT: u64 = 4 * 1024 * 1024;
+
+impl<'a> Git<'a> {
+    pub fn at(dir: &'a Path, deadline: Instant) -> Self {
+        Self { dir, deadline }
+    }
+
+    /// The repository around, if there is one.
+    pub fn repository(&self) -> Option<Repo> {
+        let root = self.ask(&["rev-parse", "--show-toplevel"]).ok()?;
+        let commit = self.ask(&["rev-parse", "--verify", "-q", "HEAD"]);
+        Some(Repo {
+            root: PathBuf::from(root.trim_end_matches('\n')),
+            commit: commit.unwrap_or_default().trim().to_owned(),
+        })
+    }
+
+    /// A tree for a worker, and the name of its branch.
+    pub fn add_worktree(
+        &self,
+        tree: &Path,
+        worker: &WorkerRecord,
+        commit: &str,
+    ) -> Result<String, Error> {
+        if tree.exists() {
+            // An earlier daemon got as far as this.
+            let branch = Git::at(tree, self.deadline).ask(&["symbolic-ref", "--short", "HEAD"]);
+            if let Ok(branch) = branch {
+                return Ok(branch.trim().to_owned());
+            }
+            self.remove_worktree(tree);
+        }
+        let own = format!("fugue/{}", worker.args.name);
+        let next = format!("{own}-{}", worker.number);
+        let is_free = |branch: &String| {
+            let name = format!("refs/heads/{branch}");
+            self.ask(&["show-ref", "--verify", "-q", &name]).is_err()
+        };
+        // An earlier worker of that name may have left its work on the branch.
+        let branch = if is_free(&own) { own } else { next };
+        let path = tree.to_string_lossy();
+        let add = ["worktree", "add", "-q", "-b", &branch, &path, commit];
+        self.ask(&add).map(|_| branch).map_err(|why| {
+            Error::new(
+                Kind::Unavailable,
+                format!("worktree: git could not add one: {why}"),
+            )
+            .hint("nothing was started")
+        })
+    }
+
+    /// The tree and the branch that was made with it.
+    pub fn remove_worktree(&self, tree: &Path) {
+        let branch = Git::at(tree, self.deadline).ask(&["symbolic-ref", "--short", "HEAD"]);
+        let path = tree.to_string_lossy();
+        if self.ask(&["worktree", "remove", "--force", &path]).is_err() {
+            let _ = std::fs::remove_dir_all(tree);
+            let _ = self.ask(&["worktree", "prune"]);
+        }
+        if let Ok(branch) = branch
+            && branch.starts_with("fugue/")
+        {
+            let _ = self.ask(&["branch", "-q", "-D", branch.trim()]);
+        }
+    }
+
+    /// A line for each file that is not as it was at `commit`.
+    pub fn changes(&self, commit: &str) -> Result<Vec<String>, String> {
+        let empty;
+        let since = if commit.is_empty() {
+            empty = self.ask(&["hash-object", "-t", "tree", "/dev/null"])?;
+            empty.trim()
+        } else {
+            commit
+        };
+        let stat = self.ask(&[
+            "diff",
+            "--stat=120",
+            "--no-color",
+            "--no-ext-diff",
+            "--no-textconv",
+            since,
+            "--",
+        ])?;
+        // The last line counts the others.
+        let mut changes: Vec<String> = stat
+            .lines()
+            .filter(|line| line.contains(" | "))
+            .map(|line| line.trim().to_owned())
+            .collect();
+        let untracked = self.ask(&["ls-files", "--others", "--exclude-standard", "-z"])?;
+        let files = untracked.split('\0').filter(|file| !file.is_empty());
+        changes.extend(files.map(|file| {
+            let shown: String = file
+                .chars()
+                .map(|c| if c.is_control() { '?' } else { c })
+                .collect();
+            format!("{shown} | untracked")
+        }));
+        Ok(changes)
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing is set that keeps std from posix_spawn, and std's fds close on exec"
+    )]
+    fn ask(&self, args: &[&str]) -> Result<String, String> {
+        let mut command = Command::new("git");
+        command
+            .arg("-C")
+            .arg(self.dir)
+            // A repository may name programs to run; none of them is.
+            .args([
+                "-c",
+                "core.fsmonitor=false",
+                "-c",
+                "core.hooksPath=/dev/null",
+            ])
+            .args(["-c", "core.quotepath=false", "-c", "diff.external="])
+            .args(args)
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("LC_ALL", "C.UTF-8")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // What git starts is ended with it.
+            .process_group(0);
+        for variable in [
+            "GIT_DIR",
+            "GIT_WORK_TREE",
+            "GIT_INDEX_FILE",
+            "GIT_EXTERNAL_DIFF",
+        ] {
+            command.env_remove(variable);
+        }
+        let mut child = command.spawn().map_err(|error| format!("git: {error}"))?;
+        let said = self.collect(&mut child);
+        if said.is_err()
+            && let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+        {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let status = child.wait().map_err(|error| format!("git: {error}"))?;
+        let (out, err) = said?;
+        if status.success() {
+            Ok(String::from_utf8_lossy(&out).into_owned())
+        } else {
+            let err = String::from_utf8_lossy(&err);
+            let first = err.lines().next().unwrap_or("it failed without a word");
+            Err(format!("git: {}", first.trim_start_matches("fatal: ")))
+        }
+    }
+
+    /// Both outputs to their ends, as long as there is time.
+    fn collect(&self, child: &mut Child) -> Result<(Vec<u8>, Vec<u8>), String> {
+        let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err("git: its output cannot be had".to_owned());
+        };
+        let (mut said, mut complained) = (Vec::new(), Vec::new());
+        let (mut out_open, mut err_open) = (true, true);
+        while out_open || err_open {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err("git took too long".to_owned());
+            }
+            let wait = Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let mut fds = Vec::with_capacity(2);
+            if out_open {
+                fds.push(PollFd::new(&out, PollFlags::IN));
+            }
+            if err_open {
+                fds.push(PollFd::new(&err, PollFlags::IN));
+            }
+            match poll(&mut fds, Some(&wait)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(format!("git: {error}")),
+            }
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            drop(fds);
+            let mut ready = ready.into_iter();
+            if out_open && ready.next() == Some(true) {
+                out_open = some(&mut out, &mut said)?;
+            }
+            if err_open && ready.next() == Some(true) {
+                err_open = some(&mut err, &mut complained)?;
+            }
+        }
+        Ok((said, complained))
+    }
+}
+
+/// Reads what is there. `false`: that was all.
+fn some(from: &mut impl Read, into: &mut Vec<u8>) -> Result<bool, String> {
+    let mut piece = [0; 16 * 1024];
+    match from.read(&mut piece) {
+        Ok(0) => Ok(false),
+        Ok(count) => {
+            into.extend_from_slice(&piece[..count]);
+            if into.len() as u64 > MOST_OUTPUT {
+                return Err("git has too much to say".to_owned());
+            }
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+        Err(error) => Err(format!("git: {error}")),
+    }
+}

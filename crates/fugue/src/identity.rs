@@ -1,0 +1,110 @@
+//! Whose inbox this process has, as its flags, its environment and its directory say.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use fugue_api::{Error, wire::Who};
+
+/// What a process is here for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// An agent's own connection, for as long as the agent lives.
+    Agent,
+    /// One verb of a person or a script.
+    Person,
+}
+
+pub fn who(said: Option<&str>, role: Role) -> Result<Who, Error> {
+    if let Some(id) = said {
+        return session("--session", id);
+    }
+    let variable = |names: [&str; 2]| {
+        let found = names.into_iter().find_map(|name| env::var(name).ok());
+        found.filter(|value| !value.is_empty())
+    };
+    let worker = (
+        variable(["FUGUE_SESSION_ID", "EXOMONAD_SESSION_ID"]),
+        variable(["FUGUE_AGENT_ID", "EXOMONAD_AGENT_ID"]),
+    );
+    if let (Some(session), Some(agent)) = worker {
+        let pane = env::var("FUGUE_PANE_ID").ok();
+        return Ok(Who::Worker {
+            session,
+            agent,
+            pane: pane.and_then(|pane| pane.parse().ok()),
+        });
+    }
+    if let Ok(id) = env::var("FUGUE_SESSION")
+        && !id.is_empty()
+    {
+        return session("FUGUE_SESSION", &id);
+    }
+    let project = project();
+    Ok(match role {
+        Role::Agent => Who::Lead {
+            project,
+            held: None,
+        },
+        Role::Person => Who::Person { project },
+    })
+}
+
+fn session(field: &str, id: &str) -> Result<Who, Error> {
+    let fits =
+        !id.trim().is_empty() && id.chars().count() <= 256 && !id.chars().any(char::is_control);
+    if !fits {
+        return Err(Error::invalid(format!(
+            "{field}: wanted 1 to 256 printable characters, got {id:?}"
+        )));
+    }
+    Ok(Who::Session { id: id.to_owned() })
+}
+
+/// A name for the project around us that stays the same: its directory's, and a few letters of the whole path.
+fn project() -> String {
+    let here = env::var_os("CLAUDE_PROJECT_DIR")
+        .map(PathBuf::from)
+        .filter(|dir| dir.is_absolute())
+        .or_else(|| env::current_dir().ok())
+        .unwrap_or_else(|| PathBuf::from("/"));
+    let root = here
+        .ancestors()
+        .find(|dir| dir.join(".git").exists())
+        .unwrap_or(&here);
+    name_of(&root.canonicalize().unwrap_or_else(|_| root.to_owned()))
+}
+
+fn name_of(root: &Path) -> String {
+    let name = root.file_name().unwrap_or_default().to_string_lossy();
+    let name: String = name
+        .chars()
+        .map(|c| if c.is_alphanumeric() { c } else { '-' })
+        .take(32)
+        .collect();
+    // FNV-1a: the same on every machine and in every version.
+    let hash = root
+        .as_os_str()
+        .as_encoded_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+        });
+    let name = if name.is_empty() { "root" } else { &name };
+    format!("{name}-{:08x}", hash >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_has_a_name_that_stays_and_is_its_own() {
+        let name = name_of(Path::new("/home/me/my app"));
+        assert!(name.starts_with("my-app-"), "{name}");
+        assert_eq!(name, name_of(Path::new("/home/me/my app")));
+        assert_ne!(name, name_of(Path::new("/home/you/my app")));
+        assert!(name_of(Path::new("/")).starts_with("root-"));
+    }
+}

@@ -1,0 +1,73 @@
+use std::process::ExitCode;
+
+use fugue_api::{
+    Error, Handle, Kind, Reply,
+    team::{AskQuestion, QuestionStatus},
+};
+
+use crate::{
+    cli::Desk,
+    out::{Interrupt, span_ms},
+};
+
+/// Ask a worker, or whoever spawned this one, and wait for the answer.
+///
+/// Exit code 124 if none came in time; it then arrives as an event.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  fugue ask 'may I drop the old table?' --timeout 10m --default no"
+)]
+pub struct Ask {
+    /// A worker's id, or a session's; default whoever spawned this worker.
+    #[arg(long, value_name = "W")]
+    to: Option<String>,
+    body: String,
+    /// How long to wait.
+    #[arg(long, value_name = "TIME", value_parser = span_ms, default_value = "300s")]
+    timeout: u64,
+    /// The answer if none comes in time.
+    #[arg(long, value_name = "ANSWER")]
+    default: Option<String>,
+}
+
+impl Ask {
+    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+        let question = AskQuestion {
+            to: self.to,
+            body: self.body,
+            timeout_secs: self.timeout as f64 / 1000.0,
+            default: self.default,
+        };
+        let mut interrupt = Interrupt::new()?;
+        let handed = tokio::select! {
+            handed = desk.client.call(question.into()) => handed?,
+            () = interrupt.pressed() => {
+                desk.out.note("the question stays; an answer arrives as an event (`fugue events`)");
+                return Ok(ExitCode::from(130));
+            }
+        };
+        let Reply::AskQuestion(asked) = handed.reply else {
+            return Err(Error::new(
+                Kind::Internal,
+                "the reply was one to another tool",
+            ));
+        };
+        if desk.out.is_json() {
+            desk.out.document(&asked)?;
+        } else if let Some(answer) = &asked.answer {
+            desk.out.line(answer)?;
+        } else {
+            desk.out.note(&format!(
+                "no answer yet to {}; it arrives as an event (`fugue events`)",
+                asked.question_id
+            ));
+        }
+        if let Some(receipt) = handed.receipt {
+            receipt.sign().await;
+        }
+        Ok(match asked.status {
+            QuestionStatus::Answered | QuestionStatus::Default => ExitCode::SUCCESS,
+            QuestionStatus::Pending => ExitCode::from(124),
+        })
+    }
+}

@@ -1,0 +1,276 @@
+use std::{
+    process::ExitCode,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use fugue_api::{
+    Error, EventId, Handle, Kind, Reply, Timestamp,
+    team::{Completion, Event, EventTold, EventType, Nothing, Outcome, Told, WaitForEvent},
+    wire::{Answer, Ask, Inbox},
+};
+
+use crate::{
+    cli::Desk,
+    out::{Interrupt, Tone, age, span_ms},
+};
+
+/// Look at the events of an inbox, follow them, or take the next one.
+///
+/// Looking and following take nothing. Exit code 124 if `wait` ran out of time.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  fugue events\n  fugue events wait --types worker_complete --timeout 10m\n  fugue events -f --types '*'"
+)]
+pub struct Events {
+    /// Block until there is one, and take it.
+    #[arg(value_enum)]
+    what: Option<What>,
+    /// Print events as they come.
+    #[arg(short, long, conflicts_with = "what")]
+    follow: bool,
+    /// Another inbox than this project's or worker's.
+    #[arg(long, value_name = "SESSION")]
+    pub inbox: Option<String>,
+    /// Only these; default all.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "T")]
+    types: Vec<EventType>,
+    /// Only of this worker or sender.
+    #[arg(long, value_name = "W")]
+    from: Option<String>,
+    /// Also those that were taken.
+    #[arg(long, conflicts_with_all = ["what", "follow"])]
+    all: bool,
+    /// How long to wait.
+    #[arg(long, value_name = "TIME", value_parser = span_ms, default_value = "300s")]
+    timeout: u64,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum What {
+    Wait,
+}
+
+// More than this is for `--json` and paging by hand.
+const MOST: usize = 1_000;
+// A follower asks again after so long without an event.
+const FOLLOW_SECS: f64 = 3_600.0;
+
+impl Events {
+    pub async fn run(mut self, desk: &Desk) -> Result<ExitCode, Error> {
+        if self.types.is_empty() {
+            self.types.push(EventType::Any);
+        }
+        match (self.what, self.follow) {
+            (Some(What::Wait), _) => self.wait(desk).await,
+            (None, true) => self.follow(desk).await,
+            (None, false) => self.list(desk).await,
+        }
+    }
+
+    fn args(&self, timeout_secs: f64, after: Option<EventId>) -> WaitForEvent {
+        WaitForEvent {
+            types: self.types.clone(),
+            timeout_secs,
+            from: self.from.clone(),
+            after_event_id: after,
+        }
+    }
+
+    async fn wait(self, desk: &Desk) -> Result<ExitCode, Error> {
+        let args = self.args(self.timeout as f64 / 1000.0, None);
+        let mut interrupt = Interrupt::new()?;
+        let handed = tokio::select! {
+            handed = desk.client.call(args.into()) => handed?,
+            () = interrupt.pressed() => return Ok(ExitCode::from(130)),
+        };
+        let Reply::WaitForEvent(told) = handed.reply else {
+            return Err(other());
+        };
+        if desk.out.is_json() {
+            desk.out.document(&told)?;
+        } else {
+            show(desk, &told)?;
+        }
+        // It is taken only now that it has been printed.
+        if let Some(receipt) = handed.receipt {
+            receipt.sign().await;
+        }
+        Ok(match told.what {
+            Told::Event(_) => ExitCode::SUCCESS,
+            Told::Nothing(_) => ExitCode::from(124),
+        })
+    }
+
+    async fn follow(self, desk: &Desk) -> Result<ExitCode, Error> {
+        let mut interrupt = Interrupt::new()?;
+        let mut after = EventId(0);
+        let known = look(desk, after).await?;
+        for row in known.events {
+            after = row.event_id;
+            let args = self.args(0.0, None);
+            let of = args.from.is_none() || args.from.as_deref() == row.event.sender();
+            if row.taken || !args.wants(row.event.kind()) || !of {
+                continue;
+            }
+            print(desk, row.event_id, row.at, row.event)?;
+        }
+        loop {
+            let args = self.args(FOLLOW_SECS, Some(after));
+            let handed = tokio::select! {
+                handed = desk.client.call(args.into()) => handed?,
+                () = interrupt.pressed() => return Ok(ExitCode::from(130)),
+            };
+            let Reply::WaitForEvent(told) = handed.reply else {
+                return Err(other());
+            };
+            if let (Some(id), Told::Event(event)) = (told.event_id, told.what) {
+                after = id;
+                print(desk, id, told.at, event)?;
+            }
+        }
+    }
+
+    async fn list(self, desk: &Desk) -> Result<ExitCode, Error> {
+        let mut inbox = look(desk, EventId(0)).await?;
+        let args = self.args(0.0, None);
+        inbox.events.retain(|row| {
+            let of = args.from.is_none() || args.from.as_deref() == row.event.sender();
+            (self.all || !row.taken) && args.wants(row.event.kind()) && of
+        });
+        if desk.out.is_json() {
+            desk.out.document(&inbox)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if inbox.events.is_empty() {
+            desk.out
+                .note(&format!("nothing waits in the inbox {}", inbox.session_id));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis() as u64);
+        let rows: Vec<Vec<(String, Tone)>> = inbox
+            .events
+            .iter()
+            .map(|row| {
+                let (word, tone) = kind(&row.event);
+                let tone = if row.taken { Tone::Faint } else { tone };
+                vec![
+                    (row.event_id.to_string(), Tone::Plain),
+                    (age(now.saturating_sub(row.at.0)), Tone::Faint),
+                    (word, tone),
+                    (row.event.sender().unwrap_or("-").to_owned(), Tone::Plain),
+                    (text(&row.event), Tone::Plain),
+                ]
+            })
+            .collect();
+        desk.out
+            .table(&["EVENT", "AGE", "TYPE", "FROM", "WHAT"], &rows)?;
+        if inbox.more {
+            desk.out
+                .note("there are more; `fugue events wait` takes the first");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+async fn look(desk: &Desk, after: EventId) -> Result<Inbox, Error> {
+    match desk.client.ask(Ask::Inbox { after, most: MOST }).await? {
+        Answer::Inbox { inbox } => Ok(inbox),
+        _ => Err(other()),
+    }
+}
+
+fn other() -> Error {
+    Error::new(Kind::Internal, "the daemon answered something else")
+}
+
+fn print(desk: &Desk, id: EventId, at: Timestamp, event: Event) -> Result<(), Error> {
+    let told = EventTold {
+        event_id: Some(id),
+        at,
+        what: Told::Event(event),
+        pending: Default::default(),
+    };
+    if desk.out.is_json() {
+        desk.out.document(&told)
+    } else {
+        show(desk, &told)
+    }
+}
+
+fn show(desk: &Desk, told: &EventTold) -> Result<(), Error> {
+    match &told.what {
+        Told::Nothing(Nothing::Timeout { waited_secs, .. }) => {
+            desk.out.note(&format!("no event in {waited_secs:.0} s"));
+        }
+        Told::Event(event) => {
+            let id = told.event_id.map(|id| id.to_string()).unwrap_or_default();
+            let (word, _) = kind(event);
+            let from = event.sender().map(|from| format!(" {from}"));
+            desk.out.line(&format!(
+                "{id} {word}{}: {}",
+                from.unwrap_or_default(),
+                text(event)
+            ))?;
+            if let Event::WorkerComplete(completion) = event {
+                for change in &completion.changes {
+                    desk.out.line(&format!("  {change}"))?;
+                }
+            }
+        }
+    }
+    let queued: u64 = told.pending.values().sum();
+    if queued > 0 {
+        desk.out.note(&format!("{queued} more are queued"));
+    }
+    Ok(())
+}
+
+fn kind(event: &Event) -> (String, Tone) {
+    let (word, tone) = match event {
+        Event::WorkerComplete(Completion { status, .. }) => match status {
+            Outcome::Success => ("complete", Tone::Good),
+            Outcome::Error => ("failed", Tone::Bad),
+        },
+        Event::Message { .. } => ("message", Tone::Plain),
+        Event::Question { .. } => ("question", Tone::Needy),
+        Event::Answer { .. } => ("answer", Tone::Plain),
+        Event::WorkerNeedsInput { .. } => ("needs input", Tone::Needy),
+        Event::WorkerLate { .. } => ("late", Tone::Needy),
+        Event::RunComplete { .. } => ("run", Tone::Plain),
+        Event::Watcher { .. } => ("watcher", Tone::Plain),
+    };
+    (word.to_owned(), tone)
+}
+
+/// What it is about, in one line.
+fn text(event: &Event) -> String {
+    let said = match event {
+        Event::WorkerComplete(completion) => {
+            let how = match (completion.exit_code, &completion.signal) {
+                (Some(code), _) if code != 0 => format!("exit {code} "),
+                (_, Some(signal)) => format!("{signal} "),
+                (_, None) => String::new(),
+            };
+            format!("{how}{}", completion.message)
+        }
+        Event::Message { body, .. } | Event::Answer { body, .. } => body.clone(),
+        Event::Question {
+            question_id, body, ..
+        } => format!("{question_id}: {body}"),
+        Event::WorkerNeedsInput { prompt, .. } => prompt.clone(),
+        Event::WorkerLate { .. } => "its deadline has passed; it goes on".to_owned(),
+        Event::RunComplete { run_id, status } => format!("{run_id} {status}"),
+        Event::Watcher {
+            pane_id,
+            decision,
+            injection,
+            reason,
+        } => {
+            let more = injection.as_ref().or(reason.as_ref());
+            format!("{pane_id} {decision} {}", more.map_or("", String::as_str))
+        }
+    };
+    said.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,68 @@
+use std::{io::Read, process::ExitCode, time::Duration};
+
+use fugue_api::{
+    Error,
+    wire::{Ask, HookNews},
+};
+use fugue_daemon::agents::{
+    Vendor,
+    hook::{self, News},
+};
+use tokio::time::timeout;
+
+use crate::cli::Desk;
+
+/// What agents' hooks call: turns their payload into news for whoever spawned them.
+///
+/// It never fails and never prints: an agent must not notice.
+#[derive(clap::Args)]
+pub struct Hook {
+    /// claude, codex or gemini.
+    agent: String,
+    /// The payload; default from stdin.
+    payload: Option<String>,
+}
+
+// The agent waits for us; a daemon that takes longer is told nothing.
+const PATIENCE: Duration = Duration::from_millis(900);
+const LONGEST_PAYLOAD: u64 = 16 * 1024 * 1024;
+
+impl Hook {
+    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+        let _ = timeout(PATIENCE, self.tell(desk)).await;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn tell(self, desk: &Desk) -> Option<()> {
+        let vendor = Vendor::named(&self.agent)?;
+        let payload = match self.payload {
+            Some(payload) => payload,
+            None => tokio::task::spawn_blocking(payload).await.ok()??,
+        };
+        let payload = serde_json::from_str(&payload).ok()?;
+        let news = match hook::read(vendor, &payload) {
+            News::PromptGiven => HookNews::PromptGiven,
+            News::TurnEnded { message } => HookNews::TurnEnded { message },
+            News::TurnFailed { message } => HookNews::TurnFailed { message },
+            News::NeedsInput { prompt } | News::StillNeedsInput { prompt } => {
+                HookNews::NeedsInput { prompt }
+            }
+            News::InputNoLongerNeeded => HookNews::InputNoLongerNeeded,
+            // How the process ends is for the kernel to tell.
+            News::SessionEnded | News::Nothing => return None,
+        };
+        // An agent that is nobody's worker has nobody to tell.
+        if !desk.who_is_worker {
+            return None;
+        }
+        desk.client.ask_running(Ask::Hook { news }).await.ok()??;
+        Some(())
+    }
+}
+
+fn payload() -> Option<String> {
+    let mut text = Vec::new();
+    let stdin = std::io::stdin().lock();
+    stdin.take(LONGEST_PAYLOAD).read_to_end(&mut text).ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
+}

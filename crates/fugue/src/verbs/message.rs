@@ -1,0 +1,52 @@
+use std::process::ExitCode;
+
+use fugue_api::{
+    Error,
+    team::{Deliver, Delivered, SendMessage},
+};
+
+use crate::{cli::Desk, verbs};
+
+/// Leave a message for a worker, or for whoever spawned this one.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  fugue message --to fix-bug-claude 'the API changed' --type")]
+pub struct Message {
+    /// A worker's id, or a session's; default whoever spawned this worker.
+    #[arg(long, value_name = "W")]
+    to: Option<String>,
+    body: String,
+    /// Type it into the worker's pane when that is idle.
+    #[arg(long = "type")]
+    typed: bool,
+}
+
+impl Message {
+    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+        let deliver = if self.typed {
+            Deliver::Type
+        } else {
+            Deliver::Inbox
+        };
+        let message = SendMessage {
+            to: self.to,
+            body: self.body,
+            deliver,
+        };
+        let sent = verbs::call(desk, message).await?;
+        if desk.out.is_json() {
+            desk.out.document(&sent)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        desk.out.line(&sent.event_id.to_string())?;
+        match (deliver, sent.delivered) {
+            (Deliver::Type, Delivered::Queued) => desk
+                .out
+                .note("it is typed when the pane is idle and nobody types there"),
+            (_, Delivered::Typed) => desk
+                .out
+                .note("it was typed; whether it was taken cannot be seen"),
+            (_, Delivered::Queued | Delivered::Submitted) => {}
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
