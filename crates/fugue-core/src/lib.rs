@@ -3,6 +3,7 @@
 //! Nothing here reads the clock, touches a file, or waits. The parts that look at one pane's text and screen
 //! ([`state`], [`view`], [`typing`], [`result`]) are pure as well and are called where that pane's bytes live.
 
+pub mod assess;
 mod core;
 mod event;
 mod exchange;

@@ -1,0 +1,413 @@
+//! What an assessor may answer. Whatever else it says is a [`Misfit`], in words that can be given back to it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::clean::{is_unseen, one_line};
+
+/// A line that is typed into somebody's terminal must be one that a person can take in at a glance.
+pub const MAX_INJECTION: usize = 160;
+
+/// An answer is a few hundred characters; a model that talks for longer has lost the thread.
+pub const MAX_ANSWER: usize = 64 * 1024;
+
+/// A kind of answer: its schema, and how a text becomes one.
+pub trait Answer: Sized {
+    /// What providers call the schema by.
+    const NAME: &'static str;
+    /// In the dialect that every provider takes: all properties required, no others, no lengths.
+    fn schema() -> Value;
+    /// Strict, but for one thing: models like to put a fence or a sentence around their JSON, so one object in the
+    /// text is enough. None, or two, is a misfit.
+    fn parse(text: &str) -> Result<Self, Misfit>;
+}
+
+/// What is to be done with a pane that came to rest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "action",
+    content = "injection_prompt",
+    rename_all = "snake_case"
+)]
+pub enum Decision {
+    /// The goal is reached.
+    Stop,
+    /// It is not, and this is what to type.
+    Continue(Injection),
+}
+
+/// What a person who paused a watcher could do next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NextStep {
+    /// None only where the goal is reached.
+    pub injection_prompt: Option<Injection>,
+    pub achieved: bool,
+}
+
+/// One line that may be typed: not empty, at most [`MAX_INJECTION`] characters, all of them visible.
+///
+/// A text that does not fit is refused and never cut or mended: half a command is another command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Injection(String);
+
+/// Why a text is not an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit(String);
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misfit {}
+
+impl Injection {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Injection {
+    type Error = Misfit;
+
+    fn try_from(text: String) -> Result<Self, Misfit> {
+        // Space around a line is no part of what it says.
+        let line = text.trim();
+        let length = line.chars().count();
+        if line.is_empty() {
+            return Err(Misfit(
+                "injection_prompt: wanted a line to type, got an empty one".into(),
+            ));
+        }
+        if line.contains(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']) {
+            return Err(Misfit(
+                "injection_prompt: wanted one line, got several".into(),
+            ));
+        }
+        if let Some(c) = line.chars().find(|c| is_unseen(*c)) {
+            return Err(Misfit(format!(
+                "injection_prompt: wanted visible characters only, got U+{:04X}",
+                u32::from(c)
+            )));
+        }
+        if length > MAX_INJECTION {
+            return Err(Misfit(format!(
+                "injection_prompt: wanted at most {MAX_INJECTION} characters, got {length}"
+            )));
+        }
+        Ok(Self(line.to_owned()))
+    }
+}
+
+impl From<Injection> for String {
+    fn from(injection: Injection) -> Self {
+        injection.0
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    Stop,
+    Continue,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDecision {
+    action: Action,
+    #[serde(default)]
+    injection_prompt: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawNextStep {
+    #[serde(default)]
+    injection_prompt: Option<String>,
+    achieved: bool,
+}
+
+impl Answer for Decision {
+    const NAME: &'static str = "decision";
+
+    fn schema() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "action": {"type": "string", "enum": ["stop", "continue"]},
+                "injection_prompt": line_schema("null with stop"),
+            },
+            "required": ["action", "injection_prompt"],
+            "additionalProperties": false,
+        })
+    }
+
+    fn parse(text: &str) -> Result<Self, Misfit> {
+        let raw: RawDecision = the_object(text)?;
+        match (raw.action, said(raw.injection_prompt)) {
+            (Action::Stop, None) => Ok(Self::Stop),
+            (Action::Stop, Some(_)) => Err(Misfit(
+                "action is stop, so injection_prompt must be null".into(),
+            )),
+            (Action::Continue, Some(line)) => line.try_into().map(Self::Continue),
+            (Action::Continue, None) => Err(Misfit(
+                "action is continue, so injection_prompt must say what to type".into(),
+            )),
+        }
+    }
+}
+
+impl Answer for NextStep {
+    const NAME: &'static str = "next_step";
+
+    fn schema() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "injection_prompt": line_schema("null if the goal is achieved"),
+                "achieved": {"type": "boolean"},
+            },
+            "required": ["injection_prompt", "achieved"],
+            "additionalProperties": false,
+        })
+    }
+
+    fn parse(text: &str) -> Result<Self, Misfit> {
+        let raw: RawNextStep = the_object(text)?;
+        let line = said(raw.injection_prompt);
+        if line.is_none() && !raw.achieved {
+            return Err(Misfit(
+                "achieved is false, so injection_prompt must say what to type".into(),
+            ));
+        }
+        Ok(Self {
+            injection_prompt: line.map(Injection::try_from).transpose()?,
+            achieved: raw.achieved,
+        })
+    }
+}
+
+/// `anyOf` and not a list of types: it is what all providers take.
+fn line_schema(when_null: &str) -> Value {
+    json!({
+        "description": format!("one line to type, at most {MAX_INJECTION} characters; {when_null}"),
+        "anyOf": [{"type": "string"}, {"type": "null"}],
+    })
+}
+
+/// Models write "" where they mean null.
+fn said(line: Option<String>) -> Option<String> {
+    line.filter(|line| !line.trim().is_empty())
+}
+
+/// The one JSON object of a text.
+fn the_object<T: DeserializeOwned>(text: &str) -> Result<T, Misfit> {
+    if text.len() > MAX_ANSWER {
+        return Err(Misfit(format!(
+            "wanted one short JSON object, got {} bytes",
+            text.len()
+        )));
+    }
+    let found = objects(text);
+    let [object] = found[..] else {
+        let got = match found.len() {
+            0 if text.trim().is_empty() => "nothing".into(),
+            0 => format!("`{}`", one_line(text, 80)),
+            n => format!("{n} objects"),
+        };
+        return Err(Misfit(format!("wanted one JSON object, got {got}")));
+    };
+    // From the text and not from a parsed value: a field that is there twice is an error only here.
+    serde_json::from_str(object).map_err(|error| Misfit(one_line(&error.to_string(), 200)))
+}
+
+/// Every JSON object that is in a text and not in another one.
+fn objects(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(start) = text[from..].find('{').map(|at| from + at) {
+        let mut stream = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
+        from = match stream.next() {
+            Some(Ok(_)) => {
+                let end = start + stream.byte_offset();
+                found.push(&text[start..end]);
+                end
+            }
+            Some(Err(_)) | None => start + 1,
+        };
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn go(line: &str) -> Decision {
+        Decision::Continue(Injection(line.to_owned()))
+    }
+
+    fn check(text: &str, expected: Result<Decision, &str>) {
+        match (Decision::parse(text), expected) {
+            (Ok(got), Ok(wanted)) => assert_eq!(got, wanted, "{text:?}"),
+            (Err(misfit), Err(says)) => {
+                assert!(misfit.0.contains(says), "{text:?}: {misfit}");
+                assert!(misfit.0.chars().count() < 400, "{misfit}");
+            }
+            (got, wanted) => panic!("{text:?}: {got:?} instead of {wanted:?}"),
+        }
+    }
+
+    #[test]
+    fn one_object_is_an_answer_whatever_is_around_it() {
+        let stop = r#"{"action": "stop", "injection_prompt": null}"#;
+        check(stop, Ok(Decision::Stop));
+        check(&format!("```json\n{stop}\n```\n"), Ok(Decision::Stop));
+        check(
+            &format!("I looked at {{it}}: {stop} That is all."),
+            Ok(Decision::Stop),
+        );
+        check(r#"{"action": "stop"}"#, Ok(Decision::Stop));
+        check(
+            r#"{"action": "stop", "injection_prompt": ""}"#,
+            Ok(Decision::Stop),
+        );
+        check(
+            r#"{"action": "continue", "injection_prompt": " run cargo test\n"}"#,
+            Ok(go("run cargo test")),
+        );
+    }
+
+    #[test]
+    fn everything_else_is_a_misfit_that_says_what_is_wrong() {
+        for (text, says) in [
+            ("", "got nothing"),
+            ("I think you should continue.", "got `I think you"),
+            ("null", "wanted one JSON object"),
+            ("[]", "wanted one JSON object"),
+            (r#"{"action": "stop"} {"action": "stop"}"#, "got 2 objects"),
+            (
+                r#"{"action": "stop", "injection_prompt": "#,
+                "wanted one JSON object",
+            ),
+            (r#"{"action": "pause"}"#, "pause"),
+            (r#"{"action": "STOP"}"#, "STOP"),
+            (r#"{"action": ["stop"]}"#, "expected"),
+            (r#"{"injection_prompt": "x"}"#, "action"),
+            (r#"{"action": "stop", "reason": "done"}"#, "reason"),
+            (r#"{"action": "stop", "action": "continue"}"#, "duplicate"),
+            (r#"{"answer": {"action": "stop"}}"#, "answer"),
+            (
+                r#"{"action": "stop", "injection_prompt": "rm x"}"#,
+                "must be null",
+            ),
+            (
+                r#"{"action": "continue", "injection_prompt": null}"#,
+                "must say what to type",
+            ),
+            (
+                r#"{"action": "continue", "injection_prompt": "  "}"#,
+                "must say what to type",
+            ),
+            (
+                r#"{"action": "continue", "injection_prompt": 5}"#,
+                "expected a string",
+            ),
+            (
+                r#"{"action": "continue", "injection_prompt": "a\nb"}"#,
+                "several",
+            ),
+            (
+                r#"{"action": "continue", "injection_prompt": "a\u2028b"}"#,
+                "several",
+            ),
+            (
+                r#"{"action": "continue", "injection_prompt": "a\u001b[31mb"}"#,
+                "U+001B",
+            ),
+            (
+                r#"{"action": "continue", "injection_prompt": "a\u0003b"}"#,
+                "U+0003",
+            ),
+            (
+                r#"{"action": "continue", "injection_prompt": "a\u202eb"}"#,
+                "U+202E",
+            ),
+            (
+                r#"{"action": "continue", "injection_prompt": "a\u200bb"}"#,
+                "U+200B",
+            ),
+            (
+                r#"{"action": "continue", "injection_prompt": "a\udb40\udc69b"}"#,
+                "U+E0069",
+            ),
+        ] {
+            check(text, Err(says));
+        }
+    }
+
+    #[test]
+    fn a_line_is_at_most_160_characters_and_never_cut() {
+        let said = |length: usize| {
+            json!({"action": "continue", "injection_prompt": "é".repeat(length)}).to_string()
+        };
+        check(&said(160), Ok(go(&"é".repeat(160))));
+        check(&said(161), Err("at most 160 characters, got 161"));
+        check(&said(300), Err("at most 160 characters, got 300"));
+        check(&"x".repeat(MAX_ANSWER + 1), Err("one short JSON object"));
+    }
+
+    #[test]
+    fn hostile_braces_cost_little() {
+        for text in [
+            "{".repeat(60_000),
+            r#"{"a":"#.repeat(12_000),
+            r#"{"a":["#.repeat(10_000),
+        ] {
+            check(&text, Err("wanted one JSON object"));
+        }
+    }
+
+    #[test]
+    fn a_next_step_is_a_line_or_the_end() {
+        let step = |text: &str| NextStep::parse(text).map_err(|misfit| misfit.0);
+        let line = |text: &str| Some(Injection(text.to_owned()));
+        assert_eq!(
+            step(r#"{"injection_prompt": "run the tests", "achieved": false}"#),
+            Ok(NextStep {
+                injection_prompt: line("run the tests"),
+                achieved: false
+            })
+        );
+        assert_eq!(
+            step(r#"{"injection_prompt": null, "achieved": true}"#),
+            Ok(NextStep {
+                injection_prompt: None,
+                achieved: true
+            })
+        );
+        assert_eq!(
+            step(r#"{"injection_prompt": "tag the release", "achieved": true}"#),
+            Ok(NextStep {
+                injection_prompt: line("tag the release"),
+                achieved: true
+            })
+        );
+        assert!(step(r#"{"injection_prompt": null, "achieved": false}"#).is_err());
+        assert!(step(r#"{"injection_prompt": "x"}"#).is_err());
+        assert!(step(r#"{"injection_prompt": "a\tb", "achieved": false}"#).is_err());
+    }
+
+    #[test]
+    fn a_stored_line_is_checked_again() {
+        let stored = serde_json::to_string(&go("ls")).unwrap();
+        assert_eq!(stored, r#"{"action":"continue","injection_prompt":"ls"}"#);
+        assert_eq!(serde_json::from_str::<Decision>(&stored).unwrap(), go("ls"));
+        assert!(serde_json::from_str::<Injection>(r#""a\nb""#).is_err());
+    }
+}

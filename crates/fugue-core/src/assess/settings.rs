@@ -1,0 +1,315 @@
+//! What a person may set about watching, in `config.toml` and by variables.
+
+use std::str::FromStr;
+
+use fugue_api::Error;
+use serde::{Deserialize, Serialize};
+
+/// Every setting of a watcher. Times are in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WatchSettings {
+    /// How long to wait after a report that names nothing to wait for.
+    pub default_wait_sec: f64,
+    /// A pane that did not change for so long is at rest.
+    pub idle_threshold: f64,
+    /// How often a pane that cannot push is looked at while it comes to rest.
+    pub idle_spin_poll_secs: f64,
+    /// How often a pane that cannot push is looked at otherwise.
+    pub poll_secs: f64,
+    /// How many lines of the pane an assessor is shown.
+    pub tail_lines: usize,
+    /// How many entries a transcript keeps; the plan is always one of them.
+    pub max_transcript: usize,
+    /// Who decides: `provider:model`, `URL#model` or `cmd:command`.
+    pub assess_model: String,
+    /// Who is asked for the next step at a pause; empty: whoever decides.
+    pub model: String,
+    /// Whether Enter follows what is typed.
+    pub inject_press_enter: bool,
+    /// More assessments in an hour pause the watcher.
+    pub assess_max_per_hour: u32,
+    /// How long one answer may take.
+    pub assess_timeout_sec: f64,
+    /// How long a `bash_wait` may take.
+    pub bash_wait_max_sec: f64,
+    /// A pane that does not rest for so long is given up on.
+    pub spin_max_sec: f64,
+}
+
+impl Default for WatchSettings {
+    fn default() -> Self {
+        Self {
+            default_wait_sec: 10.0,
+            idle_threshold: 3.0,
+            idle_spin_poll_secs: 0.2,
+            poll_secs: 0.8,
+            tail_lines: 160,
+            max_transcript: 200,
+            assess_model: "openai:gpt-4o".into(),
+            model: String::new(),
+            inject_press_enter: true,
+            assess_max_per_hour: 60,
+            // An agent's command line that is asked takes a minute on a bad day.
+            assess_timeout_sec: 120.0,
+            bash_wait_max_sec: 3600.0,
+            spin_max_sec: 900.0,
+        }
+    }
+}
+
+/// A setting, by the name it has in the environment and, in small letters, in the file.
+struct Row {
+    name: &'static str,
+    set: fn(&mut WatchSettings, &str) -> Result<(), String>,
+}
+
+const ROWS: &[Row] = &[
+    Row {
+        name: "DEFAULT_WAIT_SEC",
+        set: |s, text| number(&mut s.default_wait_sec, text),
+    },
+    Row {
+        name: "IDLE_THRESHOLD",
+        set: |s, text| number(&mut s.idle_threshold, text),
+    },
+    Row {
+        name: "IDLE_SPIN_POLL_SECS",
+        set: |s, text| number(&mut s.idle_spin_poll_secs, text),
+    },
+    Row {
+        name: "POLL_SECS",
+        set: |s, text| number(&mut s.poll_secs, text),
+    },
+    Row {
+        name: "TAIL_LINES",
+        set: |s, text| number(&mut s.tail_lines, text),
+    },
+    Row {
+        name: "MAX_TRANSCRIPT",
+        set: |s, text| number(&mut s.max_transcript, text),
+    },
+    Row {
+        name: "ASSESS_MODEL",
+        set: |s, text| words(&mut s.assess_model, text),
+    },
+    Row {
+        name: "MODEL",
+        set: |s, text| words(&mut s.model, text),
+    },
+    Row {
+        name: "INJECT_PRESS_ENTER",
+        set: |s, text| switch(&mut s.inject_press_enter, text),
+    },
+    Row {
+        name: "ASSESS_MAX_PER_HOUR",
+        set: |s, text| number(&mut s.assess_max_per_hour, text),
+    },
+    Row {
+        name: "ASSESS_TIMEOUT_SEC",
+        set: |s, text| number(&mut s.assess_timeout_sec, text),
+    },
+    Row {
+        name: "BASH_WAIT_MAX_SEC",
+        set: |s, text| number(&mut s.bash_wait_max_sec, text),
+    },
+    Row {
+        name: "SPIN_MAX_SEC",
+        set: |s, text| number(&mut s.spin_max_sec, text),
+    },
+];
+
+impl WatchSettings {
+    /// These settings with what the caller's environment says on top: `FUGUE_X`, else `X`. An empty variable says
+    /// nothing. `lookup` gives a variable of the caller's.
+    pub fn overlaid(mut self, lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
+        for row in ROWS {
+            let ours = format!("FUGUE_{}", row.name);
+            let found = [ours.as_str(), row.name].into_iter().find_map(|name| {
+                let value = lookup(name).filter(|value| !value.trim().is_empty())?;
+                Some((name.to_owned(), value))
+            });
+            let Some((name, value)) = found else { continue };
+            (row.set)(&mut self, value.trim())
+                .and_then(|()| self.wrong().map_or(Ok(()), |(_, wanted)| Err(wanted)))
+                .map_err(|wanted| {
+                    Error::invalid(format!("{name}: {wanted}, got `{}`", value.trim()))
+                        .hint(format!("set {name} to something else, or unset it"))
+                })?;
+        }
+        Ok(self)
+    }
+
+    /// For settings from a file: an error that names the key.
+    pub fn checked(self) -> Result<Self, Error> {
+        match self.wrong() {
+            None => Ok(self),
+            Some((key, wanted)) => Err(Error::invalid(format!("{key}: {wanted}"))
+                .hint("`fugue config default` prints every key")),
+        }
+    }
+
+    /// The model that is asked at a pause.
+    pub fn next_step_model(&self) -> &str {
+        let model = self.model.trim();
+        if model.is_empty() {
+            &self.assess_model
+        } else {
+            model
+        }
+    }
+
+    /// The first key that is out of range, and what was wanted.
+    fn wrong(&self) -> Option<(&'static str, String)> {
+        // A day: longer is a typing error.
+        let day = 86_400.0;
+        let times = [
+            ("default_wait_sec", self.default_wait_sec, 0.0),
+            ("idle_threshold", self.idle_threshold, 0.0),
+            // Looking more often would cost more than it tells.
+            ("idle_spin_poll_secs", self.idle_spin_poll_secs, 0.01),
+            ("poll_secs", self.poll_secs, 0.01),
+            ("assess_timeout_sec", self.assess_timeout_sec, 0.1),
+            ("bash_wait_max_sec", self.bash_wait_max_sec, 0.1),
+            ("spin_max_sec", self.spin_max_sec, 0.1),
+        ];
+        for (key, seconds, least) in times {
+            if !(least..=day).contains(&seconds) {
+                return Some((key, format!("wanted {least} to {day} seconds")));
+            }
+        }
+        let counts = [
+            ("tail_lines", self.tail_lines, 1, 10_000),
+            // The plan and what it is about.
+            ("max_transcript", self.max_transcript, 2, 10_000),
+            (
+                "assess_max_per_hour",
+                self.assess_max_per_hour as usize,
+                1,
+                3600,
+            ),
+        ];
+        for (key, count, least, most) in counts {
+            if !(least..=most).contains(&count) {
+                return Some((key, format!("wanted {least} to {most}")));
+            }
+        }
+        self.assess_model.trim().is_empty().then(|| {
+            (
+                "assess_model",
+                "wanted `provider:model` or `cmd:command`".into(),
+            )
+        })
+    }
+}
+
+fn number<T: FromStr>(to: &mut T, text: &str) -> Result<(), String> {
+    *to = text.parse().map_err(|_| "wanted a number".to_owned())?;
+    Ok(())
+}
+
+fn words(to: &mut String, text: &str) -> Result<(), String> {
+    text.clone_into(to);
+    Ok(())
+}
+
+fn switch(to: &mut bool, text: &str) -> Result<(), String> {
+    *to = match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => true,
+        "false" | "0" | "no" | "off" => false,
+        _ => return Err("wanted true or false".into()),
+    };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overlaid(vars: &[(&str, &str)]) -> Result<WatchSettings, Error> {
+        let lookup = |name: &str| {
+            let found = vars.iter().find(|(var, _)| *var == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        WatchSettings::default().overlaid(lookup)
+    }
+
+    fn check(vars: &[(&str, &str)], change: impl Fn(&mut WatchSettings)) {
+        let mut wanted = WatchSettings::default();
+        change(&mut wanted);
+        assert_eq!(overlaid(vars), Ok(wanted), "{vars:?}");
+    }
+
+    #[test]
+    fn both_names_are_read_and_ours_wins() {
+        check(&[], |_| {});
+        check(&[("DEFAULT_WAIT_SEC", "0.01")], |s| {
+            s.default_wait_sec = 0.01
+        });
+        check(&[("FUGUE_IDLE_THRESHOLD", "0.05")], |s| {
+            s.idle_threshold = 0.05
+        });
+        check(&[("TAIL_LINES", "10"), ("FUGUE_TAIL_LINES", "20")], |s| {
+            s.tail_lines = 20
+        });
+        check(&[("TAIL_LINES", "10"), ("FUGUE_TAIL_LINES", "")], |s| {
+            s.tail_lines = 10
+        });
+        check(&[("INJECT_PRESS_ENTER", "False")], |s| {
+            s.inject_press_enter = false
+        });
+        check(&[("ASSESS_MODEL", "cmd:claude -p")], |s| {
+            s.assess_model = "cmd:claude -p".into()
+        });
+        check(&[("MODEL", "")], |_| {});
+    }
+
+    #[test]
+    fn every_key_of_the_file_has_a_variable() {
+        let json = serde_json::to_value(WatchSettings::default()).unwrap();
+        let keys: Vec<String> = json.as_object().unwrap().keys().cloned().collect();
+        for row in ROWS {
+            assert!(keys.contains(&row.name.to_lowercase()), "{}", row.name);
+        }
+        assert_eq!(keys.len(), ROWS.len());
+    }
+
+    #[test]
+    fn a_wrong_value_names_its_variable() {
+        for (name, value, says) in [
+            ("DEFAULT_WAIT_SEC", "soon", "wanted a number"),
+            ("DEFAULT_WAIT_SEC", "-1", "wanted 0 to 86400 seconds"),
+            ("FUGUE_POLL_SECS", "NaN", "wanted 0.01 to 86400 seconds"),
+            ("SPIN_MAX_SEC", "inf", "wanted 0.1 to 86400 seconds"),
+            ("TAIL_LINES", "0", "wanted 1 to 10000"),
+            ("TAIL_LINES", "1.5", "wanted a number"),
+            ("MAX_TRANSCRIPT", "1", "wanted 2 to 10000"),
+            ("FUGUE_INJECT_PRESS_ENTER", "maybe", "wanted true or false"),
+            ("ASSESS_MAX_PER_HOUR", "0", "wanted 1 to 3600"),
+        ] {
+            let error = overlaid(&[(name, value)]).unwrap_err();
+            assert_eq!(error.message, format!("{name}: {says}, got `{value}`"));
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_in_the_file_names_its_key() {
+        let settings = WatchSettings {
+            tail_lines: 0,
+            ..WatchSettings::default()
+        };
+        assert_eq!(
+            settings.checked().unwrap_err().message,
+            "tail_lines: wanted 1 to 10000"
+        );
+        assert!(WatchSettings::default().checked().is_ok());
+    }
+
+    #[test]
+    fn a_pause_asks_whoever_decides_unless_told_otherwise() {
+        check(&[("MODEL", "openai:o")], |s| s.model = "openai:o".into());
+        assert_eq!(WatchSettings::default().next_step_model(), "openai:gpt-4o");
+        let settings = overlaid(&[("MODEL", "ollama:q")]).unwrap();
+        assert_eq!(settings.next_step_model(), "ollama:q");
+    }
+}

@@ -1,0 +1,192 @@
+//! What a watcher has seen and done, as far back as it is kept.
+
+use fugue_api::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::view;
+
+/// A report may be long and the output of a wait longer; so much of either is kept.
+const MAX_TEXT: usize = 8_000;
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// What is to be done, in the words of whoever asked for the watch.
+    Plan,
+    /// The agent's own report.
+    Status,
+    /// What is waited for.
+    Wait,
+    /// What came of it.
+    WaitOutput,
+    /// How long the pane was at rest.
+    IdleSpin,
+    /// What was decided, and why.
+    Decision,
+    /// What was typed.
+    Injection,
+}
+
+impl Role {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Status => "status",
+            Self::Wait => "wait",
+            Self::WaitOutput => "wait_output",
+            Self::IdleSpin => "idle_spin",
+            Self::Decision => "decision",
+            Self::Injection => "injection",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    pub at: Timestamp,
+    pub role: Role,
+    pub text: String,
+}
+
+/// Entries in the order they were made, oldest first. However many are dropped, the latest plan stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Transcript {
+    entries: Vec<Entry>,
+}
+
+impl Transcript {
+    /// Adds an entry and drops the oldest beyond `max`. A plan is kept whole; a long text of another role loses its
+    /// middle.
+    pub fn push(&mut self, role: Role, text: impl Into<String>, at: Timestamp, max: usize) {
+        let text = text.into();
+        let text = match role {
+            Role::Plan => text,
+            Role::Status
+            | Role::Wait
+            | Role::WaitOutput
+            | Role::IdleSpin
+            | Role::Decision
+            | Role::Injection => view::bound(&text.lines().collect::<Vec<_>>(), MAX_TEXT).text,
+        };
+        self.entries.push(Entry { at, role, text });
+        self.trim(max);
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The plan that holds: the latest.
+    pub fn plan(&self) -> Option<&str> {
+        self.entries
+            .iter()
+            .rfind(|entry| entry.role == Role::Plan)
+            .map(|entry| entry.text.as_str())
+    }
+
+    fn trim(&mut self, max: usize) {
+        let mut too_many = self.entries.len().saturating_sub(max.max(1));
+        let plan = self.entries.iter().rposition(|e| e.role == Role::Plan);
+        let mut index = 0;
+        self.entries.retain(|_| {
+            let drop = too_many > 0 && plan != Some(index);
+            index += 1;
+            too_many -= usize::from(drop);
+            !drop
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(transcript: &Transcript) -> Vec<&str> {
+        transcript
+            .entries()
+            .iter()
+            .map(|entry| entry.text.as_str())
+            .collect()
+    }
+
+    fn pushed(max: usize, entries: &[(Role, &str)]) -> Transcript {
+        let mut transcript = Transcript::default();
+        for (n, (role, text)) in entries.iter().enumerate() {
+            transcript.push(*role, *text, Timestamp(n as u64), max);
+            assert!(transcript.entries().len() <= max);
+        }
+        transcript
+    }
+
+    #[test]
+    fn the_oldest_go_and_the_plan_stays() {
+        let kept = pushed(
+            3,
+            &[
+                (Role::Plan, "build it"),
+                (Role::Status, "one"),
+                (Role::WaitOutput, "two"),
+                (Role::Decision, "three"),
+                (Role::Injection, "four"),
+            ],
+        );
+        assert_eq!(texts(&kept), ["build it", "three", "four"]);
+        assert_eq!(kept.plan(), Some("build it"));
+    }
+
+    #[test]
+    fn of_two_plans_the_later_holds_and_the_earlier_may_go() {
+        let mut entries = vec![
+            (Role::Plan, "first"),
+            (Role::Status, "one"),
+            (Role::Plan, "second"),
+        ];
+        entries.extend([(Role::Status, "more"); 10]);
+        let kept = pushed(4, &entries);
+        assert_eq!(texts(&kept), ["second", "more", "more", "more"]);
+        assert_eq!(kept.plan(), Some("second"));
+    }
+
+    #[test]
+    fn with_room_for_one_it_is_the_plan() {
+        let kept = pushed(
+            1,
+            &[(Role::Plan, "p"), (Role::Status, "s"), (Role::Status, "t")],
+        );
+        assert_eq!(texts(&kept), ["p"]);
+        assert_eq!(
+            texts(&pushed(1, &[(Role::Status, "s"), (Role::Status, "t")])),
+            ["t"]
+        );
+    }
+
+    #[test]
+    fn two_hundred_entries_after_a_thousand_reports() {
+        let mut entries = vec![(Role::Plan, "the plan")];
+        entries.extend([(Role::Status, "report"); 1000]);
+        let kept = pushed(200, &entries);
+        assert_eq!(kept.entries().len(), 200);
+        assert_eq!(kept.entries()[0].role, Role::Plan);
+        assert_eq!(kept.entries()[199].at, Timestamp(1000));
+    }
+
+    #[test]
+    fn a_long_report_loses_its_middle_and_a_plan_nothing() {
+        let long = format!("start\n{}\nend", "x".repeat(50_000));
+        let kept = pushed(9, &[(Role::Plan, &long), (Role::Status, &long)]);
+        assert_eq!(kept.plan(), Some(long.as_str()));
+        let report = &kept.entries()[1].text;
+        assert!(report.chars().count() <= MAX_TEXT);
+        assert!(report.starts_with("start") && report.ends_with("end"));
+    }
+
+    #[test]
+    fn it_survives_json() {
+        let kept = pushed(9, &[(Role::Plan, "p"), (Role::IdleSpin, "idle_for=3.00")]);
+        let json = serde_json::to_string(&kept).unwrap();
+        assert!(json.contains(r#""role":"idle_spin""#), "{json}");
+        assert_eq!(serde_json::from_str::<Transcript>(&json).unwrap(), kept);
+    }
+}
