@@ -5,6 +5,7 @@
 
 pub mod agents;
 mod archive;
+pub mod assess;
 pub mod client;
 mod compose;
 pub mod config;

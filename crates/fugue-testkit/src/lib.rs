@@ -10,6 +10,7 @@ mod figures;
 pub mod mcp;
 pub mod model;
 mod proc;
+pub mod providers;
 mod run;
 mod time;
 mod world;

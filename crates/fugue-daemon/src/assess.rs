@@ -1,0 +1,74 @@
+//! Asks an assessor: a model behind one of four APIs, or a command.
+//!
+//! One question is at most two requests: an answer that does not fit is sent back once with what is wrong with it, and
+//! a server that stumbled is asked once more. A question that nobody waits for any more (its future is dropped) leaves
+//! neither a connection nor a process. Keys, directories and variables are the caller's, never the daemon's own.
+
+mod choice;
+mod command;
+mod http;
+mod provider;
+
+use std::time::Duration;
+
+use fugue_core::assess::{Answer, Misfit, Prompt};
+
+pub use choice::Assessor;
+use choice::Who;
+
+/// The answer of an assessor, checked. The time limit is for all of it.
+pub async fn assess<A: Answer>(assessor: &Assessor, prompt: &Prompt<A>) -> Result<A, AssessError> {
+    let limit = assessor.limit;
+    let answer = tokio::time::timeout(limit, in_two_tries(assessor, prompt)).await;
+    answer.unwrap_or(Err(AssessError::TimedOut { limit }))
+}
+
+/// Why there is no answer. It is shown to people and models, so it never holds a key and is never long.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AssessError {
+    #[error("the assessor gave no answer within {} s", .limit.as_secs_f64())]
+    TimedOut { limit: Duration },
+    #[error("the assessor cannot be reached: {0}")]
+    Unreachable(String),
+    #[error("the assessor answered {status}: {said}")]
+    Refused { status: u16, said: String },
+    #[error("the assessor's answer is not of its API: {0}")]
+    Garbled(String),
+    #[error("the assessor's command {ending}: {said}")]
+    Failed { ending: String, said: String },
+    #[error("the assessor answered twice what cannot be used: {0}")]
+    Unfit(Misfit),
+}
+
+impl AssessError {
+    /// Whether asking again at once may help. A refusal that has its reason in the question has it again.
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable(_) | Self::Garbled(_) => true,
+            Self::Refused { status, .. } => *status >= 500,
+            Self::TimedOut { .. } | Self::Failed { .. } | Self::Unfit(_) => false,
+        }
+    }
+}
+
+async fn in_two_tries<A: Answer>(
+    assessor: &Assessor,
+    prompt: &Prompt<A>,
+) -> Result<A, AssessError> {
+    let second = match ask(assessor, prompt).await {
+        Ok(text) => match A::parse(&text) {
+            Ok(answer) => return Ok(answer),
+            Err(misfit) => ask(assessor, &prompt.corrected(&text, &misfit)).await,
+        },
+        Err(error) if error.may_pass() => ask(assessor, prompt).await,
+        Err(error) => return Err(error),
+    };
+    A::parse(&second?).map_err(AssessError::Unfit)
+}
+
+async fn ask<A: Answer>(assessor: &Assessor, prompt: &Prompt<A>) -> Result<String, AssessError> {
+    match &assessor.who {
+        Who::Provider(provider) => provider.ask(prompt).await,
+        Who::Command(command) => command.ask(prompt.text()).await,
+    }
+}

@@ -1,0 +1,370 @@
+//! Which assessor `ASSESS_MODEL` means, and whether it can be asked at all.
+
+use std::{ffi::OsString, fmt, path::PathBuf, time::Duration};
+
+use fugue_api::{Error, Kind, wire::Caller};
+use hyper::{Uri, header::HeaderValue};
+
+use super::{
+    command::Command,
+    http::{Place, Roots},
+    provider::{Dialect, Provider},
+};
+
+/// Somebody who can be asked.
+#[derive(Clone, Debug)]
+pub struct Assessor {
+    pub(super) who: Who,
+    pub(super) limit: Duration,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Who {
+    Provider(Provider),
+    Command(Command),
+}
+
+/// A secret: it goes into one header and is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Key(String);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+impl Key {
+    /// As a header's value, after `prefix`.
+    pub(super) fn header(&self, prefix: &str) -> Option<HeaderValue> {
+        let mut value = HeaderValue::try_from(format!("{prefix}{}", self.0)).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    /// A text without the key, which some servers repeat in their errors.
+    pub(super) fn struck_from(&self, text: &str) -> String {
+        text.replace(&self.0, "(key)")
+    }
+}
+
+const CHOICES: &str = "set ASSESS_MODEL to `openai:MODEL` (with OPENAI_API_KEY), `anthropic:MODEL` (ANTHROPIC_API_KEY), \
+                       `gemini:MODEL` (GEMINI_API_KEY), `ollama:MODEL`, `URL#MODEL` for an OpenAI-compatible server, or \
+                       `cmd:COMMAND` for a command that reads the prompt and prints the JSON";
+
+impl Assessor {
+    /// Checks that what `ASSESS_MODEL` says is known and that the caller has what it needs. Nobody is asked yet.
+    pub fn new(choice: &str, caller: &Caller, limit: Duration) -> Result<Self, Error> {
+        let choice = choice.trim();
+        let unknown = || Error::invalid(format!("no assessor `{choice}`")).hint(CHOICES);
+        let who = if choice.starts_with("http://") || choice.starts_with("https://") {
+            let Some((url, model)) = choice.split_once('#') else {
+                return Err(Error::invalid(format!("`{choice}` names no model"))
+                    .hint(format!("wanted `{choice}#MODEL`")));
+            };
+            Who::Provider(provider(Dialect::OpenAi, model, Some(url), caller)?)
+        } else {
+            let (kind, rest) = choice.split_once(':').ok_or_else(unknown)?;
+            match kind {
+                "cmd" => Who::Command(command(rest, caller)?),
+                _ => {
+                    let dialect = Dialect::named(kind).ok_or_else(unknown)?;
+                    Who::Provider(provider(dialect, rest, None, caller)?)
+                }
+            }
+        };
+        Ok(Self { who, limit })
+    }
+}
+
+fn command(line: &str, caller: &Caller) -> Result<Command, Error> {
+    if line.trim().is_empty() {
+        return Err(
+            Error::invalid("`cmd:` names no command").hint("wanted for example `cmd:claude -p`")
+        );
+    }
+    Ok(Command {
+        line: line.to_owned(),
+        cwd: PathBuf::from(OsString::from(&caller.cwd)),
+        env: caller
+            .env
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
+    })
+}
+
+fn provider(
+    dialect: Dialect,
+    model: &str,
+    url: Option<&str>,
+    caller: &Caller,
+) -> Result<Provider, Error> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-:/@+".contains(c);
+    let model = model.trim();
+    if model.is_empty() || !model.chars().all(fits) {
+        return Err(Error::invalid(format!("no model can be called `{model}`")).hint(CHOICES));
+    }
+    let (base, whose) = match url {
+        Some(url) => (Some(url.to_owned()), "ASSESS_MODEL"),
+        None => match first(caller, dialect.base_names()) {
+            Some((name, base)) => (Some(base), name),
+            None => (None, ""),
+        },
+    };
+    let key = first(caller, dialect.key_names());
+    // A server of one's own may want no key; the provider's does.
+    if key.is_none() && base.is_none() && !dialect.key_names().is_empty() {
+        return Err(Error::new(
+            Kind::Unavailable,
+            format!(
+                "no assessor: `{}:{model}` needs {}, which is not set",
+                dialect.name(),
+                dialect.key_names().join(" or ")
+            ),
+        )
+        .hint(CHOICES));
+    }
+    let key = key.map(|(name, key)| checked_key(name, key)).transpose()?;
+    let base = base.map_or_else(
+        || dialect.home().to_owned(),
+        |base| dialect.spelled_out(&base),
+    );
+    let place = place(&base, caller).ok_or_else(|| {
+        Error::invalid(format!(
+            "{whose}: wanted a URL such as `{}`",
+            dialect.home()
+        ))
+    })?;
+    Ok(Provider {
+        dialect,
+        model: model.to_owned(),
+        place,
+        key,
+    })
+}
+
+fn checked_key(name: &str, key: String) -> Result<Key, Error> {
+    let key = Key(key.trim().to_owned());
+    match key.header("") {
+        Some(_) => Ok(key),
+        None => Err(
+            Error::invalid(format!("{name} holds characters that no key has"))
+                .hint(format!("look at {name} for a line end or a quote")),
+        ),
+    }
+}
+
+fn place(base: &str, caller: &Caller) -> Option<Place> {
+    let uri: Uri = base.trim_end_matches('/').parse().ok()?;
+    let host = uri.host()?;
+    let tls = match uri.scheme_str()? {
+        "https" => true,
+        "http" => false,
+        _ => return None,
+    };
+    // A query would be lost, and a name and password would end up in errors.
+    if uri.query().is_some() || uri.authority()?.as_str().contains('@') {
+        return None;
+    }
+    Some(Place {
+        host: host.to_owned(),
+        port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+        authority: uri.authority()?.to_string(),
+        path: uri.path().trim_end_matches('/').to_owned(),
+        roots: tls.then(|| Roots {
+            file: variable(caller, "SSL_CERT_FILE").map(PathBuf::from),
+            dir: variable(caller, "SSL_CERT_DIR").map(PathBuf::from),
+        }),
+    })
+}
+
+/// The first of these variables that the caller has, and its value.
+fn first(caller: &Caller, names: &[&'static str]) -> Option<(&'static str, String)> {
+    names
+        .iter()
+        .find_map(|name| Some((*name, variable(caller, name)?)))
+}
+
+/// A variable of the caller's. An empty one is none, and so is one that is no text.
+fn variable(caller: &Caller, name: &str) -> Option<String> {
+    let found = caller
+        .env
+        .iter()
+        .find(|(key, _)| OsString::from(key) == name);
+    let value = OsString::from(&found?.1).into_string().ok()?;
+    (!value.trim().is_empty()).then(|| value.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(choice: &str, vars: &[(&str, &str)]) -> Result<Who, Error> {
+        let text = |text: &str| OsString::from(text).into();
+        let caller = Caller {
+            cwd: text("/"),
+            env: vars
+                .iter()
+                .map(|(name, value)| (text(name), text(value)))
+                .collect(),
+            umask: 0o022,
+        };
+        Assessor::new(choice, &caller, Duration::from_secs(1)).map(|assessor| assessor.who)
+    }
+
+    fn check(choice: &str, vars: &[(&str, &str)], expected: &str) {
+        let shown = match chosen(choice, vars) {
+            Ok(Who::Command(command)) => format!("cmd {}", command.line),
+            Ok(Who::Provider(p)) => {
+                let key = if p.key.is_some() { "with" } else { "without" };
+                let tls = if p.place.roots.is_some() {
+                    "https"
+                } else {
+                    "http"
+                };
+                let Place {
+                    host, port, path, ..
+                } = p.place;
+                format!(
+                    "{} {} {tls} {host} {port} {path} {key} key",
+                    p.dialect.name(),
+                    p.model
+                )
+            }
+            Err(error) => error.message,
+        };
+        assert_eq!(shown, expected, "{choice} {vars:?}");
+    }
+
+    #[test]
+    fn a_choice_names_who_is_asked_and_where() {
+        let key = ("OPENAI_API_KEY", "k");
+        check(
+            "openai:gpt-4o",
+            &[key],
+            "openai gpt-4o https api.openai.com 443 /v1 with key",
+        );
+        check(
+            "openai:m",
+            &[("OPENAI_BASE_URL", "http://localhost:8000/v1/")],
+            "openai m http localhost 8000 /v1 without key",
+        );
+        check(
+            "http://127.0.0.1:8000/v1#org/m",
+            &[],
+            "openai org/m http 127.0.0.1 8000 /v1 without key",
+        );
+        check(
+            "https://[::1]:8443#m",
+            &[key],
+            "openai m https [::1] 8443  with key",
+        );
+        check(
+            "anthropic:claude-sonnet-5",
+            &[("ANTHROPIC_API_KEY", "k")],
+            "anthropic claude-sonnet-5 https api.anthropic.com 443  with key",
+        );
+        check(
+            "gemini:gemini-3.8-flash",
+            &[("GOOGLE_API_KEY", "k")],
+            "gemini gemini-3.8-flash https generativelanguage.googleapis.com 443  with key",
+        );
+        check(
+            "ollama:qwen3:8b",
+            &[],
+            "ollama qwen3:8b http 127.0.0.1 11434  without key",
+        );
+        check(
+            "ollama:q",
+            &[("OLLAMA_HOST", "box:9")],
+            "ollama q http box 9  without key",
+        );
+        check(
+            "ollama:q",
+            &[("OLLAMA_HOST", "0.0.0.0")],
+            "ollama q http 127.0.0.1 11434  without key",
+        );
+        check(
+            "ollama:q",
+            &[("OLLAMA_HOST", "https://o.example")],
+            "ollama q https o.example 443  without key",
+        );
+        check(
+            " cmd:claude -p 'be brief' ",
+            &[],
+            "cmd claude -p 'be brief'",
+        );
+    }
+
+    #[test]
+    fn nothing_configured_is_said_with_the_choices() {
+        let missing = "no assessor: `openai:gpt-4o` needs OPENAI_API_KEY, which is not set";
+        check("openai:gpt-4o", &[], missing);
+        check("openai:gpt-4o", &[("OPENAI_API_KEY", " ")], missing);
+        check(
+            "gemini:g",
+            &[],
+            "no assessor: `gemini:g` needs GEMINI_API_KEY or GOOGLE_API_KEY, which is not set",
+        );
+        let hint = chosen("openai:gpt-4o", &[]).unwrap_err().hint.unwrap();
+        for choice in [
+            "openai:",
+            "anthropic:",
+            "gemini:",
+            "ollama:",
+            "URL#",
+            "cmd:",
+        ] {
+            assert!(hint.contains(choice), "{hint}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_refused_at_once() {
+        check("gpt-4o", &[], "no assessor `gpt-4o`");
+        check("mistral:x", &[], "no assessor `mistral:x`");
+        check("cmd:  ", &[], "`cmd:` names no command");
+        check(
+            "openai:",
+            &[("OPENAI_API_KEY", "k")],
+            "no model can be called ``",
+        );
+        check(
+            "gemini:../x?y",
+            &[("GEMINI_API_KEY", "k")],
+            "no model can be called `../x?y`",
+        );
+        check(
+            "https://a.example/v1",
+            &[],
+            "`https://a.example/v1` names no model",
+        );
+        check(
+            "http://#m",
+            &[],
+            "ASSESS_MODEL: wanted a URL such as `https://api.openai.com/v1`",
+        );
+        check(
+            "openai:m",
+            &[("OPENAI_BASE_URL", "ftp://x")],
+            "OPENAI_BASE_URL: wanted a URL such as `https://api.openai.com/v1`",
+        );
+        check(
+            "openai:m",
+            &[("OPENAI_BASE_URL", "https://me:pw@x/v1")],
+            "OPENAI_BASE_URL: wanted a URL such as `https://api.openai.com/v1`",
+        );
+        check(
+            "openai:m",
+            &[("OPENAI_API_KEY", "a\nb")],
+            "OPENAI_API_KEY holds characters that no key has",
+        );
+    }
+
+    #[test]
+    fn a_key_is_not_shown() {
+        let who = chosen("openai:m", &[("OPENAI_API_KEY", "sk-secret")]).unwrap();
+        assert!(!format!("{who:?}").contains("secret"));
+    }
+}

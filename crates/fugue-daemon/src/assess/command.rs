@@ -1,0 +1,277 @@
+//! An assessor that is a command: prompt on stdin, JSON on stdout.
+//!
+//! It runs in a session of its own, and when it is over, or nobody waits for it any more, nothing of it is left: not
+//! its children, not those that went into the background.
+
+use std::{
+    ffi::OsString,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use fugue_core::assess::{MAX_ANSWER, one_line};
+use fugue_hold::{
+    Scope, close_leftovers, identify,
+    spawn::{Child, Ending, Session, Spawn},
+};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    pipe::{PipeFlags, pipe_with},
+    process::{Pid, Signal, kill_process_group},
+};
+use tokio::{
+    io::AsyncWriteExt,
+    net::unix::pipe::{Receiver, Sender},
+    task::{JoinHandle, spawn_blocking},
+};
+
+use super::AssessError;
+
+/// What a command complains of on stderr: its last words count.
+const MAX_COMPLAINT: usize = 16 * 1024;
+const SAID_CHARS: usize = 300;
+
+/// By this variable every process of one question is known, wherever it went.
+const MARK: &str = "FUGUE_ASSESSMENT";
+
+#[derive(Clone, Debug)]
+pub(super) struct Command {
+    pub line: String,
+    pub cwd: PathBuf,
+    pub env: Vec<(OsString, OsString)>,
+}
+
+impl Command {
+    pub async fn ask(&self, prompt: String) -> Result<String, AssessError> {
+        let failed = |error: io::Error| AssessError::Failed {
+            ending: "could not be started".into(),
+            said: one_line(&error.to_string(), SAID_CHARS),
+        };
+        let (mut running, mut talk) = self.start().map_err(failed)?;
+        // Neither of the two ends: they go on beside what is waited for.
+        let beside = async { tokio::join!(talk.complaint.fill(), feed(talk.question, prompt)) };
+        let ending = tokio::select! {
+            ending = running.ended() => ending.map_err(failed)?,
+            () = talk.answer.fill() => return Err(endless()),
+            _ = beside => return Err(endless()),
+        };
+        talk.answer.drain();
+        talk.complaint.drain();
+        match ending {
+            Ending::Code(0) => Ok(String::from_utf8_lossy(&talk.answer.bytes).into_owned()),
+            other => Err(AssessError::Failed {
+                ending: in_words(other),
+                said: self.said(&talk.complaint.bytes, &talk.answer.bytes),
+            }),
+        }
+    }
+
+    fn start(&self) -> io::Result<(Running, Talk)> {
+        let (stdin, question) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (answer, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (complaint, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+        let mark = random()?;
+        let child = Spawn::new("bash")
+            .arg("-c")
+            .arg(&self.line)
+            .envs(self.env.iter().cloned())
+            .env(MARK, &mark)
+            .cwd(&self.cwd)
+            .session(Session::Own)
+            .fd(stdin.as_fd(), 0)
+            .fd(stdout.as_fd(), 1)
+            .fd(stderr.as_fd(), 2)
+            .start()?;
+        let marks = vec![format!("{MARK}={mark}").into_bytes()];
+        let running = Running::new(child, marks);
+        let talk = Talk {
+            question: Sender::from_owned_fd(question)?,
+            answer: Heard::new(answer, MAX_ANSWER, Full::Stop)?,
+            complaint: Heard::new(complaint, MAX_COMPLAINT, Full::Forget)?,
+        };
+        Ok((running, talk))
+    }
+
+    /// The command's last words, or where it had none what it printed.
+    fn said(&self, complaint: &[u8], answer: &[u8]) -> String {
+        let words = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
+            let lines: Vec<&str> = text.trim().lines().collect();
+            one_line(
+                &lines[lines.len().saturating_sub(3)..].join(" "),
+                SAID_CHARS,
+            )
+        };
+        match [words(complaint), words(answer)]
+            .into_iter()
+            .find(|words| !words.is_empty())
+        {
+            Some(words) => words,
+            None => format!("it said nothing (`{}`)", one_line(&self.line, 80)),
+        }
+    }
+}
+
+fn endless() -> AssessError {
+    AssessError::Failed {
+        ending: "printed without end".into(),
+        said: format!("more than {MAX_ANSWER} bytes"),
+    }
+}
+
+fn in_words(ending: Ending) -> String {
+    match ending {
+        Ending::Code(code) => format!("ended with code {code}"),
+        Ending::Signal { signo, .. } => format!("was ended by signal {signo}"),
+        Ending::Unknown => "ended in a way nobody saw".into(),
+    }
+}
+
+/// What goes in and out of a command.
+struct Talk {
+    question: Sender,
+    answer: Heard,
+    complaint: Heard,
+}
+
+/// Hands over the prompt and closes stdin. A command that does not read it all is no worse for that.
+async fn feed(mut question: Sender, prompt: String) {
+    let _ = question.write_all(prompt.as_bytes()).await;
+    drop(question);
+    std::future::pending().await
+}
+
+/// What to do with more than fits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Full {
+    Stop,
+    /// Forget what came first.
+    Forget,
+}
+
+struct Heard {
+    from: Receiver,
+    bytes: Vec<u8>,
+    most: usize,
+    full: Full,
+}
+
+impl Heard {
+    fn new(from: OwnedFd, most: usize, full: Full) -> io::Result<Self> {
+        Ok(Self {
+            from: Receiver::from_owned_fd(from)?,
+            bytes: Vec::new(),
+            most,
+            full,
+        })
+    }
+
+    /// Listens until there is more than fits, which may be never.
+    async fn fill(&mut self) {
+        while self.from.readable().await.is_ok() {
+            match self.take() {
+                Took::Some => {}
+                Took::TooMuch => return,
+                Took::Nothing => continue,
+                Took::End => break,
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Takes what is there now.
+    fn drain(&mut self) {
+        while self.take() == Took::Some {}
+    }
+
+    fn take(&mut self) -> Took {
+        let mut chunk = [0; 8192];
+        match self.from.try_read(&mut chunk) {
+            Ok(0) => return Took::End,
+            Ok(n) => self.bytes.extend_from_slice(&chunk[..n]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Took::Nothing,
+            Err(_) => return Took::End,
+        }
+        let over = self.bytes.len().saturating_sub(self.most);
+        match self.full {
+            Full::Stop if over > 0 => Took::TooMuch,
+            Full::Stop => Took::Some,
+            Full::Forget => {
+                self.bytes.drain(..over);
+                Took::Some
+            }
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Took {
+    Some,
+    Nothing,
+    TooMuch,
+    End,
+}
+
+/// A command that runs. A thread sees it out: it waits for the end, ends what the command left behind, and reaps it.
+/// Dropping this ends the command first.
+struct Running {
+    /// The command's group, as long as the number is its own: until it is reaped.
+    group: Arc<Mutex<Option<Pid>>>,
+    seen_out: JoinHandle<io::Result<Ending>>,
+}
+
+impl Running {
+    fn new(child: Child, marks: Vec<Vec<u8>>) -> Self {
+        let scope = Scope::new(identify(child.pid), marks);
+        let group = Arc::new(Mutex::new(Pid::from_raw(child.pid)));
+        let known = group.clone();
+        Self {
+            group,
+            seen_out: spawn_blocking(move || see_out(&child, scope, &known)),
+        }
+    }
+
+    async fn ended(&mut self) -> io::Result<Ending> {
+        (&mut self.seen_out).await.map_err(io::Error::other)?
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(group) = *lock(&self.group) {
+            // It may be over by itself; the thread knows.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+fn see_out(child: &Child, scope: Scope, group: &Mutex<Option<Pid>>) -> io::Result<Ending> {
+    loop {
+        let mut ended = [PollFd::new(&child.pidfd, PollFlags::IN)];
+        match poll(&mut ended, None) {
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // What could not be ended is stuck in the kernel; the answer does not hang on it.
+    let _ = close_leftovers(scope, Duration::ZERO);
+    *lock(group) = None;
+    child.wait()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A number is whole at every moment.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// 128 bits, as text for a variable.
+fn random() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
