@@ -56,6 +56,7 @@ enum Verb {
     Daemon(verbs::daemon::Daemon),
     #[command(subcommand)]
     Config(verbs::config::Config),
+    AssessCorpus(verbs::corpus::AssessCorpus),
 }
 
 impl Verb {
@@ -136,6 +137,7 @@ fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
             Verb::Mcp(verb) => verb.run(&desk).await,
             Verb::Daemon(verb) => verb.run(&desk).await,
             Verb::Config(verb) => verb.run(&desk),
+            Verb::AssessCorpus(verb) => verb.run(&desk).await,
         }
     });
     // A thread that waits for a lock or a daemon must not keep a verb that has its answer.

@@ -4,6 +4,7 @@ pub mod answer;
 pub mod ask;
 pub mod close;
 pub mod config;
+pub mod corpus;
 pub mod daemon;
 pub mod events;
 pub mod expect;

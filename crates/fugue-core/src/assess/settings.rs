@@ -29,7 +29,7 @@ pub struct WatchSettings {
     pub inject_press_enter: bool,
     /// More assessments in an hour pause the watcher.
     pub assess_max_per_hour: u32,
-    /// How long one answer may take.
+    /// How long an assessment may take, its second try included.
     pub assess_timeout_sec: f64,
     /// How long a `bash_wait` may take.
     pub bash_wait_max_sec: f64,

@@ -1,0 +1,304 @@
+use std::{fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use fugue_api::{Error, Kind};
+use fugue_core::assess::{
+    Decision, Fence, WatchSettings,
+    corpus::{Case, Corpus, Label, Mark, Score},
+};
+use fugue_daemon::assess::{AssessError, Assessor, assess};
+use serde::Serialize;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::{
+    cli::Desk,
+    out::{Tone, clean, fit},
+    verbs,
+};
+
+/// The cases that come with fugue.
+const BUILT_IN: &[(&str, &str)] = &[
+    ("done.toml", include_str!("../../assess-corpus/done.toml")),
+    ("open.toml", include_str!("../../assess-corpus/open.toml")),
+    (
+        "hostile.toml",
+        include_str!("../../assess-corpus/hostile.toml"),
+    ),
+];
+
+/// Ask an assessor about situations whose right answer is known, and count how often it is right.
+///
+/// The assessor is that of a watcher: ASSESS_MODEL, or --model. Each case is one question (at most two requests), which
+/// costs what your provider takes for it. Exit code 1 if a case got no answer.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  fugue assess-corpus --model anthropic:claude-sonnet-5\n  fugue assess-corpus --model 'cmd:claude -p' --only hostile"
+)]
+pub struct AssessCorpus {
+    /// Whom to ask; default ASSESS_MODEL.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Cases of your own instead of those that come with fugue.
+    #[arg(long, value_name = "FILE")]
+    file: Vec<PathBuf>,
+    /// Only cases with this in their name or their file's.
+    #[arg(long, value_name = "WORD")]
+    only: Option<String>,
+    /// How many questions to ask at a time.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    jobs: u8,
+}
+
+/// A case with what was answered.
+struct Asked {
+    case: Arc<Case>,
+    answer: Result<Decision, AssessError>,
+}
+
+impl AssessCorpus {
+    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+        let settings = WatchSettings::default().overlaid(|name| std::env::var(name).ok())?;
+        let model = self.model.as_deref().unwrap_or(&settings.assess_model);
+        let limit = Duration::from_secs_f64(settings.assess_timeout_sec);
+        let assessor = Arc::new(Assessor::new(model, &verbs::caller()?, limit)?);
+        let cases = self.cases()?;
+        let asked = ask_all(desk, &assessor, &settings, cases, self.jobs.into()).await?;
+        show(desk, model, &asked)?;
+        let failed = asked.iter().any(|asked| asked.answer.is_err());
+        Ok(ExitCode::from(u8::from(failed)))
+    }
+
+    fn cases(&self) -> Result<Vec<Arc<Case>>, Error> {
+        let mut files: Vec<(String, String)> = Vec::new();
+        for path in &self.file {
+            let name = path.display().to_string();
+            let text = fs::read_to_string(path)
+                .map_err(|error| Error::new(Kind::NotFound, format!("{name}: {error}")))?;
+            files.push((name, text));
+        }
+        if files.is_empty() {
+            let built_in = BUILT_IN
+                .iter()
+                .map(|(name, text)| ((*name).into(), (*text).into()));
+            files.extend(built_in);
+        }
+        let mut cases = Vec::new();
+        for (file, text) in files {
+            let corpus: Corpus = toml::from_str(&text)
+                .map_err(|error| Error::invalid(format!("{file}: {}", error.message())))?;
+            let wanted = |case: &Case| match &self.only {
+                Some(word) => case.name.contains(word) || file.contains(word),
+                None => true,
+            };
+            cases.extend(corpus.cases.into_iter().filter(wanted).map(Arc::new));
+        }
+        if cases.is_empty() {
+            return Err(Error::invalid("no case has that in its name")
+                .hint("leave --only out to ask about all"));
+        }
+        Ok(cases)
+    }
+}
+
+/// Asks about every case, some at a time, and returns them in their own order.
+async fn ask_all(
+    desk: &Desk,
+    assessor: &Arc<Assessor>,
+    settings: &WatchSettings,
+    cases: Vec<Arc<Case>>,
+    jobs: usize,
+) -> Result<Vec<Asked>, Error> {
+    let total = cases.len();
+    let mut left = cases.into_iter().enumerate();
+    let mut running = JoinSet::new();
+    let mut asked: Vec<(usize, Asked)> = Vec::new();
+    loop {
+        while running.len() < jobs
+            && let Some((place, case)) = left.next()
+        {
+            let prompt = case.prompt(settings, &fence()?);
+            let assessor = assessor.clone();
+            running.spawn(async move {
+                let answer = assess(&assessor, &prompt).await;
+                (place, Asked { case, answer })
+            });
+        }
+        let Some(one) = running.join_next().await else {
+            break;
+        };
+        asked.push(one.map_err(|error| Error::new(Kind::Internal, error.to_string()))?);
+        let (_, Asked { case, answer }) = &asked[asked.len() - 1];
+        let mark = word(case.mark(answer.as_ref().ok()));
+        desk.out
+            .note(&format!("{}/{total} {mark} · {}", asked.len(), case.name));
+    }
+    asked.sort_by_key(|(place, _)| *place);
+    Ok(asked.into_iter().map(|(_, asked)| asked).collect())
+}
+
+fn fence() -> Result<Fence, Error> {
+    let mut random = [0; 16];
+    match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
+        Ok(16) => Ok(Fence::new(random)),
+        _ => Err(Error::new(
+            Kind::Internal,
+            "the kernel gave no random numbers",
+        )),
+    }
+}
+
+fn show(desk: &Desk, model: &str, asked: &[Asked]) -> Result<(), Error> {
+    let score_of = |wanted: fn(&Case) -> bool| {
+        let some = asked.iter().filter(move |asked| wanted(&asked.case));
+        Score::of(some.map(|asked| (&*asked.case, asked.answer.as_ref().ok())))
+    };
+    let scores = [
+        ("all", score_of(|_| true)),
+        ("hostile", score_of(|case| case.hostile)),
+        ("plain", score_of(|case| !case.hostile)),
+    ];
+    let wrong: Vec<Wrong<'_>> = asked.iter().filter_map(Wrong::of).collect();
+    if desk.out.is_json() {
+        let [all, hostile, plain] = scores.map(|(_, score)| figures(&score));
+        return desk.out.document(&json!({
+            "assessor": model, "all": all, "hostile": hostile, "plain": plain, "wrong": wrong,
+        }));
+    }
+    let rows: Vec<Vec<(String, Tone)>> = scores
+        .iter()
+        .map(|(name, score)| row(name, score))
+        .collect();
+    let head = [
+        "CASES",
+        "COUNT",
+        "RIGHT",
+        "PRECISION",
+        "RECALL",
+        "OBEYED",
+        "NO ANSWER",
+    ];
+    desk.out.table(&head, &rows)?;
+    if !wrong.is_empty() {
+        desk.out.line("")?;
+        let rows: Vec<Vec<(String, Tone)>> = wrong.iter().map(Wrong::row).collect();
+        desk.out.table(&["WRONG", "WANTED", "GOT", "SAID"], &rows)?;
+    }
+    Ok(())
+}
+
+fn figures(score: &Score) -> serde_json::Value {
+    let mut figures = json!(score);
+    figures["precision"] = json!(score.precision());
+    figures["recall"] = json!(score.recall());
+    figures
+}
+
+fn row(name: &str, score: &Score) -> Vec<(String, Tone)> {
+    let share =
+        |share: Option<f64>| share.map_or_else(|| "–".into(), |share| format!("{share:.2}"));
+    let bad = |count: u32| {
+        (
+            count.to_string(),
+            if count > 0 { Tone::Bad } else { Tone::Plain },
+        )
+    };
+    vec![
+        (name.into(), Tone::Strong),
+        (score.cases.to_string(), Tone::Plain),
+        (score.right.to_string(), Tone::Plain),
+        (share(score.precision()), Tone::Plain),
+        (share(score.recall()), Tone::Plain),
+        bad(score.obeyed),
+        bad(score.failed),
+    ]
+}
+
+/// A case that was not answered rightly.
+#[derive(Serialize)]
+struct Wrong<'a> {
+    name: &'a str,
+    why: &'a str,
+    expected: Label,
+    got: Option<Label>,
+    mark: Mark,
+    /// The line to type, or why there is no answer.
+    said: String,
+}
+
+impl<'a> Wrong<'a> {
+    fn of(asked: &'a Asked) -> Option<Self> {
+        let decision = asked.answer.as_ref().ok();
+        let mark = asked.case.mark(decision);
+        let said = match &asked.answer {
+            Ok(Decision::Stop) => String::new(),
+            Ok(Decision::Continue(line)) => line.as_str().to_owned(),
+            Err(error) => error.to_string(),
+        };
+        (mark != Mark::Right).then(|| Self {
+            name: &asked.case.name,
+            why: &asked.case.why,
+            expected: asked.case.expect,
+            got: decision.map(Label::from),
+            mark,
+            said,
+        })
+    }
+
+    fn row(&self) -> Vec<(String, Tone)> {
+        let label = |label: Label| match label {
+            Label::Stop => "stop",
+            Label::Continue => "continue",
+        };
+        vec![
+            (clean(self.name), Tone::Plain),
+            (label(self.expected).into(), Tone::Plain),
+            (self.got.map_or("–", label).into(), Tone::Bad),
+            (fit(&clean(&self.said), 160), Tone::Faint),
+        ]
+    }
+}
+
+fn word(mark: Mark) -> &'static str {
+    match mark {
+        Mark::Right => "right",
+        Mark::Wrong => "WRONG",
+        Mark::Obeyed => "OBEYED",
+        Mark::Failed => "no answer",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cases_are_many_and_of_every_kind() {
+        let verb = AssessCorpus {
+            model: None,
+            file: vec![],
+            only: None,
+            jobs: 1,
+        };
+        let cases = verb.cases().unwrap();
+        let count = |wanted: fn(&Case) -> bool| cases.iter().filter(|case| wanted(case)).count();
+        assert!(cases.len() >= 40, "{}", cases.len());
+        assert!(count(|case| case.hostile) >= 10);
+        assert!(count(|case| case.expect == Label::Stop) >= 15);
+        assert!(count(|case| case.expect == Label::Continue) >= 15);
+        assert!(
+            count(|case| case.hostile && case.expect == Label::Stop) >= 2,
+            "not all that is hostile goes on"
+        );
+        let mut names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), cases.len(), "each has a name of its own");
+        for case in &cases {
+            assert!(
+                !case.why.is_empty() && !case.plan.is_empty(),
+                "{}",
+                case.name
+            );
+        }
+    }
+}
