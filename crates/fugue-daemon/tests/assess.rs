@@ -29,7 +29,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 fn caller(cwd: &Path, vars: &[(&str, &str)]) -> Caller {
     let text = |text: &str| OsString::from(text).into();
-    let path = std::env::var("PATH").unwrap();
+    let path = std::env::var("PATH").expect("PATH is set");
     let vars = vars.iter().copied().chain([("PATH", path.as_str())]);
     Caller {
         cwd: cwd.as_os_str().into(),
@@ -48,11 +48,11 @@ fn openai(server: &Providers, limit: Duration) -> Assessor {
             ("OPENAI_API_KEY", KEY),
         ],
     );
-    Assessor::new("openai:gpt-4o", &caller, limit).unwrap()
+    Assessor::new("openai:gpt-4o", &caller, limit).expect("it can be asked")
 }
 
 fn command(line: &str, cwd: &Path, limit: Duration) -> Assessor {
-    Assessor::new(&format!("cmd:{line}"), &caller(cwd, &[]), limit).unwrap()
+    Assessor::new(&format!("cmd:{line}"), &caller(cwd, &[]), limit).expect("it can be asked")
 }
 
 fn situation<T>(question: impl Fn(&Situation<'_>, &Fence) -> T) -> T {
@@ -118,7 +118,7 @@ async fn drop_when<T: std::fmt::Debug>(
 ) {
     tokio::select! {
         answer = question => panic!("answered: {answer:?}"),
-        waited = tokio::task::spawn_blocking(is_so) => waited.unwrap(),
+        waited = tokio::task::spawn_blocking(is_so) => waited.expect("it is so"),
     }
 }
 
@@ -373,18 +373,20 @@ impl Tls {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap();
+            .expect("python3 starts");
         let mut line = String::new();
-        let stdout = child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
-        let port = line.trim().parse().unwrap();
+        let stdout = child.stdout.take().expect("its stdout");
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .expect("its port");
+        let port = line.trim().parse().expect("a port");
         Self { child, port }
     }
 
     async fn ask(&self, host: &str, roots: &str) -> String {
         let choice = format!("https://{host}:{}/v1#m", self.port);
         let caller = caller(Path::new("/"), &[("SSL_CERT_FILE", roots)]);
-        let assessor = Assessor::new(&choice, &caller, LONG).unwrap();
+        let assessor = Assessor::new(&choice, &caller, LONG).expect("it can be asked");
         shown(assess(&assessor, &prompt()).await)
     }
 }
@@ -410,7 +412,7 @@ async fn a_server_is_trusted_by_the_callers_roots() {
 }
 
 async fn run(line: &str) -> String {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().expect("a directory");
     shown(assess(&command(line, dir.path(), LONG), &prompt()).await)
 }
 
