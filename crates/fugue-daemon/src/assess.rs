@@ -8,6 +8,7 @@ mod choice;
 mod command;
 mod http;
 mod provider;
+mod proxy;
 
 use std::time::Duration;
 

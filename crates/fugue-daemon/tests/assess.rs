@@ -4,10 +4,12 @@ use std::{
     ffi::OsString,
     fs,
     future::Future,
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
     sync::Arc,
+    thread,
     time::Duration,
 };
 
@@ -326,7 +328,7 @@ async fn where_nobody_listens_is_said() {
     // The listener goes once it has seen that it is over.
     let address = url.trim_start_matches("http://").to_owned();
     until("the port is free", LONG, || {
-        std::net::TcpStream::connect(&address).is_err()
+        TcpStream::connect(&address).is_err()
     });
     let said = shown(assess(&assessor, &prompt()).await);
     assert!(
@@ -385,8 +387,12 @@ impl Tls {
 
     async fn ask(&self, host: &str, roots: &str) -> String {
         let choice = format!("https://{host}:{}/v1#m", self.port);
-        let caller = caller(Path::new("/"), &[("SSL_CERT_FILE", roots)]);
-        let assessor = Assessor::new(&choice, &caller, LONG).expect("it can be asked");
+        self.ask_with(&choice, &[("SSL_CERT_FILE", roots)]).await
+    }
+
+    async fn ask_with(&self, choice: &str, vars: &[(&str, &str)]) -> String {
+        let caller = caller(Path::new("/"), vars);
+        let assessor = Assessor::new(choice, &caller, LONG).expect("it can be asked");
         shown(assess(&assessor, &prompt()).await)
     }
 }
@@ -409,6 +415,47 @@ async fn a_server_is_trusted_by_the_callers_roots() {
     assert!(said.contains("certificate"), "{said}");
     let said = server.ask("127.0.0.1", "/no/such/file").await;
     assert!(said.contains("no trusted certificates"), "{said}");
+}
+
+/// A proxy that lets one client through to `port`, whatever host it asks for, and says what it was asked.
+fn proxy(port: u16) -> (String, thread::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
+    let url = format!("http://{}", listener.local_addr().expect("its address"));
+    let serving = thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("a client");
+        let mut reader = BufReader::new(client.try_clone().expect("its other half"));
+        let (mut asked, mut line) = (String::new(), String::new());
+        reader.read_line(&mut asked).expect("a request");
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line).expect("a header");
+        }
+        let mut server = TcpStream::connect(("127.0.0.1", port)).expect("the server");
+        client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").expect("a yes");
+        let mut back = server.try_clone().expect("its other half");
+        let mut down = client.try_clone().expect("its other half");
+        thread::spawn(move || io::copy(&mut back, &mut down));
+        // Ends when the client goes.
+        let _ = io::copy(&mut reader, &mut server);
+        asked
+    });
+    (url, serving)
+}
+
+#[tokio::test]
+async fn a_far_server_is_asked_through_the_callers_proxy() {
+    let server = Tls::start();
+    let (url, serving) = proxy(server.port);
+    let roots = format!("{TLS}/ca.pem");
+    let vars = [("SSL_CERT_FILE", roots.as_str()), ("HTTPS_PROXY", &url)];
+    let said = server
+        .ask_with("https://assessor.example/v1#m", &vars)
+        .await;
+    assert_eq!(said, "stop");
+    assert_eq!(
+        serving.join().unwrap(),
+        "CONNECT assessor.example:443 HTTP/1.1\r\n"
+    );
 }
 
 async fn run(line: &str) -> String {
@@ -470,6 +517,11 @@ async fn a_command_that_fails_is_an_error_with_its_last_words() {
             "{line}"
         );
     }
+    let caller = caller(Path::new("/"), &[("MY_API_KEY", KEY)]);
+    let line = "cmd:echo \"bad key $MY_API_KEY\" >&2; exit 1";
+    let telltale = Assessor::new(line, &caller, LONG).unwrap();
+    let said = shown(assess(&telltale, &prompt()).await);
+    assert!(said.ends_with("ended with code 1: bad key (key)"), "{said}");
     let gone = command("true", Path::new("/no/such/dir"), LONG);
     let said = shown(assess(&gone, &prompt()).await);
     assert!(

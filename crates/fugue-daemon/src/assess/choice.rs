@@ -9,6 +9,7 @@ use super::{
     command::Command,
     http::{Place, Roots},
     provider::{Dialect, Provider},
+    proxy::Proxy,
 };
 
 /// Somebody who can be asked.
@@ -130,12 +131,17 @@ fn provider(
         || dialect.home().to_owned(),
         |base| dialect.spelled_out(&base),
     );
-    let place = place(&base, caller).ok_or_else(|| {
+    let mut place = place(&base, caller).ok_or_else(|| {
         Error::invalid(format!(
             "{whose}: wanted a URL such as `{}`",
             dialect.home()
         ))
     })?;
+    if place.roots.is_some() {
+        place.proxy = Proxy::of(&place.host, |name| variable(caller, name)).map_err(|wanted| {
+            Error::invalid(wanted).hint("a proxy of another kind: `cmd:COMMAND` can ask through it")
+        })?;
+    }
     Ok(Provider {
         dialect,
         model: model.to_owned(),
@@ -176,6 +182,7 @@ fn place(base: &str, caller: &Caller) -> Option<Place> {
             file: variable(caller, "SSL_CERT_FILE").map(PathBuf::from),
             dir: variable(caller, "SSL_CERT_DIR").map(PathBuf::from),
         }),
+        proxy: None,
     })
 }
 
@@ -364,7 +371,9 @@ mod tests {
 
     #[test]
     fn a_key_is_not_shown() {
-        let who = chosen("openai:m", &[("OPENAI_API_KEY", "sk-secret")]).unwrap();
-        assert!(!format!("{who:?}").contains("secret"));
+        for choice in ["openai:m", "cmd:true"] {
+            let who = chosen(choice, &[("OPENAI_API_KEY", "sk-secret")]).unwrap();
+            assert!(!format!("{who:?}").contains("secret"));
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{
     ffi::OsString,
-    io,
+    fmt, io,
     os::fd::{AsFd, OwnedFd},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -38,11 +38,21 @@ const SAID_CHARS: usize = 300;
 /// By this variable every process of one question is known, wherever it went.
 const MARK: &str = "FUGUE_ASSESSMENT";
 
-#[derive(Clone, Debug)]
+/// How variables are called whose values are nobody else's business.
+const SECRETS: &[&str] = &["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"];
+
+#[derive(Clone)]
 pub(super) struct Command {
     pub line: String,
     pub cwd: PathBuf,
     pub env: Vec<(OsString, OsString)>,
+}
+
+/// Its variables hold keys, so they are not shown.
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Command({:?} in {:?})", self.line, self.cwd)
+    }
 }
 
 impl Command {
@@ -106,13 +116,25 @@ impl Command {
                 SAID_CHARS,
             )
         };
-        match [words(complaint), words(answer)]
-            .into_iter()
-            .find(|words| !words.is_empty())
-        {
-            Some(words) => words,
+        let said = [words(complaint), words(answer)];
+        match said.into_iter().find(|words| !words.is_empty()) {
+            Some(words) => self.without_secrets(words),
             None => format!("it said nothing (`{}`)", one_line(&self.line, 80)),
         }
+    }
+
+    /// A command may complain about a key and show it.
+    fn without_secrets(&self, mut said: String) -> String {
+        for (name, value) in &self.env {
+            let is_secret = name
+                .to_str()
+                .is_some_and(|name| SECRETS.iter().any(|end| name.ends_with(end)));
+            // Shorter ones are words, and no secrets.
+            if is_secret && let Some(value) = value.to_str().filter(|value| value.len() >= 8) {
+                said = said.replace(value, "(key)");
+            }
+        }
+        said
     }
 }
 

@@ -21,7 +21,7 @@ use tokio_rustls::{
     rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName},
 };
 
-use super::AssessError;
+use super::{AssessError, proxy::Proxy};
 
 /// An answer is a few kilobytes; this leaves room for a server that sends its thoughts along.
 const MAX_BODY: usize = 1 << 20;
@@ -37,6 +37,8 @@ pub(super) struct Place {
     pub path: String,
     /// With TLS: whom to trust.
     pub roots: Option<Roots>,
+    /// The way there, if it is not the straight one.
+    pub proxy: Option<Proxy>,
 }
 
 /// The caller's own trusted roots, else the system's.
@@ -71,9 +73,11 @@ impl Place {
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| self.unreachable(error))?;
         let host = self.host.trim_start_matches('[').trim_end_matches(']');
-        let stream = TcpStream::connect((host, self.port))
-            .await
-            .map_err(|error| self.unreachable(error))?;
+        let stream = match &self.proxy {
+            None => TcpStream::connect((host, self.port)).await,
+            Some(proxy) => proxy.tunnel(&self.host, self.port).await,
+        };
+        let stream = stream.map_err(|error| self.unreachable(error))?;
         match &self.roots {
             None => self.exchange(stream, request).await,
             Some(roots) => {
