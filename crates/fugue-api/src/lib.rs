@@ -12,6 +12,7 @@ pub mod panes;
 pub mod runs;
 pub mod team;
 mod tool;
+pub mod watch;
 pub mod wire;
 
 pub use error::{Error, Kind};

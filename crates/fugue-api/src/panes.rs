@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cursor, Error, PaneId, SessionName, Timestamp, keys::Key};
 
-/// Open a terminal pane: an interactive shell, or one command as the pane's own process. Returns when it is ready for input.
+/// Open a terminal pane: an interactive shell, or one command as its own process. Returns when it is ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
@@ -320,6 +320,8 @@ pub struct PaneStatus {
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<crate::team::WorkerRow>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watcher: Option<crate::watch::WatcherRow>,
     /// Something is wrong that does not end the pane, such as a full disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -409,6 +411,9 @@ pub struct Overview {
     /// Runs that did not fit; ended ones are left out first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_runs: u64,
+    pub watchers: Vec<crate::watch::WatcherRow>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub omitted_watchers: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

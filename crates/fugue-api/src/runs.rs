@@ -18,14 +18,14 @@ pub const MOST_COMMANDS: usize = 10;
 /// How many steps one pipeline may have.
 pub const MOST_STEPS: usize = 50;
 
-/// Block until a regex appears in a pane's output: the last lines that are there, then everything new.
+/// Block until a regex appears in a pane's output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
     pub pane_id: String,
-    /// Regex; `^` and `$` match at line boundaries.
+    /// Regex; `^`, `$` at line ends.
     pub pattern: String,
-    /// Then the reply says `timeout`.
+    /// Then `timeout`.
     #[serde(default = "Expect::timeout_ms")]
     #[schemars(range(min = 0, max = 604_800_000))]
     pub timeout_ms: u64,
@@ -43,7 +43,7 @@ pub struct Expect {
     /// Only what came after this cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Cursor>,
-    /// Ends the wait with `failed`.
+    /// Then `failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail_pattern: Option<String>,
     /// Also the echo of typed lines.
@@ -149,7 +149,7 @@ pub enum Via {
     Screen,
 }
 
-/// Run 1 to 10 commands side by side, each in its own pane, and return all exit codes and outputs in one reply.
+/// Run 1 to 10 commands side by side; one reply with all exit codes and outputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunParallel {
@@ -162,7 +162,7 @@ pub struct RunParallel {
     #[serde(default = "RunParallel::timeout_ms")]
     #[schemars(range(min = 1, max = 604_800_000))]
     pub timeout_ms: u64,
-    /// Close the panes at the end; what still runs at the timeout is ended.
+    /// Close the panes at the end.
     #[serde(default = "yes")]
     pub cleanup: bool,
     /// End the others when one fails.
@@ -314,7 +314,7 @@ pub enum TaskStatus {
     Running,
 }
 
-/// Run commands one after the other in one shell (cd, variables and functions carry over), stopping at the first failure. Exact exit code and output of each.
+/// Run commands one after the other in one shell (cd, variables carry over), stopping at the first failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunPipeline {

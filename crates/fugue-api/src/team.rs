@@ -19,7 +19,7 @@ const MOST_CHANGES: usize = 1_000;
 // A day. Whoever waits longer asks again.
 const LONGEST_WAIT_SECS: f64 = 86_400.0;
 
-/// Start an agent in a pane of its own with a prompt. What it reports comes by wait_for_event.
+/// Start an agent in a pane with a prompt. It reports by wait_for_event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
@@ -562,7 +562,7 @@ fn identity(field: &str, given: &str) -> Result<(), Error> {
     }
 }
 
-fn bounded(field: &str, given: &str) -> Result<(), Error> {
+pub(crate) fn bounded(field: &str, given: &str) -> Result<(), Error> {
     let chars = given.chars().count();
     if chars <= LONGEST_TEXT {
         Ok(())

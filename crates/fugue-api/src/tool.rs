@@ -1,7 +1,7 @@
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Error, panes, runs, team};
+use crate::{Error, panes, runs, team, watch};
 
 /// One tool: its arguments are the struct itself.
 pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<Request> {
@@ -150,6 +150,10 @@ tools! {
     team::SendMessage as "send_message", "message", Writes => MessageSent;
     team::AskQuestion as "ask_question", "ask", Writes => QuestionAsked;
     team::AnswerQuestion as "answer_question", "answer", Writes => QuestionAnswered;
+    watch::WatchMe as "watch_me", "watch", Writes => Watching;
+    watch::LookMa as "look_ma", "look", Writes => Recorded;
+    watch::Pause as "pause", "pause", Writes => NextStep;
+    watch::Clear as "clear", "clear", Destructive => Cleared;
 }
 
 fn arguments<T: DeserializeOwned>(args: serde_json::Value) -> Result<T, Error> {

@@ -7,6 +7,7 @@ mod runs;
 mod team;
 #[cfg(test)]
 pub(crate) mod tests;
+mod watch;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,6 +18,7 @@ pub(crate) use rows::cut;
 use runs::Run;
 use team::Team;
 pub use team::{Rest, Typed};
+use watch::Watchers;
 
 // A shell whose rc files take longer than this is handed over as "not ready yet" instead of keeping the caller.
 const PATIENCE_FOR_A_PROMPT: Duration = Duration::from_secs(10);
@@ -29,6 +31,7 @@ pub struct Core {
     next_run: u64,
     runs: BTreeMap<RunId, Run>,
     team: Team,
+    watchers: Watchers,
 }
 
 struct Pane {
@@ -59,6 +62,7 @@ impl Core {
     pub fn restore(settings: Settings, mut snapshot: Snapshot, now: Now) -> (Self, Vec<Effect>) {
         let mut effects = Vec::new();
         let team = Team::restored(&mut snapshot);
+        let watchers = Watchers::restored(&mut snapshot);
         // Above all that an earlier daemon told: whoever followed a run then hears of what happened in between.
         let first_version = snapshot.epoch << 32;
         let runs: BTreeMap<RunId, Run> = snapshot
@@ -103,9 +107,11 @@ impl Core {
             next_run: snapshot.next_run.max(1),
             runs,
             team,
+            watchers,
         };
         core.restore_runs(now, &mut effects);
         core.restore_workers(now, &mut effects);
+        core.restore_watchers(now, &mut effects);
         core.forget_old(now, &mut effects);
         (core, in_one_commit(effects))
     }
@@ -125,6 +131,7 @@ impl Core {
                 self.forget_call(call);
                 self.forget_run_call(call);
                 self.forget_team_call(call, &mut effects);
+                self.watchers.forget_call(call);
             }
             Input::Pane { pane, fact } => self.fact(pane, fact, now, &mut effects),
             Input::NotStored {
@@ -151,10 +158,19 @@ impl Core {
             }
             Input::Unprepared { worker, error } => self.drop_worker(worker, &error, &mut effects),
             Input::WorkedOut { worker, found } => self.worked_out(worker, found, now, &mut effects),
+            Input::WatcherRan { watcher, step, ran } => {
+                self.watcher_ran(watcher, step, ran, now, &mut effects)
+            }
+            Input::Judged {
+                watcher,
+                step,
+                judged,
+            } => self.judged(watcher, step, judged, now, &mut effects),
             Input::Time => {
                 self.time(now, &mut effects);
                 self.time_for_runs(now, &mut effects);
                 self.time_for_team(now, &mut effects);
+                self.time_for_watchers(now, &mut effects);
             }
         }
         in_one_commit(effects)

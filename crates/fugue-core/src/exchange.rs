@@ -11,8 +11,9 @@ use fugue_api::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    EventRecord, Exit, PaneRecord, Prepared, QuestionRecord, Repo, Rest, RunRecord, Sighting,
-    Typed, WorkerRecord,
+    Checked, EventRecord, Exit, PaneRecord, Prepared, QuestionRecord, Repo, Rest, RunRecord,
+    Sighting, Typed, WatcherRecord, WorkerRecord,
+    assess::{Decision, Injection, NextStep, Transcript, WatchSettings},
 };
 
 /// One call of one connection, for as long as it is open.
@@ -61,6 +62,18 @@ pub enum Input {
         worker: u64,
         found: WorkedOut,
     },
+    /// A watcher's command has ended.
+    WatcherRan {
+        watcher: u64,
+        step: u64,
+        ran: Ran,
+    },
+    /// A model has judged, or could not.
+    Judged {
+        watcher: u64,
+        step: u64,
+        judged: Judged,
+    },
     /// Some time that was asked for by [`Effect::WakeAt`] has come.
     Time,
 }
@@ -74,6 +87,8 @@ pub struct Asked {
     /// One for each pane that the call opens: looked up at the door, where files may be looked at. An error there is
     /// the call's, unless it asks for what it started before.
     pub worlds: Result<Vec<World>, Error>,
+    /// What holds for a watcher that this call begins.
+    pub watch: Option<Box<WatchSettings>>,
 }
 
 /// Where and by what a new pane runs.
@@ -151,6 +166,17 @@ pub enum PaneFact {
     MessageTyped {
         event: EventId,
         how: Typed,
+    },
+    /// It has been quiet for as long as a watcher wanted.
+    Quiet {
+        watcher: u64,
+        step: u64,
+        seen: PaneSeen,
+    },
+    Injected {
+        watcher: u64,
+        step: u64,
+        how: Injected,
     },
 }
 
@@ -294,6 +320,45 @@ pub enum Effect {
         event: EventId,
         text: String,
     },
+    /// Run a command for a watcher, and say how it ended.
+    RunForWatcher {
+        watcher: u64,
+        step: u64,
+        command: String,
+        cwd: PathBuf,
+        caller: Arc<Caller>,
+        limit: Duration,
+    },
+    /// Say when nothing was printed for so long and nobody is waited for, and what stands there then.
+    AwaitQuiet {
+        pane: PaneId,
+        watcher: u64,
+        step: u64,
+        quiet: Duration,
+        lines: usize,
+    },
+    ForgetQuiet {
+        pane: PaneId,
+        watcher: u64,
+    },
+    /// Ask a model.
+    Judge {
+        job: Box<WatchJob>,
+        caller: Arc<Caller>,
+    },
+    /// End a watcher's command or question; nobody wants the answer.
+    StopJudging {
+        watcher: u64,
+    },
+    /// Type a line, if nothing has happened in the pane since it was seen.
+    Inject {
+        pane: PaneId,
+        watcher: u64,
+        step: u64,
+        line: Injection,
+        enter: bool,
+        seen: PanePlace,
+    },
     /// Remove a worker's private files.
     ForgetWorker {
         worker: Box<WorkerRecord>,
@@ -426,6 +491,13 @@ pub enum Change {
     PutQuestion(Box<QuestionRecord>),
     DropQuestion(QuestionId),
     NextQuestion(u64),
+    StartWatcher {
+        record: Box<WatcherRecord>,
+        caller: Arc<Caller>,
+    },
+    PutWatcher(Box<WatcherRecord>),
+    DropWatcher(u64),
+    NextWatcher(u64),
 }
 
 /// Everything the store knows, at the daemon's start.
@@ -441,6 +513,8 @@ pub struct Snapshot {
     pub next_worker: u64,
     pub questions: Vec<QuestionRecord>,
     pub next_question: u64,
+    pub watchers: Vec<StoredWatcher>,
+    pub next_watcher: u64,
     /// How many daemons there were before this one.
     pub epoch: u64,
 }
@@ -468,4 +542,77 @@ pub struct WorkedOut {
     pub tail: String,
     pub omitted_chars: u64,
     pub note: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredWatcher {
+    pub record: WatcherRecord,
+    pub caller: Caller,
+}
+
+/// How a command of a watcher's ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ran {
+    /// `None`: by a signal, or not in time.
+    pub code: Option<i32>,
+    /// In words: `exited with 1`.
+    pub ending: String,
+    pub output: String,
+}
+
+/// What a watcher sees of a quiet pane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PaneSeen {
+    pub tail: String,
+    pub idle_ms: u64,
+    pub place: PanePlace,
+}
+
+/// Where a pane stands: as long as neither changes, nothing has happened in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PanePlace {
+    /// All that it printed.
+    pub printed: u64,
+    /// How often somebody typed.
+    pub typed: u64,
+}
+
+/// What became of a line that was to be typed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Injected {
+    /// Something has happened since, or a person is waited for or types.
+    NotNow,
+    Typed {
+        submitted: bool,
+    },
+    Unknown(String),
+}
+
+/// What a model is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judge {
+    Decide,
+    NextStep,
+}
+
+/// A question to a model, with all that it is about.
+#[derive(Clone, Debug)]
+pub struct WatchJob {
+    pub watcher: u64,
+    pub step: u64,
+    pub judge: Judge,
+    pub settings: WatchSettings,
+    pub transcript: Transcript,
+    pub wait_output: Option<String>,
+    pub pane_tail: String,
+    pub done_when: Option<String>,
+    pub verdict: Option<Checked>,
+    pub now: Timestamp,
+}
+
+/// A model's answer, or why there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Judged {
+    Decision(Result<Decision, String>),
+    NextStep(Result<NextStep, String>),
 }

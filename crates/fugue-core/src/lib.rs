@@ -16,18 +16,20 @@ pub mod settings;
 pub mod state;
 pub mod typing;
 pub mod view;
+mod watcher;
 mod worker;
 
 pub use core::{Core, Rest, Typed};
 pub use event::{EventRecord, InboxId, QuestionRecord};
 pub use exchange::{
-    Asked, CallId, Change, Effect, Input, Job, Now, PaneFact, PaneQuestion, Part, PlannedStep, Saw,
-    Snapshot, StepNews, StepPlan, StoredRun, StoredWorker, Undo, Want, Watch, WorkedOut, World,
-    Wrap,
+    Asked, CallId, Change, Effect, Injected, Input, Job, Judge, Judged, Now, PaneFact, PanePlace,
+    PaneQuestion, PaneSeen, Part, PlannedStep, Ran, Saw, Snapshot, StepNews, StepPlan, StoredRun,
+    StoredWatcher, StoredWorker, Undo, Want, Watch, WatchJob, WorkedOut, World, Wrap,
 };
 pub use record::{Ended, Exit, PaneRecord};
 pub use run::{
     ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, Sighting, StepOutcome,
     StepState, Task, TaskOutcome, Work,
 };
+pub use watcher::{Checked, Stage, WatcherRecord};
 pub use worker::{Asks, Owed, Prepared, Repo, WorkerPhase, WorkerRecord};

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::assess::WatchSettings;
+
 /// The contents of `config.toml`. An unknown key is an error that names it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -22,6 +24,8 @@ pub struct Settings {
     pub forget_beyond_panes: usize,
     /// The agent of a worker for which none was named; empty: the first one installed.
     pub default_agent: String,
+    /// The watcher's.
+    pub watch: WatchSettings,
     /// Agents besides those fugue knows, by name.
     pub agents: BTreeMap<String, Template>,
 }
@@ -47,6 +51,7 @@ impl Default for Settings {
             forget_after_hours: 24.0,
             forget_beyond_panes: 500,
             default_agent: String::new(),
+            watch: WatchSettings::default(),
             agents: BTreeMap::new(),
         }
     }

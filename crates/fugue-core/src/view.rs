@@ -284,6 +284,10 @@ pub fn bound_overview(overview: &mut fugue_api::panes::Overview, most_chars: usi
     overview.omitted_workers = (overview.workers.len() - some) as u64;
     overview.workers.truncate(some);
     used += json_chars(&overview.workers);
+    let some = fitting(&overview.watchers, most_chars / 8);
+    overview.omitted_watchers = (overview.watchers.len() - some) as u64;
+    overview.watchers.truncate(some);
+    used += json_chars(&overview.watchers);
     let some = fitting(&overview.panes, most_chars.saturating_sub(used));
     overview.omitted_panes = (overview.panes.len() - some) as u64;
     overview.panes.truncate(some);

@@ -10,9 +10,10 @@ mod http;
 mod provider;
 mod proxy;
 
-use std::time::Duration;
+use std::{ffi::OsString, io, path::PathBuf, time::Duration};
 
 use fugue_core::assess::{Answer, Misfit, Prompt};
+use fugue_hold::spawn::Ending;
 
 pub use choice::Assessor;
 use choice::Who;
@@ -22,6 +23,26 @@ pub async fn assess<A: Answer>(assessor: &Assessor, prompt: &Prompt<A>) -> Resul
     let limit = assessor.limit;
     let answer = tokio::time::timeout(limit, in_two_tries(assessor, prompt)).await;
     answer.unwrap_or(Err(AssessError::TimedOut { limit }))
+}
+
+/// Runs a command of a watcher's by a login shell: its code, its ending in words, and the end of its output. Dropped, it
+/// leaves no process.
+pub async fn run(
+    line: &str,
+    cwd: PathBuf,
+    env: Vec<(OsString, OsString)>,
+) -> io::Result<(Option<i32>, String, String)> {
+    let command = command::Command {
+        line: line.to_owned(),
+        cwd,
+        env,
+    };
+    let (ending, output) = command.run().await?;
+    let code = match ending {
+        Ending::Code(code) => Some(code),
+        Ending::Signal { .. } | Ending::Unknown => None,
+    };
+    Ok((code, command::in_words(ending), output))
 }
 
 /// Why there is no answer. It is shown to people and models, so it never holds a key and is never long.

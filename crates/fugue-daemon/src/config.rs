@@ -45,6 +45,11 @@ pub fn load(path: &Path) -> Result<Settings, Error> {
             settings.keep_lines
         )));
     }
+    settings
+        .watch
+        .clone()
+        .checked()
+        .map_err(|error| wrong(format!("watch.{}", error.message)))?;
     Ok(settings)
 }
 

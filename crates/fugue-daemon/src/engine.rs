@@ -17,7 +17,7 @@ use fugue_api::{
 };
 use fugue_core::{
     Asked, CallId, Core, Effect, Input, Now, PaneFact, PaneQuestion, Snapshot, Undo, World,
-    settings::Settings, view,
+    assess::WatchSettings, settings::Settings, view,
 };
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -30,11 +30,13 @@ use crate::{
     desk::{Desk, Responder},
     door::Knock,
     follow,
-    pane::{self, PaneCommand, PaneHandle, launch},
+    pane::{self, Inject, PaneCommand, PaneHandle, Quiet, launch},
     paths::Paths,
     shards::{Shards, Task},
     store::{Commit, Store, Writer},
-    sweep, workers, world,
+    sweep,
+    watchers::{Errand, Errands},
+    workers, world,
 };
 
 /// What every part of the daemon may look at.
@@ -61,6 +63,7 @@ pub struct Engine {
     started: Instant,
     stopping: Option<Stopping>,
     own_calls: u64,
+    errands: Errands,
 }
 
 /// What pane tasks and helpers tell the engine.
@@ -74,6 +77,7 @@ pub enum Said {
         caller: Arc<Caller>,
         ask: Ask,
         worlds: Result<Vec<World>, Error>,
+        watch: Option<Box<WatchSettings>>,
     },
     /// Something that was done for a worker.
     Worker(Input),
@@ -133,6 +137,7 @@ impl Engine {
             started,
             stopping: None,
             own_calls: OWN_CALLS,
+            errands: Errands::default(),
         };
         engine.perform(effects);
         Ok(engine)
@@ -204,6 +209,7 @@ impl Engine {
                             caller,
                             ask,
                             worlds: Ok(Vec::new()),
+                            watch: None,
                         },
                     }),
                 }
@@ -222,9 +228,14 @@ impl Engine {
     ) {
         let (says, house) = (self.says.clone(), self.house.clone());
         tokio::task::spawn_blocking(move || {
-            let worlds = request
+            let found = request
                 .check()
-                .and_then(|()| world::look_up(&mut request, &caller, &house));
+                .and_then(|()| world::look_up(&mut request, &caller, &house))
+                .and_then(|worlds| Ok((worlds, world::watch_settings(&request, &caller, &house)?)));
+            let (worlds, watch) = match found {
+                Ok((worlds, watch)) => (Ok(worlds), watch),
+                Err(error) => (Err(error), None),
+            };
             let ask = Ask::Tool { call: request };
             let _ = says.blocking_send(Said::Furnished {
                 call,
@@ -233,6 +244,7 @@ impl Engine {
                 caller,
                 ask,
                 worlds,
+                watch,
             });
         });
     }
@@ -256,6 +268,7 @@ impl Engine {
                 caller,
                 ask,
                 worlds,
+                watch,
             } => self.step(Input::Call {
                 call,
                 asked: Asked {
@@ -264,6 +277,7 @@ impl Engine {
                     caller,
                     ask,
                     worlds,
+                    watch,
                 },
             }),
         }
@@ -337,6 +351,61 @@ impl Engine {
             Effect::ForgetWorker { worker } => {
                 let house = self.house.clone();
                 tokio::task::spawn_blocking(move || workers::forget(&worker, &house));
+            }
+            Effect::RunForWatcher {
+                watcher,
+                step,
+                command,
+                cwd,
+                caller,
+                limit,
+            } => {
+                let errand = Errand {
+                    watcher,
+                    step,
+                    command,
+                    cwd,
+                    caller,
+                    limit,
+                };
+                self.errands.run(errand, self.says.clone());
+            }
+            Effect::Judge { job, caller } => self.errands.judge(*job, caller, self.says.clone()),
+            Effect::StopJudging { watcher } => self.errands.stop(watcher),
+            Effect::AwaitQuiet {
+                pane,
+                watcher,
+                step,
+                quiet,
+                lines,
+            } => {
+                let quiet = Quiet {
+                    watcher,
+                    step,
+                    quiet,
+                    lines,
+                };
+                self.tell(pane, PaneCommand::AwaitQuiet(quiet));
+            }
+            Effect::ForgetQuiet { pane, watcher } => {
+                self.tell(pane, PaneCommand::ForgetQuiet(watcher));
+            }
+            Effect::Inject {
+                pane,
+                watcher,
+                step,
+                line,
+                enter,
+                seen,
+            } => {
+                let inject = Inject {
+                    watcher,
+                    step,
+                    line,
+                    enter,
+                    seen,
+                };
+                self.tell(pane, PaneCommand::Inject(inject));
             }
             Effect::AwaitRest { pane } => self.tell(pane, PaneCommand::AwaitRest),
             Effect::TypeMessage { pane, event, text } => {
@@ -590,6 +659,7 @@ impl Engine {
                 caller: caller.clone(),
                 ask,
                 worlds: Ok(Vec::new()),
+                watch: None,
             };
             self.step(Input::Call { call, asked });
         }

@@ -24,6 +24,7 @@ pub mod shell;
 pub mod start;
 mod store;
 mod sweep;
+mod watchers;
 mod workers;
 mod world;
 

@@ -5,6 +5,7 @@ mod birth;
 mod hands;
 mod keeper;
 pub mod launch;
+mod quiet;
 mod resting;
 mod sending;
 mod stepping;
@@ -37,6 +38,7 @@ use crate::{
 };
 use answers::Asked;
 use keeper::{Event, Keeper, Place};
+pub use quiet::{Inject, Quiet};
 use resting::Resting;
 use sending::Sending;
 use stepping::Stepping;
@@ -73,6 +75,9 @@ pub enum PaneCommand {
         event: EventId,
         text: String,
     },
+    AwaitQuiet(Quiet),
+    ForgetQuiet(u64),
+    Inject(Inject),
     /// Part of the text. `None` is the answer if the files must be asked.
     Stretch {
         want: Want,
@@ -210,6 +215,12 @@ struct Pane {
     searched_out: mpsc::UnboundedReceiver<Searched>,
     stepping: Option<Stepping>,
     resting: Resting,
+    quiet: Option<Quiet>,
+    quiet_look: Option<Instant>,
+    /// How often somebody typed.
+    typed: u64,
+    /// Something was typed and not submitted.
+    draft: bool,
     next_id: u64,
     last_output: Instant,
     /// When to look, if nothing is printed until then.
@@ -238,6 +249,10 @@ impl Pane {
             searched_out,
             stepping: None,
             resting: Resting::default(),
+            quiet: None,
+            quiet_look: None,
+            typed: 0,
+            draft: false,
             next_id: 1,
             last_output: Instant::now(),
             look_at: None,
@@ -263,6 +278,7 @@ impl Pane {
                 self.watchers_deadline(),
                 self.stepping_deadline(),
                 self.rest_deadline(),
+                self.quiet_look,
             ];
             let timer = timers.into_iter().flatten().min();
             tokio::select! {
@@ -321,10 +337,12 @@ impl Pane {
     fn tell(&mut self, message: &ToHolder) {
         if let ToHolder::Input(Input {
             kind: InputKind::Typed,
+            bytes,
             ..
         }) = message
         {
             self.follower.terminal.typed();
+            self.somebody_typed(bytes);
         }
         if let Some(keeper) = self.keeper.as_mut()
             && let Err(error) = keeper.send(message)
@@ -363,6 +381,7 @@ impl Pane {
             self.look_at = Some(self.last_output + QUIET);
         }
         self.rest_output();
+        self.quiet_output();
         self.show_watchers().await;
         for fact in turn.facts {
             self.fact(fact).await;
@@ -438,6 +457,9 @@ impl Pane {
         }
         if self.rest_deadline().is_some_and(|at| at <= now) {
             self.rest_time(now).await;
+        }
+        if self.quiet_look.is_some_and(|at| at <= now) {
+            self.quiet_time();
         }
     }
 

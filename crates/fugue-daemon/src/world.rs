@@ -6,17 +6,21 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use fugue_api::{Error, Kind, Request, wire::Caller};
-use fugue_core::World;
+use fugue_core::{World, assess::WatchSettings};
 
-use crate::{agents, engine::House, pane::launch, shell};
+use crate::{agents, assess::Assessor, engine::House, pane::launch, shell};
 
 /// Whether a call opens panes, so that the world of each is to be looked up.
 pub fn is_needed(request: &Request) -> bool {
     match request {
-        Request::CreatePane(_) | Request::RunParallel(_) | Request::SpawnWorker(_) => true,
+        Request::CreatePane(_)
+        | Request::RunParallel(_)
+        | Request::SpawnWorker(_)
+        | Request::WatchMe(_) => true,
         Request::RunPipeline(args) => args.pane_id.is_none(),
         _ => false,
     }
@@ -91,8 +95,40 @@ pub fn look_up(request: &mut Request, caller: &Caller, house: &House) -> Result<
                 house,
             )?])
         }
+        Request::WatchMe(_) => {
+            let cwd = directory("cwd", None, caller)?;
+            let shell = shell(None, Purpose::Command, &cwd, caller, house)?;
+            let env = BTreeMap::new();
+            Ok(vec![world(
+                cwd,
+                shell,
+                Purpose::Command,
+                &env,
+                caller,
+                house,
+            )?])
+        }
         _ => Ok(Vec::new()),
     }
+}
+
+/// What holds for a watcher that this call begins: the person's settings, what the caller's environment says over
+/// them, and that somebody can be asked at all.
+pub fn watch_settings(
+    request: &Request,
+    caller: &Caller,
+    house: &House,
+) -> Result<Option<Box<WatchSettings>>, Error> {
+    let Request::WatchMe(_) = request else {
+        return Ok(None);
+    };
+    let lookup = |name: &str| variable(caller, name).and_then(|value| value.into_string().ok());
+    let settings = house.settings.watch.clone().overlaid(lookup)?;
+    let limit = Duration::from_secs_f64(settings.assess_timeout_sec);
+    for model in [&*settings.assess_model, settings.next_step_model()] {
+        Assessor::new(model, caller, limit)?;
+    }
+    Ok(Some(Box::new(settings)))
 }
 
 /// What a shell is wanted for.

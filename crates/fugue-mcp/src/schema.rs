@@ -21,7 +21,8 @@ pub fn of_arguments(schema: &Schema) -> Map<String, Value> {
     schema
 }
 
-/// Leaves out what a model knows anyway: a flag is off, a number is not negative, and a limit beyond all use. The door
+/// Leaves out what a model knows anyway: a flag is off, the first of several words holds, a number is not negative, a
+/// limit is beyond all use. The door
 /// checks them all the same.
 fn cheaper(property: &mut Value) {
     let Value::Object(property) = property else {
@@ -29,6 +30,14 @@ fn cheaper(property: &mut Value) {
     };
     if property.get("default") == Some(&json!(false)) {
         property.remove("default");
+    }
+    // The first of several words is what holds where none is said.
+    let first = property.get("enum").and_then(|words| words.get(0)).cloned();
+    if first.is_some() && property.get("default") == first.as_ref() {
+        property.remove("default");
+    }
+    if property.get("minItems") == Some(&json!(1)) {
+        property.remove("minItems");
     }
     let number = |value: Option<&Value>| value.and_then(Value::as_f64);
     if number(property.get("minimum")).is_some_and(|least| least <= 1.0) {
@@ -218,12 +227,12 @@ mod tests {
     #[test]
     fn documented_constants_are_one_enum() {
         check(
-            json!({"type": "object", "properties": {"mode": {"default": "a", "oneOf": [
+            json!({"type": "object", "properties": {"mode": {"default": "b", "oneOf": [
                 {"const": "a", "type": "string", "description": "first"},
                 {"enum": ["b", "c"], "type": "string"},
             ]}}}),
             json!({"type": "object", "properties": {"mode": {
-                "default": "a", "type": "string", "enum": ["a", "b", "c"],
+                "default": "b", "type": "string", "enum": ["a", "b", "c"],
             }}}),
         );
     }

@@ -154,6 +154,7 @@ impl Doing {
                 format!("waiting for {}", types.join(", "))
             }
             Request::AskQuestion(_) => "waiting for an answer".to_owned(),
+            Request::Pause(_) => "asking what would come next".to_owned(),
             _ => "looking".to_owned(),
         })
     }

@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod ask;
+pub mod clear;
 pub mod close;
 pub mod config;
 pub mod corpus;
@@ -9,12 +10,14 @@ pub mod daemon;
 pub mod events;
 pub mod expect;
 pub mod hook;
+pub mod look;
 pub mod ls;
 pub mod mcp;
 pub mod message;
 pub mod new;
 pub mod notify;
 pub mod parallel;
+pub mod pause;
 pub mod pipeline;
 pub mod read;
 pub mod resize;
@@ -22,10 +25,13 @@ pub mod send;
 pub mod spawn;
 pub mod status;
 pub mod wait;
+pub mod watch;
 
 use fugue_api::{
     Error, Handle, Kind, OsText, Tool,
     panes::{State, StateBy},
+    team::{WorkerRow, WorkerState},
+    watch::{WatcherRow, WatcherState},
     wire::Caller,
 };
 
@@ -84,6 +90,34 @@ pub fn state_word(state: &StateBy) -> (String, Tone) {
             }
         }
     }
+}
+
+/// What a worker does, and at which prompt it is.
+pub fn worker_word(worker: &WorkerRow) -> (String, Tone) {
+    let (word, tone) = match worker.state {
+        WorkerState::Starting => ("starting", Tone::Plain),
+        WorkerState::Working => ("working", Tone::Good),
+        WorkerState::NeedsInput => ("needs input", Tone::Needy),
+        WorkerState::Resting => ("resting", Tone::Plain),
+        WorkerState::Ended => ("ended", Tone::Faint),
+    };
+    (format!("{word}, turn {}", worker.turn), tone)
+}
+
+/// What a watcher does, and what it decided last.
+pub fn watcher_word(watcher: &WatcherRow) -> (String, Tone) {
+    let (word, tone) = match watcher.state {
+        WatcherState::Active => ("waits for a report", Tone::Plain),
+        WatcherState::Wait => ("waits", Tone::Good),
+        WatcherState::IdleSpin => ("waits for quiet", Tone::Good),
+        WatcherState::Assess => ("decides", Tone::Good),
+        WatcherState::Standby => ("waits for the next report", Tone::Plain),
+        WatcherState::Paused => ("paused", Tone::Needy),
+    };
+    let decided = watcher.decision.as_ref();
+    let decided = decided.filter(|_| watcher.state != WatcherState::Paused);
+    let decided = decided.map(|decision| format!(" (last: {decision})"));
+    (format!("{word}{}", decided.unwrap_or_default()), tone)
 }
 
 /// Quotes a word so that a POSIX shell reads it as one.

@@ -10,7 +10,7 @@ use fugue_testkit::{Ended, World, figure, mcp::McpClient, mcp::facts, until};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(240);
-const TOOLS: [&str; 15] = [
+const TOOLS: [&str; 19] = [
     "create_pane",
     "send_input",
     "read_pane",
@@ -26,6 +26,10 @@ const TOOLS: [&str; 15] = [
     "send_message",
     "ask_question",
     "answer_question",
+    "watch_me",
+    "look_ma",
+    "pause",
+    "clear",
 ];
 
 fn world() -> World {

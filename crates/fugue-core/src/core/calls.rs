@@ -16,6 +16,7 @@ use super::{
     rows::{closed, created, default_name, ended_state, put, row_of, status_of},
     runs::Start,
     team::Spawn,
+    watch::Asking,
 };
 use crate::{
     Asked, CallId, Change, Effect, Job, Now, PaneQuestion, PaneRecord, Undo, World, names::resolve,
@@ -64,6 +65,19 @@ impl Core {
                             worlds: asked.worlds,
                         };
                         self.start_run(start, request, now, effects)
+                    }
+                    request @ (Request::WatchMe(_)
+                    | Request::LookMa(_)
+                    | Request::Pause(_)
+                    | Request::Clear(_)) => {
+                        let asking = Asking {
+                            call,
+                            who: asked.who,
+                            caller: asked.caller,
+                            worlds: asked.worlds,
+                            settings: asked.watch,
+                        };
+                        self.watch_call(asking, request, now, effects)
                     }
                     request @ (Request::WaitForEvent(_)
                     | Request::NotifyCompletion(_)
@@ -301,6 +315,7 @@ impl Core {
         };
         let status = PaneStatus {
             worker: self.worker_row(id),
+            watcher: self.watcher_row(id),
             ..status_of(&pane.record, now)
         };
         let status = self.as_its_agent_says(status);
@@ -366,6 +381,8 @@ impl Core {
                 .map(|run| result::row(&run.record, now.wall))
                 .collect(),
             omitted_runs: 0,
+            watchers: self.watcher_rows(),
+            omitted_watchers: 0,
         };
         let live = self
             .panes

@@ -101,6 +101,7 @@ impl Core {
                 }
                 self.runs_hear_end(id, now, effects);
                 self.worker_ended(id, effects);
+                self.watched_pane_ended(id, now, effects);
                 self.forget_old(now, effects);
             }
             PaneFact::Swept => {
@@ -130,6 +131,14 @@ impl Core {
             PaneFact::Asks(asks) => self.pane_asks(id, asks, now, effects),
             PaneFact::Rest(rest) => self.rests(id, rest, effects),
             PaneFact::MessageTyped { event, how } => self.typed(id, event, how, effects),
+            PaneFact::Quiet {
+                watcher,
+                step,
+                seen,
+            } => self.quiet(watcher, step, seen, now, effects),
+            PaneFact::Injected { watcher, step, how } => {
+                self.injected(watcher, step, how, now, effects)
+            }
         }
     }
 

@@ -89,6 +89,7 @@ pub(super) fn status_of(record: &PaneRecord, now: Now) -> PaneStatus {
             .map_or_else(crate::view::start, |ended| ended.cursor.clone()),
         created_at: record.created_at,
         worker: None,
+        watcher: None,
         note: None,
     }
 }

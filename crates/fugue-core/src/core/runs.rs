@@ -14,7 +14,7 @@ use fugue_api::{
     wire::{Answer, Caller, Key, RunNews, Who},
 };
 
-use super::{Core, Phase, calls::NewPane, rows::cut};
+use super::{Core, Phase, calls::NewPane, rows::cut, watch::own_pane};
 use crate::{
     CallId, Change, Effect, ExpectWork, Job, Now, ParallelWork, Part, PipelineWork, PlannedStep,
     RunRecord, StepPlan, StoredRun, Task, Undo, Watch, Work, World, Wrap, names::resolve, result,
@@ -426,14 +426,7 @@ impl Core {
 
     /// Hidden panes have a session of their own; visible ones are where the caller is.
     pub(super) fn session_for(&self, layout: Layout, caller: &Caller) -> SessionName {
-        let own_pane = caller
-            .env
-            .iter()
-            .find(|(key, _)| *key == fugue_api::OsText::Text("FUGUE_PANE_ID".into()))
-            .and_then(|(_, value)| match value {
-                fugue_api::OsText::Text(value) => value.parse::<PaneId>().ok(),
-                fugue_api::OsText::Bytes(_) => None,
-            });
+        let own_pane = own_pane(caller);
         match layout {
             Layout::Hidden => SessionName(HIDDEN_SESSION.to_owned()),
             Layout::Tiled => own_pane

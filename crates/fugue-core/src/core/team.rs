@@ -76,6 +76,16 @@ impl Team {
         }
     }
 
+    pub fn inbox(&self, who: &Who) -> InboxId {
+        self.me(who).inbox
+    }
+
+    /// A caller's inbox, and that of whoever spawned it.
+    pub fn owner(&self, who: &Who) -> (InboxId, Option<InboxId>) {
+        let me = self.me(who);
+        (me.inbox, me.parent)
+    }
+
     /// The worker that such an environment belongs to: the one in that pane, else the last of its name.
     fn worker_of(&self, lead: &InboxId, id: &str, pane: Option<PaneId>) -> Option<&Worker> {
         let of_name = || {

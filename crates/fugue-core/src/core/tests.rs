@@ -9,7 +9,7 @@ use fugue_api::{
 use super::Core;
 use crate::{
     Asked, CallId, Change, Effect, Ended, Exit, Input, Now, PaneFact, PaneRecord, Snapshot,
-    StoredRun, StoredWorker, Undo, World, settings::Settings,
+    StoredRun, StoredWatcher, StoredWorker, Undo, World, assess::WatchSettings, settings::Settings,
 };
 use fugue_api::OsText;
 
@@ -53,6 +53,8 @@ pub(super) struct Story {
     disk: Snapshot,
     /// Whose calls these are.
     who: Who,
+    /// What holds for watchers.
+    pub(super) watch: WatchSettings,
 }
 
 impl Story {
@@ -68,7 +70,13 @@ impl Story {
             who: Who::Person {
                 project: "project".into(),
             },
+            watch: WatchSettings::default(),
         }
+    }
+
+    /// The one watcher that there is.
+    pub(super) fn core_watcher(&self) -> crate::WatcherRecord {
+        self.core.only_watcher()
     }
 
     /// From now on, somebody else calls.
@@ -146,6 +154,24 @@ impl Story {
                 }
                 Change::DropQuestion(id) => disk.questions.retain(|known| known.id != *id),
                 Change::NextQuestion(next) => disk.next_question = *next,
+                Change::StartWatcher { record, caller } => {
+                    disk.watchers
+                        .retain(|known| known.record.number != record.number);
+                    disk.watchers.push(StoredWatcher {
+                        record: (**record).clone(),
+                        caller: (**caller).clone(),
+                    });
+                }
+                Change::PutWatcher(record) => {
+                    let same = |known: &&mut StoredWatcher| known.record.number == record.number;
+                    for known in disk.watchers.iter_mut().filter(same) {
+                        known.record = (**record).clone();
+                    }
+                }
+                Change::DropWatcher(number) => {
+                    disk.watchers.retain(|known| known.record.number != *number);
+                }
+                Change::NextWatcher(next) => disk.next_watcher = *next,
             }
         }
     }
@@ -170,6 +196,7 @@ impl Story {
             caller: caller(),
             ask,
             worlds: Ok(Vec::new()),
+            watch: None,
         };
         self.step(Input::Call {
             call: CallId(call),
@@ -193,6 +220,7 @@ impl Story {
             caller: caller(),
             ask: Ask::Tool { call: request },
             worlds: Ok(vec![world; worlds]),
+            watch: Some(Box::new(self.watch.clone())),
         };
         self.step(Input::Call {
             call: CallId(call),
@@ -310,6 +338,12 @@ fn words(effects: &[Effect]) -> String {
             answer: Err(error),
         } => format!("refuse {} {:?}", call.0, error.kind),
         Effect::Hand { call, event, .. } => format!("hand {} {event}", call.0),
+        Effect::RunForWatcher { command, .. } => format!("run {command}"),
+        Effect::AwaitQuiet { pane, quiet, .. } => format!("await {quiet:?} of quiet in {pane}"),
+        Effect::ForgetQuiet { pane, .. } => format!("forget quiet in {pane}"),
+        Effect::Judge { job, .. } => format!("judge {:?}", job.judge),
+        Effect::StopJudging { .. } => "stop judging".into(),
+        Effect::Inject { pane, line, .. } => format!("inject {:?} into {pane}", line.as_str()),
         Effect::Prepare { worker, .. } => format!("prepare {}", worker.id),
         Effect::Unprepare { worker, .. } => format!("unprepare {}", worker.id),
         Effect::WorkOut { worker, .. } => format!("work out {worker}"),
@@ -560,6 +594,7 @@ fn what_an_earlier_daemon_left_is_adopted() {
         who: Who::Person {
             project: "project".into(),
         },
+        watch: WatchSettings::default(),
     };
     assert_eq!(story.create(1, ""), "commit 2, open p9");
 }

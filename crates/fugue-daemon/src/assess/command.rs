@@ -34,6 +34,8 @@ use super::AssessError;
 /// What a command complains of on stderr: its last words count.
 const MAX_COMPLAINT: usize = 16 * 1024;
 const SAID_CHARS: usize = 300;
+/// What a watcher's command printed last.
+const MAX_OUTPUT: usize = 64 * 1024;
 
 /// By this variable every process of one question is known, wherever it went.
 const MARK: &str = "FUGUE_ASSESSMENT";
@@ -78,6 +80,35 @@ impl Command {
                 said: self.said(&talk.complaint.bytes, &talk.answer.bytes),
             }),
         }
+    }
+
+    /// As a person's shell would, with nothing on stdin: how it ended, and the end of what it printed.
+    pub async fn run(&self) -> io::Result<(Ending, String)> {
+        let nothing = std::fs::File::open("/dev/null")?;
+        let (output, writes) = pipe_with(PipeFlags::CLOEXEC)?;
+        let mark = random()?;
+        let child = Spawn::new("bash")
+            .arg("-lc")
+            .arg(&self.line)
+            .envs(self.env.iter().cloned())
+            .env(MARK, &mark)
+            .cwd(&self.cwd)
+            .session(Session::Own)
+            .fd(nothing.as_fd(), 0)
+            .fd(writes.as_fd(), 1)
+            .fd(writes.as_fd(), 2)
+            .start()?;
+        drop(writes);
+        let marks = vec![format!("{MARK}={mark}").into_bytes()];
+        let mut running = Running::new(child, marks);
+        let mut heard = Heard::new(output, MAX_OUTPUT, Full::Forget)?;
+        let ending = tokio::select! {
+            ending = running.ended() => ending?,
+            // Never: what is too much is forgotten.
+            () = heard.fill() => Ending::Unknown,
+        };
+        heard.drain();
+        Ok((ending, String::from_utf8_lossy(&heard.bytes).into_owned()))
     }
 
     fn start(&self) -> io::Result<(Running, Talk)> {
@@ -145,7 +176,7 @@ fn endless() -> AssessError {
     }
 }
 
-fn in_words(ending: Ending) -> String {
+pub(super) fn in_words(ending: Ending) -> String {
     match ending {
         Ending::Code(code) => format!("ended with code {code}"),
         Ending::Signal { signo, .. } => format!("was ended by signal {signo}"),

@@ -16,7 +16,7 @@ use fugue_hold::wire::{Probe, ToHolder};
 use fugue_term::ShellState;
 use tokio::sync::oneshot;
 
-use super::{Brief, Pane, PaneCommand, launch, sending::Asker};
+use super::{Brief, Inject, Pane, PaneCommand, launch, sending::Asker};
 use crate::{
     archive,
     desk::Responder,
@@ -32,6 +32,10 @@ pub(super) enum Asked {
     Sending,
     /// Ourselves, before the first prompt.
     Quiet,
+    /// A watcher, when nothing was printed for a while.
+    Watcher,
+    /// A watcher, before it types.
+    Inject(Inject),
 }
 
 impl Pane {
@@ -98,6 +102,9 @@ impl Pane {
             PaneCommand::Unwatch(run) => self.unwatch(&run),
             PaneCommand::RunSteps(plan) => self.run_steps(plan).await,
             PaneCommand::StopSteps(plan) => self.stop_steps(plan).await,
+            PaneCommand::AwaitQuiet(quiet) => self.await_quiet(quiet),
+            PaneCommand::ForgetQuiet(watcher) => self.forget_quiet(watcher),
+            PaneCommand::Inject(inject) => self.inject(inject).await,
             PaneCommand::AwaitRest => self.await_rest().await,
             PaneCommand::TypeMessage { event, text } => self.type_message(event, text).await,
             PaneCommand::Stretch {
@@ -137,6 +144,8 @@ impl Pane {
                 self.sending.begin(manners, cursor);
                 self.go_on_sending();
             }
+            Asked::Watcher => self.looked_for_watcher(probe).await,
+            Asked::Inject(inject) => self.looked_before_typing(inject, probe).await,
             Asked::Quiet if self.seat.record.agent.is_some() => self.agent_is_quiet(probe).await,
             Asked::Quiet => {
                 let state = self.state(probe).state;
@@ -184,7 +193,7 @@ impl Pane {
                     idle_ms: self.idle_ms(),
                 });
             }
-            Asked::Sending | Asked::Quiet => {}
+            Asked::Sending | Asked::Quiet | Asked::Watcher | Asked::Inject(_) => {}
         }
     }
 

@@ -36,7 +36,7 @@ const STILL: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Pane {
-    fn vendor(&self) -> Option<Vendor> {
+    pub(super) fn vendor(&self) -> Option<Vendor> {
         self.seat.record.agent.as_deref().and_then(Vendor::named)
     }
 
@@ -137,8 +137,8 @@ impl Pane {
 
     /// Tells what became of messages since the last time.
     pub(super) async fn tell_messages(&mut self) {
-        for (event, how) in self.sending.messages() {
-            self.message_typed(event, how).await;
+        for told in self.sending.told() {
+            self.seat.say(told).await;
         }
     }
 

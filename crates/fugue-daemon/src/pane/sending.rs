@@ -8,7 +8,7 @@ use fugue_api::{
     wire::Answer,
 };
 use fugue_core::{
-    Typed,
+    Injected, PaneFact, Typed,
     typing::{AgentBox, Manners, Next, Seen, Typing},
 };
 use fugue_hold::wire::{InputState, Outcome};
@@ -25,8 +25,8 @@ const SETTLED: Duration = Duration::from_millis(40);
 pub struct Sending {
     waiting: VecDeque<Request>,
     active: Option<Active>,
-    /// What became of messages.
-    messages: Vec<(EventId, Typed)>,
+    /// What became of what was not typed for a caller.
+    told: Vec<PaneFact>,
 }
 
 /// What the screen shows of what was typed.
@@ -48,6 +48,12 @@ pub enum Asker {
     Caller(Responder),
     /// The sender of a message to the agent in the pane.
     Message(EventId),
+    /// A watcher that types the next line.
+    Watcher {
+        watcher: u64,
+        step: u64,
+        enter: bool,
+    },
 }
 
 struct Active {
@@ -302,14 +308,33 @@ impl Sending {
                     Submitted::Yes => Typed::Submitted,
                     Submitted::No | Submitted::Unknown => Typed::Typed,
                 };
-                self.messages.push((event, how));
+                self.told.push(PaneFact::MessageTyped { event, how });
             }
-            (Asker::Message(event), Err(_)) => self.messages.push((event, Typed::Refused)),
+            (Asker::Message(event), Err(_)) => self.told.push(PaneFact::MessageTyped {
+                event,
+                how: Typed::Refused,
+            }),
+            (
+                Asker::Watcher {
+                    watcher,
+                    step,
+                    enter,
+                },
+                outcome,
+            ) => {
+                let how = match outcome {
+                    Ok(sent) => Injected::Typed {
+                        submitted: !enter || sent.submitted == Submitted::Yes,
+                    },
+                    Err(error) => Injected::Unknown(error.message),
+                };
+                self.told.push(PaneFact::Injected { watcher, step, how });
+            }
         }
     }
 
-    /// What became of messages since this was asked last.
-    pub fn messages(&mut self) -> Vec<(EventId, Typed)> {
-        std::mem::take(&mut self.messages)
+    /// What became of messages and injections since this was asked last.
+    pub fn told(&mut self) -> Vec<PaneFact> {
+        std::mem::take(&mut self.told)
     }
 }

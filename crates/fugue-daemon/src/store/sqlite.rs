@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use fugue_api::wire::Caller;
-use fugue_core::{Change, Snapshot, StoredRun, StoredWorker};
+use fugue_core::{Change, Snapshot, StoredRun, StoredWatcher, StoredWorker};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::de::DeserializeOwned;
 
@@ -13,7 +13,7 @@ pub struct Sqlite {
 }
 
 // Raised with every change of the tables; an older file is brought up step by step.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 impl Sqlite {
     pub fn at(path: &Path) -> Result<Self, StoreError> {
@@ -53,6 +53,14 @@ impl Sqlite {
                  CREATE TABLE workers (id INTEGER PRIMARY KEY, record TEXT NOT NULL, caller TEXT) STRICT;
                  CREATE TABLE questions (id INTEGER PRIMARY KEY, record TEXT NOT NULL) STRICT;
                  PRAGMA user_version = 3;
+                 COMMIT;",
+            )?;
+        }
+        if format < 4 {
+            connection.execute_batch(
+                "BEGIN;
+                 CREATE TABLE watchers (id INTEGER PRIMARY KEY, record TEXT NOT NULL, caller TEXT) STRICT;
+                 PRAGMA user_version = 4;
                  COMMIT;",
             )?;
         }
@@ -121,6 +129,14 @@ impl Store for Sqlite {
             next_worker: self.counter("next_worker")?,
             questions: self.records("questions")?,
             next_question: self.counter("next_question")?,
+            watchers: self
+                .records_and_callers("watchers", |record, caller| {
+                    caller.map(|caller| StoredWatcher { record, caller })
+                })?
+                .into_iter()
+                .flatten()
+                .collect(),
+            next_watcher: self.counter("next_watcher")?,
             epoch,
         })
     }
@@ -207,6 +223,27 @@ impl Store for Sqlite {
                     delete(&transaction, "questions", question.0)?;
                 }
                 Change::NextQuestion(next) => set_counter(&transaction, "next_question", *next)?,
+                Change::StartWatcher { record, caller } => {
+                    let (text, caller) = (
+                        serde_json::to_string(record)?,
+                        serde_json::to_string(&**caller)?,
+                    );
+                    transaction
+                        .prepare_cached(
+                            "INSERT OR REPLACE INTO watchers (id, record, caller) VALUES (?1, ?2, ?3)",
+                        )?
+                        .execute(params![record.number.cast_signed(), text, caller])?;
+                }
+                Change::PutWatcher(record) => {
+                    transaction
+                        .prepare_cached("UPDATE watchers SET record = ?2 WHERE id = ?1")?
+                        .execute(params![
+                            record.number.cast_signed(),
+                            serde_json::to_string(record)?
+                        ])?;
+                }
+                Change::DropWatcher(number) => delete(&transaction, "watchers", *number)?,
+                Change::NextWatcher(next) => set_counter(&transaction, "next_watcher", *next)?,
             }
         }
         Ok(transaction.commit()?)

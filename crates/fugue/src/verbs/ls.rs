@@ -8,16 +8,17 @@ use fugue_api::{
     panes::{Overview, PaneRow, State, Status},
     runs::{RunKind, RunRow},
     team::{WorkerRow, WorkerState},
+    watch::WatcherRow,
     wire::{Answer, Ask},
 };
 
 use crate::{
     cli::Desk,
     out::{Tone, age},
-    verbs::state_word,
+    verbs::{state_word, watcher_word, worker_word},
 };
 
-/// List panes, workers and runs.
+/// List panes, workers, watchers and runs.
 #[derive(clap::Args)]
 pub struct Ls {}
 
@@ -63,7 +64,8 @@ fn show(desk: &Desk, overview: &Overview) -> Result<(), Error> {
         .iter()
         .filter(|worker| worker.state != WorkerState::Ended)
         .collect();
-    if panes.is_empty() && runs.is_empty() && workers.is_empty() {
+    let watchers = &overview.watchers;
+    if panes.is_empty() && runs.is_empty() && workers.is_empty() && watchers.is_empty() {
         desk.out.note("no panes; `fugue new` opens one");
         return Ok(());
     }
@@ -80,6 +82,11 @@ fn show(desk: &Desk, overview: &Overview) -> Result<(), Error> {
             .collect();
         desk.out
             .table(&["WORKER", "PANE", "LEAD", "AGE", "STATE"], &rows)?;
+    }
+    if !watchers.is_empty() {
+        desk.out.line("")?;
+        let rows: Vec<_> = watchers.iter().map(watcher_row).collect();
+        desk.out.table(&["WATCHED", "STATE", "WHY"], &rows)?;
     }
     if !runs.is_empty() {
         if !panes.is_empty() {
@@ -99,20 +106,22 @@ fn show(desk: &Desk, overview: &Overview) -> Result<(), Error> {
 }
 
 fn worker_row(worker: &WorkerRow, now: u64) -> Vec<(String, Tone)> {
-    let state = match worker.state {
-        WorkerState::Starting => ("starting", Tone::Plain),
-        WorkerState::Working => ("working", Tone::Good),
-        WorkerState::NeedsInput => ("needs input", Tone::Needy),
-        WorkerState::Resting => ("resting", Tone::Plain),
-        WorkerState::Ended => ("ended", Tone::Faint),
-    };
     let pane = worker.pane_id.map(|pane| pane.to_string());
     vec![
         (worker.worker_id.clone(), Tone::Plain),
         (pane.unwrap_or_default(), Tone::Plain),
         (worker.session_id.clone(), Tone::Plain),
         (age(now.saturating_sub(worker.started_at.0)), Tone::Faint),
-        (format!("{}, turn {}", state.0, worker.turn), state.1),
+        worker_word(worker),
+    ]
+}
+
+fn watcher_row(watcher: &WatcherRow) -> Vec<(String, Tone)> {
+    let (word, tone) = watcher_word(watcher);
+    vec![
+        (watcher.pane_id.to_string(), Tone::Plain),
+        (word, tone),
+        (watcher.reason.clone().unwrap_or_default(), Tone::Faint),
     ]
 }
 

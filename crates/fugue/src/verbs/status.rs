@@ -8,7 +8,7 @@ use fugue_api::{
 use crate::{
     cli::Desk,
     out::{age, clean},
-    verbs::{self, ls::Ls, state_word},
+    verbs::{self, ls::Ls, state_word, watcher_word, worker_word},
 };
 
 /// How a pane is; without one, everything there is.
@@ -66,6 +66,24 @@ fn show(desk: &Desk, pane: &PaneStatus) -> Result<(), Error> {
     desk.out
         .line(&format!("  quiet    {}", age(pane.idle_ms)))?;
     desk.out.line(&format!("  created  {}", pane.created_at))?;
+    if let Some(worker) = &pane.worker {
+        let (state, tone) = worker_word(worker);
+        desk.out.line(&format!(
+            "  worker   {} of {}, {}",
+            worker.worker_id,
+            clean(&worker.session_id),
+            desk.out.toned(&state, tone)
+        ))?;
+    }
+    if let Some(watcher) = &pane.watcher {
+        let (state, tone) = watcher_word(watcher);
+        let reason = watcher.reason.as_ref();
+        desk.out.line(&format!(
+            "  watcher  {}{}",
+            desk.out.toned(&state, tone),
+            reason.map_or(String::new(), |reason| format!(": {}", clean(reason)))
+        ))?;
+    }
     if let Some(note) = &pane.note {
         desk.out.line(&format!("  note     {note}"))?;
     }

@@ -1,0 +1,418 @@
+//! Watchers: what their tools do, and who they belong to.
+
+mod moves;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fugue_api::{
+    Error, Kind, OsText, PaneId, Reply, Request,
+    watch::{
+        Clear, Cleared, ClearedStatus, LookMa, Pause, Recorded, RecordedStatus, WatchMe, WatchMode,
+        WatcherRow, Watching,
+    },
+    wire::{Answer, Caller, Who},
+};
+
+use super::Core;
+use crate::{
+    CallId, Change, Effect, Now, PanePlace, Snapshot, Stage, WatchJob, WatcherRecord, World,
+    assess::{Role, Transcript, WatchSettings},
+    names::resolve,
+};
+
+/// A watcher and who waits for it.
+pub(super) struct Watcher {
+    pub record: WatcherRecord,
+    /// What its commands and its assessor start from.
+    caller: Arc<Caller>,
+    /// Those who paused it and wait for the next step.
+    pausers: Vec<CallId>,
+    /// Where the pane was when it was quiet.
+    seen: Option<PanePlace>,
+}
+
+pub(super) struct Watchers {
+    next: u64,
+    all: BTreeMap<u64, Watcher>,
+}
+
+/// A call of one of the watcher's tools, with what the door found out.
+pub(super) struct Asking {
+    pub call: CallId,
+    pub who: Who,
+    pub caller: Arc<Caller>,
+    pub worlds: Result<Vec<World>, Error>,
+    pub settings: Option<Box<WatchSettings>>,
+}
+
+impl Watchers {
+    pub fn restored(snapshot: &mut Snapshot) -> Self {
+        let stored = std::mem::take(&mut snapshot.watchers).into_iter();
+        Self {
+            next: snapshot.next_watcher.max(1),
+            all: stored
+                .map(|stored| {
+                    let watcher = Watcher {
+                        record: stored.record,
+                        caller: Arc::new(stored.caller),
+                        pausers: Vec::new(),
+                        seen: None,
+                    };
+                    (watcher.record.number, watcher)
+                })
+                .collect(),
+        }
+    }
+
+    fn of(&self, pane: PaneId) -> Option<u64> {
+        let mut all = self.all.values();
+        all.find(|watcher| watcher.record.pane == pane)
+            .map(|watcher| watcher.record.number)
+    }
+
+    pub fn forget_call(&mut self, gone: CallId) {
+        for watcher in self.all.values_mut() {
+            watcher.pausers.retain(|call| *call != gone);
+        }
+    }
+}
+
+impl Watcher {
+    fn row(&self) -> WatcherRow {
+        let record = &self.record;
+        WatcherRow {
+            pane_id: record.pane,
+            state: record.stage.state(),
+            reason: match &record.stage {
+                Stage::Paused { reason } => Some(reason.clone()),
+                _ => None,
+            },
+            decision: record.decision.clone(),
+            queued: record.reports.len() as u64,
+        }
+    }
+
+    fn note(&mut self, role: Role, text: impl Into<String>, now: Now) {
+        let most = self.record.settings.max_transcript;
+        self.record.transcript.push(role, text, now.wall, most);
+    }
+
+    fn stored(&self, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Commit {
+            changes: vec![Change::PutWatcher(Box::new(self.record.clone()))],
+            undo: None,
+        });
+    }
+
+    /// What a model is to judge.
+    fn job(&self, pane_tail: String, kind: crate::Judge, now: Now) -> Box<WatchJob> {
+        let record = &self.record;
+        Box::new(WatchJob {
+            watcher: record.number,
+            step: record.step,
+            judge: kind,
+            settings: record.settings.clone(),
+            transcript: record.transcript.clone(),
+            wait_output: record.wait_output.clone(),
+            pane_tail,
+            done_when: record.done_when.clone(),
+            verdict: record.verdict.clone(),
+            now: now.wall,
+        })
+    }
+}
+
+impl Core {
+    pub(super) fn watch_call(
+        &mut self,
+        asking: Asking,
+        request: Request,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        match request {
+            Request::WatchMe(args) => self.watch_me(asking, args, now, effects),
+            Request::LookMa(args) => self.look_ma(&asking, args, now, effects),
+            Request::Pause(args) => self.pause(&asking, &args, now, effects),
+            Request::Clear(args) => self.clear(&asking, &args, effects),
+            _ => Err(Error::new(Kind::Internal, "not a tool of the watcher")),
+        }
+    }
+
+    /// The pane that is meant: as named, else the caller's own, else the one that it watched last.
+    fn window(&self, asking: &Asking, said: Option<&str>) -> Result<PaneId, Error> {
+        if let Some(said) = said {
+            return resolve(said, self.records()).map_err(|error| {
+                if error.kind == Kind::NotFound && said.contains([':', '%', '@']) {
+                    return Error::invalid(format!(
+                        "tmux_window: `{said}` is no pane of fugue's, and tmux windows cannot be watched yet"
+                    ))
+                    .hint("run the agent in a pane: `create_pane`, `spawn_worker` or `fugue new`");
+                }
+                error
+            });
+        }
+        if let Some(own) = own_pane(&asking.caller)
+            && self.live(own).is_ok()
+            && self.panes.contains_key(&own)
+        {
+            return Ok(own);
+        }
+        let owner = self.team.inbox(&asking.who);
+        let last = self.watchers.all.values().rev();
+        let mut last = last.filter(|watcher| watcher.record.owner == owner);
+        last.next()
+            .map(|watcher| watcher.record.pane)
+            .ok_or_else(|| {
+                let live: Vec<String> = self.live_panes().map(|pane| pane.to_string()).collect();
+                Error::invalid("tmux_window: is missing, and the caller runs in no pane of fugue's")
+                    .hint(if live.is_empty() {
+                        "no panes are live; `create_pane` opens one".to_owned()
+                    } else {
+                        format!("live panes: {}", live.join(", "))
+                    })
+            })
+    }
+
+    /// The watcher of a pane, which must be there.
+    fn watcher_of(&self, pane: PaneId) -> Result<u64, Error> {
+        self.watchers.of(pane).ok_or_else(|| {
+            Error::new(Kind::NotFound, format!("pane `{pane}` is not watched"))
+                .hint("`watch_me` begins it")
+        })
+    }
+
+    fn watch_me(
+        &mut self,
+        asking: Asking,
+        args: WatchMe,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        let pane = self.window(&asking, args.tmux_window.as_deref())?;
+        self.live(pane)?;
+        let world = asking.worlds.clone()?.into_iter().next();
+        let settings = *asking
+            .settings
+            .clone()
+            .ok_or_else(|| Error::new(Kind::Internal, "no settings were looked up"))?;
+        let mode = match self.watchers.of(pane) {
+            Some(number) => {
+                self.update(number, &asking, args, settings, now, effects);
+                WatchMode::Updated
+            }
+            None => {
+                let number = self.watchers.next;
+                self.watchers.next += 1;
+                let (owner, parent) = self.team.owner(&asking.who);
+                let mut watcher = Watcher {
+                    record: WatcherRecord {
+                        number,
+                        pane,
+                        owner,
+                        parent,
+                        settings,
+                        done_when: args.done_when,
+                        cwd: world.map_or_else(|| "/".into(), |world| world.cwd),
+                        transcript: Transcript::default(),
+                        stage: Stage::Active,
+                        step: 0,
+                        reports: Default::default(),
+                        spin_until: None,
+                        wait_output: None,
+                        verdict: None,
+                        refuted: 0,
+                        asked_at: Vec::new(),
+                        decision: None,
+                    },
+                    caller: asking.caller.clone(),
+                    pausers: Vec::new(),
+                    seen: None,
+                };
+                watcher.note(Role::Plan, args.strategy_plan, now);
+                effects.push(Effect::Commit {
+                    changes: vec![
+                        Change::NextWatcher(self.watchers.next),
+                        Change::StartWatcher {
+                            record: Box::new(watcher.record.clone()),
+                            caller: watcher.caller.clone(),
+                        },
+                    ],
+                    undo: None,
+                });
+                self.watchers.all.insert(number, watcher);
+                WatchMode::Watching
+            }
+        };
+        let reply = Reply::WatchMe(Watching {
+            ok: true,
+            mode,
+            pane_id: pane,
+            attach_cmd: format!("fugue attach {pane}"),
+        });
+        effects.push(answered(asking.call, reply));
+        Ok(())
+    }
+
+    /// A new plan for one that is there. One that is paused goes on at the next report.
+    fn update(
+        &mut self,
+        number: u64,
+        asking: &Asking,
+        args: WatchMe,
+        settings: WatchSettings,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let (owner, parent) = self.team.owner(&asking.who);
+        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+            return;
+        };
+        watcher.caller = asking.caller.clone();
+        let record = &mut watcher.record;
+        (record.owner, record.parent) = (owner, parent);
+        (record.settings, record.done_when) = (settings, args.done_when);
+        record.verdict = None;
+        if let Stage::Paused { .. } = record.stage {
+            record.stage = Stage::Standby;
+        }
+        watcher.note(Role::Plan, args.strategy_plan, now);
+        effects.push(Effect::Commit {
+            changes: vec![Change::StartWatcher {
+                record: Box::new(watcher.record.clone()),
+                caller: watcher.caller.clone(),
+            }],
+            undo: None,
+        });
+    }
+
+    fn look_ma(
+        &mut self,
+        asking: &Asking,
+        args: LookMa,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        let pane = self.window(asking, args.tmux_window.as_deref())?;
+        let number = self.watcher_of(pane)?;
+        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+            return Ok(());
+        };
+        if watcher.record.reports.len() >= MOST_REPORTS {
+            return Err(Error::new(
+                Kind::Exhausted,
+                format!("{MOST_REPORTS} reports wait already; this one was not recorded"),
+            )
+            .hint("`get_status` says what the watcher does"));
+        }
+        watcher.note(Role::Status, args.status_report, now);
+        let (status, reason) = match &watcher.record.stage {
+            Stage::Paused { reason } => (RecordedStatus::Paused, Some(reason.clone())),
+            _ => {
+                watcher.record.reports.push_back(args.bash_wait);
+                (RecordedStatus::Waiting, None)
+            }
+        };
+        watcher.stored(effects);
+        effects.push(answered(
+            asking.call,
+            Reply::LookMa(Recorded { status, reason }),
+        ));
+        self.next_report(number, now, effects);
+        Ok(())
+    }
+
+    fn pause(
+        &mut self,
+        asking: &Asking,
+        args: &Pause,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        let pane = self.window(asking, args.tmux_window.as_deref())?;
+        let number = self.watcher_of(pane)?;
+        self.end_work(number, effects);
+        let already = matches!(
+            self.watchers
+                .all
+                .get(&number)
+                .map(|watcher| &watcher.record.stage),
+            Some(Stage::Paused { .. })
+        );
+        if !already {
+            self.pause_for(number, "paused on request", now, effects);
+        }
+        if let Some(watcher) = self.watchers.all.get_mut(&number) {
+            watcher.record.step += 1;
+            watcher.pausers.push(asking.call);
+            watcher.stored(effects);
+            // The pane says at once what it shows, and then a model what would come next.
+            effects.push(Effect::AwaitQuiet {
+                pane,
+                watcher: number,
+                step: watcher.record.step,
+                quiet: std::time::Duration::ZERO,
+                lines: watcher.record.settings.tail_lines,
+            });
+        }
+        Ok(())
+    }
+
+    fn clear(
+        &mut self,
+        asking: &Asking,
+        args: &Clear,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Error> {
+        let pane = self.window(asking, args.tmux_window.as_deref())?;
+        let status = match self.watchers.of(pane) {
+            None => ClearedStatus::Noop,
+            Some(number) => {
+                self.end_work(number, effects);
+                self.drop_watcher(number, "the watcher was cleared", effects);
+                ClearedStatus::Cleared
+            }
+        };
+        effects.push(answered(asking.call, Reply::Clear(Cleared { status })));
+        Ok(())
+    }
+
+    pub(super) fn watcher_row(&self, pane: PaneId) -> Option<WatcherRow> {
+        let number = self.watchers.of(pane)?;
+        self.watchers.all.get(&number).map(Watcher::row)
+    }
+
+    #[cfg(test)]
+    pub(super) fn only_watcher(&self) -> WatcherRecord {
+        let first = self.watchers.all.values().next();
+        first
+            .map(|watcher| watcher.record.clone())
+            .expect("a watcher")
+    }
+
+    pub(super) fn watcher_rows(&self) -> Vec<WatcherRow> {
+        self.watchers.all.values().map(Watcher::row).collect()
+    }
+}
+
+// Nobody reports faster than a model decides for long.
+const MOST_REPORTS: usize = 100;
+
+fn answered(call: CallId, reply: Reply) -> Effect {
+    Effect::Answer {
+        call,
+        answer: Ok(Answer::Tool { reply }),
+    }
+}
+
+/// The pane that a caller runs in.
+pub(super) fn own_pane(caller: &Caller) -> Option<PaneId> {
+    let named = |key: &OsText| *key == OsText::Text("FUGUE_PANE_ID".into());
+    let (_, value) = caller.env.iter().find(|(key, _)| named(key))?;
+    match value {
+        OsText::Text(value) => value.parse().ok(),
+        OsText::Bytes(_) => None,
+    }
+}

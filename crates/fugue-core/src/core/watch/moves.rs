@@ -1,0 +1,496 @@
+//! What moves a watcher on.
+
+use std::time::Duration;
+
+use fugue_api::{Error, Kind, PaneId, Reply, Timestamp, team::Event, watch::NextStep};
+
+use super::{Watcher, answered};
+use crate::{
+    Change, Checked, Effect, Injected, Judge, Judged, Now, PaneSeen, Ran, Stage,
+    assess::{Decision, Injection, Role},
+    core::Core,
+    inbox::Post,
+};
+
+const HOUR_MS: u64 = 3_600_000;
+// A model that was told why it is wrong and says the same again is not asked a third time.
+const REFUTED_ENOUGH: u32 = 1;
+
+impl Core {
+    /// Takes up the oldest report, if it has nothing else to do.
+    pub(super) fn next_report(&mut self, number: u64, now: Now, effects: &mut Vec<Effect>) {
+        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+            return;
+        };
+        if !matches!(watcher.record.stage, Stage::Active | Stage::Standby) {
+            return;
+        }
+        let Some(wait) = watcher.record.reports.pop_front() else {
+            return;
+        };
+        watcher.record.step += 1;
+        watcher.record.verdict = None;
+        watcher.record.spin_until = None;
+        watcher.record.refuted = 0;
+        match wait {
+            Some(command) => {
+                watcher.note(Role::Wait, format!("bash: {command}"), now);
+                watcher.record.stage = Stage::Running {
+                    command: command.clone(),
+                };
+                watcher.stored(effects);
+                let limit = watcher.record.settings.bash_wait_max_sec;
+                effects.push(watcher.run(command, limit));
+            }
+            None => {
+                let secs = watcher.record.settings.default_wait_sec;
+                watcher.note(Role::Wait, format!("sleep: {secs:.2}s"), now);
+                let ms = (secs * 1000.0) as u64;
+                watcher.record.stage = Stage::Sleeping {
+                    until: Timestamp(now.wall.0.saturating_add(ms)),
+                };
+                watcher.stored(effects);
+                effects.push(Effect::WakeAt(now.uptime + Duration::from_millis(ms)));
+            }
+        }
+    }
+
+    /// A command of its has ended.
+    pub(in crate::core) fn watcher_ran(
+        &mut self,
+        number: u64,
+        step: u64,
+        ran: Ran,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.at(number, step) else {
+            return;
+        };
+        match &watcher.record.stage {
+            Stage::Running { .. } => {
+                let output = match ran.code {
+                    Some(0) => ran.output,
+                    _ => format!("{}\n[{}]", ran.output.trim_end(), ran.ending),
+                };
+                self.waited(number, output, now, effects);
+            }
+            Stage::Checking if ran.code == Some(0) => {
+                watcher.note(Role::Decision, "stop", now);
+                watcher.record.verdict = None;
+                watcher.record.decision = Some("stop".to_owned());
+                watcher.record.stage = Stage::Paused {
+                    reason: "the plan is done, and `done_when` says so too".to_owned(),
+                };
+                watcher.record.reports.clear();
+                watcher.stored(effects);
+                self.tell_decision(number, "stop", None, None, now, effects);
+            }
+            Stage::Checking => {
+                // Not believed: the model hears why, and decides again.
+                watcher.note(
+                    Role::Decision,
+                    format!("stop, but done_when {}", ran.ending),
+                    now,
+                );
+                watcher.record.refuted += 1;
+                let why = format!(
+                    "the model calls the plan done, and `done_when` {}",
+                    ran.ending
+                );
+                watcher.record.verdict = Some(Checked {
+                    ending: ran.ending,
+                    output: ran.output,
+                });
+                watcher.record.spin_until = None;
+                if watcher.record.refuted > REFUTED_ENOUGH {
+                    self.pause_for(number, &why, now, effects);
+                } else {
+                    self.spin(number, now, effects);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn waited(&mut self, number: u64, output: String, now: Now, effects: &mut Vec<Effect>) {
+        if let Some(watcher) = self.watchers.all.get_mut(&number) {
+            watcher.note(Role::WaitOutput, output.clone(), now);
+            watcher.record.wait_output = Some(output);
+        }
+        self.spin(number, now, effects);
+    }
+
+    /// Waits until the pane is quiet.
+    fn spin(&mut self, number: u64, now: Now, effects: &mut Vec<Effect>) {
+        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+            return;
+        };
+        let ms = (watcher.record.settings.spin_max_sec * 1000.0) as u64;
+        // Back from an assessment or an injection: the same report, the same patience.
+        let until = *watcher
+            .record
+            .spin_until
+            .get_or_insert(Timestamp(now.wall.0.saturating_add(ms)));
+        watcher.record.step += 1;
+        watcher.record.stage = Stage::Spinning { until };
+        watcher.stored(effects);
+        effects.push(watcher.await_quiet());
+        let left = until.0.saturating_sub(now.wall.0);
+        effects.push(Effect::WakeAt(now.uptime + Duration::from_millis(left)));
+    }
+
+    /// The pane has been quiet for long enough.
+    pub(in crate::core) fn quiet(
+        &mut self,
+        number: u64,
+        step: u64,
+        seen: PaneSeen,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.at(number, step) else {
+            return;
+        };
+        if !watcher.pausers.is_empty() {
+            effects.push(Effect::Judge {
+                job: watcher.job(seen.tail, Judge::NextStep, now),
+                caller: watcher.caller.clone(),
+            });
+            return;
+        }
+        if !matches!(watcher.record.stage, Stage::Spinning { .. }) {
+            return;
+        }
+        let hour_ago = now.wall.0.saturating_sub(HOUR_MS);
+        watcher.record.asked_at.retain(|at| at.0 > hour_ago);
+        let most = watcher.record.settings.assess_max_per_hour as usize;
+        if watcher.record.asked_at.len() >= most {
+            let why = format!("{most} assessments in an hour are enough (ASSESS_MAX_PER_HOUR)");
+            return self.pause_for(number, &why, now, effects);
+        }
+        watcher.record.asked_at.push(now.wall);
+        watcher.note(
+            Role::IdleSpin,
+            format!("idle_for={:.2}", seen.idle_ms as f64 / 1000.0),
+            now,
+        );
+        watcher.record.stage = Stage::Assessing;
+        watcher.seen = Some(seen.place);
+        watcher.stored(effects);
+        effects.push(Effect::Judge {
+            job: watcher.job(seen.tail, Judge::Decide, now),
+            caller: watcher.caller.clone(),
+        });
+    }
+
+    /// A model has answered, or could not.
+    pub(in crate::core) fn judged(
+        &mut self,
+        number: u64,
+        step: u64,
+        judged: Judged,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.at(number, step) else {
+            return;
+        };
+        match judged {
+            Judged::NextStep(outcome) => {
+                for call in std::mem::take(&mut watcher.pausers) {
+                    effects.push(match &outcome {
+                        Ok(next) => answered(
+                            call,
+                            Reply::Pause(NextStep {
+                                injection_prompt: next
+                                    .injection_prompt
+                                    .as_ref()
+                                    .map(|line| line.as_str().to_owned()),
+                                achieved: next.achieved,
+                            }),
+                        ),
+                        Err(why) => Effect::Answer {
+                            call,
+                            answer: Err(Error::new(
+                                Kind::Unavailable,
+                                format!(
+                                    "the watcher is paused, but no next step can be told: {why}"
+                                ),
+                            )),
+                        },
+                    });
+                }
+            }
+            Judged::Decision(_) if watcher.record.stage != Stage::Assessing => {}
+            Judged::Decision(Err(why)) => self.pause_for(number, &why, now, effects),
+            Judged::Decision(Ok(Decision::Stop)) => match watcher.record.done_when.clone() {
+                Some(command) => {
+                    watcher.record.stage = Stage::Checking;
+                    watcher.stored(effects);
+                    let limit = watcher.record.settings.bash_wait_max_sec;
+                    effects.push(watcher.run(command, limit));
+                }
+                None => {
+                    watcher.note(Role::Decision, "stop", now);
+                    watcher.record.decision = Some("stop".to_owned());
+                    watcher.record.stage = Stage::Paused {
+                        reason: "the plan is done".to_owned(),
+                    };
+                    watcher.record.reports.clear();
+                    watcher.stored(effects);
+                    self.tell_decision(number, "stop", None, None, now, effects);
+                }
+            },
+            Judged::Decision(Ok(Decision::Continue(line))) => {
+                watcher.record.stage = Stage::Injecting { line: line.clone() };
+                watcher.stored(effects);
+                let (record, seen) = (&watcher.record, watcher.seen.clone().unwrap_or_default());
+                effects.push(Effect::Inject {
+                    pane: record.pane,
+                    watcher: number,
+                    step,
+                    line,
+                    enter: record.settings.inject_press_enter,
+                    seen,
+                });
+            }
+        }
+    }
+
+    /// The line is in the pane, or could not be typed.
+    pub(in crate::core) fn injected(
+        &mut self,
+        number: u64,
+        step: u64,
+        how: Injected,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.at(number, step) else {
+            return;
+        };
+        let Stage::Injecting { line } = watcher.record.stage.clone() else {
+            return;
+        };
+        match how {
+            // Something moved since the model looked: what it decided is old.
+            Injected::NotNow => self.spin(number, now, effects),
+            Injected::Typed { submitted } => {
+                let doubt =
+                    (!submitted).then(|| "whether Enter was taken cannot be seen".to_owned());
+                self.continued(number, &line, doubt, now, effects);
+            }
+            Injected::Unknown(why) => {
+                let reason = format!("`{}` may have been typed or not: {why}", line.as_str());
+                self.pause_for(number, &reason, now, effects);
+            }
+        }
+    }
+
+    fn continued(
+        &mut self,
+        number: u64,
+        line: &Injection,
+        doubt: Option<String>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+            return;
+        };
+        watcher.note(Role::Injection, line.as_str(), now);
+        watcher.note(Role::Decision, "continue", now);
+        watcher.record.decision = Some("continue".to_owned());
+        watcher.record.stage = Stage::Standby;
+        watcher.record.step += 1;
+        watcher.stored(effects);
+        self.tell_decision(number, "continue", Some(line), doubt, now, effects);
+        self.next_report(number, now, effects);
+    }
+
+    /// It waits for a person, and says why.
+    pub(super) fn pause_for(
+        &mut self,
+        number: u64,
+        why: &str,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+            return;
+        };
+        watcher.note(Role::Decision, format!("paused: {why}"), now);
+        watcher.record.decision = Some("paused".to_owned());
+        watcher.record.step += 1;
+        watcher.record.reports.clear();
+        watcher.record.stage = Stage::Paused {
+            reason: why.to_owned(),
+        };
+        watcher.stored(effects);
+        self.tell_decision(number, "paused", None, Some(why.to_owned()), now, effects);
+    }
+
+    fn tell_decision(
+        &mut self,
+        number: u64,
+        decision: &str,
+        injection: Option<&Injection>,
+        reason: Option<String>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.all.get(&number) else {
+            return;
+        };
+        let record = &watcher.record;
+        let event = Event::Watcher {
+            pane_id: record.pane,
+            decision: decision.to_owned(),
+            injection: injection.map(|line| line.as_str().to_owned()),
+            reason,
+        };
+        let to = [Some(record.owner.clone()), record.parent.clone()];
+        for inbox in to.into_iter().flatten() {
+            let post = Post::new(inbox, event.clone());
+            self.team.inboxes.post(post, now, effects);
+        }
+    }
+
+    /// Ends whatever goes on outside, whose answer nobody wants any more.
+    pub(super) fn end_work(&mut self, number: u64, effects: &mut Vec<Effect>) {
+        if let Some(watcher) = self.watchers.all.get(&number) {
+            effects.push(Effect::StopJudging { watcher: number });
+            effects.push(Effect::ForgetQuiet {
+                pane: watcher.record.pane,
+                watcher: number,
+            });
+        }
+    }
+
+    pub(super) fn drop_watcher(&mut self, number: u64, why: &str, effects: &mut Vec<Effect>) {
+        let Some(watcher) = self.watchers.all.remove(&number) else {
+            return;
+        };
+        effects.push(Effect::Commit {
+            changes: vec![Change::DropWatcher(number)],
+            undo: None,
+        });
+        for call in watcher.pausers {
+            effects.push(Effect::Answer {
+                call,
+                answer: Err(Error::new(Kind::Ended, why)),
+            });
+        }
+    }
+
+    /// The watched pane is gone, and with it its watcher.
+    pub(in crate::core) fn watched_pane_ended(
+        &mut self,
+        pane: PaneId,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(number) = self.watchers.of(pane) {
+            self.end_work(number, effects);
+            let reason = Some("the pane ended".to_owned());
+            self.tell_decision(number, "ended", None, reason, now, effects);
+            self.drop_watcher(number, "the pane ended", effects);
+        }
+    }
+
+    pub(in crate::core) fn time_for_watchers(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let numbers: Vec<u64> = self.watchers.all.keys().copied().collect();
+        for number in numbers {
+            let Some(watcher) = self.watchers.all.get(&number) else {
+                continue;
+            };
+            match watcher.record.stage {
+                Stage::Sleeping { until } if until <= now.wall => {
+                    let secs = watcher.record.settings.default_wait_sec;
+                    self.waited(number, format!("[sleep] {secs:.2}s"), now, effects);
+                }
+                Stage::Spinning { until } if until <= now.wall => {
+                    let secs = watcher.record.settings.spin_max_sec;
+                    let why = format!("the pane did not rest for {secs:.0} s (SPIN_MAX_SEC)");
+                    self.end_work(number, effects);
+                    self.pause_for(number, &why, now, effects);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes up watchers of an earlier daemon. What it was typing is not typed again.
+    pub(in crate::core) fn restore_watchers(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let numbers: Vec<u64> = self.watchers.all.keys().copied().collect();
+        for number in numbers {
+            let Some(watcher) = self.watchers.all.get(&number) else {
+                continue;
+            };
+            let pane = self.panes.get(&watcher.record.pane);
+            if pane.is_none_or(|pane| pane.record.ended.is_some()) {
+                let pane = watcher.record.pane;
+                self.watched_pane_ended(pane, now, effects);
+                continue;
+            }
+            match watcher.record.stage.clone() {
+                Stage::Sleeping { until } => {
+                    let left = Duration::from_millis(until.0.saturating_sub(now.wall.0));
+                    effects.push(Effect::WakeAt(now.uptime + left));
+                }
+                // A command is never run twice; how this one ended is not known.
+                Stage::Running { command } => {
+                    let output = format!(
+                        "[the daemon died while `{command}` ran; how it ended is not known]"
+                    );
+                    self.waited(number, output, now, effects);
+                }
+                Stage::Spinning { .. } | Stage::Assessing | Stage::Checking => {
+                    self.spin(number, now, effects);
+                }
+                Stage::Injecting { line } => {
+                    let why = format!(
+                        "the daemon died while it typed `{}`; whether it was typed is not known",
+                        line.as_str()
+                    );
+                    self.pause_for(number, &why, now, effects);
+                }
+                Stage::Active | Stage::Standby => self.next_report(number, now, effects),
+                Stage::Paused { .. } => {}
+            }
+        }
+    }
+}
+
+impl super::Watchers {
+    /// The watcher that a late answer is for, if it still waits for it.
+    fn at(&mut self, number: u64, step: u64) -> Option<&mut Watcher> {
+        self.all
+            .get_mut(&number)
+            .filter(|watcher| watcher.record.step == step)
+    }
+}
+
+impl Watcher {
+    fn run(&self, command: String, limit_secs: f64) -> Effect {
+        Effect::RunForWatcher {
+            watcher: self.record.number,
+            step: self.record.step,
+            command,
+            cwd: self.record.cwd.clone(),
+            caller: self.caller.clone(),
+            limit: Duration::from_secs_f64(limit_secs),
+        }
+    }
+
+    fn await_quiet(&self) -> Effect {
+        Effect::AwaitQuiet {
+            pane: self.record.pane,
+            watcher: self.record.number,
+            step: self.record.step,
+            quiet: Duration::from_secs_f64(self.record.settings.idle_threshold),
+            lines: self.record.settings.tail_lines,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! A watched pane: when it has been quiet, and typing a line only if nothing has happened since.
+
+use std::time::Duration;
+
+use fugue_api::panes::{By, Mode, Paste, ReadPane, SendInput, State, StateBy};
+use fugue_core::{Injected, PaneFact, PanePlace, PaneSeen, assess::Injection};
+use fugue_hold::wire::Probe;
+use tokio::time::Instant;
+
+use super::{Pane, answers::Asked, sending::Asker};
+use crate::{
+    agents::screen::{self, Input},
+    reading::{self, Past, Reading},
+};
+
+/// What a watcher wants to hear.
+#[derive(Clone, Copy)]
+pub struct Quiet {
+    pub watcher: u64,
+    pub step: u64,
+    pub quiet: Duration,
+    pub lines: usize,
+}
+
+/// A line that waits for a last look.
+pub struct Inject {
+    pub watcher: u64,
+    pub step: u64,
+    pub line: Injection,
+    pub enter: bool,
+    pub seen: PanePlace,
+}
+
+// What a model reads of a pane is cut again where it is quoted.
+const TAIL_CHARS: u32 = 60_000;
+
+impl Pane {
+    pub(super) fn await_quiet(&mut self, quiet: Quiet) {
+        self.quiet = Some(quiet);
+        self.quiet_look = Some(Instant::now().max(self.last_output + quiet.quiet));
+    }
+
+    pub(super) fn forget_quiet(&mut self, watcher: u64) {
+        if self.quiet.is_some_and(|quiet| quiet.watcher == watcher) {
+            self.quiet = None;
+            self.quiet_look = None;
+        }
+    }
+
+    /// Something was printed: the next look is when it has been quiet again.
+    pub(super) fn quiet_output(&mut self) {
+        if let Some(quiet) = self.quiet {
+            self.quiet_look = Some(self.last_output + quiet.quiet);
+        }
+    }
+
+    pub(super) fn quiet_time(&mut self) {
+        self.quiet_look = None;
+        self.probe(Asked::Watcher);
+    }
+
+    /// Nothing was printed for long enough, if that is still so. A pane that waits for a person does not rest; what
+    /// answers it prints something.
+    pub(super) async fn looked_for_watcher(&mut self, probe: &Probe) {
+        let Some(quiet) = self.quiet else {
+            return;
+        };
+        let silent = self.last_output.elapsed();
+        if silent < quiet.quiet {
+            return self.quiet_output();
+        }
+        if !quiet.quiet.is_zero() && self.waits_for_a_person(probe) {
+            return;
+        }
+        self.quiet = None;
+        let tail = self.tail(quiet.lines);
+        let seen = PaneSeen {
+            tail,
+            idle_ms: self.idle_ms(),
+            place: self.place(),
+        };
+        self.seat
+            .say(PaneFact::Quiet {
+                watcher: quiet.watcher,
+                step: quiet.step,
+                seen,
+            })
+            .await;
+    }
+
+    /// What a person would see: the end of the text, or the screen of a full-screen program.
+    fn tail(&mut self, lines: usize) -> String {
+        let terminal = &self.follower.terminal;
+        let mode = if terminal.screen().alternate() {
+            Mode::Screen
+        } else {
+            Mode::Text
+        };
+        let args = ReadPane {
+            pane_id: String::new(),
+            lines: u32::try_from(lines.max(1)).unwrap_or(u32::MAX),
+            since: None,
+            mode,
+            max_output_chars: TAIL_CHARS,
+            grep: None,
+        };
+        let state = StateBy::new(State::Idle, By::Silence);
+        let log = &mut self.follower.log;
+        match reading::read(terminal, log, Past::Recent, &args, &state) {
+            Ok(Reading::Done(read)) => read.text,
+            Ok(Reading::NeedsMore) | Err(_) => String::new(),
+        }
+    }
+
+    fn place(&self) -> PanePlace {
+        PanePlace {
+            printed: self.follower.terminal.end().offset.0,
+            typed: self.typed,
+        }
+    }
+
+    fn waits_for_a_person(&self, probe: &Probe) -> bool {
+        let screen = self.follower.terminal.screen();
+        let dialog = self
+            .vendor()
+            .or_else(|| screen::box_of(&screen))
+            .is_some_and(|vendor| screen::look_at(vendor, &screen).dialog.is_some());
+        dialog || self.state(probe).state == State::NeedsInput
+    }
+
+    pub(super) async fn inject(&mut self, inject: Inject) {
+        if self.keeper.is_none() {
+            return self
+                .injected(inject.watcher, inject.step, Injected::NotNow)
+                .await;
+        }
+        self.probe(Asked::Inject(inject));
+    }
+
+    /// The last look before a line is typed.
+    pub(super) async fn looked_before_typing(&mut self, inject: Inject, probe: &Probe) {
+        let screen = self.follower.terminal.screen();
+        let drafted = screen::box_of(&screen)
+            .is_some_and(|vendor| screen::look_at(vendor, &screen).input == Input::Draft);
+        let moved = self.place() != inject.seen || self.more_to_read;
+        if moved || drafted || self.draft || self.waits_for_a_person(probe) {
+            return self
+                .injected(inject.watcher, inject.step, Injected::NotNow)
+                .await;
+        }
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&inject.watcher.to_le_bytes());
+        key[8..].copy_from_slice(&(inject.step | 1 << 63).to_le_bytes());
+        let args = SendInput {
+            pane_id: self.seat.record.id.to_string(),
+            input: Some(inject.line.as_str().to_owned()),
+            keys: Vec::new(),
+            submit: inject.enter,
+            paste: Paste::Auto,
+        };
+        let asker = Asker::Watcher {
+            watcher: inject.watcher,
+            step: inject.step,
+            enter: inject.enter,
+        };
+        self.sending.enqueue(args, key, asker);
+        self.go_on_sending();
+    }
+
+    pub(super) async fn injected(&self, watcher: u64, step: u64, how: Injected) {
+        let fact = PaneFact::Injected { watcher, step, how };
+        self.seat.say(fact).await;
+    }
+
+    /// Somebody types: a text without Enter is a draft that nobody else may touch.
+    pub(super) fn somebody_typed(&mut self, bytes: &[u8]) {
+        // Enter, and the keys that throw a line away.
+        const ENDS_A_LINE: [u8; 5] = [b'\r', b'\n', 0x03, 0x15, 0x1b];
+        self.typed += 1;
+        if let Some(last) = bytes.last() {
+            self.draft = !ENDS_A_LINE.contains(last);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What watchers have done outside: commands that are run and models that are asked. Each can be ended at once.
+
+use std::{collections::HashMap, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
+
+use fugue_api::wire::Caller;
+use fugue_core::{
+    Input, Judge, Judged, Ran, WatchJob,
+    assess::{Fence, Situation, Verdict},
+};
+use tokio::{sync::mpsc, task::AbortHandle, time::timeout};
+
+use crate::{
+    assess::{Assessor, assess, run},
+    engine::Said,
+};
+
+/// What goes on for each watcher.
+#[derive(Default)]
+pub struct Errands(HashMap<u64, AbortHandle>);
+
+/// A command to run.
+pub struct Errand {
+    pub watcher: u64,
+    pub step: u64,
+    pub command: String,
+    pub cwd: PathBuf,
+    pub caller: Arc<Caller>,
+    pub limit: Duration,
+}
+
+impl Errands {
+    pub fn run(&mut self, errand: Errand, says: mpsc::Sender<Said>) {
+        let watcher = errand.watcher;
+        let task = tokio::spawn(async move {
+            let ran = ran(&errand).await;
+            let input = Input::WatcherRan {
+                watcher: errand.watcher,
+                step: errand.step,
+                ran,
+            };
+            let _ = says.send(Said::Worker(input)).await;
+        });
+        self.begin(watcher, task.abort_handle());
+    }
+
+    pub fn judge(&mut self, job: WatchJob, caller: Arc<Caller>, says: mpsc::Sender<Said>) {
+        let watcher = job.watcher;
+        let task = tokio::spawn(async move {
+            let judged = judged(&job, &caller).await;
+            let input = Input::Judged {
+                watcher: job.watcher,
+                step: job.step,
+                judged,
+            };
+            let _ = says.send(Said::Worker(input)).await;
+        });
+        self.begin(watcher, task.abort_handle());
+    }
+
+    fn begin(&mut self, watcher: u64, task: AbortHandle) {
+        self.0.retain(|_, task| !task.is_finished());
+        self.stop(watcher);
+        self.0.insert(watcher, task);
+    }
+
+    pub fn stop(&mut self, watcher: u64) {
+        if let Some(task) = self.0.remove(&watcher) {
+            task.abort();
+        }
+    }
+}
+
+async fn ran(errand: &Errand) -> Ran {
+    let env: Vec<(OsString, OsString)> = errand
+        .caller
+        .env
+        .iter()
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect();
+    let running = run(&errand.command, errand.cwd.clone(), env);
+    match timeout(errand.limit, running).await {
+        Ok(Ok((code, ending, output))) => Ran {
+            code,
+            ending,
+            output,
+        },
+        Ok(Err(error)) => Ran {
+            code: None,
+            ending: format!("could not be started: {error}"),
+            output: String::new(),
+        },
+        Err(_) => Ran {
+            code: None,
+            ending: format!("was ended after {} s", errand.limit.as_secs()),
+            output: String::new(),
+        },
+    }
+}
+
+async fn judged(job: &WatchJob, caller: &Caller) -> Judged {
+    let model = match job.judge {
+        Judge::Decide => &job.settings.assess_model,
+        Judge::NextStep => job.settings.next_step_model(),
+    };
+    let limit = Duration::from_secs_f64(job.settings.assess_timeout_sec);
+    let asked = Assessor::new(model, caller, limit)
+        .map_err(|error| error.message)
+        .and_then(|assessor| Ok((assessor, Fence::new(random()?))));
+    let situation = Situation {
+        plan: job.transcript.plan().unwrap_or_default(),
+        transcript: &job.transcript,
+        wait_output: job.wait_output.as_deref(),
+        pane_tail: &job.pane_tail,
+        tail_lines: job.settings.tail_lines,
+        verdict: job.verdict.as_ref().map(|checked| Verdict {
+            command: job.done_when.as_deref().unwrap_or_default(),
+            ending: &checked.ending,
+            output: &checked.output,
+        }),
+        now: job.now,
+    };
+    match (job.judge, asked) {
+        (Judge::Decide, Err(why)) => Judged::Decision(Err(why)),
+        (Judge::NextStep, Err(why)) => Judged::NextStep(Err(why)),
+        (Judge::Decide, Ok((assessor, fence))) => {
+            let decision = assess(&assessor, &situation.assess(&fence)).await;
+            Judged::Decision(decision.map_err(|error| error.to_string()))
+        }
+        (Judge::NextStep, Ok((assessor, fence))) => {
+            let next = assess(&assessor, &situation.next_step(&fence)).await;
+            Judged::NextStep(next.map_err(|error| error.to_string()))
+        }
+    }
+}
+
+fn random() -> Result<[u8; 16], String> {
+    let mut bytes = [0; 16];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(16) => Ok(bytes),
+        _ => Err("the kernel gave no random numbers".to_owned()),
+    }
+}
