@@ -115,6 +115,16 @@ pub enum HookNews {
     InputNoLongerNeeded,
 }
 
+impl HookNews {
+    /// Of a turn, which nothing else tells of: it is kept where no daemon hears it. A question is seen on the screen too.
+    pub fn is_kept(&self) -> bool {
+        match self {
+            Self::PromptGiven | Self::TurnEnded { .. } | Self::TurnFailed { .. } => true,
+            Self::NeedsInput { .. } | Self::InputNoLongerNeeded => false,
+        }
+    }
+}
+
 /// A tool call, or something only our own programs ask.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]

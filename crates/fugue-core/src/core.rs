@@ -17,7 +17,7 @@ use crate::{CallId, Effect, Input, Now, PaneRecord, Snapshot, Undo, settings::Se
 pub(crate) use rows::cut;
 use runs::Run;
 use team::Team;
-pub use team::{Rest, Typed};
+pub use team::{Rest, TurnOver, Typed};
 use watch::Watchers;
 
 // A shell whose rc files take longer than this is handed over as "not ready yet" instead of keeping the caller.

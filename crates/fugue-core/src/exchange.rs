@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Checked, EventRecord, Exit, PaneRecord, Prepared, QuestionRecord, Repo, Rest, RunRecord,
-    Sighting, Typed, WatcherRecord, WorkerRecord,
+    Sighting, TurnOver, Typed, WatcherRecord, WorkerRecord,
     assess::{Decision, Injection, NextStep, Transcript, WatchSettings},
 };
 
@@ -313,6 +313,7 @@ pub enum Effect {
     /// Say when something may be typed into an agent's pane.
     AwaitRest {
         pane: PaneId,
+        over: TurnOver,
     },
     /// Type it and press Enter, unless the agent is no longer at rest.
     TypeMessage {

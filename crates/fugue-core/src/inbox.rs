@@ -3,8 +3,12 @@
 //! An event that is handed to a caller is in its hand: no other caller gets it, and it is taken only when the caller
 //! says that it arrived. A caller that goes away before that puts it back where it was.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Bound,
     time::Duration,
 };
 
@@ -190,8 +194,8 @@ impl Inboxes {
                 .filter(|id| self.events.get(id).is_some_and(|kept| kept.hand.is_none()))
                 .find_map(fits),
             Some(after) => {
-                let queued = inbox.queued.range(EventId(after.0 + 1)..).find_map(fits);
-                let taken = inbox.taken.range(EventId(after.0 + 1)..).find_map(fits);
+                let queued = inbox.queued.range(behind(after)).find_map(fits);
+                let taken = inbox.taken.range(behind(after)).find_map(fits);
                 [queued, taken].into_iter().flatten().min()
             }
         }
@@ -230,6 +234,17 @@ impl Inboxes {
         for waiter in told {
             self.tell(&waiter, id, effects);
         }
+    }
+
+    /// Puts a queued event into a caller's hand. `false`: somebody else has it, or has taken it.
+    pub fn hand_over(&mut self, id: EventId, call: CallId, effects: &mut Vec<Effect>) -> bool {
+        let is_free = |kept: &Kept| kept.hand.is_none() && !kept.record.taken;
+        if !self.events.get(&id).is_some_and(is_free) {
+            return false;
+        }
+        effects.push(barrier());
+        self.hand(id, call);
+        true
     }
 
     fn hand(&mut self, id: EventId, call: CallId) {
@@ -436,17 +451,21 @@ impl Inboxes {
         let mut ids: Vec<EventId> = inbox
             .into_iter()
             .flat_map(|inbox| {
-                let range = || EventId(after.0.saturating_add(1))..;
                 inbox
                     .queued
-                    .range(range())
-                    .chain(inbox.taken.range(range()))
+                    .range(behind(after))
+                    .chain(inbox.taken.range(behind(after)))
             })
             .copied()
             .collect();
         ids.sort_unstable();
         ids.into_iter().filter_map(|id| self.get(id))
     }
+}
+
+/// All ids behind one, which may be the last there is.
+fn behind(after: EventId) -> (Bound<EventId>, Bound<EventId>) {
+    (Bound::Excluded(after), Bound::Unbounded)
 }
 
 /// Waits for all commits before it.

@@ -19,7 +19,7 @@ pub mod view;
 mod watcher;
 mod worker;
 
-pub use core::{Core, Rest, Typed};
+pub use core::{Core, Rest, TurnOver, Typed};
 pub use event::{EventRecord, InboxId, QuestionRecord};
 pub use exchange::{
     Asked, CallId, Change, Effect, Injected, Input, Job, Judge, Judged, Now, PaneFact, PanePlace,

@@ -37,6 +37,12 @@ pub struct WorkerRecord {
     pub turn: u32,
     /// It has reported since its last prompt.
     pub reported: bool,
+    /// Its agent has told that it was given its first prompt.
+    #[serde(default)]
+    pub begun: bool,
+    /// The last news of its turns, which may be told again by the files they were kept in.
+    #[serde(default)]
+    pub heard: Vec<Key>,
     pub asks: Option<Asks>,
     pub late_told: bool,
     /// Completions whose changes are being worked out, oldest first.

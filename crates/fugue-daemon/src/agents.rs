@@ -166,6 +166,17 @@ const OF_ANOTHER: [&str; 10] = [
     "GEMINI_CLI_NO_RELAUNCH",
 ];
 
+/// The tools of ours that an agent calls without asking a person: with these a worker talks to whoever spawned it, who may
+/// be the only one to look at it, and they touch nothing but inboxes. All others it asks for as it asks for any tool: a
+/// pane can run whatever the agent itself must ask for.
+const FREE_TOOLS: [&str; 5] = [
+    "answer_question",
+    "ask_question",
+    "notify_completion",
+    "send_message",
+    "wait_for_event",
+];
+
 /// Writes the agent's files and says how to run it.
 pub fn lay_out(agent: &Agent, assignment: &Assignment<'_>) -> Result<Launch, Error> {
     check(assignment)?;

@@ -51,13 +51,20 @@ pub fn answer(
     }
 }
 
-/// The end of what a pane printed, in at most about so many characters.
+/// The end of what a pane printed, in at most about so many characters. Of a program that was ended on the alternate
+/// screen that is what it showed last: nothing else of it is text.
 pub fn tail(record: &PaneRecord, most_chars: usize, house: &House) -> String {
+    let full_screen = open(record, house, house.settings.keep_lines, Depth::Recent)
+        .is_ok_and(|follower| follower.terminal.modes().alternate);
     let args = ReadPane {
         pane_id: record.id.to_string(),
         lines: 60,
         since: None,
-        mode: Mode::Text,
+        mode: if full_screen {
+            Mode::Screen
+        } else {
+            Mode::Text
+        },
         max_output_chars: u32::try_from(most_chars).unwrap_or(u32::MAX),
         grep: None,
     };

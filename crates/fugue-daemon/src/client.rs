@@ -94,6 +94,12 @@ impl Client {
         }
     }
 
+    /// Whose questions these are.
+    pub fn who(&self) -> Who {
+        let own = || lock(&self.inner.who).clone();
+        self.who.clone().unwrap_or_else(own)
+    }
+
     /// Asks, and stays with the question through the daemon's death: the same key is asked again, so nothing is
     /// done twice.
     pub async fn ask(&self, ask: Ask) -> Result<Answer, Error> {
@@ -130,8 +136,13 @@ impl Client {
 
     /// Asks a daemon that runs already; `None` where none does.
     pub async fn ask_running(&self, ask: Ask) -> Result<Option<Answer>, Error> {
+        self.ask_running_as(new_key()?, ask).await
+    }
+
+    /// The same with a key that the asker has used elsewhere.
+    pub async fn ask_running_as(&self, key: Key, ask: Ask) -> Result<Option<Answer>, Error> {
         match self.link(Launch::Never).await {
-            Ok(link) => match self.ask_on(&link, new_key()?, ask).await {
+            Ok(link) => match self.ask_on(&link, key, ask).await {
                 Some((answered, _)) => answered.answer.map(Some),
                 None => Ok(None),
             },
@@ -367,7 +378,8 @@ fn unreachable_daemon(error: &io::Error) -> Error {
     .hint("`fugue daemon status` tells more")
 }
 
-fn new_key() -> Result<Key, Error> {
+/// A name for something that may be asked twice and is done once.
+pub fn new_key() -> Result<Key, Error> {
     let mut key = [0; 16];
     match rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty()) {
         Ok(16) => Ok(Key(key)),

@@ -33,6 +33,7 @@ use crate::{
     pane::{self, Inject, PaneCommand, PaneHandle, Quiet, launch},
     paths::Paths,
     shards::{Shards, Task},
+    spool,
     store::{Commit, Store, Writer},
     sweep,
     watchers::{Errand, Errands},
@@ -64,6 +65,8 @@ pub struct Engine {
     stopping: Option<Stopping>,
     own_calls: u64,
     errands: Errands,
+    /// News of hooks that are kept until these calls are answered.
+    kept_news: HashMap<CallId, Key>,
 }
 
 /// What pane tasks and helpers tell the engine.
@@ -138,8 +141,10 @@ impl Engine {
             stopping: None,
             own_calls: OWN_CALLS,
             errands: Errands::default(),
+            kept_news: HashMap::new(),
         };
         engine.perform(effects);
+        engine.take_up_news();
         Ok(engine)
     }
 
@@ -196,6 +201,11 @@ impl Engine {
                 responder,
             } => {
                 self.desk.open(call, responder);
+                if let Ask::Hook { news } = &ask
+                    && news.is_kept()
+                {
+                    self.kept_news.insert(call, key);
+                }
                 match ask {
                     Ask::Tool { call: request } if world::is_needed(&request) => {
                         self.look_up_worlds(call, key, who, caller, request);
@@ -214,6 +224,24 @@ impl Engine {
                     }),
                 }
             }
+        }
+    }
+
+    /// What hooks told while no daemon ran. We listen by now, so that none of them is told behind our back.
+    fn take_up_news(&mut self) {
+        for kept in spool::all(&self.house.paths) {
+            let call = CallId(self.own_calls);
+            self.own_calls += 1;
+            self.kept_news.insert(call, kept.key);
+            let asked = Asked {
+                key: kept.key,
+                who: kept.who,
+                caller: Arc::new(nobody()),
+                ask: Ask::Hook { news: kept.news },
+                worlds: Ok(Vec::new()),
+                watch: None,
+            };
+            self.step(Input::Call { call, asked });
         }
     }
 
@@ -323,6 +351,12 @@ impl Engine {
     }
 
     fn act(&mut self, effect: Effect) -> Going {
+        if let Effect::Answer { call, .. } = &effect
+            && let Some(key) = self.kept_news.remove(call)
+        {
+            let house = self.house.clone();
+            tokio::task::spawn_blocking(move || spool::forget(&house.paths, key));
+        }
         match effect {
             Effect::Answer { call, .. } if call.0 >= OWN_CALLS => return self.own_call_ended(call),
             Effect::Answer { call, answer } => self.desk.answer(call, answer),
@@ -407,7 +441,7 @@ impl Engine {
                 };
                 self.tell(pane, PaneCommand::Inject(inject));
             }
-            Effect::AwaitRest { pane } => self.tell(pane, PaneCommand::AwaitRest),
+            Effect::AwaitRest { pane, over } => self.tell(pane, PaneCommand::AwaitRest(over)),
             Effect::TypeMessage { pane, event, text } => {
                 self.tell(pane, PaneCommand::TypeMessage { event, text });
             }
@@ -638,11 +672,7 @@ impl Engine {
             open,
             closed: live.len() as u64,
         });
-        let caller = Arc::new(Caller {
-            cwd: fugue_api::OsText::Text("/".into()),
-            env: Vec::new(),
-            umask: 0o22,
-        });
+        let caller = Arc::new(nobody());
         for (call, pane) in calls.into_iter().zip(live) {
             let close = ClosePane {
                 pane_id: pane.to_string(),
@@ -687,6 +717,15 @@ impl Engine {
             }));
         }
         Going::Over
+    }
+}
+
+/// The caller of what the engine asks by itself.
+fn nobody() -> Caller {
+    Caller {
+        cwd: fugue_api::OsText::Text("/".into()),
+        env: Vec::new(),
+        umask: 0o22,
     }
 }
 

@@ -21,6 +21,7 @@ mod replay;
 mod run;
 mod shards;
 pub mod shell;
+pub mod spool;
 pub mod start;
 mod store;
 mod sweep;

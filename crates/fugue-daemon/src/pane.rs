@@ -18,7 +18,9 @@ use fugue_api::{
     panes::{PaneSize, StateBy},
     wire::Followed,
 };
-use fugue_core::{PaneFact, PaneQuestion, PaneRecord, StepPlan, Want, result::Found, view};
+use fugue_core::{
+    PaneFact, PaneQuestion, PaneRecord, StepPlan, TurnOver, Want, result::Found, view,
+};
 use fugue_hold::{
     spawn::Ending,
     wire::{Input, InputKind, ToDaemon, ToHolder},
@@ -70,7 +72,7 @@ pub enum PaneCommand {
     Unwatch(RunId),
     RunSteps(StepPlan),
     StopSteps(u64),
-    AwaitRest,
+    AwaitRest(TurnOver),
     TypeMessage {
         event: EventId,
         text: String,

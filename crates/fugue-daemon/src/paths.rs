@@ -76,6 +76,11 @@ impl Paths {
         self.state.join("workers")
     }
 
+    /// What hooks told and no daemon has stored.
+    pub fn spool(&self) -> PathBuf {
+        self.state.join("news")
+    }
+
     pub fn worktrees(&self) -> PathBuf {
         self.state.join("worktrees")
     }

@@ -15,14 +15,19 @@ impl Default for Chance {
                 .duration_since(UNIX_EPOCH)
                 .map_or(1, |now| now.as_nanos() as u64),
         };
+        Self::of(seed)
+    }
+}
+
+impl Chance {
+    /// One of several that run side by side, each with numbers of its own.
+    pub fn of(seed: u64) -> Self {
         Self {
             seed,
             state: seed | 1,
         }
     }
-}
 
-impl Chance {
     /// What to give as `FUGUE_SEED` to have the same numbers again.
     pub fn seed(&self) -> u64 {
         self.seed

@@ -7,7 +7,7 @@ use std::{
     io::{self, BufRead, BufReader, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc, Mutex,
+        Arc, Condvar, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -36,6 +36,27 @@ pub struct Model {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
     over: Arc<AtomicBool>,
+    gate: Arc<Gate>,
+}
+
+/// Whether the model answers, or thinks until it is let go.
+#[derive(Default)]
+struct Gate {
+    held: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let held = self.held.lock().expect("nobody panics with it");
+        let passed = self.opened.wait_while(held, |held| *held);
+        drop(passed.expect("nobody panics with it"));
+    }
+
+    fn set(&self, held: bool) {
+        *self.held.lock().expect("nobody panics with it") = held;
+        self.opened.notify_all();
+    }
 }
 
 /// What the model says when its script is done.
@@ -47,22 +68,34 @@ impl Model {
         let address = listener.local_addr().expect("it has an address");
         let asked = Arc::new(Mutex::new(Vec::new()));
         let over = Arc::new(AtomicBool::new(false));
-        let (log, stop) = (asked.clone(), over.clone());
+        let gate = Arc::new(Gate::default());
+        let (log, stop, thinks) = (asked.clone(), over.clone(), gate.clone());
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if stop.load(Ordering::SeqCst) {
                     return;
                 }
-                let (script, log) = (script.clone(), log.clone());
+                let (script, log, gate) = (script.clone(), log.clone(), thinks.clone());
                 // An agent that hangs up in the middle is its own business.
-                thread::spawn(move || serve(stream, &script, &log));
+                thread::spawn(move || serve(stream, &script, &log, &gate));
             }
         });
         Self {
             address,
             asked,
             over,
+            gate,
         }
+    }
+
+    /// Makes it think about every question of an agent's from now on, until [`Self::answer`].
+    pub fn think(&self) {
+        self.gate.set(true);
+    }
+
+    /// Lets it answer what it thinks about, and everything from now on.
+    pub fn answer(&self) {
+        self.gate.set(false);
     }
 
     pub fn url(&self) -> String {
@@ -78,12 +111,18 @@ impl Model {
 impl Drop for Model {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
+        self.answer();
         // The listener looks at the flag when somebody comes.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-fn serve(stream: TcpStream, script: &[Call], log: &Mutex<Vec<Asked>>) -> io::Result<()> {
+fn serve(
+    stream: TcpStream,
+    script: &[Call],
+    log: &Mutex<Vec<Asked>>,
+    gate: &Gate,
+) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut out = stream;
     // One request a connection: agents connect again.
@@ -105,6 +144,9 @@ fn serve(stream: TcpStream, script: &[Call], log: &Mutex<Vec<Asked>>) -> io::Res
     };
     if path.contains("count_tokens") || path.contains("countTokens") {
         return json_reply(&mut out, &json!({"input_tokens": 100, "totalTokens": 100}));
+    }
+    if asked.body.get("tools").is_some() {
+        gate.pass();
     }
     let turn = Turn {
         number,

@@ -29,6 +29,8 @@ pub fn who(said: Option<&str>, role: Role) -> Result<Who, Error> {
         variable(["FUGUE_AGENT_ID", "EXOMONAD_AGENT_ID"]),
     );
     if let (Some(session), Some(agent)) = worker {
+        printable("FUGUE_SESSION_ID", &session)?;
+        printable("FUGUE_AGENT_ID", &agent)?;
         let pane = env::var("FUGUE_PANE_ID").ok();
         return Ok(Who::Worker {
             session,
@@ -52,14 +54,20 @@ pub fn who(said: Option<&str>, role: Role) -> Result<Who, Error> {
 }
 
 fn session(field: &str, id: &str) -> Result<Who, Error> {
+    printable(field, id)?;
+    Ok(Who::Session { id: id.to_owned() })
+}
+
+fn printable(field: &str, id: &str) -> Result<(), Error> {
     let fits =
         !id.trim().is_empty() && id.chars().count() <= 256 && !id.chars().any(char::is_control);
-    if !fits {
-        return Err(Error::invalid(format!(
+    if fits {
+        Ok(())
+    } else {
+        Err(Error::invalid(format!(
             "{field}: wanted 1 to 256 printable characters, got {id:?}"
-        )));
+        )))
     }
-    Ok(Who::Session { id: id.to_owned() })
 }
 
 /// A name for the project around us that stays the same: its directory's, and a few letters of the whole path.

@@ -420,3 +420,127 @@ fn a_signal_ends_it_with_streams_open() {
     kill_process(pid, Signal::INT).expect("a signal");
     ended.wait(LIMIT);
 }
+
+/// Calls a tool as somebody with these headers and gives what it gives.
+fn call_as(server: &Server, headers: &[(&str, &str)], tool: &str, args: Value) -> Value {
+    let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": tool, "arguments": args}});
+    let mut all = vec![("Mcp-Protocol-Version", "2025-11-25")];
+    all.extend(headers);
+    let reply = server.post(&call, &all).message();
+    assert_ne!(reply["result"]["isError"], json!(true), "{reply}");
+    facts(&reply["result"])
+}
+
+#[test]
+fn every_client_has_its_own_inbox_unless_it_names_one() {
+    let world = world();
+    let server = Server::start(&world);
+    let (one, two) = (server.session("2025-11-25"), server.session("2025-11-25"));
+    let notice = |session: &str, worker: &str| {
+        let args = [
+            "notify",
+            "success",
+            "--session-id",
+            session,
+            "--worker-id",
+            worker,
+        ];
+        world.fugue(&args).ok();
+    };
+    for (session, worker) in [(&*one, "for-one"), (&two, "for-two"), ("named", "for-both")] {
+        notice(session, worker);
+    }
+    let now = || json!({"timeout_secs": 0});
+    for (session, worker) in [(&one, "for-one"), (&two, "for-two")] {
+        let told = call_as(
+            &server,
+            &[("Mcp-Session-Id", session)],
+            "wait_for_event",
+            now(),
+        );
+        assert_eq!(told["worker_id"], json!(worker));
+    }
+    let named = |session| [("Mcp-Session-Id", session), ("Fugue-Session", "named")];
+    let told = call_as(&server, &named(&one), "wait_for_event", now());
+    assert_eq!(told["worker_id"], json!("for-both"));
+    let told = call_as(&server, &named(&two), "wait_for_event", now());
+    assert_eq!(told["type"], json!("timeout"), "it was the same inbox");
+    let spawned = call_as(
+        &server,
+        &named(&one),
+        "spawn_worker",
+        json!({"name": "w", "agent": "shell", "prompt": "true"}),
+    );
+    assert_eq!(spawned["session_id"], json!("named"));
+    let told = call_as(
+        &server,
+        &named(&two),
+        "wait_for_event",
+        json!({"timeout_secs": 30}),
+    );
+    assert_eq!(told["worker_id"], json!("w-shell"));
+}
+
+#[test]
+fn a_server_for_one_session_has_its_inbox_whatever_the_client_says() {
+    let world = world();
+    let command = world.fugue_command(["mcp", "--http", "127.0.0.1:0", "--session", "ours"]);
+    let server = Server::run(command, &world);
+    let session = server.session("2025-11-25");
+    let notice = [
+        "notify",
+        "success",
+        "--session-id",
+        "ours",
+        "--worker-id",
+        "w",
+    ];
+    world.fugue(&notice).ok();
+    let headers = [("Mcp-Session-Id", &*session), ("Fugue-Session", "other")];
+    let told = call_as(
+        &server,
+        &headers,
+        "wait_for_event",
+        json!({"timeout_secs": 0}),
+    );
+    assert_eq!(told["worker_id"], json!("w"));
+}
+
+#[test]
+fn a_client_that_hangs_up_while_it_waits_takes_nothing() {
+    let world = world();
+    let server = Server::start(&world);
+    let session = server.session("2025-11-25");
+    let body = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params":
+        {"name": "wait_for_event", "arguments": {}}})
+    .to_string();
+    let mut request = "POST /mcp HTTP/1.1\r\n".to_owned();
+    let mut headers = server.headers();
+    headers.push(("Mcp-Session-Id".into(), session.clone()));
+    headers.push(("Mcp-Protocol-Version".into(), "2025-11-25".into()));
+    headers.push(("Content-Length".into(), body.len().to_string()));
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    for _ in 0..5 {
+        let mut stream = TcpStream::connect(server.address).expect("it listens");
+        let whole = format!("{request}\r\n{body}");
+        stream.write_all(whole.as_bytes()).expect("it reads");
+    }
+    let notice = [
+        "notify",
+        "success",
+        "--session-id",
+        &session,
+        "--worker-id",
+        "w",
+    ];
+    world.fugue(&notice).ok();
+    let told = call_as(
+        &server,
+        &[("Mcp-Session-Id", &session)],
+        "wait_for_event",
+        json!({"timeout_secs": 30}),
+    );
+    assert_eq!(told["worker_id"], json!("w"));
+}

@@ -98,7 +98,7 @@ impl Core {
                 Ok(())
             }
             Ask::Hook { news } => {
-                self.hook(call, &asked.who, news, now, effects);
+                self.hook(call, &asked.who, asked.key, news, now, effects);
                 Ok(())
             }
             Ask::Everything => {

@@ -21,7 +21,7 @@ use crate::{
     CallId, Change, Effect, InboxId, Now, QuestionRecord, Snapshot,
     inbox::{Inboxes, MOST_QUEUED, Post},
 };
-pub use tell::{Rest, Typed};
+pub use tell::{Rest, TurnOver, Typed};
 pub(super) use workers::Spawn;
 use workers::Worker;
 
@@ -130,7 +130,13 @@ impl Team {
             });
         };
         let own = |lead: &InboxId| self.worker_of(lead, to, None);
-        let worker = own(&me.inbox).or_else(|| me.parent.as_ref().and_then(own));
+        let by_inbox = || {
+            let mut all = self.workers.values();
+            all.find(|worker| worker.record.inbox().0 == to)
+        };
+        let worker = own(&me.inbox)
+            .or_else(|| me.parent.as_ref().and_then(own))
+            .or_else(by_inbox);
         let inbox = match worker {
             Some(worker) if worker.record.is_over() => {
                 return Err(Error::new(
@@ -195,6 +201,17 @@ impl Me {
             name: id.to_owned(),
             parent: None,
         }
+    }
+}
+
+impl Waiter {
+    /// Nobody answered in time.
+    fn unanswered(self, question: QuestionId) -> Effect {
+        let status = match self.default {
+            Some(_) => QuestionStatus::Default,
+            None => QuestionStatus::Pending,
+        };
+        asked(self.call, question, status, self.default)
     }
 }
 
@@ -328,15 +345,19 @@ impl Core {
             Change::NextQuestion(self.team.next_question),
             Change::PutQuestion(Box::new(record.clone())),
         ];
-        if self.team.questions.len() >= MOST_QUESTIONS
-            && let Some((oldest, _)) = self.team.questions.pop_first()
-        {
-            changes.push(Change::DropQuestion(oldest));
-        }
+        let forgotten = (self.team.questions.len() >= MOST_QUESTIONS)
+            .then(|| self.team.questions.pop_first())
+            .flatten();
+        changes.extend(forgotten.iter().map(|(id, _)| Change::DropQuestion(*id)));
         effects.push(Effect::Commit {
             changes,
             undo: None,
         });
+        if let Some((oldest, question)) = forgotten {
+            for waiter in question.waiters {
+                effects.push(waiter.unanswered(oldest));
+            }
+        }
         effects.push(Effect::WakeAt(until));
         let question = Question {
             record,
@@ -352,32 +373,39 @@ impl Core {
         Ok(())
     }
 
-    /// The asker lost its connection; the answer is in its inbox by now.
+    /// The asker lost its connection, and asks again for an answer that was given meanwhile.
     fn returned_again(&mut self, id: QuestionId, answer: &str, effects: &mut Vec<Effect>) {
         let Some(question) = self.team.questions.get_mut(&id) else {
             return;
         };
         let asker = question.record.asker.clone();
         let calls = std::mem::take(&mut question.waiters);
-        let queued = self
+        let event = self
             .team
             .inboxes
             .behind(&asker, EventId(0))
             .find(|record| {
-                !record.taken
-                    && matches!(&record.event, Event::Answer { question_id, .. } if *question_id == id)
+                matches!(&record.event, Event::Answer { question_id, .. } if *question_id == id)
             })
             .map(|record| record.id);
         for waiter in calls {
-            if let Some(event) = queued {
-                self.team.inboxes.took(event, effects);
-            }
-            effects.push(asked(
+            let asked = asked(
                 waiter.call,
                 id,
                 QuestionStatus::Answered,
                 Some(answer.to_owned()),
-            ));
+            );
+            // It stays an event until this reply has arrived.
+            let inboxes = &mut self.team.inboxes;
+            let handed = event.filter(|event| inboxes.hand_over(*event, waiter.call, effects));
+            effects.push(match (asked, handed) {
+                (Effect::Answer { call, answer }, Some(event)) => Effect::Hand {
+                    call,
+                    answer,
+                    event,
+                },
+                (asked, _) => asked,
+            });
         }
     }
 
@@ -481,18 +509,7 @@ impl Core {
             let late = question
                 .waiters
                 .extract_if(.., |waiter| waiter.until <= now.uptime);
-            for waiter in late {
-                let status = match waiter.default {
-                    Some(_) => QuestionStatus::Default,
-                    None => QuestionStatus::Pending,
-                };
-                effects.push(asked(
-                    waiter.call,
-                    question.record.id,
-                    status,
-                    waiter.default,
-                ));
-            }
+            effects.extend(late.map(|waiter| waiter.unanswered(question.record.id)));
         }
         self.time_for_workers(now, effects);
     }

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fugue_api::{
     Error, Kind, PaneId, Reply, Request, SessionName, Timestamp,
@@ -55,6 +55,8 @@ pub(super) struct Story {
     who: Who,
     /// What holds for watchers.
     pub(super) watch: WatchSettings,
+    /// What each call was told last.
+    told: HashMap<u64, serde_json::Value>,
 }
 
 impl Story {
@@ -71,12 +73,24 @@ impl Story {
                 project: "project".into(),
             },
             watch: WatchSettings::default(),
+            told: HashMap::new(),
         }
     }
 
     /// The one watcher that there is.
     pub(super) fn core_watcher(&self) -> crate::WatcherRecord {
         self.core.only_watcher()
+    }
+
+    /// What a call was told, as a client sees it.
+    #[track_caller]
+    pub(super) fn told(&self, call: u64) -> &serde_json::Value {
+        self.told.get(&call).expect("the call was answered")
+    }
+
+    /// Everything that is on disk now.
+    pub(super) fn disk(&self) -> &Snapshot {
+        &self.disk
     }
 
     /// From now on, somebody else calls.
@@ -94,7 +108,23 @@ impl Story {
         words(&effects)
     }
 
+    fn hear(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            let (Effect::Answer { call, answer } | Effect::Hand { call, answer, .. }) = effect
+            else {
+                continue;
+            };
+            let told = match answer {
+                Ok(Answer::Tool { reply }) => reply.bare().unwrap(),
+                Ok(other) => serde_json::to_value(other).unwrap(),
+                Err(error) => serde_json::to_value(error).unwrap(),
+            };
+            self.told.insert(call.0, told);
+        }
+    }
+
     fn write(&mut self, effects: &[Effect]) {
+        self.hear(effects);
         let disk = &mut self.disk;
         let changes = effects.iter().filter_map(|effect| match effect {
             Effect::Commit { changes, .. } => Some(changes),
@@ -191,7 +221,7 @@ impl Story {
     /// Something that only our own programs ask.
     pub(super) fn ask_for(&mut self, call: u64, ask: Ask) -> String {
         let asked = Asked {
-            key: Key([0; 16]),
+            key: Key([call as u8; 16]),
             who: self.who.clone(),
             caller: caller(),
             ask,
@@ -221,6 +251,22 @@ impl Story {
             ask: Ask::Tool { call: request },
             worlds: Ok(vec![world; worlds]),
             watch: Some(Box::new(self.watch.clone())),
+        };
+        self.step(Input::Call {
+            call: CallId(call),
+            asked,
+        })
+    }
+
+    /// The same, where one byte is not enough to tell the calls apart.
+    pub(super) fn ask_keyed(&mut self, call: u64, key: u128, request: Request) -> String {
+        let asked = Asked {
+            key: Key(key.to_le_bytes()),
+            who: self.who.clone(),
+            caller: caller(),
+            ask: Ask::Tool { call: request },
+            worlds: Ok(Vec::new()),
+            watch: None,
         };
         self.step(Input::Call {
             call: CallId(call),
@@ -331,6 +377,30 @@ fn words(effects: &[Effect]) -> String {
         }
         Effect::Answer {
             call,
+            answer:
+                Ok(Answer::Tool {
+                    reply: Reply::WaitForEvent(told),
+                }),
+        } => match told.event_id {
+            Some(event) => format!("show {} {event}", call.0),
+            None => format!("nothing for {}", call.0),
+        },
+        Effect::Answer {
+            call,
+            answer:
+                Ok(Answer::Tool {
+                    reply: Reply::AskQuestion(asked),
+                }),
+        } => format!("asked {} {:?}", call.0, asked.status),
+        Effect::Answer {
+            call,
+            answer:
+                Ok(Answer::Tool {
+                    reply: Reply::SendMessage(sent),
+                }),
+        } => format!("sent {} {} {:?}", call.0, sent.event_id, sent.delivered),
+        Effect::Answer {
+            call,
             answer: Ok(_),
         } => format!("answer {}", call.0),
         Effect::Answer {
@@ -347,7 +417,7 @@ fn words(effects: &[Effect]) -> String {
         Effect::Prepare { worker, .. } => format!("prepare {}", worker.id),
         Effect::Unprepare { worker, .. } => format!("unprepare {}", worker.id),
         Effect::WorkOut { worker, .. } => format!("work out {worker}"),
-        Effect::AwaitRest { pane } => format!("await rest of {pane}"),
+        Effect::AwaitRest { pane, .. } => format!("await rest of {pane}"),
         Effect::TypeMessage { pane, event, .. } => format!("type {event} into {pane}"),
         Effect::ForgetWorker { worker } => format!("forget {}", worker.id),
         Effect::Commit { changes, .. } => format!("commit {}", changes.len()),
@@ -595,6 +665,7 @@ fn what_an_earlier_daemon_left_is_adopted() {
             project: "project".into(),
         },
         watch: WatchSettings::default(),
+        told: HashMap::new(),
     };
     assert_eq!(story.create(1, ""), "commit 2, open p9");
 }

@@ -3,7 +3,7 @@
 use fugue_api::Error;
 use serde_json::{Map, Value, json};
 
-use super::{Assignment, Launch, Vendor, files};
+use super::{Assignment, FREE_TOOLS, Launch, Vendor, files};
 
 // Each tells the completion, the prompt or the question of a turn; see `hook.rs`.
 const HOOKS: [&str; 8] = [
@@ -23,7 +23,9 @@ pub fn lay_out(assignment: &Assignment<'_>) -> Result<Launch, Error> {
     server["alwaysLoad"] = json!(true);
     let servers = json!({"mcpServers": {"fugue": server}}).to_string();
     let servers = files::write(assignment.dir, "mcp.json", &servers)?;
-    let settings = json!({"hooks": hooks(assignment)}).to_string();
+    // Added to what the user allows and denies; a rule of theirs that denies goes before.
+    let allow = FREE_TOOLS.map(|tool| format!("mcp__fugue__{tool}"));
+    let settings = json!({"hooks": hooks(assignment), "permissions": {"allow": allow}}).to_string();
     let settings = files::write(assignment.dir, "settings.json", &settings)?;
     let mut argv = vec![
         "claude".to_owned(),

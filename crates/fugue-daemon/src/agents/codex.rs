@@ -8,7 +8,7 @@ use fugue_api::Error;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Assignment, Launch, Vendor, files};
+use super::{Assignment, FREE_TOOLS, Launch, Vendor, files};
 
 /// Events with the names that their hooks' trust is kept under. Each tells the completion, the prompt or the question of
 /// a turn; see `hook.rs`.
@@ -25,6 +25,9 @@ pub fn lay_out(assignment: &Assignment<'_>) -> Result<Launch, Error> {
     let mut server = files::server(assignment);
     // Codex hands a server next to nothing of its environment; without these it would look for another daemon.
     server["env_vars"] = json!(["XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME"]);
+    for tool in FREE_TOOLS {
+        server["tools"][tool] = json!({"approval_mode": "approve"});
+    }
     // A server shared by several sessions would take one worker for another.
     let mut argv = vec!["codex".to_owned(), "--no-daemon".to_owned()];
     argv.extend(set("mcp_servers.fugue", &server));

@@ -105,7 +105,7 @@ impl Pane {
             PaneCommand::AwaitQuiet(quiet) => self.await_quiet(quiet),
             PaneCommand::ForgetQuiet(watcher) => self.forget_quiet(watcher),
             PaneCommand::Inject(inject) => self.inject(inject).await,
-            PaneCommand::AwaitRest => self.await_rest().await,
+            PaneCommand::AwaitRest(over) => self.await_rest(over).await,
             PaneCommand::TypeMessage { event, text } => self.type_message(event, text).await,
             PaneCommand::Stretch {
                 want,

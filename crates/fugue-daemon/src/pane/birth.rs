@@ -14,7 +14,9 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     Pane, QUIET, Seat,
     keeper::{Event, Found, Keeper},
-    launch, stepping,
+    launch,
+    resting::Resting,
+    stepping,
 };
 use crate::replay::{CHECKPOINT_EVERY, Checkpoints, Depth, Follower};
 
@@ -104,6 +106,7 @@ impl Pane {
                 // Every line again, in the same order, so that lines and cursors are what they were. What a
                 // program asked of its terminal meanwhile is answered now; the holder knows what already was.
                 pane.read_back(hello.log_end).await;
+                pane.resting = Resting::taken_over();
                 // Under the daemon before.
                 pane.follower.terminal.typed();
                 pane.last_output = pane.follower.last_written().unwrap_or(pane.last_output);

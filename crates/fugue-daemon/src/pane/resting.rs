@@ -6,7 +6,7 @@ use fugue_api::{
     EventId,
     panes::{By, Paste, SendInput, State},
 };
-use fugue_core::{PaneFact, Rest, Typed};
+use fugue_core::{PaneFact, Rest, TurnOver, Typed};
 use fugue_hold::wire::Probe;
 use tokio::time::Instant;
 
@@ -21,10 +21,23 @@ use crate::agents::{
 pub struct Resting {
     /// What was told last of a person being waited for.
     asks: Option<(String, By)>,
+    /// A daemon before this one told something, and nobody knows what.
+    untold: bool,
     awaited: Option<Awaited>,
 }
 
+impl Resting {
+    /// Of a pane that an earlier daemon looked after.
+    pub fn taken_over() -> Self {
+        Self {
+            untold: true,
+            ..Self::default()
+        }
+    }
+}
+
 struct Awaited {
+    over: TurnOver,
     /// When whoever waits is to hear that it takes longer.
     patience: Option<Instant>,
     /// When to look, if nothing is printed until then.
@@ -33,6 +46,8 @@ struct Awaited {
 
 // An agent that works redraws something several times a second.
 const STILL: Duration = Duration::from_millis(500);
+// An agent that has not said that it is through may just be slow to draw.
+const STILL_UNTOLD: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Pane {
@@ -59,10 +74,22 @@ impl Pane {
         }
     }
 
-    pub(super) async fn await_rest(&mut self) {
+    /// Whether a turn that its agent said nothing of is over: nothing has moved for long, and nothing says that it works.
+    fn seems_over(&self, now: Instant) -> bool {
+        let silent = now.saturating_duration_since(self.last_output);
+        silent >= STILL_UNTOLD && self.look().is_some_and(|look| !look.working)
+    }
+
+    pub(super) async fn await_rest(&mut self, over: TurnOver) {
         let now = Instant::now();
+        let patience = match over {
+            TurnOver::Told => PATIENCE,
+            // Most of those who said nothing are at work.
+            TurnOver::Unknown => Duration::ZERO,
+        };
         self.resting.awaited = Some(Awaited {
-            patience: Some(now + PATIENCE),
+            over,
+            patience: Some(now + patience),
             look_at: Some(now),
         });
         self.rest_time(now).await;
@@ -78,9 +105,10 @@ impl Pane {
 
     /// Something was printed: the next look is when it has been still again.
     pub(super) fn rest_output(&mut self) {
-        let still = match self.vendor() {
-            Some(_) => STILL,
-            None => Duration::from_millis(self.seat.house.settings.idle_threshold_ms() + 1),
+        let still = match (self.vendor(), &self.resting.awaited) {
+            (Some(_), Some(awaited)) => awaited.still(),
+            (Some(_), None) => STILL,
+            (None, _) => Duration::from_millis(self.seat.house.settings.idle_threshold_ms() + 1),
         };
         if let Some(awaited) = &mut self.resting.awaited {
             awaited.look_at = Some(self.last_output + still);
@@ -93,11 +121,12 @@ impl Pane {
         };
         if awaited.look_at.is_some_and(|at| at <= now) {
             awaited.look_at = None;
-            if self.rests(now) {
+            let (over, still) = (awaited.over, awaited.still());
+            if self.rests(now) && (over == TurnOver::Told || self.seems_over(now)) {
                 self.resting.awaited = None;
                 return self.seat.say(PaneFact::Rest(Rest::Now)).await;
             }
-            if now < self.last_output + STILL {
+            if now < self.last_output + still {
                 self.rest_output();
             }
         }
@@ -152,13 +181,24 @@ impl Pane {
                 dialog.map(|question| (question, By::Screen))
             }
         };
-        if asks != self.resting.asks {
+        let untold = std::mem::take(&mut self.resting.untold);
+        if untold || asks != self.resting.asks {
             self.resting.asks.clone_from(&asks);
             self.seat.say(PaneFact::Asks(asks)).await;
             // What was waited for may have been the answer.
             if let Some(awaited) = &mut self.resting.awaited {
-                awaited.look_at = Some(self.last_output + STILL);
+                awaited.look_at = Some(self.last_output + awaited.still());
             }
+        }
+    }
+}
+
+impl Awaited {
+    /// How long nothing may have moved.
+    fn still(&self) -> Duration {
+        match self.over {
+            TurnOver::Told => STILL,
+            TurnOver::Unknown => STILL_UNTOLD,
         }
     }
 }

@@ -7,7 +7,7 @@ use fugue_api::{
 
 use crate::{
     cli::Desk,
-    out::{Interrupt, span_ms},
+    out::{Interrupt, clean, span_ms},
 };
 
 /// Ask a worker, or whoever spawned this one, and wait for the answer.
@@ -55,7 +55,9 @@ impl Ask {
         if desk.out.is_json() {
             desk.out.document(&asked)?;
         } else if let Some(answer) = &asked.answer {
-            desk.out.line(answer)?;
+            for line in answer.lines() {
+                desk.out.line(&clean(line))?;
+            }
         } else {
             desk.out.note(&format!(
                 "no answer yet to {}; it arrives as an event (`fugue events`)",

@@ -6,12 +6,12 @@ use std::{
 use fugue_api::{
     Error, EventId, Handle, Kind, Reply, Timestamp,
     team::{Completion, Event, EventTold, EventType, Nothing, Outcome, Told, WaitForEvent},
-    wire::{Answer, Ask, Inbox},
+    wire::{Answer, Ask, Inbox, InboxRow},
 };
 
 use crate::{
     cli::Desk,
-    out::{Interrupt, Tone, age, span_ms},
+    out::{Interrupt, Tone, age, clean, span_ms},
 };
 
 /// Look at the events of an inbox, follow them, or take the next one.
@@ -131,12 +131,21 @@ impl Events {
     }
 
     async fn list(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let mut inbox = look(desk, EventId(0)).await?;
         let args = self.args(0.0, None);
-        inbox.events.retain(|row| {
+        let wanted = |row: &InboxRow| {
             let of = args.from.is_none() || args.from.as_deref() == row.event.sender();
             (self.all || !row.taken) && args.wants(row.event.kind()) && of
-        });
+        };
+        let mut inbox = look(desk, EventId(0)).await?;
+        let mut last = inbox.events.last().map(|row| row.event_id);
+        inbox.events.retain(wanted);
+        // Many that were taken may stand in front of those that are wanted.
+        while let Some(after) = last.filter(|_| inbox.more && inbox.events.len() < MOST) {
+            let page = look(desk, after).await?;
+            last = page.events.last().map(|row| row.event_id);
+            inbox.more = page.more;
+            inbox.events.extend(page.events.into_iter().filter(wanted));
+        }
         if desk.out.is_json() {
             desk.out.document(&inbox)?;
             return Ok(ExitCode::SUCCESS);
@@ -207,7 +216,7 @@ fn show(desk: &Desk, told: &EventTold) -> Result<(), Error> {
         Told::Event(event) => {
             let id = told.event_id.map(|id| id.to_string()).unwrap_or_default();
             let (word, _) = kind(event);
-            let from = event.sender().map(|from| format!(" {from}"));
+            let from = event.sender().map(|from| format!(" {}", clean(from)));
             desk.out.line(&format!(
                 "{id} {word}{}: {}",
                 from.unwrap_or_default(),
@@ -215,7 +224,7 @@ fn show(desk: &Desk, told: &EventTold) -> Result<(), Error> {
             ))?;
             if let Event::WorkerComplete(completion) = event {
                 for change in &completion.changes {
-                    desk.out.line(&format!("  {change}"))?;
+                    desk.out.line(&format!("  {}", clean(change)))?;
                 }
             }
         }
@@ -272,5 +281,5 @@ fn text(event: &Event) -> String {
             format!("{pane_id} {decision} {}", more.map_or("", String::as_str))
         }
     };
-    said.split_whitespace().collect::<Vec<_>>().join(" ")
+    clean(&said.split_whitespace().collect::<Vec<_>>().join(" "))
 }

@@ -4,9 +4,13 @@ use fugue_api::{
     Error,
     wire::{Ask, HookNews},
 };
-use fugue_daemon::agents::{
-    Vendor,
-    hook::{self, News},
+use fugue_daemon::{
+    agents::{
+        Vendor,
+        hook::{self, News},
+    },
+    client::new_key,
+    spool,
 };
 use tokio::time::timeout;
 
@@ -23,7 +27,7 @@ pub struct Hook {
     payload: Option<String>,
 }
 
-// The agent waits for us; a daemon that takes longer is told nothing.
+// The agent waits for us. A daemon that takes longer has what it needs.
 const PATIENCE: Duration = Duration::from_millis(900);
 const LONGEST_PAYLOAD: u64 = 16 * 1024 * 1024;
 
@@ -55,8 +59,13 @@ impl Hook {
         if !desk.who_is_worker {
             return None;
         }
-        desk.client.ask_running(Ask::Hook { news }).await.ok()??;
-        Some(())
+        let key = new_key().ok()?;
+        if news.is_kept() {
+            // What cannot be kept can still be told.
+            let _ = spool::keep(&desk.paths, desk.client.who(), key, news.clone());
+        }
+        let told = desk.client.ask_running_as(key, Ask::Hook { news }).await;
+        told.ok()?.map(|_| ())
     }
 }
 

@@ -61,7 +61,7 @@ impl Core {
     }
 
     /// Has the pane of a worker that takes prompts say when it rests, if a message waits to be typed. `true`: `asked`
-    /// is told what came of it.
+    /// is told what came of it, behind a message that is just being typed too.
     pub(super) fn type_next(
         &mut self,
         number: u64,
@@ -72,14 +72,21 @@ impl Core {
             return false;
         };
         let waits = self.team.inboxes.to_type(&worker.record.inbox()).is_some();
-        if !waits || worker.typing.is_some() || worker.awaited || !worker.takes_prompts() {
+        let Some(over) = worker.takes_prompts() else {
+            return false;
+        };
+        // What was seen may be told since.
+        if !waits || worker.awaited.is_some_and(|awaited| awaited == over) {
             return false;
         }
-        worker.awaited = true;
-        worker.sender = asked;
-        effects.push(Effect::AwaitRest {
-            pane: worker.record.pane,
-        });
+        worker.senders.extend(asked);
+        if worker.typing.is_none() {
+            worker.awaited = Some(over);
+            effects.push(Effect::AwaitRest {
+                pane: worker.record.pane,
+                over,
+            });
+        }
         asked.is_some()
     }
 
@@ -89,25 +96,24 @@ impl Core {
             .team
             .workers
             .values_mut()
-            .find(|worker| worker.record.pane == pane && worker.awaited)
+            .find(|worker| worker.record.pane == pane && worker.awaited.is_some())
         else {
             return;
         };
         if rest == Rest::NotYet {
-            // Its sender is not kept waiting.
-            let sender = worker.sender.take();
-            effects.extend(sender.map(|(call, event)| sent(call, event, Delivered::Queued)));
-            return;
+            return worker.senders_wait_no_longer(effects);
         }
-        worker.awaited = false;
+        worker.awaited = None;
         let record = self.team.inboxes.to_type(&worker.record.inbox());
         let Some((event, from, body)) = record.and_then(|record| match &record.event {
             Event::Message { from, body } => Some((record.id, from, body)),
             _ => None,
         }) else {
-            return;
+            // The worker took it by itself.
+            return worker.senders_wait_no_longer(effects);
         };
         worker.typing = Some(event);
+        worker.prompted = false;
         effects.push(Effect::TypeMessage {
             pane,
             event,
@@ -135,7 +141,10 @@ impl Core {
         };
         let number = worker.record.number;
         worker.typing = None;
-        let sender = worker.sender.take().filter(|(_, asked)| *asked == event);
+        let sender = worker
+            .senders
+            .extract_if(.., |(_, asked)| *asked == event)
+            .next();
         let delivered = match how {
             Typed::Submitted => Delivered::Submitted,
             Typed::Typed => Delivered::Typed,
@@ -148,12 +157,20 @@ impl Core {
                 self.team.inboxes.not_to_type(event, effects);
             }
             Typed::Typed | Typed::Submitted => {
-                worker.prompt_given(effects);
+                // A quick agent has told by now that it was given this, and perhaps that it is through with it.
+                if !worker.prompted {
+                    worker.prompt_given(effects);
+                }
                 self.team.inboxes.took(event, effects);
             }
         }
         effects.extend(sender.map(|(call, event)| sent(call, event, delivered)));
         self.type_next(number, None, effects);
+        if let Some(worker) = self.team.workers.get_mut(&number)
+            && worker.awaited.is_none()
+        {
+            worker.senders_wait_no_longer(effects);
+        }
     }
 }
 
@@ -163,6 +180,15 @@ pub enum Rest {
     /// It works, or a person's draft is in it. It is told again when that is over.
     NotYet,
     Now,
+}
+
+/// How it is known that a turn is over, before something is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnOver {
+    /// The worker has reported, or its agent has no way to.
+    Told,
+    /// It was given a prompt and has said nothing since. No agent tells that a person refused or interrupted it.
+    Unknown,
 }
 
 /// What became of a message that was to be typed.
@@ -190,6 +216,12 @@ fn sent(call: CallId, event_id: EventId, delivered: Delivered) -> Effect {
 }
 
 impl Worker {
+    /// What they sent is typed some other time.
+    pub(super) fn senders_wait_no_longer(&mut self, effects: &mut Vec<Effect>) {
+        let senders = self.senders.drain(..);
+        effects.extend(senders.map(|(call, event)| sent(call, event, Delivered::Queued)));
+    }
+
     pub(super) fn stored(&self, effects: &mut Vec<Effect>) {
         effects.push(Effect::Commit {
             changes: vec![Change::PutWorker(Box::new(self.record.clone()))],

@@ -12,7 +12,7 @@ use fugue_api::{
     wire::{Answer, Caller, HookNews, Key, Who},
 };
 
-use super::noted;
+use super::{TurnOver, noted};
 use crate::{
     Asks, CallId, Change, Effect, Exit, InboxId, Job, Now, Owed, PaneRecord, Prepared,
     StoredWorker, Undo, WorkedOut, WorkerPhase, WorkerRecord, World,
@@ -32,11 +32,13 @@ pub(in crate::core) struct Worker {
     /// The daemon finds out what goes with the first of what is owed.
     working_out: bool,
     /// Its pane says when something may be typed.
-    pub awaited: bool,
+    pub awaited: Option<TurnOver>,
     /// A message is being typed.
     pub typing: Option<EventId>,
-    /// Who wants to know what becomes of a message.
-    pub sender: Option<(CallId, EventId)>,
+    /// Its agent has told of a prompt since that was begun.
+    pub prompted: bool,
+    /// Who wants to know what becomes of a message, and is told soon.
+    pub senders: Vec<(CallId, EventId)>,
 }
 
 /// A call that spawns a worker.
@@ -54,6 +56,8 @@ const LONGEST_MESSAGE: usize = 8_000;
 const LONGEST_TAIL: usize = 2_000;
 // Ended workers are listed, and their names counted, behind so many.
 const MOST_ENDED: usize = 1_000;
+// More turns than an agent begins and ends between the moment its news are stored and the moment their files are gone.
+const MOST_HEARD: usize = 32;
 
 impl Worker {
     pub fn restored(stored: StoredWorker) -> Self {
@@ -64,9 +68,10 @@ impl Worker {
             spawners: Vec::new(),
             notifiers,
             working_out: false,
-            awaited: false,
+            awaited: None,
             typing: None,
-            sender: None,
+            prompted: false,
+            senders: Vec::new(),
         }
     }
 
@@ -75,15 +80,19 @@ impl Worker {
         for notifier in &mut self.notifiers {
             notifier.take_if(|call| *call == gone);
         }
-        self.sender.take_if(|(call, _)| *call == gone);
+        self.senders.retain(|(call, _)| *call != gone);
     }
 
-    /// It may be given something to do: it has reported, or its agent has no way to say when it has.
-    pub fn takes_prompts(&self) -> bool {
+    /// Whether it may be given something to do, if its pane rests. Not before its agent has taken its first prompt.
+    pub fn takes_prompts(&self) -> Option<TurnOver> {
         let tells = self.record.ready.as_ref().is_some_and(|ready| ready.hooks);
-        self.record.phase == WorkerPhase::Live
-            && self.record.asks.is_none()
-            && (self.record.reported || !tells)
+        if self.record.phase != WorkerPhase::Live || self.record.asks.is_some() {
+            None
+        } else if self.record.reported || !tells {
+            Some(TurnOver::Told)
+        } else {
+            self.record.begun.then_some(TurnOver::Unknown)
+        }
     }
 
     fn state(&self) -> WorkerState {
@@ -198,6 +207,8 @@ impl Core {
             phase: WorkerPhase::Preparing,
             turn: 1,
             reported: false,
+            begun: false,
+            heard: Vec::new(),
             asks: None,
             late_told: false,
             owed: Vec::new(),
@@ -429,6 +440,7 @@ impl Core {
         &mut self,
         call: CallId,
         who: &Who,
+        key: Key,
         news: HookNews,
         now: Now,
         effects: &mut Vec<Effect>,
@@ -446,7 +458,10 @@ impl Core {
             Who::Session { .. } | Who::Lead { .. } | Who::Person { .. } => None,
         };
         // The hook of an agent that is nobody's worker tells nobody.
-        if let Some(number) = number {
+        if let Some(worker) = number.and_then(|number| self.team.workers.get_mut(&number))
+            && !(news.is_kept() && worker.heard_before(key))
+        {
+            let number = worker.record.number;
             self.heard(number, news, now, effects);
         }
         effects.push(noted(call));
@@ -457,7 +472,11 @@ impl Core {
             return;
         };
         match news {
-            HookNews::PromptGiven => worker.prompt_given(effects),
+            HookNews::PromptGiven => {
+                worker.prompted = true;
+                worker.record.begun = true;
+                worker.prompt_given(effects);
+            }
             HookNews::TurnEnded { message } => {
                 self.turn_ended(number, Outcome::Success, message, effects);
             }
@@ -720,7 +739,10 @@ impl Core {
         let number = worker.record.number;
         worker.record.phase = WorkerPhase::Ended;
         worker.record.asks = None;
-        worker.awaited = false;
+        worker.awaited = None;
+        if worker.typing.is_none() {
+            worker.senders_wait_no_longer(effects);
+        }
         for call in std::mem::take(&mut worker.spawners) {
             effects.push(worker.spawned(call));
         }
@@ -776,6 +798,17 @@ impl Core {
 }
 
 impl Worker {
+    /// Whether news of this key were heard, and stored, before a daemon's end.
+    fn heard_before(&mut self, key: Key) -> bool {
+        let before = self.record.heard.contains(&key);
+        if !before {
+            let heard = &mut self.record.heard;
+            heard.drain(..heard.len().saturating_sub(MOST_HEARD - 1));
+            heard.push(key);
+        }
+        before
+    }
+
     fn repo(&self) -> Option<&crate::Repo> {
         self.record.ready.as_ref()?.repo.as_ref()
     }

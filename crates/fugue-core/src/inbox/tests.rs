@@ -1,0 +1,439 @@
+//! Any order of posts, waits, cancels, receipts and deaths, against a model that is too simple to be wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fugue_api::team::{Completion, Outcome};
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Move {
+    Post {
+        inbox: u8,
+        message: bool,
+        from: u8,
+    },
+    Wait {
+        inbox: u8,
+        messages_only: bool,
+        from: Option<u8>,
+        secs: u8,
+        looks_behind: Option<u8>,
+    },
+    /// Of the open calls, this one; modulo how many there are.
+    Cancel(u8),
+    /// The event in the hand of this one has arrived.
+    Took(u8),
+    /// Somebody says that it arrived a second time.
+    TookAgain(u8),
+    Time(u8),
+    /// The daemon dies, and with it every hand and every wait.
+    Restart,
+}
+
+fn moves() -> impl Strategy<Value = Move> {
+    prop_oneof![
+        6 => (0..2_u8, any::<bool>(), 0..2_u8)
+            .prop_map(|(inbox, message, from)| Move::Post { inbox, message, from }),
+        6 => (0..2_u8, any::<bool>(), prop::option::weighted(0.3, 0..2_u8), 0..4_u8, prop::option::weighted(0.2, 0..20_u8))
+            .prop_map(|(inbox, messages_only, from, secs, looks_behind)| Move::Wait {
+                inbox, messages_only, from, secs, looks_behind
+            }),
+        3 => any::<u8>().prop_map(Move::Cancel),
+        5 => any::<u8>().prop_map(Move::Took),
+        1 => any::<u8>().prop_map(Move::TookAgain),
+        2 => (0..3_u8).prop_map(Move::Time),
+        1 => Just(Move::Restart),
+    ]
+}
+
+fn inbox_id(number: u8) -> InboxId {
+    InboxId(format!("inbox-{number}"))
+}
+
+fn event(message: bool, from: u8) -> Event {
+    let from = format!("w{from}");
+    if message {
+        return Event::Message {
+            from,
+            body: String::new(),
+        };
+    }
+    Event::WorkerComplete(Completion {
+        worker_id: from,
+        instance: 1,
+        status: Outcome::Success,
+        changes: Vec::new(),
+        omitted_changes: 0,
+        message: String::new(),
+        omitted_chars: 0,
+        exit_code: None,
+        signal: None,
+        turn: 1,
+        synthesized: false,
+        note: None,
+    })
+}
+
+/// What should be so.
+#[derive(Default)]
+struct Model {
+    events: BTreeMap<EventId, (u8, Event)>,
+    taken: BTreeSet<EventId>,
+    in_hand: BTreeMap<CallId, EventId>,
+    sleeping: BTreeMap<CallId, (u8, WaitForEvent, Duration)>,
+}
+
+impl Model {
+    fn is_free(&self, id: EventId) -> bool {
+        !self.taken.contains(&id) && !self.in_hand.values().any(|held| *held == id)
+    }
+
+    /// What a call that takes should get, and what one that looks should see.
+    fn first(&self, inbox: u8, args: &WaitForEvent) -> Option<EventId> {
+        let fitting = self
+            .events
+            .iter()
+            .filter(|(_, (of, event))| *of == inbox && fits(event, args))
+            .map(|(id, _)| *id);
+        match args.after_event_id {
+            Some(after) => fitting.filter(|id| *id > after).min(),
+            None => fitting.filter(|id| self.is_free(*id)).min(),
+        }
+    }
+
+    /// Nobody sleeps while something that it waits for is free.
+    fn nobody_oversleeps(&self) {
+        for (call, (inbox, args, _)) in &self.sleeping {
+            let missed = self.first(*inbox, args);
+            assert_eq!(missed, None, "{call:?} sleeps beside it");
+        }
+    }
+}
+
+/// A run of both, side by side.
+struct Pair {
+    real: Inboxes,
+    model: Model,
+    disk: BTreeMap<EventId, EventRecord>,
+    next_on_disk: u64,
+    now: Now,
+    next_call: u64,
+}
+
+impl Pair {
+    fn new() -> Self {
+        Self {
+            real: Inboxes::default(),
+            model: Model::default(),
+            disk: BTreeMap::new(),
+            next_on_disk: 1,
+            now: Now {
+                wall: Timestamp(0),
+                uptime: Duration::ZERO,
+            },
+            next_call: 1,
+        }
+    }
+
+    fn play(&mut self, one: Move) {
+        let mut effects = Vec::new();
+        match one {
+            Move::Post {
+                inbox,
+                message,
+                from,
+            } => {
+                let event = event(message, from);
+                let post = Post::new(inbox_id(inbox), event.clone());
+                let id = self.real.post(post, self.now, &mut effects);
+                let newest = self.model.events.keys().next_back();
+                assert!(newest.is_none_or(|newest| id > *newest), "ids only grow");
+                self.model.events.insert(id, (inbox, event));
+            }
+            Move::Wait {
+                inbox,
+                messages_only,
+                from,
+                secs,
+                looks_behind,
+            } => self.wait(
+                inbox,
+                WaitForEvent {
+                    types: vec![if messages_only {
+                        EventType::Message
+                    } else {
+                        EventType::Any
+                    }],
+                    timeout_secs: secs.into(),
+                    from: from.map(|from| format!("w{from}")),
+                    after_event_id: looks_behind.map(|id| EventId(id.into())),
+                },
+                &mut effects,
+            ),
+            Move::Cancel(which) => {
+                let sleeping = self.model.sleeping.keys();
+                let open: Vec<CallId> =
+                    sleeping.chain(self.model.in_hand.keys()).copied().collect();
+                if let Some(call) = pick(&open, which) {
+                    self.model.in_hand.remove(&call);
+                    self.model.sleeping.remove(&call);
+                    self.real.cancelled(call, &mut effects);
+                }
+            }
+            Move::Took(which) => {
+                let held: Vec<(CallId, EventId)> = self.model.in_hand.clone().into_iter().collect();
+                if let Some((call, id)) = pick(&held, which) {
+                    self.model.in_hand.remove(&call);
+                    self.model.taken.insert(id);
+                    self.real.took(id, &mut effects);
+                    // The client closes the call behind it.
+                    self.real.cancelled(call, &mut effects);
+                }
+            }
+            Move::TookAgain(which) => {
+                let taken: Vec<EventId> = self.model.taken.iter().copied().collect();
+                if let Some(id) = pick(&taken, which) {
+                    self.real.took(id, &mut effects);
+                }
+            }
+            Move::Time(secs) => {
+                self.now.uptime += Duration::from_secs(secs.into());
+                self.real.time(self.now, &mut effects);
+            }
+            Move::Restart => {
+                let events = self.disk.values().cloned().collect();
+                self.real = Inboxes::restored(events, self.next_on_disk);
+                self.model.in_hand.clear();
+                self.model.sleeping.clear();
+            }
+        }
+        self.perform(effects);
+        self.model.nobody_oversleeps();
+        let late = |until: &Duration| *until <= self.now.uptime;
+        let overdue = self
+            .model
+            .sleeping
+            .values()
+            .any(|(_, _, until)| late(until));
+        assert!(
+            !overdue || !matches!(one, Move::Time(_)),
+            "time ran out for nobody"
+        );
+    }
+
+    fn wait(&mut self, inbox: u8, args: WaitForEvent, effects: &mut Vec<Effect>) {
+        let call = CallId(self.next_call);
+        self.next_call += 1;
+        let until = self.now.uptime + Duration::from_secs_f64(args.timeout_secs);
+        let wanted = self.model.first(inbox, &args);
+        let looks = args.after_event_id.is_some();
+        self.model
+            .sleeping
+            .insert(call, (inbox, args.clone(), until));
+        self.real
+            .wait(call, inbox_id(inbox), args, self.now, effects);
+        let got = effects.iter().find_map(|effect| match effect {
+            Effect::Hand { event, .. } if !looks => Some(*event),
+            Effect::Answer { answer, .. } => told(answer).event_id,
+            _ => None,
+        });
+        assert_eq!(got, wanted, "the first that fits, at once");
+    }
+
+    /// What the effects do to the disk and to the callers.
+    fn perform(&mut self, effects: Vec<Effect>) {
+        let mut first_word = None;
+        let mut first_commit = None;
+        for (at, effect) in effects.into_iter().enumerate() {
+            match effect {
+                Effect::Commit { changes, .. } => {
+                    first_commit.get_or_insert(at);
+                    for change in changes {
+                        self.commit(change);
+                    }
+                }
+                Effect::Hand {
+                    call,
+                    answer,
+                    event,
+                } => {
+                    first_word.get_or_insert(at);
+                    assert_eq!(told(&answer).event_id, Some(event));
+                    assert!(self.model.is_free(event), "{event} is somebody's already");
+                    let slept = self.model.sleeping.remove(&call);
+                    let (inbox, args, _) = slept.expect("whoever gets it waits for it");
+                    assert_eq!(
+                        self.model.first(inbox, &args),
+                        Some(event),
+                        "none is passed over"
+                    );
+                    self.model.in_hand.insert(call, event);
+                    self.check_pending(inbox, &answer);
+                }
+                Effect::Answer { call, answer } => {
+                    let slept = self.model.sleeping.remove(&call);
+                    let (inbox, args, until) = slept.expect("whoever is told waits");
+                    match told(&answer).event_id {
+                        Some(event) => {
+                            first_word.get_or_insert(at);
+                            assert_eq!(self.model.first(inbox, &args), Some(event));
+                        }
+                        None => assert!(until <= self.now.uptime, "its time is not over"),
+                    }
+                    self.check_pending(inbox, &answer);
+                }
+                Effect::WakeAt(_) => {}
+                other => panic!("not an inbox's business: {other:?}"),
+            }
+        }
+        if let Some(word) = first_word {
+            let commit = first_commit.expect("a word about an event waits for the disk");
+            assert!(commit < word, "told before it was on disk");
+        }
+    }
+
+    /// What is counted is exactly what another call could take now.
+    fn check_pending(&self, inbox: u8, answer: &Result<Answer, fugue_api::Error>) {
+        let told = told(answer);
+        let mut wanted: BTreeMap<EventType, u64> = BTreeMap::new();
+        for (id, (of, event)) in &self.model.events {
+            if *of == inbox && self.model.is_free(*id) && told.event_id != Some(*id) {
+                *wanted.entry(event.kind()).or_default() += 1;
+            }
+        }
+        assert_eq!(told.pending, wanted);
+    }
+
+    fn commit(&mut self, change: Change) {
+        match change {
+            Change::NextEvent(next) => self.next_on_disk = next,
+            Change::PutEvent(record) => {
+                self.disk.insert(record.id, *record);
+            }
+            Change::TakeEvent(id) => {
+                let record = self.disk.get_mut(&id).expect("it was on disk");
+                assert!(!record.taken, "{id} is taken twice");
+                record.taken = true;
+            }
+            other => panic!("not an inbox's business: {other:?}"),
+        }
+    }
+
+    /// Whatever happened, all that nobody took can still be had, in order.
+    fn drain(&mut self) {
+        let open: Vec<CallId> = self.model.in_hand.keys().copied().collect();
+        for call in open {
+            self.model.in_hand.remove(&call);
+            let mut effects = Vec::new();
+            self.real.cancelled(call, &mut effects);
+            self.perform(effects);
+        }
+        let sleepers: Vec<CallId> = self.model.sleeping.keys().copied().collect();
+        for call in sleepers {
+            self.model.sleeping.remove(&call);
+            self.real.cancelled(call, &mut Vec::new());
+        }
+        let held: Vec<EventId> = self.model.in_hand.values().copied().collect();
+        for id in held {
+            self.model.taken.insert(id);
+            self.real.took(id, &mut Vec::new());
+        }
+        self.model.in_hand.clear();
+        for inbox in 0..2 {
+            let left: Vec<EventId> = self
+                .model
+                .events
+                .iter()
+                .filter(|(id, (of, _))| *of == inbox && !self.model.taken.contains(id))
+                .map(|(id, _)| *id)
+                .collect();
+            for wanted in left {
+                let args = WaitForEvent {
+                    types: vec![EventType::Any],
+                    timeout_secs: 0.0,
+                    from: None,
+                    after_event_id: None,
+                };
+                let mut effects = Vec::new();
+                self.wait(inbox, args, &mut effects);
+                self.perform(effects);
+                assert!(
+                    self.model.in_hand.values().any(|held| *held == wanted),
+                    "{wanted} is lost"
+                );
+            }
+        }
+    }
+}
+
+fn told(answer: &Result<Answer, fugue_api::Error>) -> &EventTold {
+    match answer {
+        Ok(Answer::Tool {
+            reply: Reply::WaitForEvent(told),
+        }) => told,
+        other => panic!("not a wait's answer: {other:?}"),
+    }
+}
+
+fn pick<T: Clone>(list: &[T], which: u8) -> Option<T> {
+    let at = usize::from(which).checked_rem(list.len())?;
+    list.get(at).cloned()
+}
+
+/// Two thousand rounds of up to sixty moves, or as many as `PROPTEST_CASES` says if that is more.
+fn rounds() -> ProptestConfig {
+    let given = ProptestConfig::default();
+    ProptestConfig {
+        cases: given.cases.max(2_000),
+        failure_persistence: None,
+        ..given
+    }
+}
+
+proptest! {
+    #![proptest_config(rounds())]
+
+    #[test]
+    fn no_event_is_lost_or_had_twice_and_nobody_sleeps_beside_one(
+        moves in prop::collection::vec(moves(), 1..60)
+    ) {
+        let mut pair = Pair::new();
+        for one in moves {
+            pair.play(one);
+        }
+        pair.drain();
+    }
+}
+
+#[test]
+fn what_was_taken_long_ago_is_forgotten_and_what_is_queued_never() {
+    let mut inboxes = Inboxes::default();
+    let now = Now {
+        wall: Timestamp(0),
+        uptime: Duration::ZERO,
+    };
+    let mut effects = Vec::new();
+    let posted: Vec<EventId> = (0..MOST_TAKEN + MOST_QUEUED + 500)
+        .map(|_| inboxes.post(Post::new(inbox_id(0), event(false, 0)), now, &mut effects))
+        .collect();
+    for id in &posted[..MOST_TAKEN + 2] {
+        inboxes.took(*id, &mut effects);
+    }
+    let dropped: Vec<EventId> = effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Commit { changes, .. } => Some(changes),
+            _ => None,
+        })
+        .flatten()
+        .filter_map(|change| match change {
+            Change::DropEvent(id) => Some(*id),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(dropped, posted[..2]);
+    let left = inboxes.behind(&inbox_id(0), EventId(0)).count();
+    assert_eq!(left, posted.len() - 2);
+}
