@@ -40,6 +40,10 @@ pub enum ToDaemon {
     Cancel { id: u64 },
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "all but two of a connection's frames are answers"
+)]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "frame", rename_all = "snake_case")]
 pub enum FromDaemon {
@@ -47,9 +51,6 @@ pub enum FromDaemon {
         protocol: u32,
         version: String,
         pid: u32,
-        /// Whose inbox this connection has, where the daemon chose it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        session: Option<String>,
     },
     Answer {
         id: u64,
@@ -79,15 +80,8 @@ pub struct Caller {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "who", rename_all = "snake_case")]
 pub enum Who {
-    /// A session that was named; whoever names it shares its inbox.
+    /// A session that was named, or the lead of a project; whoever names it shares its inbox.
     Session { id: String },
-    /// The lead of a project. While another one is there, it gets an inbox of its own; `held` is the one that an
-    /// earlier connection of the same process was given.
-    Lead {
-        project: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        held: Option<String>,
-    },
     /// A person who looks in on a project's lead.
     Person { project: String },
     /// As its environment says.

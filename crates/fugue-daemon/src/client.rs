@@ -40,8 +40,7 @@ pub struct Client {
 struct Inner {
     paths: Paths,
     caller: Caller,
-    /// With the inbox that the daemon gave us, so that the next one gives us the same.
-    who: std::sync::Mutex<Who>,
+    who: Who,
     link: Mutex<Option<Link>>,
     next_id: AtomicU64,
 }
@@ -84,7 +83,7 @@ impl Client {
         let inner = Inner {
             paths,
             caller,
-            who: std::sync::Mutex::new(who),
+            who,
             link: Mutex::new(None),
             next_id: AtomicU64::new(1),
         };
@@ -218,7 +217,7 @@ impl Client {
         let hello = ToDaemon::Hello {
             protocol: PROTOCOL,
             caller: self.inner.caller.clone(),
-            who: lock(&self.inner.who).clone(),
+            who: self.inner.who.clone(),
         };
         let hello =
             frame::encode(&hello).map_err(|error| NoLink::Refused(unreachable_daemon(&error)))?;
@@ -227,15 +226,7 @@ impl Client {
             .await
             .map_err(died)?;
         match welcome {
-            Some(FromDaemon::Welcome {
-                protocol, session, ..
-            }) if protocol == PROTOCOL => {
-                if let (Who::Lead { held, .. }, Some(given)) =
-                    (&mut *lock(&self.inner.who), session)
-                {
-                    *held = Some(given);
-                }
-            }
+            Some(FromDaemon::Welcome { protocol, .. }) if protocol == PROTOCOL => {}
             Some(FromDaemon::Welcome { version, pid, .. }) => {
                 let ours = env!("CARGO_PKG_VERSION");
                 let said = format!(

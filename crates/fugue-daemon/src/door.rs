@@ -1,10 +1,10 @@
 //! The daemon's socket: admits clients of this user, reads what they ask, and sends the answers back.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -61,7 +61,6 @@ pub async fn serve(
     visits: mpsc::Sender<()>,
 ) {
     let calls = Arc::new(AtomicU64::new(1));
-    let leads = Leads::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -69,7 +68,6 @@ pub async fn serve(
                     engine: engine.clone(),
                     calls: calls.clone(),
                     closing: closing.clone(),
-                    leads: leads.clone(),
                 };
                 let until_over = visits.clone();
                 tokio::spawn(async move {
@@ -98,46 +96,12 @@ struct Visit {
     engine: mpsc::Sender<Knock>,
     calls: Arc<AtomicU64>,
     closing: watch::Receiver<bool>,
-    leads: Leads,
 }
 
 /// Who a connection belongs to.
 struct Guest {
     caller: Arc<Caller>,
     who: Who,
-}
-
-/// The inboxes of leads that are here, so that two in one directory do not share one.
-#[derive(Clone, Default)]
-struct Leads(Arc<Mutex<HashSet<String>>>);
-
-/// Gives the inbox free again when its lead goes.
-struct Seat {
-    leads: Leads,
-    inbox: String,
-}
-
-impl Leads {
-    /// The inbox that was held before, else the project's own, else the first one beside it that is free.
-    fn seat(&self, project: &str, held: Option<&str>) -> Seat {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut beside = (2..).map(|number| format!("{project}-{number}"));
-        let mut inbox = held.unwrap_or(project).to_owned();
-        while !taken.insert(inbox.clone()) {
-            inbox = beside.next().unwrap_or_default();
-        }
-        Seat {
-            leads: self.clone(),
-            inbox,
-        }
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut taken = self.leads.0.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.remove(&self.inbox);
-    }
 }
 
 impl Visit {
@@ -159,22 +123,10 @@ impl Visit {
         else {
             return Err(io::Error::other("it did not say hello"));
         };
-        let seat = match &who {
-            Who::Lead { project, held } => Some(self.leads.seat(project, held.as_deref())),
-            Who::Session { .. } | Who::Person { .. } | Who::Worker { .. } => None,
-        };
-        let who = match (&seat, who) {
-            (Some(seat), Who::Lead { project, .. }) => Who::Lead {
-                project,
-                held: Some(seat.inbox.clone()),
-            },
-            (_, who) => who,
-        };
         let welcome = FromDaemon::Welcome {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
-            session: seat.as_ref().map(|seat| seat.inbox.clone()),
         };
         sink.write_all(&frame::encode(&welcome)?).await?;
         if protocol != PROTOCOL {

@@ -59,6 +59,11 @@ impl Paths {
         self.runtime.join("start.lock")
     }
 
+    /// Each lead of a project holds one in here, named as its inbox, for as long as it lives.
+    pub fn leads(&self) -> PathBuf {
+        self.runtime.join("leads")
+    }
+
     pub fn daemon_log(&self) -> PathBuf {
         self.state.join("daemon.log")
     }

@@ -65,11 +65,11 @@ enum Verb {
 
 impl Verb {
     /// Whose inbox it has.
-    fn who(&self) -> Result<Who, Error> {
+    fn who(&self, paths: &Paths) -> Result<Who, Error> {
         match self {
-            Self::Mcp(verb) => identity::who(verb.session.as_deref(), verb.role()),
-            Self::Events(verb) => identity::who(verb.inbox.as_deref(), Role::Person),
-            _ => identity::who(None, Role::Person),
+            Self::Mcp(verb) => identity::who(verb.session.as_deref(), verb.role(), paths),
+            Self::Events(verb) => identity::who(verb.inbox.as_deref(), Role::Person, paths),
+            _ => identity::who(None, Role::Person, paths),
         }
     }
 }
@@ -107,7 +107,7 @@ pub fn main() -> ExitCode {
 
 fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
     let paths = Paths::of_this_user()?;
-    let who = verb.who()?;
+    let who = verb.who(&paths)?;
     let who_is_worker = matches!(who, Who::Worker { .. });
     let client = Client::new(paths.clone(), verbs::caller()?, who);
     let desk = Desk {

@@ -1,11 +1,13 @@
 //! Whose inbox this process has, as its flags, its environment and its directory say.
 
 use std::{
-    env,
+    env, fs, io,
     path::{Path, PathBuf},
 };
 
 use fugue_api::{Error, wire::Who};
+use fugue_daemon::paths::Paths;
+use rustix::fs::{FlockOperation, flock};
 
 /// What a process is here for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -16,7 +18,7 @@ pub enum Role {
     Person,
 }
 
-pub fn who(said: Option<&str>, role: Role) -> Result<Who, Error> {
+pub fn who(said: Option<&str>, role: Role, paths: &Paths) -> Result<Who, Error> {
     if let Some(id) = said {
         return session("--session", id);
     }
@@ -45,9 +47,9 @@ pub fn who(said: Option<&str>, role: Role) -> Result<Who, Error> {
     }
     let project = project();
     Ok(match role {
-        Role::Agent => Who::Lead {
-            project,
-            held: None,
+        Role::Agent => Who::Session {
+            // Where nothing can be locked, nothing else of fugue works either, and the first call says why.
+            id: seat(paths, &project).unwrap_or(project),
         },
         Role::Person => Who::Person { project },
     })
@@ -68,6 +70,33 @@ fn printable(field: &str, id: &str) -> Result<(), Error> {
             "{field}: wanted 1 to 256 printable characters, got {id:?}"
         )))
     }
+}
+
+// More leads than this in one directory at a time share the last inbox.
+const MOST_LEADS: u32 = 1_000;
+
+/// The project's own inbox, else the first one beside it that no other lead has. It is ours by a lock that the kernel
+/// frees when this process ends, and not before: neither an idle hour nor the death of a daemon gives it to another.
+fn seat(paths: &Paths, project: &str) -> io::Result<String> {
+    paths.prepare().map_err(io::Error::other)?;
+    let leads = paths.leads();
+    fs::create_dir_all(&leads)?;
+    let beside = (2..=MOST_LEADS).map(|number| format!("{project}-{number}"));
+    let mut last = project.to_owned();
+    for inbox in std::iter::once(project.to_owned()).chain(beside) {
+        let file = fs::File::create(leads.join(&inbox))?;
+        last = inbox;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                // Open for as long as we live.
+                std::mem::forget(file);
+                break;
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(last)
 }
 
 /// A name for the project around us that stays the same: its directory's, and a few letters of the whole path.

@@ -389,6 +389,22 @@ fn a_lead_that_comes_back_finds_its_events_and_a_second_one_has_its_own() {
 }
 
 #[test]
+fn a_lead_that_says_nothing_while_daemons_die_keeps_its_inbox() {
+    let world = world();
+    let mut first = client(&world, &[]);
+    let session = own_session(&mut first, "a");
+    for daemon in world.daemons() {
+        daemon.kill9();
+    }
+    // The second lead is the one that starts the next daemon.
+    let mut second = client(&world, &[]);
+    let other = own_session(&mut second, "b");
+    assert_ne!(other, session);
+    assert_eq!(own_session(&mut first, "c"), session);
+    assert_eq!(own_session(&mut second, "d"), other);
+}
+
+#[test]
 fn connections_of_a_named_session_share_its_inbox() {
     let world = world();
     let mut by_flag = client(&world, &["--session", "shared"]);

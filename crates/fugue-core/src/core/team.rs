@@ -100,7 +100,6 @@ impl Team {
     fn me(&self, who: &Who) -> Me {
         match who {
             Who::Session { id } => Me::lead(id),
-            Who::Lead { project, held } => Me::lead(held.as_ref().unwrap_or(project)),
             Who::Person { project } => Me::lead(project),
             Who::Worker {
                 session,
@@ -220,9 +219,7 @@ impl Core {
     pub(super) fn inbox_of(&self, who: &Who) -> Option<InboxId> {
         match who {
             Who::Person { .. } => None,
-            Who::Session { .. } | Who::Lead { .. } | Who::Worker { .. } => {
-                Some(self.team.me(who).inbox)
-            }
+            Who::Session { .. } | Who::Worker { .. } => Some(self.team.me(who).inbox),
         }
     }
 

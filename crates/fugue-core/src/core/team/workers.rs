@@ -455,7 +455,7 @@ impl Core {
                 let worker = self.team.worker_of(&lead, agent, *pane);
                 worker.map(|worker| worker.record.number)
             }
-            Who::Session { .. } | Who::Lead { .. } | Who::Person { .. } => None,
+            Who::Session { .. } | Who::Person { .. } => None,
         };
         // The hook of an agent that is nobody's worker tells nobody.
         if let Some(worker) = number.and_then(|number| self.team.workers.get_mut(&number))
@@ -582,7 +582,7 @@ impl Core {
                 agent,
                 pane,
             } => (Some(session.clone()), Some(agent.clone()), *pane),
-            Who::Session { .. } | Who::Lead { .. } | Who::Person { .. } => (None, None, None),
+            Who::Session { .. } | Who::Person { .. } => (None, None, None),
         };
         let said = |field: &str| {
             Error::invalid(format!("{field}: is missing, and the environment has none")).hint(
