@@ -46,8 +46,10 @@ enum Hand {
 
 #[derive(Default)]
 struct Inbox {
-    /// Nobody has them.
+    /// Nobody has taken them.
     queued: BTreeSet<EventId>,
+    /// Those of them that are in nobody's hand, by type: a reply counts them all, and there may be many.
+    free: BTreeMap<EventType, BTreeSet<EventId>>,
     /// Kept for those who may have lost a reply.
     taken: BTreeSet<EventId>,
     waiters: Vec<Waiter>,
@@ -58,6 +60,13 @@ struct Waiter {
     args: WaitForEvent,
     since: Duration,
     until: Duration,
+}
+
+impl Inbox {
+    fn set_free(&mut self, record: &EventRecord) {
+        let ids = self.free.entry(record.event.kind()).or_default();
+        ids.insert(record.id);
+    }
 }
 
 /// An event to be.
@@ -98,12 +107,12 @@ impl Inboxes {
 
     fn keep(&mut self, record: EventRecord) {
         let inbox = self.boxes.entry(record.inbox.clone()).or_default();
-        let place = if record.taken {
-            &mut inbox.taken
+        if record.taken {
+            inbox.taken.insert(record.id);
         } else {
-            &mut inbox.queued
-        };
-        place.insert(record.id);
+            inbox.queued.insert(record.id);
+            inbox.set_free(&record);
+        }
         if let Some(key) = record.made_by {
             self.made_by.insert(key, record.id);
         }
@@ -189,10 +198,11 @@ impl Inboxes {
         };
         match args.after_event_id {
             None => inbox
-                .queued
+                .free
                 .iter()
-                .filter(|id| self.events.get(id).is_some_and(|kept| kept.hand.is_none()))
-                .find_map(fits),
+                .filter(|(kind, _)| args.wants(**kind))
+                .filter_map(|(_, ids)| ids.iter().find_map(fits))
+                .min(),
             Some(after) => {
                 let queued = inbox.queued.range(behind(after)).find_map(fits);
                 let taken = inbox.taken.range(behind(after)).find_map(fits);
@@ -251,6 +261,7 @@ impl Inboxes {
         if let Some(kept) = self.events.get_mut(&id) {
             kept.hand = Some(Hand::Caller(call));
             self.in_hand.insert(call, id);
+            self.not_free(id);
         }
     }
 
@@ -258,6 +269,16 @@ impl Inboxes {
     pub fn typing(&mut self, id: EventId) {
         if let Some(kept) = self.events.get_mut(&id) {
             kept.hand = Some(Hand::Typing);
+            self.not_free(id);
+        }
+    }
+
+    fn not_free(&mut self, id: EventId) {
+        if let Some(kept) = self.events.get(&id)
+            && let Some(inbox) = self.boxes.get_mut(&kept.record.inbox)
+            && let Some(ids) = inbox.free.get_mut(&kept.record.event.kind())
+        {
+            ids.remove(&id);
         }
     }
 
@@ -313,15 +334,15 @@ impl Inboxes {
 
     /// What else is queued, by type.
     fn pending(&self, inbox: &InboxId, but: Option<EventId>) -> BTreeMap<EventType, u64> {
-        let mut pending = BTreeMap::new();
-        let queued = self.boxes.get(inbox).map(|inbox| &inbox.queued);
-        for id in queued.into_iter().flatten().filter(|id| Some(**id) != but) {
-            let kept = self.events.get(id).filter(|kept| kept.hand.is_none());
-            if let Some(kept) = kept {
-                *pending.entry(kept.record.event.kind()).or_default() += 1;
-            }
-        }
-        pending
+        let free = self.boxes.get(inbox).map(|inbox| &inbox.free);
+        free.into_iter()
+            .flatten()
+            .map(|(kind, ids)| {
+                let told = but.is_some_and(|but| ids.contains(&but));
+                (*kind, (ids.len() - usize::from(told)) as u64)
+            })
+            .filter(|(_, count)| *count > 0)
+            .collect()
     }
 
     /// It has arrived.
@@ -336,6 +357,10 @@ impl Inboxes {
             return;
         }
         kept.record.taken = true;
+        self.not_free(id);
+        let Some(kept) = self.events.get(&id) else {
+            return;
+        };
         let mut changes = vec![Change::TakeEvent(id)];
         if let Some(inbox) = self.boxes.get_mut(&kept.record.inbox) {
             inbox.queued.remove(&id);
@@ -369,13 +394,17 @@ impl Inboxes {
     }
 
     pub fn put_back(&mut self, id: EventId, effects: &mut Vec<Effect>) {
-        if let Some(kept) = self.events.get_mut(&id) {
-            kept.hand = None;
-            let before = effects.len();
-            self.offer(id, effects);
-            if effects.len() > before {
-                effects.insert(before, barrier());
-            }
+        let Some(kept) = self.events.get_mut(&id).filter(|kept| !kept.record.taken) else {
+            return;
+        };
+        kept.hand = None;
+        if let Some(inbox) = self.boxes.get_mut(&kept.record.inbox) {
+            inbox.set_free(&kept.record);
+        }
+        let before = effects.len();
+        self.offer(id, effects);
+        if effects.len() > before {
+            effects.insert(before, barrier());
         }
     }
 
