@@ -1,8 +1,8 @@
 //! How an agent is started as a worker, what its hooks say, and what its screen shows.
 //!
 //! An agent runs interactively in a pane. It is told its prompt by argv or file, and gets fugue as an MCP server and
-//! hooks that call `fugue hook`, through flags and files of its own: nothing here reads or writes the user's settings,
-//! and nothing here starts a process. A prompt that begins with the name of one of the agent's own commands (`/review`)
+//! hooks that call `fugue hook`, through flags and files of its own: nothing here writes the user's settings or reads
+//! them, but for one list of folders that Gemini CLI may trust, and nothing here starts a process. A prompt that begins with the name of one of the agent's own commands (`/review`)
 //! is that command, as it would be if a person typed it.
 //!
 //! | agent | prompt | MCP server | hooks |
@@ -128,6 +128,8 @@ pub struct Assignment<'a> {
     /// A directory of this worker alone, which is there, for the agent's files.
     pub dir: &'a Path,
     pub cwd: &'a Path,
+    /// Where the lead is, if `cwd` is the same place in a worktree of its repository.
+    pub worktree_of: Option<&'a Path>,
     /// Our own program, by its absolute path.
     pub fugue: &'a Path,
     /// The variables that tell the worker who it is. Its MCP server gets them by name: some agents pass on little of
@@ -231,6 +233,7 @@ mod tests {
             args,
             dir: dir.path(),
             cwd: Path::new("/"),
+            worktree_of: None,
             fugue: Path::new("/opt/it's/fugue"),
             identity: &identity,
             shell: Path::new("/bin/dash"),

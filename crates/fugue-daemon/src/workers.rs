@@ -63,6 +63,7 @@ fn make(worker: &WorkerRecord, caller: &Caller, house: &House) -> Result<Prepare
             args: &worker.args.args,
             dir: &dir,
             cwd: &place.cwd,
+            worktree_of: place.worktree.as_ref().map(|_| here.as_path()),
             fugue: &fugue,
             identity: &identity,
             shell: &worker.world.shell,

@@ -246,11 +246,7 @@ impl AtHome {
 
     /// Lets the agents work in one more directory without asking. Before they are started there.
     pub fn trust(&self, dir: &Path) {
-        self.trust_path(&dir.canonicalize().expect("a directory to trust"));
-    }
-
-    /// The same for a directory that is yet to be made, by its real path.
-    pub fn trust_path(&self, dir: &Path) {
+        let dir = dir.canonicalize().expect("a directory to trust");
         let name = dir.to_string_lossy().into_owned();
         let claude = self.dir().join(".claude.json");
         let mut state = read_json(&claude);

@@ -68,6 +68,7 @@ impl Worker {
             args: &[],
             dir: &dir,
             cwd: &work,
+            worktree_of: None,
             fugue: &stand_in,
             identity: &identity,
             shell: Path::new("/bin/sh"),

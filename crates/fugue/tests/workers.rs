@@ -437,11 +437,7 @@ fn a_worker_works_in_a_worktree_of_its_own() {
         let Some(mut team) = Team::gather(agent, script) else {
             return;
         };
-        // Trust in a repository is trust in its worktrees, but for one agent, which goes by directories.
-        let worktrees = team.home.dir().join("state/fugue/worktrees");
-        if agent == Agent::Gemini {
-            team.home.trust_path(&worktrees.join("work-aside-1"));
-        }
+        // The person trusts the repository, and is not asked about its worktree.
         let args = json!({"name": "aside", "prompt": "make a file", "worktree": true});
         let worker = team.spawn_with(args);
         team.asks(&worker, "touch made.txt");

@@ -220,8 +220,10 @@ impl Story {
 
     /// Something that only our own programs ask.
     pub(super) fn ask_for(&mut self, call: u64, ask: Ask) -> String {
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&call.to_le_bytes());
         let asked = Asked {
-            key: Key([call as u8; 16]),
+            key: Key(key),
             who: self.who.clone(),
             caller: caller(),
             ask,

@@ -133,6 +133,7 @@ mod tests {
             args: &[],
             dir: dir.path(),
             cwd: Path::new("/w"),
+            worktree_of: None,
             fugue: Path::new("/bin/fugue"),
             identity: &identity,
             shell: Path::new("/bin/sh"),

@@ -239,3 +239,143 @@ impl Worker {
         self.stored(effects);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fugue_api::{
+        Request,
+        wire::{Ask, HookNews},
+    };
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        Input, PaneFact, Prepared,
+        core::tests::{Story, opened},
+        settings::Settings,
+    };
+
+    fn lead() -> Who {
+        Who::Session { id: "lead".into() }
+    }
+
+    fn agent() -> Who {
+        Who::Worker {
+            session: "lead".into(),
+            agent: "w-claude".into(),
+            pane: Some(PaneId(1)),
+        }
+    }
+
+    /// A worker whose agent has hooks and was given its prompt.
+    fn story() -> Story {
+        let mut story = Story::new(Settings::default());
+        story.speaks(lead());
+        let args = json!({"name": "w", "prompt": "go", "agent": "claude"});
+        let spawn = Request::parse("spawn_worker", args).expect("a good request");
+        story.ask(1, 1, "", spawn);
+        let ready = Prepared {
+            argv: vec!["claude".into()],
+            env: Default::default(),
+            env_remove: Vec::new(),
+            cwd: "/".into(),
+            branch: None,
+            hooks: true,
+            repo: None,
+        };
+        let outcome = Ok(ready);
+        story.step(Input::Prepared { worker: 1, outcome });
+        assert!(story.fact(1, opened()).ends_with("answer 1"));
+        tells(&mut story, 2, HookNews::PromptGiven);
+        story
+    }
+
+    fn tells(story: &mut Story, call: u64, news: HookNews) -> String {
+        story.speaks(agent());
+        let said = story.ask_for(call, Ask::Hook { news });
+        story.speaks(lead());
+        said
+    }
+
+    fn through() -> HookNews {
+        HookNews::TurnEnded {
+            message: "done".into(),
+        }
+    }
+
+    fn ends_turn(story: &mut Story, call: u64) {
+        let said = tells(story, call, through());
+        assert!(said.contains("work out 1"), "{said}");
+        let found = crate::WorkedOut::default();
+        story.step(Input::WorkedOut { worker: 1, found });
+    }
+
+    fn send(story: &mut Story, call: u64) -> String {
+        let args = json!({"to": "w-claude", "body": "more", "deliver": "type"});
+        let message = Request::parse("send_message", args).expect("a good request");
+        story.ask(call, call as u8, "", message)
+    }
+
+    fn rests(story: &mut Story, rest: Rest) -> String {
+        story.fact(1, PaneFact::Rest(rest))
+    }
+
+    fn typed(story: &mut Story, event: u64, how: Typed) -> String {
+        let event = EventId(event);
+        story.fact(1, PaneFact::MessageTyped { event, how })
+    }
+
+    #[test]
+    fn an_agent_that_is_through_before_its_pane_has_told_takes_the_next_message() {
+        let mut story = story();
+        ends_turn(&mut story, 3);
+        assert_eq!(send(&mut story, 4), "commit 2, await rest of p1");
+        assert_eq!(rests(&mut story, Rest::Now), "type e2 into p1");
+        tells(&mut story, 5, HookNews::PromptGiven);
+        ends_turn(&mut story, 6);
+        // Its sender hears of it too, behind the one that is still being typed.
+        assert_eq!(send(&mut story, 7), "commit 2");
+        let said = typed(&mut story, 2, Typed::Submitted);
+        assert_eq!(said, "commit 1, answer 4, await rest of p1");
+        assert_eq!(rests(&mut story, Rest::Now), "type e4 into p1");
+        let said = typed(&mut story, 4, Typed::Submitted);
+        assert_eq!(said, "commit 2, answer 7");
+    }
+
+    #[test]
+    fn a_sender_behind_a_message_that_made_work_waits_no_longer() {
+        let mut story = story();
+        ends_turn(&mut story, 3);
+        send(&mut story, 4);
+        rests(&mut story, Rest::Now);
+        assert_eq!(send(&mut story, 5), "commit 2");
+        let said = typed(&mut story, 2, Typed::Submitted);
+        assert_eq!(said, "commit 2, answer 4, await rest of p1");
+        assert_eq!(rests(&mut story, Rest::NotYet), "answer 5");
+        // When the turn is over, less is needed to see that it rests.
+        let said = tells(&mut story, 6, through());
+        assert_eq!(said, "commit 1, work out 1, await rest of p1, answer 6");
+    }
+
+    #[test]
+    fn an_agent_that_says_nothing_is_looked_at() {
+        let mut story = story();
+        assert_eq!(send(&mut story, 3), "commit 2, await rest of p1");
+        assert_eq!(rests(&mut story, Rest::NotYet), "answer 3");
+        // A person interrupted it, say.
+        assert_eq!(rests(&mut story, Rest::Now), "type e1 into p1");
+    }
+
+    #[test]
+    fn news_of_a_turn_count_once_also_for_the_next_daemon() {
+        let mut story = story();
+        ends_turn(&mut story, 3);
+        tells(&mut story, 4, HookNews::PromptGiven);
+        ends_turn(&mut story, 5);
+        story.restart();
+        for (call, news) in [(3, through()), (4, HookNews::PromptGiven), (5, through())] {
+            let said = tells(&mut story, call, news);
+            assert_eq!(said, format!("answer {call}"));
+        }
+    }
+}
