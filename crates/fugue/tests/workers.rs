@@ -9,7 +9,7 @@ use std::{
 };
 
 use fugue_testkit::{
-    Ended, Process, World,
+    Ended, Process, Running, World,
     agents::{Agent, AtHome, Tools},
     figure,
     mcp::McpClient,
@@ -598,4 +598,42 @@ fn persons_files(home: &Path) -> BTreeMap<String, Vec<u8>> {
         }
     }
     found
+}
+
+#[test]
+fn a_real_agent_leads_another() {
+    let Some(team) = Team::gather(Agent::Codex, Vec::new()) else {
+        return;
+    };
+    let call = |tool: &str, input: Value| {
+        let (tool, namespace) = Agent::Claude.names(tool);
+        Call {
+            tool,
+            namespace,
+            input,
+        }
+    };
+    let task = json!({"name": "w", "prompt": PROMPT, "agent": "codex"});
+    let model = Model::start(vec![
+        call("spawn_worker", task),
+        call("wait_for_event", json!({})),
+    ]);
+    let tools = Tools::beside(Path::new(FUGUE));
+    let lead = Agent::Claude.headless(&tools, &team.world, Path::new(FUGUE), &model);
+    let ran = Running::start(lead.expect("it is installed").command).end(LIMIT);
+    let asked = model.asked();
+    let given = asked.iter().map(|asked| model::results(&asked.body));
+    let given = given.max_by_key(Vec::len).unwrap_or_default();
+    let [_, event] = &given[..] else {
+        panic!("two results reached the lead's model: {given:?}\n{ran}");
+    };
+    let event = event.to_string().replace('\\', "");
+    for fact in [
+        "\"type\":\"worker_complete\"",
+        "\"worker_id\":\"w-codex\"",
+        DONE,
+    ] {
+        assert!(event.contains(fact), "{event}");
+    }
+    assert!(team.is_told(PROMPT.trim_end()), "the worker's model");
 }
