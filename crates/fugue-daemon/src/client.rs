@@ -17,8 +17,8 @@ use fugue_api::{
     wire::{Answer, Ask, Caller, FromDaemon, Key, LARGEST_FRAME, PROTOCOL, ToDaemon, Who},
 };
 use tokio::{
-    io::{AsyncWriteExt, BufReader},
-    net::{UnixStream, unix::OwnedReadHalf},
+    io::BufReader,
+    net::UnixStream,
     sync::{Mutex, mpsc, oneshot},
     time::Instant,
 };
@@ -26,6 +26,7 @@ use tokio::{
 use crate::{
     frame,
     paths::{Paths, SocketPath},
+    socket::{self, Incoming},
     start,
 };
 
@@ -95,7 +96,7 @@ impl Client {
 
     /// Whose questions these are.
     pub fn who(&self) -> Who {
-        let own = || lock(&self.inner.who).clone();
+        let own = || self.inner.who.clone();
         self.who.clone().unwrap_or_else(own)
     }
 
@@ -212,7 +213,8 @@ impl Client {
 
     async fn open(&self, stream: UnixStream) -> Result<Link, NoLink> {
         let died = |_| NoLink::Died;
-        let (incoming, mut sink) = stream.into_split();
+        let (incoming, mut sink) =
+            socket::split(stream).map_err(|error| NoLink::Refused(unreachable_daemon(&error)))?;
         let mut incoming = BufReader::new(incoming);
         let hello = ToDaemon::Hello {
             protocol: PROTOCOL,
@@ -295,7 +297,7 @@ impl Handle for Client {
 }
 
 /// Hands answers to those who wait, until the connection ends.
-async fn listen(mut incoming: BufReader<OwnedReadHalf>, waiting: &Waiting) {
+async fn listen(mut incoming: BufReader<Incoming>, waiting: &Waiting) {
     while let Ok(Some(frame)) = frame::read(&mut incoming, LARGEST_FRAME).await {
         match frame {
             FromDaemon::Answer { id, answer, takes } => {

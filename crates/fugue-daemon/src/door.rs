@@ -16,7 +16,7 @@ use fugue_api::{
 };
 use fugue_core::CallId;
 use tokio::{
-    io::{AsyncWriteExt, BufReader},
+    io::BufReader,
     net::{UnixListener, UnixStream},
     sync::{mpsc, watch},
     time::Instant,
@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{
     desk::{Back, Responder},
-    frame,
+    frame, socket,
 };
 
 /// What the door passes on to the engine.
@@ -113,7 +113,7 @@ impl Visit {
                 peer.uid()
             )));
         }
-        let (incoming, mut sink) = stream.into_split();
+        let (incoming, mut sink) = socket::split(stream)?;
         let mut incoming = BufReader::new(incoming);
         let Some(ToDaemon::Hello {
             protocol,

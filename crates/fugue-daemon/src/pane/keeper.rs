@@ -1,11 +1,6 @@
 //! The daemon's half of a pane's holder: the link to it, what is guarded for it, and its replacement when it dies.
 
-use std::{
-    io,
-    os::fd::{AsRawFd, OwnedFd},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{io, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
 use fugue_api::PaneId;
 use fugue_hold::{
@@ -19,7 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::paths::SocketPath;
+use crate::{paths::SocketPath, watched::watched};
 
 /// A holder that has said hello.
 pub struct Keeper {
@@ -299,17 +294,6 @@ async fn counted(grew: &AsyncFd<OwnedFd>) {
             Err(_would_block) => {}
         }
     }
-}
-
-/// Puts an fd under the runtime's eyes.
-#[expect(
-    unsafe_code,
-    reason = "the runtime cannot know that the fd stays what it is; our types say so"
-)]
-fn watched<T: AsRawFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
-    // SAFETY: both kinds of owner that come here (a link, an owned fd) hold their fd open and unchanged for life.
-    unsafe { AsyncFd::register_with_interest(owner, interest) }
-        .map_err(|refused| refused.into_parts().1)
 }
 
 /// A holder is our child as long as we live, and must not stay a zombie when it leaves.

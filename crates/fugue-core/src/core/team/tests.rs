@@ -1357,10 +1357,7 @@ fn a_sender_whose_message_is_behind_another_is_told_that_it_is_queued() {
     let notice = json!({"status": "success", "changes": []});
     call(&mut story, 2, "notify_completion", notice);
     assert_eq!(typed(&mut story, 3, "second"), "commit 2, await rest of p1");
-    assert_eq!(
-        story.fact(1, PaneFact::Rest(Rest::Now)),
-        "type e1 into p1"
-    );
+    assert_eq!(story.fact(1, PaneFact::Rest(Rest::Now)), "type e1 into p1");
     assert_eq!(
         story.fact(1, typed_as(1, Typed::Submitted)),
         "commit 2, sent 3 e3 Queued",
