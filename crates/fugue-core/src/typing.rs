@@ -28,6 +28,8 @@ pub struct Typing {
     tail: String,
     tail_was_seen: bool,
     enter: Vec<u8>,
+    /// Enter has been pressed a second time.
+    insisted: bool,
     /// The text went into an agent's box, which tells more than the text does.
     agent_box: bool,
 }
@@ -107,6 +109,7 @@ impl Typing {
                 tail: String::new(),
                 tail_was_seen: false,
                 enter: Vec::new(),
+                insisted: true,
                 agent_box: manners.agent_box,
             };
             return (enter, Ok(typing));
@@ -118,9 +121,15 @@ impl Typing {
                 tail: tail(text),
                 tail_was_seen: false,
                 enter,
+                insisted: false,
                 agent_box: manners.agent_box,
             }),
         )
+    }
+
+    /// Whether the text goes into the input box of an agent, which takes its time.
+    pub fn is_for_an_agent(&self) -> bool {
+        self.agent_box
     }
 
     /// The pane printed something.
@@ -138,14 +147,14 @@ impl Typing {
     pub fn quiet(&mut self, seen: &Seen<'_>) -> Next {
         match self.stage {
             Stage::AwaitTaken if self.agent_box => match seen.agent_box {
-                AgentBox::Filled | AgentBox::Absent => self.press_enter(false),
-                // What it printed was something else.
-                AgentBox::Empty => Next::Watch,
+                AgentBox::Filled => self.press_enter(false),
+                // What it printed was something else, or it is in the middle of drawing.
+                AgentBox::Empty | AgentBox::Absent => Next::Watch,
             },
             // An agent may think before it clears its box; the others clear it at once or never.
             Stage::AwaitSubmitted if self.agent_box => match seen.agent_box {
-                AgentBox::Empty | AgentBox::Absent => Next::Done(Submitted::Yes),
-                AgentBox::Filled => Next::Watch,
+                AgentBox::Empty => Next::Done(Submitted::Yes),
+                AgentBox::Filled | AgentBox::Absent => Next::Watch,
             },
             // It drew something else for the text, such as a placeholder for a long paste.
             Stage::AwaitTaken => {
@@ -166,10 +175,15 @@ impl Typing {
                 let shown = self.shows_tail(seen);
                 self.press_enter(shown)
             }
-            Stage::AwaitSubmitted if self.agent_box => Next::Done(match seen.agent_box {
-                AgentBox::Empty | AgentBox::Absent => Submitted::Yes,
-                AgentBox::Filled => Submitted::No,
-            }),
+            Stage::AwaitSubmitted if self.agent_box => match seen.agent_box {
+                AgentBox::Empty | AgentBox::Absent => Next::Done(Submitted::Yes),
+                // A busy agent takes an Enter that comes soon behind a paste for a part of it, and the next one not.
+                AgentBox::Filled if !self.insisted => {
+                    self.insisted = true;
+                    self.press_enter(self.tail_was_seen)
+                }
+                AgentBox::Filled => Next::Done(Submitted::No),
+            },
             Stage::AwaitSubmitted if self.tail_was_seen && self.shows_tail(seen) => {
                 Next::Done(Submitted::No)
             }
@@ -180,7 +194,7 @@ impl Typing {
     fn press_enter(&mut self, tail_seen: bool) -> Next {
         self.stage = Stage::AwaitSubmitted;
         self.tail_was_seen = tail_seen;
-        Next::Type(std::mem::take(&mut self.enter))
+        Next::Type(self.enter.clone())
     }
 
     fn shows_tail(&self, seen: &Seen<'_>) -> bool {
@@ -475,12 +489,20 @@ mod tests {
         assert_eq!(taken.output(&shows(AgentBox::Filled)), Next::Watch);
         assert_eq!(taken.quiet(&shows(AgentBox::Empty)), Next::Watch);
         let enter = Next::Type(b"\r".to_vec());
+        assert_eq!(taken.quiet(&shows(AgentBox::Absent)), Next::Watch);
         assert_eq!(taken.quiet(&shows(AgentBox::Filled)), enter);
         assert_eq!(taken.quiet(&shows(AgentBox::Filled)), Next::Watch);
+        // A box that is gone may just be drawn again, with the text in it.
+        assert_eq!(taken.quiet(&shows(AgentBox::Absent)), Next::Watch);
         let yes = Next::Done(Submitted::Yes);
         assert_eq!(taken.quiet(&shows(AgentBox::Empty)), yes);
         let mut swallowed = typing();
         assert_eq!(swallowed.quiet(&shows(AgentBox::Filled)), enter);
+        assert_eq!(
+            swallowed.gave_up(&shows(AgentBox::Filled)),
+            enter,
+            "once more"
+        );
         let no = Next::Done(Submitted::No);
         assert_eq!(swallowed.gave_up(&shows(AgentBox::Filled)), no);
     }

@@ -20,6 +20,8 @@ use crate::desk::Responder;
 const PATIENCE: Duration = Duration::from_secs(2);
 // A redraw comes in pieces; this long without one and it is complete.
 const SETTLED: Duration = Duration::from_millis(40);
+// Gemini CLI takes an Enter within 40 ms of a paste for a part of it, by a clock of its own that may be late.
+const SETTLED_IN_A_BOX: Duration = Duration::from_millis(150);
 
 #[derive(Default)]
 pub struct Sending {
@@ -64,6 +66,8 @@ struct Active {
     verdict: Submitted,
     cursor: Cursor,
     bytes: u64,
+    /// How many inputs it has been so far.
+    inputs: u8,
     command_started: bool,
     give_up_at: Instant,
     /// Set while something was printed and may not be complete.
@@ -104,6 +108,7 @@ impl Sending {
                 verdict: Submitted::Unknown,
                 cursor: fugue_core::view::start(),
                 bytes: 0,
+                inputs: 0,
                 command_started: false,
                 give_up_at: Instant::now() + PATIENCE,
                 settled_at: None,
@@ -115,9 +120,10 @@ impl Sending {
         match std::mem::replace(&mut active.stage, Stage::Probing) {
             Stage::ToProbe => Step::Probe,
             Stage::ToType(bytes) => {
-                // The Enter behind a text is an input of its own, and must not pass for the text asked again.
+                // An Enter behind a text is an input of its own, and must not pass for the text asked again.
                 let mut key = active.request.key;
-                key[15] ^= u8::from(active.bytes > 0);
+                key[15] ^= active.inputs;
+                active.inputs = active.inputs.wrapping_add(1);
                 Step::Type { key, bytes }
             }
             stage => {
@@ -181,7 +187,9 @@ impl Sending {
     /// Something was printed.
     pub fn output(&mut self, sight: &Sight, at: Instant) {
         if let Some(active) = &mut self.active {
-            active.settled_at = Some(at + SETTLED);
+            let agent = active.typing.as_ref().is_some_and(Typing::is_for_an_agent);
+            let settled = if agent { SETTLED_IN_A_BOX } else { SETTLED };
+            active.settled_at = Some(at + settled);
         }
         self.look(sight, |typing, seen| typing.output(seen));
     }

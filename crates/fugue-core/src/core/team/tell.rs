@@ -336,10 +336,10 @@ mod tests {
         // Its sender hears of it too, behind the one that is still being typed.
         assert_eq!(send(&mut story, 7), "commit 2");
         let said = typed(&mut story, 2, Typed::Submitted);
-        assert_eq!(said, "commit 1, answer 4, await rest of p1");
+        assert_eq!(said, "commit 1, sent 4 e2 Submitted, await rest of p1");
         assert_eq!(rests(&mut story, Rest::Now), "type e4 into p1");
         let said = typed(&mut story, 4, Typed::Submitted);
-        assert_eq!(said, "commit 2, answer 7");
+        assert_eq!(said, "commit 2, sent 7 e4 Submitted");
     }
 
     #[test]
@@ -350,8 +350,8 @@ mod tests {
         rests(&mut story, Rest::Now);
         assert_eq!(send(&mut story, 5), "commit 2");
         let said = typed(&mut story, 2, Typed::Submitted);
-        assert_eq!(said, "commit 2, answer 4, await rest of p1");
-        assert_eq!(rests(&mut story, Rest::NotYet), "answer 5");
+        assert_eq!(said, "commit 2, sent 4 e2 Submitted, await rest of p1");
+        assert_eq!(rests(&mut story, Rest::NotYet), "sent 5 e3 Queued");
         // When the turn is over, less is needed to see that it rests.
         let said = tells(&mut story, 6, through());
         assert_eq!(said, "commit 1, work out 1, await rest of p1, answer 6");
@@ -361,7 +361,7 @@ mod tests {
     fn an_agent_that_says_nothing_is_looked_at() {
         let mut story = story();
         assert_eq!(send(&mut story, 3), "commit 2, await rest of p1");
-        assert_eq!(rests(&mut story, Rest::NotYet), "answer 3");
+        assert_eq!(rests(&mut story, Rest::NotYet), "sent 3 e1 Queued");
         // A person interrupted it, say.
         assert_eq!(rests(&mut story, Rest::Now), "type e1 into p1");
     }
