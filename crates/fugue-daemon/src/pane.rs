@@ -40,6 +40,7 @@ use crate::{
 };
 use answers::Asked;
 use keeper::{Event, Keeper, Place};
+use quiet::Draft;
 pub use quiet::{Inject, Quiet};
 use resting::Resting;
 use sending::Sending;
@@ -221,8 +222,8 @@ struct Pane {
     quiet_look: Option<Instant>,
     /// How often somebody typed.
     typed: u64,
-    /// Something was typed and not submitted.
-    draft: bool,
+    last_typed: Option<Instant>,
+    draft: Draft,
     next_id: u64,
     last_output: Instant,
     /// When to look, if nothing is printed until then.
@@ -254,7 +255,8 @@ impl Pane {
             quiet: None,
             quiet_look: None,
             typed: 0,
-            draft: false,
+            last_typed: None,
+            draft: Draft::None,
             next_id: 1,
             last_output: Instant::now(),
             look_at: None,

@@ -267,6 +267,7 @@ impl Core {
         effects: &mut Vec<Effect>,
     ) {
         let (owner, parent) = self.team.owner(&asking.who);
+        self.resume(number, effects);
         let Some(watcher) = self.watchers.all.get_mut(&number) else {
             return;
         };
@@ -286,6 +287,26 @@ impl Core {
             }],
             undo: None,
         });
+    }
+
+    /// Whoever paused it and still waits for the next step hears that it goes on: the model is asked no more.
+    fn resume(&mut self, number: u64, effects: &mut Vec<Effect>) {
+        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+            return;
+        };
+        let pausers = std::mem::take(&mut watcher.pausers);
+        if pausers.is_empty() {
+            return;
+        }
+        watcher.record.step += 1;
+        self.end_work(number, effects);
+        for call in pausers {
+            let why = "the watcher was resumed before a next step was told";
+            effects.push(Effect::Answer {
+                call,
+                answer: Err(Error::new(Kind::Ended, why)),
+            });
+        }
     }
 
     fn look_ma(

@@ -15,6 +15,7 @@ use super::{
     Pane, QUIET, Seat,
     keeper::{Event, Found, Keeper},
     launch,
+    quiet::Draft,
     resting::Resting,
     stepping,
 };
@@ -109,6 +110,7 @@ impl Pane {
                 pane.resting = Resting::taken_over();
                 // Under the daemon before.
                 pane.follower.terminal.typed();
+                pane.draft = Draft::Untold;
                 pane.last_output = pane.follower.last_written().unwrap_or(pane.last_output);
                 if let Some(plan) = steps {
                     pane.run_steps(plan).await;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fugue_api::panes::{By, Mode, Paste, ReadPane, SendInput, State, StateBy};
 use fugue_core::{Injected, PaneFact, PanePlace, PaneSeen, assess::Injection};
 use fugue_hold::wire::Probe;
+use fugue_term::ShellState;
 use tokio::time::Instant;
 
 use super::{Pane, answers::Asked, sending::Asker};
@@ -31,13 +32,23 @@ pub struct Inject {
     pub seen: PanePlace,
 }
 
+/// What is known of the text that was typed last.
+#[derive(Clone, Copy)]
+pub(super) enum Draft {
+    /// Nothing was typed, or it was sent.
+    None,
+    Begun,
+    /// It was typed under the daemon before.
+    Untold,
+}
+
 // What a model reads of a pane is cut again where it is quoted.
 const TAIL_CHARS: u32 = 60_000;
 
 impl Pane {
     pub(super) fn await_quiet(&mut self, quiet: Quiet) {
         self.quiet = Some(quiet);
-        self.quiet_look = Some(Instant::now().max(self.last_output + quiet.quiet));
+        self.quiet_look = Some(Instant::now().max(self.last_moved() + quiet.quiet));
     }
 
     pub(super) fn forget_quiet(&mut self, watcher: u64) {
@@ -45,13 +56,23 @@ impl Pane {
             self.quiet = None;
             self.quiet_look = None;
         }
+        // A line that waits for its last look, or behind another input, is wanted by nobody any more.
+        self.probes.retain(
+            |_, asked| !matches!(asked, Asked::Inject(inject) if inject.watcher == watcher),
+        );
+        self.sending.forget_watcher(watcher);
     }
 
-    /// Something was printed: the next look is when it has been quiet again.
+    /// Something was printed or typed: the next look is when it has been quiet again.
     pub(super) fn quiet_output(&mut self) {
         if let Some(quiet) = self.quiet {
-            self.quiet_look = Some(self.last_output + quiet.quiet);
+            self.quiet_look = Some(self.last_moved() + quiet.quiet);
         }
+    }
+
+    fn last_moved(&self) -> Instant {
+        let typed = self.last_typed.unwrap_or(self.last_output);
+        self.last_output.max(typed)
     }
 
     pub(super) fn quiet_time(&mut self) {
@@ -59,17 +80,16 @@ impl Pane {
         self.probe(Asked::Watcher);
     }
 
-    /// Nothing was printed for long enough, if that is still so. A pane that waits for a person does not rest; what
-    /// answers it prints something.
+    /// Nothing happened for long enough, if that is still so. A pane that waits for a person does not rest, and neither
+    /// does one in which somebody has begun a line: what ends either is typed, and then it is looked at again.
     pub(super) async fn looked_for_watcher(&mut self, probe: &Probe) {
         let Some(quiet) = self.quiet else {
             return;
         };
-        let silent = self.last_output.elapsed();
-        if silent < quiet.quiet {
+        if self.last_moved().elapsed() < quiet.quiet {
             return self.quiet_output();
         }
-        if !quiet.quiet.is_zero() && self.waits_for_a_person(probe) {
+        if !quiet.quiet.is_zero() && (self.waits_for_a_person(probe) || self.drafted()) {
             return;
         }
         self.quiet = None;
@@ -139,11 +159,8 @@ impl Pane {
 
     /// The last look before a line is typed.
     pub(super) async fn looked_before_typing(&mut self, inject: Inject, probe: &Probe) {
-        let screen = self.follower.terminal.screen();
-        let drafted = screen::box_of(&screen)
-            .is_some_and(|vendor| screen::look_at(vendor, &screen).input == Input::Draft);
         let moved = self.place() != inject.seen || self.more_to_read;
-        if moved || drafted || self.draft || self.waits_for_a_person(probe) {
+        if moved || self.drafted() || self.waits_for_a_person(probe) {
             return self
                 .injected(inject.watcher, inject.step, Injected::NotNow)
                 .await;
@@ -172,13 +189,48 @@ impl Pane {
         self.seat.say(fact).await;
     }
 
+    /// Whether a text stands there that somebody has begun and not sent. What the screen shows of it counts more than what
+    /// was typed: a key may have been taken by a program that is gone.
+    fn drafted(&self) -> bool {
+        let terminal = &self.follower.terminal;
+        let screen = terminal.screen();
+        let vendor = self.vendor().or_else(|| screen::box_of(&screen));
+        match vendor.map(|vendor| screen::look_at(vendor, &screen).input) {
+            Some(Input::Draft) => return true,
+            Some(Input::Empty) => return false,
+            Some(Input::Unknown) | None => {}
+        }
+        let at_prompt = match terminal.prompt() {
+            ShellState::AtPrompt { since } => {
+                let typed = terminal
+                    .lines_between(since, terminal.end(), usize::MAX)
+                    .lines;
+                Some(typed.iter().any(|line| !line.text.trim().is_empty()))
+            }
+            ShellState::Unknown | ShellState::Prompting { .. } | ShellState::Running { .. } => None,
+        };
+        match (self.draft, at_prompt) {
+            // What is shown there was printed by somebody else.
+            (Draft::None, _) => false,
+            (Draft::Begun | Draft::Untold, Some(shown)) => shown,
+            (Draft::Begun, None) => true,
+            (Draft::Untold, None) => false,
+        }
+    }
+
     /// Somebody types: a text without Enter is a draft that nobody else may touch.
     pub(super) fn somebody_typed(&mut self, bytes: &[u8]) {
         // Enter, and the keys that throw a line away.
         const ENDS_A_LINE: [u8; 5] = [b'\r', b'\n', 0x03, 0x15, 0x1b];
         self.typed += 1;
+        self.last_typed = Some(Instant::now());
         if let Some(last) = bytes.last() {
-            self.draft = !ENDS_A_LINE.contains(last);
+            self.draft = if ENDS_A_LINE.contains(last) {
+                Draft::None
+            } else {
+                Draft::Begun
+            };
         }
+        self.quiet_output();
     }
 }

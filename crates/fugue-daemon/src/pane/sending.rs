@@ -77,6 +77,8 @@ struct Active {
 enum Stage {
     ToProbe,
     Probing,
+    /// As probing; when it has been looked at, nothing is typed.
+    Unwanted,
     ToType(Vec<u8>),
     /// Waiting for the holder's word about this input.
     Typed(u64),
@@ -138,6 +140,10 @@ impl Sending {
         let Some(active) = &mut self.active else {
             return;
         };
+        if matches!(active.stage, Stage::Unwanted) {
+            self.active = None;
+            return;
+        }
         let (bytes, rest) = Typing::start(&active.request.args, manners);
         match rest {
             Ok(typing) => active.typing = Some(typing),
@@ -244,6 +250,18 @@ impl Sending {
             )
             .hint("read the pane before typing it again");
             self.finish(Err(error));
+        }
+    }
+
+    /// A watcher does not want its line typed any more. What has been typed of it is typed.
+    pub fn forget_watcher(&mut self, gone: u64) {
+        let is_its = |request: &Request| matches!(request.asker, Asker::Watcher { watcher, .. } if watcher == gone);
+        self.waiting.retain(|request| !is_its(request));
+        if let Some(active) = &mut self.active
+            && is_its(&active.request)
+            && matches!(active.stage, Stage::Probing)
+        {
+            active.stage = Stage::Unwanted;
         }
     }
 

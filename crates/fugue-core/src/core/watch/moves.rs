@@ -416,6 +416,11 @@ impl Core {
                     self.end_work(number, effects);
                     self.pause_for(number, &why, now, effects);
                 }
+                // The wall clock was put back since, or another's time has come.
+                Stage::Sleeping { until } | Stage::Spinning { until } => {
+                    let left = Duration::from_millis(until.0 - now.wall.0);
+                    effects.push(Effect::WakeAt(now.uptime + left));
+                }
                 _ => {}
             }
         }

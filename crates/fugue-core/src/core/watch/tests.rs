@@ -218,6 +218,26 @@ fn what_moved_in_the_last_moment_is_looked_at_again() {
 }
 
 #[test]
+fn a_clock_that_is_put_back_is_waited_for_anew() {
+    let mut story = watched();
+    report(&mut story, 3, None);
+    assert_eq!(story.after(400).step(Input::Time), "wake 1000");
+    assert_eq!(state(&story), "WAIT");
+}
+
+#[test]
+fn whoever_paused_it_is_answered_when_it_goes_on() {
+    let mut story = watched();
+    let paused = call(&mut story, 3, "pause", json!({"tmux_window": "p1"}));
+    assert!(!paused.contains("answer"), "{paused}");
+    let plan = json!({"tmux_window": "p1", "strategy_plan": "more"});
+    let resumed = call(&mut story, 4, "watch_me", plan);
+    assert!(resumed.contains("refuse 3 Ended"), "{resumed}");
+    assert!(resumed.contains("stop judging"), "{resumed}");
+    assert!(report(&mut story, 5, None).contains("answer 5"));
+}
+
+#[test]
 fn a_daemon_killed_in_any_state_types_nothing_twice() {
     for stage in 0..5 {
         let mut story = watched();
