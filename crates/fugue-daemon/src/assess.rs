@@ -17,6 +17,7 @@ use fugue_hold::spawn::Ending;
 
 pub use choice::Assessor;
 use choice::Who;
+pub(crate) use command::MARK;
 
 /// The answer of an assessor, checked. The time limit is for all of it.
 pub async fn assess<A: Answer>(assessor: &Assessor, prompt: &Prompt<A>) -> Result<A, AssessError> {

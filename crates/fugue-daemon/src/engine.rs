@@ -127,6 +127,7 @@ impl Engine {
         let started = Instant::now();
         let (core, effects) = Core::restore(house.settings.clone(), snapshot, now(started));
         let mut engine = Self {
+            errands: Errands::of(&house.paths),
             house: Arc::new(house),
             core,
             desk: Desk::default(),
@@ -140,7 +141,6 @@ impl Engine {
             started,
             stopping: None,
             own_calls: OWN_CALLS,
-            errands: Errands::default(),
             kept_news: HashMap::new(),
         };
         engine.perform(effects);
@@ -404,7 +404,7 @@ impl Engine {
                 };
                 self.errands.run(errand, self.says.clone());
             }
-            Effect::Judge { job, caller } => self.errands.judge(*job, caller, self.says.clone()),
+            Effect::Judge { job, caller } => self.errands.judge(*job, &caller, self.says.clone()),
             Effect::StopJudging { watcher } => self.errands.stop(watcher),
             Effect::AwaitQuiet {
                 pane,

@@ -18,6 +18,7 @@ use crate::{
     shell,
     start::{Lock, Starter},
     store::{Sqlite, Store},
+    watchers::Errands,
 };
 
 // Knocks wait here while the engine is busy; a client that fills it waits at its own socket.
@@ -68,6 +69,9 @@ fn begin(paths: &Paths) -> Result<(runtime::Runtime, Engine, UnixListener, Lock)
     };
     let mut store = Sqlite::at(&paths.database()).map_err(unusable)?;
     let snapshot = store.open().map_err(unusable)?;
+    if !snapshot.watchers.is_empty() {
+        Errands::sweep(paths);
+    }
     let nofile = raise_file_limit();
     let epoch = snapshot.epoch;
     let runtime = runtime::Builder::new_current_thread()

@@ -1,22 +1,35 @@
 //! What watchers have done outside: commands that are run and models that are asked. Each can be ended at once.
 
-use std::{collections::HashMap, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap, ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc,
+    time::Duration,
+};
 
-use fugue_api::wire::Caller;
+use fugue_api::{OsText, wire::Caller};
 use fugue_core::{
     Input, Judge, Judged, Ran, WatchJob,
     assess::{Fence, Situation, Verdict},
 };
+use fugue_hold::{Scope, close_leftovers};
 use tokio::{sync::mpsc, task::AbortHandle, time::timeout};
 
 use crate::{
     assess::{Assessor, assess, run},
     engine::Said,
+    paths::Paths,
 };
 
+/// Every process that runs for a watcher has this variable, with the directory of the daemon it runs for.
+pub const WHOSE: &str = "FUGUE_ERRAND_OF";
+
 /// What goes on for each watcher.
-#[derive(Default)]
-pub struct Errands(HashMap<u64, AbortHandle>);
+pub struct Errands {
+    whose: OsString,
+    tasks: HashMap<u64, AbortHandle>,
+}
+
+// A client waits for the next step, and most give up on a call after 60 s.
+const NEXT_STEP: Duration = Duration::from_secs(45);
 
 /// A command to run.
 pub struct Errand {
@@ -29,7 +42,35 @@ pub struct Errand {
 }
 
 impl Errands {
-    pub fn run(&mut self, errand: Errand, says: mpsc::Sender<Said>) {
+    pub fn of(paths: &Paths) -> Self {
+        Self {
+            whose: paths.state.clone().into_os_string(),
+            tasks: HashMap::new(),
+        }
+    }
+
+    /// Ends what a daemon that was killed has left running: nobody hears how it ends any more.
+    pub fn sweep(paths: &Paths) {
+        let mut mark = format!("{WHOSE}=").into_bytes();
+        mark.extend(paths.state.as_os_str().as_bytes());
+        match close_leftovers(Scope::new(None, vec![mark]), Duration::ZERO) {
+            Ok(0) => {}
+            Ok(left) => tracing::warn!(left, "commands of watchers could not be ended"),
+            Err(error) => tracing::warn!(%error, "commands of watchers cannot be looked for"),
+        }
+    }
+
+    fn marked(&self, caller: &Caller) -> Arc<Caller> {
+        let mut caller = caller.clone();
+        let ours = |key: &OsText| *key == OsText::Text(WHOSE.into());
+        caller.env.retain(|(key, _)| !ours(key));
+        let whose = OsText::from(self.whose.clone());
+        caller.env.push((OsText::Text(WHOSE.into()), whose));
+        Arc::new(caller)
+    }
+
+    pub fn run(&mut self, mut errand: Errand, says: mpsc::Sender<Said>) {
+        errand.caller = self.marked(&errand.caller);
         let watcher = errand.watcher;
         let task = tokio::spawn(async move {
             let ran = ran(&errand).await;
@@ -43,8 +84,9 @@ impl Errands {
         self.begin(watcher, task.abort_handle());
     }
 
-    pub fn judge(&mut self, job: WatchJob, caller: Arc<Caller>, says: mpsc::Sender<Said>) {
+    pub fn judge(&mut self, job: WatchJob, caller: &Caller, says: mpsc::Sender<Said>) {
         let watcher = job.watcher;
+        let caller = self.marked(caller);
         let task = tokio::spawn(async move {
             let judged = judged(&job, &caller).await;
             let input = Input::Judged {
@@ -58,13 +100,13 @@ impl Errands {
     }
 
     fn begin(&mut self, watcher: u64, task: AbortHandle) {
-        self.0.retain(|_, task| !task.is_finished());
+        self.tasks.retain(|_, task| !task.is_finished());
         self.stop(watcher);
-        self.0.insert(watcher, task);
+        self.tasks.insert(watcher, task);
     }
 
     pub fn stop(&mut self, watcher: u64) {
-        if let Some(task) = self.0.remove(&watcher) {
+        if let Some(task) = self.tasks.remove(&watcher) {
             task.abort();
         }
     }
@@ -103,6 +145,10 @@ async fn judged(job: &WatchJob, caller: &Caller) -> Judged {
         Judge::NextStep => job.settings.next_step_model(),
     };
     let limit = Duration::from_secs_f64(job.settings.assess_timeout_sec);
+    let limit = match job.judge {
+        Judge::Decide => limit,
+        Judge::NextStep => limit.min(NEXT_STEP),
+    };
     let asked = Assessor::new(model, caller, limit)
         .map_err(|error| error.message)
         .and_then(|assessor| Ok((assessor, Fence::new(random()?))));

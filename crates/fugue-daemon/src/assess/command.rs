@@ -38,7 +38,7 @@ const SAID_CHARS: usize = 300;
 const MAX_OUTPUT: usize = 64 * 1024;
 
 /// By this variable every process of one question is known, wherever it went.
-const MARK: &str = "FUGUE_ASSESSMENT";
+pub const MARK: &str = "FUGUE_ASSESSMENT";
 
 /// How variables are called whose values are nobody else's business.
 const SECRETS: &[&str] = &["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"];

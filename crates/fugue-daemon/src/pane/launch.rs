@@ -13,7 +13,7 @@ use fugue_api::{Error, Kind, wire::Caller};
 use fugue_core::{Exit, Job, PaneRecord, World};
 use fugue_hold::{spawn::Ending, wire::Spec};
 
-use crate::{engine::House, shell};
+use crate::{assess, engine::House, shell, watchers};
 
 /// What a new pane's process is made of.
 pub struct Start {
@@ -115,6 +115,9 @@ pub fn environment(caller: &Caller, extra: BTreeMap<String, String>) -> Vec<(OsS
     const NOT_PASSED_ON: &[&str] = &[
         shell::SECRET,
         shell::STEPS_DIR,
+        // A pane that a watcher's command makes is not that command's.
+        assess::MARK,
+        watchers::WHOSE,
         "FUGUE_PANE_ID",
         "FUGUE_SOCKET",
         "TMUX",

@@ -200,7 +200,7 @@ fn a_line_that_waits_for_its_last_look_is_taken_back_by_pause() {
         let_pass(chance.moment(Duration::from_millis(100)));
         let args = watch.args(json!({}));
         let paused = watch.client.ask_tool("pause", args);
-        let_pass(chance.moment(Duration::from_millis(100)));
+        watch.told("paused");
         signal("CONT");
         let next = watch.client.result(paused);
         assert_eq!(next["structuredContent"]["injection_prompt"], "go on");
@@ -349,4 +349,20 @@ fn the_transcript_outlives_the_daemon() {
     until("it is over", PATIENCE, || {
         watch.row().state == WatcherState::Paused
     });
+}
+
+#[test]
+fn a_pane_that_a_wait_has_made_outlives_it() {
+    let world = world();
+    let model = model(&[stop()]);
+    let mut watch = Watch::begin(&world, &model, &[], json!({}));
+    let wait = format!("'{FUGUE}' new -n made -- 'echo here; exec sleep 1000'");
+    watch.report(json!({"bash_wait": wait}));
+    watch.told("stop");
+    kill_daemon(&world);
+    let panes = world.overview().panes;
+    let made = panes.iter().find(|pane| pane.name == "made");
+    let made = made.expect("it was made").pane_id;
+    assert_eq!(world.status(made).state.exit_code, None);
+    world.until_printed(made, |text| text.contains("here"));
 }

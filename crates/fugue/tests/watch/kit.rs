@@ -1,6 +1,10 @@
 //! A session that watches a bash, and a model that decides by a script.
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use fugue_api::{
     PaneId,
@@ -156,6 +160,12 @@ pub fn client(world: &World, model: &Providers, vars: &[(&str, &str)]) -> McpCli
         .env("DEFAULT_WAIT_SEC", "0.01")
         .env("IDLE_THRESHOLD", "0.1")
         .envs(vars.iter().copied());
+    // An inbox of one's own, unless a worker has one by who it is.
+    if !vars.iter().any(|(name, _)| *name == "FUGUE_AGENT_ID") {
+        static SESSIONS: AtomicU32 = AtomicU32::new(1);
+        let session = format!("s{}", SESSIONS.fetch_add(1, Ordering::Relaxed));
+        command.env("FUGUE_SESSION", session);
+    }
     let mut client = McpClient::start(command);
     client.initialize("2025-11-25", "test");
     client

@@ -17,7 +17,7 @@ fn a_model_that_cannot_be_used_pauses_the_watcher_and_says_why() {
         (Says::Error(401, "bad key".into()), 1, "401"),
         (go_on(&long), 2, "160"),
         (go_on("rm -rf x\u{1b}[2J\u{3}"), 2, "U+001B"),
-        (go_on("one\rtwo"), 2, "U+000D"),
+        (go_on("one\rtwo"), 2, "one line"),
         (go_on(""), 2, "twice"),
         (Says::HangUp, 2, "reached"),
     ] {
