@@ -64,6 +64,11 @@ pub const DONE: &str = "the script is done";
 
 impl Model {
     pub fn start(script: Vec<Call>) -> Self {
+        Self::in_turns(vec![script])
+    }
+
+    /// With a script for each turn: the calls of the second wait until the agent was told something after the first.
+    pub fn in_turns(script: Vec<Vec<Call>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
         let address = listener.local_addr().expect("it has an address");
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -119,7 +124,7 @@ impl Drop for Model {
 
 fn serve(
     stream: TcpStream,
-    script: &[Call],
+    script: &[Vec<Call>],
     log: &Mutex<Vec<Asked>>,
     gate: &Gate,
 ) -> io::Result<()> {
@@ -167,9 +172,11 @@ fn serve(
 }
 
 /// The call after those whose results the request carries. A request without tools is the agent's own housekeeping.
-fn next_call<'a>(script: &'a [Call], body: &Value) -> Option<&'a Call> {
+fn next_call<'a>(script: &'a [Vec<Call>], body: &Value) -> Option<&'a Call> {
     body.get("tools")?;
-    script.get(results(body).len())
+    let turns_over = body.to_string().matches(DONE).count();
+    let mut so_far = script.iter().take(turns_over + 1).flatten();
+    so_far.nth(results(body).len())
 }
 
 /// The tool results in a request, as the model is given them, in order, whichever API it is.

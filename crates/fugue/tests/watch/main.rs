@@ -7,3 +7,4 @@ mod kit;
 mod model;
 mod pane;
 mod tools;
+mod worker;
