@@ -267,7 +267,6 @@ impl Core {
         effects: &mut Vec<Effect>,
     ) {
         let (owner, parent) = self.team.owner(&asking.who);
-        self.resume(number, effects);
         let Some(watcher) = self.watchers.all.get_mut(&number) else {
             return;
         };
@@ -279,7 +278,11 @@ impl Core {
         if let Stage::Paused { .. } = record.stage {
             record.stage = Stage::Standby;
         }
+        // Whoever paused it and still waits for the next step hears that it goes on: the model is asked no more.
+        let pausers = std::mem::take(&mut watcher.pausers);
+        watcher.record.step += u64::from(!pausers.is_empty());
         watcher.note(Role::Plan, args.strategy_plan, now);
+        let pane = watcher.record.pane;
         effects.push(Effect::Commit {
             changes: vec![Change::StartWatcher {
                 record: Box::new(watcher.record.clone()),
@@ -287,19 +290,9 @@ impl Core {
             }],
             undo: None,
         });
-    }
-
-    /// Whoever paused it and still waits for the next step hears that it goes on: the model is asked no more.
-    fn resume(&mut self, number: u64, effects: &mut Vec<Effect>) {
-        let Some(watcher) = self.watchers.all.get_mut(&number) else {
-            return;
-        };
-        let pausers = std::mem::take(&mut watcher.pausers);
-        if pausers.is_empty() {
-            return;
+        if !pausers.is_empty() {
+            moves::end_work(number, pane, effects);
         }
-        watcher.record.step += 1;
-        self.end_work(number, effects);
         for call in pausers {
             let why = "the watcher was resumed before a next step was told";
             effects.push(Effect::Answer {
@@ -354,7 +347,6 @@ impl Core {
     ) -> Result<(), Error> {
         let pane = self.window(asking, args.tmux_window.as_deref())?;
         let number = self.watcher_of(pane)?;
-        self.end_work(number, effects);
         let already = matches!(
             self.watchers
                 .all
@@ -369,6 +361,7 @@ impl Core {
             watcher.record.step += 1;
             watcher.pausers.push(asking.call);
             watcher.stored(effects);
+            moves::end_work(number, pane, effects);
             // The pane says at once what it shows, and then a model what would come next.
             effects.push(Effect::AwaitQuiet {
                 pane,
@@ -391,7 +384,6 @@ impl Core {
         let status = match self.watchers.of(pane) {
             None => ClearedStatus::Noop,
             Some(number) => {
-                self.end_work(number, effects);
                 self.drop_watcher(number, "the watcher was cleared", effects);
                 ClearedStatus::Cleared
             }

@@ -366,3 +366,29 @@ fn a_pane_that_a_wait_has_made_outlives_it() {
     world.until_printed(made, |text| text.contains("here"));
     assert_eq!(world.status(made).state.state, State::Running);
 }
+
+#[test]
+fn a_wait_that_is_ended_before_it_began_never_begins() {
+    let world = world();
+    let model = model(&[stop()]);
+    for _ in 0..10 {
+        let mut watch = Watch::begin(&world, &model, &[], json!({}));
+        let report = watch.args(json!({"status_report": "x", "bash_wait": "exec sleep 1000"}));
+        let clear = watch.args(json!({}));
+        // One behind the other, and either may come first.
+        let calls = [("look_ma", report), ("clear", clear)]
+            .map(|(tool, args)| watch.client.ask_tool(tool, args));
+        for call in calls {
+            watch.client.response(call);
+        }
+        let args = watch.args(json!({}));
+        watch.client.call("clear", args);
+        until("no wait is left", PATIENCE, || {
+            let processes = world.processes();
+            !processes
+                .iter()
+                .any(|process| process.says(&["sleep", "1000"]))
+        });
+        world.close(watch.pane);
+    }
+}

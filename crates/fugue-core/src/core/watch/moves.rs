@@ -357,17 +357,6 @@ impl Core {
         }
     }
 
-    /// Ends whatever goes on outside, whose answer nobody wants any more.
-    pub(super) fn end_work(&mut self, number: u64, effects: &mut Vec<Effect>) {
-        if let Some(watcher) = self.watchers.all.get(&number) {
-            effects.push(Effect::StopJudging { watcher: number });
-            effects.push(Effect::ForgetQuiet {
-                pane: watcher.record.pane,
-                watcher: number,
-            });
-        }
-    }
-
     pub(super) fn drop_watcher(&mut self, number: u64, why: &str, effects: &mut Vec<Effect>) {
         let Some(watcher) = self.watchers.all.remove(&number) else {
             return;
@@ -376,6 +365,7 @@ impl Core {
             changes: vec![Change::DropWatcher(number)],
             undo: None,
         });
+        end_work(number, watcher.record.pane, effects);
         for call in watcher.pausers {
             effects.push(Effect::Answer {
                 call,
@@ -392,7 +382,6 @@ impl Core {
         effects: &mut Vec<Effect>,
     ) {
         if let Some(number) = self.watchers.of(pane) {
-            self.end_work(number, effects);
             let reason = Some("the pane ended".to_owned());
             self.tell_decision(number, "ended", None, reason, now, effects);
             self.drop_watcher(number, "the pane ended", effects);
@@ -413,8 +402,9 @@ impl Core {
                 Stage::Spinning { until } if until <= now.wall => {
                     let secs = watcher.record.settings.spin_max_sec;
                     let why = format!("the pane did not rest for {secs:.0} s (SPIN_MAX_SEC)");
-                    self.end_work(number, effects);
+                    let pane = watcher.record.pane;
                     self.pause_for(number, &why, now, effects);
+                    end_work(number, pane, effects);
                 }
                 // The wall clock was put back since, or another's time has come.
                 Stage::Sleeping { until } | Stage::Spinning { until } => {
@@ -466,6 +456,13 @@ impl Core {
             }
         }
     }
+}
+
+/// Ends whatever goes on outside, whose answer nobody wants any more. It comes behind the commit that says so: what was
+/// begun last may itself still wait for its commit, and must not begin after its end.
+pub(super) fn end_work(watcher: u64, pane: PaneId, effects: &mut Vec<Effect>) {
+    effects.push(Effect::StopJudging { watcher });
+    effects.push(Effect::ForgetQuiet { pane, watcher });
 }
 
 impl super::Watchers {

@@ -226,6 +226,22 @@ fn a_clock_that_is_put_back_is_waited_for_anew() {
 }
 
 #[test]
+fn what_is_ended_is_ended_behind_the_commit_that_says_so() {
+    let ended = |words: String| {
+        let (before, _) = words.split_once("stop judging").expect("it is ended");
+        assert!(before.contains("commit"), "{words}");
+    };
+    for tool in ["pause", "clear"] {
+        let mut story = watched();
+        report(&mut story, 3, Some("true"));
+        ended(call(&mut story, 4, tool, json!({"tmux_window": "p1"})));
+    }
+    let mut story = watched();
+    report(&mut story, 3, Some("true"));
+    ended(story.fact(1, exited(0)));
+}
+
+#[test]
 fn whoever_paused_it_is_answered_when_it_goes_on() {
     let mut story = watched();
     let paused = call(&mut story, 3, "pause", json!({"tmux_window": "p1"}));
