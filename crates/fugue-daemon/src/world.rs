@@ -84,32 +84,21 @@ pub fn look_up(request: &mut Request, caller: &Caller, house: &House) -> Result<
                 (None, configured) => agents::known(configured, &house.settings.agents)?,
             };
             args.agent = Some(agent.name().to_owned());
-            let shell = shell(None, Purpose::Command, &cwd, caller, house)?;
-            let env = BTreeMap::new();
-            Ok(vec![world(
-                cwd,
-                shell,
-                Purpose::Command,
-                &env,
-                caller,
-                house,
-            )?])
+            Ok(vec![for_commands(cwd, caller, house)?])
         }
         Request::WatchMe(_) => {
             let cwd = directory("cwd", None, caller)?;
-            let shell = shell(None, Purpose::Command, &cwd, caller, house)?;
-            let env = BTreeMap::new();
-            Ok(vec![world(
-                cwd,
-                shell,
-                Purpose::Command,
-                &env,
-                caller,
-                house,
-            )?])
+            Ok(vec![for_commands(cwd, caller, house)?])
         }
         _ => Ok(Vec::new()),
     }
+}
+
+/// Where commands run that nobody named a shell for.
+fn for_commands(cwd: PathBuf, caller: &Caller, house: &House) -> Result<World, Error> {
+    let shell = shell(None, Purpose::Command, &cwd, caller, house)?;
+    let env = BTreeMap::new();
+    world(cwd, shell, Purpose::Command, &env, caller, house)
 }
 
 /// What holds for a watcher that this call begins: the person's settings, what the caller's environment says over

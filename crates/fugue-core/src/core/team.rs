@@ -1,5 +1,6 @@
 //! The team: inboxes, messages, questions, and who is who.
 
+mod reports;
 mod tell;
 #[cfg(test)]
 mod tests;

@@ -4,21 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use fugue_api::{
     Error, EventId, Kind, PaneId, Reply,
-    panes::By,
-    team::{
-        Completion, CompletionNotified, Event, NotifyCompletion, Outcome, SpawnWorker, WorkerRow,
-        WorkerSpawned, WorkerState,
-    },
-    wire::{Answer, Caller, HookNews, Key, Who},
+    team::{Event, Outcome, SpawnWorker, WorkerRow, WorkerSpawned, WorkerState},
+    wire::{Answer, Caller, Key, Who},
 };
 
-use super::{TurnOver, noted};
+use super::TurnOver;
 use crate::{
-    Asks, CallId, Change, Effect, Exit, InboxId, Job, Now, Owed, PaneRecord, Prepared,
-    StoredWorker, Undo, WorkedOut, WorkerPhase, WorkerRecord, World,
+    Asks, CallId, Change, Effect, Exit, Job, Now, PaneRecord, Prepared, StoredWorker, Undo,
+    WorkerPhase, WorkerRecord, World,
     core::{Core, calls::NewPane, cut},
     inbox::Post,
-    view::shortened,
 };
 
 /// A worker and everybody who waits for it.
@@ -28,9 +23,9 @@ pub(in crate::core) struct Worker {
     caller: Option<Arc<Caller>>,
     spawners: Vec<CallId>,
     /// Those who gave notice of what is owed, in the same order.
-    notifiers: Vec<Option<CallId>>,
+    pub notifiers: Vec<Option<CallId>>,
     /// The daemon finds out what goes with the first of what is owed.
-    working_out: bool,
+    pub working_out: bool,
     /// Its pane says when something may be typed.
     pub awaited: Option<TurnOver>,
     /// A message is being typed.
@@ -50,14 +45,8 @@ pub(in crate::core) struct Spawn {
     pub world: Result<World, Error>,
 }
 
-// What an agent says last is read by its lead.
-const LONGEST_MESSAGE: usize = 8_000;
-// The end of its output stands for a last message; it is shorter.
-const LONGEST_TAIL: usize = 2_000;
 // Ended workers are listed, and their names counted, behind so many.
 const MOST_ENDED: usize = 1_000;
-// More turns than an agent begins and ends between the moment its news are stored and the moment their files are gone.
-const MOST_HEARD: usize = 32;
 
 impl Worker {
     pub fn restored(stored: StoredWorker) -> Self {
@@ -312,7 +301,7 @@ impl Core {
         }
     }
 
-    fn worker_in(&mut self, pane: PaneId) -> Option<&mut Worker> {
+    pub(super) fn worker_in(&mut self, pane: PaneId) -> Option<&mut Worker> {
         let workers = self.team.workers.values_mut();
         workers
             .filter(|worker| worker.record.pane == pane)
@@ -436,293 +425,6 @@ impl Core {
         }
     }
 
-    pub(in crate::core) fn hook(
-        &mut self,
-        call: CallId,
-        who: &Who,
-        key: Key,
-        news: HookNews,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) {
-        let number = match who {
-            Who::Worker {
-                session,
-                agent,
-                pane,
-            } => {
-                let lead = InboxId(session.clone());
-                let worker = self.team.worker_of(&lead, agent, *pane);
-                worker.map(|worker| worker.record.number)
-            }
-            Who::Session { .. } | Who::Person { .. } => None,
-        };
-        // The hook of an agent that is nobody's worker tells nobody.
-        if let Some(worker) = number.and_then(|number| self.team.workers.get_mut(&number))
-            && !(news.is_kept() && worker.heard_before(key))
-        {
-            let number = worker.record.number;
-            self.heard(number, news, now, effects);
-        }
-        effects.push(noted(call));
-    }
-
-    fn heard(&mut self, number: u64, news: HookNews, now: Now, effects: &mut Vec<Effect>) {
-        let Some(worker) = self.team.workers.get_mut(&number) else {
-            return;
-        };
-        match news {
-            HookNews::PromptGiven => {
-                worker.prompted = true;
-                worker.record.begun = true;
-                worker.prompt_given(effects);
-            }
-            HookNews::TurnEnded { message } => {
-                self.turn_ended(number, Outcome::Success, message, effects);
-            }
-            HookNews::TurnFailed { message } => {
-                self.turn_ended(number, Outcome::Error, message, effects);
-            }
-            HookNews::NeedsInput { prompt } => {
-                self.needs_input(number, Some((prompt, By::Hook)), now, effects);
-            }
-            HookNews::InputNoLongerNeeded => self.needs_input(number, None, now, effects),
-        }
-    }
-
-    fn turn_ended(
-        &mut self,
-        number: u64,
-        status: Outcome,
-        message: String,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Some(worker) = self.team.workers.get_mut(&number) else {
-            return;
-        };
-        worker.record.asks = None;
-        if !worker.record.reported {
-            worker.owes(status, Some(message), None);
-        }
-        worker.stored(effects);
-        self.work_out(number, effects);
-        self.type_next(number, None, effects);
-    }
-
-    /// Its screen or its terminal shows that it waits for a person, or that it no longer does.
-    pub(in crate::core) fn pane_asks(
-        &mut self,
-        pane: PaneId,
-        asks: Option<(String, By)>,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Some(worker) = self.worker_in(pane) else {
-            return;
-        };
-        if worker.record.phase == WorkerPhase::Live {
-            let number = worker.record.number;
-            self.needs_input(number, asks, now, effects);
-        }
-    }
-
-    fn needs_input(
-        &mut self,
-        number: u64,
-        asks: Option<(String, By)>,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Some(worker) = self.team.workers.get_mut(&number) else {
-            return;
-        };
-        let Some((prompt, by)) = asks else {
-            if worker.record.asks.take().is_some() {
-                worker.stored(effects);
-                self.type_next(number, None, effects);
-            }
-            return;
-        };
-        // An agent may tell of one dialog in several ways.
-        if worker.record.asks.is_some() || worker.record.is_over() {
-            return;
-        }
-        let (prompt, _) = shortened(&prompt, LONGEST_TAIL);
-        worker.record.asks = Some(Asks {
-            prompt: prompt.clone(),
-            by,
-        });
-        worker.stored(effects);
-        let event = Event::WorkerNeedsInput {
-            worker_id: worker.record.id.clone(),
-            instance: worker.record.instance,
-            prompt,
-            by,
-        };
-        let post = Post::new(worker.record.lead.clone(), event);
-        self.team.inboxes.post(post, now, effects);
-    }
-
-    pub(super) fn notify(
-        &mut self,
-        call: CallId,
-        who: &Who,
-        key: Key,
-        args: NotifyCompletion,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        if let Some(event) = self.team.inboxes.made_by(key) {
-            effects.push(notified(call, event));
-            return Ok(());
-        }
-        let (session, agent, pane) = match who {
-            Who::Worker {
-                session,
-                agent,
-                pane,
-            } => (Some(session.clone()), Some(agent.clone()), *pane),
-            Who::Session { .. } | Who::Person { .. } => (None, None, None),
-        };
-        let said = |field: &str| {
-            Error::invalid(format!("{field}: is missing, and the environment has none")).hint(
-                "workers that fugue spawned need not say it; others give session_id and worker_id",
-            )
-        };
-        let own = args.worker_id.is_none() || args.worker_id == agent;
-        let lead = InboxId(
-            args.session_id
-                .or(session)
-                .ok_or_else(|| said("session_id"))?,
-        );
-        let id = args.worker_id.or(agent).ok_or_else(|| said("worker_id"))?;
-        let worker = self.team.worker_of(&lead, &id, pane.filter(|_| own));
-        let number = worker.map(|worker| worker.record.number);
-        let message = args.message.unwrap_or_default();
-        if let Some(worker) = number.and_then(|number| self.team.workers.get_mut(&number)) {
-            let again = worker
-                .record
-                .owed
-                .iter()
-                .position(|owed| owed.made_by == Some(key));
-            if let Some(again) = again {
-                worker.notifiers[again] = Some(call);
-                return Ok(());
-            }
-            if args.changes.is_none() && worker.repo().is_some() {
-                worker.owes(args.status, Some(message), None);
-                if let (Some(owed), Some(notifier)) =
-                    (worker.record.owed.last_mut(), worker.notifiers.last_mut())
-                {
-                    owed.made_by = Some(key);
-                    *notifier = Some(call);
-                }
-                let number = worker.record.number;
-                worker.stored(effects);
-                self.work_out(number, effects);
-                return Ok(());
-            }
-            worker.record.reported = true;
-            worker.stored(effects);
-        }
-        let worker = number.and_then(|number| self.team.workers.get(&number));
-        let completion = Completion {
-            worker_id: id,
-            instance: worker.map_or(0, |worker| worker.record.instance),
-            status: args.status,
-            changes: args.changes.unwrap_or_default(),
-            omitted_changes: 0,
-            message,
-            omitted_chars: 0,
-            exit_code: None,
-            signal: None,
-            turn: worker.map_or(1, |worker| worker.record.turn),
-            synthesized: false,
-            note: None,
-        };
-        let event = self.team.inboxes.post(
-            Post {
-                made_by: Some(key),
-                ..Post::new(lead, Event::WorkerComplete(completion))
-            },
-            now,
-            effects,
-        );
-        effects.push(notified(call, event));
-        Ok(())
-    }
-
-    /// Has the daemon find out what goes with the oldest completion that is owed.
-    fn work_out(&mut self, number: u64, effects: &mut Vec<Effect>) {
-        let Some(worker) = self.team.workers.get_mut(&number) else {
-            return;
-        };
-        let Some(owed) = worker.record.owed.first() else {
-            return;
-        };
-        if worker.working_out {
-            return;
-        }
-        worker.working_out = true;
-        let tail = owed.message.is_none();
-        let pane = self.panes.get(&worker.record.pane).filter(|_| tail);
-        effects.push(Effect::WorkOut {
-            worker: number,
-            repo: worker.repo().cloned(),
-            tail: pane.map(|pane| Box::new(pane.record.clone())),
-        });
-    }
-
-    /// All that goes with a completion is known.
-    pub(in crate::core) fn worked_out(
-        &mut self,
-        number: u64,
-        found: WorkedOut,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Some(worker) = self.team.workers.get_mut(&number) else {
-            return;
-        };
-        worker.working_out = false;
-        if worker.record.owed.is_empty() {
-            return;
-        }
-        let owed = worker.record.owed.remove(0);
-        let notifier = worker.notifiers.remove(0);
-        let (said, most) = match owed.message {
-            Some(message) => (message, LONGEST_MESSAGE),
-            None => (found.tail, LONGEST_TAIL),
-        };
-        let (message, omitted_chars) = shortened(&said, most);
-        let completion = Completion {
-            worker_id: worker.record.id.clone(),
-            instance: worker.record.instance,
-            status: owed.status,
-            changes: found.changes,
-            omitted_changes: found.omitted_changes,
-            message,
-            omitted_chars: omitted_chars + found.omitted_chars,
-            exit_code: owed.exit.as_ref().and_then(Exit::code),
-            signal: owed.exit.as_ref().and_then(Exit::signal),
-            turn: owed.turn,
-            synthesized: owed.exit.is_some(),
-            note: found.note,
-        };
-        worker.stored(effects);
-        let lead = worker.record.lead.clone();
-        let event = self.team.inboxes.post(
-            Post {
-                made_by: owed.made_by,
-                ..Post::new(lead, Event::WorkerComplete(completion))
-            },
-            now,
-            effects,
-        );
-        effects.extend(notifier.map(|call| notified(call, event)));
-        self.work_out(number, effects);
-    }
-
     /// Its process is gone.
     pub(in crate::core) fn worker_ended(&mut self, pane: PaneId, effects: &mut Vec<Effect>) {
         let ended = self
@@ -798,33 +500,6 @@ impl Core {
 }
 
 impl Worker {
-    /// Whether news of this key were heard, and stored, before a daemon's end.
-    fn heard_before(&mut self, key: Key) -> bool {
-        let before = self.record.heard.contains(&key);
-        if !before {
-            let heard = &mut self.record.heard;
-            heard.drain(..heard.len().saturating_sub(MOST_HEARD - 1));
-            heard.push(key);
-        }
-        before
-    }
-
-    fn repo(&self) -> Option<&crate::Repo> {
-        self.record.ready.as_ref()?.repo.as_ref()
-    }
-
-    fn owes(&mut self, status: Outcome, message: Option<String>, exit: Option<Exit>) {
-        self.record.reported = true;
-        self.record.owed.push(Owed {
-            status,
-            message,
-            turn: self.record.turn,
-            exit,
-            made_by: None,
-        });
-        self.notifiers.push(None);
-    }
-
     /// When its lead is to hear that it is late.
     fn due(&self, now: Now) -> Option<Duration> {
         let told = self.record.late_told || self.record.reported || self.record.is_over();
@@ -832,14 +507,5 @@ impl Worker {
         let age = now.wall.0.saturating_sub(self.record.started_at.0);
         let left = Duration::from_secs_f64(deadline).saturating_sub(Duration::from_millis(age));
         Some(now.uptime + left)
-    }
-}
-
-fn notified(call: CallId, event_id: EventId) -> Effect {
-    Effect::Answer {
-        call,
-        answer: Ok(Answer::Tool {
-            reply: Reply::NotifyCompletion(CompletionNotified { event_id }),
-        }),
     }
 }
