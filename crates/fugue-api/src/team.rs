@@ -33,14 +33,22 @@ pub struct SpawnWorker {
     #[cfg_attr(feature = "clap", arg(long))]
     pub agent: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(short = 'c', long, value_name = "DIR"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            short = 'c',
+            long,
+            value_name = "DIR",
+            help = "Where it works; default here"
+        )
+    )]
     pub cwd: Option<String>,
     /// A git worktree, on branch fugue/<name>.
     #[serde(default)]
     #[cfg_attr(feature = "clap", arg(long))]
     pub worktree: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(long))]
+    #[cfg_attr(feature = "clap", arg(long, help = "The agent's model"))]
     pub model: Option<String>,
     /// More flags for the agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -58,7 +66,14 @@ pub struct SpawnWorker {
     pub backend: Option<Backend>,
     /// Then `worker_late` is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SECS"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "SECS",
+            help = "Tell of it as late if it has not reported by then"
+        )
+    )]
     pub deadline_secs: Option<f64>,
 }
 
@@ -331,14 +346,14 @@ pub struct NotifyCompletion {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "W"))]
     pub worker_id: Option<String>,
-    #[cfg_attr(feature = "clap", arg(value_enum))]
+    #[cfg_attr(feature = "clap", arg(value_enum, help = "How it went"))]
     pub status: Outcome,
     /// Default what git says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long = "change", value_name = "LINE"))]
     pub changes: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(short, long))]
+    #[cfg_attr(feature = "clap", arg(short, long, help = "What was done, or why not"))]
     pub message: Option<String>,
 }
 
@@ -472,8 +487,9 @@ pub enum QuestionStatus {
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct AnswerQuestion {
-    #[cfg_attr(feature = "clap", arg(value_name = "QUESTION"))]
+    #[cfg_attr(feature = "clap", arg(value_name = "QUESTION", help = "Its id"))]
     pub question_id: QuestionId,
+    #[cfg_attr(feature = "clap", arg(help = "What to tell whoever asked"))]
     pub answer: String,
 }
 

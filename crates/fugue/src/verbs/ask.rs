@@ -21,6 +21,7 @@ pub struct Ask {
     /// A worker's id, or a session's; default whoever spawned this worker.
     #[arg(long, value_name = "W")]
     to: Option<String>,
+    /// The question.
     body: String,
     /// How long to wait.
     #[arg(long, value_name = "TIME", value_parser = span_ms, default_value = "300s")]

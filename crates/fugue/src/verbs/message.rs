@@ -14,6 +14,7 @@ pub struct Message {
     /// A worker's id, or a session's; default whoever spawned this worker.
     #[arg(long, value_name = "W")]
     to: Option<String>,
+    /// What to say.
     body: String,
     /// Type it into the worker's pane when that is idle.
     #[arg(long = "type")]
