@@ -34,6 +34,8 @@ use super::AssessError;
 /// What a command complains of on stderr: its last words count.
 const MAX_COMPLAINT: usize = 16 * 1024;
 const SAID_CHARS: usize = 300;
+/// What a pipe holds at most, unless somebody has made it larger.
+const PIPE_HOLDS: usize = 64 * 1024;
 /// What a watcher's command printed last.
 const MAX_OUTPUT: usize = 64 * 1024;
 
@@ -236,19 +238,30 @@ impl Heard {
         std::future::pending().await
     }
 
-    /// Takes what is there now.
+    /// Takes what is there now. The kernel is asked itself: the runtime may not have heard yet that there is something.
     fn drain(&mut self) {
-        while self.take() == Took::Some {}
+        let mut chunk = [0; 8192];
+        // As much as a pipe holds: what got away from the command may go on writing for ever.
+        for _ in 0..PIPE_HOLDS / chunk.len() {
+            match rustix::io::read(&self.from, &mut chunk) {
+                Ok(n) if n > 0 => self.keep(&chunk[..n]),
+                Ok(_) | Err(_) => return,
+            };
+        }
     }
 
     fn take(&mut self) -> Took {
         let mut chunk = [0; 8192];
         match self.from.try_read(&mut chunk) {
-            Ok(0) => return Took::End,
-            Ok(n) => self.bytes.extend_from_slice(&chunk[..n]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Took::Nothing,
-            Err(_) => return Took::End,
+            Ok(0) => Took::End,
+            Ok(n) => self.keep(&chunk[..n]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Took::Nothing,
+            Err(_) => Took::End,
         }
+    }
+
+    fn keep(&mut self, chunk: &[u8]) -> Took {
+        self.bytes.extend_from_slice(chunk);
         let over = self.bytes.len().saturating_sub(self.most);
         match self.full {
             Full::Stop if over > 0 => Took::TooMuch,
