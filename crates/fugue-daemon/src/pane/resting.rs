@@ -181,8 +181,15 @@ impl Pane {
                 dialog.map(|question| (question, By::Screen))
             }
         };
+        // What a hook told of may have come and gone between two looks: an agent that rests for long asks nothing.
+        let now = Instant::now();
+        let rests = asks.is_none() && self.rests(now) && self.seems_over(now);
+        let later = self.last_output + STILL_UNTOLD;
+        if asks.is_none() && self.vendor().is_some() && now < later {
+            self.look_at = Some(later);
+        }
         let untold = std::mem::take(&mut self.resting.untold);
-        if untold || asks != self.resting.asks {
+        if untold || rests || asks != self.resting.asks {
             self.resting.asks.clone_from(&asks);
             self.seat.say(PaneFact::Asks(asks)).await;
             // What was waited for may have been the answer.
