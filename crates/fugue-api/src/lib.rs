@@ -3,6 +3,7 @@
 //! A tool is one struct with doc comments. The MCP schema, the CLI's arguments and the socket message all come
 //! from it. This crate never does I/O and never decides; it only says what the words are.
 
+pub mod attach;
 mod error;
 mod handle;
 mod ids;

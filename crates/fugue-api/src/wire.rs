@@ -8,7 +8,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cursor, Error, EventId, OsText, PaneId, Reply, Request, RunId, Timestamp, runs::RunResult,
+    Cursor, Error, EventId, OsText, PaneId, Reply, Request, RunId, Timestamp,
+    attach::{Look, Looked},
+    runs::RunResult,
     team::Event,
 };
 
@@ -157,6 +159,10 @@ pub enum Ask {
         rows: u16,
         cols: u16,
     },
+    /// From a client that is attached.
+    Look {
+        look: Look,
+    },
     DaemonStatus,
     /// Ends the daemon, and with `panes` every pane before that.
     DaemonStop {
@@ -198,6 +204,9 @@ pub enum Answer {
     /// It is on record.
     Noted,
     Resized,
+    Looked {
+        found: Looked,
+    },
     DaemonStatus {
         status: DaemonStatus,
     },
@@ -257,7 +266,7 @@ pub struct DaemonStatus {
 }
 
 /// Bytes as a JSON string of the characters U+0000 to U+00FF: a third of the size of a list of numbers.
-mod latin1 {
+pub(crate) mod latin1 {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {

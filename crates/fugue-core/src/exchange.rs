@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Checked, EventRecord, Exit, PaneRecord, Prepared, QuestionRecord, Repo, Rest, RunRecord,
-    Sighting, TurnOver, Typed, WatcherRecord, WorkerRecord,
+    Sighting, TmuxPane, TurnOver, Typed, WatcherRecord, WorkerRecord,
     assess::{Decision, Injection, NextStep, Transcript, WatchSettings},
 };
 
@@ -89,6 +89,21 @@ pub struct Asked {
     pub worlds: Result<Vec<World>, Error>,
     /// What holds for a watcher that this call begins.
     pub watch: Option<Box<WatchSettings>>,
+    /// The pane of tmux that the call names as a target of tmux.
+    pub tmux: Option<Box<TmuxFound>>,
+}
+
+/// A pane of tmux that somebody named.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TmuxFound {
+    pub pane: TmuxPane,
+    /// The tmux session and window that it is in.
+    pub session: String,
+    pub window: String,
+    pub pid: u32,
+    pub command: String,
+    pub cwd: String,
+    pub size: PaneSize,
 }
 
 /// Where and by what a new pane runs.
@@ -98,6 +113,9 @@ pub struct World {
     pub shell: PathBuf,
     /// Empty where that shell has no integration, or none is wanted.
     pub secret: String,
+    /// Where tmux is to make it, if tmux is.
+    #[serde(default)]
+    pub tmux: Option<TmuxPane>,
 }
 
 /// What a pane's own task tells.
@@ -106,6 +124,8 @@ pub enum PaneFact {
     Opened {
         pid: u32,
         cursor: Cursor,
+        /// Where tmux made it.
+        tmux: Option<TmuxPane>,
     },
     OpenFailed(Error),
     /// A daemon died before it could start the pane's process, so nothing of it ever ran.

@@ -17,6 +17,9 @@ pub struct PaneRecord {
     pub made_by: Key,
     /// What our shell marks carry, so that nothing a program prints passes for one. Empty: no integration.
     pub secret: String,
+    /// Where it is, if a tmux server has it and no holder of ours.
+    #[serde(default)]
+    pub tmux: Option<TmuxPane>,
     /// The agent that runs in it as a worker.
     #[serde(default)]
     pub agent: Option<String>,
@@ -34,6 +37,30 @@ impl PaneRecord {
     pub fn announces_prompts(&self) -> bool {
         !self.secret.is_empty()
     }
+}
+
+/// A pane of a tmux server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TmuxPane {
+    /// The server's socket.
+    pub socket: String,
+    /// The server's process: pane ids begin again with every server. 0 until tmux has made the pane.
+    pub server: u32,
+    /// Such as `%5`. Empty until tmux has made the pane.
+    pub id: String,
+    pub origin: TmuxOrigin,
+}
+
+/// How we came to a pane of tmux.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TmuxOrigin {
+    /// It is somebody's own, and was there.
+    Found,
+    /// We made it: a window of its own in a session, which is made too where there is none of that name.
+    Window { session: String },
+    /// We made it in the window where the caller sits, in a share of the caller's own room.
+    Split { beside: String },
 }
 
 /// How a pane ended, and what it looked like then.

@@ -220,6 +220,7 @@ impl Engine {
                             ask,
                             worlds: Ok(Vec::new()),
                             watch: None,
+                            tmux: None,
                         },
                     }),
                 }
@@ -240,6 +241,7 @@ impl Engine {
                 ask: Ask::Hook { news: kept.news },
                 worlds: Ok(Vec::new()),
                 watch: None,
+                tmux: None,
             };
             self.step(Input::Call { call, asked });
         }
@@ -306,6 +308,7 @@ impl Engine {
                     ask,
                     worlds,
                     watch,
+                    tmux: None,
                 },
             }),
         }
@@ -690,6 +693,7 @@ impl Engine {
                 ask,
                 worlds: Ok(Vec::new()),
                 watch: None,
+                tmux: None,
             };
             self.step(Input::Call { call, asked });
         }

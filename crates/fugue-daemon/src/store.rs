@@ -55,6 +55,7 @@ pub(crate) mod conformance {
             pid: 1,
             closing: false,
             ended: None,
+            tmux: None,
         }
     }
 

@@ -181,7 +181,12 @@ fn world(
             }
         }
     };
-    Ok(World { cwd, shell, secret })
+    Ok(World {
+        cwd,
+        shell,
+        secret,
+        tmux: None,
+    })
 }
 
 /// Models write bash, whatever the person's own shell is.

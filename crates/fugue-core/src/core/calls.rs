@@ -124,6 +124,7 @@ impl Core {
                     effects,
                 )
             }
+            Ask::Look { .. } => Err(Error::new(Kind::Internal, "nobody looks on yet")),
             Ask::DaemonStatus | Ask::DaemonStop { .. } => {
                 Err(Error::new(Kind::Internal, "the daemon answers for itself"))
             }
@@ -209,6 +210,7 @@ impl Core {
             created_at: now.wall,
             made_by: new.key,
             secret: new.world.secret.clone(),
+            tmux: new.world.tmux.clone(),
             agent: new.agent,
             generation: 1,
             pid: 0,

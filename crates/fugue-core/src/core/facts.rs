@@ -21,8 +21,9 @@ impl Core {
             return;
         };
         match fact {
-            PaneFact::Opened { pid, cursor } => {
+            PaneFact::Opened { pid, cursor, tmux } => {
                 pane.record.pid = pid;
+                pane.record.tmux = tmux;
                 effects.push(put(&pane.record));
                 self.pane_opened(id, cursor, now, effects);
                 self.worker_opened(id, now, effects);

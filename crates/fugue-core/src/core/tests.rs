@@ -32,6 +32,7 @@ pub(crate) fn record(id: u64, name: &str) -> PaneRecord {
         pid: 100,
         closing: false,
         ended: None,
+        tmux: None,
     }
 }
 
@@ -229,6 +230,7 @@ impl Story {
             ask,
             worlds: Ok(Vec::new()),
             watch: None,
+            tmux: None,
         };
         self.step(Input::Call {
             call: CallId(call),
@@ -241,6 +243,7 @@ impl Story {
             cwd: "/".into(),
             shell: "/bin/bash".into(),
             secret: secret.into(),
+            tmux: None,
         };
         let worlds = match &request {
             Request::RunParallel(args) => args.commands.len(),
@@ -253,6 +256,7 @@ impl Story {
             ask: Ask::Tool { call: request },
             worlds: Ok(vec![world; worlds]),
             watch: Some(Box::new(self.watch.clone())),
+            tmux: None,
         };
         self.step(Input::Call {
             call: CallId(call),
@@ -269,6 +273,7 @@ impl Story {
             ask: Ask::Tool { call: request },
             worlds: Ok(Vec::new()),
             watch: None,
+            tmux: None,
         };
         self.step(Input::Call {
             call: CallId(call),
@@ -316,6 +321,7 @@ pub(super) fn opened() -> PaneFact {
     PaneFact::Opened {
         pid: 7,
         cursor: crate::view::start(),
+        tmux: None,
     }
 }
 

@@ -159,7 +159,13 @@ impl Pane {
             self.look_at = Some(Instant::now() + QUIET);
         }
         let cursor = self.cursor();
-        self.seat.say(PaneFact::Opened { pid, cursor }).await;
+        self.seat
+            .say(PaneFact::Opened {
+                pid,
+                cursor,
+                tmux: self.seat.record.tmux.clone(),
+            })
+            .await;
     }
 
     pub(super) async fn greeted(&mut self, hello: &HelloOk) {

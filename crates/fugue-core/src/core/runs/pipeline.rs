@@ -179,6 +179,7 @@ impl PipelineWork {
                     cwd: record.cwd.clone().into(),
                     shell: record.command.clone().into(),
                     secret: record.secret.clone(),
+                    tmux: record.tmux.clone(),
                 };
                 (Job::ShellWithSteps(plan), world)
             }

@@ -1,0 +1,245 @@
+//! What an attached client and the daemon say to each other: who looks on, how a session's panes lie, what they show,
+//! and what a person types.
+//!
+//! A client never gets a program's own bytes: a screen comes as text with its looks, made from the daemon's model of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    PaneId, SessionName,
+    panes::{PaneSize, StateBy},
+    wire::Key,
+};
+
+/// A client for as long as it is attached: random, so that no two are the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClientId(pub u64);
+
+/// What an attached client asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "look", rename_all = "snake_case")]
+pub enum Look {
+    /// The client looks at a session for as long as this call is open, on a screen with so much room for panes. The
+    /// smallest of those who look on rules; one that only reads does not count. Answered when the session has no pane
+    /// any more.
+    Attend {
+        client: ClientId,
+        session: SessionName,
+        room: PaneSize,
+        role: Role,
+    },
+    /// Its screen has another size now.
+    Fit { client: ClientId, room: PaneSize },
+    /// Waits until a session's panes lie differently than in version `seen` (0: never seen), and says how.
+    Arrangement { session: SessionName, seen: u64 },
+    /// Changes how they lie.
+    Arrange {
+        session: SessionName,
+        change: Arrange,
+    },
+    /// Waits until a pane shows something else than in the frame `seen` that this client has (0: none), and gives what
+    /// is different.
+    View {
+        client: ClientId,
+        pane: PaneId,
+        seen: u64,
+    },
+    /// Lines of a pane's text, wherever they are kept.
+    Lines {
+        pane: PaneId,
+        /// The number of the first; beyond the last line: the last ones.
+        from: u64,
+        most: u32,
+    },
+    /// A person's keys or paste, as the program is to read them. Answered when the terminal took them.
+    Type {
+        client: ClientId,
+        pane: PaneId,
+        #[serde(with = "crate::wire::latin1")]
+        bytes: Vec<u8>,
+    },
+    /// Waits until something has changed in what `Ask::Everything` tells beyond version `seen`.
+    News { seen: u64 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    Hands,
+    /// Changes nothing, sizes neither.
+    Eyes,
+}
+
+/// A change of how a session's panes lie.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "arrange", rename_all = "snake_case")]
+pub enum Arrange {
+    /// The pane that the call with this key is about to make goes beside another one, which gives up half of its room.
+    Beside {
+        made_by: Key,
+        of: PaneId,
+        side: Side,
+    },
+    /// An edge of a pane goes outwards by so many cells, or inwards.
+    Push { pane: PaneId, side: Side, by: i16 },
+    /// Two panes change places.
+    Swap { one: PaneId, other: PaneId },
+    /// One pane has all the room, or again only its own.
+    Zoom { pane: Option<PaneId> },
+    /// All of them as evenly as it goes.
+    Tiled,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    Left,
+    Right,
+    Above,
+    Below,
+}
+
+/// What an attached client is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "looked", rename_all = "snake_case")]
+pub enum Looked {
+    Arrangement { arrangement: Arrangement },
+    Frame { frame: Frame },
+    Lines { lines: Lines },
+    News { version: u64 },
+}
+
+/// How a session's panes lie.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Arrangement {
+    pub version: u64,
+    /// All the room there is; tiles and the lines between them fill it.
+    pub room: PaneSize,
+    /// In reading order. While one is zoomed it is the only one.
+    pub tiles: Vec<Tile>,
+    pub zoomed: Option<PaneId>,
+    /// How many clients look on.
+    pub clients: u32,
+}
+
+/// The place of one pane. Its first row is its title's; the terminal is below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tile {
+    pub pane: PaneId,
+    pub place: Rect,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rect {
+    pub row: u16,
+    pub col: u16,
+    pub rows: u16,
+    pub cols: u16,
+}
+
+/// What a pane shows: everything, or what is different from the frame before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Frame {
+    pub number: u64,
+    /// Rows that are not in `rows` are blank instead of as before.
+    pub whole: bool,
+    /// The terminal's own, which need not be its tile's.
+    pub size: PaneSize,
+    pub rows: Vec<FrameRow>,
+    pub cursor: FrameCursor,
+    pub modes: FrameModes,
+    pub title: String,
+    pub state: StateBy,
+    /// The number of the screen's first line in the pane's text; lines before it are scrollback.
+    pub top_line: u64,
+    /// An agent's input waits, because a person has begun to type: what a person is told of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
+    /// It has ended, and nothing will change any more.
+    pub ended: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FrameRow(pub u16, pub Vec<Span>);
+
+/// Text that looks the same all along.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Span(pub String, pub Appearance);
+
+/// Colours of text, background and underline, then attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Appearance(pub Colour, pub Colour, pub Colour, pub Attributes);
+
+/// -1: the terminal's own; below 256: of the palette; else 2^24 + RGB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Colour(pub i32);
+
+/// Bits 0 to 7: bold, dim, italic, blink, reverse, hidden, struck, overlined; from bit 8 the kind of underline: none,
+/// single, double, curly, dotted, dashed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Attributes(pub u16);
+
+impl Default for Colour {
+    fn default() -> Self {
+        Self(-1)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameCursor {
+    pub row: u16,
+    pub col: u16,
+    pub visible: bool,
+    /// The number of `CSI n SP q`.
+    pub shape: u8,
+}
+
+/// What the program wants to hear of keys and mouse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameModes {
+    pub alternate: bool,
+    pub bracketed_paste: bool,
+    pub app_cursor: bool,
+    pub app_keypad: bool,
+    pub focus: bool,
+    /// The kitty keyboard flags in force.
+    pub keyboard: u8,
+    pub mouse: MouseWanted,
+    pub mouse_format: MouseFormat,
+    /// The whole screen is shown in reverse.
+    pub reverse: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MouseWanted {
+    #[default]
+    Nothing,
+    Presses,
+    Clicks,
+    Drags,
+    Motion,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MouseFormat {
+    #[default]
+    Bytes,
+    Utf8,
+    Sgr,
+}
+
+/// A stretch of a pane's text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lines {
+    /// The number of the first of `lines`.
+    pub from: u64,
+    pub lines: Vec<Vec<Span>>,
+    /// The first line that is still kept, and the one behind the last.
+    pub kept_from: u64,
+    pub end: u64,
+}
