@@ -1,7 +1,7 @@
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Error, panes, runs, team, watch};
+use crate::{Error, PaneId, panes, runs, team, watch};
 
 /// One tool: its arguments are the struct itself.
 pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<Request> {
@@ -154,6 +154,58 @@ tools! {
     watch::LookMa as "look_ma", "look", Writes => Recorded;
     watch::Pause as "pause", "pause", Writes => NextStep;
     watch::Clear as "clear", "clear", Destructive => Cleared;
+}
+
+impl Request {
+    /// The pane that its caller names.
+    pub fn pane(&self) -> Option<&str> {
+        match self {
+            Self::SendInput(args) => Some(&args.pane_id),
+            Self::ReadPane(args) => Some(&args.pane_id),
+            Self::ClosePane(args) => Some(&args.pane_id),
+            Self::Expect(args) => Some(&args.pane_id),
+            Self::GetStatus(args) => args.pane_id.as_deref(),
+            Self::RunPipeline(args) => args.pane_id.as_deref(),
+            _ => self.window(),
+        }
+    }
+
+    /// The same, where the name may be a window's of tmux without any sign of it.
+    pub fn window(&self) -> Option<&str> {
+        match self {
+            Self::WatchMe(args) => args.tmux_window.as_deref(),
+            Self::LookMa(args) => args.tmux_window.as_deref(),
+            Self::Pause(args) => args.tmux_window.as_deref(),
+            Self::Clear(args) => args.tmux_window.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Whether it is about the caller's own pane, if it names none.
+    pub fn is_for_a_watcher(&self) -> bool {
+        matches!(
+            self,
+            Self::WatchMe(_) | Self::LookMa(_) | Self::Pause(_) | Self::Clear(_)
+        )
+    }
+
+    /// Says by its id which pane was meant.
+    pub fn is_about(&mut self, pane: PaneId) {
+        let pane = pane.to_string();
+        match self {
+            Self::SendInput(args) => args.pane_id = pane,
+            Self::ReadPane(args) => args.pane_id = pane,
+            Self::ClosePane(args) => args.pane_id = pane,
+            Self::Expect(args) => args.pane_id = pane,
+            Self::GetStatus(args) => args.pane_id = Some(pane),
+            Self::RunPipeline(args) => args.pane_id = Some(pane),
+            Self::WatchMe(args) => args.tmux_window = Some(pane),
+            Self::LookMa(args) => args.tmux_window = Some(pane),
+            Self::Pause(args) => args.tmux_window = Some(pane),
+            Self::Clear(args) => args.tmux_window = Some(pane),
+            _ => {}
+        }
+    }
 }
 
 fn arguments<T: DeserializeOwned>(args: serde_json::Value) -> Result<T, Error> {

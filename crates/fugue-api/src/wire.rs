@@ -130,6 +130,8 @@ pub enum Ask {
     },
     /// All sessions and panes, however many there are.
     Everything,
+    /// The panes of the caller's tmux that fugue has not met, as an overview of nothing else.
+    Elsewhere,
     /// Waits until a pane's raw output goes beyond `from`, and gives what is there.
     Follow {
         pane: String,
@@ -171,6 +173,24 @@ pub enum Ask {
 }
 
 impl Ask {
+    /// The pane that its caller names.
+    pub fn pane(&self) -> Option<&str> {
+        match self {
+            Self::Tool { call } => call.pane(),
+            Self::Follow { pane, .. } | Self::Resize { pane, .. } => Some(pane),
+            _ => None,
+        }
+    }
+
+    /// Says by its id which pane was meant.
+    pub fn is_about(&mut self, id: PaneId) {
+        match self {
+            Self::Tool { call } => call.is_about(id),
+            Self::Follow { pane, .. } | Self::Resize { pane, .. } => *pane = id.to_string(),
+            _ => {}
+        }
+    }
+
     /// The same question, asked again so long after the first time: what bounds a wait bounds it across both.
     pub fn again(&self, elapsed: Duration) -> Self {
         let mut ask = self.clone();

@@ -7,13 +7,16 @@ mod runs;
 mod team;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tmux;
 mod watch;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use fugue_api::{Error, Kind, PaneId, RunId};
 
-use crate::{CallId, Effect, Input, Now, PaneRecord, Snapshot, Undo, settings::Settings};
+use crate::{
+    CallId, Effect, Input, Now, PaneRecord, Snapshot, TmuxOrigin, Undo, settings::Settings,
+};
 pub(crate) use rows::cut;
 use runs::Run;
 use team::Team;
@@ -181,6 +184,18 @@ impl Core {
             .values()
             .filter(|pane| pane.record.ended.is_none())
             .map(|pane| pane.record.id)
+    }
+
+    /// Those that fugue made. A person's own, in tmux, outlive it.
+    pub fn own_panes(&self) -> impl Iterator<Item = PaneId> + '_ {
+        let found = |pane: &PaneId| {
+            let tmux = self
+                .panes
+                .get(pane)
+                .and_then(|pane| pane.record.tmux.as_ref());
+            tmux.is_some_and(|tmux| tmux.origin == TmuxOrigin::Found)
+        };
+        self.live_panes().filter(move |pane| !found(pane))
     }
 
     fn records(&self) -> impl Iterator<Item = &PaneRecord> + Clone {

@@ -89,8 +89,18 @@ pub struct Asked {
     pub worlds: Result<Vec<World>, Error>,
     /// What holds for a watcher that this call begins.
     pub watch: Option<Box<WatchSettings>>,
-    /// The pane of tmux that the call names as a target of tmux.
-    pub tmux: Option<Box<TmuxFound>>,
+    pub tmux: TmuxLook,
+}
+
+/// What was looked up in the caller's tmux.
+#[derive(Debug, Default)]
+pub enum TmuxLook {
+    #[default]
+    None,
+    /// The pane that the call names, or why there is none.
+    One(Box<Result<TmuxFound, Error>>),
+    /// All of them.
+    All(Vec<TmuxFound>),
 }
 
 /// A pane of tmux that somebody named.

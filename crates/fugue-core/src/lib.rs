@@ -24,7 +24,8 @@ pub use event::{EventRecord, InboxId, QuestionRecord};
 pub use exchange::{
     Asked, CallId, Change, Effect, Injected, Input, Job, Judge, Judged, Now, PaneFact, PanePlace,
     PaneQuestion, PaneSeen, Part, PlannedStep, Ran, Saw, Snapshot, StepNews, StepPlan, StoredRun,
-    StoredWatcher, StoredWorker, TmuxFound, Undo, Want, Watch, WatchJob, WorkedOut, World, Wrap,
+    StoredWatcher, StoredWorker, TmuxFound, TmuxLook, Undo, Want, Watch, WatchJob, WorkedOut,
+    World, Wrap,
 };
 pub use record::{Ended, Exit, PaneRecord, TmuxOrigin, TmuxPane};
 pub use run::{

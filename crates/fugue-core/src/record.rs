@@ -33,6 +33,11 @@ pub struct PaneRecord {
 }
 
 impl PaneRecord {
+    /// Whether it is this pane of tmux.
+    pub fn is_tmux(&self, pane: &TmuxPane) -> bool {
+        self.tmux.as_ref().is_some_and(|tmux| tmux.is(pane))
+    }
+
     /// A shell with integration is ready at its first prompt; anything else as soon as it runs.
     pub fn announces_prompts(&self) -> bool {
         !self.secret.is_empty()
@@ -60,7 +65,21 @@ pub enum TmuxOrigin {
     /// We made it: a window of its own in a session, which is made too where there is none of that name.
     Window { session: String },
     /// We made it in the window where the caller sits, in a share of the caller's own room.
-    Split { beside: String },
+    Split { beside: String, session: String },
+}
+
+impl TmuxPane {
+    /// The tmux session that a pane of ours is made in.
+    pub fn session(&self) -> Option<&str> {
+        match &self.origin {
+            TmuxOrigin::Found => None,
+            TmuxOrigin::Window { session } | TmuxOrigin::Split { session, .. } => Some(session),
+        }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        (&self.socket, self.server, &self.id) == (&other.socket, other.server, &other.id)
+    }
 }
 
 /// How a pane ended, and what it looked like then.

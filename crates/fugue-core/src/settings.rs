@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fugue_api::panes::Backend;
 use serde::{Deserialize, Serialize};
 
 use crate::assess::WatchSettings;
@@ -12,6 +13,8 @@ use crate::assess::WatchSettings;
 pub struct Settings {
     /// Shell for commands; empty: bash, else sh.
     pub shell: String,
+    /// Who has the terminals of panes for which nobody said: `native` or `tmux`.
+    pub backend: Backend,
     /// A program that printed nothing for so long counts as idle.
     pub idle_threshold_secs: f64,
     /// How much raw output of a pane is kept on disk.
@@ -45,6 +48,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             shell: String::new(),
+            backend: Backend::Native,
             idle_threshold_secs: 3.0,
             log_cap_bytes: 64 * 1024 * 1024,
             keep_lines: 10_000,

@@ -26,6 +26,7 @@ pub mod spool;
 pub mod start;
 mod store;
 mod sweep;
+pub mod tmux;
 mod watched;
 mod watchers;
 mod workers;

@@ -48,12 +48,12 @@ pub(crate) fn ended() -> Ended {
 
 /// A script of inputs; effects come back as short words, so that a test reads as a story.
 pub(super) struct Story {
-    core: Core,
+    pub(super) core: Core,
     now: Now,
     /// What a daemon that comes after this one would find.
     disk: Snapshot,
     /// Whose calls these are.
-    who: Who,
+    pub(super) who: Who,
     /// What holds for watchers.
     pub(super) watch: WatchSettings,
     /// What each call was told last.
@@ -230,7 +230,7 @@ impl Story {
             ask,
             worlds: Ok(Vec::new()),
             watch: None,
-            tmux: None,
+            tmux: crate::TmuxLook::None,
         };
         self.step(Input::Call {
             call: CallId(call),
@@ -256,7 +256,7 @@ impl Story {
             ask: Ask::Tool { call: request },
             worlds: Ok(vec![world; worlds]),
             watch: Some(Box::new(self.watch.clone())),
-            tmux: None,
+            tmux: crate::TmuxLook::None,
         };
         self.step(Input::Call {
             call: CallId(call),
@@ -273,7 +273,7 @@ impl Story {
             ask: Ask::Tool { call: request },
             worlds: Ok(Vec::new()),
             watch: None,
-            tmux: None,
+            tmux: crate::TmuxLook::None,
         };
         self.step(Input::Call {
             call: CallId(call),
@@ -309,7 +309,7 @@ impl Story {
     }
 }
 
-fn caller() -> Arc<Caller> {
+pub(super) fn caller() -> Arc<Caller> {
     Arc::new(Caller {
         cwd: OsText::Text("/".into()),
         env: Vec::new(),

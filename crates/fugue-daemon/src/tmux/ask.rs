@@ -1,0 +1,291 @@
+//! One question to a tmux server, with a time limit: a server that hangs must not hang us.
+
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use fugue_api::{Error, Kind, wire::Caller};
+use fugue_hold::spawn::{Child, Ending, Spawn};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    pipe::{PipeFlags, pipe_with},
+    process::Signal,
+};
+
+use crate::world;
+
+/// A tmux server, by its socket, and the program that talks to it.
+#[derive(Clone, Debug)]
+pub struct Server {
+    program: PathBuf,
+    pub socket: PathBuf,
+    env: Vec<(OsString, OsString)>,
+}
+
+/// Why tmux did not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    #[error("no tmux server is at `{}`", .0.display())]
+    NoServer(PathBuf),
+    /// In its own words.
+    #[error("tmux says: {0}")]
+    Said(String),
+    #[error("the tmux server at `{}` does not answer", .0.display())]
+    Silent(PathBuf),
+    #[error("tmux cannot be run: {0}")]
+    NotRun(#[from] io::Error),
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        let hint = match &refused {
+            Refused::NoServer(_) => "start tmux, or leave `backend` out",
+            Refused::Said(_) | Refused::NotRun(_) => "nothing was changed",
+            Refused::Silent(_) => "is it stopped? nothing waits for it any longer",
+        };
+        Error::new(Kind::Unavailable, refused.to_string()).hint(hint)
+    }
+}
+
+// A server answers in a millisecond; one that prints at full speed in some fifty.
+const PATIENCE: Duration = Duration::from_secs(2);
+// The list of ten thousand panes.
+const MOST_ANSWER: usize = 1 << 20;
+// Control mode and pane options as they are used here.
+const OLDEST: (u32, u32) = (3, 3);
+
+impl Server {
+    /// The server that a caller sits in, else the one that its `tmux` would reach.
+    pub fn of(caller: &Caller) -> Result<Self, Error> {
+        let env: Vec<(OsString, OsString)> = caller
+            .env
+            .iter()
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
+        let path = world::variable(caller, "PATH");
+        let cwd = PathBuf::from(OsString::from(&caller.cwd));
+        Self::with(socket_of(caller), path.as_deref(), &cwd, env)
+    }
+
+    /// A server that is known by its socket; asked with what the daemon itself has.
+    pub fn at(socket: &Path) -> Result<Self, Error> {
+        let path = std::env::var_os("PATH");
+        let env = std::env::vars_os()
+            .filter(|(key, _)| key != "TMUX" && key != "TMUX_PANE")
+            .collect();
+        Self::with(socket.to_owned(), path.as_deref(), Path::new("/"), env)
+    }
+
+    fn with(
+        socket: PathBuf,
+        path: Option<&OsStr>,
+        cwd: &Path,
+        mut env: Vec<(OsString, OsString)>,
+    ) -> Result<Self, Error> {
+        let program = world::find(OsStr::new("tmux"), path, cwd)
+            .or_else(|| world::find(OsStr::new("tmux"), None, cwd))
+            .ok_or_else(|| {
+                Error::new(Kind::Unavailable, "no program `tmux` is on the PATH")
+                    .hint("install tmux 3.3 or later, or leave `backend` out")
+            })?;
+        // The socket is given in words. What is a pane's own must not become every later window's.
+        env.retain(|(key, _)| {
+            key.to_str()
+                .is_none_or(|key| key != "TMUX" && !key.starts_with("FUGUE_"))
+        });
+        Ok(Self {
+            program,
+            socket,
+            env,
+        })
+    }
+
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    pub fn env(&self) -> impl Iterator<Item = (OsString, OsString)> {
+        self.env.iter().cloned()
+    }
+
+    /// Refuses a tmux that is too old for what we need of it.
+    pub fn check_version(&self) -> Result<(), Error> {
+        let said = self.run(&["-V"])?;
+        let old = version(&said).is_some_and(|version| version < OLDEST);
+        if old {
+            return Err(Error::new(
+                Kind::Unavailable,
+                format!("`{}` is {}", self.program.display(), said.trim()),
+            )
+            .hint("tmux 3.3 or later is needed, for pane options and control mode"));
+        }
+        Ok(())
+    }
+
+    /// What tmux answers to these words. Starts no server.
+    pub fn ask(&self, words: &[&str]) -> Result<String, Refused> {
+        let socket = self.socket.to_string_lossy();
+        self.run(&[&["-u", "-N", "-S", &socket], words].concat())
+    }
+
+    /// The same, where a server may be started for it.
+    pub fn ask_or_start(&self, words: &[&str]) -> Result<String, Refused> {
+        let socket = self.socket.to_string_lossy();
+        self.run(&[&["-u", "-S", &socket], words].concat())
+    }
+
+    fn run(&self, words: &[&str]) -> Result<String, Refused> {
+        let (answer, stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+        let (complaint, stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+        let child = Spawn::new(&self.program)
+            .named("tmux")
+            .args(words)
+            .envs(self.env())
+            .fd(stdout.as_fd(), 1)
+            .fd(stderr.as_fd(), 2)
+            .start()
+            .map_err(io::Error::from)?;
+        drop((stdout, stderr));
+        let deadline = Instant::now() + PATIENCE;
+        let heard = hear(&[answer, complaint], deadline).and_then(|heard| {
+            let ended = ended(&child, deadline)?;
+            Ok((heard, ended))
+        });
+        let ([answer, complaint], ending) = match heard {
+            Ok(heard) => heard,
+            Err(error) => {
+                let _ = child.signal(Signal::KILL.as_raw());
+                let _ = child.wait();
+                return Err(match error.kind() {
+                    io::ErrorKind::TimedOut => Refused::Silent(self.socket.clone()),
+                    _ => error.into(),
+                });
+            }
+        };
+        if ending == Ending::Code(0) {
+            return Ok(String::from_utf8_lossy(&answer).into_owned());
+        }
+        let said = String::from_utf8_lossy(&complaint).trim().to_owned();
+        let absent = ["no server running", "error connecting", "server exited"];
+        if absent.iter().any(|start| said.starts_with(start)) {
+            return Err(Refused::NoServer(self.socket.clone()));
+        }
+        Err(Refused::Said(said))
+    }
+}
+
+/// Both pipes to their ends.
+fn hear(pipes: &[OwnedFd; 2], deadline: Instant) -> io::Result<[Vec<u8>; 2]> {
+    let mut heard = [Vec::new(), Vec::new()];
+    let mut open = [true, true];
+    while open != [false, false] {
+        let mut fds: Vec<PollFd<'_>> = Vec::new();
+        let mut which = Vec::new();
+        for index in [0, 1].into_iter().filter(|index| open[*index]) {
+            fds.push(PollFd::new(&pipes[index], PollFlags::IN));
+            which.push(index);
+        }
+        wait(&mut fds, deadline)?;
+        for (fd, index) in fds.iter().zip(which) {
+            if fd.revents().is_empty() {
+                continue;
+            }
+            let mut buffer = [0; 16 * 1024];
+            let got = rustix::io::read(&pipes[index], &mut buffer)?;
+            open[index] = got > 0;
+            if heard[index].len() < MOST_ANSWER {
+                heard[index].extend_from_slice(&buffer[..got]);
+            }
+        }
+    }
+    Ok(heard)
+}
+
+fn ended(child: &Child, deadline: Instant) -> io::Result<Ending> {
+    wait(&mut [PollFd::new(&child.pidfd, PollFlags::IN)], deadline)?;
+    child.wait()
+}
+
+fn wait(fds: &mut [PollFd<'_>], deadline: Instant) -> io::Result<()> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(fds, Some(&timeout)) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// `$TMUX` is `socket,server's pid,session`; without it there is a place that tmux and we agree on.
+fn socket_of(caller: &Caller) -> PathBuf {
+    let sits_in = world::variable(caller, "TMUX").filter(|said| !said.is_empty());
+    if let Some(said) = sits_in.as_deref().and_then(OsStr::to_str) {
+        let mut parts = said.rsplitn(3, ',');
+        if let Some(socket) = parts.nth(2) {
+            return PathBuf::from(socket);
+        }
+    }
+    let dir = world::variable(caller, "TMUX_TMPDIR").filter(|dir| !dir.is_empty());
+    let uid = rustix::process::getuid().as_raw();
+    PathBuf::from(dir.unwrap_or_else(|| "/tmp".into()))
+        .join(format!("tmux-{uid}"))
+        .join("default")
+}
+
+/// Of `tmux 3.3a`, `tmux next-3.5`. A name without a number is somebody's own build, and taken for a new one.
+fn version(said: &str) -> Option<(u32, u32)> {
+    let digits = said.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let (major, rest) = digits.split_once('.')?;
+    let end = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(rest.len());
+    Some((major.parse().ok()?, rest[..end].parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        for (said, known) in [
+            ("tmux 3.3a\n", Some((3, 3))),
+            ("tmux 2.9", Some((2, 9))),
+            ("tmux next-3.5", Some((3, 5))),
+            ("tmux 3.10", Some((3, 10))),
+            ("tmux master", None),
+        ] {
+            assert_eq!(version(said), known, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_socket_is_the_one_a_caller_sits_at() {
+        let caller = |env: &[(&str, &str)]| Caller {
+            cwd: OsString::from("/").into(),
+            env: env
+                .iter()
+                .map(|(key, value)| (OsStr::new(key).into(), OsStr::new(value).into()))
+                .collect(),
+            umask: 0,
+        };
+        let uid = rustix::process::getuid().as_raw();
+        for (env, socket) in [
+            (vec![("TMUX", "/a,b/s,12,0")], "/a,b/s".to_owned()),
+            (vec![("TMUX", "")], format!("/tmp/tmux-{uid}/default")),
+            (
+                vec![("TMUX_TMPDIR", "/x")],
+                format!("/x/tmux-{uid}/default"),
+            ),
+        ] {
+            assert_eq!(socket_of(&caller(&env)), PathBuf::from(socket));
+        }
+    }
+}
