@@ -13,8 +13,11 @@ use std::{
 };
 
 use fugue_api::{
-    Error, EventId, Handed, Handle, Kind, Receipt, Request,
-    wire::{Answer, Ask, Caller, FromDaemon, Key, LARGEST_FRAME, PROTOCOL, ToDaemon, Who},
+    Error, EventId, Handed, Handle, Kind, Receipt, Request, Unread,
+    wire::{
+        Answer, Ask, Caller, FromDaemon, Hello, Key, LARGEST_FRAME, PROTOCOL, ToDaemon, Welcome,
+        Who,
+    },
 };
 use tokio::{
     io::BufReader,
@@ -67,7 +70,7 @@ type Waiting = Arc<std::sync::Mutex<HashMap<u64, oneshot::Sender<Answered>>>>;
 
 /// What came back, and what it takes once it has arrived.
 struct Answered {
-    answer: Result<Answer, Error>,
+    answer: Result<Answer<Unread>, Error>,
     takes: Option<EventId>,
 }
 
@@ -104,7 +107,7 @@ impl Client {
     /// done twice.
     pub async fn ask(&self, ask: Ask) -> Result<Answer, Error> {
         let (answered, _) = self.ask_until_answered(ask).await?;
-        answered.answer
+        answered.answer?.read()
     }
 
     async fn ask_until_answered(&self, ask: Ask) -> Result<(Answered, OpenQuestion), Error> {
@@ -143,7 +146,7 @@ impl Client {
     pub async fn ask_running_as(&self, key: Key, ask: Ask) -> Result<Option<Answer>, Error> {
         match self.link(Launch::Never).await {
             Ok(link) => match self.ask_on(&link, key, ask).await {
-                Some((answered, _)) => answered.answer.map(Some),
+                Some((answered, _)) => answered.answer?.read().map(Some),
                 None => Ok(None),
             },
             Err(_) => Ok(None),
@@ -216,7 +219,7 @@ impl Client {
         let (incoming, mut sink) =
             socket::split(stream).map_err(|error| NoLink::Refused(unreachable_daemon(&error)))?;
         let mut incoming = BufReader::new(incoming);
-        let hello = ToDaemon::Hello {
+        let hello = Hello {
             protocol: PROTOCOL,
             caller: self.inner.caller.clone(),
             who: self.inner.who.clone(),
@@ -227,21 +230,23 @@ impl Client {
         let welcome = frame::read(&mut incoming, LARGEST_FRAME)
             .await
             .map_err(died)?;
-        match welcome {
-            Some(FromDaemon::Welcome { protocol, .. }) if protocol == PROTOCOL => {}
-            Some(FromDaemon::Welcome { version, pid, .. }) => {
-                let ours = env!("CARGO_PKG_VERSION");
-                let said = format!(
-                    "the daemon that runs (pid {pid}) is fugue {version}; this is {ours} and speaks another protocol"
-                );
-                let error = Error::new(Kind::Unavailable, said);
-                return Err(NoLink::Refused(
-                    error.hint("`fugue daemon restart` replaces it; panes go on"),
-                ));
-            }
-            Some(FromDaemon::Answer { .. } | FromDaemon::Goodbye) | None => {
-                return Err(NoLink::Died);
-            }
+        let Some(Welcome {
+            protocol,
+            version,
+            pid,
+        }) = welcome
+        else {
+            return Err(NoLink::Died);
+        };
+        if protocol != PROTOCOL {
+            let ours = env!("CARGO_PKG_VERSION");
+            let said = format!(
+                "the daemon that runs (pid {pid}) is fugue {version}; this is {ours} and speaks another protocol"
+            );
+            let error = Error::new(Kind::Unavailable, said);
+            return Err(NoLink::Refused(
+                error.hint("`fugue daemon restart` replaces it; panes go on"),
+            ));
         }
         let (outgoing, mut to_send) = mpsc::channel::<Vec<u8>>(64);
         let waiting = Waiting::default();
@@ -274,7 +279,7 @@ impl Handle for Client {
         }
     }
 
-    async fn call(&self, request: Request) -> Result<Handed, Error> {
+    async fn call_unread(&self, request: Request) -> Result<Handed<Unread>, Error> {
         let (answered, open) = self.ask_until_answered(Ask::Tool { call: request }).await?;
         match answered.answer? {
             Answer::Tool { reply } => {
@@ -316,7 +321,6 @@ async fn listen(mut incoming: BufReader<Incoming>, waiting: &Waiting) {
                     });
                 }
             }
-            FromDaemon::Welcome { .. } => {}
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use fugue_api::{
     Error, Kind,
-    wire::{Ask, Caller, FromDaemon, Key, PROTOCOL, ToDaemon, Who},
+    wire::{Ask, Caller, FromDaemon, Hello, Key, PROTOCOL, ToDaemon, Welcome, Who},
 };
 use fugue_core::CallId;
 use tokio::{
@@ -115,7 +115,7 @@ impl Visit {
         }
         let (incoming, mut sink) = socket::split(stream)?;
         let mut incoming = BufReader::new(incoming);
-        let Some(ToDaemon::Hello {
+        let Some(Hello {
             protocol,
             caller,
             who,
@@ -123,7 +123,7 @@ impl Visit {
         else {
             return Err(io::Error::other("it did not say hello"));
         };
-        let welcome = FromDaemon::Welcome {
+        let welcome = Welcome {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
@@ -167,7 +167,7 @@ impl Visit {
                     while let Ok(answer) = answers.try_recv() {
                         sink.write_all(&answer.bytes).await?;
                     }
-                    let _ = sink.write_all(&frame::encode(&FromDaemon::Goodbye)?).await;
+                    let _ = sink.write_all(&frame::encode(&<FromDaemon>::Goodbye)?).await;
                     break Ok(());
                 }
             }
@@ -188,7 +188,6 @@ impl Visit {
         open: &mut HashMap<u64, CallId>,
     ) {
         match question {
-            ToDaemon::Hello { .. } => {}
             ToDaemon::Cancel { id } => {
                 if let Some(call) = open.remove(&id) {
                     let _ = self.engine.send(Knock::Cancelled { call }).await;

@@ -614,6 +614,16 @@ impl Engine {
                 Some((pane, answered))
             })
             .collect();
+        let answer = move |mut overview| {
+            if bounded {
+                view::bound_overview(&mut overview, MODEL_CHARS);
+            }
+            let reply = Reply::GetStatus(Status::All(overview));
+            responder.answer(Ok(Answer::Tool { reply }));
+        };
+        if asked.is_empty() {
+            return answer(overview);
+        }
         tokio::spawn(async move {
             let deadline = Instant::now() + PATIENCE_FOR_A_ROW;
             for (pane, answered) in asked {
@@ -628,11 +638,7 @@ impl Engine {
                     overview.panes[index].idle_ms = brief.idle_ms;
                 }
             }
-            if bounded {
-                view::bound_overview(&mut overview, MODEL_CHARS);
-            }
-            let reply = Reply::GetStatus(Status::All(overview));
-            responder.answer(Ok(Answer::Tool { reply }));
+            answer(overview);
         });
     }
 

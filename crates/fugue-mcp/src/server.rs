@@ -1,6 +1,6 @@
 use std::{path::Path, sync::Arc};
 
-use fugue_api::{Error, Handle, Kind, Receipt, Reply, Request, RunId};
+use fugue_api::{Error, Handle, Kind, Receipt, Request, RunId, Unread};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -275,21 +275,24 @@ fn directories(request: &Request) -> Vec<&str> {
 }
 
 /// The same facts twice: some clients show a model only the one, some only the other.
-fn result(answer: Result<Reply, Error>) -> CallToolResult {
-    let facts = answer.and_then(|reply| {
-        reply.bare().map_err(|error| {
-            Error::new(Kind::Internal, format!("a reply that is no JSON: {error}"))
-        })
+fn result(answer: Result<Unread, Error>) -> CallToolResult {
+    let read = answer.and_then(|reply| match serde_json::from_str(reply.json()) {
+        Ok(facts) => Ok((reply, facts)),
+        Err(error) => Err(Error::new(
+            Kind::Internal,
+            format!("a reply that is no JSON: {error}"),
+        )),
     });
-    let (facts, is_error) = match facts {
-        Ok(facts) => (facts, false),
-        Err(error) => (json!(error), true),
-    };
-    let text = ContentBlock::text(facts.to_string());
-    let mut result = if is_error {
-        CallToolResult::error(vec![text])
-    } else {
-        CallToolResult::success(vec![text])
+    let (mut result, facts) = match read {
+        Ok((reply, facts)) => {
+            let text = ContentBlock::text(reply.json());
+            (CallToolResult::success(vec![text]), facts)
+        }
+        Err(error) => {
+            let facts = json!(error);
+            let text = ContentBlock::text(facts.to_string());
+            (CallToolResult::error(vec![text]), facts)
+        }
     };
     result.structured_content = Some(facts);
     result
