@@ -6,6 +6,9 @@ use fugue_api::wire::LARGEST_FRAME;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+// Most frames are smaller, and need not be grown piece by piece.
+const USUAL: usize = 1024;
+
 /// One whole frame, or `None` where the other side has closed between two frames.
 pub async fn read<T: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
@@ -24,8 +27,8 @@ pub async fn read<T: DeserializeOwned>(
             format!("a frame of {length} bytes, at most {most} are taken"),
         ));
     }
-    let mut body = Vec::new();
-    // Grown as bytes arrive: a length alone must not make us allocate.
+    // Beyond that, grown as bytes arrive: a length alone must not make us allocate.
+    let mut body = Vec::with_capacity(length.min(USUAL));
     from.take(length as u64).read_to_end(&mut body).await?;
     if body.len() < length {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -37,7 +40,8 @@ pub async fn read<T: DeserializeOwned>(
 
 /// A frame as bytes, ready to be written in one go.
 pub fn encode(frame: &impl Serialize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; 4];
+    let mut bytes = Vec::with_capacity(USUAL);
+    bytes.extend([0; 4]);
     serde_json::to_writer(&mut bytes, frame)?;
     let length = bytes.len() - 4;
     if length > LARGEST_FRAME {
