@@ -20,14 +20,13 @@ use fugue_api::{
     },
 };
 use tokio::{
-    io::BufReader,
     net::UnixStream,
     sync::{Mutex, mpsc, oneshot},
     time::Instant,
 };
 
 use crate::{
-    frame,
+    frame::{self, Frames},
     paths::{Paths, SocketPath},
     socket::{self, Incoming},
     start,
@@ -46,6 +45,7 @@ struct Inner {
     caller: Caller,
     who: Who,
     link: Mutex<Option<Link>>,
+    keys: std::sync::Mutex<Vec<Key>>,
     next_id: AtomicU64,
 }
 
@@ -65,6 +65,9 @@ enum NoLink {
 
 // A kill -9 at every one of so many starts is not a crash any more, it is somebody's wish.
 const MOST_ATTEMPTS: u32 = 50;
+
+// As many as the kernel gives without ever being interrupted: 256 bytes.
+const KEYS_AT_ONCE: usize = 16;
 
 type Waiting = Arc<std::sync::Mutex<HashMap<u64, oneshot::Sender<Answered>>>>;
 
@@ -89,6 +92,7 @@ impl Client {
             caller,
             who,
             link: Mutex::new(None),
+            keys: std::sync::Mutex::default(),
             next_id: AtomicU64::new(1),
         };
         Self {
@@ -111,7 +115,7 @@ impl Client {
     }
 
     async fn ask_until_answered(&self, ask: Ask) -> Result<(Answered, OpenQuestion), Error> {
-        let key = new_key()?;
+        let key = self.key()?;
         let began = Instant::now();
         // A daemon that dies on every attempt must not be restarted for ever by one question.
         for attempt in 0..MOST_ATTEMPTS {
@@ -139,7 +143,7 @@ impl Client {
 
     /// Asks a daemon that runs already; `None` where none does.
     pub async fn ask_running(&self, ask: Ask) -> Result<Option<Answer>, Error> {
-        self.ask_running_as(new_key()?, ask).await
+        self.ask_running_as(self.key()?, ask).await
     }
 
     /// The same with a key that the asker has used elsewhere.
@@ -157,6 +161,16 @@ impl Client {
     pub async fn running_daemon(&self) -> Option<u32> {
         let (_, pid) = connect(&self.inner.paths).await.ok()?;
         Some(pid)
+    }
+
+    /// A key for one call. The kernel is asked for several at once.
+    fn key(&self) -> Result<Key, Error> {
+        let mut keys = lock(&self.inner.keys);
+        if keys.is_empty() {
+            let random: [u8; 16 * KEYS_AT_ONCE] = random()?;
+            keys.extend(random.as_chunks().0.iter().copied().map(Key));
+        }
+        keys.pop().ok_or_else(no_random_numbers)
     }
 
     async fn ask_on(&self, link: &Link, key: Key, ask: Ask) -> Option<(Answered, OpenQuestion)> {
@@ -218,7 +232,7 @@ impl Client {
         let died = |_| NoLink::Died;
         let (incoming, mut sink) =
             socket::split(stream).map_err(|error| NoLink::Refused(unreachable_daemon(&error)))?;
-        let mut incoming = BufReader::new(incoming);
+        let mut incoming = Frames::new(incoming, LARGEST_FRAME);
         let hello = Hello {
             protocol: PROTOCOL,
             caller: self.inner.caller.clone(),
@@ -227,9 +241,7 @@ impl Client {
         let hello =
             frame::encode(&hello).map_err(|error| NoLink::Refused(unreachable_daemon(&error)))?;
         sink.write_all(&hello).await.map_err(died)?;
-        let welcome = frame::read(&mut incoming, LARGEST_FRAME)
-            .await
-            .map_err(died)?;
+        let welcome = incoming.next().await.map_err(died)?;
         let Some(Welcome {
             protocol,
             version,
@@ -302,8 +314,8 @@ impl Handle for Client {
 }
 
 /// Hands answers to those who wait, until the connection ends.
-async fn listen(mut incoming: BufReader<Incoming>, waiting: &Waiting) {
-    while let Ok(Some(frame)) = frame::read(&mut incoming, LARGEST_FRAME).await {
+async fn listen(mut incoming: Frames<Incoming>, waiting: &Waiting) {
+    while let Ok(Some(frame)) = incoming.next().await {
         match frame {
             FromDaemon::Answer { id, answer, takes } => {
                 if let Some(asker) = lock(waiting).remove(&id) {
@@ -377,14 +389,19 @@ fn unreachable_daemon(error: &io::Error) -> Error {
 
 /// A name for something that may be asked twice and is done once.
 pub fn new_key() -> Result<Key, Error> {
-    let mut key = [0; 16];
-    match rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty()) {
-        Ok(16) => Ok(Key(key)),
-        _ => Err(Error::new(
-            Kind::Internal,
-            "the kernel gave no random numbers",
-        )),
+    random().map(Key)
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(given) if given == N => Ok(bytes),
+        _ => Err(no_random_numbers()),
     }
+}
+
+fn no_random_numbers() -> Error {
+    Error::new(Kind::Internal, "the kernel gave no random numbers")
 }
 
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -16,7 +16,6 @@ use fugue_api::{
 };
 use fugue_core::CallId;
 use tokio::{
-    io::BufReader,
     net::{UnixListener, UnixStream},
     sync::{mpsc, watch},
     time::Instant,
@@ -24,7 +23,8 @@ use tokio::{
 
 use crate::{
     desk::{Back, Responder},
-    frame, socket,
+    frame::{self, Frames},
+    socket,
 };
 
 /// What the door passes on to the engine.
@@ -114,12 +114,12 @@ impl Visit {
             )));
         }
         let (incoming, mut sink) = socket::split(stream)?;
-        let mut incoming = BufReader::new(incoming);
+        let mut incoming = Frames::new(incoming, LARGEST_QUESTION);
         let Some(Hello {
             protocol,
             caller,
             who,
-        }) = frame::read(&mut incoming, LARGEST_QUESTION).await?
+        }) = incoming.next().await?
         else {
             return Err(io::Error::other("it did not say hello"));
         };
@@ -139,21 +139,12 @@ impl Visit {
             who,
         };
         let mut open: HashMap<u64, CallId> = HashMap::new();
-        // Reading a frame is not cancel-safe, so the reader is a task of its own; it runs ahead by a few questions.
-        let (asked, mut questions) = mpsc::channel::<ToDaemon>(16);
-        let reader = tokio::spawn(async move {
-            while let Some(frame) = frame::read(&mut incoming, LARGEST_QUESTION).await? {
-                if asked.send(frame).await.is_err() {
-                    break;
-                }
-            }
-            io::Result::Ok(())
-        });
         let outcome = loop {
             tokio::select! {
-                question = questions.recv() => match question {
-                    None => break Ok(()),
-                    Some(question) => self.question(question, &guest, &back, &mut open).await,
+                question = incoming.next() => match question {
+                    Err(error) => break Err(error),
+                    Ok(None) => break Ok(()),
+                    Ok(Some(question)) => self.question(question, &guest, &back, &mut open).await,
                 },
                 Some(answer) = answers.recv() => {
                     if !answer.in_hand {
@@ -172,7 +163,6 @@ impl Visit {
                 }
             }
         };
-        reader.abort();
         // A client that is gone waits for nothing; its work goes on.
         for call in open.into_values() {
             let _ = self.engine.send(Knock::Cancelled { call }).await;
