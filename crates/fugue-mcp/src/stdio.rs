@@ -12,9 +12,9 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::{Server, receipts::Receipts};
+use crate::{Server, calls, receipts::Receipts};
 
 /// Serves the client behind stdin and stdout until it is gone.
 ///
@@ -26,10 +26,12 @@ where
 {
     let (gone, receipts) = (server.gone(), server.receipts());
     let nobody_listens = hung_up();
-    let transport = IntoTransport::<RoleServer, io::Error, _>::into_transport(stdio_pipes());
+    let (stdin, stdout) = stdio_pipes();
+    let (lines, calls) = calls::apart(stdin);
+    let transport = IntoTransport::<RoleServer, io::Error, _>::into_transport((lines, stdout));
     let serving = async {
         let running = server
-            .serve(FromFirstRequest::new(transport, receipts))
+            .serve(FromFirstRequest::new(transport, calls, receipts))
             .await;
         match running {
             Ok(running) => running.waiting().await.map(drop).map_err(|error| {
@@ -70,18 +72,24 @@ async fn hung_up() {
     }
 }
 
-/// Lets nothing through before the first request, and signs for replies that have been written. rmcp ends the connection at a notification that comes too early;
-/// a client with a bad start is better served than dropped.
+/// Lets nothing through before the first request, and signs for replies that have been written. rmcp ends the connection
+/// at a notification that comes too early; a client with a bad start is better served than dropped.
 struct FromFirstRequest<T> {
     transport: T,
+    calls: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
     receipts: Receipts,
     began: bool,
 }
 
 impl<T> FromFirstRequest<T> {
-    fn new(transport: T, receipts: Receipts) -> Self {
+    fn new(
+        transport: T,
+        calls: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
+        receipts: Receipts,
+    ) -> Self {
         Self {
             transport,
+            calls,
             receipts,
             began: false,
         }
@@ -112,7 +120,12 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for FromFirstRequest<T> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            let message = self.transport.receive().await?;
+            let message = tokio::select! {
+                // Reading is what finds the calls.
+                biased;
+                message = self.transport.receive() => message?,
+                Some(call) = self.calls.recv() => call,
+            };
             self.began |= matches!(message, RxJsonRpcMessage::<RoleServer>::Request(_));
             if self.began {
                 return Some(message);
