@@ -50,6 +50,7 @@ pub enum ToDaemon {
     /// twice. `who` is not whoever said hello, where one connection serves several.
     Call {
         id: u64,
+        #[serde(with = "halves")]
         key: Key,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         who: Option<Who>,
@@ -287,6 +288,23 @@ pub struct DaemonStatus {
     pub epoch: u64,
 }
 
+/// A key as two numbers: less to write and to read than sixteen.
+mod halves {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Key;
+
+    pub fn serialize<S: Serializer>(key: &Key, serializer: S) -> Result<S::Ok, S::Error> {
+        let key = u128::from_le_bytes(key.0);
+        [key as u64, (key >> 64) as u64].serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
+        let [low, high] = <[u64; 2]>::deserialize(deserializer)?;
+        Ok(Key((u128::from(high) << 64 | u128::from(low)).to_le_bytes()))
+    }
+}
+
 /// Bytes as a JSON string of the characters U+0000 to U+00FF: a third of the size of a list of numbers.
 mod latin1 {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -305,5 +323,29 @@ mod latin1 {
         text.chars()
             .map(|c| u8::try_from(c).map_err(D::Error::custom))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_comes_back_with_all_bits_of_its_key() {
+        let key = Key([
+            0xf1, 2, 3, 4, 5, 6, 7, 0x88, 9, 10, 11, 12, 13, 14, 15, 0xf6,
+        ]);
+        let (ask, who) = (Ask::DaemonStatus, None);
+        let sent = ToDaemon::Call {
+            id: 1,
+            key,
+            who,
+            ask,
+        };
+        let json = serde_json::to_string(&sent).unwrap();
+        let ToDaemon::Call { key: came, .. } = serde_json::from_str(&json).unwrap() else {
+            panic!("{json}");
+        };
+        assert_eq!(came, key, "{json}");
     }
 }

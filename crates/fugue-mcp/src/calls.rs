@@ -6,6 +6,7 @@
 use std::{
     io,
     pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
 };
 
@@ -18,10 +19,7 @@ use rmcp::{
     service::RxJsonRpcMessage,
 };
 use serde::Deserialize;
-use tokio::{
-    io::{AsyncRead, ReadBuf},
-    sync::mpsc,
-};
+use tokio::io::{AsyncRead, ReadBuf};
 
 // A call that is longer than this, or does not come in one piece, is left to rmcp.
 const ROOM: usize = 8 * 1024;
@@ -34,23 +32,37 @@ pub struct Lines<R> {
     end: usize,
     /// The line at `start` began earlier, and rmcp has its beginning.
     within: bool,
-    // Room for one. While it is not taken, nothing that came behind it is read.
-    calls: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
+    found: Found,
 }
 
-/// The calls come by the receiver as the rest is read, and not otherwise: one is there, if ever, when a read has
-/// nothing to give.
-pub fn apart<R>(from: R) -> (Lines<R>, mpsc::Receiver<RxJsonRpcMessage<RoleServer>>) {
-    let (calls, of_calls) = mpsc::channel(1);
+/// The call that was found while reading the rest. While it is not taken, nothing that came behind it is read.
+///
+/// Not a channel, because nobody is to wait here: a call can only be there when a read had nothing to give.
+#[derive(Clone, Default)]
+pub struct Found(Arc<Mutex<Option<RxJsonRpcMessage<RoleServer>>>>);
+
+impl Found {
+    pub fn take(&self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        self.lock().take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<RxJsonRpcMessage<RoleServer>>> {
+        // Nothing panics while holding it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub fn apart<R>(from: R) -> (Lines<R>, Found) {
+    let found = Found::default();
     let lines = Lines {
         from,
         buffer: vec![0; ROOM].into(),
         start: 0,
         end: 0,
         within: false,
-        calls,
+        found: found.clone(),
     };
-    (lines, of_calls)
+    (lines, found)
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
@@ -60,7 +72,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.calls.capacity() == 0 {
+        if this.found.lock().is_some() {
             // Whoever takes the call reads on afterwards.
             return Poll::Pending;
         }
@@ -77,8 +89,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
             && let Some(call) = call(line)
         {
             this.start += line.len();
-            // There is room, and a receiver that is gone wants no calls.
-            let _ = this.calls.try_send(call);
+            *this.found.lock() = Some(call);
             return Poll::Pending;
         }
         let given = &line[..line.len().min(into.remaining())];
@@ -162,7 +173,7 @@ mod tests {
     /// What is read of a stream that comes in these pieces, calls marked, in its order.
     async fn check(pieces: &[&str], wanted: &[&str]) {
         let (mut client, from) = tokio::io::duplex(1 << 20);
-        let (mut lines, mut calls) = apart(from);
+        let (mut lines, found) = apart(from);
         let mut read = Vec::new();
         let mut rest = String::new();
         for piece in pieces.iter().map(Some).chain([None]) {
@@ -178,12 +189,14 @@ mod tests {
                         0 => break,
                         given => rest += str::from_utf8(&some[..given]).unwrap(),
                     },
-                    Some(_) = calls.recv() => {
+                    () = std::future::ready(()) => {
+                        if found.take().is_none() {
+                            break;
+                        }
                         read.extend(rest.split_inclusive('\n').map(str::to_owned));
                         rest.clear();
                         read.push("call".to_owned());
                     }
-                    () = std::future::ready(()) => break,
                 }
             }
         }

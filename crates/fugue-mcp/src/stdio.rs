@@ -1,6 +1,6 @@
 //! The bridge between a client that started us and whoever answers: one JSON message a line, on stdin and stdout.
 
-use std::io;
+use std::{future::poll_fn, io, pin::pin, task::Poll};
 
 use fugue_api::{Error, Handle, Kind};
 use rmcp::{
@@ -12,9 +12,13 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
-use crate::{Server, calls, receipts::Receipts};
+use crate::{
+    Server,
+    calls::{self, Found},
+    receipts::Receipts,
+};
 
 /// Serves the client behind stdin and stdout until it is gone.
 ///
@@ -27,11 +31,11 @@ where
     let (gone, receipts) = (server.gone(), server.receipts());
     let nobody_listens = hung_up();
     let (stdin, stdout) = stdio_pipes();
-    let (lines, calls) = calls::apart(stdin);
+    let (lines, found) = calls::apart(stdin);
     let transport = IntoTransport::<RoleServer, io::Error, _>::into_transport((lines, stdout));
     let serving = async {
         let running = server
-            .serve(FromFirstRequest::new(transport, calls, receipts))
+            .serve(FromFirstRequest::new(transport, found, receipts))
             .await;
         match running {
             Ok(running) => running.waiting().await.map(drop).map_err(|error| {
@@ -76,20 +80,17 @@ async fn hung_up() {
 /// at a notification that comes too early; a client with a bad start is better served than dropped.
 struct FromFirstRequest<T> {
     transport: T,
-    calls: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
+    /// Calls, which the transport does not give.
+    found: Found,
     receipts: Receipts,
     began: bool,
 }
 
 impl<T> FromFirstRequest<T> {
-    fn new(
-        transport: T,
-        calls: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
-        receipts: Receipts,
-    ) -> Self {
+    fn new(transport: T, found: Found, receipts: Receipts) -> Self {
         Self {
             transport,
-            calls,
+            found,
             receipts,
             began: false,
         }
@@ -120,12 +121,18 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for FromFirstRequest<T> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            let message = tokio::select! {
-                // Reading is what finds the calls.
-                biased;
-                message = self.transport.receive() => message?,
-                Some(call) = self.calls.recv() => call,
-            };
+            let Self {
+                transport, found, ..
+            } = self;
+            let mut receiving = pin!(transport.receive());
+            let message = poll_fn(|context| match receiving.as_mut().poll(context) {
+                // Reading is what finds a call.
+                Poll::Pending => found
+                    .take()
+                    .map_or(Poll::Pending, |call| Poll::Ready(Some(call))),
+                ready => ready,
+            })
+            .await?;
             self.began |= matches!(message, RxJsonRpcMessage::<RoleServer>::Request(_));
             if self.began {
                 return Some(message);
