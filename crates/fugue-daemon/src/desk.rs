@@ -88,7 +88,7 @@ impl Responder {
             takes,
         };
         let bytes = frame::encode(&frame).or_else(|error| {
-            let answer = Err(Error::new(
+            let answer: Result<Answer, Error> = Err(Error::new(
                 Kind::Internal,
                 format!("the answer could not be sent: {error}"),
             ));

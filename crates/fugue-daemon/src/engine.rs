@@ -609,6 +609,16 @@ impl Engine {
                 Some((pane, answered))
             })
             .collect();
+        let answer = move |mut overview| {
+            if bounded {
+                view::bound_overview(&mut overview, MODEL_CHARS);
+            }
+            let reply = Reply::GetStatus(Status::All(overview));
+            responder.answer(Ok(Answer::Tool { reply }));
+        };
+        if asked.is_empty() {
+            return answer(overview);
+        }
         tokio::spawn(async move {
             let deadline = Instant::now() + PATIENCE_FOR_A_ROW;
             for (pane, answered) in asked {
@@ -623,11 +633,7 @@ impl Engine {
                     overview.panes[index].idle_ms = brief.idle_ms;
                 }
             }
-            if bounded {
-                view::bound_overview(&mut overview, MODEL_CHARS);
-            }
-            let reply = Reply::GetStatus(Status::All(overview));
-            responder.answer(Ok(Answer::Tool { reply }));
+            answer(overview);
         });
     }
 

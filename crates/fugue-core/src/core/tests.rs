@@ -1,7 +1,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Error, Kind, PaneId, Reply, Request, SessionName, Timestamp,
+    Error, Kind, PaneId, Reply, Request, SessionName, Timestamp, Unread,
     panes::{ClosePane, PaneSize},
     wire::{Answer, Ask, Caller, Key, Who},
 };
@@ -116,7 +116,9 @@ impl Story {
                 continue;
             };
             let told = match answer {
-                Ok(Answer::Tool { reply }) => reply.bare().unwrap(),
+                Ok(Answer::Tool { reply }) => {
+                    serde_json::from_str(Unread::of(reply).unwrap().json()).unwrap()
+                }
                 Ok(other) => serde_json::to_value(other).unwrap(),
                 Err(error) => serde_json::to_value(error).unwrap(),
             };
