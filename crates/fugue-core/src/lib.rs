@@ -8,6 +8,7 @@ mod core;
 mod event;
 mod exchange;
 mod inbox;
+pub mod layout;
 mod names;
 mod record;
 pub mod result;
