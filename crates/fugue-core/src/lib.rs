@@ -27,7 +27,7 @@ pub use exchange::{
     PaneQuestion, PaneSeen, Part, PlannedStep, Ran, Saw, Snapshot, StepNews, StepPlan, StoredRun,
     StoredWatcher, StoredWorker, TmuxFound, Undo, Want, Watch, WatchJob, WorkedOut, World, Wrap,
 };
-pub use record::{Ended, Exit, PaneRecord, TmuxOrigin, TmuxPane};
+pub use record::{ArrangementRecord, Ended, Exit, PaneRecord, TmuxOrigin, TmuxPane};
 pub use run::{
     ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, Sighting, StepOutcome,
     StepState, Task, TaskOutcome, Work,

@@ -33,6 +33,11 @@ impl Pane {
         }
     }
 
+    /// What those who look on are told of input that waits.
+    pub(super) fn held(&self) -> Option<String> {
+        None
+    }
+
     /// What stands where typed text would stand.
     pub(super) fn seen(&self) -> Sight {
         if !self.sending.watches() {

@@ -37,9 +37,18 @@ pub struct Inject {
 pub(super) enum Draft {
     /// Nothing was typed, or it was sent.
     None,
-    Begun,
+    Begun(Hand),
     /// It was typed under the daemon before.
     Untold,
+}
+
+/// Who types.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hand {
+    /// With keys of their own.
+    Person,
+    /// By a tool, a message or a watcher.
+    Program,
 }
 
 // What a model reads of a pane is cut again where it is quoted.
@@ -212,14 +221,14 @@ impl Pane {
         match (self.draft, at_prompt) {
             // What is shown there was printed by somebody else.
             (Draft::None, _) => false,
-            (Draft::Begun | Draft::Untold, Some(shown)) => shown,
-            (Draft::Begun, None) => true,
+            (Draft::Begun(_) | Draft::Untold, Some(shown)) => shown,
+            (Draft::Begun(_), None) => true,
             (Draft::Untold, None) => false,
         }
     }
 
     /// Somebody types: a text without Enter is a draft that nobody else may touch.
-    pub(super) fn somebody_typed(&mut self, bytes: &[u8]) {
+    pub(super) fn somebody_typed(&mut self, hand: Hand, bytes: &[u8]) {
         // Enter, and the keys that throw a line away.
         const ENDS_A_LINE: [u8; 5] = [b'\r', b'\n', 0x03, 0x15, 0x1b];
         self.typed += 1;
@@ -228,7 +237,7 @@ impl Pane {
             self.draft = if ENDS_A_LINE.contains(last) {
                 Draft::None
             } else {
-                Draft::Begun
+                Draft::Begun(hand)
             };
         }
         self.quiet_output();
