@@ -214,7 +214,7 @@ impl Core {
         change: Arrange,
         effects: &mut Vec<Effect>,
     ) -> Result<(), Error> {
-        self.lay_out(session, effects);
+        // Nothing is changed before it is known that it can be.
         let tiles = self.tiles(session);
         let room = self.looking.room(session);
         let tile = |pane: PaneId| match tiles.contains(&pane) {
@@ -224,28 +224,21 @@ impl Core {
                 format!("pane `{pane}` has no place in session `{}`", session.0),
             )),
         };
-        let known = self.looking.sessions.entry(session.clone()).or_default();
-        let own = |known: &mut Arranged| {
-            known
-                .own
-                .get_or_insert_with(|| Layout::tiled(&tiles, room))
-                .clone()
-        };
-        match change {
+        let known = self.looking.sessions.get(session);
+        let own = known.and_then(|known| known.own.clone());
+        let mut layout = own.unwrap_or_else(|| Layout::tiled(&tiles, room));
+        let (own, zoomed) = match change {
             Arrange::Beside { made_by, of, side } => {
                 tile(of)?;
-                known.zoomed = None;
-                let layout = own(known);
-                let made = tiles.iter().copied().find(|pane| {
-                    let pane = self.panes.get(pane);
-                    pane.is_some_and(|pane| pane.record.made_by == made_by)
-                });
-                match made.filter(|made| *made != of) {
+                let is_made = |pane: &PaneId| {
+                    let record = self.panes.get(pane).map(|pane| &pane.record);
+                    *pane != of && record.is_some_and(|record| record.made_by == made_by)
+                };
+                let made = tiles.iter().copied().find(is_made);
+                match made {
                     Some(made) => {
-                        let mut layout = layout;
                         layout.remove(made);
                         layout.beside(made, of, side);
-                        known.own = Some(layout);
                     }
                     None => {
                         let besides = &mut self.looking.besides;
@@ -254,29 +247,27 @@ impl Core {
                         besides.push_front(Beside { made_by, of, side });
                     }
                 }
+                (Some(layout), None)
             }
             Arrange::Push { pane, side, by } => {
                 tile(pane)?;
-                let mut layout = own(known);
                 layout.push(pane, side, by, room).map_err(|_| {
                     Error::invalid(format!("that edge of pane `{pane}` cannot be pushed"))
                 })?;
-                known.zoomed = None;
-                known.own = Some(layout);
+                (Some(layout), None)
             }
             Arrange::Swap { one, other } => {
-                let (one, other) = (tile(one)?, tile(other)?);
-                let mut layout = own(known);
-                layout.swap(one, other);
-                known.zoomed = None;
-                known.own = Some(layout);
+                layout.swap(tile(one)?, tile(other)?);
+                (Some(layout), None)
             }
-            Arrange::Zoom { pane } => known.zoomed = pane.map(tile).transpose()?,
-            Arrange::Tiled => {
-                known.zoomed = None;
-                known.own = None;
+            Arrange::Zoom { pane } => {
+                let own = known.and_then(|known| known.own.clone());
+                (own, pane.map(tile).transpose()?)
             }
-        }
+            Arrange::Tiled => (None, None),
+        };
+        let known = self.looking.sessions.entry(session.clone()).or_default();
+        (known.own, known.zoomed) = (own, zoomed);
         self.lay_out(session, effects);
         effects.push(noted(call));
         Ok(())
