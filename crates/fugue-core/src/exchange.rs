@@ -12,8 +12,8 @@ use fugue_api::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ArrangementRecord, Checked, EventRecord, Exit, PaneRecord, Prepared, QuestionRecord, Repo, Rest, RunRecord,
-    Sighting, TmuxPane, TurnOver, Typed, WatcherRecord, WorkerRecord,
+    ArrangementRecord, Checked, EventRecord, Exit, PaneRecord, Prepared, QuestionRecord, Repo,
+    Rest, RunRecord, Sighting, TmuxPane, TurnOver, Typed, WatcherRecord, WorkerRecord,
     assess::{Decision, Injection, NextStep, Transcript, WatchSettings},
 };
 

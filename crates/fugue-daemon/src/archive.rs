@@ -48,12 +48,9 @@ pub fn answer(
         }),
         PaneQuestion::View { ended, .. } => frame(record, ended.clone(), house),
         PaneQuestion::Lines { from, most } => lines(record, *from, *most, house),
-        PaneQuestion::Send { .. } | PaneQuestion::Type { .. } | PaneQuestion::Resize(_) => {
-            Err(Error::new(
-                Kind::Ended,
-                format!("pane `{}` has ended", record.id),
-            ))
-        }
+        PaneQuestion::Send { .. } | PaneQuestion::Type { .. } | PaneQuestion::Resize(_) => Err(
+            Error::new(Kind::Ended, format!("pane `{}` has ended", record.id)),
+        ),
     }
 }
 

@@ -17,9 +17,7 @@ use fugue_api::{
 };
 
 use super::{Core, Phase, rows::ended_state};
-use crate::{
-    CallId, Effect, PaneQuestion, Snapshot, layout::Layout, names::resolve,
-};
+use crate::{CallId, Effect, PaneQuestion, Snapshot, layout::Layout, names::resolve};
 use arranging::Arranged;
 use news::News;
 
@@ -99,7 +97,9 @@ impl Looking {
     }
 
     fn at(&self, session: &SessionName) -> impl Iterator<Item = &Attending> {
-        self.attending.iter().filter(move |one| one.session == *session)
+        self.attending
+            .iter()
+            .filter(move |one| one.session == *session)
     }
 }
 
@@ -279,7 +279,11 @@ impl Core {
         for known in self.looking.sessions.values_mut() {
             known.waiting.retain(|call| *call != gone);
         }
-        let place = self.looking.attending.iter().position(|one| one.call == gone);
+        let place = self
+            .looking
+            .attending
+            .iter()
+            .position(|one| one.call == gone);
         if let Some(place) = place {
             let one = self.looking.attending.remove(place);
             self.lay_out(&one.session, effects);
