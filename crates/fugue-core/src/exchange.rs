@@ -492,8 +492,8 @@ pub enum PaneQuestion {
         client: ClientId,
         seen: u64,
         /// What its agent says of itself.
-        says: Option<StateBy>,
-        ended: Option<StateBy>,
+        says: Option<Box<StateBy>>,
+        ended: Option<Box<StateBy>>,
     },
     Lines {
         from: u64,

@@ -137,12 +137,11 @@ impl Core {
             Look::Arrange { session, change } => self.arrange(call, &session, change, effects),
             Look::View { client, pane, seen } => {
                 let pane = self.known(pane)?;
-                let says = self.agent_says(pane);
                 let question = PaneQuestion::View {
                     client,
                     seen,
-                    says,
-                    ended: self.how_ended(pane),
+                    says: self.agent_says(pane).map(Box::new),
+                    ended: self.how_ended(pane).map(Box::new),
                 };
                 self.ask(call, pane, question, effects)
             }

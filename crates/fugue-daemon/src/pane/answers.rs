@@ -75,7 +75,7 @@ impl Pane {
                         client, seen, says, ..
                     },
                 responder,
-            } => self.view(client, seen, says, responder),
+            } => self.view(client, seen, says.map(|says| *says), responder),
             PaneCommand::Ask {
                 question: PaneQuestion::Lines { from, most },
                 responder,
