@@ -8,6 +8,7 @@ mod core;
 mod event;
 mod exchange;
 mod inbox;
+pub mod layout;
 mod names;
 mod record;
 pub mod result;
@@ -27,7 +28,7 @@ pub use exchange::{
     StoredWatcher, StoredWorker, TmuxFound, TmuxLook, Undo, Want, Watch, WatchJob, WorkedOut,
     World, Wrap,
 };
-pub use record::{Ended, Exit, PaneRecord, TmuxOrigin, TmuxPane};
+pub use record::{ArrangementRecord, Ended, Exit, PaneRecord, TmuxOrigin, TmuxPane};
 pub use run::{
     ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, Sighting, StepOutcome,
     StepState, Task, TaskOutcome, Work,

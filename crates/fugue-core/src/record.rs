@@ -1,6 +1,8 @@
 use fugue_api::{Cursor, PaneId, SessionName, Timestamp, panes::PaneSize, wire::Key};
 use serde::{Deserialize, Serialize};
 
+use crate::layout::Layout;
+
 /// What the store knows of a pane: enough for the next daemon to find it again, and for a reader to read it after
 /// its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +44,15 @@ impl PaneRecord {
     pub fn announces_prompts(&self) -> bool {
         !self.secret.is_empty()
     }
+}
+
+/// How a person wants a session's panes to lie.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArrangementRecord {
+    pub session: SessionName,
+    /// `None`: evenly.
+    pub layout: Option<Layout>,
+    pub zoomed: Option<PaneId>,
 }
 
 /// A pane of a tmux server.

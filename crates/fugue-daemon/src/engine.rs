@@ -399,6 +399,8 @@ impl Engine {
                 };
                 self.errands.run(errand, self.says.clone());
             }
+            Effect::Fit { pane, size } => self.tell(pane, PaneCommand::Fit(size)),
+            Effect::AgentSays { pane, says } => self.tell(pane, PaneCommand::AgentSays(says)),
             Effect::Judge { job, caller } => self.errands.judge(*job, &caller, self.says.clone()),
             Effect::StopJudging { watcher } => self.errands.stop(watcher),
             Effect::AwaitQuiet {

@@ -147,7 +147,7 @@ impl Core {
                     effects,
                 )
             }
-            Ask::Look { .. } => Err(Error::new(Kind::Internal, "nobody looks on yet")),
+            Ask::Look { look } => self.look(call, asked.key, look, effects),
             Ask::DaemonStatus | Ask::DaemonStop { .. } => {
                 Err(Error::new(Kind::Internal, "the daemon answers for itself"))
             }
@@ -463,7 +463,7 @@ impl Core {
         Ok(())
     }
 
-    fn ask(
+    pub(super) fn ask(
         &self,
         call: CallId,
         id: PaneId,

@@ -205,6 +205,14 @@ impl Story {
                     disk.watchers.retain(|known| known.record.number != *number);
                 }
                 Change::NextWatcher(next) => disk.next_watcher = *next,
+                Change::PutArrangement(record) => {
+                    disk.arrangements
+                        .retain(|known| known.session != record.session);
+                    disk.arrangements.push((**record).clone());
+                }
+                Change::DropArrangement(session) => {
+                    disk.arrangements.retain(|known| known.session != *session);
+                }
             }
         }
     }
@@ -463,6 +471,11 @@ fn words(effects: &[Effect]) -> String {
                 .trim_end()
                 .to_owned()
         }
+        Effect::Fit { pane, size } => format!("fit {pane} {}x{}", size.rows, size.cols),
+        Effect::AgentSays { pane, says } => match says {
+            Some(says) => format!("{pane} says {:?}", says.prompt.as_deref().unwrap_or("")),
+            None => format!("{pane} says nothing"),
+        },
         Effect::WakeAt(at) => format!("wake {}", at.as_millis()),
     };
     effects.iter().map(word).collect::<Vec<_>>().join(", ")
