@@ -176,7 +176,7 @@ pub(crate) fn is_fugues_own(pid: i32, our_exe: &Exe) -> bool {
 /// A program file, recognised also after an upgrade has replaced it.
 pub(crate) struct Exe {
     file: Option<(u64, u64)>,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl Exe {
