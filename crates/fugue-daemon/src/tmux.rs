@@ -7,5 +7,7 @@
 
 pub mod ask;
 pub mod look;
+pub mod make;
 #[cfg(test)]
 pub mod testing;
+mod tiles;

@@ -1,6 +1,6 @@
 //! The daemon's half of a pane's holder: the link to it, what is guarded for it, and its replacement when it dies.
 
-use std::{io, os::fd::OwnedFd, path::PathBuf, time::Duration};
+use std::{ffi::OsString, io, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
 use fugue_api::PaneId;
 use fugue_hold::{
@@ -69,6 +69,11 @@ impl Place {
         })
     }
 
+    /// What tmux is to start, to show the pane.
+    pub fn viewed(&self) -> Result<Vec<OsString>, String> {
+        self.with_holder(|holder| Ok(holder.viewed()))
+    }
+
     fn connect(&self) -> io::Result<AsyncFd<DaemonLink>> {
         watched(
             DaemonLink::connect(SocketPath::new(&self.socket())?.as_ref())?,
@@ -83,6 +88,11 @@ impl Keeper {
         let child =
             place.with_holder(|holder| holder.spawn().map_err(|error| error.to_string()))?;
         reap(child);
+        Self::met(place).await
+    }
+
+    /// A holder that has been started, and listens.
+    pub async fn met(place: Place) -> Result<Self, String> {
         let link = place
             .connect()
             .map_err(|error| format!("its holder cannot be reached: {error}"))?;

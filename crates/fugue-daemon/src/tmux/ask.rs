@@ -178,6 +178,14 @@ impl Server {
     }
 }
 
+/// A text as one word of a command line of tmux, where a `;` at a word's end would begin the next command.
+pub fn word(text: &str) -> String {
+    match text.strip_suffix(';') {
+        Some(text) => format!("{text}\\;"),
+        None => text.to_owned(),
+    }
+}
+
 /// Both pipes to their ends.
 fn hear(pipes: &[OwnedFd; 2], deadline: Instant) -> io::Result<[Vec<u8>; 2]> {
     let mut heard = [Vec::new(), Vec::new()];
