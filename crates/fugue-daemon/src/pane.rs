@@ -3,8 +3,10 @@
 mod answers;
 mod birth;
 mod hands;
+mod holder;
 mod keeper;
 pub mod launch;
+mod listener;
 mod quiet;
 mod resting;
 mod sending;

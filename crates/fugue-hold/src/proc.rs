@@ -20,6 +20,8 @@ pub(crate) struct Stat {
     pub(crate) pgrp: i32,
     pub(crate) session: i32,
     pub(crate) tty: u64,
+    /// The foreground process group of its terminal.
+    pub(crate) foreground: i32,
     pub(crate) start_time: u64,
     /// In `wait`'s form; 0 also when it is not ours to know.
     pub(crate) exit_code: i32,
@@ -53,6 +55,7 @@ impl Stat {
             pgrp: number(5)? as i32,
             session: number(6)? as i32,
             tty: number(7)? as u64,
+            foreground: number(8)? as i32,
             start_time: number(22)? as u64,
             exit_code: number(52).unwrap_or(0) as i32,
         })

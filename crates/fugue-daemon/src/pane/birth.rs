@@ -15,6 +15,7 @@ use super::{
     Pane, QUIET, Seat,
     keeper::{Event, Found, Keeper},
     launch,
+    listener::Whose,
     quiet::Draft,
     resting::Resting,
     shown, stepping,
@@ -80,10 +81,14 @@ impl Pane {
         mut seat: Seat,
         steps: Option<StepPlan>,
     ) -> Result<Self, (Seat, PaneFact)> {
-        let found = match Keeper::find(seat.place()).await {
+        let sought = match Whose::of(&seat) {
+            Some(whose) => Keeper::listen(whose).await,
+            None => Keeper::find(seat.place()).await,
+        };
+        let found = match sought {
             Ok(found) => found,
             Err(said) => {
-                tracing::warn!(pane = %seat.record.id, said, "its holder cannot be reached");
+                tracing::warn!(pane = %seat.record.id, said, "its keeper cannot be reached");
                 None
             }
         };
