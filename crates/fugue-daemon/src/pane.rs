@@ -3,12 +3,15 @@
 mod answers;
 mod birth;
 mod hands;
+mod holder;
 mod keeper;
 pub mod launch;
+mod listener;
 mod person;
 mod quiet;
 mod resting;
 mod sending;
+mod shown;
 mod stepping;
 pub mod viewing;
 pub mod watching;
@@ -326,7 +329,10 @@ impl Pane {
 
     async fn hear(&mut self, word: ToDaemon) {
         match word {
-            ToDaemon::Alone => self.alone = true,
+            // What tmux shows of it is still to be removed.
+            ToDaemon::Alone => self.alone = self.seat.record.tmux.is_none(),
+            ToDaemon::Keyed { bytes } => self.keyed(&bytes),
+            ToDaemon::Resized { rows, cols } => self.resized_in_tmux(PaneSize { rows, cols }).await,
             ToDaemon::Exited(exited) => {
                 self.exited = Some((exited.ending, exited.at));
                 self.more_to_read = true;
@@ -454,6 +460,10 @@ impl Pane {
 
     /// What a terminal says when it is asked. Asked once, answered once, whichever daemon hears it.
     fn reply(&mut self, at: u64, bytes: Vec<u8>) {
+        // tmux answers for itself.
+        if self.seat.record.tmux.is_some() {
+            return;
+        }
         let Some(keeper) = self
             .keeper
             .as_mut()
@@ -556,11 +566,16 @@ impl Pane {
             keeper.leave().await;
         }
         if self.seat.record.closing {
-            if !self.swept {
-                let (pane, dir) = (self.seat.record.id, self.seat.place().dir);
-                let swept =
-                    tokio::task::spawn_blocking(move || sweep::pane(pane, &dir, Duration::ZERO));
-                let _ = swept.await;
+            let (pane, dir, swept) = (self.seat.record.id, self.seat.place().dir, self.swept);
+            let sweeps = move || {
+                if swept {
+                    sweep::view(&dir);
+                } else {
+                    sweep::pane(pane, &dir, Duration::ZERO);
+                }
+            };
+            if !swept || self.seat.record.tmux.is_some() {
+                let _ = tokio::task::spawn_blocking(sweeps).await;
             }
             self.seat.say(PaneFact::Swept).await;
         }

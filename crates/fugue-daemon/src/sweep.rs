@@ -5,6 +5,8 @@ use std::{path::Path, time::Duration};
 use fugue_api::PaneId;
 use fugue_hold::{Scope, close_leftovers, record::Meta};
 
+use crate::tmux::make;
+
 pub fn pane(pane: PaneId, dir: &Path, grace: Duration) {
     let mut scope = Scope::default();
     // Without its record there is nothing to recognise its processes by.
@@ -20,5 +22,13 @@ pub fn pane(pane: PaneId, dir: &Path, grace: Duration) {
         Ok(0) => {}
         Ok(left) => tracing::warn!(%pane, left, "processes of a closed pane could not be ended"),
         Err(error) => tracing::warn!(%pane, %error, "a closed pane could not be swept"),
+    }
+    view(dir);
+}
+
+/// Removes what tmux shows of a pane, if tmux does.
+pub fn view(dir: &Path) {
+    if let Some(made) = make::noted(dir) {
+        make::remove(&made);
     }
 }

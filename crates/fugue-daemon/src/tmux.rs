@@ -4,8 +4,16 @@
 //! it shows what its child prints and types what a person types there (`fugue-hold`'s `view`). So its log, its exit and
 //! its steps are as exact as a native pane's, whatever becomes of tmux: tmux itself drops the end of what a program
 //! printed before it ended.
+//!
+//! A pane that a person has is listened to in control mode ([`link`], [`control`]), and [`picture`] says what it showed
+//! before. The pane's task reaches both by a keeper (`pane/keeper.rs`).
 
 pub mod ask;
+pub mod control;
+pub mod link;
 pub mod look;
+pub mod make;
+pub mod picture;
 #[cfg(test)]
 pub mod testing;
+mod tiles;

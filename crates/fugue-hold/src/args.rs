@@ -26,6 +26,8 @@ pub(crate) struct Args {
     pub(crate) epoch: u64,
     /// read+write from the start, for a machine whose splice cannot be trusted.
     pub(crate) copy: bool,
+    /// tmux starts it, in a pane that shows it; it listens by itself.
+    pub(crate) view: bool,
     pub(crate) adopt: Option<Adopt>,
 }
 
@@ -51,6 +53,9 @@ impl Args {
         ];
         if self.copy {
             words.push("copy=1".into());
+        }
+        if self.view {
+            words.push("view=1".into());
         }
         if let Some(adopt) = &self.adopt {
             words.push("adopt=1".into());
@@ -99,6 +104,7 @@ impl Args {
             parent: i32::try_from(number("parent")?).ok()?,
             epoch: number("epoch")?,
             copy: number("copy") == Some(1),
+            view: number("view") == Some(1),
             adopt,
         })
     }
@@ -116,6 +122,7 @@ mod tests {
             parent: 12,
             epoch: u64::MAX,
             copy: true,
+            view: true,
             adopt: None,
         };
         let child = Some(Identity {

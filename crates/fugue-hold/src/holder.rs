@@ -3,6 +3,7 @@
 mod life;
 mod serve;
 mod setup;
+mod view;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -25,6 +26,8 @@ use crate::record::Meta;
 use crate::sys;
 use crate::wire::ToDaemon;
 use life::Life;
+pub(crate) use view::MEETING;
+use view::View;
 
 /// A holder's `main`, given the words after the verb `hold`. The listening socket is fd 3.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -36,12 +39,19 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         .adopt
         .as_ref()
         .map_or(0, |a| i32::from(a.pidfd) + i32::from(a.kept));
-    sys::close_from(if args.adopt.is_some() {
-        FURTHER + further
-    } else {
-        LISTENER + 1
+    sys::close_from(match args.adopt {
+        Some(_) => FURTHER + further,
+        None if args.view => LISTENER,
+        None => LISTENER + 1,
     });
-    let Some(listener) = sys::inherited(LISTENER) else {
+    let met = if args.view {
+        view::meet(&args.dir)
+            .ok()
+            .map(|(listener, daemon)| (listener, Some(daemon)))
+    } else {
+        sys::inherited(LISTENER).map(|listener| (listener, None))
+    };
+    let Some((listener, daemon)) = met else {
         return ExitCode::from(2);
     };
     sys::name_process(c"fugue-hold");
@@ -49,7 +59,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     // No directory is kept from being unmounted by a pane.
     let _ = std::env::set_current_dir("/");
     let parent = args.parent;
-    match Holder::new(args, &listener) {
+    match Holder::new(args, &listener, daemon) {
         Ok(mut holder) => holder.serve(&listener),
         Err(error) => setup::refuse(&listener, parent, &error),
     }
@@ -75,6 +85,7 @@ pub(super) struct Holder {
     pump: Pump,
     flow: Flow,
     grew: OwnedFd,
+    view: Option<View>,
     life: Life,
     kept: Vec<OwnedFd>,
     typist: Typist,
@@ -117,6 +128,7 @@ enum Source {
     Parent,
     Child,
     Master,
+    View,
     Daemon,
     Stranger(usize),
     Victim,
@@ -128,7 +140,7 @@ impl Holder {
             let more = self.advance(Instant::now());
             self.flush();
             if self.is_finished() {
-                return ExitCode::SUCCESS;
+                return ExitCode::from(self.exit_code());
             }
             let Ok(ready) = self.wait(listener, more) else {
                 // poll fails only for want of kernel memory; the daemon replaces us.
@@ -141,7 +153,11 @@ impl Holder {
     }
 
     /// Whether nobody needs this process any more.
-    fn is_finished(&self) -> bool {
+    fn is_finished(&mut self) -> bool {
+        self.is_needless() && self.view_is_through()
+    }
+
+    fn is_needless(&self) -> bool {
         if self.leaving {
             return self.daemon.as_ref().is_none_or(|d| !d.wants_write());
         }
@@ -167,6 +183,9 @@ impl Holder {
         }
         if let Some(flags) = self.master_interest() {
             sources.push((Source::Master, self.terminal.master.as_fd(), flags));
+        }
+        if let Some((fd, flags)) = self.view_interest() {
+            sources.push((Source::View, fd, flags));
         }
         if let Some(daemon) = &self.daemon {
             sources.push((Source::Daemon, daemon.as_fd(), link_interest(daemon)));
@@ -217,7 +236,10 @@ impl Holder {
             Flow::Stalled { retry, .. } => Some(retry),
         };
         let close = self.close.as_ref().and_then(|c| c.until);
-        [retry, close].into_iter().flatten().min()
+        [retry, close, self.view_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn handle(&mut self, listener: &OwnedFd, source: Source, what: PollFlags) {
@@ -228,6 +250,7 @@ impl Holder {
             Source::Children => {
                 drain_signals(&self.children);
                 self.reap();
+                self.view_resized();
             }
             Source::Child => self.adopted_child_changed(what),
             Source::Parent => self.parent = None,
@@ -239,6 +262,7 @@ impl Holder {
                     self.pump_once(Instant::now());
                 }
             }
+            Source::View => self.viewed(what),
             // `advance` looks at all of them.
             Source::Victim => {}
         }
@@ -262,6 +286,7 @@ impl Holder {
         if grew > 0 {
             // A full counter is a daemon that will look anyway.
             let _ = rustix::io::write(&self.grew, &1u64.to_ne_bytes());
+            self.show();
         }
         match result {
             Ok(moved) => {

@@ -118,6 +118,17 @@ impl Typist {
         None
     }
 
+    /// What a person types in a terminal that shows the pane. Nobody waits to hear of it.
+    pub(crate) fn person(&mut self, bytes: Vec<u8>) {
+        self.queued += bytes.len();
+        self.queue.push_back(Item {
+            seq: 0,
+            key: [0; 16],
+            bytes,
+            written: 0,
+        });
+    }
+
     /// Hands bytes to `write` until it would block. Reports each input that is finished.
     pub(crate) fn write(
         &mut self,
@@ -144,7 +155,7 @@ impl Typist {
                     Err(_) => Outcome::Lost,
                 }
             };
-            finished.extend(self.finish(outcome));
+            finished.extend(self.finish(outcome).filter(InputState::is_awaited));
         }
         if let Some(item) = self.queue.front() {
             let (key, written) = (item.key, item.written as u32);
@@ -165,6 +176,7 @@ impl Typist {
         while let Some(state) = self.finish(Outcome::Lost) {
             lost.push(state);
         }
+        lost.retain(InputState::is_awaited);
         lost
     }
 
@@ -186,6 +198,13 @@ impl Typist {
         if let Some(seen) = self.seen.iter_mut().find(|s| s.key == key) {
             seen.written = written;
         }
+    }
+}
+
+impl InputState {
+    /// A daemon's inputs are numbered from 1; a person's have no number.
+    fn is_awaited(&self) -> bool {
+        self.seq > 0
     }
 }
 

@@ -25,5 +25,6 @@ pub mod wire;
 pub use close::{KILL_WAIT, Scope, close_leftovers};
 pub use holder::run;
 pub use link::{DaemonLink, Filled, Flushed, Link, Received};
-pub use log::{LogReader, Read};
+pub use log::{LogReader, LogWriter, Read};
+pub use probe::probe_at;
 pub use start::{Guarded, HolderAt, Known, identify, is_alive, listen};

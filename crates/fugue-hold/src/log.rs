@@ -4,10 +4,12 @@
 mod pump;
 mod reader;
 mod segments;
+mod writer;
 
 pub(crate) use pump::{Moved, Pump, Stall};
 pub use reader::{LogReader, Read};
 pub(crate) use segments::Segments;
+pub use writer::LogWriter;
 
 use std::io;
 use std::path::{Path, PathBuf};

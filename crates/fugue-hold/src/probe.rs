@@ -5,8 +5,10 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 
-use rustix::termios::LocalModes;
+use rustix::fs::{Mode, OFlags};
+use rustix::termios::{LocalModes, Termios};
 
 use crate::proc::{self, Stat};
 use crate::wire::{Probe, TtyReader};
@@ -16,19 +18,40 @@ const MAX_THREADS: usize = 64;
 
 /// Looks at the foreground of the terminal behind `master`, whose child is `child`.
 pub(crate) fn probe(master: &OwnedFd, child: i32) -> Probe {
+    let modes = rustix::termios::tcgetattr(master).ok();
+    let foreground = rustix::termios::tcgetpgrp(master).ok();
+    let foreground = foreground.map(|group| group.as_raw_nonzero().get());
+    look(modes, foreground, device(master), child)
+}
+
+/// The same for a terminal whose master is somebody else's, such as tmux's: its other end is opened by its path.
+pub fn probe_at(terminal: &Path, child: i32) -> Probe {
+    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = rustix::fs::open(terminal, flags, Mode::empty()).ok();
+    let modes = file.and_then(|file| rustix::termios::tcgetattr(&file).ok());
+    let foreground = Stat::of(child).map(|stat| stat.foreground);
+    let device = fs::metadata(terminal).ok().map(|file| file.rdev());
+    look(modes, foreground.filter(|group| *group > 0), device, child)
+}
+
+fn look(
+    modes: Option<Termios>,
+    foreground: Option<i32>,
+    terminal: Option<u64>,
+    child: i32,
+) -> Probe {
     let mut probe = Probe {
         child_comm: comm(child),
         ..Probe::default()
     };
-    if let Ok(modes) = rustix::termios::tcgetattr(master) {
+    if let Some(modes) = modes {
         probe.canonical = modes.local_modes.contains(LocalModes::ICANON);
         probe.echo = modes.local_modes.contains(LocalModes::ECHO);
     }
-    let Ok(foreground) = rustix::termios::tcgetpgrp(master) else {
+    let Some(foreground) = foreground else {
         return probe;
     };
-    probe.foreground = foreground.as_raw_nonzero().get();
-    let terminal = device(master);
+    probe.foreground = foreground;
     let members = members(probe.foreground, child);
     let leader = members
         .iter()

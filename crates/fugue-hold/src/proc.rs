@@ -20,6 +20,8 @@ pub(crate) struct Stat {
     pub(crate) pgrp: i32,
     pub(crate) session: i32,
     pub(crate) tty: u64,
+    /// The foreground process group of its terminal.
+    pub(crate) foreground: i32,
     pub(crate) start_time: u64,
     /// In `wait`'s form; 0 also when it is not ours to know.
     pub(crate) exit_code: i32,
@@ -53,6 +55,7 @@ impl Stat {
             pgrp: number(5)? as i32,
             session: number(6)? as i32,
             tty: number(7)? as u64,
+            foreground: number(8)? as i32,
             start_time: number(22)? as u64,
             exit_code: number(52).unwrap_or(0) as i32,
         })
@@ -176,7 +179,7 @@ pub(crate) fn is_fugues_own(pid: i32, our_exe: &Exe) -> bool {
 /// A program file, recognised also after an upgrade has replaced it.
 pub(crate) struct Exe {
     file: Option<(u64, u64)>,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl Exe {

@@ -1,5 +1,6 @@
 //! The daemon's side of a holder's life: to start one, and to replace one that died.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -80,6 +81,32 @@ impl HolderAt<'_> {
         self.start(Some(adopt), &fds)
     }
 
+    /// What tmux is to start in one of its panes: a holder that is shown there. It comes to [`HolderAt::meeting`] when it
+    /// can be connected to.
+    pub fn viewed(&self) -> Vec<OsString> {
+        // An upgrade may have replaced the file; tmux cannot start the one that is gone.
+        let exe = match self.exe {
+            Some(exe) => exe.to_owned(),
+            None => proc::Exe::ours().path,
+        };
+        let args = Args {
+            dir: self.dir.to_owned(),
+            generation: self.generation,
+            parent: std::process::id() as i32,
+            epoch: self.epoch,
+            copy: false,
+            view: true,
+            adopt: None,
+        };
+        [exe.into_os_string(), "hold".into()]
+            .into_iter()
+            .chain(args.words())
+            .collect()
+    }
+
+    /// The name, in the pane's directory, of the socket at which a daemon waits for a holder that tmux starts.
+    pub const MEETING: &'static str = crate::holder::MEETING;
+
     fn start(
         &self,
         adopt: Option<Adopt>,
@@ -93,6 +120,7 @@ impl HolderAt<'_> {
             parent: std::process::id() as i32,
             epoch: self.epoch,
             copy: false,
+            view: false,
             adopt,
         };
         let mut spawn = Spawn::new(self.exe.unwrap_or(Path::new("/proc/self/exe")))

@@ -64,7 +64,8 @@ pub(crate) fn posix_spawn(
     Ok(pid)
 }
 
-/// Blocks every signal and returns a fd that is readable when a child changed. A holder is ended by a message or by
+/// Blocks every signal and returns a fd that is readable when a child changed, or the size
+/// of the terminal that we were started in, if we were. A holder is ended by a message or by
 /// SIGKILL, by nothing else.
 pub(crate) fn watch_children() -> io::Result<OwnedFd> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
@@ -74,6 +75,7 @@ pub(crate) fn watch_children() -> io::Result<OwnedFd> {
         libc::sigfillset(all.as_mut_ptr());
         libc::sigemptyset(child.as_mut_ptr());
         libc::sigaddset(child.as_mut_ptr(), libc::SIGCHLD);
+        libc::sigaddset(child.as_mut_ptr(), libc::SIGWINCH);
         check(libc::pthread_sigmask(
             libc::SIG_BLOCK,
             all.as_ptr(),

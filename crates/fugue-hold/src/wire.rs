@@ -102,6 +102,15 @@ pub enum ToDaemon {
     },
     /// Said before `Exited`: the child left no process behind, so there is nothing to close.
     Alone,
+    /// A person typed this where the pane is shown (or that terminal answered the program). It is typed already.
+    Keyed {
+        bytes: Vec<u8>,
+    },
+    /// Where the pane is shown, it got another size; it is in the record of sizes.
+    Resized {
+        rows: u16,
+        cols: u16,
+    },
 }
 
 /// A child to start. It may hold secrets, so it is never written to disk nor shown by `ps` of the holder.

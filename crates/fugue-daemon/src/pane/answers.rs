@@ -67,6 +67,9 @@ impl Pane {
                 question: PaneQuestion::Resize(size),
                 responder,
             } => {
+                if let Some(tmux) = self.seat.record.tmux.clone() {
+                    return self.resize_in_tmux(tmux, size, responder);
+                }
                 self.resize(size, Some(responder));
             }
             PaneCommand::Ask {

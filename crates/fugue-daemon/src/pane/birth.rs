@@ -15,17 +15,19 @@ use super::{
     Pane, QUIET, Seat,
     keeper::{Event, Found, Keeper},
     launch,
+    listener::Whose,
     quiet::Draft,
     resting::Resting,
-    stepping,
+    shown, stepping,
 };
 use crate::replay::{CHECKPOINT_EVERY, Checkpoints, Depth, Follower};
+use crate::{sweep, tmux::make};
 
 // There is no event for "processes or fds are to be had again".
 const RETRY_HOLDER: Duration = Duration::from_millis(500);
 
 impl Pane {
-    pub(super) async fn start(seat: Seat, start: launch::Start) -> Result<Self, (Seat, Error)> {
+    pub(super) async fn start(mut seat: Seat, start: launch::Start) -> Result<Self, (Seat, Error)> {
         let place = seat.place();
         let dir = place.dir.clone();
         let plan = match &start.job {
@@ -35,10 +37,17 @@ impl Pane {
         if let Err(error) = lay_ground(&dir, &start.job) {
             return Err((seat, launch::no_room(&error)));
         }
-        let spec = launch::spec(&seat.record, start, &seat.house);
-        let mut keeper = match Keeper::start(place).await {
+        let caller = start.caller.clone();
+        let mut spec = launch::spec(&seat.record, start, &seat.house);
+        let keeper = match &seat.record.tmux {
+            Some(_) => shown::start(place, &mut seat.record, &caller, &mut spec).await,
+            None => Keeper::start(place)
+                .await
+                .map_err(|said| launch::refusal(&said)),
+        };
+        let mut keeper = match keeper {
             Ok(keeper) => keeper,
-            Err(said) => return Err((seat, launch::refusal(&said))),
+            Err(error) => return Err((seat, error)),
         };
         if let Err(error) = keeper.send(&ToHolder::Start(spec)) {
             return Err((seat, launch::refusal(&error.to_string())));
@@ -47,7 +56,8 @@ impl Pane {
             match keeper.event().await {
                 Ok(Event::Word(ToDaemon::Started(child))) => break child,
                 Ok(Event::Word(ToDaemon::StartFailed { what, errno })) => {
-                    let _ = keeper.send(&ToHolder::Leave);
+                    keeper.leave().await;
+                    unshow(&seat).await;
                     return Err((seat, launch::failed(&what, errno)));
                 }
                 Ok(_) => {}
@@ -68,17 +78,27 @@ impl Pane {
     }
 
     pub(super) async fn find(
-        seat: Seat,
+        mut seat: Seat,
         steps: Option<StepPlan>,
     ) -> Result<Self, (Seat, PaneFact)> {
-        let found = match Keeper::find(seat.place()).await {
+        let sought = match Whose::of(&seat) {
+            Some(whose) => Keeper::listen(whose).await,
+            None => Keeper::find(seat.place()).await,
+        };
+        let found = match sought {
             Ok(found) => found,
             Err(said) => {
-                tracing::warn!(pane = %seat.record.id, said, "its holder cannot be reached");
+                tracing::warn!(pane = %seat.record.id, said, "its keeper cannot be reached");
                 None
             }
         };
         let dir = seat.place().dir;
+        // A daemon may have died before it could tell where tmux made the pane.
+        if let Some(tmux) = seat.record.tmux.as_mut().filter(|tmux| tmux.id.is_empty())
+            && let Some(noted) = make::noted(&dir)
+        {
+            *tmux = noted;
+        }
         let recorded = ExitRecord::read(&dir, seat.record.generation)
             .ok()
             .flatten();
@@ -99,6 +119,7 @@ impl Pane {
                 },
             )) => {
                 let _ = keeper.send(&ToHolder::Leave);
+                unshow(&seat).await;
                 Err((seat, PaneFact::NeverStarted(launch::interrupted())))
             }
             Some((keeper, hello)) => {
@@ -236,6 +257,14 @@ impl Pane {
             self.close(Duration::ZERO);
         }
         self.go_on_sending();
+    }
+}
+
+/// Nothing runs in it, so tmux need not show it.
+async fn unshow(seat: &Seat) {
+    let dir = seat.place().dir;
+    if seat.record.tmux.is_some() {
+        let _ = tokio::task::spawn_blocking(move || sweep::view(&dir)).await;
     }
 }
 

@@ -55,6 +55,9 @@ impl From<Refused> for Error {
 const PATIENCE: Duration = Duration::from_secs(2);
 // The list of ten thousand panes.
 const MOST_ANSWER: usize = 1 << 20;
+// The history of a pane, which people set to as much as a hundred thousand lines.
+const MOST_TEXT: usize = 64 << 20;
+const TEXT_WITHIN: Duration = Duration::from_secs(5);
 // Control mode and pane options as they are used here.
 const OLDEST: (u32, u32) = (3, 3);
 
@@ -132,6 +135,13 @@ impl Server {
         self.run(&[&["-u", "-N", "-S", &socket], words].concat())
     }
 
+    /// The same for a whole text, which is as long as it is.
+    pub fn fetch(&self, words: &[&str]) -> Result<String, Refused> {
+        let socket = self.socket.to_string_lossy();
+        let words = [&["-u", "-N", "-S", &socket], words].concat();
+        self.run_for(&words, MOST_TEXT, TEXT_WITHIN)
+    }
+
     /// The same, where a server may be started for it.
     pub fn ask_or_start(&self, words: &[&str]) -> Result<String, Refused> {
         let socket = self.socket.to_string_lossy();
@@ -139,6 +149,10 @@ impl Server {
     }
 
     fn run(&self, words: &[&str]) -> Result<String, Refused> {
+        self.run_for(words, MOST_ANSWER, PATIENCE)
+    }
+
+    fn run_for(&self, words: &[&str], most: usize, limit: Duration) -> Result<String, Refused> {
         let (answer, stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let (complaint, stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let child = Spawn::new(&self.program)
@@ -150,8 +164,8 @@ impl Server {
             .start()
             .map_err(io::Error::from)?;
         drop((stdout, stderr));
-        let deadline = Instant::now() + PATIENCE;
-        let heard = hear(&[answer, complaint], deadline).and_then(|heard| {
+        let deadline = Instant::now() + limit;
+        let heard = hear(&[answer, complaint], most, deadline).and_then(|heard| {
             let ended = ended(&child, deadline)?;
             Ok((heard, ended))
         });
@@ -178,8 +192,16 @@ impl Server {
     }
 }
 
+/// A text as one word of a command line of tmux, where a `;` at a word's end would begin the next command.
+pub fn word(text: &str) -> String {
+    match text.strip_suffix(';') {
+        Some(text) => format!("{text}\\;"),
+        None => text.to_owned(),
+    }
+}
+
 /// Both pipes to their ends.
-fn hear(pipes: &[OwnedFd; 2], deadline: Instant) -> io::Result<[Vec<u8>; 2]> {
+fn hear(pipes: &[OwnedFd; 2], most: usize, deadline: Instant) -> io::Result<[Vec<u8>; 2]> {
     let mut heard = [Vec::new(), Vec::new()];
     let mut open = [true, true];
     while open != [false, false] {
@@ -197,7 +219,7 @@ fn hear(pipes: &[OwnedFd; 2], deadline: Instant) -> io::Result<[Vec<u8>; 2]> {
             let mut buffer = [0; 16 * 1024];
             let got = rustix::io::read(&pipes[index], &mut buffer)?;
             open[index] = got > 0;
-            if heard[index].len() < MOST_ANSWER {
+            if heard[index].len() < most {
                 heard[index].extend_from_slice(&buffer[..got]);
             }
         }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use fugue_api::{Error, Kind, panes::PaneSize, wire::Caller};
 use fugue_core::{TmuxFound, TmuxOrigin, TmuxPane};
 
-use super::ask::{Refused, Server};
+use super::ask::{Refused, Server, word};
 use crate::world;
 
 /// Where a new pane is wanted.
@@ -35,11 +35,12 @@ pub fn find(target: &str, caller: &Caller) -> Result<TmuxFound, Error> {
         return Err(Error::invalid("an empty text is no target of tmux"));
     }
     // A question about a target that is not there is answered for another one. Taking a line of its screen is not.
+    let named = word(target);
     let words = [
         "capture-pane",
         "-p",
         "-t",
-        target,
+        &named,
         "-S",
         "0",
         "-E",
@@ -48,7 +49,7 @@ pub fn find(target: &str, caller: &Caller) -> Result<TmuxFound, Error> {
         "display-message",
         "-p",
         "-t",
-        target,
+        &named,
         FORMAT,
     ];
     let socket = server.socket.to_string_lossy();

@@ -1,11 +1,15 @@
 //! The child's life as the holder knows it: empty, running, ending, exited. An ending is recorded on disk before
 //! anyone is told, and after all that the child printed is in the log.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::PollFlags;
 
+use super::view::View;
 use super::{Flow, Holder, More};
 use crate::args::Adopt;
 use crate::input::Typist;
@@ -87,11 +91,14 @@ impl Holder {
         kept: Vec<OwnedFd>,
     ) -> Result<(Identity, OwnedFd), SpawnError> {
         let wrong = |what: &'static str| move |e| SpawnError::new(what, e);
+        // Who is shown somewhere has that one's size.
+        let size = self.view.as_ref().and_then(View::size);
+        let (rows, cols) = size.unwrap_or((spec.rows, spec.cols));
         self.terminal
-            .resize(spec.rows, spec.cols)
+            .resize(rows, cols)
             .map_err(wrong("the terminal's size"))?;
         self.pump.log.set_limits(spec.log_cap, spec.segment);
-        self.record_size(spec.rows, spec.cols)
+        self.record_size(rows, cols)
             .map_err(wrong("the record of sizes"))?;
         // Before the child is there, so that whoever comes after a crash knows that it may have been.
         let mut meta = Meta {
@@ -99,8 +106,8 @@ impl Holder {
             holder: std::process::id() as i32,
             child: None,
             boot: boot_id(),
-            rows: spec.rows,
-            cols: spec.cols,
+            rows,
+            cols,
             log_cap: spec.log_cap,
             segment: spec.segment,
             marks: spec.marks.clone(),
@@ -135,6 +142,7 @@ impl Holder {
         self.meta_unsaved = true;
         self.save_meta();
         self.kept = kept;
+        self.go_to(Path::new(OsStr::from_bytes(&spec.cwd)));
         self.life = Life::Running {
             who,
             pidfd: child.pidfd,

@@ -230,7 +230,13 @@ impl Holder {
                     });
                 }
                 match self.start(&spec, fds) {
-                    Ok((who, pidfd)) => self.say_with(&ToDaemon::Started(who), vec![pidfd]),
+                    Ok((who, pidfd)) => {
+                        self.say_with(&ToDaemon::Started(who), vec![pidfd]);
+                        let (rows, cols) = self.terminal.size();
+                        if (rows, cols) != (spec.rows, spec.cols) {
+                            self.say(&ToDaemon::Resized { rows, cols });
+                        }
+                    }
                     Err(e) => self.say(&ToDaemon::StartFailed {
                         what: e.what,
                         errno: e.errno,
@@ -320,7 +326,7 @@ impl Holder {
     }
 
     /// What was printed before is moved first, so that a replay of the log meets the new size where the program did.
-    fn resize(&mut self, rows: u16, cols: u16) -> io::Result<()> {
+    pub(super) fn resize(&mut self, rows: u16, cols: u16) -> io::Result<()> {
         if self.terminal.size() == (rows, cols) {
             return Ok(());
         }

@@ -11,6 +11,7 @@ use rustix::event::{EventfdFlags, PollFlags};
 use rustix::fs::FlockOperation;
 
 use super::life::Life;
+use super::view::View;
 use super::{Flow, Holder, Source, poll, serve};
 use crate::args::{Adopt, Args, FURTHER, MASTER, PIPE_R, PIPE_W};
 use crate::input::Typist;
@@ -23,7 +24,12 @@ use crate::sys;
 use crate::wire::{Refusal, Spec};
 
 impl Holder {
-    pub(super) fn new(args: Args, listener: &OwnedFd) -> Result<Holder, SpawnError> {
+    /// `daemon` is the one that waits for a holder which is not its own child.
+    pub(super) fn new(
+        args: Args,
+        listener: &OwnedFd,
+        daemon: Option<OwnedFd>,
+    ) -> Result<Holder, SpawnError> {
         let wrong = |what: &str| {
             let what = what.to_owned();
             move |e: io::Error| SpawnError::new(what, e)
@@ -64,8 +70,12 @@ impl Holder {
         } else if args.adopt.is_none() {
             pump.try_splice(&terminal.master);
         }
+        let view = match args.view {
+            true => Some(View::of_stdin(&args.dir, pump.log.end())?),
+            false => None,
+        };
         let mut holder = Holder {
-            parent: parent(args.parent),
+            parent: daemon.or_else(|| parent(args.parent)),
             dir: args.dir,
             generation: args.generation,
             epoch: args.epoch,
@@ -75,6 +85,7 @@ impl Holder {
             pump,
             flow: Flow::Flowing,
             grew,
+            view,
             life: Life::Empty,
             kept,
             typist: Typist::default(),

@@ -108,6 +108,11 @@ impl Message for ToDaemon {
                 left: r.u32()?,
             },
             14 => ToDaemon::Alone,
+            15 => ToDaemon::Keyed { bytes: r.bytes()? },
+            16 => ToDaemon::Resized {
+                rows: r.u16()?,
+                cols: r.u16()?,
+            },
             9 => ToDaemon::Stalled { errno: r.i32()? },
             10 => ToDaemon::Flowing,
             11 => ToDaemon::Done { id: r.u64()? },
@@ -136,6 +141,8 @@ impl Message for ToDaemon {
             | ToDaemon::Stalled { .. }
             | ToDaemon::Flowing
             | ToDaemon::Alone
+            | ToDaemon::Keyed { .. }
+            | ToDaemon::Resized { .. }
             | ToDaemon::Done { .. }
             | ToDaemon::Failed { .. }
             | ToDaemon::Unknown { .. } => 0,

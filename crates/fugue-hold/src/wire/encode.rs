@@ -82,6 +82,11 @@ impl ToDaemon {
                 w.text(what);
             }),
             ToDaemon::Alone => frame(out, 14, |_| {}),
+            ToDaemon::Keyed { bytes } => frame(out, 15, |w| w.bytes(bytes)),
+            ToDaemon::Resized { rows, cols } => frame(out, 16, |w| {
+                w.u16(*rows);
+                w.u16(*cols);
+            }),
             ToDaemon::Unknown { kind } => frame(out, 13, |w| w.u8(*kind)),
         }
     }

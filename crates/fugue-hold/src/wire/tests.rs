@@ -144,6 +144,10 @@ fn to_daemon() -> Vec<ToDaemon> {
         ToDaemon::Closed { id: 4, left: 1 },
         ToDaemon::Stalled { errno: 28 },
         ToDaemon::Flowing,
+        ToDaemon::Keyed {
+            bytes: b"y\r\0\xff".to_vec(),
+        },
+        ToDaemon::Resized { rows: 50, cols: 9 },
         ToDaemon::Done { id: 1 },
         ToDaemon::Failed {
             id: 1,

@@ -12,4 +12,5 @@ mod output;
 mod probe;
 mod start;
 mod talk;
+mod view;
 mod world;

@@ -1,0 +1,399 @@
+//! A pane that is somebody's own in tmux. There is no holder: we listen to what it prints and write it down, type by
+//! tmux's own paste, and look at its processes from outside. It speaks a holder's words to the pane's task.
+
+mod meeting;
+mod typing;
+
+use std::{collections::VecDeque, io, os::fd::OwnedFd, path::PathBuf, time::Duration};
+
+use fugue_core::{PaneRecord, TmuxOrigin, TmuxPane};
+use fugue_hold::{
+    LogWriter, Scope, close_leftovers, identify, is_alive, probe_at,
+    record::ExitRecord,
+    spawn::Ending,
+    wire::{Exited, Identity, ToDaemon, ToHolder},
+};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    task::JoinHandle,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    Seat,
+    keeper::{Event, Place},
+};
+use crate::{
+    tmux::{
+        control::{Said, quote},
+        link::Link,
+        picture::{Facts, Picture},
+    },
+    watched::watched,
+};
+use typing::Typist;
+
+/// What does not change about the pane.
+pub struct Whose {
+    pub place: Place,
+    pub record: PaneRecord,
+    pub keep_lines: usize,
+    pub log_cap: u64,
+}
+
+impl Whose {
+    /// If the pane is one that is somebody's own.
+    pub fn of(seat: &Seat) -> Option<Self> {
+        let tmux = seat.record.tmux.as_ref()?;
+        let settings = &seat.house.settings;
+        (tmux.origin == TmuxOrigin::Found).then(|| Self {
+            place: seat.place(),
+            record: seat.record.clone(),
+            keep_lines: settings.keep_lines,
+            log_cap: settings.log_cap_bytes,
+        })
+    }
+}
+
+pub struct Listener {
+    whose: Whose,
+    tmux: TmuxPane,
+    leader: Identity,
+    /// Readable when the pane's own process has ended.
+    ended: AsyncFd<OwnedFd>,
+    terminal: PathBuf,
+    /// The session that the link hears.
+    session: String,
+    link: Link,
+    /// What was asked and is not answered, in order.
+    asked: VecDeque<Question>,
+    log: LogWriter,
+    size: (u16, u16),
+    hears: Hears,
+    /// Printed, and not written because the disk is full.
+    unwritten: Vec<u8>,
+    retry_at: Instant,
+    typist: Typist,
+    closing: Option<(Vec<u64>, JoinHandle<io::Result<u32>>)>,
+    words: VecDeque<ToDaemon>,
+    grew: bool,
+    end: End,
+}
+
+/// A line of commands, and what of its answers has come.
+struct Question {
+    about: About,
+    commands: usize,
+    answers: Vec<Vec<u8>>,
+}
+
+enum About {
+    /// How the pane is, for a picture.
+    Facts,
+    /// A picture is taken; whether the alternate screen was on.
+    Picture { alternate: bool },
+    /// Whether it is still in our session, and how large.
+    Where,
+    /// An input.
+    Typed,
+    /// Nothing: what was printed before it has come.
+    Last,
+    /// Something to tidy up.
+    Nothing,
+}
+
+/// What is done with what is printed.
+enum Hears {
+    /// It will be in the picture.
+    Nothing,
+    /// It came after the picture, which is not written yet.
+    Holding {
+        facts: Facts,
+        printed: Vec<u8>,
+    },
+    All,
+}
+
+#[derive(PartialEq, Eq)]
+enum End {
+    NotYet,
+    /// Its process has ended; what it printed last may be on its way.
+    Near,
+    Told,
+}
+
+// There is no event for "the disk has room again".
+const RETRY: Duration = Duration::from_millis(500);
+
+impl Listener {
+    /// What happens next. An error: the link is lost. Nothing is lost when this is cancelled.
+    pub async fn event(&mut self) -> io::Result<Event> {
+        loop {
+            if let Some(word) = self.words.pop_front() {
+                return Ok(Event::Word(word));
+            }
+            if std::mem::take(&mut self.grew) {
+                return Ok(Event::Grew);
+            }
+            tokio::select! {
+                said = self.link.next(), if self.unwritten.is_empty() && self.end != End::Told => {
+                    for said in said? {
+                        self.hear(said)?;
+                    }
+                }
+                _ = self.ended.readable(), if self.end == End::NotYet => {
+                    self.end = End::Near;
+                    self.ask(About::Last, &["display-message -p -"]);
+                }
+                left = closed(&mut self.closing) => self.closed(left),
+                () = sleep_until(self.retry_at), if !self.unwritten.is_empty() => self.write(Vec::new()),
+            }
+        }
+    }
+
+    pub fn send(&mut self, message: &ToHolder) {
+        match message {
+            ToHolder::Input(input) => {
+                if let Some(state) = self.typist.accept(input) {
+                    self.words.push_back(ToDaemon::InputState(state));
+                }
+                self.type_on();
+            }
+            ToHolder::Probe { id } => {
+                let probe = probe_at(&self.terminal, self.leader.pid);
+                self.words.push_back(ToDaemon::Probed { id: *id, probe });
+            }
+            ToHolder::Signal { id, signo, .. } => {
+                let foreground = probe_at(&self.terminal, self.leader.pid).foreground;
+                let sent = Pid::from_raw(foreground)
+                    .zip(Signal::from_named_raw(*signo))
+                    .map(|(group, signal)| rustix::process::kill_process_group(group, signal));
+                self.words.push_back(match sent {
+                    Some(Ok(())) => ToDaemon::Done { id: *id },
+                    Some(Err(errno)) => failed(*id, "signal", errno.raw_os_error()),
+                    None => failed(*id, "signal", rustix::io::Errno::SRCH.raw_os_error()),
+                });
+            }
+            ToHolder::Close { id, grace_ms } => self.close(*id, *grace_ms),
+            // Its size is the person's to choose.
+            ToHolder::Resize { id, .. } => {
+                let errno = rustix::io::Errno::PERM.raw_os_error();
+                self.words.push_back(failed(*id, "resize", errno));
+            }
+            ToHolder::Hello { .. } | ToHolder::Start(_) | ToHolder::Leave => {}
+        }
+    }
+
+    pub fn recorded_exit(&self) -> Option<ExitRecord> {
+        let place = &self.whose.place;
+        ExitRecord::read(&place.dir, place.generation)
+            .ok()
+            .flatten()
+    }
+
+    pub fn next_seq(&mut self) -> u64 {
+        self.typist.next_seq()
+    }
+
+    fn ask(&mut self, about: About, commands: &[&str]) {
+        self.asked.push_back(Question {
+            about,
+            commands: commands.len(),
+            answers: Vec::new(),
+        });
+        self.link.ask(&commands.join(" ; "));
+    }
+
+    fn hear(&mut self, said: Said) -> io::Result<()> {
+        match said {
+            Said::Output { pane, bytes } => {
+                if self.tmux.id.strip_prefix('%') == Some(&pane.to_string()) {
+                    match &mut self.hears {
+                        Hears::Nothing => {}
+                        Hears::Holding { printed, .. } => printed.extend(bytes),
+                        Hears::All => self.write(bytes),
+                    }
+                }
+                Ok(())
+            }
+            Said::Answer { ok, body } => self.answered(ok, body),
+            Said::Changed => {
+                let known = |question: &Question| matches!(question.about, About::Where);
+                if !self.asked.iter().any(known) {
+                    self.ask_where();
+                }
+                Ok(())
+            }
+            Said::Exit => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    fn ask_where(&mut self) {
+        let is_it = quote(format!("#{{==:#{{pane_id}},{}}}", self.tmux.id).as_bytes());
+        let session = quote(self.session.as_bytes());
+        let what = quote(b"#{pane_pid} #{pane_height} #{pane_width} #{pane_dead}");
+        let list = format!("list-panes -s -t {session} -f {is_it} -F {what}");
+        self.ask(About::Where, &[&list]);
+    }
+
+    /// A command that failed is the last of its line that is answered.
+    fn answered(&mut self, ok: bool, body: Vec<u8>) -> io::Result<()> {
+        let Some(question) = self.asked.front_mut() else {
+            return Ok(());
+        };
+        question.answers.push(body);
+        if ok && question.answers.len() < question.commands {
+            return Ok(());
+        }
+        let Some(Question { about, answers, .. }) = self.asked.pop_front() else {
+            return Ok(());
+        };
+        match about {
+            About::Facts => self.take_picture(ok, &answers),
+            About::Picture { alternate } => self.picture_taken(ok, alternate, &answers),
+            About::Where => self.is_where(ok, &answers)?,
+            About::Typed => {
+                self.typed(ok);
+                self.type_on();
+            }
+            About::Last => self.over(),
+            About::Nothing => {}
+        }
+        Ok(())
+    }
+
+    fn is_where(&mut self, ok: bool, answers: &[Vec<u8>]) -> io::Result<()> {
+        let said = answers
+            .first()
+            .map(|body| String::from_utf8_lossy(body).into_owned());
+        let numbers: Vec<u32> = said
+            .iter()
+            .flat_map(|said| said.split_whitespace())
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let [pid, rows, cols, dead] = numbers[..] else {
+            if !is_alive(self.leader) {
+                self.over();
+                return Ok(());
+            }
+            // It has moved to another session, or is gone; whoever looks for it anew finds out.
+            let what = if ok {
+                "the pane has moved"
+            } else {
+                "the session is gone"
+            };
+            return Err(io::Error::other(what));
+        };
+        if dead == 1 || pid != self.leader.pid.cast_unsigned() {
+            self.over();
+            return Ok(());
+        }
+        let size = (
+            u16::try_from(rows).unwrap_or(self.size.0),
+            u16::try_from(cols).unwrap_or(self.size.1),
+        );
+        if size != self.size {
+            self.size = size;
+            self.log.size(size.0, size.1)?;
+            self.words.push_back(ToDaemon::Resized {
+                rows: size.0,
+                cols: size.1,
+            });
+        }
+        Ok(())
+    }
+
+    /// Appends to the log. While the disk is full, nothing more is taken from tmux.
+    fn write(&mut self, bytes: Vec<u8>) {
+        let stalled = !self.unwritten.is_empty();
+        self.unwritten.extend(bytes);
+        let (written, done) = self.log.append(&self.unwritten);
+        self.unwritten.drain(..written);
+        self.grew |= written > 0;
+        match done {
+            Ok(()) if stalled => self.words.push_back(ToDaemon::Flowing),
+            Ok(()) => {}
+            Err(error) => {
+                self.retry_at = Instant::now() + RETRY;
+                if !stalled {
+                    let errno = error.raw_os_error().unwrap_or_default();
+                    self.words.push_back(ToDaemon::Stalled { errno });
+                }
+            }
+        }
+    }
+
+    /// How it ended, its own parent alone knows.
+    fn over(&mut self) {
+        if self.end == End::Told {
+            return;
+        }
+        self.end = End::Told;
+        let exited = Exited {
+            ending: Ending::Unknown,
+            at: self.log.end(),
+        };
+        if let Err(error) = self.log.exit(exited) {
+            tracing::warn!(pane = %self.whose.place.pane, %error, "its end could not be written down");
+        }
+        for state in self.typist.give_up() {
+            self.words.push_back(ToDaemon::InputState(state));
+        }
+        self.words.push_back(ToDaemon::Exited(exited));
+    }
+
+    fn close(&mut self, id: u64, grace_ms: u32) {
+        if let Some((ids, _)) = &mut self.closing {
+            return ids.push(id);
+        }
+        let scope = Scope::new(Some(self.leader), Vec::new());
+        let grace = Duration::from_millis(u64::from(grace_ms));
+        let closes = tokio::task::spawn_blocking(move || close_leftovers(scope, grace));
+        self.closing = Some((vec![id], closes));
+    }
+
+    fn closed(&mut self, left: io::Result<u32>) {
+        let left = left.unwrap_or_else(|error| {
+            tracing::warn!(pane = %self.whose.place.pane, %error, "its processes could not all be ended");
+            1
+        });
+        for id in self.closing.take().map(|(ids, _)| ids).unwrap_or_default() {
+            self.words.push_back(ToDaemon::Closed { id, left });
+        }
+    }
+}
+
+async fn closed(closing: &mut Option<(Vec<u64>, JoinHandle<io::Result<u32>>)>) -> io::Result<u32> {
+    match closing {
+        Some((_, closes)) => closes
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error))),
+        None => std::future::pending().await,
+    }
+}
+
+fn failed(id: u64, what: &str, errno: i32) -> ToDaemon {
+    ToDaemon::Failed {
+        id,
+        errno,
+        what: what.to_owned(),
+    }
+}
+
+/// A fd that tells of this very process's end.
+fn pidfd(pid: u32) -> io::Result<(Identity, AsyncFd<OwnedFd>)> {
+    let gone = || io::Error::from(rustix::io::Errno::SRCH);
+    let pid = pid.cast_signed();
+    let fd =
+        rustix::process::pidfd_open(Pid::from_raw(pid).ok_or_else(gone)?, PidfdFlags::empty())?;
+    let who = identify(pid).ok_or_else(gone)?;
+    Ok((who, watched(fd, Interest::READABLE)?))
+}
+
+fn text(body: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(body)
+}
+
+#[cfg(test)]
+mod tests;

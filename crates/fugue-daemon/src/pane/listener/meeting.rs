@@ -1,0 +1,334 @@
+//! How a listener comes to its pane: for the first time, or again after nobody listened for a while.
+
+use std::{collections::VecDeque, fs, io, path::Path, time::Duration};
+
+use fugue_core::TmuxPane;
+use fugue_hold::{
+    LogWriter, identify, is_alive,
+    spawn::Ending,
+    wire::{Exited, HelloOk, Spec, State, VERSION},
+};
+use fugue_term::Size;
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout},
+};
+
+use super::{About, End, Facts, Hears, Listener, Picture, Typist, Whose, pidfd, text};
+use crate::{
+    replay::{Checkpoints, Depth, Follower},
+    tmux::{
+        ask::{Refused, Server},
+        control::quote,
+        link::Link,
+        picture::{FORMAT, Fit},
+    },
+};
+
+// A picture of a long history is megabytes, and tmux may be busy with a flood.
+const TAKES_AT_MOST: Duration = Duration::from_secs(10);
+
+/// What tmux says about where a pane is.
+struct Seat {
+    server: Server,
+    session: String,
+    terminal: String,
+}
+
+impl Listener {
+    /// Listens to the pane. `None`: it is gone.
+    pub async fn find(whose: Whose) -> Result<Option<(Self, HelloOk)>, String> {
+        let Some(tmux) = whose.record.tmux.clone() else {
+            return Err("it is no pane of tmux".into());
+        };
+        let trouble = |error: io::Error| error.to_string();
+        prepare(&whose.place.dir).map_err(trouble)?;
+        let Some(seat) = seat(&tmux, whose.record.pid).await? else {
+            return Ok(None);
+        };
+        let Ok((leader, ended)) = pidfd(whose.record.pid) else {
+            return Ok(None);
+        };
+        let place = &whose.place;
+        let segment = Spec::segment_for(whose.log_cap);
+        let log = LogWriter::open(&place.dir, place.generation, whose.log_cap, segment)
+            .map_err(trouble)?;
+        let link = Link::attach(&seat.server, &seat.session).map_err(trouble)?;
+        let mut listener = Self {
+            typist: Typist::open(&place.dir),
+            whose,
+            tmux,
+            leader,
+            ended,
+            terminal: seat.terminal.into(),
+            session: seat.session,
+            link,
+            asked: VecDeque::new(),
+            log,
+            size: (0, 0),
+            hears: Hears::Nothing,
+            unwritten: Vec::new(),
+            retry_at: Instant::now(),
+            closing: None,
+            words: VecDeque::new(),
+            grew: false,
+            end: End::NotYet,
+        };
+        listener.meet(seat.server).await?;
+        let hello = listener.hello();
+        Ok(Some((listener, hello)))
+    }
+
+    /// After a lost link: the same pane, in whichever session it is now. `None`: it is gone, and that is recorded.
+    pub async fn recover(&mut self) -> Result<HelloOk, String> {
+        let found = match is_alive(self.leader) && self.end == End::NotYet {
+            true => seat(&self.tmux, self.whose.record.pid).await?,
+            false => None,
+        };
+        let Some(seat) = found else {
+            tracing::info!(pane = %self.whose.place.pane, tmux = self.tmux.id, "tmux has it no longer");
+            self.over();
+            // It is told by the answer to this.
+            self.words.clear();
+            return Ok(self.hello());
+        };
+        self.link = Link::attach(&seat.server, &seat.session).map_err(|error| error.to_string())?;
+        self.session = seat.session;
+        self.asked.clear();
+        self.typist.forget_under_way();
+        self.hears = Hears::Nothing;
+        self.meet(seat.server).await?;
+        self.type_on();
+        Ok(self.hello())
+    }
+
+    /// Takes a picture, and hears from then on what is printed after it.
+    async fn meet(&mut self, server: Server) -> Result<(), String> {
+        self.ask_facts();
+        let heard = async {
+            while matches!(self.hears, Hears::Nothing) && self.end != End::Told {
+                for said in self.link.next().await? {
+                    self.hear(said)?;
+                }
+            }
+            io::Result::Ok(())
+        };
+        match timeout(TAKES_AT_MOST, heard).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(format!("tmux does not let us listen: {error}")),
+            Err(_) => return Err("tmux does not answer".into()),
+        }
+        let before = std::mem::replace(&mut self.hears, Hears::All);
+        let Hears::Holding { facts, printed } = before else {
+            return Ok(());
+        };
+        let picture = self.fetch(server, facts).await?;
+        self.lay_over(&picture).map_err(|error| error.to_string())?;
+        self.write(printed);
+        Ok(())
+    }
+
+    /// The parts of a picture are texts that programs chose. Over the link they could pass for tmux's own words, so they
+    /// come by a client of their own. (What `save-buffer` writes for a control client is not there yet when it says so.)
+    async fn fetch(&mut self, server: Server, facts: Facts) -> Result<Picture, String> {
+        let parts = parts(facts.alternate);
+        let names: Vec<String> = parts.iter().map(|(part, _)| self.buffer(part)).collect();
+        let asks = names.clone();
+        let fetched = spawn_blocking(move || {
+            let fetch = |name: &String| server.fetch(&["show-buffer", "-b", name]);
+            asks.iter()
+                .map(fetch)
+                .collect::<Result<Vec<String>, Refused>>()
+        });
+        let fetched = fetched.await.map_err(|error| error.to_string())?;
+        for name in &names {
+            let forget = format!("delete-buffer -b {}", quote(name.as_bytes()));
+            self.ask(About::Nothing, &[&forget]);
+        }
+        let texts = fetched.map_err(|refused| refused.to_string())?;
+        let text = |wanted: &str| {
+            let at = parts.iter().position(|(part, _)| *part == wanted);
+            at.and_then(|at| texts.get(at).cloned()).unwrap_or_default()
+        };
+        Ok(Picture {
+            all: text("all"),
+            rows: text("rows"),
+            behind: text("behind"),
+            front: text("front"),
+            history: text("history"),
+            facts,
+        })
+    }
+
+    fn ask_facts(&mut self) {
+        let facts = self.facts();
+        self.ask(About::Facts, &[&facts]);
+    }
+
+    fn facts(&self) -> String {
+        let format = quote(FORMAT.as_bytes());
+        format!("display-message -p -t {} {format}", self.tmux.id)
+    }
+
+    /// Everything in one line of commands, none of which waits, so that nothing is printed between them.
+    pub(super) fn take_picture(&mut self, ok: bool, answers: &[Vec<u8>]) {
+        let facts = answers.first().and_then(|body| Facts::parse(&text(body)));
+        let Some(facts) = facts.filter(|_| ok) else {
+            return self.over();
+        };
+        let id = self.tmux.id.clone();
+        let alternate = facts.alternate;
+        let mut commands = vec![self.facts()];
+        for (part, options) in parts(alternate) {
+            let buffer = quote(self.buffer(part).as_bytes());
+            commands.push(format!("capture-pane {options} -b {buffer} -t {id}"));
+        }
+        let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+        self.ask(About::Picture { alternate }, &commands);
+    }
+
+    pub(super) fn picture_taken(&mut self, ok: bool, alternate: bool, answers: &[Vec<u8>]) {
+        let facts = answers.first().and_then(|body| Facts::parse(&text(body)));
+        match facts {
+            Some(facts) if facts.dead || facts.pid != self.whose.record.pid => self.over(),
+            Some(facts) if ok && facts.alternate == alternate => {
+                self.hears = Hears::Holding {
+                    facts,
+                    printed: Vec::new(),
+                };
+            }
+            // The screen was switched between the two questions.
+            Some(_) => self.ask_facts(),
+            None => self.over(),
+        }
+    }
+
+    /// The log begins with the picture, or is brought up to date by it.
+    fn lay_over(&mut self, picture: &Picture) -> io::Result<()> {
+        let size = (picture.facts.rows, picture.facts.cols);
+        if self.log.end() == 0 {
+            self.log.size(size.0, size.1)?;
+            self.size = size;
+            self.write(picture.whole());
+            return Ok(());
+        }
+        let known = self.known_rows(size)?;
+        if size != self.size {
+            self.log.size(size.0, size.1)?;
+            self.size = size;
+            self.words.push_back(fugue_hold::wire::ToDaemon::Resized {
+                rows: size.0,
+                cols: size.1,
+            });
+        }
+        let (bytes, fit) = picture.since(&known);
+        if fit == Fit::Unknown {
+            tracing::warn!(
+                pane = %self.whose.place.pane,
+                "what tmux has now does not follow what was known; all of it was added, and some may be there twice"
+            );
+        }
+        self.write(bytes);
+        Ok(())
+    }
+
+    /// What a reader of the log sees on the main screen.
+    fn known_rows(&self, size: (u16, u16)) -> io::Result<Vec<String>> {
+        let Whose {
+            place,
+            record,
+            keep_lines,
+            ..
+        } = &self.whose;
+        let mut follower = Follower::open(
+            &place.dir,
+            record,
+            *keep_lines,
+            Depth::Recent,
+            Checkpoints::None,
+        )?;
+        follower.catch_up()?;
+        let mut terminal = follower.terminal;
+        terminal.feed(b"\x1b[?1049l");
+        terminal.resize(Size {
+            rows: size.0,
+            cols: size.1,
+        });
+        Ok(terminal.screen().rows().collect())
+    }
+
+    fn hello(&self) -> HelloOk {
+        let exited = Exited {
+            ending: Ending::Unknown,
+            at: self.log.end(),
+        };
+        let child = self.leader;
+        HelloOk {
+            version: VERSION,
+            holder: 0,
+            generation: self.whose.place.generation,
+            lossless: false,
+            state: match self.end {
+                End::NotYet | End::Near => State::Running(child),
+                End::Told => State::Exited { child, exited },
+            },
+            log_end: self.log.end(),
+            last_input_seq: 0,
+            answered_upto: u64::MAX,
+            rows: self.size.0,
+            cols: self.size.1,
+            stalled: None,
+            closing: self.closing.is_some(),
+            child_pidfd: false,
+            kept: 0,
+        }
+    }
+}
+
+/// What a picture is made of, and how tmux is asked for it.
+fn parts(alternate: bool) -> &'static [(&'static str, &'static str)] {
+    match alternate {
+        false => &[("all", "-e -J -S -"), ("rows", "-S -")],
+        true => &[
+            ("history", "-e -J -S - -E -1"),
+            ("behind", "-e -J -a"),
+            ("front", "-e"),
+        ],
+    }
+}
+
+fn prepare(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(dir)
+}
+
+/// Where the pane is now; `None` if it, its process or its server is not the one that is meant.
+async fn seat(tmux: &TmuxPane, pid: u32) -> Result<Option<Seat>, String> {
+    if identify(pid.cast_signed()).is_none() {
+        return Ok(None);
+    }
+    let tmux = tmux.clone();
+    let asked = spawn_blocking(move || {
+        let server = Server::at(Path::new(&tmux.socket)).map_err(|error| error.to_string())?;
+        let what = "#{pid}\t#{pane_pid}\t#{session_id}\t#{pane_tty}";
+        let said = match server.ask(&["display-message", "-p", "-t", &tmux.id, what]) {
+            Ok(said) => said,
+            Err(Refused::NoServer(_)) => return Ok(None),
+            Err(refused) => return Err(refused.to_string()),
+        };
+        let parts: Vec<&str> = said.trim_end().split('\t').collect();
+        let [server_pid, pane_pid, session, terminal] = parts[..] else {
+            return Ok(None);
+        };
+        let same = server_pid == tmux.server.to_string() && pane_pid == pid.to_string();
+        Ok(same.then(|| Seat {
+            session: session.to_owned(),
+            terminal: terminal.to_owned(),
+            server,
+        }))
+    });
+    asked.await.map_err(|error| error.to_string())?
+}

@@ -1,0 +1,440 @@
+//! Against a tmux server of the test's own.
+
+use std::{path::Path, time::Duration};
+
+use fugue_api::{PaneId, SessionName, Timestamp, wire::Key};
+use fugue_core::TmuxFound;
+use fugue_hold::{
+    LogReader, Read,
+    wire::{Input, InputKind, InputState, Outcome, State},
+};
+use fugue_term::{Options, Query, Size, Terminal};
+use tokio::time::timeout;
+
+use fugue_hold::wire::HelloOk;
+
+use super::*;
+use crate::tmux::{look, testing::Private};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+struct World {
+    tmux: Private,
+    dir: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            tmux: Private::start(),
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// A pane of a person's in a window of its own.
+    fn pane(&self, command: &str) -> TmuxFound {
+        let id = self.tmux.ask(&[
+            "new-window",
+            "-d",
+            "-P",
+            "-F",
+            "#{pane_id}",
+            "-t",
+            "main:",
+            "sh",
+            "-c",
+            command,
+        ]);
+        look::find(&id, &self.tmux.caller).unwrap()
+    }
+
+    fn whose(&self, found: &TmuxFound) -> Whose {
+        let id = PaneId(found.pid.into());
+        Whose {
+            place: Place {
+                pane: id,
+                dir: self.path(found),
+                epoch: 1,
+                generation: 1,
+            },
+            record: PaneRecord {
+                id,
+                session: SessionName::default(),
+                name: "found".into(),
+                command: found.command.clone(),
+                cwd: found.cwd.clone(),
+                size: found.size,
+                created_at: Timestamp(0),
+                made_by: Key([0; 16]),
+                secret: String::new(),
+                tmux: Some(found.pane.clone()),
+                agent: None,
+                generation: 1,
+                pid: found.pid,
+                closing: false,
+                ended: None,
+            },
+            keep_lines: 10_000,
+            log_cap: 64 << 20,
+        }
+    }
+
+    fn path(&self, found: &TmuxFound) -> PathBuf {
+        // A path is nothing to be read.
+        self.dir.path().join(format!("#{{pid}} {}", found.pane.id))
+    }
+
+    async fn listen(&self, found: &TmuxFound) -> (Listener, HelloOk) {
+        Listener::find(self.whose(found)).await.unwrap().unwrap()
+    }
+
+    fn shown(&self, found: &TmuxFound) -> Terminal {
+        let size = Size {
+            rows: found.size.rows,
+            cols: found.size.cols,
+        };
+        let options = Options {
+            keep_lines: 100_000,
+            secret: None,
+        };
+        let mut terminal = Terminal::new(size, options);
+        terminal.feed(&log(&self.path(found)));
+        terminal
+    }
+}
+
+fn log(dir: &Path) -> Vec<u8> {
+    let (mut reader, mut bytes, mut buffer) = (LogReader::new(dir), Vec::new(), vec![0; 1 << 16]);
+    while let Read::Bytes(count) = reader.read_at(bytes.len() as u64, &mut buffer).unwrap() {
+        bytes.extend_from_slice(&buffer[..count]);
+    }
+    bytes
+}
+
+fn lines(terminal: &Terminal) -> Vec<String> {
+    let query = Query {
+        since: None,
+        last: usize::MAX,
+    };
+    let lines = terminal.lines(&query).lines;
+    lines.iter().map(|line| line.text.to_string()).collect()
+}
+
+/// Listens until a word is the one that is wanted.
+async fn until<T>(listener: &mut Listener, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
+    let heard = async {
+        loop {
+            let event = listener.event().await.unwrap();
+            if let Some(found) = wanted(&event) {
+                return found;
+            }
+        }
+    };
+    timeout(LIMIT, heard).await.expect("waited too long")
+}
+
+async fn until_printed(listener: &mut Listener, dir: &Path, wanted: &[u8]) {
+    until(listener, |_| {
+        let log = log(dir);
+        log.windows(wanted.len())
+            .any(|window| window == wanted)
+            .then_some(())
+    })
+    .await;
+}
+
+async fn type_in(listener: &mut Listener, key: u8, bytes: &[u8]) -> InputState {
+    let seq = listener.next_seq();
+    listener.send(&ToHolder::Input(Input {
+        seq,
+        key: [key; 16],
+        kind: InputKind::Typed,
+        bytes: bytes.to_vec(),
+    }));
+    until(listener, |event| match event {
+        Event::Word(ToDaemon::InputState(state)) if state.seq == seq => Some(*state),
+        _ => None,
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_log_begins_with_what_was_there_and_goes_on_with_every_byte() {
+    let world = World::new();
+    let long = "x".repeat(450);
+    let script = format!(
+        "seq 1 300; printf '\\033[31m{long}\\033[m\\ngr\\303\\274n '; read go; printf 'a\\0\\1\\\\b\\377\\n'; read end"
+    );
+    let found = world.pane(&script);
+    // Until it has printed what is to be in the picture.
+    loop {
+        let shown = world
+            .tmux
+            .ask(&["capture-pane", "-p", "-t", &found.pane.id]);
+        if shown.contains("grün") {
+            break;
+        }
+    }
+    let (mut listener, hello) = world.listen(&found).await;
+    assert!(matches!(hello.state, State::Running(who) if who.pid == found.pid.cast_signed()));
+    let terminal = world.shown(&found);
+    let mut expected: Vec<String> = (1..=300).map(|n| n.to_string()).collect();
+    expected.extend([long, "grün".to_owned()]);
+    let had = lines(&terminal);
+    assert_eq!(
+        had.iter().map(|line| line.trim_end()).collect::<Vec<_>>(),
+        expected
+    );
+    let cursor = world.tmux.ask(&[
+        "display-message",
+        "-p",
+        "-t",
+        &found.pane.id,
+        "#{cursor_y} #{cursor_x}",
+    ]);
+    let (y, x) = terminal.screen().cursor();
+    assert_eq!(format!("{y} {x}"), cursor);
+
+    let before = log(&world.path(&found)).len();
+    assert_eq!(
+        type_in(&mut listener, 1, b"on\r").await.outcome,
+        Outcome::Written
+    );
+    until_printed(&mut listener, &world.path(&found), b"b\xff\r\n").await;
+    assert_eq!(
+        &log(&world.path(&found))[before..],
+        b"on\r\na\0\x01\\b\xff\r\n"
+    );
+}
+
+#[tokio::test]
+async fn typing_is_exact_while_a_person_scrolls_back_and_is_done_once() {
+    let world = World::new();
+    let found = world.pane("stty raw -echo; printf ready; dd bs=1 count=9 2>/dev/null | od -An -tx1; printf over; read end");
+    let (mut listener, _) = world.listen(&found).await;
+    until_printed(&mut listener, &world.path(&found), b"ready").await;
+    world.tmux.ask(&["copy-mode", "-t", &found.pane.id]);
+    world.tmux.ask(&["set-buffer", "-b", "mine", "keep"]);
+    let state = type_in(&mut listener, 1, b"a\0\x1b[A").await;
+    assert_eq!(
+        (state.outcome, state.written, state.total),
+        (Outcome::Written, 5, 5)
+    );
+    let again = type_in(&mut listener, 1, b"a\0\x1b[A").await;
+    assert_eq!(again.outcome, Outcome::Duplicate);
+    // The next daemon knows it too.
+    drop(listener);
+    let (mut listener, _) = world.listen(&found).await;
+    assert_eq!(
+        type_in(&mut listener, 1, b"a\0\x1b[A").await.outcome,
+        Outcome::Duplicate
+    );
+    type_in(&mut listener, 2, "\nü\r".as_bytes()).await;
+    until_printed(&mut listener, &world.path(&found), b"over").await;
+    let text = String::from_utf8_lossy(&log(&world.path(&found))).into_owned();
+    assert!(text.contains("61 00 1b 5b 41 0a c3 bc 0d"), "{text}");
+    assert_eq!(
+        world.tmux.ask(&[
+            "display-message",
+            "-p",
+            "-t",
+            &found.pane.id,
+            "#{pane_in_mode}"
+        ]),
+        "1"
+    );
+    assert_eq!(
+        world.tmux.ask(&["list-buffers", "-F", "#{buffer_name}"]),
+        "mine"
+    );
+}
+
+#[tokio::test]
+async fn a_flood_is_complete() {
+    let world = World::new();
+    let found = world.pane("read go; seq 1 1500000; printf over; read end");
+    let (mut listener, _) = world.listen(&found).await;
+    let before = log(&world.path(&found)).len();
+    type_in(&mut listener, 1, b"\r").await;
+    let mut seen = 0;
+    until(&mut listener, |_| {
+        let end = LogReader::new(world.path(&found)).end().unwrap();
+        // Looked at now and then: reading ten megabytes for each piece of them takes long.
+        if end < seen + (1 << 20) && seen < 11_000_000 {
+            return None;
+        }
+        seen = end;
+        log(&world.path(&found)).ends_with(b"over").then_some(())
+    })
+    .await;
+    let printed = log(&world.path(&found)).split_off(before);
+    let expected: String = (1..=1_500_000).map(|n| format!("{n}\r\n")).collect();
+    assert!(printed == format!("\r\n{expected}over").into_bytes());
+}
+
+#[tokio::test]
+async fn what_was_printed_while_nobody_listened_is_there_once() {
+    let world = World::new();
+    let found = world.pane("n=0; while read upto; do while [ $n -lt $upto ]; do n=$((n+1)); echo \"line $n\"; done; done");
+    let (mut listener, _) = world.listen(&found).await;
+    type_in(&mut listener, 1, b"80\r").await;
+    until_printed(&mut listener, &world.path(&found), b"line 80\r\n").await;
+    drop(listener);
+    world
+        .tmux
+        .ask(&["send-keys", "-t", &found.pane.id, "-l", "500\r"]);
+    loop {
+        let shown = world
+            .tmux
+            .ask(&["capture-pane", "-p", "-t", &found.pane.id]);
+        if shown.contains("line 500") {
+            break;
+        }
+    }
+    let (mut listener, _) = world.listen(&found).await;
+    type_in(&mut listener, 2, b"510\r").await;
+    until_printed(&mut listener, &world.path(&found), b"line 510\r\n").await;
+    let terminal = world.shown(&found);
+    let had: Vec<String> = lines(&terminal)
+        .into_iter()
+        .filter(|line| line.starts_with("line"))
+        .collect();
+    let expected: Vec<String> = (1..=510).map(|n| format!("line {n}")).collect();
+    assert_eq!(had, expected);
+}
+
+#[tokio::test]
+async fn a_lost_link_and_a_pane_that_moves_are_found_again() {
+    let world = World::new();
+    let found = world.pane("read one; echo first; read two; echo second; read end");
+    let (mut listener, _) = world.listen(&found).await;
+    let client = world.tmux.ask(&["list-clients", "-F", "#{client_name}"]);
+    world.tmux.ask(&["detach-client", "-t", &client]);
+    let lost = async { while listener.event().await.is_ok() {} };
+    timeout(LIMIT, lost).await.unwrap();
+    listener.recover().await.unwrap();
+    type_in(&mut listener, 1, b"\r").await;
+    until_printed(&mut listener, &world.path(&found), b"first").await;
+
+    world.tmux.ask(&["new-session", "-d", "-s", "other", "cat"]);
+    world
+        .tmux
+        .ask(&["join-pane", "-d", "-s", &found.pane.id, "-t", "other:"]);
+    let lost = async { while listener.event().await.is_ok() {} };
+    timeout(LIMIT, lost).await.unwrap();
+    listener.recover().await.unwrap();
+    type_in(&mut listener, 2, b"\r").await;
+    until_printed(&mut listener, &world.path(&found), b"second").await;
+}
+
+#[tokio::test]
+async fn an_end_is_told_once_all_is_written_and_a_server_that_dies_ends_its_panes() {
+    let world = World::new();
+    let found = world.pane("read go; echo bye");
+    let (mut listener, _) = world.listen(&found).await;
+    type_in(&mut listener, 1, b"\r").await;
+    let exited = until(&mut listener, |event| match event {
+        Event::Word(ToDaemon::Exited(exited)) => Some(*exited),
+        _ => None,
+    })
+    .await;
+    assert_eq!(exited.ending, Ending::Unknown);
+    assert_eq!(exited.at, log(&world.path(&found)).len() as u64);
+    assert!(listener.recorded_exit().is_some());
+    assert!(Listener::find(world.whose(&found)).await.unwrap().is_none());
+
+    let found = world.pane("trap '' HUP; cat");
+    let (mut listener, _) = world.listen(&found).await;
+    world.tmux.ask(&["kill-server"]);
+    let lost = async {
+        loop {
+            match listener.event().await {
+                Err(_) => {
+                    let hello = listener.recover().await.unwrap();
+                    assert!(matches!(hello.state, State::Exited { .. }));
+                    return;
+                }
+                Ok(Event::Word(ToDaemon::Exited(_))) => return,
+                Ok(_) => {}
+            }
+        }
+    };
+    timeout(LIMIT, lost).await.unwrap();
+}
+
+#[tokio::test]
+async fn its_size_is_followed_its_reader_is_known_and_closing_it_leaves_no_process() {
+    let world = World::new();
+    let found = world.pane("trap '' HUP TERM; sleep 1000 & printf 'name? '; read name");
+    let (mut listener, hello) = world.listen(&found).await;
+    assert_eq!((hello.rows, hello.cols), (found.size.rows, found.size.cols));
+    until_printed(&mut listener, &world.path(&found), b"name? ").await;
+    world
+        .tmux
+        .ask(&["split-window", "-h", "-d", "-t", &found.pane.id, "cat"]);
+    let cols = until(&mut listener, |event| match event {
+        Event::Word(ToDaemon::Resized { cols, .. }) => Some(*cols),
+        _ => None,
+    })
+    .await;
+    assert_eq!(cols, 100);
+    let probe = loop {
+        listener.send(&ToHolder::Probe { id: 1 });
+        let probe = until(&mut listener, |event| match event {
+            Event::Word(ToDaemon::Probed { probe, .. }) => Some(probe.clone()),
+            _ => None,
+        })
+        .await;
+        if probe.reader.is_some() {
+            break probe;
+        }
+    };
+    assert!(probe.canonical && probe.echo && probe.leader_in_fg);
+    assert_eq!(
+        probe.reader.map(|reader| reader.pid),
+        Some(found.pid.cast_signed())
+    );
+    listener.send(&ToHolder::Close {
+        id: 7,
+        grace_ms: 50,
+    });
+    let (mut left, mut exited) = (None, false);
+    until(&mut listener, |event| {
+        match event {
+            Event::Word(ToDaemon::Closed { id: 7, left: now }) => left = Some(*now),
+            Event::Word(ToDaemon::Exited(_)) => exited = true,
+            _ => {}
+        }
+        (left.is_some() && exited).then_some(())
+    })
+    .await;
+    assert_eq!(left, Some(0));
+}
+
+#[tokio::test]
+async fn an_alternate_screen_is_seen_as_it_is() {
+    let world = World::new();
+    let found = world.pane("echo before; printf '\\033[?1049h\\033[2J\\033[3;5Hfull\\033[?1000h'; read end; printf '\\033[?1049l'; echo after; read end");
+    loop {
+        let shown = world
+            .tmux
+            .ask(&["capture-pane", "-p", "-t", &found.pane.id]);
+        if shown.contains("full") {
+            break;
+        }
+    }
+    let (mut listener, _) = world.listen(&found).await;
+    let terminal = world.shown(&found);
+    assert!(terminal.screen().alternate());
+    let painted = String::from_utf8_lossy(&log(&world.path(&found))).into_owned();
+    assert_eq!(terminal.screen().text().trim(), "full", "{painted:?}");
+    assert_eq!(terminal.screen().cursor(), (2, 8));
+    type_in(&mut listener, 1, b"\r").await;
+    until_printed(&mut listener, &world.path(&found), b"after").await;
+    let terminal = world.shown(&found);
+    let text = terminal.screen().text();
+    assert!(
+        text.contains("before") && text.contains("after") && !text.contains("full"),
+        "{text}"
+    );
+}

@@ -1,0 +1,196 @@
+//! Typing into a pane of tmux: exact bytes, by a paste of a buffer of our own, which goes to the program also while a
+//! person scrolls back. One at a time, each once, however often it is asked for.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    io::{self, Write},
+    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use fugue_hold::wire::{Input, InputKind, InputState, Outcome, ToDaemon};
+
+use super::{About, Listener};
+use crate::tmux::control::quote;
+
+pub(super) struct Typist {
+    dir: PathBuf,
+    /// Keys that were handed to tmux, under whichever daemon: what became of the last one may be unknown.
+    keys: VecDeque<[u8; 16]>,
+    waiting: VecDeque<Input>,
+    under_way: Option<InputState>,
+    last_seq: u64,
+}
+
+// A daemon asks again only for what it had under way, which is far less.
+const KEYS: usize = 256;
+
+impl Typist {
+    pub(super) fn open(dir: &Path) -> Self {
+        let known = fs::read(dir.join("typed")).unwrap_or_default();
+        let keys: Vec<[u8; 16]> = known
+            .chunks_exact(16)
+            .filter_map(|key| key.try_into().ok())
+            .collect();
+        let latest = keys[keys.len().saturating_sub(KEYS)..].to_vec();
+        Self {
+            dir: dir.to_owned(),
+            keys: latest.into(),
+            waiting: VecDeque::new(),
+            under_way: None,
+            last_seq: 0,
+        }
+    }
+
+    pub(super) fn next_seq(&mut self) -> u64 {
+        self.last_seq += 1;
+        self.last_seq
+    }
+
+    /// `Some` is what became of it at once.
+    pub(super) fn accept(&mut self, input: &Input) -> Option<InputState> {
+        let total = u32::try_from(input.bytes.len()).unwrap_or(u32::MAX);
+        let state = |written, outcome| InputState {
+            seq: input.seq,
+            key: input.key,
+            written,
+            total,
+            outcome,
+        };
+        // tmux answers what programs ask of their terminal.
+        if let InputKind::Answer { .. } = input.kind {
+            return Some(state(total, Outcome::Duplicate));
+        }
+        if self.keys.contains(&input.key) {
+            return Some(state(total, Outcome::Duplicate));
+        }
+        if input.bytes.is_empty() {
+            return Some(state(0, Outcome::Written));
+        }
+        self.waiting.push_back(input.clone());
+        None
+    }
+
+    /// Whatever was not typed never will be.
+    pub(super) fn give_up(&mut self) -> Vec<InputState> {
+        let lost = |state: InputState| InputState {
+            written: 0,
+            outcome: Outcome::Lost,
+            ..state
+        };
+        let under_way = self.under_way.take().map(lost);
+        let waiting = self.waiting.drain(..).map(|input| lost(written(&input)));
+        under_way.into_iter().chain(waiting).collect()
+    }
+
+    /// The link is lost: what was under way may or may not have been typed, and its asker is told so.
+    pub(super) fn forget_under_way(&mut self) {
+        self.under_way = None;
+    }
+
+    /// Before it is typed: a daemon that dies now leaves it in doubt, and it is not typed twice.
+    fn remember(&mut self, key: [u8; 16]) -> io::Result<()> {
+        if self.keys.len() >= KEYS {
+            self.keys.pop_front();
+        }
+        self.keys.push_back(key);
+        let path = self.dir.join("typed");
+        if fs::metadata(&path).is_ok_and(|file| file.len() > 64 * 16 * KEYS as u64) {
+            let kept: Vec<u8> = self.keys.iter().flatten().copied().collect();
+            let beside = self.dir.join("typed.new");
+            private(&beside)?.write_all(&kept)?;
+            return fs::rename(beside, path);
+        }
+        let mut file = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(path)?;
+        file.write_all(&key)
+    }
+}
+
+impl Listener {
+    /// Types what waits, if nothing is under way.
+    pub(super) fn type_on(&mut self) {
+        if self.typist.under_way.is_some() {
+            return;
+        }
+        let Some(input) = self.typist.waiting.pop_front() else {
+            return;
+        };
+        let path = self.typist.dir.join("input");
+        let laid_out = self
+            .typist
+            .remember(input.key)
+            .and_then(|()| private(&path)?.write_all(&input.bytes));
+        let state = written(&input);
+        if let Err(error) = laid_out {
+            tracing::warn!(pane = %self.whose.place.pane, %error, "an input could not be handed to tmux");
+            let lost = InputState {
+                written: 0,
+                outcome: Outcome::Lost,
+                ..state
+            };
+            self.words.push_back(ToDaemon::InputState(lost));
+            return;
+        }
+        let buffer = quote(self.buffer("in").as_bytes());
+        // tmux takes a path for a format, in which a `#` is written twice.
+        let file = quote(&doubled(path.as_os_str().as_bytes(), b'#'));
+        self.typist.under_way = Some(state);
+        self.ask(
+            About::Typed,
+            &[
+                &format!("load-buffer -b {buffer} {file}"),
+                &format!("paste-buffer -d -r -b {buffer} -t {}", self.tmux.id.clone()),
+            ],
+        );
+    }
+
+    pub(super) fn typed(&mut self, ok: bool) {
+        let _ = fs::remove_file(self.typist.dir.join("input"));
+        let Some(mut state) = self.typist.under_way.take() else {
+            return;
+        };
+        if !ok {
+            state.written = 0;
+            state.outcome = Outcome::Lost;
+            let forget = format!("delete-buffer -b {}", quote(self.buffer("in").as_bytes()));
+            self.ask(About::Nothing, &[&forget]);
+        }
+        self.words.push_back(ToDaemon::InputState(state));
+    }
+
+    /// A name that no person gives a buffer, and no other daemon.
+    pub(super) fn buffer(&self, what: &str) -> String {
+        let place = &self.whose.place;
+        format!("fugue-{what}-{}-{}", place.pane, std::process::id())
+    }
+}
+
+fn doubled(bytes: &[u8], which: u8) -> Vec<u8> {
+    let twice = |byte: &u8| std::iter::repeat_n(*byte, if *byte == which { 2 } else { 1 });
+    bytes.iter().flat_map(twice).collect()
+}
+
+fn written(input: &Input) -> InputState {
+    let total = u32::try_from(input.bytes.len()).unwrap_or(u32::MAX);
+    InputState {
+        seq: input.seq,
+        key: input.key,
+        written: total,
+        total,
+        outcome: Outcome::Written,
+    }
+}
+
+fn private(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+}

@@ -1,0 +1,183 @@
+//! A pane that tmux shows: how its holder gets there, and what comes from there.
+
+use std::{io, path::Path, time::Duration};
+
+use fugue_api::{Error, Kind, panes::PaneSize, wire::Caller};
+use fugue_core::{PaneFact, PaneRecord, TmuxPane};
+use fugue_hold::{HolderAt, wire::Spec};
+use tokio::{net::UnixListener, task::spawn_blocking, time::timeout};
+
+use super::{
+    Pane,
+    keeper::{Keeper, Place},
+    launch,
+    quiet::Hand,
+};
+use crate::{
+    desk::Responder,
+    paths::SocketPath,
+    tmux::{
+        ask::Server,
+        make::{self, Made, Order},
+    },
+};
+
+// tmux starts a process in some milliseconds; what takes longer has failed.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(5);
+
+/// Has tmux start the pane's holder, and tells the record and the child's environment where that is.
+pub(super) async fn start(
+    place: Place,
+    record: &mut PaneRecord,
+    caller: &Caller,
+    spec: &mut Spec,
+) -> Result<Keeper, Error> {
+    let Some(wanted) = record.tmux.clone() else {
+        return Err(Error::new(Kind::Internal, "a pane that tmux does not show"));
+    };
+    let meeting = place.dir.join(HolderAt::MEETING);
+    let arrivals = listen(&meeting).map_err(|error| launch::no_room(&error))?;
+    let mut server = Server::of(caller)?;
+    server.socket = wanted.socket.clone().into();
+    let made = in_tmux(&server, wanted, record, &place, spec).await?;
+    let keeper = async {
+        // The connection stands for us until the holder has heard our hello.
+        let came = timeout(ARRIVES_WITHIN, arrivals.accept()).await;
+        let (_waits, _) = came
+            .map_err(|_| launch::refusal("tmux did not start its holder"))?
+            .map_err(|error| launch::no_room(&error))?;
+        let keeper = Keeper::met(place).await;
+        keeper.map_err(|said| launch::refusal(&said))
+    };
+    let keeper = keeper.await;
+    let _ = std::fs::remove_file(&meeting);
+    let pane = made.pane.clone();
+    if keeper.is_err() {
+        let _ = spawn_blocking(move || make::remove(&pane)).await;
+        return keeper;
+    }
+    for (key, value) in [
+        ("TERM", &made.term),
+        ("TMUX", &made.variable),
+        ("TMUX_PANE", &made.pane.id),
+    ] {
+        spec.env.retain(|(known, _)| known != key.as_bytes());
+        spec.env
+            .push((key.as_bytes().to_vec(), value.as_bytes().to_vec()));
+    }
+    record.tmux = Some(made.pane);
+    keeper
+}
+
+async fn in_tmux(
+    server: &Server,
+    wanted: TmuxPane,
+    record: &PaneRecord,
+    place: &Place,
+    spec: &Spec,
+) -> Result<Made, Error> {
+    let argv = place.viewed().map_err(|said| launch::refusal(&said))?;
+    let (server, dir, name) = (server.clone(), place.dir.clone(), record.name.clone());
+    let size = PaneSize {
+        rows: spec.rows,
+        cols: spec.cols,
+    };
+    // What makes the pane this daemon's alone, for who looks at it from tmux.
+    let tag: Vec<u8> = spec.marks.join(&b' ');
+    let tag = String::from_utf8_lossy(&tag).into_owned();
+    let made = spawn_blocking(move || {
+        let made = make::make(
+            &server,
+            &Order {
+                wanted: &wanted,
+                name: &name,
+                size,
+                argv: &argv,
+            },
+        )?;
+        let kept = make::note(&dir, &made.pane)
+            .map_err(|error| launch::no_room(&error))
+            .and_then(|()| make::keep(&server, &made.pane, &tag));
+        match kept {
+            Ok(()) => Ok(made),
+            Err(error) => {
+                make::remove(&made.pane);
+                Err(error)
+            }
+        }
+    });
+    made.await
+        .unwrap_or_else(|_| Err(Error::new(Kind::Internal, "tmux was not asked")))
+}
+
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let listener = std::os::unix::net::UnixListener::bind(SocketPath::new(path)?)?;
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
+}
+
+impl Pane {
+    /// A person typed in tmux, or tmux answered for itself.
+    pub(super) fn keyed(&mut self, bytes: &[u8]) {
+        if !is_a_terminals(bytes) {
+            self.follower.terminal.typed();
+            self.somebody_typed(Hand::Person, bytes);
+        }
+    }
+
+    /// tmux gave it another size.
+    pub(super) async fn resized_in_tmux(&mut self, size: PaneSize) {
+        if let Err(error) = self.follower.reload_sizes() {
+            tracing::warn!(pane = %self.seat.record.id, %error, "its sizes cannot be read");
+        }
+        self.more_to_read = true;
+        self.seat.say(PaneFact::Resized(size)).await;
+    }
+
+    /// Its size is tmux's to give; the child hears of it through its holder.
+    pub(super) fn resize_in_tmux(&self, tmux: TmuxPane, size: PaneSize, responder: Responder) {
+        tokio::task::spawn_local(async move {
+            let asked = spawn_blocking(move || make::resize(&tmux, size)).await;
+            let outcome =
+                asked.unwrap_or_else(|_| Err(Error::new(Kind::Internal, "tmux was not asked")));
+            responder.answer(outcome.map(|()| fugue_api::wire::Answer::Resized));
+        });
+    }
+}
+
+/// What no person types: a terminal's answer to a question, or the news that it has the focus.
+fn is_a_terminals(bytes: &[u8]) -> bool {
+    match bytes {
+        [0x1b, b'[', b'I' | b'O'] => true,
+        [0x1b, b'[', middle @ .., b'c' | b'n' | b'R' | b't' | b'y'] => {
+            middle.iter().all(|byte| matches!(byte, b'0'..=b'?' | b'$'))
+        }
+        [0x1b, b']' | b'P' | b'_', ..] => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminals_answer_is_not_typing() {
+        for own in [
+            "\x1b[?1;2c",
+            "\x1b[0n",
+            "\x1b[24;80R",
+            "\x1b[I",
+            "\x1b]11;rgb:0/0/0\x1b\\",
+        ] {
+            assert!(is_a_terminals(own.as_bytes()), "{own:?}");
+        }
+        for typed in ["a", "\x1b[A", "\x1b", "y\r", "\x1b[Z", "\x1bn"] {
+            assert!(!is_a_terminals(typed.as_bytes()), "{typed:?}");
+        }
+    }
+}

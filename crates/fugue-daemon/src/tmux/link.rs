@@ -1,0 +1,117 @@
+//! A client of tmux in control mode: it hears what the panes of one session print, and asks.
+//!
+//! It changes nothing for the person: no size (`ignore-size`), no variables of the session (`-E`), no focus.
+
+use std::{collections::VecDeque, io, os::fd::AsFd};
+
+use fugue_hold::spawn::{Child, Spawn};
+use rustix::{
+    pipe::{PipeFlags, pipe_with},
+    process::Signal,
+};
+use tokio::{
+    io::Interest,
+    net::unix::pipe::{Receiver, Sender},
+};
+
+use super::{
+    ask::Server,
+    control::{Parser, Said},
+};
+use crate::watched::watched;
+
+pub struct Link {
+    client: Option<Child>,
+    to: Sender,
+    from: Receiver,
+    outbox: VecDeque<u8>,
+    parser: Parser,
+}
+
+// What one turn takes; the rest waits in the pipe, and then in tmux.
+const BYTES_PER_TURN: usize = 64 * 1024;
+
+impl Link {
+    /// `session` is an id such as `$3`: a target that names a pane would make it the current one.
+    pub fn attach(server: &Server, session: &str) -> io::Result<Self> {
+        let (stdin, to) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (from, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+        let client = Spawn::new(server.program())
+            .named("tmux")
+            .args(["-u", "-N", "-C", "-S"])
+            .arg(server.socket.as_os_str())
+            .args(["attach-session", "-E", "-f", "ignore-size", "-t", session])
+            .envs(server.env())
+            .fd(stdin.as_fd(), 0)
+            .fd(stdout.as_fd(), 1)
+            .start()?;
+        Ok(Self {
+            client: Some(client),
+            to: Sender::from_owned_fd(to)?,
+            from: Receiver::from_owned_fd(from)?,
+            outbox: VecDeque::new(),
+            parser: Parser::default(),
+        })
+    }
+
+    /// Asks. What the pipe does not take now goes out in [`Link::next`].
+    pub fn ask(&mut self, line: &str) {
+        self.outbox.extend(line.bytes());
+        self.outbox.push_back(b'\n');
+        let _ = self.flush();
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while !self.outbox.is_empty() {
+            match self.to.try_write(self.outbox.as_slices().0) {
+                Ok(count) => {
+                    self.outbox.drain(..count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// What tmux says next, some of it at a time. Nothing is lost when this is cancelled.
+    pub async fn next(&mut self) -> io::Result<Vec<Said>> {
+        loop {
+            tokio::select! {
+                ready = self.to.writable(), if !self.outbox.is_empty() => {
+                    ready?;
+                    self.flush()?;
+                }
+                ready = self.from.readable() => {
+                    ready?;
+                    let mut buffer = vec![0; BYTES_PER_TURN];
+                    match self.from.try_read(&mut buffer) {
+                        Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                        Ok(count) => return Ok(self.parser.feed(&buffer[..count])),
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// tmux sees its client go; our child must not stay a zombie.
+impl Drop for Link {
+    fn drop(&mut self) {
+        let Some(client) = self.client.take() else {
+            return;
+        };
+        let _ = client.signal(Signal::KILL.as_raw());
+        let reap = async move {
+            if let Ok(pidfd) = watched(client.pidfd.as_fd(), Interest::READABLE) {
+                let _ = pidfd.readable().await;
+            }
+            let _ = client.try_wait();
+        };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(reap);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+use super::*;
+use crate::tmux::testing::Private;
+
+fn order<'a>(wanted: &'a TmuxPane, argv: &'a [OsString]) -> Order<'a> {
+    Order {
+        wanted,
+        name: "a task;",
+        size: PaneSize {
+            rows: 40,
+            cols: 120,
+        },
+        argv,
+    }
+}
+
+fn wanted(tmux: &Private, origin: TmuxOrigin) -> TmuxPane {
+    TmuxPane {
+        socket: tmux.socket().to_string_lossy().into_owned(),
+        server: 0,
+        id: String::new(),
+        origin,
+    }
+}
+
+fn cat() -> Vec<OsString> {
+    vec!["cat".into(), "-".into()]
+}
+
+/// Each pane's place, by id.
+fn places(tmux: &Private, target: &str) -> Vec<(String, u32, u32)> {
+    let said = tmux.ask(&[
+        "list-panes",
+        "-t",
+        target,
+        "-F",
+        "#{pane_id} #{pane_width} #{pane_height}",
+    ]);
+    said.lines()
+        .map(|line| {
+            let parts: Vec<&str> = line.split(' ').collect();
+            (
+                parts[0].into(),
+                parts[1].parse().unwrap(),
+                parts[2].parse().unwrap(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_window_is_made_in_a_session_that_may_have_to_be_made_too() {
+    let tmux = Private::absent();
+    let origin = TmuxOrigin::Window {
+        session: "work;".into(),
+    };
+    let wanted = wanted(&tmux, origin);
+    let argv = cat();
+    let first = make(&tmux.server, &order(&wanted, &argv)).unwrap();
+    let second = make(&tmux.server, &order(&wanted, &argv)).unwrap();
+    assert_eq!(
+        (first.pane.id.as_str(), second.pane.id.as_str()),
+        ("%0", "%1")
+    );
+    assert_eq!(first.pane.server, second.pane.server);
+    assert!(
+        first
+            .variable
+            .starts_with(&format!("{},{},", wanted.socket, first.pane.server))
+    );
+    assert!(first.term.contains("256color"), "{}", first.term);
+    let names = tmux.ask(&[
+        "list-panes",
+        "-a",
+        "-F",
+        "#{session_name} #{window_name} #{pane_width}x#{pane_height}",
+    ]);
+    assert_eq!(names, "work; a task; 120x40\nwork; a task; 120x40");
+
+    keep(&tmux.server, &first.pane, "p1 a;").unwrap();
+    assert_eq!(
+        tmux.ask(&["show-options", "-pv", "-t", "%0", "@fugue"]),
+        "p1 a;"
+    );
+    assert_eq!(
+        tmux.ask(&["show-options", "-pv", "-t", "%0", "remain-on-exit"]),
+        "on"
+    );
+    assert_eq!(
+        tmux.ask(&["show-options", "-pqv", "-t", "%1", "remain-on-exit"]),
+        ""
+    );
+
+    // Another server's pane of that number is nobody's to remove.
+    let other = TmuxPane {
+        server: 1,
+        ..first.pane.clone()
+    };
+    remove(&other);
+    assert_eq!(places(&tmux, "%0").len(), 1);
+    remove(&first.pane);
+    assert_eq!(tmux.ask(&["list-panes", "-a", "-F", "#{pane_id}"]), "%1");
+}
+
+#[test]
+fn ten_panes_beside_one_have_even_shares_of_its_half_and_all_others_keep_their_places() {
+    let tmux = Private::start();
+    // A person's window: two above each other on the right, the caller on the left.
+    tmux.ask(&["split-window", "-h", "-d", "-t", "%0", "-l", "50", "cat"]);
+    tmux.ask(&["split-window", "-v", "-d", "-t", "%1", "cat"]);
+    tmux.ask(&["select-pane", "-t", "%2"]);
+    let before = places(&tmux, "main:0");
+    let own = before[0].clone();
+    let wanted = wanted(
+        &tmux,
+        TmuxOrigin::Split {
+            beside: "%0".into(),
+            session: "main".into(),
+        },
+    );
+    let argv = cat();
+    let mut made = Vec::new();
+    for count in 1..=10 {
+        made.push(make(&tmux.server, &order(&wanted, &argv)).unwrap().pane);
+        let now = places(&tmux, "main:0");
+        assert_eq!(now.len(), 3 + count);
+        let ours: Vec<_> = now
+            .iter()
+            .filter(|(id, ..)| made.iter().any(|pane| pane.id == *id))
+            .collect();
+        let areas: Vec<u32> = ours
+            .iter()
+            .map(|(_, cols, rows)| (cols + 1) * (rows + 1))
+            .collect();
+        let (least, most) = (areas.iter().min().unwrap(), areas.iter().max().unwrap());
+        assert!(most * 10 <= least * 21, "{count}: {ours:?}");
+        for person in &before[1..] {
+            assert!(now.contains(person), "{count}: {person:?} in {now:?}");
+        }
+        let caller = now.iter().find(|(id, ..)| id == "%0").unwrap();
+        assert!(caller.1 * 2 + 2 >= own.1, "{caller:?} of {own:?}");
+        assert_eq!(caller.2, own.2);
+    }
+    assert_eq!(
+        tmux.ask(&["display-message", "-p", "-t", "main:0", "#{pane_id}"]),
+        "%2"
+    );
+    assert_eq!(
+        tmux.ask(&["list-windows", "-t", "main", "-F", "#{window_index}"]),
+        "0"
+    );
+    for pane in &made {
+        remove(pane);
+    }
+    assert_eq!(places(&tmux, "main:0"), before);
+}
+
+#[test]
+fn a_pane_that_has_no_room_gets_a_window_of_its_own() {
+    let tmux = Private::start();
+    tmux.ask(&["resize-window", "-t", "main:0", "-x", "30", "-y", "6"]);
+    let wanted = wanted(
+        &tmux,
+        TmuxOrigin::Split {
+            beside: "%0".into(),
+            session: "main".into(),
+        },
+    );
+    let argv = cat();
+    make(&tmux.server, &order(&wanted, &argv)).unwrap();
+    assert_eq!(places(&tmux, "main:0").len(), 1);
+    assert_eq!(
+        tmux.ask(&[
+            "list-windows",
+            "-t",
+            "main",
+            "-F",
+            "#{window_name} #{window_active}"
+        ]),
+        "cats 1\na task; 0"
+    );
+}

@@ -1,0 +1,282 @@
+//! A picture of a pane that tmux has: its text, its cursor and its modes, as bytes that paint the same elsewhere.
+//!
+//! The log of a pane that we only listen to begins with one. After a time in which nobody listened, another one is laid
+//! over what is known: what has scrolled by meanwhile is added, and the screen is painted anew.
+
+use std::fmt::Write;
+
+/// What tmux says of a pane in numbers. Nothing in it is a text that a program could have chosen.
+pub const FORMAT: &str = "#{pane_pid} #{pane_height} #{pane_width} #{cursor_y} #{cursor_x} #{alternate_on} \
+                          #{history_size} #{cursor_flag} #{keypad_cursor_flag} #{keypad_flag} #{wrap_flag} \
+                          #{origin_flag} #{insert_flag} #{mouse_standard_flag} #{mouse_button_flag} #{mouse_all_flag} \
+                          #{mouse_sgr_flag} #{scroll_region_upper} #{scroll_region_lower} #{pane_dead}";
+
+/// The numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    pub pid: u32,
+    pub rows: u16,
+    pub cols: u16,
+    cursor: (u32, u32),
+    pub alternate: bool,
+    has_history: bool,
+    /// Each with the number that switches it, and whether it is on.
+    modes: Vec<(&'static str, bool)>,
+    app_keypad: bool,
+    region: (u32, u32),
+    pub dead: bool,
+}
+
+impl Facts {
+    pub fn parse(said: &str) -> Option<Self> {
+        let numbers: Vec<u32> = said
+            .split_whitespace()
+            .map(|word| word.parse().ok())
+            .collect::<Option<_>>()?;
+        let [
+            pid,
+            rows,
+            cols,
+            y,
+            x,
+            alternate,
+            history,
+            cursor,
+            app_cursor,
+            app_keypad,
+            wrap,
+            origin,
+            insert,
+            standard,
+            button,
+            all,
+            sgr,
+            upper,
+            lower,
+            dead,
+        ] = numbers[..]
+        else {
+            return None;
+        };
+        Some(Self {
+            pid,
+            rows: u16::try_from(rows).ok()?,
+            cols: u16::try_from(cols).ok()?,
+            cursor: (y, x),
+            alternate: alternate == 1,
+            has_history: history > 0,
+            modes: vec![
+                ("?25", cursor == 1),
+                ("?1", app_cursor == 1),
+                ("?7", wrap == 1),
+                ("?6", origin == 1),
+                ("4", insert == 1),
+                ("?1000", standard == 1),
+                ("?1002", button == 1),
+                ("?1003", all == 1),
+                ("?1006", sgr == 1),
+            ],
+            app_keypad: app_keypad == 1,
+            region: (upper, lower),
+            dead: dead == 1,
+        })
+    }
+}
+
+/// What tmux has of a pane.
+pub struct Picture {
+    pub facts: Facts,
+    /// All of the history and the screen, lines joined (`capture-pane -e -J -S -`).
+    pub all: String,
+    /// The same in rows and without colours (`capture-pane -S -`).
+    pub rows: String,
+    /// Of a pane whose alternate screen is on: the screen behind it.
+    pub behind: String,
+    /// And the alternate screen itself.
+    pub front: String,
+    /// And only the history (`-E -1`).
+    pub history: String,
+}
+
+/// How a picture fits what was known.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// Nothing is missing and nothing is there twice.
+    Exact,
+    /// Where the old ends could not be found; all of the new was added, and some may be there twice.
+    Unknown,
+}
+
+impl Picture {
+    /// All of it, for a terminal that has nothing yet.
+    pub fn whole(&self) -> Vec<u8> {
+        let mut out = String::new();
+        if self.facts.alternate {
+            let history = if self.facts.has_history {
+                &self.history
+            } else {
+                ""
+            };
+            for part in [history, self.behind.as_str()] {
+                print(&mut out, part.lines());
+                if part.is_empty() {
+                    continue;
+                }
+                out.push_str("\r\n");
+            }
+            out.truncate(out.trim_end_matches("\r\n").len());
+            self.paint_alternate(&mut out);
+        } else {
+            print(&mut out, self.all.lines());
+        }
+        self.finish(&mut out);
+        out.into_bytes()
+    }
+
+    /// What is new, for a terminal that shows these rows on its main screen.
+    pub fn since(&self, known: &[String]) -> (Vec<u8>, Fit) {
+        // The old modes may have been anything; the alternate screen is left.
+        let mut out = String::from("\x1b[?1049l\x1b[r\x1b[?6l\x1b[4l\x1b[?7h\x1b[m");
+        let mut fit = Fit::Exact;
+        if self.facts.alternate {
+            self.paint_alternate(&mut out);
+        } else {
+            let rows: Vec<&str> = self
+                .rows
+                .lines()
+                .map(|row| row.trim_end_matches(' '))
+                .collect();
+            let lines: Vec<&str> = self.all.lines().collect();
+            let starts = starts(&lines, &rows);
+            match place_of(known, &rows) {
+                Some(top) => {
+                    // The first line that begins on the old screen; what is above it stays.
+                    let begins = starts.iter().position(|row| *row >= top);
+                    if let Some(line) = begins {
+                        let row = starts[line] - top + 1;
+                        // Row by row: a screen that is cleared at once counts as text that was there.
+                        for row in row..=known.len() {
+                            let _ = write!(out, "\x1b[{row};1H\x1b[2K");
+                        }
+                        let _ = write!(out, "\x1b[{row};1H");
+                        print(&mut out, lines[line..].iter().copied());
+                    }
+                }
+                None => {
+                    fit = Fit::Unknown;
+                    // The old screen scrolls by, and all of the new follows.
+                    let used = known
+                        .iter()
+                        .rposition(|row| !row.is_empty())
+                        .map_or(0, |row| row + 1);
+                    let _ = write!(out, "\x1b[{};1H", known.len().max(1));
+                    out.push_str(&"\n".repeat(used));
+                    out.push_str("\x1b[H");
+                    print(&mut out, self.all.lines());
+                }
+            }
+        }
+        self.finish(&mut out);
+        (out.into_bytes(), fit)
+    }
+
+    fn paint_alternate(&self, out: &mut String) {
+        out.push_str("\x1b[?1049h\x1b[H\x1b[2J");
+        print(out, self.front.lines());
+    }
+
+    fn finish(&self, out: &mut String) {
+        let facts = &self.facts;
+        out.push_str("\x1b[m");
+        if facts.region != (0, u32::from(facts.rows).saturating_sub(1)) {
+            let _ = write!(out, "\x1b[{};{}r", facts.region.0 + 1, facts.region.1 + 1);
+        }
+        // From the screen's corner, whatever the region; the modes come behind it.
+        let _ = write!(out, "\x1b[{};{}H", facts.cursor.0 + 1, facts.cursor.1 + 1);
+        for (mode, on) in &facts.modes {
+            // Switching it moves the cursor.
+            if *mode == "?6" && !on {
+                continue;
+            }
+            let _ = write!(out, "\x1b[{mode}{}", if *on { 'h' } else { 'l' });
+        }
+        out.push_str(if facts.app_keypad { "\x1b=" } else { "\x1b>" });
+    }
+}
+
+/// Lines one below the other, with nothing behind the last.
+fn print<'a>(out: &mut String, lines: impl IntoIterator<Item = &'a str>) {
+    for (index, line) in lines.into_iter().enumerate() {
+        if index > 0 {
+            out.push_str("\r\n");
+        }
+        out.push_str(line);
+    }
+}
+
+/// In which row each line begins. A line goes on as long as there is more of it than its rows have had.
+fn starts(lines: &[&str], rows: &[&str]) -> Vec<usize> {
+    let mut starts = Vec::with_capacity(lines.len());
+    let mut row = 0;
+    for line in lines {
+        starts.push(row);
+        let whole = seen(line);
+        let mut had = rows.get(row).map_or(0, |row| seen(row));
+        row += 1;
+        while had < whole && row < rows.len() {
+            had += seen(rows[row]);
+            row += 1;
+        }
+    }
+    starts
+}
+
+/// How many characters that are no blanks; colours do not count.
+fn seen(text: &str) -> usize {
+    let mut count = 0;
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\x1b' => {
+                // `capture-pane -e` writes nothing but colours (`ESC [ … m`) and shifts (SO, SI).
+                for c in chars.by_ref() {
+                    if c.is_ascii_alphabetic() {
+                        break;
+                    }
+                }
+            }
+            c if c.is_whitespace() || c.is_control() => {}
+            _ => count += 1,
+        }
+    }
+    count
+}
+
+/// In which of the new rows the old screen's first row is now: where most of the old rows follow, the latest such place.
+fn place_of(known: &[String], rows: &[&str]) -> Option<usize> {
+    let used = known
+        .iter()
+        .rposition(|row| !row.is_empty())
+        .map_or(0, |row| row + 1);
+    let known = &known[..used];
+    if known.is_empty() {
+        // Nothing was printed yet; all that is there is new.
+        return Some(0);
+    }
+    let written = |rows: &[String]| rows.iter().filter(|row| !row.is_empty()).count();
+    let fit = |top: usize| {
+        let same = known
+            .iter()
+            .zip(&rows[top..])
+            .take_while(|(old, new)| old.as_str() == **new)
+            .count();
+        written(&known[..same])
+    };
+    let (best, top) = (0..rows.len()).map(|top| (fit(top), top)).max()?;
+    // The last rows may have been written over since; a few of them are no proof.
+    let enough = written(known).div_ceil(3).min(5);
+    (best >= enough.max(1)).then_some(top)
+}
+
+#[cfg(test)]
+mod tests;

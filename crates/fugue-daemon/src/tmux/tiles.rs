@@ -1,0 +1,354 @@
+//! Even shares of one place in a window of tmux: the others in that window keep theirs.
+//!
+//! A window's layout is a text (`#{window_layout}`), a tree of rows and columns. The part of the tree that holds our own
+//! panes is replaced by an even one, and tmux is given the whole again.
+
+use std::fmt::Write;
+
+/// A place in a window, in cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub cols: u32,
+    pub rows: u32,
+    pub left: u32,
+    pub top: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Tree {
+    Pane(Place, u32),
+    /// Side by side.
+    Across(Place, Vec<Tree>),
+    /// One above the other.
+    Down(Place, Vec<Tree>),
+}
+
+/// A window's layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout(Tree);
+
+// Below this a pane shows nothing that anybody could read.
+const LEAST_COLS: u32 = 20;
+const LEAST_ROWS: u32 = 3;
+// A cell of a terminal is about twice as high as wide, and lines are read from left to right.
+const WIDE: u32 = 3;
+
+/// How a pane of this size is best halved, if it can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halves {
+    Across,
+    Down,
+}
+
+pub fn halves(cols: u32, rows: u32) -> Option<Halves> {
+    let across = cols > 2 * LEAST_COLS;
+    let down = rows > 2 * LEAST_ROWS;
+    match (across, down) {
+        (true, true) if cols >= WIDE * rows / 2 => Some(Halves::Across),
+        (_, true) => Some(Halves::Down),
+        (true, false) => Some(Halves::Across),
+        (false, false) => None,
+    }
+}
+
+impl Layout {
+    pub fn parse(text: &str) -> Option<Self> {
+        let (_checksum, text) = text.trim().split_once(',')?;
+        let mut rest = text;
+        let tree = Tree::parse(&mut rest)?;
+        rest.is_empty().then_some(Self(tree))
+    }
+
+    /// The panes' numbers, in the order in which tmux hands out places.
+    pub fn order(&self) -> Vec<u32> {
+        let mut ids = Vec::new();
+        self.0.ids(&mut ids);
+        ids
+    }
+
+    /// The place that exactly these panes share.
+    pub fn share(&self, ours: &[u32]) -> Option<Place> {
+        self.0.clone().node_of(ours).map(|node| node.place())
+    }
+
+    /// The same with even shares for these panes, if they are all that is in one part of it.
+    pub fn evened(&self, ours: &[u32]) -> Option<Self> {
+        let mut tree = self.0.clone();
+        let node = tree.node_of(ours)?;
+        let mut ids = Vec::new();
+        node.ids(&mut ids);
+        *node = grid(node.place(), &ids)?;
+        Some(Self(tree))
+    }
+
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        self.0.write(&mut text);
+        let checksum = text.bytes().fold(0u16, |sum, byte| {
+            sum.rotate_right(1).wrapping_add(u16::from(byte))
+        });
+        format!("{checksum:04x},{text}")
+    }
+}
+
+/// Whether so many fit into a place.
+pub fn fits(place: Place, count: usize) -> bool {
+    columns(place, count).is_some()
+}
+
+/// How many columns show so many panes best.
+fn columns(place: Place, count: usize) -> Option<u32> {
+    let count = u32::try_from(count).ok().filter(|count| *count > 0)?;
+    let good = |columns: u32| {
+        let rows = count.div_ceil(columns);
+        let cols = (place.cols + 1).checked_div(columns)?.checked_sub(1)?;
+        let high = (place.rows + 1).checked_div(rows)?.checked_sub(1)?;
+        if cols < LEAST_COLS || high < LEAST_ROWS {
+            return None;
+        }
+        // Shares of one size are worth a little of their size.
+        let even = if count.is_multiple_of(columns) { 10 } else { 8 };
+        Some((cols.min(WIDE * high) * even, std::cmp::Reverse(columns)))
+    };
+    (1..=count)
+        .filter_map(|columns| good(columns).map(|score| (score, columns)))
+        .max()
+        .map(|(_, columns)| columns)
+}
+
+fn grid(place: Place, ids: &[u32]) -> Option<Tree> {
+    let columns = columns(place, ids.len())?;
+    let rows = u32::try_from(ids.len()).ok()?.div_ceil(columns);
+    let mut left = ids;
+    let mut bands = Vec::new();
+    for (index, (top, high)) in parts(place.top, place.rows, rows).into_iter().enumerate() {
+        // The last rows are the shorter ones, by one at most.
+        let rows_left = rows as usize - index;
+        let (mine, others) = left.split_at(left.len().div_ceil(rows_left));
+        left = others;
+        let band = Place {
+            top,
+            rows: high,
+            ..place
+        };
+        let across: Vec<Tree> = parts(place.left, place.cols, mine.len() as u32)
+            .into_iter()
+            .zip(mine)
+            .map(|((left, cols), id)| Tree::Pane(Place { left, cols, ..band }, *id))
+            .collect();
+        bands.push(one_or(across, |across| Tree::Across(band, across)));
+    }
+    Some(one_or(bands, |bands| Tree::Down(place, bands)))
+}
+
+fn one_or(mut trees: Vec<Tree>, many: impl FnOnce(Vec<Tree>) -> Tree) -> Tree {
+    match trees.len() {
+        1 => trees.remove(0),
+        _ => many(trees),
+    }
+}
+
+/// A length in so many parts with a line between them; the first ones get what is over.
+fn parts(start: u32, length: u32, count: u32) -> Vec<(u32, u32)> {
+    let room = length - (count - 1);
+    let mut at = start;
+    (0..count)
+        .map(|index| {
+            let part = room / count + u32::from(index < room % count);
+            let begin = at;
+            at += part + 1;
+            (begin, part)
+        })
+        .collect()
+}
+
+impl Tree {
+    fn place(&self) -> Place {
+        match self {
+            Self::Pane(place, _) | Self::Across(place, _) | Self::Down(place, _) => *place,
+        }
+    }
+
+    fn ids(&self, ids: &mut Vec<u32>) {
+        match self {
+            Self::Pane(_, id) => ids.push(*id),
+            Self::Across(_, inside) | Self::Down(_, inside) => {
+                inside.iter().for_each(|tree| tree.ids(ids));
+            }
+        }
+    }
+
+    fn node_of(&mut self, ours: &[u32]) -> Option<&mut Self> {
+        let mut ids = Vec::new();
+        self.ids(&mut ids);
+        if ids.len() == ours.len() && ours.iter().all(|id| ids.contains(id)) {
+            return Some(self);
+        }
+        match self {
+            Self::Pane(..) => None,
+            Self::Across(_, inside) | Self::Down(_, inside) => {
+                inside.iter_mut().find_map(|tree| tree.node_of(ours))
+            }
+        }
+    }
+
+    /// `80x24,0,0,5`, or in the place of the pane's number `{…}` across, `[…]` down.
+    fn parse(rest: &mut &str) -> Option<Self> {
+        let cols = number(rest)?;
+        skip(rest, 'x')?;
+        let rows = number(rest)?;
+        skip(rest, ',')?;
+        let left = number(rest)?;
+        skip(rest, ',')?;
+        let top = number(rest)?;
+        let place = Place {
+            cols,
+            rows,
+            left,
+            top,
+        };
+        let opening = rest.chars().next()?;
+        let closing = match opening {
+            ',' => {
+                skip(rest, ',')?;
+                return Some(Self::Pane(place, number(rest)?));
+            }
+            '{' => '}',
+            '[' => ']',
+            _ => return None,
+        };
+        let mut inside = Vec::new();
+        let mut before = opening;
+        while skip(rest, before).is_some() {
+            inside.push(Self::parse(rest)?);
+            before = ',';
+        }
+        skip(rest, closing)?;
+        Some(match opening {
+            '{' => Self::Across(place, inside),
+            _ => Self::Down(place, inside),
+        })
+    }
+
+    fn write(&self, text: &mut String) {
+        let Place {
+            cols,
+            rows,
+            left,
+            top,
+        } = self.place();
+        let _ = write!(text, "{cols}x{rows},{left},{top}");
+        let (inside, opening, closing) = match self {
+            Self::Pane(_, id) => {
+                let _ = write!(text, ",{id}");
+                return;
+            }
+            Self::Across(_, inside) => (inside, '{', '}'),
+            Self::Down(_, inside) => (inside, '[', ']'),
+        };
+        for (index, tree) in inside.iter().enumerate() {
+            text.push(if index == 0 { opening } else { ',' });
+            tree.write(text);
+        }
+        text.push(closing);
+    }
+}
+
+fn number(rest: &mut &str) -> Option<u32> {
+    let end = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(rest.len());
+    let (digits, after) = rest.split_at(end);
+    *rest = after;
+    digits.parse().ok()
+}
+
+fn skip(rest: &mut &str, wanted: char) -> Option<()> {
+    *rest = rest.strip_prefix(wanted)?;
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // As tmux 3.3a wrote them.
+    const WINDOWS: &[&str] = &[
+        "b25d,80x24,0,0,0",
+        "d67b,200x60,0,0{100x60,0,0,0,99x60,101,0[99x30,101,0,1,99x29,101,31,2]}",
+    ];
+
+    #[test]
+    fn a_layout_survives_its_text() {
+        for text in WINDOWS {
+            let layout = Layout::parse(text).unwrap();
+            assert_eq!(layout.text()[5..], text[5..]);
+        }
+        for bad in [
+            "",
+            "x",
+            "0,80x24,0,0",
+            "0,80x24,0,0{",
+            "0,80x24,0,0,1]",
+            "0,99999999999x1,0,0,1",
+        ] {
+            assert_eq!(Layout::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn shares_are_even_and_the_others_keep_theirs() {
+        let whole = Place {
+            cols: 99,
+            rows: 60,
+            left: 101,
+            top: 0,
+        };
+        for count in 1..=10u32 {
+            let ids: Vec<u32> = (1..=count).collect();
+            let tree = grid(whole, &ids).unwrap();
+            let layout = Layout(Tree::Across(
+                Place {
+                    cols: 200,
+                    rows: 60,
+                    left: 0,
+                    top: 0,
+                },
+                vec![
+                    Tree::Pane(
+                        Place {
+                            cols: 100,
+                            rows: 60,
+                            left: 0,
+                            top: 0,
+                        },
+                        0,
+                    ),
+                    tree.clone(),
+                ],
+            ));
+            let mut order = vec![0];
+            order.extend(&ids);
+            assert_eq!(layout.order(), order);
+            assert_eq!(layout.share(&ids), Some(whole));
+            assert_eq!(layout.evened(&ids), Some(layout.clone()));
+            let mut places = Vec::new();
+            collect(&tree, &mut places);
+            let areas: Vec<u32> = places.iter().map(|p| (p.cols + 1) * (p.rows + 1)).collect();
+            // All of the share is used, but for nothing.
+            assert_eq!(areas.iter().sum::<u32>(), 100 * 61, "{count}");
+            let (least, most) = (areas.iter().min().unwrap(), areas.iter().max().unwrap());
+            assert!(most * 10 <= least * 21, "{count}: {areas:?}");
+        }
+        assert!(!fits(Place { rows: 5, ..whole }, 10));
+    }
+
+    fn collect(tree: &Tree, places: &mut Vec<Place>) {
+        match tree {
+            Tree::Pane(place, _) => places.push(*place),
+            Tree::Across(_, inside) | Tree::Down(_, inside) => {
+                inside.iter().for_each(|tree| collect(tree, places));
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A log that is written without a holder: for a pane that somebody else has, and that we only listen to.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::Segments;
+use crate::record::{ExitRecord, SizeAt};
+use crate::wire::Exited;
+
+/// The one writer of a pane's log and of the records beside it.
+pub struct LogWriter {
+    dir: PathBuf,
+    generation: u32,
+    segments: Segments,
+}
+
+impl LogWriter {
+    /// Goes on where the log in `dir` ends.
+    pub fn open(dir: &Path, generation: u32, cap: u64, segment: u64) -> io::Result<LogWriter> {
+        Ok(LogWriter {
+            dir: dir.to_owned(),
+            generation,
+            segments: Segments::open(dir, cap, segment)?,
+        })
+    }
+
+    pub fn end(&self) -> u64 {
+        self.segments.end()
+    }
+
+    /// Appends what can be appended. Returns how much that is, with the reason if it is not all.
+    pub fn append(&mut self, bytes: &[u8]) -> (usize, io::Result<()>) {
+        let mut written = 0;
+        while written < bytes.len() {
+            let wrote = self.segments.room().and_then(|(file, at, room)| {
+                let most = usize::try_from(room).unwrap_or(usize::MAX);
+                let rest = &bytes[written..];
+                file.write_at(&rest[..rest.len().min(most)], at)
+            });
+            match wrote {
+                Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
+                Ok(count) => {
+                    self.segments.grew(count as u64);
+                    written += count;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return (written, Err(error)),
+            }
+        }
+        (written, Ok(()))
+    }
+
+    /// From here on in the log, the terminal has this size.
+    pub fn size(&self, rows: u16, cols: u16) -> io::Result<()> {
+        let size = SizeAt {
+            offset: self.end(),
+            rows,
+            cols,
+            generation: self.generation,
+        };
+        size.append(&self.dir, self.segments.first())
+    }
+
+    /// How it ended, for a daemon that was not there.
+    pub fn exit(&self, exited: Exited) -> io::Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let record = ExitRecord {
+            exited,
+            recorded_ms: now.map_or(0, |since| since.as_millis() as u64),
+        };
+        record.write(&self.dir, self.generation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{LogReader, Read};
+
+    #[test]
+    fn a_log_goes_on_over_files_and_writers() {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..100u8).collect();
+        for part in bytes.chunks(33) {
+            let mut writer = LogWriter::open(dir.path(), 1, 1000, 10).unwrap();
+            let (written, done) = writer.append(part);
+            done.unwrap();
+            assert_eq!(written, part.len());
+        }
+        let (mut reader, mut seen, mut buffer) = (LogReader::new(dir.path()), Vec::new(), [0; 7]);
+        while let Read::Bytes(count) = reader.read_at(seen.len() as u64, &mut buffer).unwrap() {
+            seen.extend_from_slice(&buffer[..count]);
+        }
+        assert_eq!(seen, bytes);
+        assert_eq!(reader.end().unwrap(), 100);
+    }
+}
