@@ -27,7 +27,7 @@ pub mod spool;
 pub mod start;
 mod store;
 mod sweep;
-mod watched;
+pub mod watched;
 mod watchers;
 mod workers;
 mod world;

@@ -144,7 +144,13 @@ fn a_flood_is_neither_slowed_nor_kept_for_those_who_read_slowly() {
     slow.view(flood);
     eye.view(flood);
     eye.view(calm);
-    let memory = || world.daemons()[0].memory_kib().get("Rss").copied().unwrap_or(0);
+    let memory = || {
+        world.daemons()[0]
+            .memory_kib()
+            .get("Rss")
+            .copied()
+            .unwrap_or(0)
+    };
     let before = memory();
     world.press(flood, &["Enter"]);
     let mut frames = 0;
@@ -167,7 +173,10 @@ fn a_flood_is_neither_slowed_nor_kept_for_those_who_read_slowly() {
     let drawn = slow.view(flood);
     assert!(drawn.shows("over!"));
     figure("frames of a flood of 60 MB", frames.to_string());
-    figure("the calm pane's slowest echo meanwhile, debug build", format!("{worst:?}"));
+    figure(
+        "the calm pane's slowest echo meanwhile, debug build",
+        format!("{worst:?}"),
+    );
     let grown = memory().saturating_sub(before);
     figure("memory the daemon gained by it", format!("{grown} KiB"));
     assert!(grown < 60_000, "{grown} KiB");
