@@ -129,6 +129,17 @@ pub struct SendInput {
     #[serde(default)]
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t))]
     pub paste: Paste,
+    // Whether a person's half-typed line may be typed into is a person's choice, so no model is told of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(skip)]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            help = "Do not wait until a person who types there has pressed Enter"
+        )
+    )]
+    pub force: bool,
 }
 
 impl SendInput {

@@ -15,8 +15,8 @@ use std::{collections::BTreeMap, time::Duration};
 use fugue_api::{Error, Kind, PaneId, RunId};
 
 use crate::{CallId, Effect, Input, Now, PaneRecord, Snapshot, Undo, settings::Settings};
-pub(crate) use rows::cut;
 use looking::Looking;
+pub(crate) use rows::cut;
 use runs::Run;
 use team::Team;
 pub use team::{Rest, TurnOver, Typed};

@@ -12,8 +12,8 @@ use fugue_api::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ArrangementRecord, Checked, EventRecord, Exit, PaneRecord, Prepared, QuestionRecord, Repo, Rest, RunRecord,
-    Sighting, TmuxPane, TurnOver, Typed, WatcherRecord, WorkerRecord,
+    ArrangementRecord, Checked, EventRecord, Exit, PaneRecord, Prepared, QuestionRecord, Repo,
+    Rest, RunRecord, Sighting, TmuxPane, TurnOver, Typed, WatcherRecord, WorkerRecord,
     assess::{Decision, Injection, NextStep, Transcript, WatchSettings},
 };
 
@@ -492,8 +492,8 @@ pub enum PaneQuestion {
         client: ClientId,
         seen: u64,
         /// What its agent says of itself.
-        says: Option<StateBy>,
-        ended: Option<StateBy>,
+        says: Option<Box<StateBy>>,
+        ended: Option<Box<StateBy>>,
     },
     Lines {
         from: u64,

@@ -46,14 +46,11 @@ pub fn answer(
         PaneQuestion::Status(status) => Ok(Answer::Tool {
             reply: Reply::GetStatus(fugue_api::panes::Status::Pane(status.clone())),
         }),
-        PaneQuestion::View { ended, .. } => frame(record, ended.clone(), house),
+        PaneQuestion::View { ended, .. } => frame(record, ended.as_deref(), house),
         PaneQuestion::Lines { from, most } => lines(record, *from, *most, house),
-        PaneQuestion::Send { .. } | PaneQuestion::Type { .. } | PaneQuestion::Resize(_) => {
-            Err(Error::new(
-                Kind::Ended,
-                format!("pane `{}` has ended", record.id),
-            ))
-        }
+        PaneQuestion::Send { .. } | PaneQuestion::Type { .. } | PaneQuestion::Resize(_) => Err(
+            Error::new(Kind::Ended, format!("pane `{}` has ended", record.id)),
+        ),
     }
 }
 
@@ -84,14 +81,16 @@ pub fn tail(record: &PaneRecord, most_chars: usize, house: &House) -> String {
 }
 
 /// What a pane showed last.
-fn frame(record: &PaneRecord, ended: Option<StateBy>, house: &House) -> Result<Answer, Error> {
+fn frame(record: &PaneRecord, ended: Option<&StateBy>, house: &House) -> Result<Answer, Error> {
     let follower = open(record, house, house.settings.keep_lines, Depth::Recent)?;
     let (terminal, screen) = (&follower.terminal, follower.terminal.screen());
     let rows = (0..terminal.size().rows).map(|row| picture::row(&screen, row));
     let frame = Frame {
         number: house.epoch << 32,
         rows: rows.filter(|row| !row.1.is_empty()).collect(),
-        state: ended.unwrap_or_else(|| StateBy::new(State::Exited, By::Exit)),
+        state: ended
+            .cloned()
+            .unwrap_or_else(|| StateBy::new(State::Exited, By::Exit)),
         ..viewing::bare(terminal, true)
     };
     Ok(Answer::Looked {

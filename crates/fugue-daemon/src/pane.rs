@@ -27,7 +27,7 @@ use fugue_hold::{
     spawn::Ending,
     wire::{Input, InputKind, ToDaemon, ToHolder},
 };
-use fugue_term::{Fact, MarkKind};
+use fugue_term::{Fact, MarkKind, ShellState};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, sleep_until},
@@ -231,7 +231,11 @@ struct Pane {
     /// How often somebody typed.
     typed: u64,
     last_typed: Option<Instant>,
+    /// How much had been printed by then.
+    typed_at: u64,
     draft: Draft,
+    /// When a person last pressed C-c, and at which prompt.
+    interrupted: Option<(Instant, ShellState)>,
     next_id: u64,
     last_output: Instant,
     /// When to look, if nothing is printed until then.
@@ -266,7 +270,9 @@ impl Pane {
             quiet_look: None,
             typed: 0,
             last_typed: None,
+            typed_at: 0,
             draft: Draft::None,
+            interrupted: None,
             next_id: 1,
             last_output: Instant::now(),
             look_at: None,
@@ -419,6 +425,8 @@ impl Pane {
         if self.sending.watches() {
             let seen = self.seen();
             self.sending.output(&seen, self.last_output);
+            self.go_on_sending();
+        } else if self.sending.is_held() {
             self.go_on_sending();
         }
     }

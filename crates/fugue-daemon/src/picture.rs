@@ -215,13 +215,30 @@ mod tests {
     #[test]
     fn a_row_is_known_by_all_that_is_seen_of_it() {
         let rows = [
-            "ab", "ba", "a b", "a\x1b[1mb", "\x1b[1mab", "\x1b[31mab", "漢", "e", "e\u{301}",
+            "ab",
+            "ba",
+            "a b",
+            "a\x1b[1mb",
+            "\x1b[1mab",
+            "\x1b[31mab",
+            "漢",
+            "e",
+            "e\u{301}",
             "\x1b[41m  ",
         ];
-        let known: Vec<u64> = rows.iter().map(|bytes| rows_known_by(&fed(bytes))[0]).collect();
+        let known: Vec<u64> = rows
+            .iter()
+            .map(|bytes| rows_known_by(&fed(bytes))[0])
+            .collect();
         for (one, a) in known.iter().enumerate() {
             for (other, b) in known.iter().enumerate() {
-                assert_eq!(a == b, one == other, "{:?} and {:?}", rows[one], rows[other]);
+                assert_eq!(
+                    a == b,
+                    one == other,
+                    "{:?} and {:?}",
+                    rows[one],
+                    rows[other]
+                );
             }
         }
     }
@@ -241,7 +258,10 @@ mod tests {
         let texts = |lines: Option<Lines>| {
             let lines = lines?;
             let text = |spans: Vec<Span>| spans.into_iter().map(|span| span.0).collect::<String>();
-            Some((lines.from, lines.lines.into_iter().map(text).collect::<Vec<_>>()))
+            Some((
+                lines.from,
+                lines.lines.into_iter().map(text).collect::<Vec<_>>(),
+            ))
         };
         let kept = terminal.first_kept().0;
         assert_eq!(
@@ -255,6 +275,9 @@ mod tests {
         );
         assert_eq!(texts(lines(&terminal, 0, kept - 1, 2)), None);
         // What no file has any more cannot be had.
-        assert_eq!(texts(lines(&terminal, kept, 0, 1)).map(|found| found.0), Some(kept));
+        assert_eq!(
+            texts(lines(&terminal, kept, 0, 1)).map(|found| found.0),
+            Some(kept)
+        );
     }
 }

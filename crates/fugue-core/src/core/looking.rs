@@ -17,9 +17,7 @@ use fugue_api::{
 };
 
 use super::{Core, Phase, rows::ended_state};
-use crate::{
-    CallId, Effect, PaneQuestion, Snapshot, layout::Layout, names::resolve,
-};
+use crate::{CallId, Effect, PaneQuestion, Snapshot, layout::Layout, names::resolve};
 use arranging::Arranged;
 use news::News;
 
@@ -99,7 +97,9 @@ impl Looking {
     }
 
     fn at(&self, session: &SessionName) -> impl Iterator<Item = &Attending> {
-        self.attending.iter().filter(move |one| one.session == *session)
+        self.attending
+            .iter()
+            .filter(move |one| one.session == *session)
     }
 }
 
@@ -137,12 +137,11 @@ impl Core {
             Look::Arrange { session, change } => self.arrange(call, &session, change, effects),
             Look::View { client, pane, seen } => {
                 let pane = self.known(pane)?;
-                let says = self.agent_says(pane);
                 let question = PaneQuestion::View {
                     client,
                     seen,
-                    says,
-                    ended: self.how_ended(pane),
+                    says: self.agent_says(pane).map(Box::new),
+                    ended: self.how_ended(pane).map(Box::new),
                 };
                 self.ask(call, pane, question, effects)
             }
@@ -279,7 +278,11 @@ impl Core {
         for known in self.looking.sessions.values_mut() {
             known.waiting.retain(|call| *call != gone);
         }
-        let place = self.looking.attending.iter().position(|one| one.call == gone);
+        let place = self
+            .looking
+            .attending
+            .iter()
+            .position(|one| one.call == gone);
         if let Some(place) = place {
             let one = self.looking.attending.remove(place);
             self.lay_out(&one.session, effects);

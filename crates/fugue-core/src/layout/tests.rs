@@ -55,7 +55,10 @@ fn check_filled(tiles: &[Tile], room: PaneSize) {
     }
     for (at, _) in owner.iter().enumerate().filter(|(_, owner)| **owner == 0) {
         let x = at % cols;
-        assert!(x > 0 && x + 1 < cols, "a gap at the rim of {room:?}: {tiles:?}");
+        assert!(
+            x > 0 && x + 1 < cols,
+            "a gap at the rim of {room:?}: {tiles:?}"
+        );
         assert!(
             owner[at - 1] != 0 && owner[at + 1] != 0,
             "a gap at {},{x} of {room:?}: {tiles:?}",

@@ -75,7 +75,7 @@ impl Pane {
                         client, seen, says, ..
                     },
                 responder,
-            } => self.view(client, seen, says, responder),
+            } => self.view(client, seen, says.map(|says| *says), responder),
             PaneCommand::Ask {
                 question: PaneQuestion::Lines { from, most },
                 responder,
@@ -150,6 +150,11 @@ impl Pane {
         };
         self.viewing.probed(probe);
         match asked {
+            Asked::Sending if !self.sending.is_forced() && self.person_comes_first() => {
+                // They began while it was looked at.
+                self.sending.step_back();
+                self.go_on_sending();
+            }
             Asked::Sending => {
                 let manners = self.manners(probe);
                 let cursor = self.cursor();
@@ -190,10 +195,15 @@ impl Pane {
                     rows: size.rows,
                     cols: size.cols,
                 };
-                status.note = self.stalled.map(|errno| {
+                let stalled = self.stalled.map(|errno| {
                     let why = io::Error::from_raw_os_error(errno);
                     format!("its output cannot be written ({why}); the program waits and nothing is lost")
                 });
+                let drafted = self.person_comes_first().then(|| {
+                    "a person has begun a line in it; what others type waits until that is sent"
+                        .to_owned()
+                });
+                status.note = stalled.or(drafted);
                 responder.answer(Ok(Answer::Tool {
                     reply: Reply::GetStatus(Status::Pane(status)),
                 }));

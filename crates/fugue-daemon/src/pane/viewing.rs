@@ -163,12 +163,18 @@ impl Pane {
                 continue;
             }
             let (head, rows) = seen_now.get_or_insert_with(|| (self.head(ended), None));
-            let known = viewer.has.take().filter(|has| {
-                has.number == seen && has.size == head.size && !ended
-            });
+            let known = viewer
+                .has
+                .take()
+                .filter(|has| has.number == seen && has.size == head.size && !ended);
             let offset = self.follower.terminal.offset().0;
             let same_head = known.as_ref().is_some_and(|known| {
-                *known == Frame { number: known.number, whole: known.whole, ..head.clone() }
+                *known
+                    == Frame {
+                        number: known.number,
+                        whole: known.whole,
+                        ..head.clone()
+                    }
             });
             if same_head && viewer.offset == offset {
                 viewer.has = known;
@@ -203,7 +209,9 @@ impl Pane {
             viewer.given_at = Some(now);
             let different = different.into_iter().map(|row| picture::row(&screen, row));
             // What a whole frame does not speak of is blank.
-            frame.rows = different.filter(|row| !whole || !row.1.is_empty()).collect();
+            frame.rows = different
+                .filter(|row| !whole || !row.1.is_empty())
+                .collect();
             responder.answer(Ok(Answer::Looked {
                 found: Looked::Frame { frame },
             }));

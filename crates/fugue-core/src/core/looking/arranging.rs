@@ -119,10 +119,17 @@ impl Core {
             for gone in own.panes().into_iter().filter(|pane| !tiles.contains(pane)) {
                 own.remove(gone);
             }
-            for new in tiles.iter().copied().filter(|pane| !own.has(*pane)).collect::<Vec<_>>() {
+            for new in tiles
+                .iter()
+                .copied()
+                .filter(|pane| !own.has(*pane))
+                .collect::<Vec<_>>()
+            {
                 let key = made_by.get(&new);
                 let besides = &mut self.looking.besides;
-                let wanted = besides.iter().position(|beside| Some(&beside.made_by) == key);
+                let wanted = besides
+                    .iter()
+                    .position(|beside| Some(&beside.made_by) == key);
                 match wanted.and_then(|at| besides.remove(at)) {
                     Some(Beside { of, side, .. }) if own.has(of) => own.beside(new, of, side),
                     Some(_) | None => own.add(new, room),

@@ -235,10 +235,7 @@ fn what_a_person_arranged_is_kept_when_panes_come_and_go() {
         "commit 1, answer 11"
     );
     pane(&mut story, 2);
-    assert_eq!(
-        lies(&mut story, 12, 0).1,
-        ["p1 0,0 24x40", "p2 0,41 24x40"]
-    );
+    assert_eq!(lies(&mut story, 12, 0).1, ["p1 0,0 24x40", "p2 0,41 24x40"]);
     arrange(
         &mut story,
         13,
@@ -273,15 +270,9 @@ fn what_a_person_arranged_is_kept_when_panes_come_and_go() {
     let close = json!({"pane_id": "p2"});
     story.ask(22, 22, "", Request::parse("close_pane", close).unwrap());
     story.fact(2, PaneFact::Swept);
-    assert_eq!(
-        lies(&mut story, 23, 0).1,
-        ["p3 0,0 24x20", "p1 0,21 24x60"]
-    );
+    assert_eq!(lies(&mut story, 23, 0).1, ["p3 0,0 24x20", "p1 0,21 24x60"]);
     arrange(&mut story, 24, Arrange::Tiled);
-    assert_eq!(
-        lies(&mut story, 25, 0).1,
-        ["p1 0,0 24x40", "p3 0,41 24x40"]
-    );
+    assert_eq!(lies(&mut story, 25, 0).1, ["p1 0,0 24x40", "p3 0,41 24x40"]);
     assert!(story.disk().arrangements.is_empty());
 }
 
@@ -345,10 +336,7 @@ fn news_is_when_a_row_has_changed() {
     let first = version(&story, 1);
     assert_eq!(news(&mut story, 2, first), "");
     let request = Request::parse("create_pane", json!({"command": "make"})).unwrap();
-    assert_eq!(
-        story.ask(3, 3, "", request),
-        "commit 2, open p1, answer 2"
-    );
+    assert_eq!(story.ask(3, 3, "", request), "commit 2, open p1, answer 2");
     let seen = version(&story, 2);
     assert_eq!(news(&mut story, 4, seen), "");
     assert_eq!(
