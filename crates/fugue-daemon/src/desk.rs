@@ -81,6 +81,11 @@ impl Responder {
         self.send(answer, None);
     }
 
+    /// The asker's connection has ended.
+    pub fn is_gone(&self) -> bool {
+        self.back.is_closed()
+    }
+
     fn send(self, answer: Result<Answer, Error>, takes: Option<EventId>) {
         let frame = FromDaemon::Answer {
             id: self.id,

@@ -149,8 +149,18 @@ impl Core {
                 let pane = self.known(pane)?;
                 self.ask(call, pane, PaneQuestion::Lines { from, most }, effects)
             }
-            Look::Type { pane, bytes, .. } => {
+            Look::Type {
+                client,
+                pane,
+                bytes,
+            } => {
                 let pane = self.known(pane)?;
+                let mut all = self.looking.attending.iter();
+                if all.any(|one| one.client == client && one.role == Role::Eyes) {
+                    return Err(Error::invalid(
+                        "this client only looks on, and types nothing",
+                    ));
+                }
                 self.live(pane)?;
                 self.ask(call, pane, PaneQuestion::Type { bytes, key }, effects)
             }

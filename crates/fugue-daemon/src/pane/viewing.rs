@@ -62,9 +62,13 @@ impl Viewing {
         self.look_at
     }
 
-    /// Somebody has asked lately.
+    /// Somebody waits for what comes next.
     pub fn is_watched(&self) -> bool {
-        !self.viewers.is_empty()
+        let asks = self
+            .viewers
+            .iter()
+            .filter_map(|viewer| viewer.asks.as_ref());
+        asks.into_iter().any(|(_, responder)| !responder.is_gone())
     }
 
     fn is_awaited(&self) -> bool {
@@ -125,9 +129,20 @@ impl Pane {
                 .is_left_behind("too many look at this pane");
         }
         viewing.viewers.push(viewer);
-        if self.viewing.probe.is_none() && self.look_at.is_none() {
-            // Once; from now on there is a look whenever the pane has been quiet.
-            self.look_at = Some(Instant::now());
+        // Whoever looks wants to know who reads the terminal; once, and again whenever it has been quiet.
+        if self.look_at.is_none() {
+            self.look_at = match (&self.viewing.probe, self.viewing.stale) {
+                (None, _) => Some(Instant::now()),
+                (Some(_), Some(moved)) => Some(self.last_output.max(moved) + QUIET),
+                (Some(_), None) => None,
+            };
+        }
+    }
+
+    /// Its process has ended, and nobody here knows whether another takes its place.
+    fn view_elsewhere(&mut self) {
+        for viewer in &mut self.viewing.viewers {
+            viewer.is_left_behind("its shell has ended, and may be started again");
         }
     }
 
@@ -143,6 +158,9 @@ impl Pane {
         }
         let now = Instant::now();
         let ended = self.is_told();
+        if ended && self.stepping.is_some() {
+            return self.view_elsewhere();
+        }
         if let Some(over) = self.viewing.redrawing.map(|since| since + REDRAW)
             && now < over
             && !ended
@@ -311,7 +329,7 @@ impl Pane {
 impl Viewer {
     fn is_left_behind(&mut self, why: &str) {
         if let Some((_, responder)) = self.asks.take() {
-            responder.answer(Err(Error::new(Kind::Unavailable, why)));
+            responder.answer(Err(Error::new(Kind::Unavailable, why).hint("ask again")));
         }
     }
 }

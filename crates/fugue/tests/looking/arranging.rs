@@ -168,3 +168,49 @@ fn news_comes_when_there_is_some() {
     world.close(pane);
     assert!(eye.news(parked) > seen);
 }
+
+#[test]
+fn a_shell_that_a_step_ends_is_seen_on_in_its_place() {
+    let world = world();
+    let own = world.shell("bash").pane_id;
+    let mut eye = Eye::new(&world);
+    eye.attend(main_session(), room(24, 81), Role::Hands);
+    let run = json!({
+        "commands": [{"command": "echo one; read x; exit 3"}, {"command": "echo two; read y"}],
+        "stop_on_error": false,
+        "layout": "tiled",
+        "cwd": "/tmp",
+    });
+    let run = eye.call("fugue_run_pipeline", run, Key([9; 16]));
+    let now = eye.until_arranged(|now| now.tiles.len() == 2);
+    let pane = now.tiles[1].pane;
+    // Somebody has arranged it, so that a pane that came anew would be somewhere else.
+    let change = Arrange::Swap {
+        one: own,
+        other: pane,
+    };
+    eye.arrange(change);
+    let now = eye.until_arranged(|now| now.tiles[0].pane == pane);
+    let mut seen = 0;
+    let mut pressed = 0;
+    // Frames go on behind the end of the shell; while it is started again, there are none.
+    while pressed < 2 {
+        let view = eye.ask_view(pane, seen);
+        let Ok(Answer::Looked {
+            found: fugue_api::attach::Looked::Frame { frame },
+        }) = eye.answer(view)
+        else {
+            seen = 0;
+            continue;
+        };
+        assert!(!frame.ended);
+        seen = frame.number;
+        let drawn = eye.draw(pane, frame);
+        if drawn.rows.iter().any(|row| row == ["one", "two"][pressed]) {
+            eye.type_keys(pane, "\r");
+            pressed += 1;
+        }
+    }
+    eye.answer(run).expect("the run is told");
+    assert_eq!(eye.until_arranged(|_| true).tiles, now.tiles);
+}

@@ -7,7 +7,7 @@ use fugue_api::{
     panes::Submitted,
     wire::{Answer, Key},
 };
-use fugue_testkit::World;
+use fugue_testkit::{World, until};
 use serde_json::json;
 
 use crate::{eye::Eye, world};
@@ -211,4 +211,38 @@ fn a_pane_that_ends_lets_nobody_wait() {
         .answer(agent)
         .expect_err("there is nothing to type into");
     assert_eq!(error.kind, Kind::Ended);
+}
+
+#[test]
+fn a_message_is_not_typed_into_a_persons_line() {
+    let world = world();
+    world.configure("idle_threshold_secs = 0.2\n");
+    world.fugue(&["daemon", "start"]).ok();
+    let mut eye = Eye::new(&world);
+    let spawn = json!({
+        "name": "w", "agent": "shell", "cwd": "/tmp",
+        "prompt": "while read -er line; do echo \"<$line>\"; done",
+    });
+    let spawned = eye.call("spawn_worker", spawn, Key([1; 16]));
+    let Ok(Answer::Tool {
+        reply: fugue_api::Reply::SpawnWorker(worker),
+    }) = eye.answer(spawned)
+    else {
+        panic!("a worker");
+    };
+    let pane = worker.pane_id;
+    eye.type_keys(pane, "abc");
+    eye.until(pane, |drawn| drawn.shows("abc"));
+    let message = json!({"to": "w-shell", "body": "go on", "deliver": "type"});
+    let sent = eye.call("send_message", message, Key([2; 16]));
+    eye.answer(sent).expect("it is sent");
+    // Five times as long as it takes an agent to count as idle.
+    until("it has been silent", LIMIT, || {
+        world.status(pane).idle_ms > 1_000
+    });
+    assert!(!world.text(pane).contains("Message"));
+    eye.type_keys(pane, "\r");
+    world.until_printed(pane, |text| {
+        text.contains("<abc>\n") && text.contains("<Message from looking: go on>")
+    });
 }

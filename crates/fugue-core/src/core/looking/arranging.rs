@@ -51,7 +51,10 @@ impl Core {
         self.panes
             .values()
             .filter(|pane| pane.record.session == *session)
-            .filter(|pane| !matches!(pane.phase, Phase::Opening { .. }))
+            // A shell that a step ended is started again where it was.
+            .filter(|pane| {
+                !matches!(pane.phase, Phase::Opening { .. }) || pane.record.generation > 1
+            })
             .filter(|pane| match &pane.record.ended {
                 None => true,
                 Some(ended) => !ended.closed && !is_interactive_shell(&pane.record.command),

@@ -98,6 +98,13 @@ fn the_smallest_of_those_with_their_hands_in_it_rules() {
     );
     // One that only reads is shown the same and changes nothing.
     assert_eq!(attend(&mut story, 11, 2, room(5, 20), Role::Eyes), "");
+    let types = |client: u64| Look::Type {
+        client: ClientId(client),
+        pane: PaneId(1),
+        bytes: b"x".to_vec(),
+    };
+    assert_eq!(look(&mut story, 30, types(2)), "refuse 30 InvalidArgument");
+    assert_eq!(look(&mut story, 31, types(1)), "ask p1");
     assert_eq!(
         attend(&mut story, 12, 3, room(40, 80), Role::Hands),
         "fit p1 29x80"
