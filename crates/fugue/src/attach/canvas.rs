@@ -94,15 +94,6 @@ impl Canvas {
         }
     }
 
-    pub fn area(&self) -> Rect {
-        Rect {
-            row: 0,
-            col: 0,
-            rows: self.rows,
-            cols: self.cols,
-        }
-    }
-
     pub fn row(&self, row: u16) -> &[Cell] {
         let start = usize::from(row) * usize::from(self.cols);
         let end = start + usize::from(self.cols);

@@ -35,7 +35,6 @@ impl Depth {
 
 pub const BOLD: u16 = 1;
 pub const DIM: u16 = 1 << 1;
-pub const ITALIC: u16 = 1 << 2;
 pub const REVERSE: u16 = 1 << 4;
 pub const HIDDEN: u16 = 1 << 5;
 
@@ -43,7 +42,6 @@ pub const HIDDEN: u16 = 1 << 5;
 pub const RED: Colour = Colour(1);
 pub const GREEN: Colour = Colour(2);
 pub const YELLOW: Colour = Colour(3);
-pub const BLUE: Colour = Colour(4);
 pub const MAGENTA: Colour = Colour(5);
 pub const CYAN: Colour = Colour(6);
 

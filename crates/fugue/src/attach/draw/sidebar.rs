@@ -53,7 +53,14 @@ pub fn draw(model: &Model, wall: u64, canvas: &mut Canvas) {
     canvas.fill(area, ' ', plain());
     let edge = area.cols - 1;
     for row in 0..area.rows {
-        canvas.put(row, edge, Glyph::Char('│'), with(DIM), area.cols);
+        // A title's line beside it joins it.
+        let beside = canvas.row(row).get(usize::from(area.cols));
+        let line = match beside.map(|cell| &cell.glyph) {
+            Some(Glyph::Char('━')) => '┝',
+            Some(Glyph::Char('─')) => '├',
+            _ => '│',
+        };
+        canvas.put(row, edge, Glyph::Char(line), with(DIM), area.cols);
     }
     for (row, what) in (area.row..area.row + area.rows).zip(rows(model, area.rows)) {
         draw_row(&what, row, edge, wall, canvas);

@@ -11,7 +11,6 @@ pub struct Picker {
     pub filter: String,
     all: Vec<Entry>,
     pub chosen: usize,
-    pub top: usize,
 }
 
 #[derive(Clone)]
@@ -29,7 +28,6 @@ impl Picker {
             filter: String::new(),
             all: Vec::new(),
             chosen: 0,
-            top: 0,
         };
         picker.take(facts);
         let shown = picker.shown();

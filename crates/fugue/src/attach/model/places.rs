@@ -9,7 +9,7 @@ use fugue_api::{
 use super::Model;
 
 /// Columns of the sidebar, its line included.
-pub const SIDEBAR: u16 = 32;
+pub const SIDEBAR: u16 = 38;
 /// With fewer columns than this the panes get all of them: eighty are left beside the sidebar from here on.
 pub const WIDE: u16 = 80 + SIDEBAR;
 // A tile of fewer columns than that says nothing; the sidebar then covers it all.
