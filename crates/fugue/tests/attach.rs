@@ -2,8 +2,14 @@
 
 #[path = "attach/attached.rs"]
 mod attached;
+#[path = "attach/hostile.rs"]
+mod hostile;
+#[path = "attach/lives.rs"]
+mod lives;
 #[path = "attach/looks.rs"]
 mod looks;
+#[path = "attach/programs.rs"]
+mod programs;
 
 use std::time::Duration;
 

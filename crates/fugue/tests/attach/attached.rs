@@ -121,6 +121,11 @@ impl Attached {
         true
     }
 
+    /// Takes in what comes within a moment: for two screens that are compared until they agree.
+    pub fn soon(&mut self) {
+        self.pump(Instant::now() + Duration::from_millis(50));
+    }
+
     fn write(&self, bytes: &[u8]) {
         let mut left = bytes;
         while !left.is_empty() {
@@ -355,7 +360,9 @@ fn without_ages(text: &str) -> String {
         let chars: Vec<char> = line.chars().collect();
         let mut out = chars.clone();
         for at in 2..chars.len() {
-            let ends = matches!(chars[at], '│') && chars[at - 1] == ' ' && chars[at - 2] == 's';
+            let ends = matches!(chars[at], '│' | '├' | '┝')
+                && chars[at - 1] == ' '
+                && chars[at - 2] == 's';
             if !ends {
                 continue;
             }
@@ -370,5 +377,20 @@ fn without_ages(text: &str) -> String {
         }
         out.into_iter().collect()
     };
-    text.lines().map(line).collect::<Vec<_>>().join("\n")
+    let text = text.lines().map(line).collect::<Vec<_>>().join("\n");
+    without_ids(&text)
+}
+
+/// Nor is a run's random name ever the same.
+fn without_ids(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(" r-") {
+        let (before, id) = rest.split_at(at + 3);
+        out.push_str(before);
+        let end = id.find([' ', '…']).unwrap_or(id.len());
+        out.extend(std::iter::repeat_n('#', id[..end].chars().count()));
+        rest = &id[end..];
+    }
+    out + rest
 }

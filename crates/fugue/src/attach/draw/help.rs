@@ -15,7 +15,7 @@ const LEFT: &[(&str, &str)] = &[
     ("c", "new pane"),
     ("x", "close the pane"),
     ("arrows", "move the focus"),
-    ("C-arrows", "push an edge, again and again"),
+    ("C-arrows", "push an edge; repeats"),
     ("o  ;", "next pane, last pane"),
     ("{  }", "swap with previous, next"),
     ("Space", "all as evenly as it goes"),

@@ -14,7 +14,13 @@ use crate::{
 };
 
 fn area(model: &Model) -> Rect {
-    boxes::place(model, model.size.rows.saturating_sub(4).clamp(8, 30), 76)
+    // As high as the list without a filter, so that it does not jump about while somebody types.
+    let Mode::Picker(picker) = &model.mode else {
+        return Rect::default();
+    };
+    let most = model.size.rows.saturating_sub(4).min(30).max(8);
+    let rows = u16::try_from(picker.len() + 5).unwrap_or(most);
+    boxes::place(model, rows.clamp(8, most), 76)
 }
 
 /// Where the list begins, and what is shown of it.
@@ -106,7 +112,10 @@ pub fn draw(model: &Model, wall: u64, canvas: &mut Canvas) {
         let age = age(wall.saturating_sub(entry.created_at.0));
         canvas.text(row, edge - age.len() as u16, &age, with(DIM), edge);
         if chosen {
-            canvas.restyle(row, list.col..edge, |look| add(look, REVERSE));
+            canvas.restyle(row, list.col..edge, |look| match look.3.0 & BOLD {
+                0 => with(REVERSE),
+                _ => with(REVERSE | BOLD),
+            });
         }
     }
 }

@@ -102,8 +102,14 @@ fn rows(model: &Model, height: u16) -> Vec<Row> {
 
 fn sessions(model: &Model, rows: &mut Vec<Row>) {
     let mut names: Vec<&SessionName> = model.facts.panes.iter().map(|pane| &pane.session).collect();
-    // This one first.
-    names.sort_by_key(|name| (**name != model.session, (*name).clone()));
+    // This one first, and last what nobody opened for a person.
+    names.sort_by_key(|name| {
+        (
+            **name != model.session,
+            name.0 == HIDDEN_SESSION,
+            (*name).clone(),
+        )
+    });
     names.dedup();
     for name in names {
         let mut panes: Vec<&PaneRow> = model
@@ -230,7 +236,11 @@ fn draw_row(what: &Row, row: u16, edge: u16, wall: u64, canvas: &mut Canvas) {
             } else {
                 with(BOLD)
             };
-            canvas.text_cut(row, 1, &clean::line(&name.0), look, edge - 1);
+            let name = match name.0.as_str() {
+                HIDDEN_SESSION => "background".to_owned(),
+                name => clean::line(name),
+            };
+            canvas.text_cut(row, 1, &name, look, edge - 1);
         }
         Row::More(count) => {
             canvas.text(row, 1, &format!("… {count} more rows"), with(DIM), edge);

@@ -107,7 +107,11 @@ pub fn draw(model: &Model, depth: Depth, canvas: &mut Canvas) {
     if let Some(held) = view.and_then(|view| view.held.as_ref()) {
         add(canvas, &format!(" ‖ {} ", clean::line(held)), bar.warn);
     }
-    let left = add(canvas, &about(model), bar.plain);
+    let left = match &model.message {
+        // Which stands here for a while.
+        Some(_) => add(canvas, "", bar.plain),
+        None => add(canvas, &about(model), bar.plain),
+    };
 
     let hints = hints(model, usize::from(edge.saturating_sub(left)));
     let start = edge.saturating_sub(width(&hints) as u16);

@@ -116,6 +116,9 @@ fn draw_lines(model: &Model, places: &Places, tiles: &[Tile], canvas: &mut Canva
             for col in start..end {
                 let cell = arms.entry((shown.row, col)).or_default();
                 (cell.left, cell.right) = (arm, arm);
+                if shown.row > 0 && is_gap(shown.row - 1, col) {
+                    cell.up = Arm::Light;
+                }
                 if focused {
                     accented.push((shown.row, col));
                 }
@@ -248,11 +251,14 @@ fn draw_title(model: &Model, places: &Places, tile: &Tile, canvas: &mut Canvas) 
 fn about(model: &Model, view: Option<&View>, tile: &Tile, name: &str) -> String {
     let title = view.map(|view| clean::line(view.title.trim()));
     let title = title.filter(|title| !title.is_empty());
-    let command = || model.commands.get(&tile.pane).map(|text| clean::line(text));
-    title
-        .or_else(command)
-        .filter(|about| about != name)
-        .unwrap_or_default()
+    let command = || {
+        let command = model.commands.get(&tile.pane)?;
+        Some(clean::line(command.trim()))
+    };
+    // A shell that is called after itself has been told of.
+    let is_told = |about: &String| about == name || about.rsplit('/').next() == Some(name);
+    let told = title.or_else(command).filter(|about| !is_told(about));
+    told.unwrap_or_default()
 }
 
 fn scroll_word(scroll: &Scroll) -> String {
@@ -291,7 +297,7 @@ fn draw_inside(model: &Model, view: &View, area: Rect, focused: bool, canvas: &m
             canvas.restyle(area.row + row, cols.clone(), reversed);
         }
     }
-    if view.number > 0 {
+    if view.number > 0 && !view.ended {
         beyond(view, area, canvas);
     }
     let cursor = view.cursor;

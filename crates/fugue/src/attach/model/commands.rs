@@ -22,10 +22,9 @@ impl Model {
             && matches!(&heard, Heard::Key(press) if press.event != Event::Release && !is_ctrl(press, 'b'))
             && matches!(self.mode, Mode::Pane)
         {
-            // A person wants it back.
+            // A person wants it back; the key waits until it is.
             self.link = Link::Down(Gone::Died);
             effects.push(Effect::Launch);
-            return;
         }
         match heard {
             Heard::Key(press) => self.key(press, now, effects),

@@ -82,6 +82,11 @@ impl Picker {
         self.all.iter().filter(fits).collect()
     }
 
+    /// With everything that the filter hides.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
     pub fn go(&mut self, by: i64) {
         let last = self.shown().len().saturating_sub(1) as i64;
         self.chosen = (self.chosen as i64 + by).clamp(0, last) as usize;
