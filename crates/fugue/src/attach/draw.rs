@@ -31,5 +31,10 @@ pub fn draw(model: &Model, depth: Depth, wall: u64) -> Canvas {
     status::draw(model, depth, &mut canvas);
     picker::draw(model, wall, &mut canvas);
     help::draw(model, &mut canvas);
+    // On a screen that is too small for what has it.
+    let (rows, cols) = (canvas.rows, canvas.cols);
+    canvas.caret = canvas
+        .caret
+        .filter(|caret| caret.row < rows && caret.col < cols);
     canvas
 }

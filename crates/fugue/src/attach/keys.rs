@@ -99,9 +99,8 @@ impl Press {
             return self.keypad_character();
         };
         let mut text = self.text.iter().flat_map(|text| text.chars());
-        match (text.next(), text.next()) {
-            (Some(one), None) => return Some(one),
-            (Some(_), Some(_)) | (None, _) => {}
+        if let (Some(one), None) = (text.next(), text.next()) {
+            return Some(one);
         }
         if !self.mods.has(Mods::SHIFT) {
             return Some(c);

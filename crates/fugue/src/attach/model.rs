@@ -14,7 +14,7 @@ mod typing;
 mod view;
 
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 use std::{
     collections::HashMap,
@@ -242,6 +242,7 @@ impl Model {
             }
             Input::Back => {
                 self.link = Link::Up;
+                self.message = None;
                 self.facts_version = 0;
                 effects.extend(self.asks.again());
                 // A pane that could not be shown may be again.

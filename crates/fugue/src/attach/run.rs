@@ -96,31 +96,13 @@ impl Loop {
     async fn turn(&mut self, signals: &mut Signals) -> Option<Ended> {
         let deadline = self.deadline();
         let behind = self.outer.is_behind();
-        enum Came {
-            Bytes(std::io::Result<Vec<u8>>),
-            Written(std::io::Result<()>),
-            Told(Option<Input>),
-            Size,
-            Continued,
-            Ended,
-            Time,
-        }
         let far = Instant::now() + Duration::from_secs(3600);
-        // What is to be written is written by one branch and what comes is read by another; both need the terminal.
-        let came = if behind {
-            tokio::select! {
-                written = self.outer.flush() => Came::Written(written),
-                input = self.told.recv() => Came::Told(input),
-                came = signals.next() => match came { Called::Size => Came::Size, Called::Continued => Came::Continued, Called::Ended => Came::Ended },
-                () = sleep_until(deadline.unwrap_or(far)) => Came::Time,
-            }
-        } else {
-            tokio::select! {
-                bytes = self.outer.read() => Came::Bytes(bytes),
-                input = self.told.recv() => Came::Told(input),
-                came = signals.next() => match came { Called::Size => Came::Size, Called::Continued => Came::Continued, Called::Ended => Came::Ended },
-                () = sleep_until(deadline.unwrap_or(far)) => Came::Time,
-            }
+        let came = tokio::select! {
+            written = self.outer.flush(), if behind => Came::Written(written),
+            bytes = self.outer.read() => Came::Bytes(bytes),
+            input = self.told.recv() => Came::Told(input),
+            called = signals.next() => Came::Called(called),
+            () = sleep_until(deadline.unwrap_or(far)) => Came::Time,
         };
         match came {
             Came::Bytes(Ok(bytes)) if !bytes.is_empty() => {
@@ -128,8 +110,13 @@ impl Loop {
                 self.settle_at = self.parser.is_undecided().then(|| Instant::now() + ESCAPE);
                 self.hear(heard)
             }
-            Came::Bytes(_) | Came::Ended | Came::Written(Err(_)) => Some(Ended::Hangup),
-            Came::Written(Ok(())) => None,
+            Came::Bytes(_) | Came::Called(Called::Ended) | Came::Written(Err(_)) => {
+                Some(Ended::Hangup)
+            }
+            Came::Written(Ok(length)) => {
+                self.outer.flushed(length);
+                None
+            }
             Came::Told(input) => {
                 let mut ended = input.and_then(|input| self.step(input));
                 // Everything that is there goes into one picture.
@@ -140,11 +127,11 @@ impl Loop {
                 }
                 ended
             }
-            Came::Size => {
+            Came::Called(Called::Size) => {
                 let size = self.outer.size();
                 self.step(Input::Resized(size))
             }
-            Came::Continued => {
+            Came::Called(Called::Continued) => {
                 self.outer.enter_again();
                 self.shown = None;
                 self.step(Input::Resized(self.outer.size()))
@@ -309,6 +296,15 @@ fn patient_interval() -> tokio::time::Interval {
     let mut interval = interval(LOOK_FOR_DAEMON);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
+}
+
+#[expect(clippy::large_enum_variant, reason = "most of them are answers")]
+enum Came {
+    Bytes(std::io::Result<Vec<u8>>),
+    Written(std::io::Result<usize>),
+    Told(Option<Input>),
+    Called(Called),
+    Time,
 }
 
 enum Called {

@@ -155,23 +155,23 @@ impl Outer {
         !self.out.is_empty()
     }
 
-    /// Writes what can be written now.
-    pub async fn flush(&mut self) -> io::Result<()> {
+    /// Writes what can be written now, and gives how much that was.
+    pub async fn flush(&self) -> io::Result<usize> {
         let mut ready = self.terminal.writable().await?;
-        match ready.try_io(|terminal| Ok(rustix::io::write(terminal, &self.out)?)) {
-            Ok(written) => {
-                self.out.drain(..written?);
-                Ok(())
-            }
-            Err(_) => Ok(()),
-        }
+        let write = |terminal: &AsyncFd<OwnedFd>| Ok(rustix::io::write(terminal, &self.out)?);
+        ready.try_io(write).unwrap_or(Ok(0))
+    }
+
+    /// So much of it is written.
+    pub fn flushed(&mut self, length: usize) {
+        self.out.drain(..length);
     }
 
     /// What the terminal sends; nothing when it is gone.
     pub async fn read(&self) -> io::Result<Vec<u8>> {
-        let mut buffer = vec![0; 64 * 1024];
         loop {
             let mut ready = self.terminal.readable().await?;
+            let mut buffer = vec![0; 16 * 1024];
             match ready.try_io(|terminal| Ok(rustix::io::read(terminal, &mut buffer)?)) {
                 Ok(Ok(length)) => {
                     buffer.truncate(length);

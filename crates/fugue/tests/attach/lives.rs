@@ -161,7 +161,7 @@ fn the_daemon_may_die_under_it() {
     person.shows("before");
     for round in 0..3 {
         let daemon: Vec<Process> = world.daemons();
-        signal(daemon[0].pid as u32, Signal::KILL);
+        signal(daemon[0].pid, Signal::KILL);
         person.type_text(&format!("echo ro''und {round}\r"));
         person.shows(&format!("round {round}"));
     }

@@ -151,7 +151,7 @@ fn fzf() {
     pair.same("4/4");
     pair.keys("ten");
     pair.same("1/4");
-    pair.keys("\x7f\x7f");
+    pair.keys("\x7f\x7f\x7f");
     pair.same("4/4");
     pair.keys("\x1b[A\x1b[A");
     pair.resize(20, 70);

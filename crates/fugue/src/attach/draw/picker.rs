@@ -18,7 +18,7 @@ fn area(model: &Model) -> Rect {
     let Mode::Picker(picker) = &model.mode else {
         return Rect::default();
     };
-    let most = model.size.rows.saturating_sub(4).min(30).max(8);
+    let most = model.size.rows.saturating_sub(4).clamp(8, 30);
     let rows = u16::try_from(picker.len() + 5).unwrap_or(most);
     boxes::place(model, rows.clamp(8, most), 76)
 }
@@ -106,11 +106,23 @@ pub fn draw(model: &Model, wall: u64, canvas: &mut Canvas) {
             format!("{} {id}", entry.name)
         };
         let look = if chosen { with(BOLD) } else { plain() };
-        canvas.text_cut(row, col, &name, look, state_col - 1);
+        canvas.text_cut(row, col, &name, look, state_col.saturating_sub(1));
         canvas.put(row, state_col, Glyph::Char(badge.sign), badge.look, edge);
-        canvas.text_cut(row, state_col + 2, &badge.word, badge.look, edge - 5);
+        canvas.text_cut(
+            row,
+            state_col + 2,
+            &badge.word,
+            badge.look,
+            edge.saturating_sub(5),
+        );
         let age = age(wall.saturating_sub(entry.created_at.0));
-        canvas.text(row, edge - age.len() as u16, &age, with(DIM), edge);
+        canvas.text(
+            row,
+            edge.saturating_sub(age.len() as u16),
+            &age,
+            with(DIM),
+            edge,
+        );
         if chosen {
             canvas.restyle(row, list.col..edge, |look| match look.3.0 & BOLD {
                 0 => with(REVERSE),

@@ -80,6 +80,10 @@ impl Model {
         }
         // A modifier by itself is no answer to anything.
         let alone = matches!(press.code, Code::Other(57_358..=57_360 | 57_441..=57_454));
+        if !alone {
+            // Whoever goes on has read it.
+            self.message = None;
+        }
         match &mut self.mode {
             Mode::Pane => {
                 if is_ctrl(&press, 'b') {

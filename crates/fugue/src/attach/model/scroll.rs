@@ -385,7 +385,7 @@ impl Scroll {
         (self.rows as i64 - 2).max(1)
     }
 
-    pub fn to_top(&mut self) {
+    pub fn go_to_top(&mut self) {
         self.cursor = Place {
             line: self.kept_from,
             col: 0,
@@ -396,17 +396,17 @@ impl Scroll {
         };
     }
 
-    pub fn to_bottom(&mut self) {
+    pub fn go_to_bottom(&mut self) {
         self.top = self.lowest_top();
         let last = self.moved(self.top, self.rows as i64);
         self.cursor = self.place(last, 0);
     }
 
-    pub fn to_line_start(&mut self) {
+    pub fn go_to_line_start(&mut self) {
         self.cursor.col = 0;
     }
 
-    pub fn to_line_end(&mut self) {
+    pub fn go_to_line_end(&mut self) {
         self.cursor.col = self.line(self.cursor.line).len().saturating_sub(1);
         self.keep_cursor_in_sight();
     }
