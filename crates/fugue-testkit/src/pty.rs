@@ -1,0 +1,96 @@
+use std::{
+    os::fd::OwnedFd,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{Mode, OFlags},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{Winsize, tcsetwinsize},
+};
+
+/// A program at a terminal of its own, as a person's window would give it one.
+pub struct Pty {
+    pub master: OwnedFd,
+    /// Kept open, so that the terminal's settings can be looked at when the program has ended.
+    pub slave: OwnedFd,
+    pub child: Child,
+}
+
+impl Pty {
+    /// The command must make the terminal its own: `setsid -c PROGRAM …` does.
+    #[track_caller]
+    pub fn start(mut command: Command, rows: u16, cols: u16) -> Self {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = openpt(flags).expect("a terminal");
+        grantpt(&master).expect("granted");
+        unlockpt(&master).expect("unlocked");
+        let name = ptsname(&master, Vec::new()).expect("its name");
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let slave = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).expect("its other end");
+        let end = || Stdio::from(slave.try_clone().expect("a second handle"));
+        command.stdin(end()).stdout(end()).stderr(end());
+        resize(&master, rows, cols);
+        let child = command.spawn().expect("the program starts");
+        Self {
+            master,
+            slave,
+            child,
+        }
+    }
+
+    pub fn resize(&self, rows: u16, cols: u16) {
+        resize(&self.master, rows, cols);
+    }
+
+    /// What a person types, or their terminal says.
+    #[track_caller]
+    pub fn write(&self, bytes: &[u8]) {
+        let mut left = bytes;
+        while !left.is_empty() {
+            let written = rustix::io::write(&self.master, left).expect("the terminal takes it");
+            left = &left[written..];
+        }
+    }
+
+    /// What comes before the deadline; nothing, if nothing does or the program is gone.
+    pub fn read(&self, deadline: Instant) -> Vec<u8> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let time = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        let mut ready = [PollFd::new(&self.master, PollFlags::IN)];
+        if !matches!(poll(&mut ready, Some(&time)), Ok(1..)) {
+            return Vec::new();
+        }
+        let mut buffer = vec![0; 64 * 1024];
+        let length = rustix::io::read(&self.master, &mut buffer).unwrap_or(0);
+        buffer.truncate(length);
+        buffer
+    }
+
+    /// Reads until nothing has come for so long.
+    pub fn drain(&self, quiet: Duration) {
+        while !self.read(Instant::now() + quiet).is_empty() {}
+    }
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn resize(master: &OwnedFd, rows: u16, cols: u16) {
+    let size = Winsize {
+        ws_row: rows,
+        ws_col: cols,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(master, size).expect("a size");
+}
