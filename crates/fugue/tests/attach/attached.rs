@@ -138,6 +138,19 @@ impl Attached {
         self.write(text.as_bytes());
     }
 
+    /// The same for more than a terminal holds: what comes back is taken in meanwhile.
+    pub fn type_patiently(&mut self, text: &str) {
+        for piece in text.as_bytes().chunks(1024) {
+            let mut ready = [PollFd::new(&self.master, PollFlags::OUT)];
+            while !matches!(poll(&mut ready, Some(&Timespec::default())), Ok(1..)) {
+                self.soon();
+                ready = [PollFd::new(&self.master, PollFlags::OUT)];
+            }
+            self.write(piece);
+            self.pump(Instant::now());
+        }
+    }
+
     /// The prefix, and then this.
     pub fn command(&self, keys: &str) {
         self.write(format!("\x02{keys}").as_bytes());

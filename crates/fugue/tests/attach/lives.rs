@@ -335,3 +335,20 @@ fn no_colours_where_none_are_wanted() {
         }
     }
 }
+
+#[test]
+fn an_agent_that_waits_for_the_person_is_seen() {
+    let world = world();
+    let mut person = Attached::new(&world, &[], 24, 100);
+    prompts(&mut person, 1);
+    person.type_text("echo half a li");
+    person.shows("echo half a li");
+    let agent = world.start(&["send", "p1", "echo from an ag''ent", "--enter"]);
+    person.shows("‖ held");
+    person.type_text("ne\r");
+    person.shows("from an agent");
+    person.hides("held");
+    agent.end(LIMIT).ok();
+    let text = person.text();
+    assert!(text.contains("\nhalf a line"), "{text}");
+}
