@@ -160,11 +160,15 @@ pub struct Model {
     fitted: PaneSize,
     /// Until then an edge can be pushed again without the prefix.
     again_until: Option<Instant>,
+    /// When panes that could not be shown are asked for again.
+    look_again_at: Option<Instant>,
 }
 
 // How long a message stays, and how long a push may be repeated: long enough to read, and to press a key again.
 const MESSAGE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(600);
+// A shell that is started again is there by then.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 // The sidebar needs no more than that; a run with hundreds of steps must not be told of hundreds of times a second.
 const FACTS_APART: Duration = Duration::from_millis(150);
 
@@ -198,6 +202,7 @@ impl Model {
             making: false,
             fitted: PaneSize { rows: 0, cols: 0 },
             again_until: None,
+            look_again_at: None,
         }
     }
 
@@ -245,8 +250,7 @@ impl Model {
                 self.message = None;
                 self.facts_version = 0;
                 effects.extend(self.asks.again());
-                // A pane that could not be shown may be again.
-                self.watch(&mut effects);
+                self.look_again(&mut effects);
             }
             Input::Tick => {}
         }
@@ -263,6 +267,10 @@ impl Model {
         if self.facts_due.is_some_and(|due| due <= now) {
             self.ask_facts(now, &mut effects);
         }
+        if self.look_again_at.is_some_and(|at| at <= now) {
+            self.look_again_at = None;
+            self.look_again(&mut effects);
+        }
         // While there is no daemon, questions wait until there is one.
         if self.link != Link::Up {
             effects.retain(|effect| !matches!(effect, Effect::Ask { .. }));
@@ -276,6 +284,7 @@ impl Model {
             self.message.as_ref().map(|message| message.until),
             self.again_until,
             self.facts_due,
+            self.look_again_at,
         ];
         moments.into_iter().flatten().min()
     }
@@ -585,8 +594,13 @@ impl Model {
             }
             Why::View(pane) => {
                 if let Some(view) = self.views.get_mut(&pane) {
-                    // Not asked again before the panes lie differently: it would be refused again.
+                    // Not asked again before the panes lie differently: it would be refused again. One that is just
+                    // being opened or ended is asked for again after a moment.
                     view.trouble = Some(clean::line(&error.message));
+                    view.number = 0;
+                    if matches!(error.kind, Kind::Unavailable | Kind::Ended) {
+                        self.look_again_at = Some(now + LOOK_AGAIN);
+                    }
                 }
             }
             Why::Type(pane) => {
@@ -634,10 +648,6 @@ impl Model {
                 .or(arrangement.tiles.first().map(|tile| tile.pane)),
         };
         self.arrangement = Some(arrangement);
-        // A pane that could not be shown is asked for again.
-        for view in self.views.values_mut() {
-            view.trouble = None;
-        }
         match focus {
             Some(pane) => self.set_focus(pane, effects),
             None => self.focus = None,
@@ -645,8 +655,16 @@ impl Model {
         let session = self.session.clone();
         let look = Look::Arrangement { session, seen };
         effects.push(self.asks.look(Why::Arrangement, look));
-        self.watch(effects);
+        self.look_again(effects);
         self.fit_scrolls();
+    }
+
+    /// Panes that could not be shown are asked for again.
+    fn look_again(&mut self, effects: &mut Vec<Effect>) {
+        for view in self.views.values_mut() {
+            view.trouble = None;
+        }
+        self.watch(effects);
     }
 
     fn make_beside(

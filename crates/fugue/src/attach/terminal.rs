@@ -119,7 +119,11 @@ impl Outer {
 
     /// What the program in focus wants to know of keys, where the terminal can tell.
     pub fn want_keyboard(&mut self, flags: u8) {
-        let flags = 1 | flags & 0b1_1111;
+        let mut flags = 1 | flags & 0b1_1111;
+        if flags & 8 != 0 {
+            // Keys that type nothing by themselves must say what they would: a person types into our lists too.
+            flags |= 4 | 16;
+        }
         if self.keyboard.is_some_and(|now| now != flags) {
             self.keyboard = Some(flags);
             self.out

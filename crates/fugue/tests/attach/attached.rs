@@ -3,7 +3,6 @@
 use std::{
     fmt::Write as _,
     fs,
-    io::Read,
     os::fd::OwnedFd,
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
@@ -136,6 +135,19 @@ impl Attached {
 
     pub fn type_text(&self, text: &str) {
         self.write(text.as_bytes());
+    }
+
+    /// The same for more than a terminal holds: what comes back is taken in meanwhile.
+    pub fn type_patiently(&mut self, text: &str) {
+        for piece in text.as_bytes().chunks(1024) {
+            let mut ready = [PollFd::new(&self.master, PollFlags::OUT)];
+            while !matches!(poll(&mut ready, Some(&Timespec::default())), Ok(1..)) {
+                self.soon();
+                ready = [PollFd::new(&self.master, PollFlags::OUT)];
+            }
+            self.write(piece);
+            self.pump(Instant::now());
+        }
     }
 
     /// The prefix, and then this.
@@ -307,28 +319,35 @@ impl Attached {
     /// Compares the screen with the one that is kept under this name; `FUGUE_BLESS=1` keeps this one instead. With
     /// `FUGUE_SHOTS=DIR` its cells are left there, for a picture.
     #[track_caller]
-    pub fn golden(&self, name: &str) {
+    pub fn golden(&mut self, name: &str) {
+        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/attach/golden");
+        let path = PathBuf::from(dir).join(format!("{name}.txt"));
+        if std::env::var_os("FUGUE_BLESS").is_some() {
+            // What is still on its way is not known; a person looks at the result.
+            while self.pump(Instant::now() + Duration::from_millis(500)) {}
+            fs::write(path, self.shown()).expect("the screen is kept");
+        } else {
+            let kept = fs::read_to_string(&path).unwrap_or_else(|error| {
+                panic!("{}: {error}; FUGUE_BLESS=1 keeps it", path.display())
+            });
+            let deadline = Instant::now() + LIMIT;
+            while self.shown() != kept {
+                assert!(
+                    self.pump(deadline),
+                    "{name} looks different; kept:\n{}shown:\n{}",
+                    boxed(&kept),
+                    boxed(&self.shown())
+                );
+            }
+        }
         if let Some(dir) = std::env::var_os("FUGUE_SHOTS") {
             let path = PathBuf::from(dir).join(format!("{name}.cells"));
             fs::write(path, self.cells()).expect("the cells are kept");
         }
-        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/attach/golden");
-        let path = PathBuf::from(dir).join(format!("{name}.txt"));
-        let shown = format!("{}\n", without_ages(&self.text()));
-        if std::env::var_os("FUGUE_BLESS").is_some() {
-            fs::write(path, shown).expect("the screen is kept");
-            return;
-        }
-        let mut kept = String::new();
-        fs::File::open(&path)
-            .and_then(|mut file| file.read_to_string(&mut kept))
-            .unwrap_or_else(|error| panic!("{}: {error}; FUGUE_BLESS=1 keeps it", path.display()));
-        assert!(
-            kept == shown,
-            "{name} looks different; kept:\n{}shown:\n{}",
-            boxed(&kept),
-            boxed(&shown)
-        );
+    }
+
+    fn shown(&self) -> String {
+        format!("{}\n", without_ages(&self.text()))
     }
 }
 

@@ -200,9 +200,7 @@ fn it_leaves_with_the_last_pane() {
     person.command("\"");
     prompts(&mut person, 2);
     person.type_text("exit\r");
-    person.until("one is left", |screen| {
-        screen.matches("━ ▶").count() == 1 && !screen.contains("\n─")
-    });
+    person.until("one is left", |screen| screen.starts_with("━ ▶"));
     person.command("x");
     person.shows("y/n");
     person.type_text("n");
@@ -334,4 +332,22 @@ fn no_colours_where_none_are_wanted() {
             }
         }
     }
+}
+
+#[test]
+fn an_agent_that_waits_for_the_person_is_seen() {
+    let world = world();
+    let mut person = Attached::new(&world, &[], 24, 100);
+    prompts(&mut person, 1);
+    person.type_text("echo half a li");
+    person.shows("echo half a li");
+    let agent = world.start(&["send", "p1", "echo from an ag''ent", "--enter"]);
+    person.shows("‖ held");
+    person.type_text("ne\r");
+    person.shows("from an agent");
+    person.hides("held");
+    agent.end(LIMIT).ok();
+    // The person's line was whole when the agent's came.
+    let text = person.text();
+    assert!(text.contains("$ echo half a line\n"), "{text}");
 }

@@ -13,10 +13,10 @@ use crate::{LIMIT, attached::Attached, prompts, world};
 /// The two sizes in which everything is looked at.
 const SIZES: [(u16, u16, &str); 2] = [(24, 80, "80x24"), (50, 200, "200x50")];
 
-fn in_both(name: &str, scene: impl Fn(&World, u16, u16, &dyn Fn(&Attached))) {
+fn in_both(name: &str, scene: impl Fn(&World, u16, u16, &dyn Fn(&mut Attached))) {
     for (rows, cols, size) in SIZES {
         let world = world();
-        let keep = |person: &Attached| person.golden(&format!("{name}-{size}"));
+        let keep = |person: &mut Attached| person.golden(&format!("{name}-{size}"));
         scene(&world, rows, cols, &keep);
     }
 }
@@ -46,7 +46,7 @@ fn one_pane() {
         person.type_text("echo hello from $((6*7)) people\r");
         person.shows("hello from 42 people");
         person.until("idle again", |screen| screen.contains("○ idle"));
-        keep(&person);
+        keep(&mut person);
     });
 }
 
@@ -125,7 +125,7 @@ fn four_tiles_with_colours_and_a_full_screen_program() {
         is(world, panes[0], State::Running);
         person.type_text("G");
         person.until("vim is at the end", |screen| screen.contains("14,1"));
-        keep(&person);
+        keep(&mut person);
     });
 }
 
@@ -145,7 +145,7 @@ fn a_zoomed_tile() {
                     .nth(usize::from(rows) - 3)
                     .is_some_and(|row| row.contains("fugue.rs"))
         });
-        keep(&person);
+        keep(&mut person);
     });
 }
 
@@ -160,7 +160,7 @@ fn ten_tiles() {
         person.until("all ten", |screen| {
             (1..=10).all(|number| screen.contains(&format!("voice {number} of 10")))
         });
-        keep(&person);
+        keep(&mut person);
     });
 }
 
@@ -215,7 +215,7 @@ fn states_in_the_sidebar() {
             .iter()
             .all(|state| screen.contains(state))
         });
-        keep(&person);
+        keep(&mut person);
     });
 }
 
@@ -233,7 +233,7 @@ fn a_search_in_the_scrollback() {
         person.shows("error: line");
         person.type_text("n");
         person.shows("error: line 9 of 10");
-        keep(&person);
+        keep(&mut person);
         person.type_text("nnnnnnnn");
         person.shows("error: line 1 of 10");
         person.shows("request 37 error");
@@ -256,7 +256,7 @@ fn help() {
         prompts(&mut person, 1);
         person.command("?");
         person.shows("any key leaves");
-        keep(&person);
+        keep(&mut person);
         person.type_text("q");
         person.hides("any key leaves");
     });
@@ -287,7 +287,7 @@ fn the_list_of_panes() {
                 .iter()
                 .all(|name| screen.contains(name))
         });
-        keep(&person);
+        keep(&mut person);
         person.type_text("stag log");
         person.hides("build p2");
         person.type_text("\r");

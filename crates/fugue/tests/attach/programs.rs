@@ -349,3 +349,23 @@ fn a_flood_does_not_keep_the_person_waiting() {
     person.until("it is interrupted", |screen| screen.contains("^C"));
     assert!(person.raw.len() - before < 4 << 20);
 }
+
+#[test]
+fn a_long_paste_arrives_whole() {
+    let world = world();
+    let mut person = Attached::new(&world, &[], 24, 80);
+    prompts(&mut person, 1);
+    person.type_text("clear; cat > pasted\r");
+    person.until("it reads", |screen| {
+        screen.contains("● working") || screen.contains("needs input")
+    });
+    let text: String = (0..5000)
+        .map(|line| format!("{line} é漢 some words of a long paste\n"))
+        .collect();
+    person.type_patiently(&format!("\x1b[200~{}\x1b[201~", text.replace('\n', "\r")));
+    person.shows("4999 é漢");
+    person.type_text("\x04");
+    prompts(&mut person, 1);
+    let pasted = fs::read_to_string(world.work().join("pasted")).expect("the file");
+    assert!(pasted == text, "{} of {} bytes", pasted.len(), text.len());
+}

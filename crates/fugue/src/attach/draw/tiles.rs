@@ -270,7 +270,7 @@ fn scroll_word(scroll: &Scroll) -> String {
 }
 
 fn draw_inside(model: &Model, view: &View, area: Rect, focused: bool, canvas: &mut Canvas) {
-    if let Some(trouble) = view.trouble.as_ref().filter(|_| view.number == 0) {
+    if let Some(trouble) = view.trouble.as_ref().filter(|_| view.rows.is_empty()) {
         let edge = area.col + area.cols;
         canvas.text_cut(area.row, area.col + 1, trouble, with(DIM), edge);
         return;
