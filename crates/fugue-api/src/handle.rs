@@ -1,12 +1,24 @@
 use std::{fmt, pin::Pin};
 
-use crate::{Error, Reply, Request};
+use crate::{Error, Reply, Request, Unread};
 
 /// A way to have a request answered. The socket client is one; every front door (CLI, MCP) uses this and nothing
 /// else, so that all doors share one path.
-pub trait Handle: Sized {
+pub trait Handle: Sized + Sync {
     /// Asks and waits for the answer. Dropping the future cancels the wait; the work goes on.
-    fn call(&self, request: Request) -> impl Future<Output = Result<Handed, Error>> + Send;
+    fn call_unread(
+        &self,
+        request: Request,
+    ) -> impl Future<Output = Result<Handed<Unread>, Error>> + Send;
+
+    /// The same, for those who want to know what the answer says.
+    fn call(&self, request: Request) -> impl Future<Output = Result<Handed, Error>> + Send {
+        async {
+            let Handed { reply, receipt } = self.call_unread(request).await?;
+            let reply = reply.read()?;
+            Ok(Handed { reply, receipt })
+        }
+    }
 
     /// The same for the calls of somebody with an inbox of this name.
     fn speaking_for(&self, session: &str) -> Self;
@@ -14,8 +26,8 @@ pub trait Handle: Sized {
 
 /// A reply on its way to whoever asked.
 #[derive(Debug)]
-pub struct Handed {
-    pub reply: Reply,
+pub struct Handed<R = Reply> {
+    pub reply: R,
     /// Of a reply that takes something out of an inbox.
     pub receipt: Option<Receipt>,
 }
@@ -41,8 +53,8 @@ impl fmt::Debug for Receipt {
     }
 }
 
-impl From<Reply> for Handed {
-    fn from(reply: Reply) -> Self {
+impl<R> From<R> for Handed<R> {
+    fn from(reply: R) -> Self {
         Self {
             reply,
             receipt: None,

@@ -152,6 +152,8 @@ pub struct SessionName(pub String);
 impl SessionName {
     /// Where a pane goes when its caller names no session.
     pub const MAIN: &str = "main";
+    /// Where the panes are that runs open for themselves.
+    pub const HIDDEN: &str = "__orchestration__";
     // Long enough for a path-like name, short enough for a table.
     const LONGEST: usize = 64;
 

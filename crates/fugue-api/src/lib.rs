@@ -20,4 +20,4 @@ pub use error::{Error, Kind};
 pub use handle::{Handed, Handle, Receipt};
 pub use ids::{Cursor, EventId, PaneId, QuestionId, RunId, SessionName, Timestamp};
 pub use os::OsText;
-pub use tool::{Definition, Hints, Reply, Request, Tool};
+pub use tool::{Definition, Hints, Reply, Request, Tool, Unread};

@@ -41,7 +41,10 @@ pub struct CreatePane {
     #[schemars(range(min = 1, max = 1000))]
     pub cols: u16,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(skip))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_enum, help = "Who has the terminal; default native")
+    )]
     pub backend: Option<Backend>,
     /// Default `$SHELL`; for a command bash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,9 +88,12 @@ impl CreatePane {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Backend {
     /// fugue itself.
     Native,
+    /// A tmux server.
+    Tmux,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -129,6 +135,17 @@ pub struct SendInput {
     #[serde(default)]
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t))]
     pub paste: Paste,
+    // Whether a person's half-typed line may be typed into is a person's choice, so no model is told of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(skip)]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            help = "Do not wait until a person who types there has pressed Enter"
+        )
+    )]
+    pub force: bool,
 }
 
 impl SendInput {
@@ -414,6 +431,20 @@ pub struct Overview {
     pub watchers: Vec<crate::watch::WatcherRow>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_watchers: u64,
+    /// Panes of the caller's tmux that fugue has not met; their ids work like those of `panes`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tmux: Vec<TmuxRow>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub omitted_tmux: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TmuxRow {
+    /// Such as `%5`.
+    pub pane_id: String,
+    pub session: String,
+    pub window: String,
+    pub command: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -62,7 +62,10 @@ pub struct SpawnWorker {
     #[cfg_attr(feature = "clap", arg(skip))]
     pub layout: Layout,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(skip))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_enum, help = "Who has the terminal; default native")
+    )]
     pub backend: Option<Backend>,
     /// Then `worker_late` is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,8 @@
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::value::{RawValue, to_raw_value};
 
-use crate::{Error, panes, runs, team, watch};
+use crate::{Error, Kind, PaneId, panes, runs, team, watch};
 
 /// One tool: its arguments are the struct itself.
 pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<Request> {
@@ -62,6 +63,24 @@ fn schema<T: JsonSchema>(mut settings: SchemaSettings) -> Schema {
     settings.into_generator().into_root_schema_for::<T>()
 }
 
+/// A [`Reply`] whose JSON nobody has read, for doors that only pass it on.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Unread {
+    tool: String,
+    reply: Box<RawValue>,
+}
+
+impl Unread {
+    /// What its tool gives, without the wrapping that the socket needs.
+    pub fn json(&self) -> &str {
+        self.reply.get()
+    }
+}
+
+fn no_reply(error: serde_json::Error) -> Error {
+    Error::new(Kind::Internal, format!("a reply that is none: {error}"))
+}
+
 macro_rules! tools {
     ($($room:ident::$args:ident as $name:literal, $verb:literal, $hints:ident => $reply:ident;)*) => {
         /// Any tool call.
@@ -100,10 +119,18 @@ macro_rules! tools {
             }
         }
 
-        impl Reply {
-            /// What its tool gives, without the wrapping that the socket needs.
-            pub fn bare(&self) -> serde_json::Result<serde_json::Value> {
-                match self { $(Self::$args(reply) => serde_json::to_value(reply),)* }
+        impl Unread {
+            pub fn of(reply: &Reply) -> Result<Self, Error> {
+                let (tool, reply) = match reply { $(Reply::$args(reply) => ($name, to_raw_value(reply)),)* };
+                let tool = tool.to_owned();
+                Ok(Self { tool, reply: reply.map_err(no_reply)? })
+            }
+
+            pub fn read(&self) -> Result<Reply, Error> {
+                match &*self.tool {
+                    $($name => serde_json::from_str(self.json()).map(Reply::$args).map_err(no_reply),)*
+                    other => Err(Error::new(Kind::Internal, format!("a reply to `{other}`, which is no tool"))),
+                }
             }
         }
 
@@ -117,7 +144,7 @@ macro_rules! tools {
                 fn try_from(reply: Reply) -> Result<Self, Error> {
                     match reply {
                         Reply::$args(reply) => Ok(reply),
-                        _ => Err(Error::new(crate::Kind::Internal, concat!("the reply to `", $name, "` was one to another tool"))),
+                        _ => Err(Error::new(Kind::Internal, concat!("the reply to `", $name, "` was one to another tool"))),
                     }
                 }
             }
@@ -154,6 +181,58 @@ tools! {
     watch::LookMa as "look_ma", "look", Writes => Recorded;
     watch::Pause as "pause", "pause", Writes => NextStep;
     watch::Clear as "clear", "clear", Destructive => Cleared;
+}
+
+impl Request {
+    /// The pane that its caller names.
+    pub fn pane(&self) -> Option<&str> {
+        match self {
+            Self::SendInput(args) => Some(&args.pane_id),
+            Self::ReadPane(args) => Some(&args.pane_id),
+            Self::ClosePane(args) => Some(&args.pane_id),
+            Self::Expect(args) => Some(&args.pane_id),
+            Self::GetStatus(args) => args.pane_id.as_deref(),
+            Self::RunPipeline(args) => args.pane_id.as_deref(),
+            _ => self.window(),
+        }
+    }
+
+    /// The same, where the name may be a window's of tmux without any sign of it.
+    pub fn window(&self) -> Option<&str> {
+        match self {
+            Self::WatchMe(args) => args.tmux_window.as_deref(),
+            Self::LookMa(args) => args.tmux_window.as_deref(),
+            Self::Pause(args) => args.tmux_window.as_deref(),
+            Self::Clear(args) => args.tmux_window.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Whether it is about the caller's own pane, if it names none.
+    pub fn is_for_a_watcher(&self) -> bool {
+        matches!(
+            self,
+            Self::WatchMe(_) | Self::LookMa(_) | Self::Pause(_) | Self::Clear(_)
+        )
+    }
+
+    /// Says by its id which pane was meant.
+    pub fn is_about(&mut self, pane: PaneId) {
+        let pane = pane.to_string();
+        match self {
+            Self::SendInput(args) => args.pane_id = pane,
+            Self::ReadPane(args) => args.pane_id = pane,
+            Self::ClosePane(args) => args.pane_id = pane,
+            Self::Expect(args) => args.pane_id = pane,
+            Self::GetStatus(args) => args.pane_id = Some(pane),
+            Self::RunPipeline(args) => args.pane_id = Some(pane),
+            Self::WatchMe(args) => args.tmux_window = Some(pane),
+            Self::LookMa(args) => args.tmux_window = Some(pane),
+            Self::Pause(args) => args.tmux_window = Some(pane),
+            Self::Clear(args) => args.tmux_window = Some(pane),
+            _ => {}
+        }
+    }
 }
 
 fn arguments<T: DeserializeOwned>(args: serde_json::Value) -> Result<T, Error> {
@@ -224,6 +303,16 @@ mod tests {
             &["Entr"],
         );
         refused("nonsense", json!({}), &["nonsense"]);
+    }
+
+    #[test]
+    fn a_reply_may_be_read_later() {
+        let bare = json!({"pane_id": "p7", "exit_code": 3});
+        let reply = Reply::ClosePane(serde_json::from_value(bare).unwrap());
+        let wire = serde_json::to_string(&reply).unwrap();
+        let passed_on: Unread = serde_json::from_str(&wire).unwrap();
+        assert_eq!(passed_on.json(), Unread::of(&reply).unwrap().json());
+        assert_eq!(passed_on.read().unwrap(), reply);
     }
 
     #[test]

@@ -8,31 +8,51 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cursor, Error, EventId, OsText, PaneId, Reply, Request, RunId, Timestamp,
+    Cursor, Error, EventId, OsText, PaneId, Reply, Request, RunId, Timestamp, Unread,
     attach::{Look, Looked},
     runs::RunResult,
     team::Event,
 };
 
 /// Raised when an older client or daemon could misread a frame.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// The largest frame either side accepts: the largest reply a caller may ask for, as JSON escapes, with room to spare.
 pub const LARGEST_FRAME: usize = 128 * 1024 * 1024;
 
+/// The first frame of every connection. Its shape and the welcome's outlive the protocol's number, so that two
+/// versions can tell each other which they are.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "frame", rename_all = "snake_case")]
+#[serde(tag = "frame", rename = "hello")]
+pub struct Hello {
+    pub protocol: u32,
+    pub caller: Caller,
+    pub who: Who,
+}
+
+/// The first frame back.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "frame", rename = "welcome")]
+pub struct Welcome {
+    pub protocol: u32,
+    pub version: String,
+    pub pid: u32,
+}
+
+// What follows has its variants' names outside: a tag inside would have serde buffer all that is around it.
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a few are on their way at a time, and most are calls"
+)]
 pub enum ToDaemon {
-    /// The first frame of every connection.
-    Hello {
-        protocol: u32,
-        caller: Caller,
-        who: Who,
-    },
     /// `key` is the caller's own name for this piece of work: asked again after a broken connection, it is not done
     /// twice. `who` is not whoever said hello, where one connection serves several.
     Call {
         id: u64,
+        #[serde(with = "halves")]
         key: Key,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         who: Option<Who>,
@@ -42,21 +62,16 @@ pub enum ToDaemon {
     Cancel { id: u64 },
 }
 
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[expect(
     clippy::large_enum_variant,
-    reason = "all but two of a connection's frames are answers"
+    reason = "a few are on their way at a time, and most are answers"
 )]
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "frame", rename_all = "snake_case")]
-pub enum FromDaemon {
-    Welcome {
-        protocol: u32,
-        version: String,
-        pid: u32,
-    },
+pub enum FromDaemon<R = Reply> {
     Answer {
         id: u64,
-        answer: Result<Answer, Error>,
+        answer: Result<Answer<R>, Error>,
         /// An event that the answer takes, once it has arrived.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         takes: Option<EventId>,
@@ -123,13 +138,15 @@ impl HookNews {
 
 /// A tool call, or something only our own programs ask.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Ask {
     Tool {
         call: Request,
     },
     /// All sessions and panes, however many there are.
     Everything,
+    /// The panes of the caller's tmux that fugue has not met, as an overview of nothing else.
+    Elsewhere,
     /// Waits until a pane's raw output goes beyond `from`, and gives what is there.
     Follow {
         pane: String,
@@ -171,6 +188,24 @@ pub enum Ask {
 }
 
 impl Ask {
+    /// The pane that its caller names.
+    pub fn pane(&self) -> Option<&str> {
+        match self {
+            Self::Tool { call } => call.pane(),
+            Self::Follow { pane, .. } | Self::Resize { pane, .. } => Some(pane),
+            _ => None,
+        }
+    }
+
+    /// Says by its id which pane was meant.
+    pub fn is_about(&mut self, id: PaneId) {
+        match self {
+            Self::Tool { call } => call.is_about(id),
+            Self::Follow { pane, .. } | Self::Resize { pane, .. } => *pane = id.to_string(),
+            _ => {}
+        }
+    }
+
     /// The same question, asked again so long after the first time: what bounds a wait bounds it across both.
     pub fn again(&self, elapsed: Duration) -> Self {
         let mut ask = self.clone();
@@ -187,10 +222,10 @@ impl Ask {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case")]
-pub enum Answer {
+#[serde(rename_all = "snake_case")]
+pub enum Answer<R = Reply> {
     Tool {
-        reply: Reply,
+        reply: R,
     },
     Followed {
         more: Followed,
@@ -213,6 +248,24 @@ pub enum Answer {
     Stopping {
         panes_closed: u64,
     },
+}
+
+impl Answer<Unread> {
+    pub fn read(self) -> Result<Answer, Error> {
+        Ok(match self {
+            Self::Tool { reply } => Answer::Tool {
+                reply: reply.read()?,
+            },
+            Self::Followed { more } => Answer::Followed { more },
+            Self::RunNews { news } => Answer::RunNews { news },
+            Self::Inbox { inbox } => Answer::Inbox { inbox },
+            Self::Noted => Answer::Noted,
+            Self::Resized => Answer::Resized,
+            Self::Looked { found } => Answer::Looked { found },
+            Self::DaemonStatus { status } => Answer::DaemonStatus { status },
+            Self::Stopping { panes_closed } => Answer::Stopping { panes_closed },
+        })
+    }
 }
 
 /// A piece of a pane's raw output, exactly.
@@ -265,6 +318,23 @@ pub struct DaemonStatus {
     pub epoch: u64,
 }
 
+/// A key as two numbers: less to write and to read than sixteen.
+mod halves {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Key;
+
+    pub fn serialize<S: Serializer>(key: &Key, serializer: S) -> Result<S::Ok, S::Error> {
+        let key = u128::from_le_bytes(key.0);
+        [key as u64, (key >> 64) as u64].serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
+        let [low, high] = <[u64; 2]>::deserialize(deserializer)?;
+        Ok(Key((u128::from(high) << 64 | u128::from(low)).to_le_bytes()))
+    }
+}
+
 /// Bytes as a JSON string of the characters U+0000 to U+00FF: a third of the size of a list of numbers.
 pub(crate) mod latin1 {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -283,5 +353,29 @@ pub(crate) mod latin1 {
         text.chars()
             .map(|c| u8::try_from(c).map_err(D::Error::custom))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_comes_back_with_all_bits_of_its_key() {
+        let key = Key([
+            0xf1, 2, 3, 4, 5, 6, 7, 0x88, 9, 10, 11, 12, 13, 14, 15, 0xf6,
+        ]);
+        let (ask, who) = (Ask::DaemonStatus, None);
+        let sent = ToDaemon::Call {
+            id: 1,
+            key,
+            who,
+            ask,
+        };
+        let json = serde_json::to_string(&sent).unwrap();
+        let ToDaemon::Call { key: came, .. } = serde_json::from_str(&json).unwrap() else {
+            panic!("{json}");
+        };
+        assert_eq!(came, key, "{json}");
     }
 }

@@ -2,18 +2,23 @@
 
 mod calls;
 mod facts;
+mod looking;
 mod rows;
 mod runs;
 mod team;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tmux;
 mod watch;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use fugue_api::{Error, Kind, PaneId, RunId};
 
-use crate::{CallId, Effect, Input, Now, PaneRecord, Snapshot, Undo, settings::Settings};
+use crate::{
+    CallId, Effect, Input, Now, PaneRecord, Snapshot, TmuxOrigin, Undo, settings::Settings,
+};
+use looking::Looking;
 pub(crate) use rows::cut;
 use runs::Run;
 use team::Team;
@@ -32,6 +37,7 @@ pub struct Core {
     runs: BTreeMap<RunId, Run>,
     team: Team,
     watchers: Watchers,
+    looking: Looking,
 }
 
 struct Pane {
@@ -63,6 +69,7 @@ impl Core {
         let mut effects = Vec::new();
         let team = Team::restored(&mut snapshot);
         let watchers = Watchers::restored(&mut snapshot);
+        let looking = Looking::restored(&mut snapshot);
         // Above all that an earlier daemon told: whoever followed a run then hears of what happened in between.
         let first_version = snapshot.epoch << 32;
         let runs: BTreeMap<RunId, Run> = snapshot
@@ -108,16 +115,21 @@ impl Core {
             runs,
             team,
             watchers,
+            looking,
         };
         core.restore_runs(now, &mut effects);
         core.restore_workers(now, &mut effects);
         core.restore_watchers(now, &mut effects);
         core.forget_old(now, &mut effects);
+        core.look_again(&mut effects);
         (core, in_one_commit(effects))
     }
 
     pub fn step(&mut self, input: Input, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
+        if let Input::NotStored { .. } = input {
+            self.looking.is_stale();
+        }
         match input {
             Input::Call { call, asked } => {
                 if let Err(error) = self.call(call, asked, now, &mut effects) {
@@ -132,6 +144,7 @@ impl Core {
                 self.forget_run_call(call);
                 self.forget_team_call(call, &mut effects);
                 self.watchers.forget_call(call);
+                self.forget_look(call, &mut effects);
             }
             Input::Pane { pane, fact } => self.fact(pane, fact, now, &mut effects),
             Input::NotStored {
@@ -173,6 +186,7 @@ impl Core {
                 self.time_for_watchers(now, &mut effects);
             }
         }
+        self.look_again(&mut effects);
         in_one_commit(effects)
     }
 
@@ -181,6 +195,18 @@ impl Core {
             .values()
             .filter(|pane| pane.record.ended.is_none())
             .map(|pane| pane.record.id)
+    }
+
+    /// Those that fugue made. A person's own, in tmux, outlive it.
+    pub fn own_panes(&self) -> impl Iterator<Item = PaneId> + '_ {
+        let found = |pane: &PaneId| {
+            let tmux = self
+                .panes
+                .get(pane)
+                .and_then(|pane| pane.record.tmux.as_ref());
+            tmux.is_some_and(|tmux| tmux.origin == TmuxOrigin::Found)
+        };
+        self.live_panes().filter(move |pane| !found(pane))
     }
 
     fn records(&self) -> impl Iterator<Item = &PaneRecord> + Clone {

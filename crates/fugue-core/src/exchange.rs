@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Cursor, Error, EventId, PaneId, QuestionId, RunId, Timestamp,
+    Cursor, Error, EventId, PaneId, QuestionId, RunId, SessionName, Timestamp,
+    attach::ClientId,
     panes::{By, Overview, PaneSize, PaneStatus, ReadPane, SendInput, StateBy},
     runs::RunResult,
     wire::{Answer, Ask, Caller, Key, Who},
@@ -11,8 +12,8 @@ use fugue_api::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Checked, EventRecord, Exit, PaneRecord, Prepared, QuestionRecord, Repo, Rest, RunRecord,
-    Sighting, TmuxPane, TurnOver, Typed, WatcherRecord, WorkerRecord,
+    ArrangementRecord, Checked, EventRecord, Exit, PaneRecord, Prepared, QuestionRecord, Repo,
+    Rest, RunRecord, Sighting, TmuxPane, TurnOver, Typed, WatcherRecord, WorkerRecord,
     assess::{Decision, Injection, NextStep, Transcript, WatchSettings},
 };
 
@@ -89,8 +90,18 @@ pub struct Asked {
     pub worlds: Result<Vec<World>, Error>,
     /// What holds for a watcher that this call begins.
     pub watch: Option<Box<WatchSettings>>,
-    /// The pane of tmux that the call names as a target of tmux.
-    pub tmux: Option<Box<TmuxFound>>,
+    pub tmux: TmuxLook,
+}
+
+/// What was looked up in the caller's tmux.
+#[derive(Debug, Default)]
+pub enum TmuxLook {
+    #[default]
+    None,
+    /// The pane that the call names, or why there is none.
+    One(Box<Result<TmuxFound, Error>>),
+    /// All of them.
+    All(Vec<TmuxFound>),
 }
 
 /// A pane of tmux that somebody named.
@@ -362,6 +373,16 @@ pub enum Effect {
         pane: PaneId,
         watcher: u64,
     },
+    /// A terminal is to have this size, because of how it is looked at.
+    Fit {
+        pane: PaneId,
+        size: PaneSize,
+    },
+    /// What an agent says of itself, to be shown to those who look at it.
+    AgentSays {
+        pane: PaneId,
+        says: Option<StateBy>,
+    },
     /// Ask a model.
     Judge {
         job: Box<WatchJob>,
@@ -476,6 +497,23 @@ pub enum PaneQuestion {
         from: u64,
     },
     Resize(PaneSize),
+    /// What is different on the screen since the frame `seen`, as soon as something is.
+    View {
+        client: ClientId,
+        seen: u64,
+        /// What its agent says of itself.
+        says: Option<Box<StateBy>>,
+        ended: Option<Box<StateBy>>,
+    },
+    Lines {
+        from: u64,
+        most: u32,
+    },
+    /// A person's own keys.
+    Type {
+        bytes: Vec<u8>,
+        key: Key,
+    },
 }
 
 /// A change to what is stored. All changes of one commit happen, or none.
@@ -519,6 +557,8 @@ pub enum Change {
     PutWatcher(Box<WatcherRecord>),
     DropWatcher(u64),
     NextWatcher(u64),
+    PutArrangement(Box<ArrangementRecord>),
+    DropArrangement(SessionName),
 }
 
 /// Everything the store knows, at the daemon's start.
@@ -536,6 +576,7 @@ pub struct Snapshot {
     pub next_question: u64,
     pub watchers: Vec<StoredWatcher>,
     pub next_watcher: u64,
+    pub arrangements: Vec<ArrangementRecord>,
     /// How many daemons there were before this one.
     pub epoch: u64,
 }

@@ -8,6 +8,7 @@ mod core;
 mod event;
 mod exchange;
 mod inbox;
+pub mod layout;
 mod names;
 mod record;
 pub mod result;
@@ -24,9 +25,10 @@ pub use event::{EventRecord, InboxId, QuestionRecord};
 pub use exchange::{
     Asked, CallId, Change, Effect, Injected, Input, Job, Judge, Judged, Now, PaneFact, PanePlace,
     PaneQuestion, PaneSeen, Part, PlannedStep, Ran, Saw, Snapshot, StepNews, StepPlan, StoredRun,
-    StoredWatcher, StoredWorker, TmuxFound, Undo, Want, Watch, WatchJob, WorkedOut, World, Wrap,
+    StoredWatcher, StoredWorker, TmuxFound, TmuxLook, Undo, Want, Watch, WatchJob, WorkedOut,
+    World, Wrap,
 };
-pub use record::{Ended, Exit, PaneRecord, TmuxOrigin, TmuxPane};
+pub use record::{ArrangementRecord, Ended, Exit, PaneRecord, TmuxOrigin, TmuxPane};
 pub use run::{
     ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, Sighting, StepOutcome,
     StepState, Task, TaskOutcome, Work,

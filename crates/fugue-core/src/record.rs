@@ -1,6 +1,8 @@
 use fugue_api::{Cursor, PaneId, SessionName, Timestamp, panes::PaneSize, wire::Key};
 use serde::{Deserialize, Serialize};
 
+use crate::layout::Layout;
+
 /// What the store knows of a pane: enough for the next daemon to find it again, and for a reader to read it after
 /// its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,10 +35,24 @@ pub struct PaneRecord {
 }
 
 impl PaneRecord {
+    /// Whether it is this pane of tmux.
+    pub fn is_tmux(&self, pane: &TmuxPane) -> bool {
+        self.tmux.as_ref().is_some_and(|tmux| tmux.is(pane))
+    }
+
     /// A shell with integration is ready at its first prompt; anything else as soon as it runs.
     pub fn announces_prompts(&self) -> bool {
         !self.secret.is_empty()
     }
+}
+
+/// How a person wants a session's panes to lie.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArrangementRecord {
+    pub session: SessionName,
+    /// `None`: evenly.
+    pub layout: Option<Layout>,
+    pub zoomed: Option<PaneId>,
 }
 
 /// A pane of a tmux server.
@@ -60,7 +76,21 @@ pub enum TmuxOrigin {
     /// We made it: a window of its own in a session, which is made too where there is none of that name.
     Window { session: String },
     /// We made it in the window where the caller sits, in a share of the caller's own room.
-    Split { beside: String },
+    Split { beside: String, session: String },
+}
+
+impl TmuxPane {
+    /// The tmux session that a pane of ours is made in.
+    pub fn session(&self) -> Option<&str> {
+        match &self.origin {
+            TmuxOrigin::Found => None,
+            TmuxOrigin::Window { session } | TmuxOrigin::Split { session, .. } => Some(session),
+        }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        (&self.socket, self.server, &self.id) == (&other.socket, other.server, &other.id)
+    }
 }
 
 /// How a pane ended, and what it looked like then.

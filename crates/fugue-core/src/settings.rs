@@ -1,7 +1,8 @@
 //! What a person may set, with the defaults that hold where they did not.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
+use fugue_api::panes::Backend;
 use serde::{Deserialize, Serialize};
 
 use crate::assess::WatchSettings;
@@ -12,8 +13,12 @@ use crate::assess::WatchSettings;
 pub struct Settings {
     /// Shell for commands; empty: bash, else sh.
     pub shell: String,
+    /// Who has the terminals of panes for which nobody said: `native` or `tmux`.
+    pub backend: Backend,
     /// A program that printed nothing for so long counts as idle.
     pub idle_threshold_secs: f64,
+    /// Input of agents waits so long while a person has begun a line and not sent it.
+    pub draft_wait_secs: f64,
     /// How much raw output of a pane is kept on disk.
     pub log_cap_bytes: u64,
     /// How many lines of a pane's text are kept at hand; older ones are read back from the log.
@@ -45,7 +50,9 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             shell: String::new(),
+            backend: Backend::Native,
             idle_threshold_secs: 3.0,
+            draft_wait_secs: 30.0,
             log_cap_bytes: 64 * 1024 * 1024,
             keep_lines: 10_000,
             forget_after_hours: 24.0,
@@ -61,6 +68,10 @@ impl Settings {
     pub fn idle_threshold_ms(&self) -> u64 {
         // A negative or absurd number in the file saturates, it does not wrap.
         (self.idle_threshold_secs * 1000.0) as u64
+    }
+
+    pub fn draft_wait(&self) -> Duration {
+        Duration::from_millis((self.draft_wait_secs * 1000.0) as u64)
     }
 
     pub fn forget_after_ms(&self) -> u64 {

@@ -3,6 +3,8 @@
 //! Facts come before guesses: what the shell itself marked, then what the kernel says about who reads the
 //! terminal, and only then how long nothing was printed.
 
+use std::path::Path;
+
 use fugue_api::panes::{By, State, StateBy};
 
 /// What can be seen of a live pane at one moment.
@@ -65,9 +67,33 @@ pub fn of(signs: &Signs) -> StateBy {
     }
 }
 
+/// Whether the pane is a shell for a person, so that its reading the terminal is its prompt.
+pub fn is_interactive_shell(command: &str) -> bool {
+    const SHELLS: &[&str] = &[
+        "sh", "dash", "ash", "bash", "zsh", "fish", "ksh", "mksh", "busybox",
+    ];
+    let mut words = command.split_whitespace();
+    let name = words
+        .next()
+        .and_then(|word| Path::new(word).file_name())
+        .and_then(|name| name.to_str());
+    name.is_some_and(|name| SHELLS.contains(&name))
+        && words.all(|word| word == "-i" || word == "-l")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shell_for_a_person_is_told_from_a_command() {
+        for yes in ["/bin/dash", "sh", "/usr/bin/bash -i", "zsh -l"] {
+            assert!(is_interactive_shell(yes), "{yes}");
+        }
+        for no in ["cat", "bash -c 'read x'", "sh script.sh", ""] {
+            assert!(!is_interactive_shell(no), "{no}");
+        }
+    }
 
     fn check(
         shell: ShellSays,

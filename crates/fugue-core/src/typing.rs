@@ -346,6 +346,7 @@ mod tests {
             keys: keys.iter().map(|key| key.parse().unwrap()).collect(),
             submit,
             paste: Paste::Auto,
+            force: false,
         }
     }
 

@@ -288,6 +288,10 @@ pub fn bound_overview(overview: &mut fugue_api::panes::Overview, most_chars: usi
     overview.omitted_watchers = (overview.watchers.len() - some) as u64;
     overview.watchers.truncate(some);
     used += json_chars(&overview.watchers);
+    let some = fitting(&overview.tmux, most_chars / 8);
+    overview.omitted_tmux = (overview.tmux.len() - some) as u64;
+    overview.tmux.truncate(some);
+    used += json_chars(&overview.tmux);
     let some = fitting(&overview.panes, most_chars.saturating_sub(used));
     overview.omitted_panes = (overview.panes.len() - some) as u64;
     overview.panes.truncate(some);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use fugue_api::{
     Error, Kind, Reply,
+    attach::{Frame, Looked},
     panes::{By, Mode, ReadPane, State, StateBy},
     wire::Answer,
 };
@@ -13,7 +14,8 @@ use fugue_term::{Begun, Hit, Watch};
 
 use crate::{
     engine::House,
-    pane::watching,
+    pane::{viewing, watching},
+    picture,
     reading::{self, Past, Reading},
     replay::{Checkpoints, Depth, Follower},
 };
@@ -44,10 +46,11 @@ pub fn answer(
         PaneQuestion::Status(status) => Ok(Answer::Tool {
             reply: Reply::GetStatus(fugue_api::panes::Status::Pane(status.clone())),
         }),
-        PaneQuestion::Send { .. } | PaneQuestion::Resize(_) => Err(Error::new(
-            Kind::Ended,
-            format!("pane `{}` has ended", record.id),
-        )),
+        PaneQuestion::View { ended, .. } => frame(record, ended.as_deref(), house),
+        PaneQuestion::Lines { from, most } => lines(record, *from, *most, house),
+        PaneQuestion::Send { .. } | PaneQuestion::Type { .. } | PaneQuestion::Resize(_) => Err(
+            Error::new(Kind::Ended, format!("pane `{}` has ended", record.id)),
+        ),
     }
 }
 
@@ -75,6 +78,53 @@ pub fn tail(record: &PaneRecord, most_chars: usize, house: &House) -> String {
         }) => read.text,
         Ok(_) | Err(_) => String::new(),
     }
+}
+
+/// What a pane showed last.
+fn frame(record: &PaneRecord, ended: Option<&StateBy>, house: &House) -> Result<Answer, Error> {
+    let follower = open(record, house, house.settings.keep_lines, Depth::Recent)?;
+    let (terminal, screen) = (&follower.terminal, follower.terminal.screen());
+    let rows = (0..terminal.size().rows).map(|row| picture::row(&screen, row));
+    let frame = Frame {
+        number: house.epoch << 32,
+        rows: rows.filter(|row| !row.1.is_empty()).collect(),
+        state: ended
+            .cloned()
+            .unwrap_or_else(|| StateBy::new(State::Exited, By::Exit)),
+        ..viewing::bare(terminal, true)
+    };
+    Ok(Answer::Looked {
+        found: Looked::Frame { frame },
+    })
+}
+
+/// Lines with their looks. Blocks while it reads.
+pub fn lines(record: &PaneRecord, from: u64, most: u32, house: &House) -> Result<Answer, Error> {
+    let oldest = oldest_line(record, house).unwrap_or(0);
+    for (keep_lines, depth) in [
+        (house.settings.keep_lines, Depth::Recent),
+        (usize::MAX, Depth::All),
+    ] {
+        let follower = open(record, house, keep_lines, depth)?;
+        let kept = follower.terminal.first_kept().0;
+        let oldest = match depth {
+            Depth::Recent => oldest,
+            Depth::All => kept,
+        };
+        if let Some(lines) = picture::lines(&follower.terminal, oldest, from, most) {
+            return Ok(Answer::Looked {
+                found: Looked::Lines { lines },
+            });
+        }
+    }
+    Err(Error::new(Kind::Internal, "the whole log is not enough"))
+}
+
+/// The first line that the files have.
+pub fn oldest_line(record: &PaneRecord, house: &House) -> Option<u64> {
+    let dir = directory(record, house);
+    let start = Follower::open(&dir, record, 1, Depth::All, Checkpoints::None).ok()?;
+    Some(start.terminal.first_kept().0)
 }
 
 /// Reads back from the log as far as it takes.

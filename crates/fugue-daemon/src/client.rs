@@ -13,18 +13,20 @@ use std::{
 };
 
 use fugue_api::{
-    Error, EventId, Handed, Handle, Kind, Receipt, Request,
-    wire::{Answer, Ask, Caller, FromDaemon, Key, LARGEST_FRAME, PROTOCOL, ToDaemon, Who},
+    Error, EventId, Handed, Handle, Kind, Receipt, Request, Unread,
+    wire::{
+        Answer, Ask, Caller, FromDaemon, Hello, Key, LARGEST_FRAME, PROTOCOL, ToDaemon, Welcome,
+        Who,
+    },
 };
 use tokio::{
-    io::BufReader,
     net::UnixStream,
     sync::{Mutex, mpsc, oneshot},
     time::Instant,
 };
 
 use crate::{
-    frame,
+    frame::{self, Frames},
     paths::{Paths, SocketPath},
     socket::{self, Incoming},
     start,
@@ -43,6 +45,7 @@ struct Inner {
     caller: Caller,
     who: Who,
     link: Mutex<Option<Link>>,
+    keys: std::sync::Mutex<Vec<Key>>,
     next_id: AtomicU64,
 }
 
@@ -63,11 +66,14 @@ enum NoLink {
 // A kill -9 at every one of so many starts is not a crash any more, it is somebody's wish.
 const MOST_ATTEMPTS: u32 = 50;
 
+// As many as the kernel gives without ever being interrupted: 256 bytes.
+const KEYS_AT_ONCE: usize = 16;
+
 type Waiting = Arc<std::sync::Mutex<HashMap<u64, oneshot::Sender<Answered>>>>;
 
 /// What came back, and what it takes once it has arrived.
 struct Answered {
-    answer: Result<Answer, Error>,
+    answer: Result<Answer<Unread>, Error>,
     takes: Option<EventId>,
 }
 
@@ -86,6 +92,7 @@ impl Client {
             caller,
             who,
             link: Mutex::new(None),
+            keys: std::sync::Mutex::default(),
             next_id: AtomicU64::new(1),
         };
         Self {
@@ -104,11 +111,11 @@ impl Client {
     /// done twice.
     pub async fn ask(&self, ask: Ask) -> Result<Answer, Error> {
         let (answered, _) = self.ask_until_answered(ask).await?;
-        answered.answer
+        answered.answer?.read()
     }
 
     async fn ask_until_answered(&self, ask: Ask) -> Result<(Answered, OpenQuestion), Error> {
-        let key = new_key()?;
+        let key = self.key()?;
         let began = Instant::now();
         // A daemon that dies on every attempt must not be restarted for ever by one question.
         for attempt in 0..MOST_ATTEMPTS {
@@ -136,14 +143,14 @@ impl Client {
 
     /// Asks a daemon that runs already; `None` where none does.
     pub async fn ask_running(&self, ask: Ask) -> Result<Option<Answer>, Error> {
-        self.ask_running_as(new_key()?, ask).await
+        self.ask_running_as(self.key()?, ask).await
     }
 
     /// The same with a key that the asker has used elsewhere.
     pub async fn ask_running_as(&self, key: Key, ask: Ask) -> Result<Option<Answer>, Error> {
         match self.link(Launch::Never).await {
             Ok(link) => match self.ask_on(&link, key, ask).await {
-                Some((answered, _)) => answered.answer.map(Some),
+                Some((answered, _)) => answered.answer?.read().map(Some),
                 None => Ok(None),
             },
             Err(_) => Ok(None),
@@ -154,6 +161,16 @@ impl Client {
     pub async fn running_daemon(&self) -> Option<u32> {
         let (_, pid) = connect(&self.inner.paths).await.ok()?;
         Some(pid)
+    }
+
+    /// A key for one call. The kernel is asked for several at once.
+    fn key(&self) -> Result<Key, Error> {
+        let mut keys = lock(&self.inner.keys);
+        if keys.is_empty() {
+            let random: [u8; 16 * KEYS_AT_ONCE] = random()?;
+            keys.extend(random.as_chunks().0.iter().copied().map(Key));
+        }
+        keys.pop().ok_or_else(no_random_numbers)
     }
 
     async fn ask_on(&self, link: &Link, key: Key, ask: Ask) -> Option<(Answered, OpenQuestion)> {
@@ -215,8 +232,8 @@ impl Client {
         let died = |_| NoLink::Died;
         let (incoming, mut sink) =
             socket::split(stream).map_err(|error| NoLink::Refused(unreachable_daemon(&error)))?;
-        let mut incoming = BufReader::new(incoming);
-        let hello = ToDaemon::Hello {
+        let mut incoming = Frames::new(incoming, LARGEST_FRAME);
+        let hello = Hello {
             protocol: PROTOCOL,
             caller: self.inner.caller.clone(),
             who: self.inner.who.clone(),
@@ -224,24 +241,24 @@ impl Client {
         let hello =
             frame::encode(&hello).map_err(|error| NoLink::Refused(unreachable_daemon(&error)))?;
         sink.write_all(&hello).await.map_err(died)?;
-        let welcome = frame::read(&mut incoming, LARGEST_FRAME)
-            .await
-            .map_err(died)?;
-        match welcome {
-            Some(FromDaemon::Welcome { protocol, .. }) if protocol == PROTOCOL => {}
-            Some(FromDaemon::Welcome { version, pid, .. }) => {
-                let ours = env!("CARGO_PKG_VERSION");
-                let said = format!(
-                    "the daemon that runs (pid {pid}) is fugue {version}; this is {ours} and speaks another protocol"
-                );
-                let error = Error::new(Kind::Unavailable, said);
-                return Err(NoLink::Refused(
-                    error.hint("`fugue daemon restart` replaces it; panes go on"),
-                ));
-            }
-            Some(FromDaemon::Answer { .. } | FromDaemon::Goodbye) | None => {
-                return Err(NoLink::Died);
-            }
+        let welcome = incoming.next().await.map_err(died)?;
+        let Some(Welcome {
+            protocol,
+            version,
+            pid,
+        }) = welcome
+        else {
+            return Err(NoLink::Died);
+        };
+        if protocol != PROTOCOL {
+            let ours = env!("CARGO_PKG_VERSION");
+            let said = format!(
+                "the daemon that runs (pid {pid}) is fugue {version}; this is {ours} and speaks another protocol"
+            );
+            let error = Error::new(Kind::Unavailable, said);
+            return Err(NoLink::Refused(
+                error.hint("`fugue daemon restart` replaces it; panes go on"),
+            ));
         }
         let (outgoing, mut to_send) = mpsc::channel::<Vec<u8>>(64);
         let waiting = Waiting::default();
@@ -274,7 +291,7 @@ impl Handle for Client {
         }
     }
 
-    async fn call(&self, request: Request) -> Result<Handed, Error> {
+    async fn call_unread(&self, request: Request) -> Result<Handed<Unread>, Error> {
         let (answered, open) = self.ask_until_answered(Ask::Tool { call: request }).await?;
         match answered.answer? {
             Answer::Tool { reply } => {
@@ -297,8 +314,8 @@ impl Handle for Client {
 }
 
 /// Hands answers to those who wait, until the connection ends.
-async fn listen(mut incoming: BufReader<Incoming>, waiting: &Waiting) {
-    while let Ok(Some(frame)) = frame::read(&mut incoming, LARGEST_FRAME).await {
+async fn listen(mut incoming: Frames<Incoming>, waiting: &Waiting) {
+    while let Ok(Some(frame)) = incoming.next().await {
         match frame {
             FromDaemon::Answer { id, answer, takes } => {
                 if let Some(asker) = lock(waiting).remove(&id) {
@@ -316,7 +333,6 @@ async fn listen(mut incoming: BufReader<Incoming>, waiting: &Waiting) {
                     });
                 }
             }
-            FromDaemon::Welcome { .. } => {}
         }
     }
 }
@@ -373,14 +389,19 @@ fn unreachable_daemon(error: &io::Error) -> Error {
 
 /// A name for something that may be asked twice and is done once.
 pub fn new_key() -> Result<Key, Error> {
-    let mut key = [0; 16];
-    match rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty()) {
-        Ok(16) => Ok(Key(key)),
-        _ => Err(Error::new(
-            Kind::Internal,
-            "the kernel gave no random numbers",
-        )),
+    random().map(Key)
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(given) if given == N => Ok(bytes),
+        _ => Err(no_random_numbers()),
     }
+}
+
+fn no_random_numbers() -> Error {
+    Error::new(Kind::Internal, "the kernel gave no random numbers")
 }
 
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {

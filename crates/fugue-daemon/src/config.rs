@@ -25,6 +25,7 @@ pub fn load(path: &Path) -> Result<Settings, Error> {
     let settings: Settings = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     for (key, number) in [
         ("idle_threshold_secs", settings.idle_threshold_secs),
+        ("draft_wait_secs", settings.draft_wait_secs),
         ("forget_after_hours", settings.forget_after_hours),
     ] {
         if !(0.0..=1e9).contains(&number) {

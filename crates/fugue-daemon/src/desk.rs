@@ -81,6 +81,11 @@ impl Responder {
         self.send(answer, None);
     }
 
+    /// The asker's connection has ended.
+    pub fn is_gone(&self) -> bool {
+        self.back.is_closed()
+    }
+
     fn send(self, answer: Result<Answer, Error>, takes: Option<EventId>) {
         let frame = FromDaemon::Answer {
             id: self.id,
@@ -88,7 +93,7 @@ impl Responder {
             takes,
         };
         let bytes = frame::encode(&frame).or_else(|error| {
-            let answer = Err(Error::new(
+            let answer: Result<Answer, Error> = Err(Error::new(
                 Kind::Internal,
                 format!("the answer could not be sent: {error}"),
             ));

@@ -12,11 +12,10 @@ use std::{
 
 use fugue_api::{
     Error, Kind,
-    wire::{Ask, Caller, FromDaemon, Key, PROTOCOL, ToDaemon, Who},
+    wire::{Ask, Caller, FromDaemon, Hello, Key, PROTOCOL, ToDaemon, Welcome, Who},
 };
 use fugue_core::CallId;
 use tokio::{
-    io::BufReader,
     net::{UnixListener, UnixStream},
     sync::{mpsc, watch},
     time::Instant,
@@ -24,7 +23,8 @@ use tokio::{
 
 use crate::{
     desk::{Back, Responder},
-    frame, socket,
+    frame::{self, Frames},
+    socket,
 };
 
 /// What the door passes on to the engine.
@@ -114,16 +114,16 @@ impl Visit {
             )));
         }
         let (incoming, mut sink) = socket::split(stream)?;
-        let mut incoming = BufReader::new(incoming);
-        let Some(ToDaemon::Hello {
+        let mut incoming = Frames::new(incoming, LARGEST_QUESTION);
+        let Some(Hello {
             protocol,
             caller,
             who,
-        }) = frame::read(&mut incoming, LARGEST_QUESTION).await?
+        }) = incoming.next().await?
         else {
             return Err(io::Error::other("it did not say hello"));
         };
-        let welcome = FromDaemon::Welcome {
+        let welcome = Welcome {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
@@ -139,21 +139,12 @@ impl Visit {
             who,
         };
         let mut open: HashMap<u64, CallId> = HashMap::new();
-        // Reading a frame is not cancel-safe, so the reader is a task of its own; it runs ahead by a few questions.
-        let (asked, mut questions) = mpsc::channel::<ToDaemon>(16);
-        let reader = tokio::spawn(async move {
-            while let Some(frame) = frame::read(&mut incoming, LARGEST_QUESTION).await? {
-                if asked.send(frame).await.is_err() {
-                    break;
-                }
-            }
-            io::Result::Ok(())
-        });
         let outcome = loop {
             tokio::select! {
-                question = questions.recv() => match question {
-                    None => break Ok(()),
-                    Some(question) => self.question(question, &guest, &back, &mut open).await,
+                question = incoming.next() => match question {
+                    Err(error) => break Err(error),
+                    Ok(None) => break Ok(()),
+                    Ok(Some(question)) => self.question(question, &guest, &back, &mut open).await,
                 },
                 Some(answer) = answers.recv() => {
                     if !answer.in_hand {
@@ -167,12 +158,11 @@ impl Visit {
                     while let Ok(answer) = answers.try_recv() {
                         sink.write_all(&answer.bytes).await?;
                     }
-                    let _ = sink.write_all(&frame::encode(&FromDaemon::Goodbye)?).await;
+                    let _ = sink.write_all(&frame::encode(&<FromDaemon>::Goodbye)?).await;
                     break Ok(());
                 }
             }
         };
-        reader.abort();
         // A client that is gone waits for nothing; its work goes on.
         for call in open.into_values() {
             let _ = self.engine.send(Knock::Cancelled { call }).await;
@@ -188,7 +178,6 @@ impl Visit {
         open: &mut HashMap<u64, CallId>,
     ) {
         match question {
-            ToDaemon::Hello { .. } => {}
             ToDaemon::Cancel { id } => {
                 if let Some(call) = open.remove(&id) {
                     let _ = self.engine.send(Knock::Cancelled { call }).await;

@@ -16,8 +16,8 @@ use fugue_api::{
     wire::{Answer, Ask, Caller, DaemonStatus, Key, Who},
 };
 use fugue_core::{
-    Asked, CallId, Core, Effect, Input, Now, PaneFact, PaneQuestion, Snapshot, Undo, World,
-    assess::WatchSettings, settings::Settings, view,
+    Asked, CallId, Core, Effect, Input, Now, PaneFact, PaneQuestion, Snapshot, TmuxLook, Undo,
+    settings::Settings, view,
 };
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -79,8 +79,7 @@ pub enum Said {
         who: Who,
         caller: Arc<Caller>,
         ask: Ask,
-        worlds: Result<Vec<World>, Error>,
-        watch: Option<Box<WatchSettings>>,
+        furnished: world::Furnished,
     },
     /// Something that was done for a worker.
     Worker(Input),
@@ -206,9 +205,10 @@ impl Engine {
                 {
                     self.kept_news.insert(call, key);
                 }
+                let target = world::tmux_target(&ask, &caller, |said| self.core.knows(said));
                 match ask {
-                    Ask::Tool { call: request } if world::is_needed(&request) => {
-                        self.look_up_worlds(call, key, who, caller, request);
+                    ask if target.is_some() || world::is_needed(&ask, &caller) => {
+                        self.look_up(call, key, who, caller, ask, target);
                         Going::On
                     }
                     ask => self.step(Input::Call {
@@ -220,7 +220,7 @@ impl Engine {
                             ask,
                             worlds: Ok(Vec::new()),
                             watch: None,
-                            tmux: None,
+                            tmux: TmuxLook::None,
                         },
                     }),
                 }
@@ -241,40 +241,33 @@ impl Engine {
                 ask: Ask::Hook { news: kept.news },
                 worlds: Ok(Vec::new()),
                 watch: None,
-                tmux: None,
+                tmux: TmuxLook::None,
             };
             self.step(Input::Call { call, asked });
         }
     }
 
-    /// A directory may be on a disk that does not answer, so looking at it is not this thread's business.
-    fn look_up_worlds(
+    /// A directory may be on a disk that does not answer, and tmux may not answer either, so looking at them is not
+    /// this thread's business.
+    fn look_up(
         &self,
         call: CallId,
         key: Key,
         who: Who,
         caller: Arc<Caller>,
-        mut request: Request,
+        mut ask: Ask,
+        target: Option<String>,
     ) {
         let (says, house) = (self.says.clone(), self.house.clone());
         tokio::task::spawn_blocking(move || {
-            let found = request
-                .check()
-                .and_then(|()| world::look_up(&mut request, &caller, &house))
-                .and_then(|worlds| Ok((worlds, world::watch_settings(&request, &caller, &house)?)));
-            let (worlds, watch) = match found {
-                Ok((worlds, watch)) => (Ok(worlds), watch),
-                Err(error) => (Err(error), None),
-            };
-            let ask = Ask::Tool { call: request };
+            let furnished = world::furnish(&mut ask, target.as_deref(), &caller, &house);
             let _ = says.blocking_send(Said::Furnished {
                 call,
                 key,
                 who,
                 caller,
                 ask,
-                worlds,
-                watch,
+                furnished,
             });
         });
     }
@@ -297,8 +290,7 @@ impl Engine {
                 who,
                 caller,
                 ask,
-                worlds,
-                watch,
+                furnished,
             } => self.step(Input::Call {
                 call,
                 asked: Asked {
@@ -306,9 +298,9 @@ impl Engine {
                     who,
                     caller,
                     ask,
-                    worlds,
-                    watch,
-                    tmux: None,
+                    worlds: furnished.worlds,
+                    watch: furnished.watch,
+                    tmux: furnished.tmux,
                 },
             }),
         }
@@ -407,6 +399,8 @@ impl Engine {
                 };
                 self.errands.run(errand, self.says.clone());
             }
+            Effect::Fit { pane, size } => self.tell(pane, PaneCommand::Fit(size)),
+            Effect::AgentSays { pane, says } => self.tell(pane, PaneCommand::AgentSays(says)),
             Effect::Judge { job, caller } => self.errands.judge(*job, &caller, self.says.clone()),
             Effect::StopJudging { watcher } => self.errands.stop(watcher),
             Effect::AwaitQuiet {
@@ -617,6 +611,16 @@ impl Engine {
                 Some((pane, answered))
             })
             .collect();
+        let answer = move |mut overview| {
+            if bounded {
+                view::bound_overview(&mut overview, MODEL_CHARS);
+            }
+            let reply = Reply::GetStatus(Status::All(overview));
+            responder.answer(Ok(Answer::Tool { reply }));
+        };
+        if asked.is_empty() {
+            return answer(overview);
+        }
         tokio::spawn(async move {
             let deadline = Instant::now() + PATIENCE_FOR_A_ROW;
             for (pane, answered) in asked {
@@ -631,11 +635,7 @@ impl Engine {
                     overview.panes[index].idle_ms = brief.idle_ms;
                 }
             }
-            if bounded {
-                view::bound_overview(&mut overview, MODEL_CHARS);
-            }
-            let reply = Reply::GetStatus(Status::All(overview));
-            responder.answer(Ok(Answer::Tool { reply }));
+            answer(overview);
         });
     }
 
@@ -659,7 +659,7 @@ impl Engine {
             return Going::On;
         }
         let live: Vec<PaneId> = if panes {
-            self.core.live_panes().collect()
+            self.core.own_panes().collect()
         } else {
             Vec::new()
         };
@@ -693,7 +693,7 @@ impl Engine {
                 ask,
                 worlds: Ok(Vec::new()),
                 watch: None,
-                tmux: None,
+                tmux: TmuxLook::None,
             };
             self.step(Input::Call { call, asked });
         }

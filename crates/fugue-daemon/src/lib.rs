@@ -16,6 +16,7 @@ mod follow;
 mod frame;
 mod pane;
 pub mod paths;
+mod picture;
 mod reading;
 mod replay;
 mod run;

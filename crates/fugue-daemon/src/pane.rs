@@ -7,11 +7,13 @@ mod holder;
 mod keeper;
 pub mod launch;
 mod listener;
+mod person;
 mod quiet;
 mod resting;
 mod sending;
 mod shown;
 mod stepping;
+pub mod viewing;
 pub mod watching;
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
@@ -28,7 +30,7 @@ use fugue_hold::{
     spawn::Ending,
     wire::{Input, InputKind, ToDaemon, ToHolder},
 };
-use fugue_term::{Fact, MarkKind};
+use fugue_term::{Fact, MarkKind, ShellState};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, sleep_until},
@@ -43,11 +45,12 @@ use crate::{
 };
 use answers::Asked;
 use keeper::{Event, Keeper, Place};
-use quiet::Draft;
+use quiet::{Draft, Hand};
 pub use quiet::{Inject, Quiet};
 use resting::Resting;
 use sending::Sending;
 use stepping::Stepping;
+use viewing::Viewing;
 use watching::{Searched, Watcher};
 
 /// How the engine reaches a pane's task.
@@ -84,6 +87,8 @@ pub enum PaneCommand {
     AwaitQuiet(Quiet),
     ForgetQuiet(u64),
     Inject(Inject),
+    Fit(PaneSize),
+    AgentSays(Option<StateBy>),
     /// Part of the text. `None` is the answer if the files must be asked.
     Stretch {
         want: Want,
@@ -213,8 +218,11 @@ struct Pane {
     keeper: Option<Keeper>,
     /// Questions that wait for a look at the terminal's foreground.
     probes: HashMap<u64, Asked>,
-    resizes: HashMap<u64, (PaneSize, Responder)>,
+    resizes: HashMap<u64, (PaneSize, Option<Responder>)>,
     sending: Sending,
+    /// A person's keys that the holder has not answered for.
+    keys: HashMap<u64, Responder>,
+    viewing: Viewing,
     watchers: Vec<Watcher>,
     searched_in: mpsc::UnboundedSender<Searched>,
     /// Bounded by the watchers, each of which searches the past once.
@@ -226,7 +234,11 @@ struct Pane {
     /// How often somebody typed.
     typed: u64,
     last_typed: Option<Instant>,
+    /// How much had been printed by then.
+    typed_at: u64,
     draft: Draft,
+    /// When a person last pressed C-c, and at which prompt.
+    interrupted: Option<(Instant, ShellState)>,
     next_id: u64,
     last_output: Instant,
     /// When to look, if nothing is printed until then.
@@ -250,6 +262,8 @@ impl Pane {
             probes: HashMap::new(),
             resizes: HashMap::new(),
             sending: Sending::default(),
+            keys: HashMap::new(),
+            viewing: Viewing::default(),
             watchers: Vec::new(),
             searched_in,
             searched_out,
@@ -259,7 +273,9 @@ impl Pane {
             quiet_look: None,
             typed: 0,
             last_typed: None,
+            typed_at: 0,
             draft: Draft::None,
+            interrupted: None,
             next_id: 1,
             last_output: Instant::now(),
             look_at: None,
@@ -279,6 +295,7 @@ impl Pane {
                 self.over().await;
             }
             self.tell_messages().await;
+            self.show();
             let timers = [
                 self.look_at,
                 self.sending.deadline(),
@@ -286,6 +303,7 @@ impl Pane {
                 self.stepping_deadline(),
                 self.rest_deadline(),
                 self.quiet_look,
+                self.viewing.deadline(),
             ];
             let timer = timers.into_iter().flatten().min();
             tokio::select! {
@@ -297,7 +315,10 @@ impl Pane {
                 event = event(self.keeper.as_mut()) => match event {
                     Ok(Event::Grew) => self.more_to_read = true,
                     Ok(Event::Word(word)) => self.hear(word).await,
-                    Err(error) => self.recover(&error).await,
+                    Err(error) => {
+                        self.keys_lost();
+                        self.recover(&error).await;
+                    }
                 },
                 Some(searched) = self.searched_out.recv() => self.searched(searched).await,
                 () = tokio::task::yield_now(), if self.more_to_read => self.read_some().await,
@@ -319,6 +340,7 @@ impl Pane {
             ToDaemon::InputState(input) => {
                 let seen = self.seen();
                 self.sending.input_state(&input, &seen);
+                self.keys_typed(&input);
                 self.go_on_sending();
             }
             ToDaemon::Probed { id, probe } => self.probed(id, &probe).await,
@@ -332,7 +354,7 @@ impl Pane {
             ToDaemon::Flowing => self.stalled = None,
             ToDaemon::Done { id } => self.resized(id).await,
             ToDaemon::Failed { id, errno, what } => {
-                if let Some((_, responder)) = self.resizes.remove(&id) {
+                if let Some((_, Some(responder))) = self.resizes.remove(&id) {
                     responder.answer(Err(launch::failed(&what, errno)));
                 }
             }
@@ -345,6 +367,10 @@ impl Pane {
     }
 
     fn tell(&mut self, message: &ToHolder) {
+        self.tell_as(Hand::Program, message);
+    }
+
+    fn tell_as(&mut self, hand: Hand, message: &ToHolder) {
         if let ToHolder::Input(Input {
             kind: InputKind::Typed,
             bytes,
@@ -352,7 +378,7 @@ impl Pane {
         }) = message
         {
             self.follower.terminal.typed();
-            self.somebody_typed(bytes);
+            self.somebody_typed(hand, bytes);
         }
         if let Some(keeper) = self.keeper.as_mut()
             && let Err(error) = keeper.send(message)
@@ -387,7 +413,10 @@ impl Pane {
             return;
         }
         self.last_output = Instant::now();
-        if self.look_at.is_some() || self.seat.record.agent.is_some() {
+        self.viewing
+            .printed(&self.follower.terminal, self.last_output);
+        let looked_at = self.seat.record.agent.is_some() || self.viewing.is_watched();
+        if self.look_at.is_some() || looked_at {
             self.look_at = Some(self.last_output + QUIET);
         }
         self.rest_output();
@@ -402,6 +431,8 @@ impl Pane {
         if self.sending.watches() {
             let seen = self.seen();
             self.sending.output(&seen, self.last_output);
+            self.go_on_sending();
+        } else if self.sending.is_held() {
             self.go_on_sending();
         }
     }
@@ -512,10 +543,12 @@ impl Pane {
         for asked in std::mem::take(&mut self.probes).into_values() {
             self.answer_without_probe(asked);
         }
-        for (_, (_, responder)) in std::mem::take(&mut self.resizes) {
+        let resizes = std::mem::take(&mut self.resizes).into_values();
+        for responder in resizes.filter_map(|(_, responder)| responder) {
             responder.answer(Err(Error::new(Kind::Ended, "the pane ended meanwhile")));
         }
         self.sending.pane_ended();
+        self.keys_too_late();
         self.last_look().await;
         self.tell_steps().await;
         let alone = self.alone;

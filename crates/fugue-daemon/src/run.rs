@@ -109,7 +109,11 @@ async fn serve(engine: Engine, listener: UnixListener) -> io::Result<()> {
     // Every visit holds one of these until its client has read its last answer.
     let (visit, mut visits_over) = mpsc::channel::<()>(1);
     let door = tokio::spawn(door::serve(listener, knock, closing, visit));
-    let outcome = engine.run(knocks).await;
+    // A task like the others: for what `block_on` itself waits for, the runtime asks the kernel once more for each waking.
+    let outcome = match tokio::spawn(engine.run(knocks)).await {
+        Ok(outcome) => outcome,
+        Err(broken) => std::panic::resume_unwind(broken.into_panic()),
+    };
     close.send_replace(true);
     door.abort();
     let _ = timeout(LAST_WORDS, visits_over.recv()).await;

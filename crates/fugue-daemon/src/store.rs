@@ -34,7 +34,7 @@ pub(crate) mod conformance {
 
     use super::*;
     use fugue_api::{PaneId, SessionName, Timestamp, panes::PaneSize, wire::Key};
-    use fugue_core::PaneRecord;
+    use fugue_core::{ArrangementRecord, PaneRecord, layout::Layout};
 
     pub fn record(id: u64) -> PaneRecord {
         PaneRecord {
@@ -63,6 +63,7 @@ pub(crate) mod conformance {
         a_new_store_is_empty(&reopen);
         what_was_committed_is_there_after_a_restart(&reopen);
         every_start_is_counted(&reopen);
+        a_session_stays_as_it_was_arranged(&reopen);
     }
 
     fn a_new_store_is_empty<S: Store>(reopen: &impl Fn() -> S) {
@@ -89,6 +90,26 @@ pub(crate) mod conformance {
         let snapshot = reopen().open().unwrap();
         assert_eq!(snapshot.panes, [renamed]);
         assert_eq!(snapshot.next_pane, 3);
+    }
+
+    fn a_session_stays_as_it_was_arranged<S: Store>(reopen: &impl Fn() -> S) {
+        let arranged = |session: &str, zoomed| ArrangementRecord {
+            session: SessionName(session.into()),
+            layout: Some(Layout::tiled(
+                &[PaneId(1), PaneId(2)],
+                PaneSize { rows: 24, cols: 80 },
+            )),
+            zoomed,
+        };
+        let put = |record: &ArrangementRecord| Change::PutArrangement(Box::new(record.clone()));
+        let (main, other) = (arranged("main", None), arranged("other", None));
+        let zoomed = arranged("main", Some(PaneId(2)));
+        let mut store = reopen();
+        store.commit(&[&put(&main), &put(&other)]).unwrap();
+        let drop_other = Change::DropArrangement(other.session.clone());
+        store.commit(&[&put(&zoomed), &drop_other]).unwrap();
+        drop(store);
+        assert_eq!(reopen().open().unwrap().arrangements, [zoomed]);
     }
 
     fn every_start_is_counted<S: Store>(reopen: &impl Fn() -> S) {

@@ -9,26 +9,151 @@ use std::{
     time::Duration,
 };
 
-use fugue_api::{Error, Kind, Request, wire::Caller};
-use fugue_core::{World, assess::WatchSettings};
+use fugue_api::{
+    Error, Kind, Request, SessionName,
+    panes::Backend,
+    runs::Layout,
+    wire::{Ask, Caller},
+};
+use fugue_core::{TmuxLook, TmuxPane, World, assess::WatchSettings};
 
-use crate::{agents, assess::Assessor, engine::House, pane::launch, shell};
+use crate::{
+    agents,
+    assess::Assessor,
+    engine::House,
+    pane::launch,
+    shell,
+    tmux::look::{self, Wish},
+};
 
-/// Whether a call opens panes, so that the world of each is to be looked up.
-pub fn is_needed(request: &Request) -> bool {
-    match request {
+/// What is looked up for a call.
+pub struct Furnished {
+    pub worlds: Result<Vec<World>, Error>,
+    pub watch: Option<Box<WatchSettings>>,
+    pub tmux: TmuxLook,
+}
+
+/// Whether something must be looked up for a call: the world of each pane that it opens, or what tmux has.
+pub fn is_needed(ask: &Ask, caller: &Caller) -> bool {
+    let Ask::Tool { call } = ask else {
+        return wants_all(ask);
+    };
+    match call {
         Request::CreatePane(_)
         | Request::RunParallel(_)
         | Request::SpawnWorker(_)
         | Request::WatchMe(_) => true,
         Request::RunPipeline(args) => args.pane_id.is_none(),
+        // Whoever is not in tmux need not wait for it.
+        Request::GetStatus(_) => wants_all(ask) && variable(caller, "TMUX").is_some(),
         _ => false,
     }
 }
 
+/// The pane of tmux that a call is about, if its words are tmux's and none of ours.
+pub fn tmux_target(ask: &Ask, caller: &Caller, known: impl Fn(&str) -> bool) -> Option<String> {
+    let watcher = matches!(ask, Ask::Tool { call } if call.is_for_a_watcher());
+    match ask.pane() {
+        // Only where a window is asked for may it be a plain name.
+        Some(said) if watcher || is_of_tmux(said) => (!known(said)).then(|| said.to_owned()),
+        Some(_) => None,
+        None if watcher && variable(caller, "FUGUE_PANE_ID").is_none() => {
+            variable(caller, "TMUX_PANE")?.into_string().ok()
+        }
+        None => None,
+    }
+}
+
+/// Whether it is written as tmux writes what it has.
+fn is_of_tmux(said: &str) -> bool {
+    said.contains([':', '%', '@'])
+}
+
+/// Whether the panes of the caller's tmux are among what is asked for.
+fn wants_all(ask: &Ask) -> bool {
+    match ask {
+        Ask::Elsewhere => true,
+        Ask::Tool {
+            call: Request::GetStatus(args),
+        } => args.pane_id.is_none(),
+        _ => false,
+    }
+}
+
+/// Everything that must be looked up before core hears of a call.
+pub fn furnish(ask: &mut Ask, target: Option<&str>, caller: &Caller, house: &House) -> Furnished {
+    let tmux = match target {
+        Some(target) => match look::find(target, caller) {
+            // A plain name is rather one of ours that is not there.
+            Err(_) if !is_of_tmux(target) => TmuxLook::None,
+            found => TmuxLook::One(Box::new(found)),
+        },
+        None if wants_all(ask) => TmuxLook::All(look::list(caller)),
+        None => TmuxLook::None,
+    };
+    let mut furnished = Furnished {
+        worlds: Ok(Vec::new()),
+        watch: None,
+        tmux,
+    };
+    if let Ask::Tool { call } = ask {
+        let looked = call.check().and_then(|()| {
+            let worlds = look_up(call, caller, house)?;
+            Ok((worlds, watch_settings(call, caller, house)?))
+        });
+        match looked {
+            Ok((worlds, watch)) => (furnished.worlds, furnished.watch) = (Ok(worlds), watch),
+            Err(error) => furnished.worlds = Err(error),
+        }
+    }
+    furnished
+}
+
 /// One world for each pane that the call opens. A worker's agent is settled here too, where programs can be looked
 /// for.
-pub fn look_up(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<World>, Error> {
+fn look_up(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<World>, Error> {
+    let mut worlds = worlds(request, caller, house)?;
+    if worlds.is_empty() {
+        return Ok(worlds);
+    }
+    let home = tmux_home(request, caller, house)?;
+    for world in &mut worlds {
+        world.tmux = home.clone();
+    }
+    Ok(worlds)
+}
+
+/// Where tmux makes the panes of this call, if tmux is to make them: because the caller says so, or wants to see them
+/// and sits in tmux.
+fn tmux_home(request: &Request, caller: &Caller, house: &House) -> Result<Option<TmuxPane>, Error> {
+    let (backend, layout, session) = match request {
+        Request::CreatePane(args) => (args.backend, None, args.session.as_deref()),
+        Request::RunParallel(args) => (args.backend, Some(args.layout), None),
+        Request::RunPipeline(args) => (args.backend, Some(args.layout), None),
+        Request::SpawnWorker(args) => (args.backend, Some(args.layout), None),
+        _ => return Ok(None),
+    };
+    let in_tmux = variable(caller, "TMUX_PANE").is_some();
+    let seen = layout == Some(Layout::Tiled);
+    let backend = backend.unwrap_or(match house.settings.backend {
+        Backend::Native if seen && in_tmux => Backend::Tmux,
+        configured => configured,
+    });
+    let wanted = match (backend, layout) {
+        (Backend::Native, _) => None,
+        (Backend::Tmux, None) => Some(match session {
+            Some(session) => (Wish::Apart, session),
+            None => (Wish::Near, SessionName::MAIN),
+        }),
+        (Backend::Tmux, Some(Layout::Hidden)) => Some((Wish::Apart, SessionName::HIDDEN)),
+        (Backend::Tmux, Some(Layout::Tiled)) => Some((Wish::Beside, SessionName::MAIN)),
+    };
+    wanted
+        .map(|(wish, session)| look::place_for(caller, wish, session))
+        .transpose()
+}
+
+fn worlds(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<World>, Error> {
     match request {
         Request::CreatePane(args) => {
             let purpose = match args.command {
@@ -103,7 +228,7 @@ fn for_commands(cwd: PathBuf, caller: &Caller, house: &House) -> Result<World, E
 
 /// What holds for a watcher that this call begins: the person's settings, what the caller's environment says over
 /// them, and that somebody can be asked at all.
-pub fn watch_settings(
+fn watch_settings(
     request: &Request,
     caller: &Caller,
     house: &House,

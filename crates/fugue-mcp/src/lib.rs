@@ -4,6 +4,7 @@
 //! answered the same way whichever it is. This crate never decides what a tool does; it decides how long a client is
 //! kept waiting, what it hears meanwhile, and who may come in by HTTP.
 
+mod calls;
 pub mod http;
 mod patience;
 mod receipts;

@@ -1,6 +1,6 @@
 use std::{path::Path, sync::Arc};
 
-use fugue_api::{Error, Handle, Kind, Receipt, Reply, Request, RunId};
+use fugue_api::{Error, Handle, Kind, Receipt, Request, RunId, Unread};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -133,6 +133,46 @@ impl<H: Handle + Clone> Server<H> {
     }
 }
 
+impl<H: Handle + Clone + Send + Sync + 'static> Server<H> {
+    async fn call(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let args = Value::Object(request.arguments.unwrap_or_default());
+        if !Request::NAMES.contains(&&*request.name) {
+            return Err(no_tool(&request.name));
+        }
+        let answer = match self.read(&request.name, args) {
+            Err(error) => Err(error),
+            Ok(call) => {
+                let client = context.client_info();
+                let wait = Wait {
+                    ceiling: self
+                        .patience
+                        .of(client.as_ref().map(|client| &*client.name)),
+                    context: &context,
+                    gone: &self.gone,
+                };
+                let handle = self.for_client(&context);
+                match wait.for_answer(&handle, call).await {
+                    Some(answer) => answer.map(|handed| {
+                        if let Some(receipt) = handed.receipt {
+                            self.keep(receipt, &context);
+                        }
+                        handed.reply
+                    }),
+                    // Nobody hears this: a cancelled request has no response.
+                    None => {
+                        return Err(ErrorData::internal_error("the call was cancelled", None));
+                    }
+                }
+            }
+        };
+        Ok(result(answer).into())
+    }
+}
+
 impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for Server<H> {
     fn get_info(&self) -> ServerConfig {
         let ours = Implementation::new("fugue", env!("CARGO_PKG_VERSION"))
@@ -157,43 +197,13 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for Server<H> {
         self.tools.iter().find(|tool| tool.name == name).cloned()
     }
 
-    async fn call_tool(
+    // In a box: rmcp moves a request's future about several times, and this one is large.
+    fn call_tool(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let args = Value::Object(request.arguments.unwrap_or_default());
-        if !Request::NAMES.contains(&&*request.name) {
-            return Err(no_tool(&request.name));
-        }
-        let answer = match self.read(&request.name, args) {
-            Err(error) => Err(error),
-            Ok(call) => {
-                let client = context.client_info();
-                let wait = Wait {
-                    ceiling: self
-                        .patience
-                        .of(client.as_ref().map(|client| &*client.name)),
-                    context: &context,
-                    gone: &self.gone,
-                };
-                // In a box: rmcp moves a request's future about several times, and this one is large.
-                let handle = self.for_client(&context);
-                match Box::pin(wait.for_answer(&handle, call)).await {
-                    Some(answer) => answer.map(|handed| {
-                        if let Some(receipt) = handed.receipt {
-                            self.keep(receipt, &context);
-                        }
-                        handed.reply
-                    }),
-                    // Nobody hears this: a cancelled request has no response.
-                    None => {
-                        return Err(ErrorData::internal_error("the call was cancelled", None));
-                    }
-                }
-            }
-        };
-        Ok(result(answer).into())
+    ) -> impl Future<Output = Result<CallToolResponse, ErrorData>> + Send {
+        Box::pin(self.call(request, context))
     }
 
     // What we do not have we do not answer for: a client that asks all the same learns that there is no such method.
@@ -275,21 +285,24 @@ fn directories(request: &Request) -> Vec<&str> {
 }
 
 /// The same facts twice: some clients show a model only the one, some only the other.
-fn result(answer: Result<Reply, Error>) -> CallToolResult {
-    let facts = answer.and_then(|reply| {
-        reply.bare().map_err(|error| {
-            Error::new(Kind::Internal, format!("a reply that is no JSON: {error}"))
-        })
+fn result(answer: Result<Unread, Error>) -> CallToolResult {
+    let read = answer.and_then(|reply| match serde_json::from_str(reply.json()) {
+        Ok(facts) => Ok((reply, facts)),
+        Err(error) => Err(Error::new(
+            Kind::Internal,
+            format!("a reply that is no JSON: {error}"),
+        )),
     });
-    let (facts, is_error) = match facts {
-        Ok(facts) => (facts, false),
-        Err(error) => (json!(error), true),
-    };
-    let text = ContentBlock::text(facts.to_string());
-    let mut result = if is_error {
-        CallToolResult::error(vec![text])
-    } else {
-        CallToolResult::success(vec![text])
+    let (mut result, facts) = match read {
+        Ok((reply, facts)) => {
+            let text = ContentBlock::text(reply.json());
+            (CallToolResult::success(vec![text]), facts)
+        }
+        Err(error) => {
+            let facts = json!(error);
+            let text = ContentBlock::text(facts.to_string());
+            (CallToolResult::error(vec![text]), facts)
+        }
     };
     result.structured_content = Some(facts);
     result

@@ -1,6 +1,6 @@
 //! The bridge between a client that started us and whoever answers: one JSON message a line, on stdin and stdout.
 
-use std::io;
+use std::{future::poll_fn, io, pin::pin, task::Poll};
 
 use fugue_api::{Error, Handle, Kind};
 use rmcp::{
@@ -14,7 +14,11 @@ use rustix::{
 };
 use tokio::sync::oneshot;
 
-use crate::{Server, receipts::Receipts};
+use crate::{
+    Server,
+    calls::{self, Found},
+    receipts::Receipts,
+};
 
 /// Serves the client behind stdin and stdout until it is gone.
 ///
@@ -26,10 +30,12 @@ where
 {
     let (gone, receipts) = (server.gone(), server.receipts());
     let nobody_listens = hung_up();
-    let transport = IntoTransport::<RoleServer, io::Error, _>::into_transport(stdio_pipes());
+    let (stdin, stdout) = stdio_pipes();
+    let (lines, found) = calls::apart(stdin);
+    let transport = IntoTransport::<RoleServer, io::Error, _>::into_transport((lines, stdout));
     let serving = async {
         let running = server
-            .serve(FromFirstRequest::new(transport, receipts))
+            .serve(FromFirstRequest::new(transport, found, receipts))
             .await;
         match running {
             Ok(running) => running.waiting().await.map(drop).map_err(|error| {
@@ -70,18 +76,21 @@ async fn hung_up() {
     }
 }
 
-/// Lets nothing through before the first request, and signs for replies that have been written. rmcp ends the connection at a notification that comes too early;
-/// a client with a bad start is better served than dropped.
+/// Lets nothing through before the first request, and signs for replies that have been written. rmcp ends the connection
+/// at a notification that comes too early; a client with a bad start is better served than dropped.
 struct FromFirstRequest<T> {
     transport: T,
+    /// Calls, which the transport does not give.
+    found: Found,
     receipts: Receipts,
     began: bool,
 }
 
 impl<T> FromFirstRequest<T> {
-    fn new(transport: T, receipts: Receipts) -> Self {
+    fn new(transport: T, found: Found, receipts: Receipts) -> Self {
         Self {
             transport,
+            found,
             receipts,
             began: false,
         }
@@ -112,7 +121,18 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for FromFirstRequest<T> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            let message = self.transport.receive().await?;
+            let Self {
+                transport, found, ..
+            } = self;
+            let mut receiving = pin!(transport.receive());
+            let message = poll_fn(|context| match receiving.as_mut().poll(context) {
+                // Reading is what finds a call.
+                Poll::Pending => found
+                    .take()
+                    .map_or(Poll::Pending, |call| Poll::Ready(Some(call))),
+                ready => ready,
+            })
+            .await?;
             self.began |= matches!(message, RxJsonRpcMessage::<RoleServer>::Request(_));
             if self.began {
                 return Some(message);

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use fugue_api::{
-    Error, Handed, Handle, Kind, Reply, Request, RunId,
+    Error, Handed, Handle, Kind, Reply, Request, RunId, Unread,
     panes::{ClosePane, GetStatus, PaneClosed, Status},
     runs::{self, RunResult},
     team::{EventTold, Nothing, Told},
@@ -32,12 +32,12 @@ impl Wait<'_> {
         &self,
         handle: &H,
         request: Request,
-    ) -> Option<Result<Handed, Error>> {
+    ) -> Option<Result<Handed<Unread>, Error>> {
         let began = Instant::now();
         let (request, cut) = self.within_patience(request);
         let early = Early::of(&request);
         let what = Doing::of(&request);
-        let mut answer = std::pin::pin!(handle.call(request));
+        let mut answer = std::pin::pin!(handle.call_unread(request));
         // A timer costs a call about as much as its JSON does, so it is not set for a client that asked for no sign.
         let token = self.context.meta.get_progress_token();
         let mut next_sign = began + SIGN_OF_LIFE;
@@ -45,7 +45,7 @@ impl Wait<'_> {
             tokio::select! {
                 // An answer that is there is given, whatever else has happened.
                 biased;
-                answer = &mut answer => return Some(answer.map(|handed| cut.said(handed))),
+                answer = &mut answer => return Some(answer.and_then(|handed| cut.said(handed))),
                 () = self.context.ct.cancelled() => return None,
                 () = self.gone.cancelled() => return None,
                 () = sleep_until(began + self.ceiling), if early.is_some() => break,
@@ -58,7 +58,10 @@ impl Wait<'_> {
             }
         }
         match early {
-            Some(early) => Some(Box::pin(early.answer(handle)).await.map(Handed::from)),
+            Some(early) => {
+                let answer = Box::pin(early.answer(handle)).await;
+                Some(answer.and_then(|reply| Unread::of(&reply).map(Handed::from)))
+            }
             None => None,
         }
     }
@@ -111,18 +114,22 @@ enum Cut {
 }
 
 impl Cut {
-    fn said(self, mut handed: Handed) -> Handed {
-        if let (
-            Self::ByClient,
-            Reply::WaitForEvent(EventTold {
-                what: Told::Nothing(Nothing::Timeout { reason, .. }),
-                ..
-            }),
-        ) = (self, &mut handed.reply)
-        {
-            *reason = Some("client_limit".to_owned());
+    fn said(self, mut handed: Handed<Unread>) -> Result<Handed<Unread>, Error> {
+        match self {
+            Self::No => {}
+            Self::ByClient => {
+                let mut reply = handed.reply.read()?;
+                if let Reply::WaitForEvent(EventTold {
+                    what: Told::Nothing(Nothing::Timeout { reason, .. }),
+                    ..
+                }) = &mut reply
+                {
+                    *reason = Some("client_limit".to_owned());
+                    handed.reply = Unread::of(&reply)?;
+                }
+            }
         }
-        handed
+        Ok(handed)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use fugue_api::{Error, Handed, Handle, Request};
+use fugue_api::{Error, Handed, Handle, Request, Unread};
 use fugue_mcp::{
     Door, Server,
     http::{Listening, Settings},
@@ -38,7 +38,7 @@ impl Handle for Never {
         self.clone()
     }
 
-    async fn call(&self, _: Request) -> Result<Handed, Error> {
+    async fn call_unread(&self, _: Request) -> Result<Handed<Unread>, Error> {
         self.waiting.send_modify(|waiting| *waiting += 1);
         let _waiter = Waiter(self.waiting.clone());
         std::future::pending().await

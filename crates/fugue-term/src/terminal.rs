@@ -190,6 +190,16 @@ impl Terminal {
         self.machine.styled_line(line)
     }
 
+    /// The line that the first row of the main screen belongs to.
+    pub fn top_line(&self) -> LineNo {
+        LineNo(self.machine.history.screen_line())
+    }
+
+    /// The oldest line that is kept here.
+    pub fn first_kept(&self) -> LineNo {
+        LineNo(self.machine.history.first_kept())
+    }
+
     /// The visible screen.
     pub fn screen(&self) -> Screen<'_> {
         Screen::new(&self.machine)

@@ -20,4 +20,4 @@ pub use figures::figure;
 pub use proc::{Ended, Process};
 pub use run::{Ran, Running};
 pub use time::{let_pass, until, until_some};
-pub use world::World;
+pub use world::{World, backend, native_only};

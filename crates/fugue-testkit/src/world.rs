@@ -4,14 +4,18 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Mutex, mpsc},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
 
 use fugue_api::{
     PaneId,
-    panes::{InputSent, Overview, PaneClosed, PaneCreated, PaneStatus, PaneText, State},
+    panes::{Backend, InputSent, Overview, PaneClosed, PaneCreated, PaneStatus, PaneText, State},
     wire::DaemonStatus,
 };
 use serde::de::DeserializeOwned;
@@ -23,6 +27,26 @@ use crate::{
     time::{until, within},
 };
 
+/// Who has the terminals in every world of this test run: `FUGUE_TEST_BACKEND=tmux` runs the same tests on panes of a
+/// private tmux server.
+pub fn backend() -> Backend {
+    match std::env::var("FUGUE_TEST_BACKEND").as_deref() {
+        Ok("tmux") => Backend::Tmux,
+        Ok("native") | Err(_) => Backend::Native,
+        Ok(other) => panic!("FUGUE_TEST_BACKEND: wanted native or tmux, got {other}"),
+    }
+}
+
+/// Whether a test has nothing to say about panes of tmux, with the reason, which is printed.
+pub fn native_only(reason: &str) -> bool {
+    let skipped = backend() == Backend::Tmux;
+    if skipped {
+        let test = thread::current().name().unwrap_or("?").to_owned();
+        complain(&format!("NOT ON TMUX: {test}: {reason}"));
+    }
+    skipped
+}
+
 /// How long one verb may take. Far more than any should: the machine that runs the tests may be busy.
 const VERB: Duration = Duration::from_secs(60);
 
@@ -33,6 +57,8 @@ pub struct World {
     env: Vec<(String, String)>,
     /// Daemons that are children of the test's own.
     children: Mutex<Vec<Child>>,
+    /// A test has started a tmux server.
+    has_tmux: AtomicBool,
     // Dropped with the world, which calls the watchdog off.
     _alive: mpsc::Sender<()>,
 }
@@ -58,9 +84,13 @@ impl World {
             binary: binary.as_ref().to_owned(),
             env: Vec::new(),
             children: Mutex::default(),
+            has_tmux: AtomicBool::new(false),
             _alive: alive,
             dir,
         };
+        if backend() == Backend::Tmux {
+            world.configure("");
+        }
         // Shells that find no rc file of the user's ask a new user questions.
         for rc in [".bashrc", ".zshrc"] {
             fs::write(world.home().join(rc), "").expect("an empty rc file");
@@ -78,7 +108,12 @@ impl World {
     pub fn configure(&self, toml: &str) {
         let dir = self.dir.path().join("config/fugue");
         fs::create_dir_all(&dir).expect("the configuration's directory");
-        fs::write(dir.join("config.toml"), toml).expect("the configuration");
+        let backend = match backend() {
+            Backend::Native => "",
+            Backend::Tmux => "backend = \"tmux\"\n",
+        };
+        let text = format!("{backend}{toml}");
+        fs::write(dir.join("config.toml"), text).expect("the configuration");
     }
 
     pub fn dir(&self) -> &Path {
@@ -126,6 +161,7 @@ impl World {
             .env("XDG_RUNTIME_DIR", at("run"))
             .env("XDG_STATE_HOME", at("state"))
             .env("XDG_CONFIG_HOME", at("config"))
+            .env("TMUX_TMPDIR", at("run"))
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .current_dir(self.work());
         command
@@ -170,6 +206,13 @@ impl World {
         let mut command = self.command(program);
         command.args(args);
         Running::start(command).end(VERB)
+    }
+
+    /// Runs a command of this world's own tmux server, as a person would, and wants what it prints.
+    #[track_caller]
+    pub fn tmux(&self, args: &[&str]) -> String {
+        self.has_tmux.store(true, Ordering::Relaxed);
+        self.run("tmux", args).ok().out().trim_end().to_owned()
     }
 
     /// Starts `fugue daemon run` by way of another program (`["unshare", "-m", …]`) that becomes it, and returns its pid
@@ -382,6 +425,10 @@ impl World {
     fn stop(&self) -> Vec<Process> {
         if self.processes().is_empty() {
             return Vec::new();
+        }
+        // A person's own tmux is not ours to end; the test that started one is through with it.
+        if self.has_tmux.load(Ordering::Relaxed) {
+            self.run("tmux", &["kill-server"]);
         }
         // A daemon that was killed on purpose must first be back to end its panes.
         let started = self.start(&["daemon", "start"]).end(VERB);

@@ -13,6 +13,7 @@ use std::{
 
 use fugue_api::{Kind, OsText, wire};
 use fugue_testkit::{Running, World, figure, until};
+use serde::{Serialize, de::DeserializeOwned};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -28,7 +29,7 @@ fn knock(world: &World) -> UnixStream {
     stream
 }
 
-fn frame(message: &wire::ToDaemon) -> Vec<u8> {
+fn frame(message: &impl Serialize) -> Vec<u8> {
     let json = serde_json::to_vec(message).expect("a frame is JSON");
     let mut bytes = u32::try_from(json.len())
         .expect("a small frame")
@@ -39,7 +40,7 @@ fn frame(message: &wire::ToDaemon) -> Vec<u8> {
 }
 
 fn hello(protocol: u32) -> Vec<u8> {
-    frame(&wire::ToDaemon::Hello {
+    frame(&wire::Hello {
         protocol,
         caller: wire::Caller {
             cwd: OsText::Text("/".into()),
@@ -63,7 +64,7 @@ fn call(id: u64, ask: wire::Ask) -> Vec<u8> {
     })
 }
 
-fn receive(stream: &mut UnixStream) -> wire::FromDaemon {
+fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> T {
     let mut length = [0; 4];
     stream.read_exact(&mut length).expect("a length");
     let mut json = vec![0; u32::from_le_bytes(length) as usize];
@@ -177,7 +178,7 @@ fn answers_carry_the_id_of_their_question_in_any_order() {
     stream.write_all(&hello(wire::PROTOCOL)).expect("hello");
     assert!(matches!(
         receive(&mut stream),
-        wire::FromDaemon::Welcome {
+        wire::Welcome {
             protocol: wire::PROTOCOL,
             ..
         }
@@ -194,7 +195,7 @@ fn answers_carry_the_id_of_their_question_in_any_order() {
             .expect("a question");
     }
     let mut answered: Vec<u64> = (0..40)
-        .map(|_| match receive(&mut stream) {
+        .map(|_| match receive::<wire::FromDaemon>(&mut stream) {
             wire::FromDaemon::Answer {
                 id,
                 answer: Ok(wire::Answer::DaemonStatus { .. }),
@@ -206,7 +207,7 @@ fn answers_carry_the_id_of_their_question_in_any_order() {
     answered.sort_unstable();
     assert!(answered.into_iter().eq(100..140));
     world.type_line(pane, "more");
-    match receive(&mut stream) {
+    match receive::<wire::FromDaemon>(&mut stream) {
         wire::FromDaemon::Answer {
             id: 7,
             answer: Ok(wire::Answer::Followed { more }),

@@ -20,10 +20,10 @@ use std::{
 use fugue_api::{
     EventId, OsText, Reply, Request,
     team::{Event, Told},
-    wire::{Answer, Ask, Caller, FromDaemon, Key, PROTOCOL, ToDaemon, Who},
+    wire::{Answer, Ask, Caller, FromDaemon, Hello, Key, PROTOCOL, ToDaemon, Welcome, Who},
 };
 use fugue_testkit::{Chance, World, figure, until, until_some};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 const PUBLISHERS: u64 = 20;
@@ -138,7 +138,7 @@ impl Line {
     fn try_open(world: &World, session: &str) -> io::Result<Self> {
         let stream = UnixStream::connect(world.runtime().join("daemon.sock"))?;
         let mut line = Self { stream, next: 1 };
-        line.say(&ToDaemon::Hello {
+        line.say(&Hello {
             protocol: PROTOCOL,
             caller: Caller {
                 cwd: OsText::Text("/".into()),
@@ -147,13 +147,11 @@ impl Line {
             },
             who: Who::Session { id: session.into() },
         })?;
-        match line.hear(None)? {
-            Some(FromDaemon::Welcome { .. }) => Ok(line),
-            other => Err(io::Error::other(format!("{other:?}"))),
-        }
+        line.hear::<Welcome>(None)?;
+        Ok(line)
     }
 
-    fn say(&mut self, frame: &ToDaemon) -> io::Result<()> {
+    fn say(&mut self, frame: &impl Serialize) -> io::Result<()> {
         let json = serde_json::to_vec(frame)?;
         let mut bytes = u32::try_from(json.len())
             .expect("short")
@@ -164,7 +162,7 @@ impl Line {
     }
 
     /// The next frame; `None` if none begins in time.
-    fn hear(&mut self, limit: Option<Duration>) -> io::Result<Option<FromDaemon>> {
+    fn hear<T: DeserializeOwned>(&mut self, limit: Option<Duration>) -> io::Result<Option<T>> {
         let mut length = [0; 4];
         self.stream.set_read_timeout(limit)?;
         match self.stream.read(&mut length[..1]) {
@@ -191,7 +189,7 @@ impl Line {
     /// Waits for the answer to one call; those to calls that were called off are passed over.
     fn answer(&mut self, wanted: u64, limit: Option<Duration>) -> io::Result<Option<Heard>> {
         loop {
-            match self.hear(limit)? {
+            match self.hear::<FromDaemon>(limit)? {
                 None => return Ok(None),
                 Some(FromDaemon::Answer { id, answer, takes }) if id == wanted => {
                     return Ok(Some(Heard { answer, takes }));

@@ -6,7 +6,7 @@ use fugue_api::{
     Error, Kind, PaneId, Reply, Request, SessionName,
     panes::{
         By, ClosePane, CreatePane, GetStatus, Overview, PaneSize, PaneStatus, ReadPane, SendInput,
-        SessionRow, State, StateBy, Status,
+        SessionRow, State, StateBy, Status, TmuxRow,
     },
     wire::{Answer, Ask, Caller, Key},
 };
@@ -16,21 +16,31 @@ use super::{
     rows::{closed, created, default_name, ended_state, put, row_of, status_of},
     runs::Start,
     team::Spawn,
+    tmux,
     watch::Asking,
 };
 use crate::{
-    Asked, CallId, Change, Effect, Job, Now, PaneQuestion, PaneRecord, Undo, World, names::resolve,
-    result,
+    Asked, CallId, Change, Effect, Job, Now, PaneQuestion, PaneRecord, TmuxLook, Undo, World,
+    names::resolve, result,
 };
 
 impl Core {
     pub(super) fn call(
         &mut self,
         call: CallId,
-        asked: Asked,
+        mut asked: Asked,
         now: Now,
         effects: &mut Vec<Effect>,
     ) -> Result<(), Error> {
+        let mut elsewhere = Vec::new();
+        match std::mem::take(&mut asked.tmux) {
+            TmuxLook::None => {}
+            TmuxLook::One(found) => {
+                let pane = self.meet((*found)?, asked.key, now, effects);
+                asked.ask.is_about(pane);
+            }
+            TmuxLook::All(found) => elsewhere = self.unmet(found),
+        }
         match asked.ask {
             Ask::Tool { call: request } => {
                 request.check()?;
@@ -41,7 +51,7 @@ impl Core {
                     }
                     Request::SendInput(args) => self.send(call, args, asked.key, effects),
                     Request::ReadPane(args) => self.read(call, args, effects),
-                    Request::GetStatus(args) => self.status(call, args, now, effects),
+                    Request::GetStatus(args) => self.status(call, args, elsewhere, now, effects),
                     Request::ClosePane(args) => self.close(call, args, effects),
                     Request::Wait(args) => self.wait(call, args, now, effects),
                     Request::SpawnWorker(args) => {
@@ -102,7 +112,20 @@ impl Core {
                 Ok(())
             }
             Ask::Everything => {
-                self.survey(call, Bounds::None, now, effects);
+                self.survey(call, Bounds::None, Vec::new(), now, effects);
+                Ok(())
+            }
+            Ask::Elsewhere => {
+                let overview = Overview {
+                    tmux: elsewhere,
+                    ..Overview::default()
+                };
+                effects.push(Effect::Survey {
+                    call,
+                    overview,
+                    live: Vec::new(),
+                    bounded: false,
+                });
                 Ok(())
             }
             Ask::Follow { pane, from } => {
@@ -124,7 +147,7 @@ impl Core {
                     effects,
                 )
             }
-            Ask::Look { .. } => Err(Error::new(Kind::Internal, "nobody looks on yet")),
+            Ask::Look { look } => self.look(call, asked.key, look, effects),
             Ask::DaemonStatus | Ask::DaemonStop { .. } => {
                 Err(Error::new(Kind::Internal, "the daemon answers for itself"))
             }
@@ -158,7 +181,7 @@ impl Core {
             .command
             .clone()
             .unwrap_or_else(|| world.shell.to_string_lossy().into_owned());
-        let session = args.session.clone();
+        let session = args.session.clone().or_else(|| tmux::session_of(&world));
         let record = self.new_pane(
             NewPane {
                 session: session.map_or_else(SessionName::default, SessionName),
@@ -304,11 +327,12 @@ impl Core {
         &mut self,
         call: CallId,
         args: GetStatus,
+        elsewhere: Vec<TmuxRow>,
         now: Now,
         effects: &mut Vec<Effect>,
     ) -> Result<(), Error> {
         let Some(said) = args.pane_id else {
-            self.survey(call, Bounds::Model, now, effects);
+            self.survey(call, Bounds::Model, elsewhere, now, effects);
             return Ok(());
         };
         let id = resolve(&said, self.records())?;
@@ -352,7 +376,14 @@ impl Core {
         }
     }
 
-    fn survey(&self, call: CallId, bounds: Bounds, now: Now, effects: &mut Vec<Effect>) {
+    fn survey(
+        &self,
+        call: CallId,
+        bounds: Bounds,
+        elsewhere: Vec<TmuxRow>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
         let mut sessions: BTreeMap<&SessionName, u64> = BTreeMap::new();
         for pane in self
             .panes
@@ -385,6 +416,8 @@ impl Core {
             omitted_runs: 0,
             watchers: self.watcher_rows(),
             omitted_watchers: 0,
+            tmux: elsewhere,
+            omitted_tmux: 0,
         };
         let live = self
             .panes
@@ -430,7 +463,7 @@ impl Core {
         Ok(())
     }
 
-    fn ask(
+    pub(super) fn ask(
         &self,
         call: CallId,
         id: PaneId,

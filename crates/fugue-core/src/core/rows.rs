@@ -71,7 +71,10 @@ pub(super) fn status_of(record: &PaneRecord, now: Now) -> PaneStatus {
         pane_id: record.id,
         name: record.name.clone(),
         session: record.session.clone(),
-        backend: Backend::Native,
+        backend: match record.tmux {
+            None => Backend::Native,
+            Some(_) => Backend::Tmux,
+        },
         command: cut(&record.command, 200),
         pid: record.pid,
         cwd: record.cwd.clone(),

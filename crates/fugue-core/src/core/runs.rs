@@ -14,7 +14,7 @@ use fugue_api::{
     wire::{Answer, Caller, Key, RunNews, Who},
 };
 
-use super::{Core, Phase, calls::NewPane, rows::cut, watch::own_pane};
+use super::{Core, Phase, calls::NewPane, rows::cut, tmux, watch::own_pane};
 use crate::{
     CallId, Change, Effect, ExpectWork, Job, Now, ParallelWork, Part, PipelineWork, PlannedStep,
     RunRecord, StepPlan, StoredRun, Task, Undo, Watch, Work, World, Wrap, names::resolve, result,
@@ -43,8 +43,6 @@ struct Waiter {
     until: Option<Duration>,
 }
 
-// Where panes live that nobody asked to see.
-const HIDDEN_SESSION: &str = "__orchestration__";
 // That of a pane that somebody opens without saying more.
 pub(super) const SIZE: PaneSize = PaneSize {
     rows: 40,
@@ -144,7 +142,7 @@ impl Core {
         if worlds.len() != args.commands.len() {
             return Err(Error::new(Kind::Internal, "a command has no world"));
         }
-        let session = self.session_for(args.layout, &start.caller);
+        let session = self.session_for(args.layout, &start.caller, worlds.first());
         let mut changes = Vec::new();
         let mut opens = Vec::new();
         let mut tasks = Vec::new();
@@ -213,7 +211,7 @@ impl Core {
                     .into_iter()
                     .next()
                     .ok_or_else(|| Error::new(Kind::Internal, "no world was looked up"))?;
-                let session = self.session_for(args.layout, &start.caller);
+                let session = self.session_for(args.layout, &start.caller, Some(&world));
                 let shell = world.shell.to_string_lossy().into_owned();
                 let record = self.new_pane(
                     NewPane {
@@ -425,10 +423,18 @@ impl Core {
     }
 
     /// Hidden panes have a session of their own; visible ones are where the caller is.
-    pub(super) fn session_for(&self, layout: Layout, caller: &Caller) -> SessionName {
+    pub(super) fn session_for(
+        &self,
+        layout: Layout,
+        caller: &Caller,
+        world: Option<&World>,
+    ) -> SessionName {
+        if let Some(session) = world.and_then(tmux::session_of) {
+            return SessionName(session);
+        }
         let own_pane = own_pane(caller);
         match layout {
-            Layout::Hidden => SessionName(HIDDEN_SESSION.to_owned()),
+            Layout::Hidden => SessionName(SessionName::HIDDEN.to_owned()),
             Layout::Tiled => own_pane
                 .and_then(|pane| self.panes.get(&pane))
                 .map_or_else(SessionName::default, |pane| pane.record.session.clone()),

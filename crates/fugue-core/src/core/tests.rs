@@ -1,7 +1,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Error, Kind, PaneId, Reply, Request, SessionName, Timestamp,
+    Error, Kind, PaneId, Reply, Request, SessionName, Timestamp, Unread,
     panes::{ClosePane, PaneSize},
     wire::{Answer, Ask, Caller, Key, Who},
 };
@@ -48,12 +48,12 @@ pub(crate) fn ended() -> Ended {
 
 /// A script of inputs; effects come back as short words, so that a test reads as a story.
 pub(super) struct Story {
-    core: Core,
+    pub(super) core: Core,
     now: Now,
     /// What a daemon that comes after this one would find.
     disk: Snapshot,
     /// Whose calls these are.
-    who: Who,
+    pub(super) who: Who,
     /// What holds for watchers.
     pub(super) watch: WatchSettings,
     /// What each call was told last.
@@ -116,7 +116,9 @@ impl Story {
                 continue;
             };
             let told = match answer {
-                Ok(Answer::Tool { reply }) => reply.bare().unwrap(),
+                Ok(Answer::Tool { reply }) => {
+                    serde_json::from_str(Unread::of(reply).unwrap().json()).unwrap()
+                }
                 Ok(other) => serde_json::to_value(other).unwrap(),
                 Err(error) => serde_json::to_value(error).unwrap(),
             };
@@ -203,6 +205,14 @@ impl Story {
                     disk.watchers.retain(|known| known.record.number != *number);
                 }
                 Change::NextWatcher(next) => disk.next_watcher = *next,
+                Change::PutArrangement(record) => {
+                    disk.arrangements
+                        .retain(|known| known.session != record.session);
+                    disk.arrangements.push((**record).clone());
+                }
+                Change::DropArrangement(session) => {
+                    disk.arrangements.retain(|known| known.session != *session);
+                }
             }
         }
     }
@@ -230,7 +240,7 @@ impl Story {
             ask,
             worlds: Ok(Vec::new()),
             watch: None,
-            tmux: None,
+            tmux: crate::TmuxLook::None,
         };
         self.step(Input::Call {
             call: CallId(call),
@@ -256,7 +266,7 @@ impl Story {
             ask: Ask::Tool { call: request },
             worlds: Ok(vec![world; worlds]),
             watch: Some(Box::new(self.watch.clone())),
-            tmux: None,
+            tmux: crate::TmuxLook::None,
         };
         self.step(Input::Call {
             call: CallId(call),
@@ -273,7 +283,7 @@ impl Story {
             ask: Ask::Tool { call: request },
             worlds: Ok(Vec::new()),
             watch: None,
-            tmux: None,
+            tmux: crate::TmuxLook::None,
         };
         self.step(Input::Call {
             call: CallId(call),
@@ -309,7 +319,7 @@ impl Story {
     }
 }
 
-fn caller() -> Arc<Caller> {
+pub(super) fn caller() -> Arc<Caller> {
     Arc::new(Caller {
         cwd: OsText::Text("/".into()),
         env: Vec::new(),
@@ -461,6 +471,11 @@ fn words(effects: &[Effect]) -> String {
                 .trim_end()
                 .to_owned()
         }
+        Effect::Fit { pane, size } => format!("fit {pane} {}x{}", size.rows, size.cols),
+        Effect::AgentSays { pane, says } => match says {
+            Some(says) => format!("{pane} says {:?}", says.prompt.as_deref().unwrap_or("")),
+            None => format!("{pane} says nothing"),
+        },
         Effect::WakeAt(at) => format!("wake {}", at.as_millis()),
     };
     effects.iter().map(word).collect::<Vec<_>>().join(", ")

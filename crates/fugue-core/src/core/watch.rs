@@ -144,15 +144,7 @@ impl Core {
     /// The pane that is meant: as named, else the caller's own, else the one that it watched last.
     fn window(&self, asking: &Asking, said: Option<&str>) -> Result<PaneId, Error> {
         if let Some(said) = said {
-            return resolve(said, self.records()).map_err(|error| {
-                if error.kind == Kind::NotFound && said.contains([':', '%', '@']) {
-                    return Error::invalid(format!(
-                        "tmux_window: `{said}` is no pane of fugue's, and tmux windows cannot be watched yet"
-                    ))
-                    .hint("run the agent in a pane: `create_pane`, `spawn_worker` or `fugue new`");
-                }
-                error
-            });
+            return resolve(said, self.records());
         }
         if let Some(own) = own_pane(&asking.caller)
             && self.live(own).is_ok()
@@ -250,7 +242,7 @@ impl Core {
             ok: true,
             mode,
             pane_id: pane,
-            attach_cmd: format!("fugue attach {pane}"),
+            attach_cmd: self.attach_command(pane),
         });
         effects.push(answered(asking.call, reply));
         Ok(())

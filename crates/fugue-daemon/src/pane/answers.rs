@@ -70,14 +70,25 @@ impl Pane {
                 if let Some(tmux) = self.seat.record.tmux.clone() {
                     return self.resize_in_tmux(tmux, size, responder);
                 }
-                let id = self.next_id();
-                self.resizes.insert(id, (size, responder));
-                self.tell(&ToHolder::Resize {
-                    id,
-                    rows: size.rows,
-                    cols: size.cols,
-                });
+                self.resize(size, Some(responder));
             }
+            PaneCommand::Ask {
+                question:
+                    PaneQuestion::View {
+                        client, seen, says, ..
+                    },
+                responder,
+            } => self.view(client, seen, says.map(|says| *says), responder),
+            PaneCommand::Ask {
+                question: PaneQuestion::Lines { from, most },
+                responder,
+            } => self.lines(from, most, responder),
+            PaneCommand::Ask {
+                question: PaneQuestion::Type { bytes, key },
+                responder,
+            } => self.type_for_a_person(bytes, key, responder),
+            PaneCommand::Fit(size) => self.resize(size, None),
+            PaneCommand::AgentSays(says) => self.agent_says(says),
             PaneCommand::Ask {
                 question: PaneQuestion::Follow { .. },
                 responder,
@@ -140,7 +151,13 @@ impl Pane {
         let Some(asked) = self.probes.remove(&id) else {
             return;
         };
+        self.viewing.probed(probe);
         match asked {
+            Asked::Sending if !self.sending.is_forced() && self.person_comes_first() => {
+                // They began while it was looked at.
+                self.sending.step_back();
+                self.go_on_sending();
+            }
             Asked::Sending => {
                 let manners = self.manners(probe);
                 let cursor = self.cursor();
@@ -181,10 +198,15 @@ impl Pane {
                     rows: size.rows,
                     cols: size.cols,
                 };
-                status.note = self.stalled.map(|errno| {
+                let stalled = self.stalled.map(|errno| {
                     let why = io::Error::from_raw_os_error(errno);
                     format!("its output cannot be written ({why}); the program waits and nothing is lost")
                 });
+                let drafted = self.person_comes_first().then(|| {
+                    "a person has begun a line in it; what others type waits until that is sent"
+                        .to_owned()
+                });
+                status.note = stalled.or(drafted);
                 responder.answer(Ok(Answer::Tool {
                     reply: Reply::GetStatus(Status::Pane(status)),
                 }));
@@ -241,7 +263,19 @@ impl Pane {
         }
         self.more_to_read = true;
         self.seat.say(PaneFact::Resized(size)).await;
-        responder.answer(Ok(Answer::Resized));
+        if let Some(responder) = responder {
+            responder.answer(Ok(Answer::Resized));
+        }
+    }
+
+    fn resize(&mut self, size: PaneSize, responder: Option<Responder>) {
+        let id = self.next_id();
+        self.resizes.insert(id, (size, responder));
+        self.tell(&ToHolder::Resize {
+            id,
+            rows: size.rows,
+            cols: size.cols,
+        });
     }
 
     pub(super) fn state(&self, probe: &Probe) -> StateBy {
@@ -268,7 +302,7 @@ impl Pane {
             shell,
             tty,
             // A shell with integration marks its prompts; what it reads before the first one is a question.
-            interactive: !marks_prompts && launch::is_interactive_shell(command),
+            interactive: !marks_prompts && state::is_interactive_shell(command),
             prompt_line: self.follower.terminal.cursor_line(),
             silent_ms: self.idle_ms(),
             idle_threshold_ms: self.seat.house.settings.idle_threshold_ms(),

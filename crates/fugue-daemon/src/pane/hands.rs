@@ -2,18 +2,26 @@
 
 use fugue_core::typing::{AgentBox, Manners};
 use fugue_hold::wire::{self, InputKind, Probe, ToHolder};
+use tokio::time::Instant;
 
 use super::{
     Pane,
     answers::Asked,
-    sending::{Sight, Step},
+    sending::{Gate, Sight, Step},
 };
 use crate::agents::screen::{self, Input};
 
 impl Pane {
     pub(super) fn go_on_sending(&mut self) {
         loop {
-            match self.sending.next_step() {
+            let gate = match self.sending.wants_in() && self.person_comes_first() {
+                true => Gate::Shut {
+                    until: Instant::now() + self.seat.house.settings.draft_wait(),
+                    look_at: self.person_moves_on(),
+                },
+                false => Gate::Open,
+            };
+            match self.sending.next_step(&gate) {
                 Step::Nothing => return,
                 Step::Probe => self.probe(Asked::Sending),
                 Step::Type { key, bytes } => {
@@ -31,6 +39,13 @@ impl Pane {
                 }
             }
         }
+    }
+
+    /// What those who look on are told of input that waits.
+    pub(super) fn held(&self) -> Option<String> {
+        let pane = self.seat.record.id;
+        let held = || format!("{pane}: input from an agent waits until you press Enter");
+        self.sending.is_held().then(held)
     }
 
     /// What stands where typed text would stand.

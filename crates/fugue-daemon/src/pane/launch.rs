@@ -152,20 +152,6 @@ fn set(env: &mut Vec<(OsString, OsString)>, key: &str, value: OsString) {
     env.push((key.into(), value));
 }
 
-/// Whether the pane is a shell for a person, so that its reading the terminal is its prompt.
-pub fn is_interactive_shell(command: &str) -> bool {
-    const SHELLS: &[&str] = &[
-        "sh", "dash", "ash", "bash", "zsh", "fish", "ksh", "mksh", "busybox",
-    ];
-    let mut words = command.split_whitespace();
-    let name = words
-        .next()
-        .and_then(|word| Path::new(word).file_name())
-        .and_then(|name| name.to_str());
-    name.is_some_and(|name| SHELLS.contains(&name))
-        && words.all(|word| word == "-i" || word == "-l")
-}
-
 pub fn exit(ending: Ending) -> Exit {
     match ending {
         Ending::Code(code) => Exit::Code(code),
@@ -225,16 +211,6 @@ pub fn interrupted() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_shell_for_a_person_is_told_from_a_command() {
-        for yes in ["/bin/dash", "sh", "/usr/bin/bash -i", "zsh -l"] {
-            assert!(is_interactive_shell(yes), "{yes}");
-        }
-        for no in ["cat", "bash -c 'read x'", "sh script.sh", ""] {
-            assert!(!is_interactive_shell(no), "{no}");
-        }
-    }
 
     #[test]
     fn signals_have_their_names() {

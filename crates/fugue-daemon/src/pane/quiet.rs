@@ -37,11 +37,30 @@ pub struct Inject {
 pub(super) enum Draft {
     /// Nothing was typed, or it was sent.
     None,
-    Begun,
+    Begun(Hand),
     /// It was typed under the daemon before.
     Untold,
 }
 
+/// What is seen of a text that was not sent.
+enum Seen {
+    /// In the box of an agent, where nothing else is.
+    InABox(bool),
+    /// Behind a shell's prompt, where programs in the background print too.
+    AtAPrompt(bool),
+}
+
+/// Who types.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hand {
+    /// With keys of their own.
+    Person,
+    /// By a tool, a message or a watcher.
+    Program,
+}
+
+// A terminal that shows what was typed shows it by then, also over a slow link inside the pane.
+const ECHO: Duration = Duration::from_millis(500);
 // What a model reads of a pane is cut again where it is quoted.
 const TAIL_CHARS: u32 = 60_000;
 
@@ -174,6 +193,7 @@ impl Pane {
             keys: Vec::new(),
             submit: inject.enter,
             paste: Paste::Auto,
+            force: false,
         };
         let asker = Asker::Watcher {
             watcher: inject.watcher,
@@ -191,46 +211,163 @@ impl Pane {
 
     /// Whether a text stands there that somebody has begun and not sent. What the screen shows of it counts more than what
     /// was typed: a key may have been taken by a program that is gone.
-    fn drafted(&self) -> bool {
-        let terminal = &self.follower.terminal;
-        let screen = terminal.screen();
-        let vendor = self.vendor().or_else(|| screen::box_of(&screen));
-        match vendor.map(|vendor| screen::look_at(vendor, &screen).input) {
-            Some(Input::Draft) => return true,
-            Some(Input::Empty) => return false,
-            Some(Input::Unknown) | None => {}
+    pub(super) fn drafted(&self) -> bool {
+        if self.echo_due().is_some() {
+            return true;
         }
-        let at_prompt = match terminal.prompt() {
-            ShellState::AtPrompt { since } => {
-                let typed = terminal
-                    .lines_between(since, terminal.end(), usize::MAX)
-                    .lines;
-                Some(typed.iter().any(|line| !line.text.trim().is_empty()))
-            }
-            ShellState::Unknown | ShellState::Prompting { .. } | ShellState::Running { .. } => None,
-        };
-        match (self.draft, at_prompt) {
+        match (self.draft, self.draft_seen()) {
+            (_, Some(Seen::InABox(shown))) => shown,
             // What is shown there was printed by somebody else.
             (Draft::None, _) => false,
-            (Draft::Begun | Draft::Untold, Some(shown)) => shown,
-            (Draft::Begun, None) => true,
+            (Draft::Begun(_) | Draft::Untold, Some(Seen::AtAPrompt(shown))) => shown,
+            (Draft::Begun(_), None) => true,
             (Draft::Untold, None) => false,
         }
     }
 
+    /// Whether some text stands where it would be typed, if that can be seen.
+    fn draft_seen(&self) -> Option<Seen> {
+        let terminal = &self.follower.terminal;
+        let screen = terminal.screen();
+        let vendor = self.vendor().or_else(|| screen::box_of(&screen));
+        match vendor.map(|vendor| screen::look_at(vendor, &screen).input) {
+            Some(Input::Draft) => return Some(Seen::InABox(true)),
+            Some(Input::Empty) => return Some(Seen::InABox(false)),
+            Some(Input::Unknown) | None => {}
+        }
+        match terminal.prompt() {
+            ShellState::AtPrompt { since } => {
+                let typed = terminal
+                    .lines_between(since, terminal.end(), usize::MAX)
+                    .lines;
+                let shown = typed.iter().any(|line| !line.text.trim().is_empty());
+                Some(Seen::AtAPrompt(shown))
+            }
+            ShellState::Unknown | ShellState::Prompting { .. } | ShellState::Running { .. } => None,
+        }
+    }
+
+    /// Whether a person is at it, so that others do not type now.
+    pub(super) fn person_comes_first(&self) -> bool {
+        self.drafted_by_a_person() || self.interruption_due().is_some()
+    }
+
+    /// When to look again whether that is still so, if nothing happens until then.
+    pub(super) fn person_moves_on(&self) -> Option<Instant> {
+        self.echo_due().or_else(|| self.interruption_due())
+    }
+
+    /// A person has interrupted something a moment ago. A shell throws away what comes before its next prompt, and other
+    /// programs take a while to notice.
+    fn interruption_due(&self) -> Option<Instant> {
+        let (at, then) = self.interrupted?;
+        let next = match (self.follower.terminal.prompt(), then) {
+            (ShellState::AtPrompt { since }, ShellState::AtPrompt { since: before }) => {
+                since != before
+            }
+            (ShellState::AtPrompt { .. }, _) => true,
+            _ => false,
+        };
+        Some(at + ECHO).filter(|due| !next && Instant::now() < *due)
+    }
+
+    /// The same of a person: what a tool typed and did not send is the tool's own affair.
+    fn drafted_by_a_person(&self) -> bool {
+        matches!(self.draft, Draft::Begun(Hand::Person)) && self.drafted()
+    }
+
+    /// A person has typed a moment ago and nothing was printed since: until then, what is shown is not what is there.
+    fn echo_due(&self) -> Option<Instant> {
+        let due = self.last_typed? + ECHO;
+        let printed = self.follower.terminal.offset().0 > self.typed_at;
+        let awaited = matches!(self.draft, Draft::Begun(Hand::Person)) && !printed;
+        Some(due).filter(|due| awaited && Instant::now() < *due)
+    }
+
     /// Somebody types: a text without Enter is a draft that nobody else may touch.
-    pub(super) fn somebody_typed(&mut self, bytes: &[u8]) {
+    pub(super) fn somebody_typed(&mut self, hand: Hand, bytes: &[u8]) {
         // Enter, and the keys that throw a line away.
-        const ENDS_A_LINE: [u8; 5] = [b'\r', b'\n', 0x03, 0x15, 0x1b];
+        const ENDS_A_LINE: [u8; 4] = [b'\r', b'\n', 0x03, 0x15];
+        const ESCAPE: u8 = 0x1b;
+        if is_report(bytes) {
+            return;
+        }
+        // A line that a person began stays theirs, whatever is forced into it.
+        let hand = if self.drafted_by_a_person() {
+            Hand::Person
+        } else {
+            hand
+        };
         self.typed += 1;
         self.last_typed = Some(Instant::now());
+        self.typed_at = self.follower.terminal.offset().0;
         if let Some(last) = bytes.last() {
-            self.draft = if ENDS_A_LINE.contains(last) {
+            if *last == 0x03 && hand == Hand::Person {
+                let now = Instant::now();
+                self.interrupted = Some((now, self.follower.terminal.prompt()));
+            }
+            // A shell keeps its line when Escape is pressed, and one in vi mode is all Escapes: where the line is seen,
+            // what is seen decides.
+            let over = ENDS_A_LINE.contains(last) || *last == ESCAPE && self.draft_seen().is_none();
+            self.draft = if over {
                 Draft::None
             } else {
-                Draft::Begun
+                Draft::Begun(hand)
             };
         }
         self.quiet_output();
+    }
+}
+
+/// What a terminal says of mouse and focus, which nobody has typed.
+fn is_report(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let Some(after) = rest.strip_prefix(b"\x1b[") else {
+            return false;
+        };
+        let length = match after {
+            [b'I' | b'O', ..] => 1,
+            [b'M', _, _, _, ..] => 4,
+            [b'<', report @ ..] => {
+                let numbers = |byte: &u8| byte.is_ascii_digit() || *byte == b';';
+                let end = report.iter().position(|byte| !numbers(byte));
+                match end.map(|end| (end, report[end])) {
+                    Some((end, b'M' | b'm')) => end + 2,
+                    Some(_) | None => return false,
+                }
+            }
+            _ => return false,
+        };
+        rest = &after[length..];
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_report;
+
+    #[test]
+    fn a_mouse_types_nothing() {
+        for report in [
+            "\x1b[I",
+            "\x1b[O",
+            "\x1b[<0;10;5M\x1b[<0;10;5m",
+            "\x1b[M #!",
+        ] {
+            assert!(is_report(report.as_bytes()), "{report:?}");
+        }
+        for keys in [
+            "a",
+            "\x1b",
+            "\x1b[A",
+            "\x1b[Ia",
+            "\x1b[<",
+            "\x1b[M",
+            "\x1b[200~x\x1b[201~",
+        ] {
+            assert!(!is_report(keys.as_bytes()), "{keys:?}");
+        }
     }
 }

@@ -64,7 +64,8 @@ impl Pane {
     /// Nothing moves, nothing is asked, and nobody has begun to type.
     fn rests(&self, now: Instant) -> bool {
         let silent = now.saturating_duration_since(self.last_output);
-        if self.keeper.is_none() || self.resting.asks.is_some() || silent < STILL {
+        let taken = self.resting.asks.is_some() || self.person_comes_first();
+        if self.keeper.is_none() || taken || silent < STILL {
             return false;
         }
         match self.look() {
@@ -155,6 +156,7 @@ impl Pane {
             keys: Vec::new(),
             submit: true,
             paste: Paste::Auto,
+            force: false,
         };
         self.sending.enqueue(args, key, Asker::Message(event));
         self.go_on_sending();

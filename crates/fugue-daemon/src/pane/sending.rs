@@ -29,6 +29,24 @@ pub struct Sending {
     active: Option<Active>,
     /// What became of what was not typed for a caller.
     told: Vec<PaneFact>,
+    /// The first one waits for a person who types.
+    held: Option<Held>,
+}
+
+/// Input waits until a person has sent the line that they have begun.
+struct Held {
+    /// When to look again, if nothing happens until then.
+    look_at: Option<Instant>,
+}
+
+/// Whether the next input may begin.
+pub enum Gate {
+    Open,
+    /// A person has begun a line.
+    Shut {
+        until: Instant,
+        look_at: Option<Instant>,
+    },
 }
 
 /// What the screen shows of what was typed.
@@ -43,6 +61,8 @@ struct Request {
     args: SendInput,
     key: [u8; 16],
     asker: Asker,
+    /// It waits for a person so long, and then it is refused.
+    until: Option<Instant>,
 }
 
 /// Who hears what became of it.
@@ -95,10 +115,81 @@ pub enum Step {
 
 impl Sending {
     pub fn enqueue(&mut self, args: SendInput, key: [u8; 16], asker: Asker) {
-        self.waiting.push_back(Request { args, key, asker });
+        let force = args.force;
+        let request = Request {
+            args,
+            key,
+            asker,
+            until: None,
+        };
+        match self.held {
+            // It does not wait for what those before it wait for.
+            Some(_) if force => self.waiting.push_front(request),
+            _ => self.waiting.push_back(request),
+        }
     }
 
-    pub fn next_step(&mut self) -> Step {
+    /// Whether there is an input that has not begun and minds a person's.
+    pub fn wants_in(&self) -> bool {
+        let next = self.waiting.front();
+        self.active.is_none() && next.is_some_and(|request| !request.args.force)
+    }
+
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Whether what is about to be typed does not mind a person's line.
+    pub fn is_forced(&self) -> bool {
+        let active = self.active.as_ref();
+        active.is_some_and(|active| active.request.args.force)
+    }
+
+    /// What was about to be typed waits once more.
+    pub fn step_back(&mut self) {
+        if let Some(active) = self.active.take()
+            && !matches!(active.stage, Stage::Unwanted)
+        {
+            self.waiting.push_front(active.request);
+        }
+    }
+
+    /// A caller waits for the person; a message and a watcher come back when the pane rests.
+    fn hold(&mut self, until: Instant, look_at: Option<Instant>) {
+        let told = &mut self.told;
+        self.waiting.retain_mut(|request| match request.asker {
+            Asker::Caller(_) => {
+                request.until.get_or_insert(until);
+                true
+            }
+            Asker::Message(event) => {
+                let how = Typed::Waits;
+                told.push(PaneFact::MessageTyped { event, how });
+                false
+            }
+            Asker::Watcher { watcher, step, .. } => {
+                let how = Injected::NotNow;
+                told.push(PaneFact::Injected { watcher, step, how });
+                false
+            }
+        });
+        self.held = self.waiting.front().map(|_| Held { look_at });
+    }
+
+    pub fn next_step(&mut self, gate: &Gate) -> Step {
+        match gate {
+            Gate::Shut { until, look_at } => {
+                self.hold(*until, *look_at);
+                return Step::Nothing;
+            }
+            Gate::Open => {
+                if self.held.take().is_some() {
+                    self.waiting
+                        .iter_mut()
+                        .for_each(|request| request.until = None);
+                }
+            }
+        }
         if self.active.is_none() {
             let Some(request) = self.waiting.pop_front() else {
                 return Step::Nothing;
@@ -207,6 +298,19 @@ impl Sending {
     }
 
     pub fn time(&mut self, sight: &Sight, now: Instant) {
+        if let Some(held) = &mut self.held {
+            held.look_at = None;
+            let late = |request: &Request| request.until.is_some_and(|until| until <= now);
+            let (late, early) = std::mem::take(&mut self.waiting)
+                .into_iter()
+                .partition(late);
+            self.waiting = early;
+            let late: VecDeque<Request> = late;
+            for request in late {
+                self.tell(request.asker, Err(a_person_types()));
+            }
+            self.held = self.held.take().filter(|_| !self.waiting.is_empty());
+        }
         let Some(active) = &mut self.active else {
             return;
         };
@@ -219,6 +323,10 @@ impl Sending {
     }
 
     pub fn deadline(&self) -> Option<Instant> {
+        if let Some(held) = &self.held {
+            let refusals = self.waiting.iter().filter_map(|request| request.until);
+            return refusals.chain(held.look_at).min();
+        }
         let active = self
             .active
             .as_ref()
@@ -273,6 +381,7 @@ impl Sending {
             Some(_) => self.finish(Err(ended())),
             None => {}
         }
+        self.held = None;
         for request in std::mem::take(&mut self.waiting) {
             self.tell(request.asker, Err(ended()));
         }
@@ -363,4 +472,12 @@ impl Sending {
     pub fn told(&mut self) -> Vec<PaneFact> {
         std::mem::take(&mut self.told)
     }
+}
+
+fn a_person_types() -> Error {
+    Error::new(
+        Kind::Unavailable,
+        "a person has begun a line in this pane and not sent it; nothing was typed",
+    )
+    .hint("ask again later; `fugue send --force` types into their line")
 }

@@ -11,6 +11,7 @@ use super::{
     Pane,
     keeper::{Keeper, Place},
     launch,
+    quiet::Hand,
 };
 use crate::{
     desk::Responder,
@@ -124,7 +125,7 @@ impl Pane {
     pub(super) fn keyed(&mut self, bytes: &[u8]) {
         if !is_a_terminals(bytes) {
             self.follower.terminal.typed();
-            self.somebody_typed(bytes);
+            self.somebody_typed(Hand::Person, bytes);
         }
     }
 

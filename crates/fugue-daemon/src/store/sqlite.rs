@@ -13,7 +13,7 @@ pub struct Sqlite {
 }
 
 // Raised with every change of the tables; an older file is brought up step by step.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 impl Sqlite {
     pub fn at(path: &Path) -> Result<Self, StoreError> {
@@ -61,6 +61,14 @@ impl Sqlite {
                 "BEGIN;
                  CREATE TABLE watchers (id INTEGER PRIMARY KEY, record TEXT NOT NULL, caller TEXT) STRICT;
                  PRAGMA user_version = 4;
+                 COMMIT;",
+            )?;
+        }
+        if format < 5 {
+            connection.execute_batch(
+                "BEGIN;
+                 CREATE TABLE arrangements (id TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT;
+                 PRAGMA user_version = 5;
                  COMMIT;",
             )?;
         }
@@ -137,6 +145,7 @@ impl Store for Sqlite {
                 .flatten()
                 .collect(),
             next_watcher: self.counter("next_watcher")?,
+            arrangements: self.records("arrangements")?,
             epoch,
         })
     }
@@ -244,6 +253,18 @@ impl Store for Sqlite {
                 }
                 Change::DropWatcher(number) => delete(&transaction, "watchers", *number)?,
                 Change::NextWatcher(next) => set_counter(&transaction, "next_watcher", *next)?,
+                Change::PutArrangement(record) => {
+                    transaction
+                        .prepare_cached(
+                            "INSERT OR REPLACE INTO arrangements (id, record) VALUES (?1, ?2)",
+                        )?
+                        .execute(params![record.session.0, serde_json::to_string(record)?])?;
+                }
+                Change::DropArrangement(session) => {
+                    transaction
+                        .prepare_cached("DELETE FROM arrangements WHERE id = ?1")?
+                        .execute([&session.0])?;
+                }
             }
         }
         Ok(transaction.commit()?)

@@ -15,7 +15,9 @@ use crate::world;
 pub enum Wish {
     /// Beside the caller, if it sits in tmux, so that a person sees it.
     Beside,
-    /// Out of the way.
+    /// In a window of its own in the caller's session, if it sits in tmux.
+    Near,
+    /// In a session of that name.
     Apart,
 }
 
@@ -101,14 +103,17 @@ pub fn list(caller: &Caller) -> Vec<TmuxFound> {
 pub fn place_for(caller: &Caller, wish: Wish, session: &str) -> Result<TmuxPane, Error> {
     let server = Server::of(caller)?;
     server.check_version()?;
-    let beside = match wish {
-        Wish::Beside => own_pane(caller, &server),
+    let own = match wish {
+        Wish::Beside | Wish::Near => own_pane(caller, &server),
         Wish::Apart => None,
     };
-    let origin = match beside {
-        Some(beside) => TmuxOrigin::Split { beside },
-        None => TmuxOrigin::Window {
-            session: session_name(session),
+    let origin = match own {
+        Some(own) if wish == Wish::Beside => TmuxOrigin::Split {
+            beside: own.pane.id,
+            session: own.session,
+        },
+        own => TmuxOrigin::Window {
+            session: own.map_or_else(|| session_name(session), |own| own.session),
         },
     };
     Ok(TmuxPane {
@@ -120,12 +125,12 @@ pub fn place_for(caller: &Caller, wish: Wish, session: &str) -> Result<TmuxPane,
 }
 
 /// The pane that the caller itself runs in, if it is still there.
-fn own_pane(caller: &Caller, server: &Server) -> Option<String> {
+fn own_pane(caller: &Caller, server: &Server) -> Option<TmuxFound> {
     world::variable(caller, "TMUX")?;
     let own = world::variable(caller, "TMUX_PANE")?;
     let own = own.to_str()?;
-    let lives = rows(server).iter().any(|row| row.found.pane.id == own);
-    lives.then(|| own.to_owned())
+    let found = rows(server).into_iter().map(|row| row.found);
+    found.into_iter().find(|found| found.pane.id == own)
 }
 
 /// As tmux itself would write it.

@@ -54,7 +54,7 @@ pub fn make(server: &Server, order: &Order<'_>) -> Result<Made, Error> {
     } else {
         match &order.wanted.origin {
             TmuxOrigin::Window { session } => window(server, session, order, &argv)?,
-            TmuxOrigin::Split { beside } => split(server, beside, order, &argv)?,
+            TmuxOrigin::Split { beside, .. } => split(server, beside, order, &argv)?,
             TmuxOrigin::Found => {
                 return Err(Error::new(
                     Kind::Internal,
@@ -120,7 +120,7 @@ pub fn remove(made: &TmuxPane) {
         return;
     }
     // Those that stay share what it had.
-    if let TmuxOrigin::Split { beside } = &made.origin {
+    if let TmuxOrigin::Split { beside, .. } = &made.origin {
         even(&server, beside);
     }
 }

@@ -8,7 +8,7 @@ mod rounds;
 
 use std::io::Write;
 
-use fugue_api::{Error, Handed, Handle, Kind, Request};
+use fugue_api::{Error, Handed, Handle, Kind, Request, Unread};
 use fugue_mcp::{
     Door, Server,
     http::{Listening, Settings},
@@ -23,7 +23,7 @@ impl Handle for EmptyHouse {
         self.clone()
     }
 
-    async fn call(&self, _: Request) -> Result<Handed, Error> {
+    async fn call_unread(&self, _: Request) -> Result<Handed<Unread>, Error> {
         Err(Error::new(Kind::Unavailable, "nobody lives here"))
     }
 }

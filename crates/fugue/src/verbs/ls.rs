@@ -4,8 +4,8 @@ use std::{
 };
 
 use fugue_api::{
-    Error, Kind, Reply,
-    panes::{Overview, PaneRow, State, Status},
+    Error, Kind, Reply, SessionName,
+    panes::{Overview, PaneRow, State, Status, TmuxRow},
     runs::{RunKind, RunRow},
     team::{WorkerRow, WorkerState},
     watch::WatcherRow,
@@ -24,17 +24,8 @@ pub struct Ls {}
 
 impl Ls {
     pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let overview = match desk.client.ask(Ask::Everything).await? {
-            Answer::Tool {
-                reply: Reply::GetStatus(Status::All(overview)),
-            } => overview,
-            other => {
-                return Err(Error::new(
-                    Kind::Internal,
-                    format!("the daemon answered something else: {other:?}"),
-                ));
-            }
-        };
+        let mut overview = overview(desk, Ask::Everything).await?;
+        overview.tmux = self::overview(desk, Ask::Elsewhere).await?.tmux;
         if desk.out.is_json() {
             desk.out.document(&overview)?;
         } else {
@@ -44,10 +35,20 @@ impl Ls {
     }
 }
 
+async fn overview(desk: &Desk, ask: Ask) -> Result<Overview, Error> {
+    match desk.client.ask(ask).await? {
+        Answer::Tool {
+            reply: Reply::GetStatus(Status::All(overview)),
+        } => Ok(overview),
+        other => Err(Error::new(
+            Kind::Internal,
+            format!("the daemon answered something else: {other:?}"),
+        )),
+    }
+}
+
 // Of the runs that are over; `--json` lists all.
 const ENDED_RUNS: usize = 5;
-// Where the panes are that runs open for themselves.
-const HIDDEN_SESSION: &str = "__orchestration__";
 
 fn show(desk: &Desk, overview: &Overview) -> Result<(), Error> {
     let now = SystemTime::now()
@@ -67,7 +68,6 @@ fn show(desk: &Desk, overview: &Overview) -> Result<(), Error> {
     let watchers = &overview.watchers;
     if panes.is_empty() && runs.is_empty() && workers.is_empty() && watchers.is_empty() {
         desk.out.note("no panes; `fugue new` opens one");
-        return Ok(());
     }
     if !panes.is_empty() {
         let rows: Vec<_> = panes.iter().map(|pane| pane_row(pane, now)).collect();
@@ -96,6 +96,12 @@ fn show(desk: &Desk, overview: &Overview) -> Result<(), Error> {
         desk.out
             .table(&["RUN", "KIND", "STATUS", "AGE", "PROGRESS"], &rows)?;
     }
+    if !overview.tmux.is_empty() {
+        desk.out.line("")?;
+        let rows: Vec<_> = overview.tmux.iter().map(tmux_row).collect();
+        desk.out
+            .table(&["TMUX", "SESSION", "WINDOW", "COMMAND"], &rows)?;
+    }
     let older = overview.runs.len() - runs.len();
     if older > 0 {
         desk.out.note(&format!(
@@ -103,6 +109,18 @@ fn show(desk: &Desk, overview: &Overview) -> Result<(), Error> {
         ));
     }
     Ok(())
+}
+
+fn tmux_row(pane: &TmuxRow) -> Vec<(String, Tone)> {
+    let TmuxRow {
+        pane_id,
+        session,
+        window,
+        command,
+    } = pane;
+    [pane_id, session, window, command]
+        .map(|text| (text.clone(), Tone::Plain))
+        .to_vec()
 }
 
 fn worker_row(worker: &WorkerRow, now: u64) -> Vec<(String, Tone)> {
@@ -128,7 +146,7 @@ fn watcher_row(watcher: &WatcherRow) -> Vec<(String, Tone)> {
 /// What runs have left behind is found by way of the runs.
 fn in_sight(pane: &PaneRow) -> bool {
     let ended = matches!(pane.state.state, State::Exited | State::Closed);
-    !(ended && pane.session.0 == HIDDEN_SESSION)
+    !(ended && pane.session.0 == SessionName::HIDDEN)
 }
 
 /// Those that run, and the latest of those that are over; the oldest first.

@@ -2,6 +2,7 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error, Kind, Request, Tool,
+    panes::Backend,
     runs::{Layout, RunKind},
 };
 use serde_json::{Value, json};
@@ -27,6 +28,9 @@ pub struct Parallel {
     /// Open the panes in your own session instead of a hidden one.
     #[arg(long)]
     tiled: bool,
+    /// Who has the terminals; default native, and tmux for --tiled inside tmux.
+    #[arg(long, value_enum)]
+    backend: Option<Backend>,
     /// Keep the panes open when all is over.
     #[arg(long)]
     keep: bool,
@@ -69,6 +73,7 @@ impl Parallel {
         args.cleanup = !self.keep;
         args.fail_fast = self.fail_fast;
         args.shell = self.shell;
+        args.backend = self.backend;
         args.max_output_chars = runs::most_chars(desk, self.max_output_chars);
         args.check()?;
         runs::see_through(desk, run, RunKind::Parallel, args, Begin::Start).await

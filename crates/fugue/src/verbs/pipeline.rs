@@ -2,6 +2,7 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error, Kind, Request, Tool,
+    panes::Backend,
     runs::{Layout, RunKind},
 };
 use serde_json::json;
@@ -46,6 +47,9 @@ pub struct Pipeline {
     /// Open the pane in your own session instead of a hidden one.
     #[arg(long)]
     tiled: bool,
+    /// Who has the terminals; default native, and tmux for --tiled inside tmux.
+    #[arg(long, value_enum)]
+    backend: Option<Backend>,
     /// The most characters of output in the result; failing steps get theirs first. Default 10000 with --json.
     #[arg(long, value_name = "N")]
     max_output_chars: Option<u32>,
@@ -66,6 +70,7 @@ impl Pipeline {
         args.timeout_ms = self.timeout;
         args.pane_id = self.pane;
         args.shell = self.shell;
+        args.backend = self.backend;
         args.layout = match self.tiled {
             true => Layout::Tiled,
             false => Layout::Hidden,

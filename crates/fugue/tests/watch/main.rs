@@ -6,5 +6,6 @@ mod interrupted;
 mod kit;
 mod model;
 mod pane;
+mod tmux;
 mod tools;
 mod worker;

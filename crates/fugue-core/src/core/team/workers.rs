@@ -253,7 +253,7 @@ impl Core {
             return;
         };
         let record = worker.record.clone();
-        let session = self.session_for(record.args.layout, &caller);
+        let session = self.session_for(record.args.layout, &caller, Some(&world));
         let prompt = record.args.prompt.lines().next().unwrap_or_default();
         let pane = self.new_pane(
             NewPane {

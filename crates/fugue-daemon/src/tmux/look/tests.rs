@@ -63,6 +63,7 @@ fn a_new_pane_goes_beside_its_caller_only_where_that_one_sits_in_tmux() {
     let beside = place_for(&tmux.caller, Wish::Beside, "x").unwrap();
     let split = TmuxOrigin::Split {
         beside: "%0".into(),
+        session: beside.session().unwrap_or_default().to_owned(),
     };
     assert_eq!(
         (beside.origin, beside.server, beside.id.as_str()),

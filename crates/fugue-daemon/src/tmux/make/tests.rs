@@ -114,6 +114,7 @@ fn ten_panes_beside_one_have_even_shares_of_its_half_and_all_others_keep_their_p
         &tmux,
         TmuxOrigin::Split {
             beside: "%0".into(),
+            session: "main".into(),
         },
     );
     let argv = cat();
@@ -161,6 +162,7 @@ fn a_pane_that_has_no_room_gets_a_window_of_its_own() {
         &tmux,
         TmuxOrigin::Split {
             beside: "%0".into(),
+            session: "main".into(),
         },
     );
     let argv = cat();

@@ -1,0 +1,131 @@
+//! When something of the overview has changed.
+
+use std::collections::HashMap;
+
+use fugue_api::{PaneId, SessionName, attach::Looked};
+
+use super::looked;
+use crate::{CallId, Change, Effect, PaneRecord};
+
+/// A version of all rows together, and those who have seen it.
+#[derive(Default)]
+pub(super) struct News {
+    version: u64,
+    waiting: Vec<CallId>,
+    rows: HashMap<PaneId, Row>,
+}
+
+/// What of a pane's record shows in its row.
+#[derive(PartialEq)]
+struct Row {
+    name: String,
+    session: SessionName,
+    runs: bool,
+    ended: Option<bool>,
+}
+
+/// What one step changed.
+#[derive(Default)]
+pub(super) struct Changed {
+    pub panes: bool,
+    pub workers: bool,
+    pub rows: bool,
+}
+
+impl News {
+    pub fn from(version: u64) -> Self {
+        Self {
+            version,
+            ..Self::default()
+        }
+    }
+
+    pub fn wait(&mut self, call: CallId, seen: u64, effects: &mut Vec<Effect>) {
+        if seen == self.version {
+            self.waiting.push(call);
+        } else {
+            effects.push(self.told(call));
+        }
+    }
+
+    pub fn forget(&mut self, gone: CallId) {
+        self.waiting.retain(|call| *call != gone);
+    }
+
+    pub fn tell(&mut self, effects: &mut Vec<Effect>) {
+        self.version += 1;
+        for call in std::mem::take(&mut self.waiting) {
+            effects.push(self.told(call));
+        }
+    }
+
+    /// Whatever changes is recorded, so what a step records is what it changed.
+    pub fn changes(&mut self, effects: &[Effect]) -> Changed {
+        let mut changed = Changed::default();
+        let commits = effects.iter().filter_map(|effect| match effect {
+            Effect::Commit { changes, .. } => Some(changes),
+            _ => None,
+        });
+        for change in commits.flatten() {
+            match change {
+                Change::Put(record) => {
+                    changed.panes = true;
+                    let row = Row::of(record);
+                    if self.rows.get(&record.id) != Some(&row) {
+                        self.rows.insert(record.id, row);
+                        changed.rows = true;
+                    }
+                }
+                Change::Drop(pane) => {
+                    self.rows.remove(pane);
+                    changed.panes = true;
+                    changed.rows = true;
+                }
+                Change::StartWorker { .. }
+                | Change::PutWorker(_)
+                | Change::WorkerRuns(_)
+                | Change::DropWorker(_) => {
+                    changed.workers = true;
+                    changed.rows = true;
+                }
+                Change::StartRun { .. }
+                | Change::PutRun(_)
+                | Change::EndRun(_)
+                | Change::DropRun(_)
+                | Change::StartWatcher { .. }
+                | Change::PutWatcher(_)
+                | Change::DropWatcher(_) => changed.rows = true,
+                Change::NextPane(_)
+                | Change::NextRun(_)
+                | Change::PutEvent(_)
+                | Change::TakeEvent(_)
+                | Change::DropEvent(_)
+                | Change::NextEvent(_)
+                | Change::NextWorker(_)
+                | Change::PutQuestion(_)
+                | Change::DropQuestion(_)
+                | Change::NextQuestion(_)
+                | Change::NextWatcher(_)
+                | Change::PutArrangement(_)
+                | Change::DropArrangement(_) => {}
+            }
+        }
+        changed
+    }
+
+    fn told(&self, call: CallId) -> Effect {
+        let version = self.version;
+        looked(call, Looked::News { version })
+    }
+}
+
+impl Row {
+    fn of(record: &PaneRecord) -> Self {
+        Self {
+            name: record.name.clone(),
+            session: record.session.clone(),
+            runs: record.pid != 0,
+            ended: record.ended.as_ref().map(|ended| ended.closed),
+        }
+    }
+}

@@ -1,0 +1,405 @@
+use fugue_api::{
+    PaneId, Request, SessionName,
+    attach::{Arrange, ClientId, Look, Role, Side},
+    panes::PaneSize,
+    wire::{Ask, HookNews, Key, Who},
+};
+use serde_json::json;
+
+use crate::{
+    CallId, Input, PaneFact,
+    core::tests::{Story, exited, opened},
+    settings::Settings,
+};
+
+fn story() -> Story {
+    Story::new(Settings::default())
+}
+
+fn main() -> SessionName {
+    SessionName("main".into())
+}
+
+fn room(rows: u16, cols: u16) -> PaneSize {
+    PaneSize { rows, cols }
+}
+
+/// A pane with a command in it, by the call that makes it; its number is the call's.
+fn pane(story: &mut Story, number: u64) -> String {
+    made(story, number, json!({"command": "make all"}))
+}
+
+fn made(story: &mut Story, number: u64, args: serde_json::Value) -> String {
+    let request = Request::parse("create_pane", args).unwrap();
+    story.ask(number, number as u8, "", request);
+    story.fact(number, opened())
+}
+
+fn look(story: &mut Story, call: u64, look: Look) -> String {
+    story.ask_for(call, Ask::Look { look })
+}
+
+fn attend(story: &mut Story, call: u64, client: u64, room: PaneSize, role: Role) -> String {
+    let attend = Look::Attend {
+        client: ClientId(client),
+        session: main(),
+        room,
+        role,
+    };
+    look(story, call, attend)
+}
+
+fn fit(story: &mut Story, call: u64, client: u64, room: PaneSize) -> String {
+    let client = ClientId(client);
+    look(story, call, Look::Fit { client, room })
+}
+
+fn arrange(story: &mut Story, call: u64, change: Arrange) -> String {
+    let session = main();
+    look(story, call, Look::Arrange { session, change })
+}
+
+/// How the panes lie, as `p1 0,0 24x80`, with the version.
+fn lies(story: &mut Story, call: u64, seen: u64) -> (u64, Vec<String>) {
+    let session = main();
+    let said = look(story, call, Look::Arrangement { session, seen });
+    assert_eq!(said, format!("answer {call}"));
+    told(story, call)
+}
+
+fn told(story: &Story, call: u64) -> (u64, Vec<String>) {
+    let arrangement = &story.told(call)["found"]["arrangement"];
+    let tile = |tile: &serde_json::Value| {
+        let place = &tile["place"];
+        let cells = |name: &str| place[name].as_u64().unwrap();
+        format!(
+            "{} {},{} {}x{}",
+            tile["pane"].as_str().unwrap(),
+            cells("row"),
+            cells("col"),
+            cells("rows"),
+            cells("cols")
+        )
+    };
+    let tiles = arrangement["tiles"].as_array().unwrap();
+    (
+        arrangement["version"].as_u64().unwrap(),
+        tiles.iter().map(tile).collect(),
+    )
+}
+
+#[test]
+fn the_smallest_of_those_with_their_hands_in_it_rules() {
+    let mut story = story();
+    pane(&mut story, 1);
+    assert_eq!(
+        attend(&mut story, 10, 1, room(30, 100), Role::Hands),
+        "fit p1 29x100"
+    );
+    // One that only reads is shown the same and changes nothing.
+    assert_eq!(attend(&mut story, 11, 2, room(5, 20), Role::Eyes), "");
+    let types = |client: u64| Look::Type {
+        client: ClientId(client),
+        pane: PaneId(1),
+        bytes: b"x".to_vec(),
+    };
+    assert_eq!(look(&mut story, 30, types(2)), "refuse 30 InvalidArgument");
+    assert_eq!(look(&mut story, 31, types(1)), "ask p1");
+    assert_eq!(
+        attend(&mut story, 12, 3, room(40, 80), Role::Hands),
+        "fit p1 29x80"
+    );
+    assert_eq!(
+        fit(&mut story, 13, 3, room(20, 90)),
+        "fit p1 19x90, answer 13"
+    );
+    assert_eq!(fit(&mut story, 14, 3, room(20, 90)), "answer 14");
+    assert_eq!(lies(&mut story, 15, 0).1, ["p1 0,0 20x90"]);
+    // One leaves, by whatever way.
+    assert_eq!(
+        story.step(Input::Cancelled { call: CallId(12) }),
+        "fit p1 29x100"
+    );
+    assert_eq!(fit(&mut story, 16, 3, room(9, 9)), "refuse 16 NotFound");
+    // The last one leaves: nobody's screen is a reason to change anything.
+    assert_eq!(story.step(Input::Cancelled { call: CallId(10) }), "");
+    assert_eq!(lies(&mut story, 17, 0).1, ["p1 0,0 30x100"]);
+    story.fact(1, PaneFact::Resized(room(29, 100)));
+    assert_eq!(attend(&mut story, 18, 4, room(30, 100), Role::Hands), "");
+}
+
+#[test]
+fn a_session_that_nobody_looks_at_is_left_alone() {
+    let mut story = story();
+    pane(&mut story, 1);
+    made(
+        &mut story,
+        2,
+        json!({"command": "claude", "session": "other"}),
+    );
+    assert_eq!(
+        attend(&mut story, 10, 1, room(30, 100), Role::Hands),
+        "fit p1 29x100"
+    );
+    // The same client looks elsewhere.
+    let elsewhere = Look::Attend {
+        client: ClientId(1),
+        session: SessionName("other".into()),
+        room: room(10, 50),
+        role: Role::Hands,
+    };
+    assert_eq!(
+        look(&mut story, 11, elsewhere),
+        "fit p2 9x50, answer 10",
+        "and the older call is over"
+    );
+    assert_eq!(
+        pane(&mut story, 3),
+        "commit 1, answer 3 p3 ready=true",
+        "a pane in the first session keeps its size"
+    );
+}
+
+#[test]
+fn a_pane_of_tmux_has_a_place_and_keeps_its_size() {
+    let mut story = story();
+    let request = Request::parse("create_pane", json!({"command": "top"})).unwrap();
+    story.ask(1, 1, "", request);
+    let tmux = crate::TmuxPane {
+        socket: "/tmp/tmux".into(),
+        server: 7,
+        id: "%1".into(),
+        origin: crate::TmuxOrigin::Found,
+    };
+    story.fact(
+        1,
+        PaneFact::Opened {
+            pid: 7,
+            cursor: crate::view::start(),
+            tmux: Some(tmux),
+        },
+    );
+    assert_eq!(attend(&mut story, 10, 1, room(30, 100), Role::Hands), "");
+    assert_eq!(lies(&mut story, 11, 0).1, ["p1 0,0 30x100"]);
+}
+
+#[test]
+fn panes_come_and_go_and_whoever_waits_is_told() {
+    let mut story = story();
+    made(&mut story, 1, json!({}));
+    attend(&mut story, 10, 1, room(24, 80), Role::Hands);
+    let (version, _) = lies(&mut story, 11, 0);
+    let session = main();
+    let wait = Look::Arrangement {
+        session,
+        seen: version,
+    };
+    assert_eq!(look(&mut story, 12, wait), "");
+    assert_eq!(
+        pane(&mut story, 2),
+        "commit 1, answer 2 p2 ready=true, answer 12, fit p1 11x80, fit p2 11x80"
+    );
+    let (second, tiles) = told(&story, 12);
+    assert_eq!(tiles, ["p1 0,0 12x80", "p2 12,0 12x80"]);
+    assert!(second > version);
+    // A command that has ended stays to be read, a shell does not.
+    assert_eq!(story.fact(2, exited(1)), "commit 1, wake 86400000");
+    assert_eq!(lies(&mut story, 13, version).1.len(), 2);
+    let close = json!({"pane_id": "p2"});
+    story.ask(3, 3, "", Request::parse("close_pane", close).unwrap());
+    assert_eq!(
+        story.fact(2, PaneFact::Swept),
+        "commit 1, closed 3 Some(1), fit p1 23x80"
+    );
+    assert_eq!(
+        story.fact(1, exited(0)),
+        "commit 1, wake 86400000, answer 10",
+        "and nothing is left to look at"
+    );
+    assert_eq!(told(&story, 10).1, Vec::<String>::new());
+    // Nor is there for whoever comes now.
+    assert_eq!(
+        attend(&mut story, 14, 1, room(24, 80), Role::Hands),
+        "answer 14"
+    );
+}
+
+#[test]
+fn what_a_person_arranged_is_kept_when_panes_come_and_go() {
+    let mut story = story();
+    pane(&mut story, 1);
+    attend(&mut story, 10, 1, room(24, 81), Role::Hands);
+    assert_eq!(
+        arrange(
+            &mut story,
+            11,
+            Arrange::Beside {
+                made_by: Key([2; 16]),
+                of: PaneId(1),
+                side: Side::Right
+            }
+        ),
+        "commit 1, answer 11"
+    );
+    pane(&mut story, 2);
+    assert_eq!(lies(&mut story, 12, 0).1, ["p1 0,0 24x40", "p2 0,41 24x40"]);
+    arrange(
+        &mut story,
+        13,
+        Arrange::Push {
+            pane: PaneId(2),
+            side: Side::Left,
+            by: 20,
+        },
+    );
+    // A new one gets half of the largest.
+    pane(&mut story, 3);
+    assert_eq!(
+        lies(&mut story, 14, 0).1,
+        ["p1 0,0 24x20", "p2 0,21 12x60", "p3 12,21 12x60"]
+    );
+    arrange(
+        &mut story,
+        15,
+        Arrange::Swap {
+            one: PaneId(1),
+            other: PaneId(3),
+        },
+    );
+    let arranged = ["p3 0,0 24x20", "p2 0,21 12x60", "p1 12,21 12x60"];
+    assert_eq!(lies(&mut story, 16, 0).1, arranged);
+    // A daemon's death changes nothing of that.
+    let (version, _) = lies(&mut story, 17, 0);
+    story.restart();
+    attend(&mut story, 20, 1, room(24, 81), Role::Hands);
+    assert_eq!(lies(&mut story, 21, version).1, arranged);
+    story.fact(2, exited(0));
+    let close = json!({"pane_id": "p2"});
+    story.ask(22, 22, "", Request::parse("close_pane", close).unwrap());
+    story.fact(2, PaneFact::Swept);
+    assert_eq!(lies(&mut story, 23, 0).1, ["p3 0,0 24x20", "p1 0,21 24x60"]);
+    arrange(&mut story, 24, Arrange::Tiled);
+    assert_eq!(lies(&mut story, 25, 0).1, ["p1 0,0 24x40", "p3 0,41 24x40"]);
+    assert!(story.disk().arrangements.is_empty());
+}
+
+#[test]
+fn one_pane_may_have_all_the_room() {
+    let mut story = story();
+    pane(&mut story, 1);
+    pane(&mut story, 2);
+    attend(&mut story, 10, 1, room(24, 80), Role::Hands);
+    let zoom = |pane: Option<u64>| Arrange::Zoom {
+        pane: pane.map(PaneId),
+    };
+    assert_eq!(
+        arrange(&mut story, 11, zoom(Some(2))),
+        "commit 1, fit p2 23x80, answer 11"
+    );
+    assert_eq!(lies(&mut story, 12, 0).1, ["p2 0,0 24x80"]);
+    // One that comes meanwhile waits for its place.
+    assert_eq!(pane(&mut story, 3), "commit 1, answer 3 p3 ready=true");
+    story.restart();
+    attend(&mut story, 20, 1, room(24, 80), Role::Hands);
+    assert_eq!(lies(&mut story, 21, 0).1, ["p2 0,0 24x80"]);
+    assert_eq!(arrange(&mut story, 22, zoom(Some(9))), "refuse 22 NotFound");
+    arrange(&mut story, 23, zoom(None));
+    assert_eq!(lies(&mut story, 24, 0).1.len(), 3);
+    arrange(&mut story, 25, zoom(Some(2)));
+    story.fact(2, exited(0));
+    assert_eq!(
+        lies(&mut story, 26, 0).1,
+        ["p2 0,0 24x80"],
+        "a command's last words too"
+    );
+}
+
+#[test]
+fn changes_that_make_no_sense_change_nothing() {
+    let mut story = story();
+    pane(&mut story, 1);
+    let push = Arrange::Push {
+        pane: PaneId(1),
+        side: Side::Left,
+        by: 3,
+    };
+    assert_eq!(arrange(&mut story, 8, push), "refuse 8 InvalidArgument");
+    let swap = Arrange::Swap {
+        one: PaneId(1),
+        other: PaneId(7),
+    };
+    assert_eq!(arrange(&mut story, 9, swap), "refuse 9 NotFound");
+    assert!(story.disk().arrangements.is_empty());
+    assert_eq!(pane(&mut story, 2), "commit 1, answer 2 p2 ready=true");
+    assert!(story.disk().arrangements.is_empty());
+}
+
+#[test]
+fn news_is_when_a_row_has_changed() {
+    let mut story = story();
+    let news = |story: &mut Story, call: u64, seen: u64| look(story, call, Look::News { seen });
+    assert_eq!(news(&mut story, 1, 99), "answer 1");
+    let version = |story: &Story, call: u64| story.told(call)["found"]["version"].as_u64().unwrap();
+    let first = version(&story, 1);
+    assert_eq!(news(&mut story, 2, first), "");
+    let request = Request::parse("create_pane", json!({"command": "make"})).unwrap();
+    assert_eq!(story.ask(3, 3, "", request), "commit 2, open p1, answer 2");
+    let seen = version(&story, 2);
+    assert_eq!(news(&mut story, 4, seen), "");
+    assert_eq!(
+        story.fact(1, opened()),
+        "commit 1, answer 3 p1 ready=true, answer 4"
+    );
+    let seen = version(&story, 4);
+    assert_eq!(news(&mut story, 5, seen), "");
+    // A size is in no row.
+    assert_eq!(story.fact(1, PaneFact::Resized(room(9, 9))), "commit 1");
+    assert_eq!(
+        story.fact(1, exited(0)),
+        "commit 1, wake 86400000, answer 5"
+    );
+    let seen = version(&story, 5);
+    assert_eq!(news(&mut story, 6, seen), "");
+    assert_eq!(story.step(Input::Cancelled { call: CallId(6) }), "");
+    // A later daemon's versions are later ones.
+    let seen = version(&story, 5);
+    story.restart();
+    assert_eq!(news(&mut story, 7, seen), "answer 7");
+    assert!(version(&story, 7) > seen);
+}
+
+#[test]
+fn those_who_look_see_at_once_that_an_agent_asks() {
+    let mut story = story();
+    let spawn = json!({"name": "w", "prompt": "work", "agent": "a", "layout": "tiled"});
+    story.speaks(Who::Session { id: "lead".into() });
+    story.ask(1, 1, "", Request::parse("spawn_worker", spawn).unwrap());
+    let prepared = crate::Prepared {
+        argv: vec!["a".into()],
+        env: std::collections::BTreeMap::new(),
+        env_remove: Vec::new(),
+        cwd: "/".into(),
+        branch: None,
+        hooks: true,
+        repo: None,
+    };
+    story.step(Input::Prepared {
+        worker: 1,
+        outcome: Ok(prepared),
+    });
+    story.fact(1, opened());
+    attend(&mut story, 10, 1, room(24, 80), Role::Hands);
+    story.speaks(Who::Worker {
+        session: "lead".into(),
+        agent: "w-a".into(),
+        pane: Some(PaneId(1)),
+    });
+    let needs = HookNews::NeedsInput {
+        prompt: "rm x?".into(),
+    };
+    let said = story.ask_for(11, Ask::Hook { news: needs });
+    assert!(said.ends_with("p1 says \"rm x?\""), "{said}");
+    let news = HookNews::InputNoLongerNeeded;
+    let said = story.ask_for(12, Ask::Hook { news });
+    assert!(said.ends_with("p1 says nothing"), "{said}");
+}

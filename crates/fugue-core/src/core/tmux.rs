@@ -1,0 +1,254 @@
+//! Panes that a tmux server has: how they become ours to look at, and where new ones go.
+
+use fugue_api::{PaneId, SessionName, panes::TmuxRow, wire::Key};
+
+use super::{Core, Pane, Phase};
+use crate::{Change, Effect, Now, PaneRecord, TmuxFound, World};
+
+impl Core {
+    /// Whether somebody names a pane that is known here, so that nobody else need be asked.
+    pub fn knows(&self, said: &str) -> bool {
+        crate::names::resolve(said, self.records()).is_ok()
+    }
+
+    /// Rows of those that nobody has named yet.
+    pub(super) fn unmet(&self, found: Vec<TmuxFound>) -> Vec<TmuxRow> {
+        let unmet = found.into_iter().filter(|found| self.met(found).is_none());
+        unmet
+            .map(|found| TmuxRow {
+                pane_id: found.pane.id,
+                session: found.session,
+                window: found.window,
+                command: found.command,
+            })
+            .collect()
+    }
+
+    fn met(&self, found: &TmuxFound) -> Option<PaneId> {
+        let mut records = self.records();
+        records
+            .find(|record| record.ended.is_none() && record.is_tmux(&found.pane))
+            .map(|record| record.id)
+    }
+
+    /// A pane of tmux becomes one of fugue's when it is first named. Until it ends it is the same one.
+    pub(super) fn meet(
+        &mut self,
+        found: TmuxFound,
+        key: Key,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> PaneId {
+        if let Some(known) = self.met(&found) {
+            return known;
+        }
+        let id = PaneId(self.next_pane);
+        self.next_pane += 1;
+        let record = PaneRecord {
+            id,
+            session: SessionName::parse(&found.session).unwrap_or_default(),
+            name: found.window,
+            command: found.command,
+            cwd: found.cwd,
+            size: found.size,
+            created_at: now.wall,
+            made_by: key,
+            secret: String::new(),
+            tmux: Some(found.pane),
+            agent: None,
+            generation: 1,
+            pid: found.pid,
+            closing: false,
+            ended: None,
+        };
+        let pane = Pane {
+            record: record.clone(),
+            phase: Phase::Live,
+            closers: Vec::new(),
+            alone: false,
+        };
+        self.panes.insert(id, pane);
+        effects.push(Effect::Commit {
+            changes: vec![
+                Change::NextPane(self.next_pane),
+                Change::Put(Box::new(record.clone())),
+            ],
+            undo: None,
+        });
+        effects.push(Effect::Adopt {
+            record: Box::new(record),
+            steps: None,
+        });
+        id
+    }
+
+    /// How a person looks at a pane.
+    pub(super) fn attach_command(&self, pane: PaneId) -> String {
+        let tmux = self
+            .panes
+            .get(&pane)
+            .and_then(|pane| pane.record.tmux.as_ref());
+        match tmux {
+            None => format!("fugue attach {pane}"),
+            Some(tmux) => format!("tmux -S {} attach -t {}", quoted(&tmux.socket), tmux.id),
+        }
+    }
+}
+
+/// As a shell reads it back.
+fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-,+@".contains(c);
+    if path.chars().all(plain) {
+        return path.to_owned();
+    }
+    format!("'{}'", path.replace('\'', r"'\''"))
+}
+
+/// The session that a pane of tmux goes to.
+pub(super) fn session_of(world: &World) -> Option<String> {
+    world.tmux.as_ref()?.session().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use fugue_api::{
+        Request,
+        panes::PaneSize,
+        wire::{Ask, Key},
+    };
+    use serde_json::{Value, json};
+
+    use super::{super::tests::Story, *};
+    use crate::{
+        Asked, CallId, Exit, Input, PaneFact, TmuxLook, TmuxOrigin, TmuxPane,
+        assess::WatchSettings, settings::Settings,
+    };
+
+    fn found(id: &str) -> TmuxFound {
+        TmuxFound {
+            pane: TmuxPane {
+                socket: "/tmp/tmux-0/default".into(),
+                server: 77,
+                id: id.into(),
+                origin: TmuxOrigin::Found,
+            },
+            session: "work".into(),
+            window: "editor".into(),
+            pid: 4242,
+            command: "vim".into(),
+            cwd: "/home".into(),
+            size: PaneSize { rows: 24, cols: 80 },
+        }
+    }
+
+    fn call(story: &mut Story, number: u64, tool: &str, args: Value, tmux: TmuxLook) -> String {
+        let call = Request::parse(tool, args).expect("a good request");
+        let asked = Asked {
+            key: Key([number as u8; 16]),
+            who: story.who.clone(),
+            caller: super::super::tests::caller(),
+            ask: Ask::Tool { call },
+            worlds: Ok(vec![World {
+                cwd: "/".into(),
+                shell: "/bin/bash".into(),
+                secret: String::new(),
+                tmux: None,
+            }]),
+            watch: Some(Box::new(WatchSettings::default())),
+            tmux,
+        };
+        let call = CallId(number);
+        story.step(Input::Call { call, asked })
+    }
+
+    fn one(id: &str) -> TmuxLook {
+        TmuxLook::One(Box::new(Ok(found(id))))
+    }
+
+    #[test]
+    fn a_pane_of_tmux_is_met_once_and_asked_by_its_own_name() {
+        let mut story = Story::new(Settings::default());
+        let read = json!({"pane_id": "%5"});
+        let first = call(&mut story, 1, "read_pane", read.clone(), one("%5"));
+        assert!(first.contains("commit 2, adopt p1, ask p1"), "{first}");
+        let again = call(&mut story, 2, "read_pane", read, one("%5"));
+        assert!(!again.contains("adopt"), "{again}");
+        let other = call(
+            &mut story,
+            3,
+            "get_status",
+            json!({"pane_id": "%6"}),
+            one("%6"),
+        );
+        assert!(other.contains("adopt p2"), "{other}");
+    }
+
+    #[test]
+    fn one_that_has_ended_is_not_the_one_that_has_its_number_now() {
+        let mut story = Story::new(Settings::default());
+        let read = json!({"pane_id": "%5"});
+        call(&mut story, 1, "read_pane", read.clone(), one("%5"));
+        story.fact(
+            1,
+            PaneFact::Ended {
+                exit: Exit::Unknown,
+                cursor: crate::view::start(),
+                title: String::new(),
+                alone: true,
+                sweeps: false,
+            },
+        );
+        let next = call(&mut story, 2, "read_pane", read, one("%5"));
+        assert!(next.contains("adopt p2"), "{next}");
+    }
+
+    #[test]
+    fn a_window_can_be_watched_and_says_how_to_look_at_it() {
+        let mut story = Story::new(Settings::default());
+        let plan = json!({"tmux_window": "work:editor", "strategy_plan": "write it"});
+        let watching = call(&mut story, 1, "watch_me", plan, one("%5"));
+        assert_eq!(watching, "commit 4, adopt p1, answer 1");
+        assert_eq!(
+            story.told(1)["attach_cmd"],
+            "tmux -S /tmp/tmux-0/default attach -t %5"
+        );
+        let report = json!({"tmux_window": "work:editor", "status_report": "half way"});
+        call(&mut story, 2, "look_ma", report, one("%5"));
+        assert_eq!(story.told(2)["status"], "recorded+waiting");
+    }
+
+    #[test]
+    fn what_tmux_has_not_got_is_refused_in_its_words() {
+        let mut story = Story::new(Settings::default());
+        let error = fugue_api::Error::invalid("no pane `%9` in tmux");
+        let refused = call(
+            &mut story,
+            1,
+            "read_pane",
+            json!({"pane_id": "%9"}),
+            TmuxLook::One(Box::new(Err(error))),
+        );
+        assert_eq!(refused, "refuse 1 InvalidArgument");
+    }
+
+    #[test]
+    fn an_overview_lists_those_that_nobody_has_named() {
+        let mut story = Story::new(Settings::default());
+        call(
+            &mut story,
+            1,
+            "read_pane",
+            json!({"pane_id": "%5"}),
+            one("%5"),
+        );
+        let rows = story.core.unmet(vec![found("%5"), found("%6")]);
+        let ids: Vec<_> = rows.iter().map(|row| row.pane_id.as_str()).collect();
+        assert_eq!(ids, ["%6"]);
+    }
+
+    #[test]
+    fn a_socket_with_blanks_can_still_be_typed() {
+        assert_eq!(quoted("/tmp/a b/it's"), r"'/tmp/a b/it'\''s'");
+        assert_eq!(quoted("/tmp/tmux-0/default"), "/tmp/tmux-0/default");
+    }
+}

@@ -1,0 +1,310 @@
+//! How panes share a room: a tree of splits, each of whose parts has a share. Pure geometry; it knows nothing of what
+//! panes are, nor of who looks at them.
+//!
+//! The tree knows shares and no cells, so that it is the same tree in any room; [`Layout::place`] makes cells of it.
+
+mod flat;
+mod place;
+#[cfg(test)]
+mod tests;
+
+use fugue_api::{
+    PaneId,
+    attach::{Side, Tile},
+    panes::PaneSize,
+};
+use serde::{Deserialize, Serialize};
+
+use flat::Piece;
+use place::{Area, least, lengths, part_area};
+
+/// Panes and how they lie beside each other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Vec<Piece>", into = "Vec<Piece>")]
+pub struct Layout {
+    root: Option<Node>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Node {
+    Pane(PaneId),
+    /// At least two parts.
+    Split {
+        way: Way,
+        parts: Vec<Part>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Part {
+    /// Never 0.
+    share: u32,
+    node: Node,
+}
+
+/// In which direction one part follows the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Way {
+    /// Columns, with a line between two of them.
+    Across,
+    /// Rows; a tile's title parts it from the one above.
+    Down,
+}
+
+/// There is no edge on that side that could be pushed, or no room for it to go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoEdge;
+
+impl Layout {
+    /// All panes in rows, as evenly as it goes and in shapes that can be read, in this room.
+    pub fn tiled(panes: &[PaneId], room: PaneSize) -> Self {
+        let count = panes.len();
+        let rows = (1..=count)
+            .rev()
+            .max_by_key(|rows| {
+                let widest = count.div_ceil(*rows);
+                let cols = (usize::from(room.cols) + 1).saturating_sub(widest) / widest;
+                readable(cols, usize::from(room.rows) / rows)
+            })
+            .unwrap_or(1);
+        let mut left = panes;
+        let rows = (0..rows).filter_map(|row| {
+            let here = left.len().div_ceil(rows - row).min(left.len());
+            let (now, rest) = left.split_at(here);
+            left = rest;
+            Node::of(Way::Across, now.iter().copied().map(Node::Pane))
+        });
+        let rows: Vec<Node> = rows.collect();
+        Self {
+            root: Node::of(Way::Down, rows.into_iter()),
+        }
+    }
+
+    /// Where everything is. If there is not enough room for all, those that come first and fit.
+    pub fn place(&self, room: PaneSize) -> Vec<Tile> {
+        place::tiles(self.root.as_ref(), room)
+    }
+
+    pub fn panes(&self) -> Vec<PaneId> {
+        let mut panes = Vec::new();
+        if let Some(root) = &self.root {
+            root.panes_into(&mut panes);
+        }
+        panes
+    }
+
+    pub fn has(&self, pane: PaneId) -> bool {
+        self.path(pane).is_some()
+    }
+
+    /// Puts a new pane beside one that is there, which gives up half of its room.
+    pub fn beside(&mut self, new: PaneId, of: PaneId, side: Side) {
+        let leaf = match self.path(of) {
+            Some(path) => self.node_at(&path),
+            None => self.root.as_mut(),
+        };
+        let Some(leaf) = leaf else {
+            self.root = Some(Node::Pane(new));
+            return;
+        };
+        let old = std::mem::replace(leaf, Node::Pane(new));
+        let (first, second) = match side {
+            Side::Left | Side::Above => (Node::Pane(new), old),
+            Side::Right | Side::Below => (old, Node::Pane(new)),
+        };
+        if let Some(split) = Node::of(way_of(side), [first, second].into_iter()) {
+            *leaf = split;
+        }
+    }
+
+    /// Puts a new pane where there is most room for it.
+    pub fn add(&mut self, new: PaneId, room: PaneSize) {
+        let tiles = self.place(room);
+        let size = |tile: &&Tile| u32::from(tile.place.rows) * u32::from(tile.place.cols);
+        // The first of several that are as large: `max_by_key` would give the last.
+        let largest = tiles.iter().rev().max_by_key(size);
+        let Some(largest) = largest else {
+            let last = self.panes().last().copied().unwrap_or(new);
+            return self.beside(new, last, Side::Below);
+        };
+        let (rows, cols) = (
+            usize::from(largest.place.rows),
+            usize::from(largest.place.cols),
+        );
+        let across = readable(cols.saturating_sub(1) / 2, rows);
+        let side = if across >= readable(cols, rows / 2) {
+            Side::Right
+        } else {
+            Side::Below
+        };
+        self.beside(new, largest.pane, side);
+    }
+
+    /// Takes a pane out; its neighbour gets the room.
+    pub fn remove(&mut self, pane: PaneId) {
+        match self.path(pane).as_deref() {
+            None => {}
+            Some([]) => self.root = None,
+            Some([above @ .., index]) => {
+                let Some(parent) = self.node_at(above) else {
+                    return;
+                };
+                let Node::Split { parts, .. } = parent else {
+                    return;
+                };
+                let gone = parts.remove(*index);
+                let heir = index.saturating_sub(1);
+                if let Some(heir) = parts.get_mut(heir) {
+                    heir.share = heir.share.saturating_add(gone.share);
+                }
+                if parts.len() == 1
+                    && let Some(only) = parts.pop()
+                {
+                    *parent = only.node;
+                }
+            }
+        }
+    }
+
+    /// Two panes change places.
+    pub fn swap(&mut self, one: PaneId, other: PaneId) {
+        if let Some(root) = &mut self.root {
+            root.rename(&|pane| match pane {
+                pane if pane == one => other,
+                pane if pane == other => one,
+                pane => pane,
+            });
+        }
+    }
+
+    /// Pushes one edge of a pane outwards by so many cells of this room, or inwards; as far as it goes.
+    pub fn push(
+        &mut self,
+        pane: PaneId,
+        side: Side,
+        by: i16,
+        room: PaneSize,
+    ) -> Result<(), NoEdge> {
+        let path = self.path(pane).ok_or(NoEdge)?;
+        let mut area = Area::of(room);
+        let mut node = self.root.as_ref().ok_or(NoEdge)?;
+        if !area.holds(least(node)) {
+            return Err(NoEdge);
+        }
+        // The innermost split that has something on the other side of that edge.
+        let mut edge = None;
+        for (depth, index) in path.iter().enumerate() {
+            let Node::Split { way, parts } = node else {
+                break;
+            };
+            let lengths = lengths(*way, parts, &area);
+            let beyond = match side {
+                Side::Left | Side::Above => index.checked_sub(1),
+                Side::Right | Side::Below => Some(index + 1).filter(|next| *next < parts.len()),
+            };
+            if let Some(beyond) = beyond.filter(|_| *way == way_of(side)) {
+                edge = Some((depth, *index, beyond, lengths.clone()));
+            }
+            area = part_area(*way, &area, &lengths, *index);
+            node = &parts[*index].node;
+        }
+        let (depth, index, beyond, mut lengths) = edge.ok_or(NoEdge)?;
+        let Some(Node::Split { way, parts }) = self.node_at(&path[..depth]) else {
+            return Err(NoEdge);
+        };
+        let spare = |part: usize| lengths[part] - way.along(least(&parts[part].node));
+        let (giver, taker) = if by >= 0 {
+            (beyond, index)
+        } else {
+            (index, beyond)
+        };
+        let moved = u32::from(by.unsigned_abs()).min(spare(giver));
+        if moved == 0 {
+            return Err(NoEdge);
+        }
+        lengths[giver] -= moved;
+        lengths[taker] += moved;
+        for (part, length) in parts.iter_mut().zip(lengths) {
+            part.share = length.max(1);
+        }
+        Ok(())
+    }
+
+    /// The way from the root to a pane.
+    fn path(&self, pane: PaneId) -> Option<Vec<usize>> {
+        let mut path = Vec::new();
+        let root = self.root.as_ref()?;
+        root.find(pane, &mut path).then_some(path)
+    }
+
+    fn node_at(&mut self, path: &[usize]) -> Option<&mut Node> {
+        let mut node = self.root.as_mut()?;
+        for index in path {
+            let Node::Split { parts, .. } = node else {
+                return None;
+            };
+            node = &mut parts.get_mut(*index)?.node;
+        }
+        Some(node)
+    }
+}
+
+impl Node {
+    /// Nothing, the only one, or all of them with the same share.
+    fn of(way: Way, nodes: impl Iterator<Item = Node>) -> Option<Node> {
+        let mut parts: Vec<Part> = nodes.map(|node| Part { share: 1, node }).collect();
+        match parts.len() {
+            0 | 1 => parts.pop().map(|part| part.node),
+            _ => Some(Node::Split { way, parts }),
+        }
+    }
+
+    fn panes_into(&self, panes: &mut Vec<PaneId>) {
+        match self {
+            Node::Pane(pane) => panes.push(*pane),
+            Node::Split { parts, .. } => {
+                for part in parts {
+                    part.node.panes_into(panes);
+                }
+            }
+        }
+    }
+
+    fn find(&self, wanted: PaneId, path: &mut Vec<usize>) -> bool {
+        match self {
+            Node::Pane(pane) => *pane == wanted,
+            Node::Split { parts, .. } => parts.iter().enumerate().any(|(index, part)| {
+                path.push(index);
+                let found = part.node.find(wanted, path);
+                if !found {
+                    path.pop();
+                }
+                found
+            }),
+        }
+    }
+
+    fn rename(&mut self, name: &impl Fn(PaneId) -> PaneId) {
+        match self {
+            Node::Pane(pane) => *pane = name(*pane),
+            Node::Split { parts, .. } => {
+                for part in parts {
+                    part.node.rename(name);
+                }
+            }
+        }
+    }
+}
+
+fn way_of(side: Side) -> Way {
+    match side {
+        Side::Left | Side::Right => Way::Across,
+        Side::Above | Side::Below => Way::Down,
+    }
+}
+
+/// How much of the usual 80 columns and 24 rows a tile has, whichever is scarcer.
+fn readable(cols: usize, rows: usize) -> usize {
+    (cols * 24).min(rows * 80)
+}

@@ -1,0 +1,75 @@
+//! A person's keys: typed as they come, before anything that others want typed.
+
+use fugue_api::{
+    Error, Kind,
+    wire::{Answer, Key},
+};
+use fugue_hold::wire::{Input, InputKind, InputState, Outcome, ToHolder};
+use tokio::time::Instant;
+
+use super::{Pane, QUIET, quiet::Hand};
+use crate::desk::Responder;
+
+impl Pane {
+    pub(super) fn type_for_a_person(&mut self, bytes: Vec<u8>, key: Key, responder: Responder) {
+        let Some(keeper) = self.keeper.as_mut() else {
+            return responder.answer(Err(Error::new(Kind::Ended, "the pane has ended")));
+        };
+        if bytes.is_empty() {
+            return responder.answer(Ok(Answer::Noted));
+        }
+        let seq = keeper.next_seq();
+        self.keys.insert(seq, responder);
+        self.tell_as(
+            Hand::Person,
+            &ToHolder::Input(Input {
+                seq,
+                key: key.0,
+                kind: InputKind::Typed,
+                bytes,
+            }),
+        );
+        let now = Instant::now();
+        self.viewing.moved(now);
+        if self.viewing.is_watched() {
+            self.look_at = Some(now + QUIET);
+        }
+        // A line that has just been ended lets others in.
+        self.go_on_sending();
+    }
+
+    /// The holder tells what became of some input.
+    pub(super) fn keys_typed(&mut self, input: &InputState) {
+        let Some(responder) = self.keys.remove(&input.seq) else {
+            return;
+        };
+        responder.answer(match input.outcome {
+            // What the program does not read yet follows by itself.
+            Outcome::Written | Outcome::Pending | Outcome::Duplicate => Ok(Answer::Noted),
+            Outcome::Lost => Err(Error::new(
+                Kind::Exhausted,
+                "the terminal does not take more input",
+            )
+            .hint("the program has not read what was typed before")),
+        });
+    }
+
+    /// The holder died: what it had not acknowledged may or may not have been typed.
+    pub(super) fn keys_lost(&mut self) {
+        for (_, responder) in std::mem::take(&mut self.keys) {
+            responder.answer(Err(Error::new(
+                Kind::Uncertain,
+                "the pane's holder died while this was typed; nobody knows whether it was",
+            )));
+        }
+    }
+
+    pub(super) fn keys_too_late(&mut self) {
+        for (_, responder) in std::mem::take(&mut self.keys) {
+            responder.answer(Err(Error::new(
+                Kind::Ended,
+                "the pane ended before this was typed",
+            )));
+        }
+    }
+}

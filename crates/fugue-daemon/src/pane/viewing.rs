@@ -1,0 +1,352 @@
+//! Those who look at a pane: each is given what is different from what it has, when it asks and something is.
+//!
+//! A frame is made when it is asked for, from the screen as it is then. Nothing is queued, so a viewer that reads slowly
+//! costs nothing and misses only what nobody could have read.
+
+use std::time::Duration;
+
+use fugue_api::{
+    Error, Kind,
+    attach::{ClientId, Frame, Looked},
+    panes::{By, State, StateBy},
+    wire::Answer,
+};
+use fugue_hold::wire::Probe;
+use fugue_term::Terminal;
+use tokio::time::Instant;
+
+use super::{Pane, QUIET, launch};
+use crate::{archive, desk::Responder, picture};
+
+#[derive(Default)]
+pub(super) struct Viewing {
+    /// Who asked longest ago comes first.
+    viewers: Vec<Viewer>,
+    /// The number that was given last. It begins with the daemon's epoch, so that no frame of another's passes for ours.
+    number: u64,
+    /// What the agent in the pane says of itself.
+    says: Option<StateBy>,
+    /// Who reads the terminal, as it was when somebody last looked.
+    probe: Option<Probe>,
+    /// Something was printed or typed since.
+    stale: Option<Instant>,
+    /// The program is in the middle of a redraw, since then.
+    redrawing: Option<Instant>,
+    /// When to look again, whatever happens.
+    look_at: Option<Instant>,
+    /// The oldest line in the files, for as long as the log begins there.
+    oldest: Option<(u64, u64)>,
+}
+
+struct Viewer {
+    client: ClientId,
+    /// What it has, without the rows; a new one has nothing.
+    has: Option<Frame>,
+    rows: Vec<u64>,
+    /// How much had been printed by then.
+    offset: u64,
+    given_at: Option<Instant>,
+    /// What it asks: what is different from the frame with this number.
+    asks: Option<(u64, Responder)>,
+}
+
+// More eyes than this on one pane are left behind, and get the whole screen when they ask again.
+const MOST_VIEWERS: usize = 32;
+// A program that is killed in the middle of a redraw must not hide what comes after it.
+const REDRAW: Duration = Duration::from_millis(100);
+// As many frames as a screen shows, while a program prints faster than anybody reads: making more would slow it down.
+const PACE: Duration = Duration::from_millis(16);
+
+impl Viewing {
+    pub fn deadline(&self) -> Option<Instant> {
+        self.look_at
+    }
+
+    /// Somebody waits for what comes next.
+    pub fn is_watched(&self) -> bool {
+        let asks = self
+            .viewers
+            .iter()
+            .filter_map(|viewer| viewer.asks.as_ref());
+        asks.into_iter().any(|(_, responder)| !responder.is_gone())
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.viewers.iter().any(|viewer| viewer.asks.is_some())
+    }
+
+    /// Somebody has looked at who reads the terminal.
+    pub fn probed(&mut self, probe: &Probe) {
+        self.probe = Some(probe.clone());
+        self.stale = None;
+    }
+
+    /// Something was printed or typed, after which that may be otherwise.
+    pub fn moved(&mut self, now: Instant) {
+        self.stale.get_or_insert(now);
+    }
+
+    pub fn printed(&mut self, terminal: &Terminal, now: Instant) {
+        self.moved(now);
+        match terminal.modes().synchronized {
+            true => _ = self.redrawing.get_or_insert(now),
+            false => self.redrawing = None,
+        }
+    }
+}
+
+impl Pane {
+    pub(super) fn view(
+        &mut self,
+        client: ClientId,
+        seen: u64,
+        says: Option<StateBy>,
+        responder: Responder,
+    ) {
+        let viewing = &mut self.viewing;
+        viewing.says = says;
+        let place = viewing
+            .viewers
+            .iter()
+            .position(|viewer| viewer.client == client);
+        let mut viewer = match place {
+            Some(place) => viewing.viewers.remove(place),
+            None => Viewer {
+                client,
+                has: None,
+                rows: Vec::new(),
+                offset: 0,
+                given_at: None,
+                asks: None,
+            },
+        };
+        viewer.is_left_behind("the same client asks again");
+        viewer.asks = Some((seen, responder));
+        if viewing.viewers.len() == MOST_VIEWERS {
+            viewing
+                .viewers
+                .remove(0)
+                .is_left_behind("too many look at this pane");
+        }
+        viewing.viewers.push(viewer);
+        // Whoever looks wants to know who reads the terminal; once, and again whenever it has been quiet.
+        if self.look_at.is_none() {
+            self.look_at = match (&self.viewing.probe, self.viewing.stale) {
+                (None, _) => Some(Instant::now()),
+                (Some(_), Some(moved)) => Some(self.last_output.max(moved) + QUIET),
+                (Some(_), None) => None,
+            };
+        }
+    }
+
+    /// Its process has ended, and nobody here knows whether another takes its place.
+    fn view_elsewhere(&mut self) {
+        for viewer in &mut self.viewing.viewers {
+            viewer.is_left_behind("its shell has ended, and may be started again");
+        }
+    }
+
+    pub(super) fn agent_says(&mut self, says: Option<StateBy>) {
+        self.viewing.says = says;
+    }
+
+    /// Gives everybody who asks what is different by now.
+    pub(super) fn show(&mut self) {
+        self.viewing.look_at = None;
+        if !self.viewing.is_awaited() {
+            return;
+        }
+        let now = Instant::now();
+        let ended = self.is_told();
+        if ended && self.stepping.is_some() {
+            return self.view_elsewhere();
+        }
+        if let Some(over) = self.viewing.redrawing.map(|since| since + REDRAW)
+            && now < over
+            && !ended
+        {
+            self.viewing.look_at = Some(over);
+            return;
+        }
+        let mut viewers = std::mem::take(&mut self.viewing.viewers);
+        let mut seen_now = None;
+        for viewer in &mut viewers {
+            let Some((seen, responder)) = viewer.asks.take() else {
+                continue;
+            };
+            let next = viewer.given_at.map(|at| at + PACE);
+            if let Some(next) = next.filter(|next| self.more_to_read && now < *next && !ended) {
+                viewer.asks = Some((seen, responder));
+                self.look_no_later_than(next);
+                continue;
+            }
+            let (head, rows) = seen_now.get_or_insert_with(|| (self.head(ended), None));
+            let known = viewer
+                .has
+                .take()
+                .filter(|has| has.number == seen && has.size == head.size && !ended);
+            let offset = self.follower.terminal.offset().0;
+            let same_head = known.as_ref().is_some_and(|known| {
+                *known
+                    == Frame {
+                        number: known.number,
+                        whole: known.whole,
+                        ..head.clone()
+                    }
+            });
+            if same_head && viewer.offset == offset {
+                viewer.has = known;
+                viewer.asks = Some((seen, responder));
+                continue;
+            }
+            let rows = rows.get_or_insert_with(|| picture::rows_known_by(&self.follower.terminal));
+            let screen = self.follower.terminal.screen();
+            let differs = |(row, by): (usize, &u64)| match &known {
+                Some(_) => viewer.rows.get(row) != Some(by),
+                None => true,
+            };
+            let different: Vec<u16> = rows
+                .iter()
+                .enumerate()
+                .filter(|row| differs(*row))
+                .filter_map(|(row, _)| u16::try_from(row).ok())
+                .collect();
+            viewer.offset = offset;
+            if same_head && different.is_empty() {
+                viewer.has = known;
+                viewer.asks = Some((seen, responder));
+                continue;
+            }
+            let whole = known.is_none();
+            self.viewing.number += 1;
+            let mut frame = head.clone();
+            frame.number = (self.seat.house.epoch << 32) + self.viewing.number;
+            frame.whole = whole;
+            viewer.has = Some(frame.clone());
+            viewer.rows.clone_from(rows);
+            viewer.given_at = Some(now);
+            let different = different.into_iter().map(|row| picture::row(&screen, row));
+            // What a whole frame does not speak of is blank.
+            frame.rows = different
+                .filter(|row| !whole || !row.1.is_empty())
+                .collect();
+            responder.answer(Ok(Answer::Looked {
+                found: Looked::Frame { frame },
+            }));
+        }
+        let awaited = viewers.iter().any(|viewer| viewer.asks.is_some());
+        self.viewing.viewers = viewers;
+        // A program that falls silent is idle from some moment on, without a word.
+        let idle = Duration::from_millis(self.seat.house.settings.idle_threshold_ms() + 1);
+        let idle_at = self.last_output + idle;
+        if awaited && !ended && now < idle_at {
+            self.look_no_later_than(idle_at);
+        }
+    }
+
+    fn look_no_later_than(&mut self, at: Instant) {
+        let known = self.viewing.look_at.unwrap_or(at);
+        self.viewing.look_at = Some(at.min(known));
+    }
+
+    /// Everything of a frame but its rows.
+    fn head(&self, ended: bool) -> Frame {
+        let terminal = &self.follower.terminal;
+        Frame {
+            state: self.state_shown(),
+            held: self.held(),
+            ..bare(terminal, ended)
+        }
+    }
+
+    /// What `get_status` would say, as far as it is known without a look at who reads the terminal.
+    fn state_shown(&self) -> StateBy {
+        if let Some((ending, _)) = self.exited.filter(|_| self.is_told()) {
+            let exit = launch::exit(ending);
+            let state = match self.seat.record.closing {
+                true => State::Closed,
+                false => State::Exited,
+            };
+            return StateBy {
+                exit_code: exit.code(),
+                signal: exit.signal(),
+                ..StateBy::new(state, By::Exit)
+            };
+        }
+        if let Some(says) = &self.viewing.says {
+            return says.clone();
+        }
+        // A look is believed a little longer than until the next one, so that a key pressed at a prompt is not told as two
+        // changes of state.
+        let stale = self.viewing.stale.map(|since| since.elapsed() > 2 * QUIET);
+        let probe = self.viewing.probe.as_ref().filter(|_| stale != Some(true));
+        let nothing = Probe {
+            foreground: 0,
+            canonical: false,
+            echo: false,
+            reader: None,
+            unreadable: false,
+            leader_in_fg: false,
+            child_comm: String::new(),
+            foreground_comm: String::new(),
+        };
+        self.state(probe.unwrap_or(&nothing))
+    }
+
+    /// Lines of the text, from memory if they are there.
+    pub(super) fn lines(&mut self, from: u64, most: u32, responder: Responder) {
+        let oldest = self.oldest_line();
+        if let Some(lines) = picture::lines(&self.follower.terminal, oldest, from, most) {
+            return responder.answer(Ok(Answer::Looked {
+                found: Looked::Lines { lines },
+            }));
+        }
+        // Reading a long log back takes a while, and other panes live on this thread.
+        let (record, house) = (self.seat.record.clone(), self.seat.house.clone());
+        tokio::task::spawn_blocking(move || {
+            responder.answer(archive::lines(&record, from, most, &house))
+        });
+    }
+
+    /// The first line that some file still has. A checkpoint knows it, so that nothing need be read back for it.
+    fn oldest_line(&mut self) -> u64 {
+        let kept = self.follower.terminal.first_kept().0;
+        let Some(first) = self.follower.log.first().ok().filter(|_| kept > 0) else {
+            return kept;
+        };
+        match self.viewing.oldest {
+            Some((at, line)) if at == first => line,
+            Some(_) | None => {
+                let line = archive::oldest_line(&self.seat.record, &self.seat.house);
+                let line = line.unwrap_or(kept).min(kept);
+                self.viewing.oldest = Some((first, line));
+                line
+            }
+        }
+    }
+}
+
+impl Viewer {
+    fn is_left_behind(&mut self, why: &str) {
+        if let Some((_, responder)) = self.asks.take() {
+            responder.answer(Err(Error::new(Kind::Unavailable, why).hint("ask again")));
+        }
+    }
+}
+
+/// What a terminal shows, without its rows and without what only its pane knows.
+pub(crate) fn bare(terminal: &Terminal, ended: bool) -> Frame {
+    Frame {
+        number: 0,
+        whole: true,
+        size: picture::size(terminal),
+        rows: Vec::new(),
+        cursor: picture::cursor(terminal),
+        modes: picture::modes(&terminal.modes()),
+        title: terminal.title().to_owned(),
+        state: StateBy::new(State::Running, By::Exit),
+        top_line: terminal.top_line().0,
+        held: None,
+        ended,
+    }
+}

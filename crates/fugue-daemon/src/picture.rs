@@ -1,0 +1,283 @@
+//! What a terminal shows, in the words of an attached client. Never a program's own bytes.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use fugue_api::{
+    attach::{
+        Appearance, Attributes, Colour, FrameCursor, FrameModes, FrameRow, Lines, MouseFormat,
+        MouseWanted, Span,
+    },
+    panes::PaneSize,
+};
+use fugue_term::{Attr, Color, LineNo, Modes, Mouse, Screen, Style, Terminal, Underline};
+
+// A client that scrolls wants a screenful or ten; whoever wants a whole log reads it.
+const MOST_LINES: u32 = 1000;
+// A line may be a quarter of a megabyte.
+const MOST_CHARS: usize = 1 << 20;
+
+pub fn size(terminal: &Terminal) -> PaneSize {
+    let size = terminal.size();
+    PaneSize {
+        rows: size.rows,
+        cols: size.cols,
+    }
+}
+
+/// One number for each row, by which it is known again.
+pub fn rows_known_by(terminal: &Terminal) -> Vec<u64> {
+    let screen = terminal.screen();
+    let mut text = String::new();
+    (0..usize::from(terminal.size().rows))
+        .map(|row| known_by(&screen, row, &mut text))
+        .collect()
+}
+
+fn known_by(screen: &Screen<'_>, row: usize, text: &mut String) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut style = Style::default();
+    text.clear();
+    for cell in screen.cells(row) {
+        if cell.style != style {
+            style = cell.style;
+            (text.len(), style).hash(&mut hasher);
+        }
+        cell.push_to(text);
+    }
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+pub fn row(screen: &Screen<'_>, row: u16) -> FrameRow {
+    let mut spans: Vec<Span> = Vec::new();
+    let mut last = None;
+    for cell in screen.cells(row.into()) {
+        match spans.last_mut() {
+            Some(span) if last == Some(cell.style) => cell.push_to(&mut span.0),
+            _ => {
+                let mut text = String::new();
+                cell.push_to(&mut text);
+                spans.push(Span(text, appearance(&cell.style)));
+                last = Some(cell.style);
+            }
+        }
+    }
+    FrameRow(row, spans)
+}
+
+pub fn cursor(terminal: &Terminal) -> FrameCursor {
+    let screen = terminal.screen();
+    let (row, col) = screen.cursor();
+    let cells = |place: usize| u16::try_from(place).unwrap_or(u16::MAX);
+    FrameCursor {
+        row: cells(row),
+        col: cells(col),
+        visible: screen.cursor_visible(),
+        shape: terminal.modes().cursor_shape.0,
+    }
+}
+
+pub fn modes(modes: &Modes) -> FrameModes {
+    FrameModes {
+        alternate: modes.alternate,
+        bracketed_paste: modes.bracketed_paste,
+        app_cursor: modes.app_cursor,
+        app_keypad: modes.app_keypad,
+        focus: modes.focus,
+        keyboard: modes.keyboard,
+        mouse: match modes.mouse {
+            Mouse::Off => MouseWanted::Nothing,
+            Mouse::Press => MouseWanted::Presses,
+            Mouse::Click => MouseWanted::Clicks,
+            Mouse::Drag => MouseWanted::Drags,
+            Mouse::Motion => MouseWanted::Motion,
+        },
+        mouse_format: match modes.mouse_format {
+            fugue_term::MouseFormat::Bytes => MouseFormat::Bytes,
+            fugue_term::MouseFormat::Utf8 => MouseFormat::Utf8,
+            fugue_term::MouseFormat::Sgr => MouseFormat::Sgr,
+        },
+        reverse: modes.reverse,
+    }
+}
+
+/// A stretch of the text. `None`: the terminal at hand does not reach back far enough.
+pub fn lines(terminal: &Terminal, oldest: u64, from: u64, most: u32) -> Option<Lines> {
+    let end = terminal.end().line.0 + 1;
+    let most = u64::from(most.min(MOST_LINES));
+    let from = if from >= end {
+        end.saturating_sub(most)
+    } else {
+        from
+    };
+    let from = from.max(oldest);
+    if from < terminal.first_kept().0 {
+        return None;
+    }
+    let mut chars = 0;
+    let lines = (from..end.min(from + most))
+        .map(|line| spans(terminal, line))
+        .take_while(|spans| {
+            let before = chars;
+            chars += spans.iter().map(|span| span.0.len()).sum::<usize>();
+            before < MOST_CHARS
+        })
+        .collect();
+    Some(Lines {
+        from,
+        lines,
+        kept_from: oldest,
+        end,
+    })
+}
+
+fn spans(terminal: &Terminal, line: u64) -> Vec<Span> {
+    let runs = terminal.styled_line(LineNo(line)).into_iter();
+    runs.map(|(text, style)| Span(text, appearance(&style)))
+        .collect()
+}
+
+fn appearance(style: &Style) -> Appearance {
+    let attributes = Attr::ALL
+        .into_iter()
+        .enumerate()
+        .filter(|(_, attr)| style.has(*attr))
+        .fold(0, |bits, (bit, _)| bits | 1 << bit);
+    let underline: u16 = match style.underline() {
+        Underline::None => 0,
+        Underline::Single => 1,
+        Underline::Double => 2,
+        Underline::Curly => 3,
+        Underline::Dotted => 4,
+        Underline::Dashed => 5,
+    };
+    Appearance(
+        colour(style.fg()),
+        colour(style.bg()),
+        colour(style.underline_color()),
+        Attributes(attributes | underline << 8),
+    )
+}
+
+fn colour(color: Color) -> Colour {
+    Colour(match color {
+        Color::Default => -1,
+        Color::Indexed(index) => index.into(),
+        Color::Rgb(red, green, blue) => i32::from_be_bytes([1, red, green, blue]),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fugue_term::{Options, Size};
+
+    fn fed(bytes: &str) -> Terminal {
+        let mut terminal = Terminal::new(Size { rows: 4, cols: 20 }, Options::default());
+        terminal.feed(bytes.as_bytes());
+        terminal
+    }
+
+    fn spans_of(bytes: &str) -> Vec<(String, [i32; 3], u16)> {
+        let terminal = fed(bytes);
+        let FrameRow(_, spans) = row(&terminal.screen(), 0);
+        spans
+            .into_iter()
+            .map(|Span(text, Appearance(fg, bg, under, attributes))| {
+                (text, [fg.0, bg.0, under.0], attributes.0)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn text_is_cut_where_its_looks_change() {
+        assert_eq!(spans_of(""), []);
+        assert_eq!(spans_of("plain"), [("plain".into(), [-1, -1, -1], 0)]);
+        assert_eq!(
+            spans_of("a\x1b[1;31mb\x1b[0;48;2;1;2;3m \x1b[0mc"),
+            [
+                ("a".into(), [-1, -1, -1], 0),
+                ("b".into(), [1, -1, -1], 1),
+                (" ".into(), [-1, 0x1_01_02_03, -1], 0),
+                ("c".into(), [-1, -1, -1], 0),
+            ]
+        );
+        assert_eq!(
+            spans_of("\x1b[2;3;5;7;8;9;53;4:3;58:5:200mx"),
+            [("x".into(), [-1, -1, 200], 0xfe | 3 << 8)]
+        );
+        assert_eq!(
+            spans_of("漢e\u{301}字"),
+            [("漢e\u{301}字".into(), [-1, -1, -1], 0)]
+        );
+    }
+
+    #[test]
+    fn a_row_is_known_by_all_that_is_seen_of_it() {
+        let rows = [
+            "ab",
+            "ba",
+            "a b",
+            "a\x1b[1mb",
+            "\x1b[1mab",
+            "\x1b[31mab",
+            "漢",
+            "e",
+            "e\u{301}",
+            "\x1b[41m  ",
+        ];
+        let known: Vec<u64> = rows
+            .iter()
+            .map(|bytes| rows_known_by(&fed(bytes))[0])
+            .collect();
+        for (one, a) in known.iter().enumerate() {
+            for (other, b) in known.iter().enumerate() {
+                assert_eq!(
+                    a == b,
+                    one == other,
+                    "{:?} and {:?}",
+                    rows[one],
+                    rows[other]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_given_where_they_are_kept() {
+        let mut terminal = Terminal::new(
+            Size { rows: 3, cols: 10 },
+            Options {
+                keep_lines: 5,
+                secret: None,
+            },
+        );
+        for line in 0..20 {
+            terminal.feed(format!("line {line}\r\n").as_bytes());
+        }
+        let texts = |lines: Option<Lines>| {
+            let lines = lines?;
+            let text = |spans: Vec<Span>| spans.into_iter().map(|span| span.0).collect::<String>();
+            Some((
+                lines.from,
+                lines.lines.into_iter().map(text).collect::<Vec<_>>(),
+            ))
+        };
+        let kept = terminal.first_kept().0;
+        assert_eq!(
+            texts(lines(&terminal, 0, 18, 2)),
+            Some((18, vec!["line 18".into(), "line 19".into()]))
+        );
+        // Beyond the last: the last ones.
+        assert_eq!(
+            texts(lines(&terminal, 0, u64::MAX, 2)),
+            Some((19, vec!["line 19".into(), String::new()]))
+        );
+        assert_eq!(texts(lines(&terminal, 0, kept - 1, 2)), None);
+        // What no file has any more cannot be had.
+        assert_eq!(
+            texts(lines(&terminal, kept, 0, 1)).map(|found| found.0),
+            Some(kept)
+        );
+    }
+}
