@@ -6,7 +6,7 @@
 mod flat;
 mod place;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use fugue_api::{
     PaneId,

@@ -324,7 +324,7 @@ async fn listen(mut incoming: Frames<Incoming>, waiting: &Waiting) {
             }
             FromDaemon::Goodbye => {
                 for (_, asker) in lock(waiting).drain() {
-                    let error = Error::new(Kind::Unavailable, "the daemon was stopped");
+                    let error = Error::new(Kind::Unavailable, STOPPED);
                     let error =
                         error.hint("panes may still run; ask again and a daemon is started");
                     let _ = asker.send(Answered {
@@ -410,6 +410,9 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
+
+/// What open questions are told when somebody stopped the daemon.
+pub const STOPPED: &str = "the daemon was stopped";
 
 /// How long a daemon may take to say that it listens.
 pub(crate) const PATIENCE_FOR_A_DAEMON: Duration = Duration::from_secs(20);

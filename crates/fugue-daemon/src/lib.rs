@@ -28,7 +28,7 @@ pub mod start;
 mod store;
 mod sweep;
 pub mod tmux;
-mod watched;
+pub mod watched;
 mod watchers;
 mod workers;
 mod world;

@@ -51,3 +51,4 @@ pub use shell::{Mark, MarkKind, ShellState, StepMark};
 pub use tap::Tapped;
 pub use terminal::{Fact, LastCommand, Options, Size, Terminal};
 pub use watch::{Begun, Echo, Hit, Via, Watch, WatchFor, Which};
+pub use width::cells;

@@ -26,3 +26,52 @@ pub(crate) fn attaches(c: char, width: usize, last: Option<char>) -> bool {
         _ => false,
     }
 }
+
+/// The characters of a printed text, each with what is joined to it and the columns it takes: for whoever draws again
+/// what a screen showed. What has no place of its own and nothing to join is left out, as on the screen.
+pub fn cells(text: &str) -> impl Iterator<Item = (&str, usize)> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        loop {
+            let mut chars = rest.char_indices();
+            let (_, first) = chars.next()?;
+            let width = of(first);
+            let mut last = first;
+            let end = chars
+                .find(|&(_, c)| {
+                    let joins = attaches(c, of(c), Some(last));
+                    last = c;
+                    !joins
+                })
+                .map_or(rest.len(), |(at, _)| at);
+            let (cell, after) = rest.split_at(end);
+            rest = after;
+            if width > 0 {
+                return Some((cell, width));
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cells;
+
+    #[test]
+    fn a_text_falls_into_the_cells_that_it_was_made_of() {
+        let found: Vec<_> = cells("a\u{301}漢👍🏽x❤\u{fe0f}👨\u{200d}👩!").collect();
+        assert_eq!(
+            found,
+            [
+                ("a\u{301}", 1),
+                ("漢", 2),
+                ("👍🏽", 2),
+                ("x", 1),
+                ("❤\u{fe0f}", 1),
+                ("👨\u{200d}👩", 2),
+                ("!", 1)
+            ]
+        );
+        assert_eq!(cells("\u{301}").count(), 0);
+    }
+}

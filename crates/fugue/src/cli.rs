@@ -14,12 +14,7 @@ use crate::{
 
 /// Terminals for agents and people: panes that outlive everything, one blocking call at a time.
 #[derive(Parser)]
-#[command(
-    name = "fugue",
-    version,
-    arg_required_else_help = true,
-    disable_help_subcommand = true
-)]
+#[command(name = "fugue", version, disable_help_subcommand = true)]
 struct Cli {
     /// One JSON document on stdout, errors as JSON on stderr.
     #[arg(long, global = true)]
@@ -27,12 +22,14 @@ struct Cli {
     /// Say nothing but what was asked for.
     #[arg(short, long, global = true)]
     quiet: bool,
+    /// Left out: attach.
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
 }
 
 #[derive(Subcommand)]
 enum Verb {
+    Attach(verbs::attach::Attach),
     New(verbs::new::New),
     Ls(verbs::ls::Ls),
     Send(verbs::send::Send),
@@ -89,7 +86,8 @@ pub fn main() -> ExitCode {
         Err(error) => return refuse_words(&error),
     };
     let out = Out::new(cli.json, cli.quiet);
-    let outcome = match cli.verb {
+    let verb = cli.verb.unwrap_or(Verb::Attach(Default::default()));
+    let outcome = match verb {
         // The daemon brings its own runtime.
         Verb::Daemon(verbs::daemon::Daemon::Run) => verbs::daemon::run(),
         // Whatever is wrong with its world (no HOME, a directory that is gone), the agent must not notice.
@@ -122,6 +120,7 @@ fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
         .map_err(|error| Error::new(Kind::Internal, error.to_string()))?;
     let outcome = runtime.block_on(async {
         match verb {
+            Verb::Attach(verb) => verb.run(&desk).await,
             Verb::New(verb) => verb.run(&desk).await,
             Verb::Ls(verb) => verb.run(&desk).await,
             Verb::Send(verb) => verb.run(&desk).await,

@@ -1,5 +1,6 @@
 //! The binary: one file per verb, and the hidden role of a pane's holder.
 
+mod attach;
 mod cli;
 mod follow;
 mod identity;

@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod ask;
+pub mod attach;
 pub mod clear;
 pub mod close;
 pub mod config;

@@ -307,6 +307,7 @@ impl Core {
             for session in sessions {
                 self.lay_out(&session, effects);
             }
+            self.forget_sessions();
         }
         if changed.workers {
             self.tell_what_agents_say(effects);

@@ -89,6 +89,10 @@ impl Story {
         self.told.get(&call).expect("the call was answered")
     }
 
+    pub(super) fn was_told(&self, call: u64) -> bool {
+        self.told.contains_key(&call)
+    }
+
     /// Everything that is on disk now.
     pub(super) fn disk(&self) -> &Snapshot {
         &self.disk

@@ -30,7 +30,7 @@ fn shown(tiles: &[Tile]) -> Vec<String> {
 }
 
 /// Every cell belongs to one tile, or is a line with a tile at both of its sides.
-fn check_filled(tiles: &[Tile], room: PaneSize) {
+pub(crate) fn check_filled(tiles: &[Tile], room: PaneSize) {
     let (rows, cols) = (usize::from(room.rows), usize::from(room.cols));
     if tiles.is_empty() {
         assert!(rows < 2 || cols < 2, "{room:?} holds one tile");

@@ -115,18 +115,12 @@ pub enum Step {
 
 impl Sending {
     pub fn enqueue(&mut self, args: SendInput, key: [u8; 16], asker: Asker) {
-        let force = args.force;
-        let request = Request {
+        self.waiting.push_back(Request {
             args,
             key,
             asker,
             until: None,
-        };
-        match self.held {
-            // It does not wait for what those before it wait for.
-            Some(_) if force => self.waiting.push_front(request),
-            _ => self.waiting.push_back(request),
-        }
+        });
     }
 
     /// Whether there is an input that has not begun and minds a person's.
@@ -159,7 +153,9 @@ impl Sending {
         let told = &mut self.told;
         self.waiting.retain_mut(|request| match request.asker {
             Asker::Caller(_) => {
-                request.until.get_or_insert(until);
+                if !request.args.force {
+                    request.until.get_or_insert(until);
+                }
                 true
             }
             Asker::Message(event) => {
@@ -180,10 +176,16 @@ impl Sending {
         match gate {
             Gate::Shut { until, look_at } => {
                 self.hold(*until, *look_at);
-                return Step::Nothing;
+                // Who does not wait for a person does not wait for those who do.
+                let forced = self.waiting.iter().position(|request| request.args.force);
+                let Some(forced) = forced.and_then(|at| self.waiting.remove(at)) else {
+                    return Step::Nothing;
+                };
+                self.waiting.push_front(forced);
             }
+            // While a forced one is being typed, the others wait on.
             Gate::Open => {
-                if self.held.take().is_some() {
+                if self.active.is_none() && self.held.take().is_some() {
                     self.waiting
                         .iter_mut()
                         .for_each(|request| request.until = None);
@@ -323,19 +325,20 @@ impl Sending {
     }
 
     pub fn deadline(&self) -> Option<Instant> {
-        if let Some(held) = &self.held {
-            let refusals = self.waiting.iter().filter_map(|request| request.until);
-            return refusals.chain(held.look_at).min();
-        }
         let active = self
             .active
             .as_ref()
-            .filter(|active| matches!(active.stage, Stage::Watching))?;
-        Some(
-            active
-                .settled_at
-                .map_or(active.give_up_at, |at| at.min(active.give_up_at)),
-        )
+            .filter(|active| matches!(active.stage, Stage::Watching))
+            .map(|active| {
+                active
+                    .settled_at
+                    .map_or(active.give_up_at, |at| at.min(active.give_up_at))
+            });
+        let held = self.held.iter().flat_map(|held| {
+            let refusals = self.waiting.iter().filter_map(|request| request.until);
+            refusals.chain(held.look_at)
+        });
+        held.chain(active).min()
     }
 
     /// Whether what is on the screen matters.

@@ -180,7 +180,7 @@ impl Row {
         let cwd = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
         Some(Self {
             dead: dead == "1",
-            target: format!("{session}:{index}.{pane_index}"),
+            target: target(session, index, window, pane_index),
             found: TmuxFound {
                 pane: TmuxPane {
                     socket: socket.to_owned(),
@@ -199,6 +199,17 @@ impl Row {
                 },
             },
         })
+    }
+}
+
+/// As a person would write it: by the window's name, where that can be written.
+fn target(session: &str, index: &str, window: &str, pane: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_+/".contains(c);
+    let named = window.starts_with(|c: char| c.is_alphabetic()) && window.chars().all(plain);
+    let window = if named { window } else { index };
+    match pane {
+        "0" => format!("{session}:{window}"),
+        pane => format!("{session}:{window}.{pane}"),
     }
 }
 

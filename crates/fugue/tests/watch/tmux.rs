@@ -103,7 +103,10 @@ fn a_line_that_the_person_has_begun_is_not_typed_into() {
     let mut watch = watch(&world, &pane, &model);
     // A person's keys come from a terminal that is attached; a pane of fugue's own is one.
     let terminal = world.pane("tmux attach -t work").pane_id;
-    world.until_printed(terminal, |text| text.contains("ready>"));
+    until("the person sees the window", PATIENCE, || {
+        let screen = world.read(terminal, &["--screen"]).text;
+        screen.contains("ready>")
+    });
     world.json::<Value>(&["send", &terminal.to_string(), "rm -rf half-typed"]);
     until("it is shown", PATIENCE, || {
         shown(&world, &pane).contains("half-typed")
@@ -127,7 +130,7 @@ fn a_window_that_is_closed_ends_its_watcher() {
     let world = world();
     let pane = window(&world);
     world.tmux(&["new-window", "-d", "-t", "work", "cat"]);
-    let model = model(&[]);
+    let model = model(&[stop()]);
     let mut watch = watch(&world, &pane, &model);
     world.tmux(&["kill-pane", "-t", &pane]);
     let event = watch.told("ended");
@@ -138,10 +141,10 @@ fn a_window_that_is_closed_ends_its_watcher() {
 fn a_window_that_is_not_there_is_refused_with_the_candidates() {
     let world = world();
     window(&world);
-    let model = model(&[]);
+    let model = model(&[stop()]);
     let mut client = client(&world, &model, &[]);
     let args = json!({"tmux_window": "work:nothing", "strategy_plan": "reach the end"});
-    let refused = client.refused("watch_me", args).to_string();
+    let refused = format!("{:?}", client.refused("watch_me", args));
     assert!(
         refused.contains("work:nothing") && refused.contains("agent"),
         "{refused}"

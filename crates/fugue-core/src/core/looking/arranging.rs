@@ -89,15 +89,33 @@ impl Core {
         if !attended && !self.looking.sessions.contains_key(session) {
             return;
         }
-        self.rearrange(session, effects);
-        let opening = |pane: &super::super::Pane| matches!(pane.phase, Phase::Opening { .. });
-        let empty = self.tiles(session).is_empty()
-            && !self
-                .panes
-                .values()
-                .any(|pane| pane.record.session == *session && opening(pane));
-        if empty {
+        if self.is_empty(session) {
             self.session_is_over(session, effects);
+        } else {
+            self.rearrange(session, effects);
+        }
+    }
+
+    /// Whether there is no pane to look at, nor will be in a moment.
+    fn is_empty(&self, session: &SessionName) -> bool {
+        let mut panes = self.panes.values();
+        let opening = panes.any(|pane| {
+            pane.record.session == *session && matches!(pane.phase, Phase::Opening { .. })
+        });
+        !opening && self.tiles(session).is_empty()
+    }
+
+    /// Forgets sessions that are over and that nobody asks about.
+    pub(super) fn forget_sessions(&mut self) {
+        let over: Vec<SessionName> = self
+            .looking
+            .sessions
+            .iter()
+            .filter(|(session, known)| known.waiting.is_empty() && self.is_empty(session))
+            .map(|(session, _)| session.clone())
+            .collect();
+        for session in over {
+            self.looking.sessions.remove(&session);
         }
     }
 
@@ -197,29 +215,17 @@ impl Core {
 
     /// There is no pane any more, so there is nothing to look at.
     fn session_is_over(&mut self, session: &SessionName, effects: &mut Vec<Effect>) {
-        let over = Arrangement {
-            version: self.looking.version,
-            room: self.looking.room(session),
-            tiles: Vec::new(),
-            zoomed: None,
-            clients: 0,
-        };
         let (here, elsewhere) = std::mem::take(&mut self.looking.attending)
             .into_iter()
             .partition(|one| one.session == *session);
         self.looking.attending = elsewhere;
+        let known = self.looking.sessions.entry(session.clone()).or_default();
+        (known.own, known.zoomed) = (None, None);
+        self.rearrange(session, effects);
+        let known = self.looking.sessions.get(session);
+        let over = known.and_then(|known| known.now.as_ref());
         for one in here {
-            effects.push(told(one.call, &over));
-        }
-        let waits = self
-            .looking
-            .sessions
-            .get(session)
-            .is_some_and(|known| !known.waiting.is_empty());
-        if !waits && let Some(mut known) = self.looking.sessions.remove(session) {
-            known.own = None;
-            known.zoomed = None;
-            keep(session, &mut known, effects);
+            effects.extend(over.map(|over| told(one.call, over)));
         }
     }
 }

@@ -1,14 +1,16 @@
 use fugue_api::{
     PaneId, Request, SessionName,
-    attach::{Arrange, ClientId, Look, Role, Side},
+    attach::{Arrange, Arrangement, ClientId, Look, Role, Side},
     panes::PaneSize,
     wire::{Ask, HookNews, Key, Who},
 };
+use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
 use crate::{
     CallId, Input, PaneFact,
     core::tests::{Story, exited, opened},
+    layout::tests::check_filled,
     settings::Settings,
 };
 
@@ -402,4 +404,119 @@ fn those_who_look_see_at_once_that_an_agent_asks() {
     let news = HookNews::InputNoLongerNeeded;
     let said = story.ask_for(12, Ask::Hook { news });
     assert!(said.ends_with("p1 says nothing"), "{said}");
+}
+
+#[derive(Clone, Debug)]
+enum Deed {
+    Make,
+    End(u64),
+    Close(u64),
+    Attend(u64, u16, u16, bool),
+    Leave(u64),
+    Fit(u64, u16, u16),
+    Beside(u64),
+    Push(u64, i16),
+    Swap(u64, u64),
+    Zoom(Option<u64>),
+    Tiled,
+    Restart,
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let pane = || 1u64..6;
+    let client = || 1u64..4;
+    prop_oneof![
+        4 => Just(Deed::Make),
+        2 => pane().prop_map(Deed::End),
+        2 => pane().prop_map(Deed::Close),
+        4 => (client(), 0u16..50, 0u16..150, any::<bool>())
+            .prop_map(|(client, rows, cols, hands)| Deed::Attend(client, rows, cols, hands)),
+        2 => client().prop_map(Deed::Leave),
+        2 => (client(), 0u16..50, 0u16..150).prop_map(|(client, rows, cols)| Deed::Fit(client, rows, cols)),
+        2 => pane().prop_map(Deed::Beside),
+        2 => (pane(), -20i16..20).prop_map(|(pane, by)| Deed::Push(pane, by)),
+        1 => (pane(), pane()).prop_map(|(one, other)| Deed::Swap(one, other)),
+        1 => proptest::option::of(pane()).prop_map(Deed::Zoom),
+        1 => Just(Deed::Tiled),
+        1 => Just(Deed::Restart),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_people_and_panes_do_the_room_is_filled_and_told(deeds in vec(deed(), 1..40)) {
+        let mut story = story();
+        let mut call = 1000;
+        let mut made = 0;
+        let mut attending = std::collections::HashMap::new();
+        // What was told last of it, and the question that waits for what comes next.
+        let mut waits: Option<(u64, u64, Vec<String>)> = None;
+        for deed in deeds {
+            call += 10;
+            match deed {
+                Deed::Make => {
+                    made += 1;
+                    pane(&mut story, made);
+                }
+                Deed::End(pane) if pane <= made => _ = story.fact(pane, exited(0)),
+                Deed::Close(pane) if pane <= made => {
+                    let close = json!({"pane_id": format!("p{pane}")});
+                    story.ask(call, 200, "", Request::parse("close_pane", close).unwrap());
+                    story.fact(pane, exited(0));
+                    story.fact(pane, PaneFact::Swept);
+                }
+                Deed::Attend(client, rows, cols, hands) => {
+                    let role = if hands { Role::Hands } else { Role::Eyes };
+                    attend(&mut story, call, client, room(rows, cols), role);
+                    attending.insert(client, call);
+                }
+                Deed::Leave(client) => {
+                    if let Some(gone) = attending.remove(&client) {
+                        story.step(Input::Cancelled { call: CallId(gone) });
+                    }
+                }
+                Deed::Fit(client, rows, cols) => _ = fit(&mut story, call, client, room(rows, cols)),
+                Deed::Beside(of) => {
+                    let made_by = Key([made as u8 + 1; 16]);
+                    let (of, side) = (PaneId(of), Side::Left);
+                    arrange(&mut story, call, Arrange::Beside { made_by, of, side });
+                }
+                Deed::Push(pane, by) => {
+                    let (pane, side) = (PaneId(pane), Side::Right);
+                    arrange(&mut story, call, Arrange::Push { pane, side, by });
+                }
+                Deed::Swap(one, other) => {
+                    let (one, other) = (PaneId(one), PaneId(other));
+                    arrange(&mut story, call, Arrange::Swap { one, other });
+                }
+                Deed::Zoom(pane) => {
+                    let pane = pane.map(PaneId);
+                    arrange(&mut story, call, Arrange::Zoom { pane });
+                }
+                Deed::Tiled => _ = arrange(&mut story, call, Arrange::Tiled),
+                Deed::Restart => {
+                    story.restart();
+                    attending.clear();
+                    waits = None;
+                }
+                Deed::End(_) | Deed::Close(_) => {}
+            }
+            let (version, tiles) = lies(&mut story, call + 1, 0);
+            if let Some((question, seen, before)) = waits.take() {
+                // Whoever waited was told if and only if something is otherwise.
+                let told = story.was_told(question);
+                prop_assert_eq!(told, version != seen);
+                prop_assert!(told || tiles == before);
+            }
+            let arrangement = &story.told(call + 1)["found"]["arrangement"];
+            let arrangement: Arrangement = serde_json::from_value(arrangement.clone()).unwrap();
+            if !arrangement.tiles.is_empty() {
+                check_filled(&arrangement.tiles, arrangement.room);
+            }
+            let session = main();
+            let wait = Look::Arrangement { session, seen: version };
+            look(&mut story, call + 2, wait);
+            waits = Some((call + 2, version, tiles));
+        }
+    }
 }

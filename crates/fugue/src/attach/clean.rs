@@ -1,0 +1,92 @@
+//! What may stand in a cell of a person's terminal.
+//!
+//! Names, titles and prompts come from programs and agents, and a screen's text from anywhere. A control character in
+//! one would be obeyed; one that has no shape would hide something, or turn the rest of the row around.
+
+/// A name, a title or a prompt as it may be shown: control characters are told, what cannot be seen is left out, and
+/// white space is a space.
+pub fn line(text: &str) -> String {
+    text.chars()
+        .filter_map(|c| match c {
+            '\t' | '\n' | '\r' | '\u{2028}' | '\u{2029}' => Some(' '),
+            // A hyphen where a word may be broken: terminals do not agree whether it is there.
+            '\u{ad}' => None,
+            c if c.is_control() => Some('\u{fffd}'),
+            c if is_invisible(c) => None,
+            c => Some(c),
+        })
+        .collect()
+}
+
+/// What one cell may hold of a character and what is joined to it. `None`: as it is.
+pub fn cell(text: &str) -> Option<String> {
+    let fine = |c: char| !c.is_control() && c != '\u{ad}' && (!is_invisible(c) || joins(c));
+    if text.chars().all(fine) {
+        return None;
+    }
+    let kept = text.chars().filter_map(|c| match c {
+        '\u{ad}' => Some('-'),
+        c if c.is_control() => Some('\u{fffd}'),
+        c => fine(c).then_some(c),
+    });
+    Some(kept.collect())
+}
+
+/// Of use inside a cell, where it can only change how its own character looks.
+fn joins(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}')
+}
+
+/// Has no shape of its own: formatting, directions, joiners, selectors, tags, fillers.
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_only_text() {
+        for (title, shown) in [
+            ("vim main.rs", "vim main.rs"),
+            ("a\x1b]52;c;eA==\x07b", "a\u{fffd}]52;c;eA==\u{fffd}b"),
+            ("\u{9b}31mred", "\u{fffd}31mred"),
+            ("two\nlines\tand", "two lines and"),
+            ("ex\u{202e}gnp.e", "exgnp.e"),
+            ("zero\u{200b}width\u{feff}", "zerowidth"),
+            ("tag\u{e0041}", "tag"),
+            ("émoji 漢", "émoji 漢"),
+        ] {
+            assert_eq!(line(title), shown);
+        }
+    }
+
+    #[test]
+    fn a_cell_keeps_its_marks_and_nothing_that_reaches_beyond_it() {
+        assert_eq!(cell("a\u{301}"), None);
+        assert_eq!(cell("👨\u{200d}👩"), None);
+        assert_eq!(cell("❤\u{fe0f}"), None);
+        assert_eq!(cell("a\u{202e}").as_deref(), Some("a"));
+        assert_eq!(cell("\u{ad}").as_deref(), Some("-"));
+        assert_eq!(cell("\u{85}").as_deref(), Some("\u{fffd}"));
+    }
+}

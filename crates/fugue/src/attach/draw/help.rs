@@ -1,0 +1,117 @@
+//! What can be pressed.
+
+use super::boxes;
+use crate::attach::{
+    canvas::{Canvas, width},
+    looks::{BOLD, CYAN, DIM, add, coloured, plain, with},
+    model::{Mode, Model},
+};
+
+/// Keys and what they do; a text without keys is a heading.
+const LEFT: &[(&str, &str)] = &[
+    ("", "after C-b"),
+    ("d", "detach: all goes on"),
+    ("%  \"", "split beside, below"),
+    ("c", "new pane"),
+    ("x", "close the pane"),
+    ("arrows", "move the focus"),
+    ("C-arrows", "push an edge; repeats"),
+    ("o  ;", "next pane, last pane"),
+    ("{  }", "swap with previous, next"),
+    ("Space", "all as evenly as it goes"),
+    ("z", "zoom in and out"),
+    ("w", "list of all panes"),
+    ("b", "sidebar"),
+    ("[  PgUp", "look back, search, copy"),
+    ("]", "paste what was copied"),
+    ("r", "draw everything again"),
+    ("C-b", "a C-b for the program"),
+];
+
+const RIGHT: &[(&str, &str)] = &[
+    ("", "looking back (C-b [)"),
+    ("arrows", "move; also h j k l"),
+    ("PgUp PgDn", "by pages; C-u C-d half"),
+    ("g  G", "to the first, the last line"),
+    ("/  ?", "search on, search back"),
+    ("n  N", "next, previous hit"),
+    ("v  Space", "begin or end a selection"),
+    ("y  Enter", "copy and leave"),
+    ("q  Esc", "leave"),
+    ("", ""),
+    ("", "mouse"),
+    ("click", "focus; drag selects, copies"),
+    ("wheel", "look back"),
+    ("lines", "drag to push them"),
+    ("Shift", "the terminal's own mouse"),
+];
+
+/// As one column.
+pub const HELP_ROWS: u16 = (LEFT.len() + RIGHT.len() + 1) as u16;
+const KEYS: u16 = 10;
+const COLUMN: u16 = 36;
+
+pub fn draw(model: &Model, canvas: &mut Canvas) {
+    let Mode::Help(top) = model.mode else {
+        return;
+    };
+    let two = model.size.cols >= 2 * COLUMN + 8;
+    let (rows, cols) = match two {
+        true => (LEFT.len().max(RIGHT.len()) as u16, 2 * COLUMN + 8),
+        false => (HELP_ROWS, COLUMN + 6),
+    };
+    let area = boxes::place(model, rows + 2, cols);
+    let scrolls = area.rows < rows + 2;
+    let foot = if scrolls {
+        "↑↓ for more · any other key leaves"
+    } else {
+        "any key leaves"
+    };
+    let inside = boxes::frame(area, "fugue attach: keys", foot, canvas);
+    let top = top.min(rows.saturating_sub(inside.rows));
+    let edge = inside.col + inside.cols;
+    if two {
+        column(
+            LEFT.iter(),
+            top,
+            inside.row,
+            inside.col,
+            inside.rows,
+            edge,
+            canvas,
+        );
+        let middle = inside.col + COLUMN + 2;
+        column(
+            RIGHT.iter(),
+            top,
+            inside.row,
+            middle,
+            inside.rows,
+            edge,
+            canvas,
+        );
+    } else {
+        let all = LEFT.iter().chain(&[("", "")]).chain(RIGHT);
+        column(all, top, inside.row, inside.col, inside.rows, edge, canvas);
+    }
+}
+
+fn column<'a>(
+    lines: impl Iterator<Item = &'a (&'a str, &'a str)>,
+    top: u16,
+    row: u16,
+    col: u16,
+    rows: u16,
+    edge: u16,
+    canvas: &mut Canvas,
+) {
+    for (row, (keys, what)) in (row..row + rows).zip(lines.skip(usize::from(top))) {
+        if keys.is_empty() {
+            canvas.text(row, col, what, add(with(DIM), BOLD), edge);
+            continue;
+        }
+        canvas.text(row, col + 1, keys, add(coloured(CYAN), BOLD), edge);
+        debug_assert!(width(keys) < usize::from(KEYS));
+        canvas.text_cut(row, col + 1 + KEYS, what, plain(), edge);
+    }
+}

@@ -1,0 +1,178 @@
+//! Pictures as text.
+
+use fugue_api::{
+    PaneId,
+    attach::{Appearance, Colour, FrameRow, Span},
+    panes::PaneSize,
+};
+
+use crate::attach::{
+    draw::draw,
+    looks::{Depth, REVERSE},
+    model::{
+        Input, Model,
+        tests::{Story, frame},
+    },
+};
+
+#[track_caller]
+fn check(story: &Story, picture: &[&str]) {
+    let shown = story.picture();
+    let shown: Vec<&str> = shown.lines().collect();
+    assert_eq!(shown, picture, "\n{}", shown.join("\n"));
+}
+
+#[test]
+fn two_tiles_a_line_between_them_and_a_status_line() {
+    let mut story = Story::new(6, 60);
+    story.show(1, frame(2, &["$ ls", "a  b"]));
+    story.show(2, frame(2, &["漢字 wide"]));
+    check(
+        &story,
+        &[
+            "━ ▶ left ━━━━━━━━━━━━━━━━ ○ ━┭─ right ────────────────── ○ ─",
+            "$ ls                         │漢字 wide",
+            "a  b                         │",
+            "                             │",
+            "                             │",
+            " main  p1 left · ▲ 1 needs input   C-b ? help  C-b d detach",
+        ],
+    );
+}
+
+#[test]
+fn a_pane_that_is_larger_is_cropped_around_its_cursor_and_says_so() {
+    let mut story = Story::new(8, 100);
+    let mut large = frame(2, &[]);
+    large.size = PaneSize { rows: 30, cols: 60 };
+    large.rows = (0..30)
+        .map(|row| {
+            let text = format!("row {row} {}", "x".repeat(80));
+            FrameRow(row, vec![Span(text, Appearance::default())])
+        })
+        .collect();
+    large.cursor.row = 29;
+    story.show(1, large);
+    let picture = story.picture();
+    assert!(picture.contains("part of 60×30"), "{picture}");
+    assert!(
+        picture.contains("row 29 xxx") && !picture.contains("row 20"),
+        "{picture}"
+    );
+    let edge: Vec<char> = picture.lines().nth(2).unwrap().chars().collect();
+    assert_eq!(edge[49], '│');
+}
+
+#[test]
+fn a_pane_that_is_smaller_is_filled_up() {
+    let mut story = Story::new(16, 120);
+    let mut small = frame(2, &["tiny"]);
+    small.size = PaneSize { rows: 2, cols: 6 };
+    story.press("\x02b");
+    story.show(1, small);
+    let picture = story.picture();
+    assert!(picture.contains("tiny  ····"), "{picture}");
+}
+
+#[test]
+fn focus_is_a_sign_and_not_a_colour_alone() {
+    let mut story = Story::new(6, 60);
+    story.press("\x02o");
+    let first = story.picture();
+    let first = first.lines().next().unwrap_or_default();
+    assert!(
+        first.starts_with("─ left ─") && first.contains("┮━ ▶ right ━"),
+        "{first}"
+    );
+}
+
+#[test]
+fn titles_are_cleaned_and_programs_cannot_forge_a_badge_with_controls() {
+    let mut story = Story::new(6, 100);
+    let mut evil = frame(2, &["x"]);
+    evil.title = "a\x1b]52;c;eA==\x07\u{202e}b\nc".into();
+    story.show(1, evil);
+    let picture = story.picture();
+    assert!(
+        picture.contains("a\u{fffd}]52;c;eA==\u{fffd}b c"),
+        "{picture}"
+    );
+    assert!(!picture.contains('\u{202e}') && !picture.contains('\x1b'));
+}
+
+#[test]
+fn a_screen_of_any_size_is_drawn() {
+    for rows in 0..12 {
+        for cols in [0, 1, 2, 3, 5, 9, 20, 41, 81, 119, 140] {
+            let mut story = Story::new(24, 80);
+            for keys in [
+                "",
+                "\x02b",
+                "\x02w",
+                "\x1b\x02?",
+                "q\x02[",
+                "/",
+                "\x1bq\x02x",
+            ] {
+                story.press(keys);
+                story.step(Input::Resized(PaneSize { rows, cols }));
+                let canvas = draw(&story.model, Depth::True, 0);
+                assert_eq!((canvas.rows, canvas.cols), (rows, cols));
+                if let Some(caret) = canvas.caret {
+                    assert!(
+                        caret.row < rows && caret.col < cols,
+                        "{caret:?} {rows}×{cols} {keys:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reversed_screen_and_hidden_text_are_as_the_program_wants_them() {
+    let mut story = Story::new(6, 60);
+    let mut turned = frame(2, &["abc"]);
+    turned.modes.reverse = true;
+    turned.rows.push(FrameRow(
+        1,
+        vec![Span(
+            "secret".into(),
+            Appearance(
+                Colour(1),
+                Colour(-1),
+                Colour(-1),
+                fugue_api::attach::Attributes(1 << 5),
+            ),
+        )],
+    ));
+    story.show(1, turned);
+    let canvas = draw(&story.model, Depth::True, 0);
+    assert_eq!(canvas.row(1)[0].look.3.0 & REVERSE, REVERSE);
+    assert!(!story.picture().contains("secret"));
+}
+
+#[test]
+fn the_sidebar_covers_the_panes_where_it_is_narrow_and_stands_beside_them_where_not() {
+    let mut story = Story::new(12, 80);
+    story.press("\x02b");
+    let room = |model: &Model| model.places().room.cols;
+    assert_eq!(room(&story.model), 80);
+    let picture = story.picture();
+    for row in ["▶ ○ left", "● right", "▲ far", "needs input", "12s"] {
+        assert!(picture.contains(row), "{row}\n{picture}");
+    }
+    story.step(Input::Resized(PaneSize {
+        rows: 12,
+        cols: 160,
+    }));
+    assert!(room(&story.model) < 160 && room(&story.model) >= 80);
+    // A click goes there.
+    let row = story
+        .picture()
+        .lines()
+        .position(|row| row.contains("● right"));
+    let row = row.expect("a row") + 1;
+    story.press(&format!("\x1b[<0;6;{row}M\x1b[<0;6;{row}m"));
+    assert_eq!(story.model.focus, Some(PaneId(2)));
+}

@@ -1,0 +1,167 @@
+use fugue_api::attach::FrameModes;
+
+use super::*;
+use crate::attach::keys;
+
+fn heard(bytes: &[u8]) -> Vec<Heard> {
+    let mut input = Input::default();
+    let mut heard = input.feed(bytes);
+    heard.extend(input.settle());
+    heard
+}
+
+fn press(code: Code, mods: Mods) -> Heard {
+    Heard::Key(Press::new(code, mods))
+}
+
+#[test]
+fn keys_are_known_by_their_sequences() {
+    for (bytes, code, mods) in [
+        (&b"a"[..], Code::Char('a'), Mods::NONE),
+        ("é".as_bytes(), Code::Char('é'), Mods::NONE),
+        (b"\x02", Code::Char('b'), Mods::CTRL),
+        (b"\0", Code::Char(' '), Mods::CTRL),
+        (b"\x1b", Code::Escape, Mods::NONE),
+        (b"\x1bx", Code::Char('x'), Mods::ALT),
+        (b"\x1b\r", Code::Enter, Mods::ALT),
+        (b"\x1b[", Code::Char('['), Mods::ALT),
+        (b"\x1bO", Code::Char('O'), Mods::ALT),
+        (b"\x1b[A", Code::Up, Mods::NONE),
+        (b"\x1bOA", Code::Up, Mods::NONE),
+        (b"\x1b[1;5D", Code::Left, Mods::CTRL),
+        (b"\x1b\x1b[A", Code::Up, Mods::ALT),
+        (b"\x1b[Z", Code::Tab, Mods::SHIFT),
+        (b"\x1b[3~", Code::Delete, Mods::NONE),
+        (b"\x1b[3;5~", Code::Delete, Mods::CTRL),
+        (b"\x1b[15~", Code::F(5), Mods::NONE),
+        (b"\x1b[24~", Code::F(12), Mods::NONE),
+        (b"\x1bOP", Code::F(1), Mods::NONE),
+        (b"\x1b[1;2R", Code::F(3), Mods::SHIFT),
+        (b"\x1b[27u", Code::Escape, Mods::NONE),
+        (b"\x1b[98;5u", Code::Char('b'), Mods::CTRL),
+        (b"\x1b[27;5;9~", Code::Tab, Mods::CTRL),
+        (b"\x1b[13;2u", Code::Enter, Mods::SHIFT),
+        (b"\x1b[57399u", Code::Other(57_399), Mods::NONE),
+    ] {
+        assert_eq!(heard(bytes), [press(code, mods)], "{bytes:?}");
+    }
+}
+
+#[test]
+fn what_xterm_sends_is_what_a_program_reads() {
+    // Each of these goes through the client unchanged when neither side speaks anything newer.
+    let modes = FrameModes::default();
+    let mut all: Vec<Vec<u8>> = (0..=0x7f_u8).map(|byte| vec![byte]).collect();
+    all.extend((0x20..0x7f_u8).map(|byte| vec![0x1b, byte]));
+    for letter in "ABCDEFH".chars() {
+        all.push(format!("\x1b[{letter}").into());
+        for mods in 2..=8 {
+            all.push(format!("\x1b[1;{mods}{letter}").into());
+        }
+    }
+    for number in [
+        2, 3, 5, 6, 15, 17, 18, 19, 20, 21, 23, 24, 25, 26, 28, 29, 31, 32, 33, 34,
+    ] {
+        all.push(format!("\x1b[{number}~").into());
+        for mods in 2..=8 {
+            all.push(format!("\x1b[{number};{mods}~").into());
+        }
+    }
+    for letter in "PQRS".chars() {
+        all.push(format!("\x1bO{letter}").into());
+        all.push(format!("\x1b[1;5{letter}").into());
+    }
+    all.extend(["é", "漢", "👍", "\x1b[Z", "\x1bé"].map(|text| text.as_bytes().to_vec()));
+    for bytes in all {
+        let read: Vec<u8> = heard(&bytes)
+            .into_iter()
+            .flat_map(|heard| match heard {
+                Heard::Key(press) => keys::encode(&press, &modes),
+                Heard::Unknown(bytes) => bytes,
+                other => panic!("{bytes:?}: {other:?}"),
+            })
+            .collect();
+        assert_eq!(read, bytes, "{:?}", String::from_utf8_lossy(&bytes));
+    }
+}
+
+#[test]
+fn the_same_is_heard_however_it_is_cut() {
+    let bytes =
+        "a\x1b[1;5Aé\x1b[200~pasted\x1b[20\x1b[201~x\x1b[<0;10;5M\x1b[?1u\x1b[?62;4c\x1b[I\x1bOPb";
+    let bytes = bytes.as_bytes();
+    let whole = joined(heard(bytes));
+    for cut in 1..bytes.len() {
+        let mut input = Input::default();
+        let mut found = input.feed(&bytes[..cut]);
+        found.extend(input.feed(&bytes[cut..]));
+        found.extend(input.settle());
+        assert_eq!(joined(found), whole, "cut at {cut}");
+    }
+    assert_eq!(whole.len(), 13, "{whole:?}");
+}
+
+/// A paste may come in pieces.
+fn joined(heard: Vec<Heard>) -> Vec<Heard> {
+    let mut all: Vec<Heard> = Vec::new();
+    for one in heard {
+        match (all.last_mut(), one) {
+            (Some(Heard::Pasted(before)), Heard::Pasted(more)) => before.extend(more),
+            (_, one) => all.push(one),
+        }
+    }
+    all
+}
+
+#[test]
+fn a_paste_is_one_thing_whatever_is_in_it() {
+    assert_eq!(
+        heard(b"\x1b[200~\x02d\x1b[A\x1b[201~d"),
+        [
+            Heard::PasteBegins,
+            Heard::Pasted(b"\x02d\x1b[A".to_vec()),
+            Heard::PasteEnds,
+            press(Code::Char('d'), Mods::NONE)
+        ]
+    );
+}
+
+#[test]
+fn answers_are_not_keys() {
+    for bytes in [
+        &b"\x1b[?62;4c"[..],
+        b"\x1b[?1u",
+        b"\x1b[>0;136;0c",
+        b"\x1b[24;80R",
+        b"\x1b[0n",
+        b"\x1b[8;24;80t",
+        b"\x1b[?2026;2$y",
+    ] {
+        let found = heard(bytes);
+        let fine = |heard: &Heard| matches!(heard, Heard::SpeaksKitty | Heard::Told);
+        assert!(found.iter().all(fine), "{bytes:?}: {found:?}");
+    }
+}
+
+#[test]
+fn kitty_tells_more_of_a_key() {
+    let wanted = Press {
+        shifted: Some('A'),
+        base: Some('q'),
+        text: Some("A".into()),
+        event: Event::Repeat,
+        ..Press::new(Code::Char('a'), Mods::SHIFT)
+    };
+    assert_eq!(heard(b"\x1b[97:65:113;2:2;65u"), [Heard::Key(wanted)]);
+}
+
+#[test]
+fn endless_and_broken_input_is_survived() {
+    let mut input = Input::default();
+    for _ in 0..1000 {
+        input.feed(b"\x1b[1;1;1;1;1;1;1;1;1;1");
+        assert!(input.held.len() < 4 * LONGEST);
+    }
+    assert_eq!(heard(&[0xff]), [Heard::Unknown(vec![0xff])]);
+    assert_eq!(heard(&[0xe2, 0x82]).len(), 2);
+}

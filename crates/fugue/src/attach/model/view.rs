@@ -1,0 +1,97 @@
+//! One pane as this client sees it.
+
+use fugue_api::{
+    attach::{Frame, FrameCursor, FrameModes, Span},
+    panes::{PaneSize, StateBy},
+};
+
+use super::scroll::Scroll;
+use crate::attach::canvas::{Cell, Glyph};
+
+pub struct View {
+    /// Of the last frame; 0 before the first.
+    pub number: u64,
+    pub size: PaneSize,
+    /// Each as long as it is wide, blanks at the end left out.
+    pub rows: Vec<Vec<Cell>>,
+    pub cursor: FrameCursor,
+    pub modes: FrameModes,
+    pub title: String,
+    pub state: Option<StateBy>,
+    pub top_line: u64,
+    pub held: Option<String>,
+    pub ended: bool,
+    /// Why nothing is shown of it.
+    pub trouble: Option<String>,
+    /// A person looks back, or selects.
+    pub scroll: Option<Scroll>,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self {
+            number: 0,
+            size: PaneSize { rows: 0, cols: 0 },
+            rows: Vec::new(),
+            cursor: FrameCursor::default(),
+            modes: FrameModes::default(),
+            title: String::new(),
+            state: None,
+            top_line: 0,
+            held: None,
+            ended: false,
+            trouble: None,
+            scroll: None,
+        }
+    }
+}
+
+impl View {
+    pub fn take(&mut self, frame: Frame) {
+        self.number = frame.number;
+        self.size = frame.size;
+        if frame.whole {
+            self.rows.clear();
+        }
+        self.rows.resize(usize::from(frame.size.rows), Vec::new());
+        for row in frame.rows {
+            if let Some(place) = self.rows.get_mut(usize::from(row.0)) {
+                *place = cells(&row.1, usize::from(frame.size.cols));
+            }
+        }
+        for row in &mut self.rows {
+            row.truncate(usize::from(frame.size.cols));
+        }
+        self.cursor = frame.cursor;
+        self.modes = frame.modes;
+        self.title = frame.title;
+        self.state = Some(frame.state);
+        self.top_line = frame.top_line;
+        self.held = frame.held;
+        self.ended = frame.ended;
+        self.trouble = None;
+    }
+}
+
+/// A line of text as cells, at most so many.
+pub fn cells(spans: &[Span], most: usize) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for Span(text, look) in spans {
+        for (cell, width) in fugue_term::cells(text) {
+            if cells.len() + width > most {
+                return cells;
+            }
+            cells.push(Cell {
+                glyph: Glyph::of(cell, width),
+                look: *look,
+            });
+            if width == 2 {
+                cells.push(Cell {
+                    glyph: Glyph::Right,
+                    look: *look,
+                });
+            }
+        }
+    }
+    cells
+}

@@ -1,0 +1,126 @@
+//! The mouse: what the person's terminal said of it, and what a program wants to read.
+
+use fugue_api::attach::{FrameModes, MouseFormat, MouseWanted};
+
+/// One thing the mouse did, with the place counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mouse {
+    /// As xterm numbers it: 0 to 2 a button, 3 none; 64 to 67 the wheel; with 4 for shift, 8 for alt, 16 for control,
+    /// 32 for a move.
+    pub code: u16,
+    pub released: bool,
+    pub row: u16,
+    pub col: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    Press(u16),
+    Release(u16),
+    Drag(u16),
+    Move,
+    WheelUp,
+    WheelDown,
+    Other,
+}
+
+impl Mouse {
+    pub fn deed(&self) -> Deed {
+        let button = self.code & !0b1_1100;
+        match button {
+            64 => Deed::WheelUp,
+            65 => Deed::WheelDown,
+            0..=2 if self.released => Deed::Release(button),
+            0..=2 => Deed::Press(button),
+            32..=34 => Deed::Drag(button - 32),
+            35 => Deed::Move,
+            _ => Deed::Other,
+        }
+    }
+}
+
+/// What a program with these modes reads, if it wants to know; the place is in its own screen, from 0.
+pub fn encode(mouse: Mouse, modes: &FrameModes) -> Option<Vec<u8>> {
+    let deed = mouse.deed();
+    let told = match modes.mouse {
+        MouseWanted::Nothing => false,
+        MouseWanted::Presses => matches!(deed, Deed::Press(_)),
+        MouseWanted::Clicks => !matches!(deed, Deed::Drag(_) | Deed::Move),
+        MouseWanted::Drags => deed != Deed::Move,
+        MouseWanted::Motion => true,
+    };
+    if !told {
+        return None;
+    }
+    let code = match modes.mouse {
+        // The oldest kind knows no modifiers.
+        MouseWanted::Presses => mouse.code & 0b11,
+        _ => mouse.code,
+    };
+    let (col, row) = (mouse.col + 1, mouse.row + 1);
+    if modes.mouse_format == MouseFormat::Sgr {
+        let end = if mouse.released { 'm' } else { 'M' };
+        return Some(format!("\x1b[<{code};{col};{row}{end}").into_bytes());
+    }
+    // Which button was let go of could not be said then.
+    let code = if mouse.released { code | 0b11 } else { code };
+    let mut out = b"\x1b[M".to_vec();
+    for number in [code, col, row] {
+        let number = number + 32;
+        match modes.mouse_format {
+            MouseFormat::Utf8 => {
+                let c = char::from_u32(u32::from(number)).filter(|c| (*c as u32) < 0x800)?;
+                out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            MouseFormat::Bytes | MouseFormat::Sgr => out.push(u8::try_from(number).ok()?),
+        }
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(wanted: MouseWanted, format: MouseFormat, mouse: Mouse, told: Option<&[u8]>) {
+        let modes = FrameModes {
+            mouse: wanted,
+            mouse_format: format,
+            ..FrameModes::default()
+        };
+        assert_eq!(
+            encode(mouse, &modes).as_deref(),
+            told,
+            "{mouse:?} {modes:?}"
+        );
+    }
+
+    #[test]
+    fn a_program_hears_what_it_wants_in_its_format() {
+        use MouseFormat::*;
+        use MouseWanted::*;
+        let at = |code: u16, row: u16, col: u16| Mouse {
+            code,
+            released: false,
+            row,
+            col,
+        };
+        let up = Mouse {
+            released: true,
+            ..at(0, 4, 9)
+        };
+        check(Nothing, Sgr, at(0, 0, 0), None);
+        check(Presses, Bytes, at(16, 0, 0), Some(b"\x1b[M !!"));
+        check(Presses, Bytes, up, None);
+        check(Clicks, Sgr, at(0, 4, 9), Some(b"\x1b[<0;10;5M"));
+        check(Clicks, Sgr, up, Some(b"\x1b[<0;10;5m"));
+        check(Clicks, Bytes, up, Some(b"\x1b[M#*%"));
+        check(Clicks, Sgr, at(64, 0, 0), Some(b"\x1b[<64;1;1M"));
+        check(Clicks, Sgr, at(32, 0, 0), None);
+        check(Drags, Sgr, at(32, 0, 0), Some(b"\x1b[<32;1;1M"));
+        check(Drags, Sgr, at(35, 0, 0), None);
+        check(Motion, Sgr, at(35, 0, 0), Some(b"\x1b[<35;1;1M"));
+        check(Clicks, Bytes, at(0, 0, 230), None);
+        check(Clicks, Utf8, at(0, 0, 230), Some("\x1b[M ć!".as_bytes()));
+    }
+}

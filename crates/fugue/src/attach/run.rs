@@ -1,0 +1,350 @@
+//! The loop: what is heard goes to the model, what the model wants is done, and what has changed is drawn.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use fugue_api::{Error, Kind, wire::Ask};
+use fugue_daemon::client::{self, Client};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+    task::AbortHandle,
+    time::{Instant, MissedTickBehavior, interval, sleep_until},
+};
+
+use super::{
+    canvas::Canvas,
+    draw::draw,
+    input::{Heard, Input as Parser},
+    looks::Depth,
+    model::{Effect, Gone, Input, Leave, Model, Ticket},
+    paint::paint,
+    terminal::Outer,
+};
+
+// Sixty pictures a second are enough for any eye; the first one after a pause comes at once.
+const PICTURE: Duration = Duration::from_millis(16);
+// A terminal sends a key's sequence in one piece; what comes later than this behind an escape is another key. Over a slow
+// line a sequence may be torn, and kitty's protocol, where the terminal has it, knows no such question.
+const ESCAPE: Duration = Duration::from_millis(30);
+// Ages are told in seconds.
+const AGES: Duration = Duration::from_secs(1);
+// After `daemon stop` there is nothing that would tell us of the next daemon.
+const LOOK_FOR_DAEMON: Duration = Duration::from_millis(300);
+
+/// Why the loop ended.
+pub enum Ended {
+    Left(Leave),
+    /// The terminal is gone, or a signal ended us.
+    Hangup,
+}
+
+pub struct Loop {
+    client: Client,
+    model: Model,
+    outer: Outer,
+    depth: Depth,
+    parser: Parser,
+    /// When what is undecided is a key by itself.
+    settle_at: Option<Instant>,
+    open: HashMap<Ticket, AbortHandle>,
+    // Every open question has at most one answer in it; a full one makes the answers wait.
+    tell: mpsc::Sender<Input>,
+    told: mpsc::Receiver<Input>,
+    reconnecting: Option<AbortHandle>,
+    shown: Option<Canvas>,
+    dirty: bool,
+    drawn_at: Option<Instant>,
+    ages_at: Instant,
+}
+
+impl Loop {
+    pub fn new(client: Client, model: Model, outer: Outer) -> Self {
+        let (tell, told) = mpsc::channel(256);
+        Self {
+            client,
+            model,
+            outer,
+            depth: Depth::of(|name| std::env::var(name).ok()),
+            parser: Parser::default(),
+            settle_at: None,
+            open: HashMap::new(),
+            tell,
+            told,
+            reconnecting: None,
+            shown: None,
+            dirty: true,
+            drawn_at: None,
+            ages_at: Instant::now() + AGES,
+        }
+    }
+
+    pub async fn run(mut self, first: Vec<Effect>) -> Result<Ended, Error> {
+        let mut signals = Signals::new()?;
+        let mut ended = self.perform(first);
+        while ended.is_none() {
+            self.draw();
+            ended = self.turn(&mut signals).await;
+        }
+        self.outer.leave();
+        Ok(ended.unwrap_or(Ended::Hangup))
+    }
+
+    /// Waits for something and deals with it.
+    async fn turn(&mut self, signals: &mut Signals) -> Option<Ended> {
+        let deadline = self.deadline();
+        let behind = self.outer.is_behind();
+        let far = Instant::now() + Duration::from_secs(3600);
+        let came = tokio::select! {
+            written = self.outer.flush(), if behind => Came::Written(written),
+            bytes = self.outer.read() => Came::Bytes(bytes),
+            input = self.told.recv() => Came::Told(input),
+            called = signals.next() => Came::Called(called),
+            () = sleep_until(deadline.unwrap_or(far)) => Came::Time,
+        };
+        match came {
+            Came::Bytes(Ok(bytes)) if !bytes.is_empty() => {
+                let heard = self.parser.feed(&bytes);
+                self.settle_at = self.parser.is_undecided().then(|| Instant::now() + ESCAPE);
+                self.hear(heard)
+            }
+            Came::Bytes(_) | Came::Called(Called::Ended) | Came::Written(Err(_)) => {
+                Some(Ended::Hangup)
+            }
+            Came::Written(Ok(length)) => {
+                self.outer.flushed(length);
+                None
+            }
+            Came::Told(input) => {
+                let mut ended = input.and_then(|input| self.step(input));
+                // Everything that is there goes into one picture.
+                while ended.is_none()
+                    && let Ok(input) = self.told.try_recv()
+                {
+                    ended = self.step(input);
+                }
+                ended
+            }
+            Came::Called(Called::Size) => {
+                let size = self.outer.size();
+                self.step(Input::Resized(size))
+            }
+            Came::Called(Called::Continued) => {
+                self.outer.enter_again();
+                self.shown = None;
+                self.step(Input::Resized(self.outer.size()))
+            }
+            Came::Time => self.time(),
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let model = self.model.wakes_at().map(Instant::from_std);
+        let ages = self.model.shows_ages().then_some(self.ages_at);
+        let picture = self
+            .drawn_at
+            .filter(|_| self.dirty && !self.outer.is_behind())
+            .map(|at| at + PICTURE);
+        [model, ages, picture, self.settle_at]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn time(&mut self) -> Option<Ended> {
+        let now = Instant::now();
+        if now >= self.ages_at {
+            self.ages_at = now + AGES;
+            self.dirty = true;
+        }
+        if self.settle_at.is_some_and(|at| at <= now) {
+            self.settle_at = None;
+            let heard = self.parser.settle();
+            if let Some(ended) = self.hear(heard) {
+                return Some(ended);
+            }
+        }
+        let due = self.model.wakes_at();
+        if due.is_some_and(|at| Instant::from_std(at) <= now) {
+            return self.step(Input::Tick);
+        }
+        None
+    }
+
+    fn hear(&mut self, heard: Vec<Heard>) -> Option<Ended> {
+        for one in heard {
+            match one {
+                Heard::SpeaksKitty => self.outer.has_kitty(),
+                Heard::Told => {}
+                other => {
+                    if let Some(ended) = self.step(Input::Heard(other)) {
+                        return Some(ended);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn step(&mut self, input: Input) -> Option<Ended> {
+        match &input {
+            Input::Lost(gone) => self.reconnect(*gone),
+            Input::Back => self.reconnecting = None,
+            Input::Answered(ticket, _) => {
+                self.open.remove(ticket);
+            }
+            Input::Heard(_) | Input::Resized(_) | Input::Tick => {}
+        }
+        self.dirty = true;
+        let effects = self.model.step(input, Instant::now().into_std());
+        self.perform(effects)
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) -> Option<Ended> {
+        for effect in effects {
+            match effect {
+                Effect::Ask { ticket, key, ask } => {
+                    let (client, tell) = (self.client.clone(), self.tell.clone());
+                    let asking = tokio::spawn(async move {
+                        let input = match client.ask_running_as(key, ask).await {
+                            Ok(Some(answer)) => Input::Answered(ticket, Ok(answer)),
+                            Ok(None) => Input::Lost(Gone::Died),
+                            Err(error) if error.message == client::STOPPED => {
+                                Input::Lost(Gone::Stopped)
+                            }
+                            Err(error) => Input::Answered(ticket, Err(error)),
+                        };
+                        let _ = tell.send(input).await;
+                    });
+                    // Asked again: the first time is forgotten.
+                    if let Some(before) = self.open.insert(ticket, asking.abort_handle()) {
+                        before.abort();
+                    }
+                }
+                Effect::Forget(ticket) => {
+                    if let Some(asking) = self.open.remove(&ticket) {
+                        asking.abort();
+                    }
+                }
+                Effect::Copy(text) => self.outer.copy(&text),
+                Effect::Repaint => self.shown = None,
+                Effect::Launch => {
+                    if let Some(waiting) = self.reconnecting.take() {
+                        waiting.abort();
+                    }
+                    self.reconnect(Gone::Died);
+                }
+                Effect::Leave(leave) => return Some(Ended::Left(leave)),
+            }
+        }
+        None
+    }
+
+    /// Finds the next daemon, or starts it.
+    fn reconnect(&mut self, gone: Gone) {
+        if self.reconnecting.is_some() {
+            return;
+        }
+        let (client, tell) = (self.client.clone(), self.tell.clone());
+        let finding = tokio::spawn(async move {
+            match gone {
+                Gone::Died => {
+                    let mut again = patient_interval();
+                    // It is asked for until it is there: a machine that is short of something may have it again.
+                    while client.ask(Ask::DaemonStatus).await.is_err() {
+                        again.tick().await;
+                    }
+                }
+                Gone::Stopped => {
+                    let mut again = patient_interval();
+                    while !matches!(client.ask_running(Ask::DaemonStatus).await, Ok(Some(_))) {
+                        again.tick().await;
+                    }
+                }
+            }
+            let _ = tell.send(Input::Back).await;
+        });
+        self.reconnecting = Some(finding.abort_handle());
+    }
+
+    fn draw(&mut self) {
+        if !self.dirty || self.outer.is_behind() {
+            return;
+        }
+        let now = Instant::now();
+        if self.drawn_at.is_some_and(|at| now < at + PICTURE) {
+            return;
+        }
+        self.dirty = false;
+        self.outer.want_keyboard(self.model.keyboard());
+        self.outer.want_motion(self.model.wants_motion());
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+        let wall = wall.map_or(0, |since| since.as_millis() as u64);
+        let picture = draw(&self.model, self.depth, wall);
+        let bytes = paint(self.shown.as_ref(), &picture, self.depth);
+        if !bytes.is_empty() {
+            self.outer.write(&bytes);
+            self.drawn_at = Some(now);
+        }
+        self.shown = Some(picture);
+    }
+}
+
+fn patient_interval() -> tokio::time::Interval {
+    let mut interval = interval(LOOK_FOR_DAEMON);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+#[expect(clippy::large_enum_variant, reason = "most of them are answers")]
+enum Came {
+    Bytes(std::io::Result<Vec<u8>>),
+    Written(std::io::Result<usize>),
+    Told(Option<Input>),
+    Called(Called),
+    Time,
+}
+
+enum Called {
+    Size,
+    Continued,
+    Ended,
+}
+
+struct Signals {
+    size: Signal,
+    continued: Signal,
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+    quit: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Error> {
+        let on = |kind: SignalKind| {
+            signal(kind).map_err(|error| Error::new(Kind::Internal, format!("signals: {error}")))
+        };
+        Ok(Self {
+            size: on(SignalKind::window_change())?,
+            continued: on(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?,
+            hangup: on(SignalKind::hangup())?,
+            terminate: on(SignalKind::terminate())?,
+            interrupt: on(SignalKind::interrupt())?,
+            quit: on(SignalKind::quit())?,
+        })
+    }
+
+    async fn next(&mut self) -> Called {
+        tokio::select! {
+            _ = self.size.recv() => Called::Size,
+            _ = self.continued.recv() => Called::Continued,
+            _ = self.hangup.recv() => Called::Ended,
+            _ = self.terminate.recv() => Called::Ended,
+            _ = self.interrupt.recv() => Called::Ended,
+            _ = self.quit.recv() => Called::Ended,
+        }
+    }
+}

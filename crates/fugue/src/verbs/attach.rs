@@ -1,0 +1,27 @@
+use std::process::ExitCode;
+
+use fugue_api::{Error, attach::Role};
+
+use crate::cli::Desk;
+
+/// See a session's panes and type into them; C-b d leaves, C-b ? tells the keys.
+#[derive(clap::Args, Default)]
+pub struct Attach {
+    /// Pane or session; default `main`, else the latest.
+    #[arg(value_name = "PANE or SESSION")]
+    target: Option<String>,
+    /// Look on without changing anything.
+    #[arg(short, long)]
+    read_only: bool,
+}
+
+impl Attach {
+    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+        let role = if self.read_only {
+            Role::Eyes
+        } else {
+            Role::Hands
+        };
+        crate::attach::attach(desk, self.target.as_deref(), role).await
+    }
+}
