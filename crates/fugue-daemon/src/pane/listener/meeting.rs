@@ -126,6 +126,7 @@ impl Listener {
         };
         let picture = self.fetch(server, facts).await?;
         self.lay_over(&picture).map_err(|error| error.to_string())?;
+        self.person.met();
         self.write(printed);
         Ok(())
     }

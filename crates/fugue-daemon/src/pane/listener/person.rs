@@ -27,6 +27,12 @@ const PROMPT: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Person {
+    /// From now on it is heard what is printed. Keys of this very second may be those of a line that comes.
+    pub(super) fn met(&mut self) {
+        self.line_ended = now().saturating_sub(Duration::from_secs(1));
+        self.printed = self.line_ended;
+    }
+
     pub(super) fn printed(&mut self, bytes: &[u8]) {
         self.printed = now();
         if bytes.contains(&b'\n') {
