@@ -503,7 +503,10 @@ impl Engine {
             }
             Effect::Forget { pane } => {
                 let dir = self.house.paths.panes().join(pane.to_string());
-                tokio::task::spawn_blocking(move || std::fs::remove_dir_all(dir));
+                tokio::task::spawn_blocking(move || {
+                    sweep::view(&dir);
+                    std::fs::remove_dir_all(dir)
+                });
             }
             Effect::Watch { pane, watch } => self.tell(pane, PaneCommand::Watch(watch)),
             Effect::WatchArchive { record, watch } => {
@@ -659,6 +662,9 @@ impl Engine {
             return Going::On;
         }
         let live: Vec<PaneId> = if panes {
+            // The process stays until this is through.
+            let dir = self.house.paths.panes();
+            tokio::task::spawn_blocking(move || sweep::ended_views(&dir));
             self.core.own_panes().collect()
         } else {
             Vec::new()

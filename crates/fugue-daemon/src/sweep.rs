@@ -26,6 +26,13 @@ pub fn pane(pane: PaneId, dir: &Path, grace: Duration) {
     view(dir);
 }
 
+/// Removes what tmux still shows of panes that have ended.
+pub fn ended_views(panes: &Path) {
+    let dirs = std::fs::read_dir(panes).into_iter().flatten().flatten();
+    let made: Vec<_> = dirs.filter_map(|dir| make::noted(&dir.path())).collect();
+    make::remove_ended(&made);
+}
+
 /// Removes what tmux shows of a pane, if tmux does.
 pub fn view(dir: &Path) {
     if let Some(made) = make::noted(dir) {

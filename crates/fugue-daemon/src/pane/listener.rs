@@ -2,6 +2,7 @@
 //! tmux's own paste, and look at its processes from outside. It speaks a holder's words to the pane's task.
 
 mod meeting;
+mod person;
 mod typing;
 
 use std::{collections::VecDeque, io, os::fd::OwnedFd, path::PathBuf, time::Duration};
@@ -32,6 +33,7 @@ use crate::{
     },
     watched::watched,
 };
+use person::Person;
 use typing::Typist;
 
 /// What does not change about the pane.
@@ -75,6 +77,7 @@ pub struct Listener {
     unwritten: Vec<u8>,
     retry_at: Instant,
     typist: Typist,
+    person: Person,
     closing: Option<(Vec<u64>, JoinHandle<io::Result<u32>>)>,
     words: VecDeque<ToDaemon>,
     grew: bool,
@@ -97,6 +100,8 @@ enum About {
     Where,
     /// An input.
     Typed,
+    /// Who shows the pane, and when they last pressed a key.
+    Clients,
     /// Nothing: what was printed before it has come.
     Last,
     /// Something to tidy up.
@@ -148,6 +153,7 @@ impl Listener {
                 }
                 left = closed(&mut self.closing) => self.closed(left),
                 () = sleep_until(self.retry_at), if !self.unwritten.is_empty() => self.write(Vec::new()),
+                () = at(self.person.answer_by()) => self.answer_looks(),
             }
         }
     }
@@ -160,10 +166,7 @@ impl Listener {
                 }
                 self.type_on();
             }
-            ToHolder::Probe { id } => {
-                let probe = probe_at(&self.terminal, self.leader.pid);
-                self.words.push_back(ToDaemon::Probed { id: *id, probe });
-            }
+            ToHolder::Probe { id } => self.look(*id),
             ToHolder::Signal { id, signo, .. } => {
                 let foreground = probe_at(&self.terminal, self.leader.pid).foreground;
                 let sent = Pid::from_raw(foreground)
@@ -257,6 +260,7 @@ impl Listener {
                 self.typed(ok);
                 self.type_on();
             }
+            About::Clients => self.clients(&answers),
             About::Last => self.over(),
             About::Nothing => {}
         }
@@ -307,6 +311,7 @@ impl Listener {
     /// Appends to the log. While the disk is full, nothing more is taken from tmux.
     fn write(&mut self, bytes: Vec<u8>) {
         let stalled = !self.unwritten.is_empty();
+        self.person.printed(&bytes);
         self.unwritten.extend(bytes);
         let (written, done) = self.log.append(&self.unwritten);
         self.unwritten.drain(..written);
@@ -330,6 +335,7 @@ impl Listener {
             return;
         }
         self.end = End::Told;
+        self.answer_looks();
         let exited = Exited {
             ending: Ending::Unknown,
             at: self.log.end(),
@@ -361,6 +367,13 @@ impl Listener {
         for id in self.closing.take().map(|(ids, _)| ids).unwrap_or_default() {
             self.words.push_back(ToDaemon::Closed { id, left });
         }
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -34,7 +34,7 @@ pub struct Made {
     pub term: String,
 }
 
-const MADE: &str = "#{pid}\t#{pane_id}\t#{session_id}";
+const MADE: &str = "#{pid}\t#{pane_id}\t#{session_id}\t#{default-terminal}";
 // Beside which pane one was put, so that those beside it share its place.
 const BESIDE: &str = "@fugue_beside";
 
@@ -49,7 +49,9 @@ pub fn make(server: &Server, order: &Order<'_>) -> Result<Made, Error> {
         .iter()
         .map(|arg| word(&arg.to_string_lossy()))
         .collect();
-    let said = if order.wanted.id.is_empty() {
+    let said = if is_there(server, order.wanted) {
+        again(server, &order.wanted.id, &argv)?
+    } else {
         match &order.wanted.origin {
             TmuxOrigin::Window { session } => window(server, session, order, &argv)?,
             TmuxOrigin::Split { beside, .. } => split(server, beside, order, &argv)?,
@@ -60,11 +62,9 @@ pub fn make(server: &Server, order: &Order<'_>) -> Result<Made, Error> {
                 ));
             }
         }
-    } else {
-        again(server, &order.wanted.id, &argv)?
     };
-    let mut parts = said.trim().split('\t');
-    let (Some(pid), Some(id), Some(session)) = (parts.next(), parts.next(), parts.next()) else {
+    let parts: Vec<&str> = said.trim().split('\t').collect();
+    let [pid, id, session, term] = parts[..] else {
         return Err(Refused::Said(format!("{said:?} about a new pane")).into());
     };
     let pane = TmuxPane {
@@ -76,7 +76,7 @@ pub fn make(server: &Server, order: &Order<'_>) -> Result<Made, Error> {
     let session = session.trim_start_matches('$');
     Ok(Made {
         variable: format!("{socket},{pid},{session}"),
-        term: term(server),
+        term: term.to_owned(),
         pane,
     })
 }
@@ -111,16 +111,37 @@ pub fn remove(made: &TmuxPane) {
     let Ok(server) = Server::at(Path::new(&made.socket)) else {
         return;
     };
-    let same = format!("#{{==:#{{pid}},{}}}", made.server);
-    let kill = format!("kill-pane -t {}", made.id);
     let _placing = PLACING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Err(error) = server.ask(&["if-shell", "-F", "-t", &made.id, &same, &kill]) {
+    if !is_there(&server, made) {
+        return;
+    }
+    if let Err(error) = server.ask(&["kill-pane", "-t", &made.id]) {
         tracing::debug!(%error, pane = made.id, "a pane of tmux is gone already");
         return;
     }
     // Those that stay share what it had.
     if let TmuxOrigin::Split { beside, .. } = &made.origin {
         even(&server, beside);
+    }
+}
+
+/// Removes those of them whose process has ended; each server is asked once which those are.
+pub fn remove_ended(made: &[TmuxPane]) {
+    let mut sockets: Vec<&str> = made.iter().map(|pane| pane.socket.as_str()).collect();
+    sockets.sort_unstable();
+    sockets.dedup();
+    for socket in sockets {
+        let Ok(server) = Server::at(Path::new(socket)) else {
+            continue;
+        };
+        let what = "#{pane_dead} #{pid} #{pane_id}";
+        let said = server.ask(&["list-panes", "-a", "-F", what]);
+        let said = said.unwrap_or_default();
+        let is_ended = |pane: &&TmuxPane| {
+            let row = format!("1 {} {}", pane.server, pane.id);
+            pane.socket == socket && said.lines().any(|line| line == row)
+        };
+        made.iter().filter(is_ended).for_each(remove);
     }
 }
 
@@ -138,8 +159,25 @@ pub fn resize(made: &TmuxPane, size: PaneSize) -> Result<(), Error> {
             .hint("resize it in tmux"));
         }
     };
+    if !is_there(&server, made) {
+        return Err(Error::new(
+            Kind::Ended,
+            format!("tmux has no pane `{}` any more", made.id),
+        ));
+    }
     server.ask(&[how, "-t", &made.id, "-x", &cols, "-y", &rows])?;
     Ok(())
+}
+
+/// Whether a pane that we made is still there: in the same server, since another one numbers its own from 0 again.
+fn is_there(server: &Server, made: &TmuxPane) -> bool {
+    if made.id.is_empty() {
+        return false;
+    }
+    let wanted = format!("{} {}", made.server, made.id);
+    let what = "#{pid} #{pane_id}";
+    let said = server.ask(&["display-message", "-p", "-t", &made.id, what]);
+    said.is_ok_and(|said| said.trim_end() == wanted)
 }
 
 /// Where tmux made a pane, for a daemon that comes after one that died before it could tell.
@@ -353,15 +391,6 @@ impl Window {
 impl Pane {
     fn number(&self) -> Option<u32> {
         self.id.strip_prefix('%')?.parse().ok()
-    }
-}
-
-/// What programs in this tmux must take their terminal for.
-fn term(server: &Server) -> String {
-    let said = server.ask(&["show-options", "-gqv", "default-terminal"]);
-    match said.as_deref().map(str::trim) {
-        Ok(term) if !term.is_empty() => term.to_owned(),
-        Ok(_) | Err(_) => "screen-256color".to_owned(),
     }
 }
 

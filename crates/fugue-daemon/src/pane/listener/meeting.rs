@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{About, End, Facts, Hears, Listener, Picture, Typist, Whose, pidfd, text};
+use super::{About, End, Facts, Hears, Listener, Person, Picture, Typist, Whose, pidfd, text};
 use crate::{
     replay::{Checkpoints, Depth, Follower},
     tmux::{
@@ -56,6 +56,7 @@ impl Listener {
         let link = Link::attach(&seat.server, &seat.session).map_err(trouble)?;
         let mut listener = Self {
             typist: Typist::open(&place.dir),
+            person: Person::default(),
             whose,
             tmux,
             leader,
@@ -95,6 +96,7 @@ impl Listener {
         self.link = Link::attach(&seat.server, &seat.session).map_err(|error| error.to_string())?;
         self.session = seat.session;
         self.asked.clear();
+        self.answer_looks();
         self.typist.forget_under_way();
         self.hears = Hears::Nothing;
         self.meet(seat.server).await?;
@@ -124,6 +126,7 @@ impl Listener {
         };
         let picture = self.fetch(server, facts).await?;
         self.lay_over(&picture).map_err(|error| error.to_string())?;
+        self.person.met();
         self.write(printed);
         Ok(())
     }

@@ -179,3 +179,28 @@ fn a_pane_that_has_no_room_gets_a_window_of_its_own() {
         "cats 1\na task; 0"
     );
 }
+
+#[test]
+fn a_process_is_made_anew_in_its_own_pane_and_never_in_somebody_elses() {
+    let tmux = Private::start();
+    let origin = TmuxOrigin::Window {
+        session: "main".into(),
+    };
+    let (wanted, argv) = (wanted(&tmux, origin), cat());
+    let made = make(&tmux.server, &order(&wanted, &argv)).unwrap().pane;
+    let again = make(&tmux.server, &order(&made, &argv)).unwrap().pane;
+    assert_eq!(again, made);
+    // The person's own `cat`, if the number were all that counts.
+    let stale = TmuxPane {
+        server: 1,
+        id: "%0".into(),
+        ..made.clone()
+    };
+    let pid = || tmux.ask(&["display-message", "-p", "-t", "%0", "#{pane_pid}"]);
+    let before = pid();
+    let fresh = make(&tmux.server, &order(&stale, &argv)).unwrap().pane;
+    assert_ne!(fresh.id, "%0");
+    assert!(resize(&stale, order(&made, &argv).size).is_err());
+    remove(&stale);
+    assert_eq!(pid(), before);
+}

@@ -1,0 +1,130 @@
+//! Whether a person has begun a line in a pane that is their own. Nobody tells us their keys. But tmux knows when each of
+//! its clients was last used, and a line that was typed is echoed and not ended.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fugue_hold::{probe_at, wire::ToDaemon};
+use tokio::time::Instant;
+
+use super::{About, Listener, text};
+use crate::tmux::control::quote;
+
+/// What was printed when, and what that says of a person.
+#[derive(Default)]
+pub(super) struct Person {
+    /// Since the epoch, as tmux counts.
+    line_ended: Duration,
+    printed: Duration,
+    drafts: bool,
+    /// Looks at the pane that wait for what tmux says of its clients.
+    looks: Vec<u64>,
+    answer_by: Option<Instant>,
+}
+
+// A prompt follows the end of a line at once; what comes later is an echo.
+const PROMPT: Duration = Duration::from_millis(300);
+// Nobody waits longer for a tmux that is busy, or stopped.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+impl Person {
+    /// From now on it is heard what is printed. Keys of this very second may be those of a line that comes.
+    pub(super) fn met(&mut self) {
+        self.line_ended = now().saturating_sub(Duration::from_secs(1));
+        self.printed = self.line_ended;
+    }
+
+    pub(super) fn printed(&mut self, bytes: &[u8]) {
+        self.printed = now();
+        if bytes.contains(&b'\n') {
+            self.line_ended = self.printed;
+        }
+    }
+
+    pub(super) fn answer_by(&self) -> Option<Instant> {
+        self.answer_by
+    }
+
+    /// `used` is when a client that shows this pane was last used, in whole seconds.
+    fn has_drafted(&self, used: Option<u64>) -> bool {
+        let echoed = self.printed.saturating_sub(self.line_ended) > PROMPT;
+        used.is_some_and(|used| echoed && used > self.line_ended.as_secs())
+    }
+}
+
+impl Listener {
+    /// Looks at the pane, after tmux has been asked about its people.
+    pub(super) fn look(&mut self, id: u64) {
+        self.person.looks.push(id);
+        if self.person.answer_by.is_some() {
+            return;
+        }
+        self.person.answer_by = Some(Instant::now() + PATIENCE);
+        let what = quote(b"#{client_control_mode} #{pane_id} #{client_activity}");
+        self.ask(About::Clients, &[&format!("list-clients -F {what}")]);
+    }
+
+    pub(super) fn clients(&mut self, answers: &[Vec<u8>]) {
+        let said = answers.first().map(|body| text(body)).unwrap_or_default();
+        let used = said
+            .lines()
+            .filter_map(|line| {
+                let parts: Vec<&str> = line.split(' ').collect();
+                let [control, pane, used] = parts[..] else {
+                    return None;
+                };
+                let shows_it = control == "0" && pane == self.tmux.id;
+                used.parse().ok().filter(|_| shows_it)
+            })
+            .max();
+        let drafts = self.person.has_drafted(used);
+        if drafts != self.person.drafts {
+            self.person.drafts = drafts;
+            // What the keys were is not known, but what they amount to: a text that stands there, or its end.
+            let bytes = if drafts {
+                b" ".to_vec()
+            } else {
+                b"\r".to_vec()
+            };
+            self.words.push_back(ToDaemon::Keyed { bytes });
+        }
+        self.answer_looks();
+    }
+
+    pub(super) fn answer_looks(&mut self) {
+        self.person.answer_by = None;
+        for id in std::mem::take(&mut self.person.looks) {
+            let probe = probe_at(&self.terminal, self.leader.pid);
+            self.words.push_back(ToDaemon::Probed { id, probe });
+        }
+    }
+}
+
+fn now() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_begun_where_something_is_echoed_after_a_key_and_not_ended() {
+        let person = |line_ended: u64, printed: u64| Person {
+            line_ended: Duration::from_millis(line_ended),
+            printed: Duration::from_millis(printed),
+            ..Person::default()
+        };
+        // A prompt, and then keys that were echoed.
+        assert!(person(10_100, 12_300).has_drafted(Some(12)));
+        // Later keys that print nothing change nothing.
+        assert!(person(10_100, 12_300).has_drafted(Some(99)));
+        // Enter, a newline, a prompt.
+        assert!(!person(10_900, 11_000).has_drafted(Some(10)));
+        // Somebody scrolls, or comes from another window.
+        assert!(!person(10_100, 10_150).has_drafted(Some(15)));
+        // A program goes on without a person.
+        assert!(!person(10_100, 12_300).has_drafted(Some(9)));
+        assert!(!person(10_100, 12_300).has_drafted(None));
+    }
+}
