@@ -26,6 +26,8 @@ use super::{
 
 // Sixty pictures a second are enough for any eye; the first one after a pause comes at once.
 const PICTURE: Duration = Duration::from_millis(16);
+// Somebody who types waits for what comes of it: for so long behind a key, pictures are drawn as they come.
+const ECHO: Duration = Duration::from_millis(100);
 // A terminal sends a key's sequence in one piece; what comes later than this behind an escape is another key. Over a slow
 // line a sequence may be torn, and kitty's protocol, where the terminal has it, knows no such question.
 const ESCAPE: Duration = Duration::from_millis(30);
@@ -57,6 +59,7 @@ pub struct Loop {
     shown: Option<Canvas>,
     dirty: bool,
     drawn_at: Option<Instant>,
+    keyed_at: Option<Instant>,
     ages_at: Instant,
 }
 
@@ -77,6 +80,7 @@ impl Loop {
             shown: None,
             dirty: true,
             drawn_at: None,
+            keyed_at: None,
             ages_at: Instant::now() + AGES,
         }
     }
@@ -106,6 +110,7 @@ impl Loop {
         };
         match came {
             Came::Bytes(Ok(bytes)) if !bytes.is_empty() => {
+                self.keyed_at = Some(Instant::now());
                 let heard = self.parser.feed(&bytes);
                 self.settle_at = self.parser.is_undecided().then(|| Instant::now() + ESCAPE);
                 self.hear(heard)
@@ -144,13 +149,19 @@ impl Loop {
         let model = self.model.wakes_at().map(Instant::from_std);
         let ages = self.model.shows_ages().then_some(self.ages_at);
         let picture = self
-            .drawn_at
-            .filter(|_| self.dirty && !self.outer.is_behind())
-            .map(|at| at + PICTURE);
+            .next_picture()
+            .filter(|_| self.dirty && !self.outer.is_behind());
         [model, ages, picture, self.settle_at]
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// Not before then; `None`: at any time.
+    fn next_picture(&self) -> Option<Instant> {
+        let drawn = self.drawn_at?;
+        let awaited = self.keyed_at.is_some_and(|at| drawn < at + ECHO);
+        (!awaited).then(|| drawn + PICTURE)
     }
 
     fn time(&mut self) -> Option<Ended> {
@@ -274,7 +285,7 @@ impl Loop {
             return;
         }
         let now = Instant::now();
-        if self.drawn_at.is_some_and(|at| now < at + PICTURE) {
+        if self.next_picture().is_some_and(|at| now < at) {
             return;
         }
         self.dirty = false;
