@@ -3,7 +3,10 @@
 use std::{
     ffi::{OsStr, OsString},
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::DirBuilderExt,
+    },
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -144,6 +147,10 @@ impl Server {
 
     /// The same, where a server may be started for it.
     pub fn ask_or_start(&self, words: &[&str]) -> Result<String, Refused> {
+        // tmux makes the directory of its sockets by itself only where it chooses the socket by itself.
+        if let Some(dir) = self.socket.parent().filter(|dir| !dir.exists()) {
+            std::fs::DirBuilder::new().mode(0o700).create(dir)?;
+        }
         let socket = self.socket.to_string_lossy();
         self.run(&[&["-u", "-S", &socket], words].concat())
     }

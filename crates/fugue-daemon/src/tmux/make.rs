@@ -297,20 +297,12 @@ fn room(server: &Server, beside: &str) -> Option<(String, Halves)> {
     let layout = Layout::parse(&window.layout)?;
     match layout.share(&ids) {
         Some(share) => {
-            fits(share, ids.len() + 1).then(|| (last.id.clone(), crossing(&layout, &ids, share)))
+            // Across the way of what is around it, so that the two are a part of the window by themselves.
+            let how = layout.crossing(last.number()?);
+            fits(share, ids.len() + 1).then(|| (last.id.clone(), how))
         }
         // Somebody has moved them apart: whatever is there is halved.
         None => Some((last.id.clone(), halves(last.cols, last.rows)?)),
-    }
-}
-
-/// A single one is split across the way its own split went, so that the two are a part of the window by themselves.
-fn crossing(layout: &Layout, ids: &[u32], share: super::tiles::Place) -> Halves {
-    let whole = layout.share(&layout.order());
-    let full_height = whole.is_some_and(|whole| whole.rows == share.rows);
-    match ids.len() {
-        1 if !full_height => Halves::Across,
-        _ => Halves::Down,
     }
 }
 

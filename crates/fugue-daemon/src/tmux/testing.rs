@@ -40,7 +40,7 @@ impl Private {
     /// None runs there yet.
     pub fn absent() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("tmux");
+        let socket = dir.path().join("sockets/tmux");
         let path = std::env::var_os("PATH").unwrap();
         let tmux = format!("{},0,0", socket.display());
         let caller = Caller {

@@ -71,6 +71,15 @@ impl Layout {
         self.0.clone().node_of(ours).map(|node| node.place())
     }
 
+    /// How a pane is split so that the new one comes into a part with it alone: not the way it lies among others.
+    pub fn crossing(&self, id: u32) -> Halves {
+        match self.0.around(id) {
+            Some(Halves::Across) => Halves::Down,
+            Some(Halves::Down) => Halves::Across,
+            None => Halves::Down,
+        }
+    }
+
     /// The same with even shares for these panes, if they are all that is in one part of it.
     pub fn evened(&self, ours: &[u32]) -> Option<Self> {
         let mut tree = self.0.clone();
@@ -175,6 +184,20 @@ impl Tree {
             Self::Across(_, inside) | Self::Down(_, inside) => {
                 inside.iter().for_each(|tree| tree.ids(ids));
             }
+        }
+    }
+
+    /// How a pane lies among those around it.
+    fn around(&self, wanted: u32) -> Option<Halves> {
+        let (inside, how) = match self {
+            Self::Pane(..) => return None,
+            Self::Across(_, inside) => (inside, Halves::Across),
+            Self::Down(_, inside) => (inside, Halves::Down),
+        };
+        let is_it = |tree: &Self| matches!(tree, Self::Pane(_, id) if *id == wanted);
+        match inside.iter().any(is_it) {
+            true => Some(how),
+            false => inside.iter().find_map(|tree| tree.around(wanted)),
         }
     }
 

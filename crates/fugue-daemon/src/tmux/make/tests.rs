@@ -103,10 +103,16 @@ fn a_window_is_made_in_a_session_that_may_have_to_be_made_too() {
 
 #[test]
 fn ten_panes_beside_one_have_even_shares_of_its_half_and_all_others_keep_their_places() {
+    for (first, second) in [("-h", "-v"), ("-v", "-h")] {
+        beside_one_of_three(first, second);
+    }
+}
+
+fn beside_one_of_three(first: &str, second: &str) {
     let tmux = Private::start();
-    // A person's window: two above each other on the right, the caller on the left.
-    tmux.ask(&["split-window", "-h", "-d", "-t", "%0", "-l", "50", "cat"]);
-    tmux.ask(&["split-window", "-v", "-d", "-t", "%1", "cat"]);
+    // A person's window: the caller, and two beside or below it.
+    tmux.ask(&["split-window", first, "-d", "-t", "%0", "-l", "25%", "cat"]);
+    tmux.ask(&["split-window", second, "-d", "-t", "%1", "cat"]);
     tmux.ask(&["select-pane", "-t", "%2"]);
     let before = places(&tmux, "main:0");
     let own = before[0].clone();
