@@ -341,10 +341,10 @@ fn an_agent_that_waits_for_the_person_is_seen() {
     prompts(&mut person, 1);
     person.type_text("echo half a li");
     person.shows("echo half a li");
-    let agent = world.start(&["send", "p1", "echo from an ag''ent", "--enter"]);
+    let agent = world.start(&["send", "p1", "echo second voi''ce", "--enter"]);
     person.shows("‖ held");
     person.type_text("ne\r");
-    person.shows("from an agent");
+    person.shows("second voice");
     person.hides("held");
     agent.end(LIMIT).ok();
     // The person's line was whole when the agent's came.

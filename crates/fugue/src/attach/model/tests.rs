@@ -1,12 +1,12 @@
 //! Stories: what a person does and the daemon answers, and what is asked and shown then.
 
 use fugue_api::{
-    Cursor, Timestamp,
+    Cursor, Kind, Reply, Timestamp,
     attach::{
-        Appearance, Frame, FrameCursor, FrameModes, FrameRow, Lines, MouseWanted, Rect, Side, Span,
-        Tile,
+        Appearance, Frame, FrameCursor, FrameModes, FrameRow, Lines, Looked, MouseWanted, Rect,
+        Side, Span, Tile,
     },
-    panes::{By, StateBy},
+    panes::{By, PaneText, StateBy, Status},
 };
 
 use super::*;
