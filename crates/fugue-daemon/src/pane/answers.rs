@@ -163,7 +163,10 @@ impl Pane {
             }
             Asked::Watcher => self.looked_for_watcher(probe).await,
             Asked::Inject(inject) => self.looked_before_typing(inject, probe).await,
-            Asked::Quiet if self.seat.record.agent.is_some() => self.agent_is_quiet(probe).await,
+            Asked::Quiet if self.seat.record.agent.is_some() => {
+                self.agent_is_quiet(probe).await;
+                self.look_later();
+            }
             Asked::Quiet => {
                 let state = self.state(probe).state;
                 if state == State::NeedsInput && !self.prompted {
@@ -171,6 +174,7 @@ impl Pane {
                     let cursor = self.cursor();
                     self.seat.say(PaneFact::AsksFirst { cursor }).await;
                 }
+                self.look_later();
             }
             Asked::Status(_, _) | Asked::Read(_, _) | Asked::Brief(_) => {
                 let state = self.state(probe);

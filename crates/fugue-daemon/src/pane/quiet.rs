@@ -89,7 +89,7 @@ impl Pane {
         }
     }
 
-    fn last_moved(&self) -> Instant {
+    pub(super) fn last_moved(&self) -> Instant {
         let typed = self.last_typed.unwrap_or(self.last_output);
         self.last_output.max(typed)
     }

@@ -134,9 +134,24 @@ impl Pane {
             self.look_at = match (&self.viewing.probe, self.viewing.stale) {
                 (None, _) => Some(Instant::now()),
                 (Some(_), Some(moved)) => Some(self.last_output.max(moved) + QUIET),
-                (Some(_), None) => None,
+                (Some(_), None) => self.next_look(),
             };
         }
+    }
+
+    /// A program that begins to wait for input says nothing. As long as nothing is known but its silence, it is looked at
+    /// again for those who look, each time after twice as long.
+    pub(super) fn look_later(&mut self) {
+        if self.viewing.is_watched() && self.look_at.is_none() {
+            self.look_at = self.next_look();
+        }
+    }
+
+    fn next_look(&self) -> Option<Instant> {
+        let state = self.state_shown();
+        let unknown = state.by == By::Silence || state.state == State::Running;
+        let silent = self.last_moved().elapsed().max(QUIET);
+        (unknown && self.keeper.is_some()).then(|| Instant::now() + silent)
     }
 
     /// Its process has ended, and nobody here knows whether another takes its place.
