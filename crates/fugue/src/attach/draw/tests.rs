@@ -176,3 +176,52 @@ fn the_sidebar_covers_the_panes_where_it_is_narrow_and_stands_beside_them_where_
     story.press(&format!("\x1b[<0;6;{row}M\x1b[<0;6;{row}m"));
     assert_eq!(story.model.focus, Some(PaneId(2)));
 }
+
+#[test]
+fn workers_runs_and_watchers_stand_in_the_sidebar_and_what_is_long_is_cut() {
+    let mut story = Story::new(40, 160);
+    let at = fugue_api::Timestamp(1_000);
+    let facts = &mut story.model.facts;
+    facts.workers.push(fugue_api::team::WorkerRow {
+        worker_id: "a-worker-with-a-very-long-name-claude".into(),
+        instance: 1,
+        session_id: "lead".into(),
+        agent: "claude".into(),
+        pane_id: Some(PaneId(2)),
+        state: fugue_api::team::WorkerState::NeedsInput,
+        turn: 1,
+        started_at: at,
+    });
+    for (id, status) in [("r-one", "running"), ("r-two", "failed")] {
+        facts.runs.push(fugue_api::runs::RunRow {
+            run_id: fugue_api::RunId(id.into()),
+            kind: fugue_api::runs::RunKind::Pipeline,
+            status: status.into(),
+            progress: "2/5".into(),
+            started_at: at,
+        });
+    }
+    facts.watchers.push(fugue_api::watch::WatcherRow {
+        pane_id: PaneId(1),
+        state: fugue_api::watch::WatcherState::Paused,
+        reason: None,
+        decision: None,
+        queued: 0,
+    });
+    let picture = story.picture();
+    for row in [
+        " workers",
+        "▲ a-worker-with-… needs input  12s",
+        "● pipeline r-one  2/5          12s",
+        "✗ pipeline r-two  failed       12s",
+        "▲ left            paused",
+    ] {
+        assert!(picture.contains(row), "{row}\n{picture}");
+    }
+    // A screen too low for all of it says so.
+    story.step(Input::Resized(PaneSize {
+        rows: 10,
+        cols: 160,
+    }));
+    assert!(story.picture().contains("more rows"));
+}
