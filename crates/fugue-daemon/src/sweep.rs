@@ -3,7 +3,10 @@
 use std::{path::Path, time::Duration};
 
 use fugue_api::PaneId;
-use fugue_hold::{Scope, close_leftovers, record::Meta};
+use fugue_hold::{
+    Scope, close_leftovers,
+    record::{ExitRecord, Meta},
+};
 
 use crate::tmux::make;
 
@@ -26,11 +29,19 @@ pub fn pane(pane: PaneId, dir: &Path, grace: Duration) {
     view(dir);
 }
 
+/// Whether the last of its processes has ended.
+fn has_ended(dir: &Path) -> bool {
+    let latest = (1..).take_while(|generation| Meta::path(dir, *generation).exists());
+    let ended = |generation: u32| ExitRecord::path(dir, generation).exists();
+    latest.last().is_some_and(ended)
+}
+
 /// Removes what tmux still shows of panes that have ended.
 pub fn ended_views(panes: &Path) {
     let dirs = std::fs::read_dir(panes).into_iter().flatten().flatten();
-    let made: Vec<_> = dirs.filter_map(|dir| make::noted(&dir.path())).collect();
-    make::remove_ended(&made);
+    let made = dirs.map(|dir| dir.path()).filter(|dir| has_ended(dir));
+    let made: Vec<_> = made.filter_map(|dir| make::noted(&dir)).collect();
+    make::remove_all(&made);
 }
 
 /// Removes what tmux shows of a pane, if tmux does.

@@ -330,7 +330,11 @@ fn a_person_and_fugue_type_in_the_same_pane_and_either_may_close_it() {
 fn a_tmux_server_that_dies_ends_its_panes_and_nothing_else() {
     let person = Person::new();
     let mut client = person.client();
-    let native: PaneCreated = call(&mut client, "create_pane", json!({"command": "cat"}));
+    let native: PaneCreated = call(
+        &mut client,
+        "create_pane",
+        json!({"command": "cat", "backend": "native"}),
+    );
     let shown: PaneCreated = call(
         &mut client,
         "create_pane",

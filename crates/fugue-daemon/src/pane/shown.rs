@@ -149,15 +149,34 @@ impl Pane {
     }
 }
 
-/// What no person types: a terminal's answer to a question, or the news that it has the focus.
+/// What no person types: a terminal's answers to questions, or the news that it has the focus. Several may come at once.
 fn is_a_terminals(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let Some(after) = one_answer(rest) else {
+            return false;
+        };
+        rest = after;
+    }
+    !bytes.is_empty()
+}
+
+/// What follows one answer, if it begins with one.
+fn one_answer(bytes: &[u8]) -> Option<&[u8]> {
     match bytes {
-        [0x1b, b'[', b'I' | b'O'] => true,
-        [0x1b, b'[', middle @ .., b'c' | b'n' | b'R' | b't' | b'y'] => {
-            middle.iter().all(|byte| matches!(byte, b'0'..=b'?' | b'$'))
+        [0x1b, b'[', b'I' | b'O', rest @ ..] => Some(rest),
+        [0x1b, b'[', rest @ ..] => {
+            let end = rest.iter().position(|byte| !matches!(byte, b' '..=b'?'))?;
+            let is_answer = matches!(rest[end], b'c' | b'n' | b'R' | b't' | b'y');
+            is_answer.then(|| &rest[end + 1..])
         }
-        [0x1b, b']' | b'P' | b'_', ..] => true,
-        _ => false,
+        [0x1b, b']' | b'P' | b'_', rest @ ..] => {
+            let bell = rest.iter().position(|byte| *byte == 0x07).map(|at| at + 1);
+            let ends = rest.windows(2).position(|pair| pair == b"\x1b\\");
+            let end = bell.into_iter().chain(ends.map(|at| at + 2)).min()?;
+            Some(&rest[end..])
+        }
+        _ => None,
     }
 }
 
@@ -173,10 +192,13 @@ mod tests {
             "\x1b[24;80R",
             "\x1b[I",
             "\x1b]11;rgb:0/0/0\x1b\\",
+            "\x1b[2;2R\x1b[>84;0;0c\x1b]10;rgb:1/1/1\x07\x1bP1+r436f\x1b\\\x1b[0n",
         ] {
             assert!(is_a_terminals(own.as_bytes()), "{own:?}");
         }
-        for typed in ["a", "\x1b[A", "\x1b", "y\r", "\x1b[Z", "\x1bn"] {
+        for typed in [
+            "a", "\x1b[A", "\x1b", "y\r", "\x1b[Z", "\x1bn", "\x1b[0nq", "",
+        ] {
             assert!(!is_a_terminals(typed.as_bytes()), "{typed:?}");
         }
     }

@@ -125,8 +125,8 @@ pub fn remove(made: &TmuxPane) {
     }
 }
 
-/// Removes those of them whose process has ended; each server is asked once which those are.
-pub fn remove_ended(made: &[TmuxPane]) {
+/// Removes those of them that are there; each server is asked once which those are.
+pub fn remove_all(made: &[TmuxPane]) {
     let mut sockets: Vec<&str> = made.iter().map(|pane| pane.socket.as_str()).collect();
     sockets.sort_unstable();
     sockets.dedup();
@@ -134,14 +134,14 @@ pub fn remove_ended(made: &[TmuxPane]) {
         let Ok(server) = Server::at(Path::new(socket)) else {
             continue;
         };
-        let what = "#{pane_dead} #{pid} #{pane_id}";
+        let what = "#{pid} #{pane_id}";
         let said = server.ask(&["list-panes", "-a", "-F", what]);
         let said = said.unwrap_or_default();
-        let is_ended = |pane: &&TmuxPane| {
-            let row = format!("1 {} {}", pane.server, pane.id);
+        let is_there = |pane: &&TmuxPane| {
+            let row = format!("{} {}", pane.server, pane.id);
             pane.socket == socket && said.lines().any(|line| line == row)
         };
-        made.iter().filter(is_ended).for_each(remove);
+        made.iter().filter(is_there).for_each(remove);
     }
 }
 
