@@ -1,8 +1,13 @@
 //! Full-screen programs inside, beside the same programs in a terminal of their own: keys, size, redraws.
 
-use std::fs;
+use std::{fs, path::Path};
 
-use fugue_testkit::World;
+use fugue_testkit::{
+    World,
+    agents::{AtHome, Tools},
+    figure,
+    model::{DONE, Model},
+};
 
 use crate::{
     attached::{Attached, Kind},
@@ -370,4 +375,59 @@ fn a_long_paste_arrives_whole() {
     prompts(&mut person, 1);
     let pasted = fs::read_to_string(world.work().join("pasted")).expect("the file");
     assert!(pasted == text, "{} of {} bytes", pasted.len(), text.len());
+}
+
+/// The real one, with a scripted model. What it greets with differs from run to run; what is typed, answered and fitted to
+/// the terminal does not.
+#[test]
+fn claude_code() {
+    let model = Model::start(Vec::new());
+    let mut world = world();
+    let tools = Tools::beside(Path::new(env!("CARGO_BIN_EXE_fugue")));
+    let Some(home) = AtHome::settle(&tools, &mut world, &model) else {
+        return figure(
+            "NOT SHOWN",
+            "Claude Code in attach: not installed (scripts/mcp-tools)",
+        );
+    };
+    fs::write(home.dir().join(".bashrc"), "PS1='$ '\n").expect("an rc file");
+    let mut pair = Pair::new(&world, "claude");
+    let row_with = |screen: &str, text: &str| {
+        let row = screen.lines().find(|row| row.contains(text));
+        row.map(|row| row.trim_end().to_owned())
+    };
+    // Its input box is there when it shows what is typed.
+    for person in [&mut pair.inside, &mut pair.bare] {
+        person.shows("? for shortcuts");
+    }
+    pair.keys("hum a tune é漢");
+    let inside = row_with(&pair.inside.shows("hum a tune é漢"), "hum a tune");
+    let bare = row_with(&pair.bare.shows("hum a tune é漢"), "hum a tune");
+    assert_eq!(inside, bare);
+    // Back by one word, and a line that is not the last.
+    pair.keys("\x1bb");
+    pair.keys("\x1b[200~one\ntwo\x1b[201~");
+    for person in [&mut pair.inside, &mut pair.bare] {
+        person.shows("two");
+    }
+    pair.keys("\r");
+    for person in [&mut pair.inside, &mut pair.bare] {
+        person.shows(DONE);
+    }
+    pair.resize(20, 60);
+    let fits = |screen: &str| {
+        let lines = screen
+            .lines()
+            .map(|row| row.chars().filter(|c| *c == '─').count());
+        lines.max() == Some(60)
+    };
+    pair.bare.until("it fits", fits);
+    pair.inside.until("it fits", |screen| {
+        // The title's line is ours.
+        fits(&screen.lines().skip(1).collect::<Vec<_>>().join("\n"))
+    });
+    pair.keys("\x03");
+    pair.keys("\x03");
+    pair.bare.ended();
+    assert!(pair.inside.ended().success());
 }
