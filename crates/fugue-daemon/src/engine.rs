@@ -93,6 +93,8 @@ struct Stored {
 
 /// The end of the daemon, waiting for its panes.
 struct Stopping {
+    /// Removes what tmux shows of panes that have ended.
+    views: Option<std::thread::JoinHandle<()>>,
     asker: Option<Responder>,
     open: HashSet<CallId>,
     closed: u64,
@@ -662,9 +664,6 @@ impl Engine {
             return Going::On;
         }
         let live: Vec<PaneId> = if panes {
-            // The process stays until this is through.
-            let dir = self.house.paths.panes();
-            tokio::task::spawn_blocking(move || sweep::ended_views(&dir));
             self.core.own_panes().collect()
         } else {
             Vec::new()
@@ -676,7 +675,12 @@ impl Engine {
             .collect();
         self.own_calls += calls.len() as u64;
         let open = calls.iter().copied().collect();
+        let views = panes.then(|| {
+            let dir = self.house.paths.panes();
+            std::thread::spawn(move || sweep::ended_views(&dir))
+        });
         self.stopping = Some(Stopping {
+            views,
             asker: Some(asker),
             open,
             closed: live.len() as u64,
@@ -721,6 +725,10 @@ impl Engine {
         else {
             return Going::On;
         };
+        // Nothing else is left to do, and what is not through by now never will be.
+        if let Some(views) = stopping.views.take() {
+            let _ = views.join();
+        }
         if let Some(asker) = stopping.asker.take() {
             asker.answer(Ok(Answer::Stopping {
                 panes_closed: stopping.closed,
