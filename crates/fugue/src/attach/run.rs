@@ -5,7 +5,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use fugue_api::{Error, Kind, wire::Ask};
+use fugue_api::{
+    Error, Kind,
+    wire::{Answer, Ask},
+};
 use fugue_daemon::client::{self, Client};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -89,6 +92,8 @@ impl Loop {
         let mut signals = Signals::new()?;
         let mut ended = self.perform(first);
         while ended.is_none() {
+            // What was asked goes out before the picture is made: a key does not wait for a pencil.
+            tokio::task::yield_now().await;
             self.draw();
             ended = self.turn(&mut signals).await;
         }
@@ -208,7 +213,9 @@ impl Loop {
             }
             Input::Heard(_) | Input::Resized(_) | Input::Tick => {}
         }
-        self.dirty = true;
+        // That a key was taken is no news to anybody who looks.
+        let noted = matches!(&input, Input::Answered(_, Ok(Answer::Noted)));
+        self.dirty |= !noted;
         let effects = self.model.step(input, Instant::now().into_std());
         self.perform(effects)
     }
