@@ -555,6 +555,7 @@ mod tests {
             "LANG",
             "PATH",
             "TERM",
+            "TMUX_TMPDIR",
             "XDG_CONFIG_HOME",
             "XDG_RUNTIME_DIR",
             "XDG_STATE_HOME",

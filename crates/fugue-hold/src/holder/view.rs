@@ -286,7 +286,7 @@ impl Holder {
 
     /// What tmux says of a process that ended in one of its panes is what it would have said of the child.
     pub(super) fn exit_code(&self) -> u8 {
-        let Life::Exited { exited, .. } = &self.life else {
+        let (Some(_), Life::Exited { exited, .. }) = (&self.view, &self.life) else {
             return 0;
         };
         match exited.ending {
