@@ -213,7 +213,9 @@ fn window(
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     match server.ask(&[&new[..], &argv].concat()) {
         Err(Refused::NoServer(_)) => {}
-        Err(Refused::Said(said)) if said.contains("can't find") => {}
+        // A server whose last session is just going has none to speak of.
+        Err(Refused::Said(said))
+            if said.contains("can't find") || said.contains("no current target") => {}
         answered => return answered,
     }
     let (cols, rows) = (order.size.cols.to_string(), order.size.rows.to_string());

@@ -7,12 +7,16 @@ use fugue_api::{
     panes::PaneCreated,
     watch::{NextStep, Recorded, RecordedStatus, WatcherState, Watching},
 };
+use fugue_testkit::native_only;
 use serde_json::json;
 
 use crate::kit::*;
 
 #[test]
 fn the_tools_go_there_and_back() {
+    if native_only("a window of tmux is attached to by tmux") {
+        return;
+    }
     let world = world();
     let model = model(&[next_step("make it so")]);
     let mut client = client(&world, &model, &[("DEFAULT_WAIT_SEC", "600")]);
@@ -125,6 +129,9 @@ fn without_an_assessor_the_choices_are_named_at_once() {
 
 #[test]
 fn the_verbs_say_what_the_watcher_does_and_why() {
+    if native_only("a window of tmux is attached to by tmux") {
+        return;
+    }
     let mut world = world();
     let said = json!({"action": "continue", "injection_prompt": NEXT});
     world.set_env("ASSESS_MODEL", format!("cmd:cat > asked; echo '{said}'"));
