@@ -428,7 +428,8 @@ fn a_step_that_reads_gets_the_terminal_and_says_that_it_waits() {
 #[test]
 fn a_client_without_patience_is_answered_early_and_picks_the_run_up() {
     let world = world();
-    let mut client = client(&world, &["--max-wait-ms", "300"]);
+    // Long enough for the quick one to be through, also in tmux on a busy machine.
+    let mut client = client(&world, &["--max-wait-ms", "2000"]);
     let gate = world.work().join("gate");
     let wait = format!(
         "until [ -e '{}' ]; do sleep 0.05; done; echo through; exit 5",
