@@ -64,6 +64,9 @@ const TEXT_WITHIN: Duration = Duration::from_secs(5);
 // Control mode and pane options as they are used here.
 const OLDEST: (u32, u32) = (3, 3);
 
+// One is usual where panes come and go quickly; more in a row is not chance.
+const ENDING_SERVERS: usize = 4;
+
 impl Server {
     /// The server that a caller sits in, else the one that its `tmux` would reach.
     pub fn of(caller: &Caller) -> Result<Self, Error> {
@@ -152,7 +155,16 @@ impl Server {
             std::fs::DirBuilder::new().mode(0o700).create(dir)?;
         }
         let socket = self.socket.to_string_lossy();
-        self.run(&[&["-u", "-S", &socket], words].concat())
+        let words = [&["-u", "-S", &socket], words].concat();
+        // A server that ends with its last session may still take the question and never answer it; the next one is
+        // started by the question itself.
+        for _ in 0..ENDING_SERVERS {
+            match self.run(&words) {
+                Err(Refused::NoServer(_)) => {}
+                answered => return answered,
+            }
+        }
+        self.run(&words)
     }
 
     fn run(&self, words: &[&str]) -> Result<String, Refused> {
