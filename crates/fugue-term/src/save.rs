@@ -15,7 +15,7 @@ use crate::terminal::{Options, Size, Terminal};
 use crate::varint;
 
 /// Changes with the format: an old checkpoint is then no checkpoint, and the log is read from its start.
-const MAGIC: &[u8] = b"fugue-term 2\n";
+const MAGIC: &[u8] = b"fugue-term 3\n";
 
 /// No pane lives to see it, and sums with it do not overflow.
 const MOST: u64 = 1 << 60;
@@ -49,6 +49,10 @@ impl Terminal {
             out.number(budget.spent);
         }
         out.shell(machine);
+        // A new size may have drawn the text in since: then its end is not where the text says.
+        let end = self.end();
+        out.number(end.line.0);
+        out.number(end.col.into());
         Some(out.0)
     }
 
@@ -88,6 +92,11 @@ impl Terminal {
             };
         }
         saved.shell(machine)?;
+        terminal.floor = Cursor {
+            offset: Offset(offset),
+            line: LineNo(saved.number()?),
+            col: saved.number()?.try_into().ok()?,
+        };
         saved.0.is_empty().then_some(terminal)
     }
 }
@@ -332,5 +341,29 @@ impl<'a> Reader<'a> {
             });
         }
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Options, Size, Terminal};
+
+    #[test]
+    fn an_end_that_a_new_size_drew_in_is_kept() {
+        let mut terminal = Terminal::new(Size { rows: 1, cols: 11 }, Options::default());
+        // Where the wide character no longer fits behind the gap, the gap is not text any more.
+        terminal.feed("\x1b[1;2H👍🏽".as_bytes());
+        let before = terminal.end();
+        let narrow = Size { rows: 1, cols: 2 };
+        terminal.resize(narrow);
+        let saved = terminal.save().expect("between sequences");
+        let mut loaded = Terminal::load(&saved, Options::default()).expect("what was saved loads");
+        assert_eq!([terminal.end(), loaded.end()], [before; 2]);
+        loaded.resize(narrow);
+        assert_eq!(loaded.end(), before);
+        assert_eq!(loaded.save(), Some(saved));
+        loaded.feed(b"z");
+        terminal.feed(b"z");
+        assert_eq!(loaded.end(), terminal.end());
     }
 }

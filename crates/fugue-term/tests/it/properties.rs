@@ -67,6 +67,7 @@ proptest! {
         let Some(saved) = first.save() else { return Ok(()) };
         let mut second = Terminal::load(&saved, options()).expect("what was saved loads");
         prop_assert_eq!(Some(saved), second.save());
+        prop_assert_eq!(first.end(), second.end());
         let kept = second.end().line;
         let (first, second) = (play(&mut first, &after, whole), play(&mut second, &after, whole));
         prop_assert_eq!(&first.facts, &second.facts);
