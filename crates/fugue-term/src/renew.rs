@@ -31,6 +31,8 @@ impl Terminal {
     /// Another process has the pane: half a sequence, marks and modes of the one before mean nothing to it, and its
     /// first line is a line of its own.
     pub fn renew(&mut self) {
+        // The cursor may go up, from below the text to where the text ends.
+        self.floor = self.end();
         self.parser = Parser::starting_at(self.parser.offset());
         self.machine.shell.state = ShellState::Unknown;
         self.machine.tidy();
@@ -95,5 +97,21 @@ mod tests {
         });
         let lines: Vec<_> = found.lines.iter().map(|line| &*line.text).collect();
         assert_eq!(lines, ["last words", "1mhello"]);
+    }
+
+    #[test]
+    fn the_end_does_not_go_back_when_another_process_begins() {
+        let mut terminal = Terminal::new(Size { rows: 6, cols: 20 }, Options::default());
+        terminal.feed(b"last words\x1b[5H\x1b[?1049hfull screen");
+        let before = terminal.end();
+        terminal.renew();
+        assert!(terminal.end() >= before);
+        terminal.feed(b"hello");
+        let found = terminal.lines(&Query {
+            since: Some(before),
+            last: 10,
+        });
+        let lines: Vec<_> = found.lines.iter().map(|line| &*line.text).collect();
+        assert_eq!(lines, ["hello"]);
     }
 }

@@ -95,8 +95,8 @@ pub struct LastCommand<'a> {
 pub struct Terminal {
     pub(crate) parser: Parser,
     pub(crate) machine: Machine,
-    /// The end before the last change of size, or in the checkpoint this was made from: with nothing printed since, the
-    /// end is no earlier.
+    /// The end before the last change of size or process, or in the checkpoint this was made from: with nothing printed
+    /// since, the end is no earlier.
     pub(crate) floor: Cursor,
 }
 

@@ -8,6 +8,8 @@ use proptest::prelude::*;
 pub enum Step {
     Bytes(Vec<u8>),
     Resize(Size),
+    /// Another process has it from here on.
+    Renew,
 }
 
 pub const SECRET: &str = "s3cret";
@@ -27,7 +29,7 @@ pub fn size() -> impl Strategy<Value = Size> {
 pub fn script() -> impl Strategy<Value = Vec<Step>> {
     let bytes =
         prop::collection::vec(fragment(), 1..12).prop_map(|parts| Step::Bytes(parts.concat()));
-    let step = prop_oneof![6 => bytes, 1 => size().prop_map(Step::Resize)];
+    let step = prop_oneof![12 => bytes, 2 => size().prop_map(Step::Resize), 1 => Just(Step::Renew)];
     prop::collection::vec(step, 1..8)
 }
 
@@ -213,6 +215,11 @@ pub fn play(
                 }
             }
             Step::Resize(size) => terminal.resize(*size),
+            Step::Renew => {
+                terminal.renew();
+                // What it found is told by the next feed, which may be one after a restart.
+                facts.extend(terminal.feed(b""));
+            }
         }
         ends.push(terminal.end());
     }

@@ -67,6 +67,7 @@ fn wait(
     for step in script {
         match step {
             Step::Resize(size) => terminal.resize(*size),
+            Step::Renew => terminal.renew(),
             Step::Bytes(bytes) => {
                 for part in cut(bytes) {
                     terminal.feed(&part);
