@@ -50,6 +50,7 @@ impl Pane {
             Err(error) => return Err((seat, error)),
         };
         if let Err(error) = keeper.send(&ToHolder::Start(spec)) {
+            unshow(&seat).await;
             return Err((seat, launch::refusal(&error.to_string())));
         }
         let child = loop {
@@ -61,7 +62,10 @@ impl Pane {
                     return Err((seat, launch::failed(&what, errno)));
                 }
                 Ok(_) => {}
-                Err(error) => return Err((seat, launch::refusal(&error.to_string()))),
+                Err(error) => {
+                    unshow(&seat).await;
+                    return Err((seat, launch::refusal(&error.to_string())));
+                }
             }
         };
         let follower = match Self::follow(&seat, &dir) {
@@ -104,6 +108,7 @@ impl Pane {
             .flatten();
         // Its directory need not be there either.
         if found.is_none() && seat.record.pid == 0 && recorded.is_none() {
+            unshow(&seat).await;
             return Err((seat, PaneFact::NeverStarted(launch::interrupted())));
         }
         let follower = match Self::follow(&seat, &dir) {
