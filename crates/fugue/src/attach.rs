@@ -60,9 +60,12 @@ pub async fn attach(desk: &Desk, target: Option<&str>, role: Role) -> Result<Exi
     let base = u64::from_le_bytes(random);
     let mut model = Model::new(base, role, session.clone(), outer.size());
     let first = model.start(pane, facts, std::time::Instant::now());
-    let ended = Loop::new(desk.client.clone(), model, outer)
-        .run(first)
-        .await?;
+    // A task like the others: for what the runtime's first one waits for, it asks the kernel once more each time.
+    let attached = tokio::spawn(Loop::new(desk.client.clone(), model, outer).run(first));
+    let ended = match attached.await {
+        Ok(ended) => ended?,
+        Err(broken) => std::panic::resume_unwind(broken.into_panic()),
+    };
     match ended {
         Ended::Left(Leave::Detached) => {
             desk.out.note("detached; `fugue attach` comes back");

@@ -3,7 +3,7 @@
 //! A character takes as many columns here as in the terminal model that it comes from, whatever the person's terminal
 //! thinks of it. What is drawn outside, or over half of a wide character, harms nothing.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use fugue_api::attach::{Appearance, Rect};
 
@@ -37,7 +37,7 @@ pub enum Glyph {
     /// Two columns wide.
     Wide(char),
     /// With marks joined to it; so many columns wide.
-    Cluster(Rc<str>, u8),
+    Cluster(Arc<str>, u8),
     /// The right half of what is to the left.
     Right,
 }
@@ -124,6 +124,37 @@ impl Canvas {
             self.cells[at + 1] = Cell {
                 glyph: Glyph::Right,
                 look,
+            };
+        }
+    }
+
+    /// Puts a row of a screen there, cut or filled up with blanks to so many columns. What was there is gone.
+    pub fn lay(
+        &mut self,
+        row: u16,
+        col: u16,
+        cols: u16,
+        cells: &[Cell],
+        seen: impl Fn(&Cell) -> Cell,
+    ) {
+        let (edge, blank) = (col.saturating_add(cols), Cell::blank(Appearance::default()));
+        if row >= self.rows || edge > self.cols || cols == 0 {
+            return;
+        }
+        self.make_room(row, col);
+        self.make_room(row, edge - 1);
+        let at = self.at(row, col);
+        let room = &mut self.cells[at..at + usize::from(cols)];
+        let halved = |index: usize| match cells.get(index).map(|cell| cell.glyph.width()) {
+            Some(0) => index == 0,
+            Some(2) => index + 1 == usize::from(cols),
+            Some(_) | None => false,
+        };
+        for (index, place) in room.iter_mut().enumerate() {
+            *place = match cells.get(index) {
+                Some(cell) if halved(index) => Cell::blank(cell.look),
+                Some(cell) => seen(cell),
+                None => blank.clone(),
             };
         }
     }

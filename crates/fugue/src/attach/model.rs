@@ -11,6 +11,7 @@ mod picker;
 mod places;
 mod pointer;
 mod scroll;
+mod stale;
 mod typing;
 mod view;
 
@@ -34,6 +35,7 @@ pub use copying::Copied;
 pub use picker::Picker;
 pub use places::Places;
 pub use scroll::{Direction, Scroll, hits};
+pub use stale::Stale;
 pub use view::View;
 
 use super::{clean, input::Heard, keys::Press};
@@ -161,6 +163,7 @@ pub struct Model {
     again_until: Option<Instant>,
     /// When panes that could not be shown are asked for again.
     look_again_at: Option<Instant>,
+    stale: Stale,
 }
 
 // How long a message stays, and how long a push may be repeated: long enough to read, and to press a key again.
@@ -202,6 +205,7 @@ impl Model {
             fitted: PaneSize { rows: 0, cols: 0 },
             again_until: None,
             look_again_at: None,
+            stale: Stale::All,
         }
     }
 
@@ -224,8 +228,15 @@ impl Model {
 
     pub fn step(&mut self, input: Input, now: Instant) -> Vec<Effect> {
         let mut effects = Vec::new();
+        let mut stale = Stale::All;
         match input {
-            Input::Heard(heard) => self.heard(heard, now, &mut effects),
+            Input::Heard(heard) => {
+                let typing = self.is_typing(&heard);
+                self.heard(heard, now, &mut effects);
+                if typing && self.is_at_rest() {
+                    stale = Stale::Nothing;
+                }
+            }
             Input::Resized(size) => {
                 self.size = size;
                 self.fit(&mut effects);
@@ -234,7 +245,7 @@ impl Model {
             Input::Answered(ticket, answer) => {
                 if let Some(why) = self.asks.close(ticket) {
                     match answer {
-                        Ok(answer) => self.answered(why, answer, now, &mut effects),
+                        Ok(answer) => stale = self.answered(why, answer, now, &mut effects),
                         Err(error) => self.refused(why, error, now, &mut effects),
                     }
                 }
@@ -259,9 +270,11 @@ impl Model {
             .is_some_and(|message| message.until <= now)
         {
             self.message = None;
+            stale = Stale::All;
         }
         if self.again_until.is_some_and(|until| until <= now) {
             self.again_until = None;
+            stale = Stale::All;
         }
         if self.facts_due.is_some_and(|due| due <= now) {
             self.ask_facts(now, &mut effects);
@@ -274,6 +287,7 @@ impl Model {
         if self.link != Link::Up {
             effects.retain(|effect| !matches!(effect, Effect::Ask { .. }));
         }
+        self.stale = std::mem::take(&mut self.stale).and(stale);
         effects
     }
 

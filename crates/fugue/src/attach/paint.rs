@@ -7,7 +7,7 @@ use fugue_api::attach::Appearance;
 use unicode_width::UnicodeWidthChar;
 
 use super::{
-    canvas::{Canvas, Cell, Glyph},
+    canvas::{Canvas, Caret, Cell, Glyph},
     looks::{self, Depth},
 };
 
@@ -33,23 +33,31 @@ pub fn paint(old: Option<&Canvas>, new: &Canvas, depth: Depth) -> Vec<u8> {
             &blank
         }
     };
-    let mut pen = Pen {
-        out: &mut out,
-        depth,
-        at: None,
-        look: None,
-    };
+    let mut pen = Pen::new(&mut out, depth);
     for row in 0..new.rows {
         pen.row(row, old.row(row), new.row(row));
     }
-    if pen.look.is_some_and(|look| look != looks::plain()) {
-        looks::say(looks::plain(), depth, pen.out);
+    pen.put_down(new.caret);
+    out
+}
+
+/// The same where only these rows may have changed, from what is told of them, and the caret from what it was.
+pub fn repaint(
+    were: &[(u16, Vec<Cell>)],
+    caret: Option<Caret>,
+    new: &Canvas,
+    depth: Depth,
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    if new.caret == caret && were.iter().all(|(row, was)| new.row(*row) == was) {
+        return out;
     }
-    if let Some(caret) = new.caret {
-        pen.go(caret.row, caret.col);
-        out.extend_from_slice(format!("\x1b[{} q\x1b[?25h", caret.shape.min(6)).as_bytes());
+    out.extend_from_slice(BEGIN);
+    let mut pen = Pen::new(&mut out, depth);
+    for (row, was) in were {
+        pen.row(*row, was, new.row(*row));
     }
-    out.extend_from_slice(END);
+    pen.put_down(new.caret);
     out
 }
 
@@ -61,7 +69,29 @@ struct Pen<'a> {
     look: Option<Appearance>,
 }
 
-impl Pen<'_> {
+impl<'a> Pen<'a> {
+    fn new(out: &'a mut Vec<u8>, depth: Depth) -> Self {
+        Self {
+            out,
+            depth,
+            at: None,
+            look: None,
+        }
+    }
+
+    /// The end of a picture: the terminal's own look, and the cursor in its place.
+    fn put_down(mut self, caret: Option<Caret>) {
+        if self.look.is_some_and(|look| look != looks::plain()) {
+            looks::say(looks::plain(), self.depth, self.out);
+        }
+        if let Some(caret) = caret {
+            self.go(caret.row, caret.col);
+            let shape = format!("\x1b[{} q\x1b[?25h", caret.shape.min(6));
+            self.out.extend_from_slice(shape.as_bytes());
+        }
+        self.out.extend_from_slice(END);
+    }
+
     fn row(&mut self, row: u16, old: &[Cell], new: &[Cell]) {
         // Up to here something may have been run over.
         let mut spoilt = 0;
@@ -144,7 +174,6 @@ fn is_sure(glyph: &Glyph) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::canvas::Caret;
     use fugue_term::{Options, Size, Terminal};
 
     fn canvas(rows: &[&str]) -> Canvas {

@@ -5,10 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use fugue_api::{
-    Error, Kind,
-    wire::{Answer, Ask},
-};
+use fugue_api::{Error, Kind, PaneId, wire::Ask};
 use fugue_daemon::client::{self, Client};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -19,11 +16,11 @@ use tokio::{
 
 use super::{
     canvas::Canvas,
-    draw::draw,
+    draw::{draw, redraw},
     input::{Heard, Input as Parser},
     looks::Depth,
-    model::{Effect, Gone, Input, Leave, Model, Ticket},
-    paint::paint,
+    model::{Effect, Gone, Input, Leave, Model, Stale, Ticket},
+    paint::{paint, repaint},
     terminal::Outer,
 };
 
@@ -60,7 +57,7 @@ pub struct Loop {
     told: mpsc::Receiver<Input>,
     reconnecting: Option<AbortHandle>,
     shown: Option<Canvas>,
-    dirty: bool,
+    stale: Stale,
     drawn_at: Option<Instant>,
     keyed_at: Option<Instant>,
     ages_at: Instant,
@@ -81,7 +78,7 @@ impl Loop {
             told,
             reconnecting: None,
             shown: None,
-            dirty: true,
+            stale: Stale::All,
             drawn_at: None,
             keyed_at: None,
             ages_at: Instant::now() + AGES,
@@ -92,8 +89,6 @@ impl Loop {
         let mut signals = Signals::new()?;
         let mut ended = self.perform(first);
         while ended.is_none() {
-            // What was asked goes out before the picture is made: a key does not wait for a pencil.
-            tokio::task::yield_now().await;
             self.draw();
             ended = self.turn(&mut signals).await;
         }
@@ -155,7 +150,7 @@ impl Loop {
         let ages = self.model.shows_ages().then_some(self.ages_at);
         let picture = self
             .next_picture()
-            .filter(|_| self.dirty && !self.outer.is_behind());
+            .filter(|_| self.stale != Stale::Nothing && !self.outer.is_behind());
         [model, ages, picture, self.settle_at]
             .into_iter()
             .flatten()
@@ -173,7 +168,7 @@ impl Loop {
         let now = Instant::now();
         if now >= self.ages_at {
             self.ages_at = now + AGES;
-            self.dirty = true;
+            self.stale = Stale::All;
         }
         if self.settle_at.is_some_and(|at| at <= now) {
             self.settle_at = None;
@@ -213,10 +208,8 @@ impl Loop {
             }
             Input::Heard(_) | Input::Resized(_) | Input::Tick => {}
         }
-        // That a key was taken is no news to anybody who looks.
-        let noted = matches!(&input, Input::Answered(_, Ok(Answer::Noted)));
-        self.dirty |= !noted;
         let effects = self.model.step(input, Instant::now().into_std());
+        self.stale = std::mem::take(&mut self.stale).and(self.model.take_stale());
         self.perform(effects)
     }
 
@@ -288,25 +281,41 @@ impl Loop {
     }
 
     fn draw(&mut self) {
-        if !self.dirty || self.outer.is_behind() {
+        let fresh = self.stale == Stale::Nothing && self.shown.is_some();
+        if fresh || self.outer.is_behind() {
             return;
         }
         let now = Instant::now();
         if self.next_picture().is_some_and(|at| now < at) {
             return;
         }
-        self.dirty = false;
+        let bytes = match std::mem::take(&mut self.stale) {
+            Stale::Inside(rows) => self.redraw(&rows).unwrap_or_else(|| self.draw_all()),
+            Stale::Nothing | Stale::All => self.draw_all(),
+        };
+        if !bytes.is_empty() {
+            self.outer.write(&bytes);
+            self.drawn_at = Some(now);
+        }
+    }
+
+    /// Most of what changes is a few rows of one pane.
+    fn redraw(&mut self, rows: &[(PaneId, u16)]) -> Option<Vec<u8>> {
+        let shown = self.shown.as_mut()?;
+        let caret = shown.caret;
+        let were = redraw(&self.model, rows, shown)?;
+        Some(repaint(&were, caret, shown, self.depth))
+    }
+
+    fn draw_all(&mut self) -> Vec<u8> {
         self.outer.want_keyboard(self.model.keyboard());
         self.outer.want_motion(self.model.wants_motion());
         let wall = SystemTime::now().duration_since(UNIX_EPOCH);
         let wall = wall.map_or(0, |since| since.as_millis() as u64);
         let picture = draw(&self.model, self.depth, wall);
         let bytes = paint(self.shown.as_ref(), &picture, self.depth);
-        if !bytes.is_empty() {
-            self.outer.write(&bytes);
-            self.drawn_at = Some(now);
-        }
         self.shown = Some(picture);
+        bytes
     }
 }
 

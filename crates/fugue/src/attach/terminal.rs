@@ -41,6 +41,8 @@ struct Taken {
 
 pub struct Outer {
     terminal: AsyncFd<OwnedFd>,
+    /// The same, to be watched for room while there is too little: else whatever is read there would wake us.
+    sink: OwnedFd,
     /// What is still to be written: at most one picture.
     out: Vec<u8>,
     keyboard: Option<u8>,
@@ -63,8 +65,8 @@ impl Outer {
         *lock() = Some(kept);
         give_back_on_panic();
         let outer = Self {
-            terminal: watched(terminal, Interest::READABLE | Interest::WRITABLE)
-                .map_err(trouble)?,
+            sink: terminal.try_clone().map_err(trouble)?,
+            terminal: watched(terminal, Interest::READABLE).map_err(trouble)?,
             out: Vec::new(),
             keyboard: None,
             motion: false,
@@ -161,9 +163,17 @@ impl Outer {
 
     /// Writes what can be written now, and gives how much that was.
     pub async fn flush(&self) -> io::Result<usize> {
-        let mut ready = self.terminal.writable().await?;
-        let write = |terminal: &AsyncFd<OwnedFd>| Ok(rustix::io::write(terminal, &self.out)?);
-        ready.try_io(write).unwrap_or(Ok(0))
+        loop {
+            match rustix::io::write(&self.sink, &self.out) {
+                Ok(written) => return Ok(written),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => {
+                    let room = watched(self.sink.as_fd(), Interest::WRITABLE)?;
+                    let _ = room.writable().await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// So much of it is written.
@@ -175,11 +185,19 @@ impl Outer {
     pub async fn read(&self) -> io::Result<Vec<u8>> {
         loop {
             let mut ready = self.terminal.readable().await?;
-            let mut buffer = vec![0; 16 * 1024];
-            match ready.try_io(|terminal| Ok(rustix::io::read(terminal, &mut buffer)?)) {
+            let mut bytes = Vec::with_capacity(16 * 1024);
+            let room = bytes.capacity();
+            let mut read = |terminal: &AsyncFd<OwnedFd>| {
+                let room = rustix::buffer::spare_capacity(&mut bytes);
+                Ok(rustix::io::read(terminal, room)?)
+            };
+            match ready.try_io(&mut read) {
                 Ok(Ok(length)) => {
-                    buffer.truncate(length);
-                    return Ok(buffer);
+                    // There was no more, so the next look would be in vain.
+                    if 0 < length && length < room {
+                        ready.clear_ready();
+                    }
+                    return Ok(bytes);
                 }
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(Err(error)) => return Err(error),

@@ -300,22 +300,35 @@ fn draw_inside(model: &Model, view: &View, area: Rect, focused: bool, canvas: &m
     if view.number > 0 && !view.ended {
         beyond(view, area, canvas);
     }
+    if focused {
+        canvas.caret = caret(model, view, area, (above, left)).or(canvas.caret);
+    }
+}
+
+/// A pane whose screen is in its tile as it is, with nothing else.
+pub fn is_plain(view: &View, area: Rect) -> bool {
+    let fits = view.size.rows == area.rows && view.size.cols == area.cols;
+    fits && view.scroll.is_none()
+        && view.trouble.is_none()
+        && !view.modes.reverse
+        && view.number > 0
+}
+
+/// Where a person types, if that is in sight, in the pane in focus.
+pub fn caret(model: &Model, view: &View, area: Rect, hidden: (u16, u16)) -> Option<Caret> {
     let cursor = view.cursor;
-    let at = (cursor.row.checked_sub(above), cursor.col.checked_sub(left));
-    if let (Some(row), Some(col)) = at
-        && focused
-        && cursor.visible
+    let row = cursor.row.checked_sub(hidden.0)?;
+    let col = cursor.col.checked_sub(hidden.1)?;
+    let seen = cursor.visible
         && !view.ended
         && row < area.rows
         && area.cols > 0
-        && matches!(model.mode, Mode::Pane | Mode::Prefix)
-    {
-        canvas.caret = Some(Caret {
-            row: area.row + row,
-            col: area.col + col.min(area.cols - 1),
-            shape: cursor.shape,
-        });
-    }
+        && matches!(model.mode, Mode::Pane | Mode::Prefix);
+    seen.then(|| Caret {
+        row: area.row + row,
+        col: area.col + col.min(area.cols - 1),
+        shape: cursor.shape,
+    })
 }
 
 /// Where a pane is smaller than its tile.
@@ -335,6 +348,15 @@ fn beyond(view: &View, area: Rect, canvas: &mut Canvas) {
     canvas.fill(beside, '·', with(DIM));
 }
 
+/// A character of a screen as a person is to see it.
+pub fn seen(cell: &Cell) -> Cell {
+    match cell.glyph {
+        _ if cell.look.3.0 & HIDDEN == 0 => cell.clone(),
+        Glyph::Right => Cell::blank(plain()),
+        _ => Cell::blank(cell.look),
+    }
+}
+
 fn draw_cells(cells: &[Cell], row: u16, col: u16, edge: u16, canvas: &mut Canvas) {
     for (index, cell) in cells.iter().enumerate() {
         let col = col.saturating_add(index as u16);
@@ -345,8 +367,7 @@ fn draw_cells(cells: &[Cell], row: u16, col: u16, edge: u16, canvas: &mut Canvas
         let glyph = match &cell.glyph {
             Glyph::Right if index > 0 => continue,
             Glyph::Right => Glyph::Char(' '),
-            _ if cell.look.3.0 & HIDDEN != 0 => Glyph::Char(' '),
-            glyph => glyph.clone(),
+            _ => seen(cell).glyph,
         };
         canvas.put(row, col, glyph, cell.look, edge);
     }

@@ -9,17 +9,19 @@ use fugue_api::{
     wire::{Answer, Ask, Key},
 };
 
-use super::{Effect, LOOK_AGAIN, Leave, Model, Tone, asks::Why, new_shell};
+use super::{Effect, LOOK_AGAIN, Leave, Model, Stale, Tone, asks::Why, new_shell};
 use crate::attach::clean;
 
 impl Model {
+    /// Gives what is to be drawn anew.
     pub(super) fn answered(
         &mut self,
         why: Why,
         answer: Answer,
         now: Instant,
         effects: &mut Vec<Effect>,
-    ) {
+    ) -> Stale {
+        let mut stale = Stale::All;
         match (why, answer) {
             (Why::Attend, _) => {
                 if self.peek.is_none() && !self.making {
@@ -40,8 +42,11 @@ impl Model {
                     found: Looked::Frame { frame },
                 },
             ) => {
-                if let Some(view) = self.views.get_mut(&pane) {
-                    view.take(frame);
+                if let Some(view) = self.views.get_mut(&pane)
+                    && let Some(rows) = view.take(frame)
+                {
+                    let rows = rows.into_iter().map(|row| (pane, row));
+                    stale = Stale::Inside(rows.collect());
                 }
                 self.watch(effects);
             }
@@ -104,10 +109,15 @@ impl Model {
                     self.found(pane, &text, now, effects);
                 }
             }
-            (Why::Type(pane), _) => self.typed(pane, effects),
+            (Why::Type(pane), _) => {
+                self.typed(pane, effects);
+                // That a key was taken is no news to anybody who looks.
+                stale = Stale::Nothing;
+            }
             // Nothing is told but that it is so; or it is something that this client does not know.
             (_, _) => {}
         }
+        stale
     }
 
     pub(super) fn refused(

@@ -3,20 +3,27 @@
 use fugue_api::{
     Cursor, Kind, Reply, Timestamp,
     attach::{
-        Appearance, Frame, FrameCursor, FrameModes, FrameRow, Lines, Looked, MouseWanted, Rect,
-        Side, Span, Tile,
+        Appearance, Attributes, Colour, Frame, FrameCursor, FrameModes, FrameRow, Lines, Looked,
+        MouseWanted, Rect, Side, Span, Tile,
     },
     panes::{By, PaneText, StateBy, Status},
 };
 
 use super::*;
-use crate::attach::{draw::draw, input::Input as Parser, looks::Depth};
+use crate::attach::{
+    canvas::Canvas,
+    draw::{draw, redraw},
+    input::Input as Parser,
+    looks::{Depth, HIDDEN},
+};
 
 pub struct Story {
     pub model: Model,
     now: Instant,
     pub asked: Vec<(Ticket, Ask)>,
     pub done: Vec<Effect>,
+    /// As it was drawn last, brought up to date by what was said to be stale.
+    shown: Option<Canvas>,
 }
 
 pub fn size(rows: u16, cols: u16) -> PaneSize {
@@ -81,6 +88,7 @@ impl Story {
             now: Instant::now(),
             asked: Vec::new(),
             done: Vec::new(),
+            shown: None,
         };
         let facts = Overview {
             panes: vec![
@@ -114,9 +122,30 @@ impl Story {
         }
     }
 
+    #[track_caller]
     pub fn step(&mut self, input: Input) {
         let effects = self.model.step(input, self.now);
         self.perform(effects);
+        self.refresh();
+    }
+
+    /// Whatever is not drawn anew is as it would be.
+    #[track_caller]
+    fn refresh(&mut self) -> Stale {
+        let whole = draw(&self.model, Depth::None, 13_000);
+        let stale = self.model.take_stale();
+        let shown = match (&stale, self.shown.take()) {
+            (Stale::Nothing, Some(shown)) => shown,
+            (Stale::Inside(rows), Some(mut shown)) => {
+                let were = redraw(&self.model, rows, &mut shown);
+                if were.is_some() { shown } else { whole.clone() }
+            }
+            (_, _) => whole.clone(),
+        };
+        assert_eq!(shown.plain(), whole.plain());
+        assert!(shown == whole, "a look or the caret is another one");
+        self.shown = Some(shown);
+        stale
     }
 
     pub fn press(&mut self, bytes: &str) {
@@ -281,6 +310,59 @@ fn keys_go_to_the_pane_in_focus_in_order_and_one_call_at_a_time() {
     assert_eq!(story.model.focus, Some(PaneId(2)));
     story.press("\x02\x02");
     assert_eq!(story.typed(), (PaneId(2), vec![2]));
+}
+
+#[test]
+fn what_is_typed_and_its_echo_need_no_whole_picture() {
+    let mut story = Story::new(24, 80);
+    let stale = |story: &mut Story, input: Input| {
+        story.model.step(input, story.now);
+        story.refresh()
+    };
+    let heard = Parser::default().feed(b"l").remove(0);
+    assert_eq!(stale(&mut story, Input::Heard(heard)), Stale::Nothing);
+    let echo = |number: u64, row: u16, text: &str| {
+        let mut echo = frame(number, &[]);
+        echo.whole = false;
+        echo.rows = vec![FrameRow(
+            row,
+            vec![Span(text.into(), Appearance::default())],
+        )];
+        (echo.cursor.row, echo.cursor.col) = (row, text.len() as u16);
+        echo
+    };
+    for (pane, row, text) in [
+        (1, 0, "$ l"),
+        (2, 0, "漢字 wide"),
+        (1, 21, "end"),
+        (2, 0, "x"),
+    ] {
+        story.show(pane, echo(9, row, text));
+        let shown = story.picture();
+        assert!(shown.contains(text), "{shown}");
+    }
+    let mut rows: Vec<&str> = Vec::new();
+    let picture = story.picture();
+    rows.extend(picture.lines());
+    assert!(
+        rows[1].starts_with("$ l") && rows[1].ends_with("│x"),
+        "{picture}"
+    );
+    let hidden = Appearance(Colour(1), Colour(2), Colour(-1), Attributes(HIDDEN));
+    let mut secret = echo(9, 2, "");
+    let spans = [("漢字 ab", hidden), ("漢", Appearance::default())];
+    secret.rows[0].1 = spans.map(|(text, look)| Span(text.into(), look)).into();
+    story.show(1, secret);
+    let wide = "字".repeat(60);
+    story.show(1, echo(9, 2, &wide));
+    // A title, a list or a look back is more than rows.
+    story.press("\x02w");
+    story.show(1, echo(10, 3, "behind the list"));
+    let mut named = echo(11, 4, "named");
+    named.title = "a title".into();
+    story.press("\x1b");
+    story.show(1, named);
+    assert!(story.picture().contains("a title"));
 }
 
 #[test]

@@ -47,7 +47,17 @@ impl Default for View {
 }
 
 impl View {
-    pub fn take(&mut self, frame: Frame) {
+    /// Gives the rows that are different, if nothing else is.
+    pub fn take(&mut self, frame: Frame) -> Option<Vec<u16>> {
+        let same = !frame.whole
+            && self.size == frame.size
+            && self.modes == frame.modes
+            && self.title == frame.title
+            && self.state.as_ref() == Some(&frame.state)
+            && self.held == frame.held
+            && self.ended == frame.ended
+            && self.trouble.is_none();
+        let rows = same.then(|| frame.rows.iter().map(|row| row.0).collect());
         self.number = frame.number;
         self.size = frame.size;
         if frame.whole {
@@ -70,6 +80,7 @@ impl View {
         self.held = frame.held;
         self.ended = frame.ended;
         self.trouble = None;
+        rows
     }
 }
 
