@@ -18,7 +18,7 @@ pub struct ClientId(pub u64);
 
 /// What an attached client asks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "look", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Look {
     /// The client looks at a session for as long as this call is open, on a screen with so much room for panes. The
     /// smallest of those who look on rules; one that only reads does not count. Answered when the session has no pane
@@ -45,6 +45,9 @@ pub enum Look {
         pane: PaneId,
         seen: u64,
     },
+    /// Makes the connection that this is asked on the pane's own. On it nothing but `View` and `Type` of this pane is
+    /// asked, and the pane answers by itself, so that a key and its echo take the shortest way.
+    Line { pane: PaneId, role: Role },
     /// Lines of a pane's text, wherever they are kept.
     Lines {
         pane: PaneId,
@@ -102,7 +105,7 @@ pub enum Side {
 
 /// What an attached client is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "looked", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Looked {
     Arrangement { arrangement: Arrangement },
     Frame { frame: Frame },

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use fugue_api::{
     Cursor, Error, EventId, PaneId, QuestionId, RunId, SessionName, Timestamp,
-    attach::ClientId,
+    attach::{ClientId, Role},
     panes::{By, Overview, PaneSize, PaneStatus, ReadPane, SendInput, StateBy},
     runs::RunResult,
     wire::{Answer, Ask, Caller, Key, Who},
@@ -504,6 +504,11 @@ pub enum PaneQuestion {
         /// What its agent says of itself.
         says: Option<Box<StateBy>>,
         ended: Option<Box<StateBy>>,
+    },
+    /// A client wants a line to the pane.
+    Line {
+        role: Role,
+        says: Option<Box<StateBy>>,
     },
     Lines {
         from: u64,

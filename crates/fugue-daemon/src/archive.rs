@@ -48,9 +48,13 @@ pub fn answer(
         }),
         PaneQuestion::View { ended, .. } => frame(record, ended.as_deref(), house),
         PaneQuestion::Lines { from, most } => lines(record, *from, *most, house),
-        PaneQuestion::Send { .. } | PaneQuestion::Type { .. } | PaneQuestion::Resize(_) => Err(
-            Error::new(Kind::Ended, format!("pane `{}` has ended", record.id)),
-        ),
+        PaneQuestion::Send { .. }
+        | PaneQuestion::Type { .. }
+        | PaneQuestion::Line { .. }
+        | PaneQuestion::Resize(_) => Err(Error::new(
+            Kind::Ended,
+            format!("pane `{}` has ended", record.id),
+        )),
     }
 }
 

@@ -13,14 +13,15 @@ use std::{
 };
 
 use fugue_api::{
-    Error, EventId, Handed, Handle, Kind, Receipt, Request, Unread,
+    Error, EventId, Handed, Handle, Kind, PaneId, Receipt, Request, Unread,
+    attach::{Look, Role},
     wire::{
         Answer, Ask, Caller, FromDaemon, Hello, Key, LARGEST_FRAME, PROTOCOL, ToDaemon, Welcome,
         Who,
     },
 };
+pub use fugue_hold::Flushed;
 use tokio::{
-    net::UnixStream,
     sync::{Mutex, mpsc, oneshot},
     time::Instant,
 };
@@ -30,6 +31,7 @@ use crate::{
     paths::{Paths, SocketPath},
     socket::{self, Incoming},
     start,
+    typist::Typist,
 };
 
 /// One client of the daemon. Cheap to clone; all clones share a connection.
@@ -157,6 +159,24 @@ impl Client {
         }
     }
 
+    /// A connection of its own to one pane of a daemon that runs, if the pane lives.
+    pub async fn line(&self, pane: PaneId, role: Role) -> Option<Line> {
+        let (stream, _) = connect(&self.inner.paths).await.ok()?;
+        let link = self.open(stream).await.ok()?;
+        let line = Line {
+            client: self.clone(),
+            link,
+        };
+        let look = Look::Line { pane, role };
+        let answer = line.ask_as(self.key().ok()?, Ask::Look { look }).await;
+        matches!(answer, Some(Ok(Answer::Noted))).then_some(line)
+    }
+
+    /// A person's hand on one pane, if the pane has a holder of ours.
+    pub async fn typist(&self, pane: PaneId) -> Option<Typist> {
+        Typist::open(&self.inner.paths, pane).await
+    }
+
     /// The pid of the daemon that runs, if one does; also of one whose protocol we do not speak.
     pub async fn running_daemon(&self) -> Option<u32> {
         let (_, pid) = connect(&self.inner.paths).await.ok()?;
@@ -228,7 +248,7 @@ impl Client {
         self.open(stream).await
     }
 
-    async fn open(&self, stream: UnixStream) -> Result<Link, NoLink> {
+    async fn open(&self, stream: StdStream) -> Result<Link, NoLink> {
         let died = |_| NoLink::Died;
         let (incoming, mut sink) =
             socket::split(stream).map_err(|error| NoLink::Refused(unreachable_daemon(&error)))?;
@@ -278,6 +298,25 @@ impl Client {
             lock(&askers).clear();
         });
         Ok(Link { outgoing, waiting })
+    }
+}
+
+/// A connection to one pane, on which the pane itself answers `View` and `Type`.
+pub struct Line {
+    client: Client,
+    link: Link,
+}
+
+impl Line {
+    /// `None`: the line is gone, and whether the question arrived is not known. Asked elsewhere with the same key,
+    /// nothing is done twice.
+    pub async fn ask_as(&self, key: Key, ask: Ask) -> Option<Result<Answer, Error>> {
+        let (answered, _) = self.client.ask_on(&self.link, key, ask).await?;
+        Some(answered.answer.and_then(Answer::read))
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.link.outgoing.is_closed()
     }
 }
 
@@ -356,20 +395,19 @@ impl Drop for OpenQuestion {
     }
 }
 
-async fn connect(paths: &Paths) -> io::Result<(UnixStream, u32)> {
+async fn connect(paths: &Paths) -> io::Result<(StdStream, u32)> {
     let path = SocketPath::new(&paths.socket())?;
     // A blocking connect to a local socket is answered by the kernel; only a full backlog makes it wait.
     let stream = StdStream::connect(&path)?;
     stream.set_nonblocking(true)?;
-    let stream = UnixStream::from_std(stream)?;
-    let peer = stream.peer_cred()?;
-    if peer.uid() != rustix::process::geteuid().as_raw() {
+    let peer = rustix::net::sockopt::socket_peercred(&stream)?;
+    if peer.uid != rustix::process::geteuid() {
         return Err(io::Error::other(format!(
             "the daemon's socket is served by user {}",
-            peer.uid()
+            peer.uid.as_raw()
         )));
     }
-    Ok((stream, peer.pid().map_or(0, i32::cast_unsigned)))
+    Ok((stream, peer.pid.as_raw_nonzero().get().cast_unsigned()))
 }
 
 fn no_daemon(error: &io::Error) -> bool {

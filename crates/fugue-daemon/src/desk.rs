@@ -1,13 +1,16 @@
 //! Who is to be told the answer to which call.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, os::unix::net::UnixStream};
 
 use fugue_api::{
     Error, EventId, Kind,
     wire::{Answer, FromDaemon},
 };
 use fugue_core::CallId;
-use tokio::{sync::mpsc, task::AbortHandle};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::AbortHandle,
+};
 
 use crate::frame;
 
@@ -33,6 +36,8 @@ pub struct Back {
     pub bytes: Vec<u8>,
     /// The call stays open until the client says that the answer arrived, or goes away.
     pub in_hand: bool,
+    /// Who has the connection from here on.
+    pub moves: Option<oneshot::Sender<UnixStream>>,
 }
 
 impl Desk {
@@ -55,7 +60,7 @@ impl Desk {
     pub fn hand(&mut self, call: CallId, answer: Result<Answer, Error>, event: EventId) {
         // A call that was cancelled has put it back already.
         if let Some(responder) = self.take(call) {
-            responder.send(answer, Some(event));
+            responder.send(answer, Some(event), None);
         }
     }
 
@@ -78,7 +83,12 @@ impl Responder {
     }
 
     pub fn answer(self, answer: Result<Answer, Error>) {
-        self.send(answer, None);
+        self.send(answer, None, None);
+    }
+
+    /// The last answer on this connection, which then is somebody else's.
+    pub fn answer_and_move(self, answer: Result<Answer, Error>, to: oneshot::Sender<UnixStream>) {
+        self.send(answer, None, Some(to));
     }
 
     /// The asker's connection has ended.
@@ -86,7 +96,12 @@ impl Responder {
         self.back.is_closed()
     }
 
-    fn send(self, answer: Result<Answer, Error>, takes: Option<EventId>) {
+    fn send(
+        self,
+        answer: Result<Answer, Error>,
+        takes: Option<EventId>,
+        moves: Option<oneshot::Sender<UnixStream>>,
+    ) {
         let frame = FromDaemon::Answer {
             id: self.id,
             answer,
@@ -108,6 +123,7 @@ impl Responder {
                 id: self.id,
                 bytes,
                 in_hand: takes.is_some(),
+                moves,
             });
         }
     }

@@ -113,7 +113,7 @@ impl Visit {
                 peer.uid()
             )));
         }
-        let (incoming, mut sink) = socket::split(stream)?;
+        let (incoming, mut sink) = socket::split(stream.into_std()?)?;
         let mut incoming = Frames::new(incoming, LARGEST_QUESTION);
         let Some(Hello {
             protocol,
@@ -152,6 +152,13 @@ impl Visit {
                     }
                     if let Err(error) = sink.write_all(&answer.bytes).await {
                         break Err(error);
+                    }
+                    if let Some(to) = answer.moves {
+                        let moved = incoming.into_inner().map(|incoming| {
+                            // Dropped with it, if nobody is there to take it.
+                            let _ = to.send(socket::join(incoming, sink));
+                        });
+                        break moved.ok_or_else(|| io::Error::other("it did not wait for its line"));
                     }
                 }
                 () = wait_until(&mut closing) => {

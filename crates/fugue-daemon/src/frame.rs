@@ -33,6 +33,11 @@ impl<R: AsyncRead + Unpin> Frames<R> {
         }
     }
 
+    /// Where they come from, if nothing was read beyond the last frame.
+    pub fn into_inner(self) -> Option<R> {
+        self.unread.is_empty().then_some(self.from)
+    }
+
     /// One whole frame, or `None` where the other side has closed between two frames. Dropped before it is through,
     /// it has lost nothing.
     pub async fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {

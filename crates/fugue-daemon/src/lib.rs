@@ -28,6 +28,7 @@ pub mod start;
 mod store;
 mod sweep;
 pub mod tmux;
+pub mod typist;
 pub mod watched;
 mod watchers;
 mod workers;

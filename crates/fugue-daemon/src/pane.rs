@@ -6,6 +6,7 @@ mod hands;
 mod holder;
 mod keeper;
 pub mod launch;
+mod line;
 mod listener;
 mod person;
 mod quiet;
@@ -20,6 +21,7 @@ use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
 use fugue_api::{
     Error, EventId, Kind, PaneId, RunId,
+    attach::ClientId,
     panes::{PaneSize, StateBy},
     wire::Followed,
 };
@@ -44,6 +46,7 @@ use crate::{
     sweep,
 };
 use answers::Asked;
+pub(crate) use holder::next as next_word;
 use keeper::{Event, Keeper, Place};
 use quiet::{Draft, Hand};
 pub use quiet::{Inject, Quiet};
@@ -68,6 +71,12 @@ pub enum PaneCommand {
         responder: Responder,
     },
     Brief(oneshot::Sender<Brief>),
+    /// What is different on the screen, for one who has a line.
+    View {
+        client: ClientId,
+        seen: u64,
+        responder: Responder,
+    },
     More {
         from: u64,
         answer: oneshot::Sender<Result<Followed, Error>>,
@@ -179,6 +188,7 @@ fn task<F: Future<Output = ()> + 'static>(
         record,
         house,
         says,
+        commands: handle.commands.downgrade(),
         orders,
         grow,
     };
@@ -190,6 +200,8 @@ struct Seat {
     record: PaneRecord,
     house: Arc<House>,
     says: mpsc::Sender<Said>,
+    /// How others reach us, for those whom we let in ourselves.
+    commands: mpsc::WeakSender<PaneCommand>,
     orders: mpsc::Receiver<PaneCommand>,
     grow: watch::Sender<u64>,
 }
@@ -250,6 +262,8 @@ struct Pane {
     alone: bool,
     swept: bool,
     more_to_read: bool,
+    /// There was more to read than was read at once.
+    floods: bool,
 }
 
 impl Pane {
@@ -285,6 +299,7 @@ impl Pane {
             alone: false,
             swept: false,
             more_to_read: true,
+            floods: false,
         }
     }
 
@@ -313,7 +328,7 @@ impl Pane {
                     None => return,
                 },
                 event = event(self.keeper.as_mut()) => match event {
-                    Ok(Event::Grew) => self.more_to_read = true,
+                    Ok(Event::Grew) => self.read_on().await,
                     Ok(Event::Word(word)) => self.hear(word).await,
                     Err(error) => {
                         self.keys_lost();
@@ -321,7 +336,7 @@ impl Pane {
                     }
                 },
                 Some(searched) = self.searched_out.recv() => self.searched(searched).await,
-                () = tokio::task::yield_now(), if self.more_to_read => self.read_some().await,
+                () = tokio::task::yield_now(), if self.more_to_read => self.read_on().await,
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => self.time().await,
             }
         }
@@ -399,6 +414,14 @@ impl Pane {
         self.more_to_read = true;
     }
 
+    /// After everything that was told before it was printed.
+    async fn read_on(&mut self) {
+        while let Some(word) = self.keeper.as_mut().and_then(Keeper::word) {
+            self.hear(word).await;
+        }
+        self.read_some().await;
+    }
+
     async fn read_some(&mut self) {
         let turn = match self.follower.turn() {
             Ok(turn) => turn,
@@ -409,6 +432,7 @@ impl Pane {
             }
         };
         self.more_to_read = turn.more;
+        self.floods = turn.full;
         if !turn.grew {
             return;
         }

@@ -52,8 +52,10 @@ pub struct Follower {
 /// What one turn brought.
 pub struct Turn {
     pub facts: Vec<Fact>,
-    /// There is more to read at once.
+    /// There may be more to read at once.
     pub more: bool,
+    /// There surely is.
+    pub full: bool,
     pub grew: bool,
 }
 
@@ -118,7 +120,8 @@ impl Follower {
                 self.checkpoint();
                 Ok(Turn {
                     facts,
-                    more: true,
+                    more: !self.log.is_at_end(),
+                    full: count == until,
                     grew: true,
                 })
             }
@@ -128,12 +131,14 @@ impl Follower {
                 Ok(Turn {
                     facts: Vec::new(),
                     more: true,
+                    full: true,
                     grew: true,
                 })
             }
             Read::End => Ok(Turn {
                 facts: Vec::new(),
                 more: false,
+                full: false,
                 grew: false,
             }),
         }

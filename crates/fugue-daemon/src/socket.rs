@@ -6,29 +6,39 @@
 use std::{
     io::{self, Read, Write},
     net::Shutdown,
-    os::{fd::AsFd, unix::net::UnixStream as StdStream},
+    os::{fd::AsFd, unix::net::UnixStream},
     pin::Pin,
     task::{Context, Poll, ready},
 };
 
-use tokio::{
-    io::{AsyncRead, Interest, ReadBuf, unix::AsyncFd},
-    net::UnixStream,
-};
+use tokio::io::{AsyncRead, Interest, ReadBuf, unix::AsyncFd};
 
 use crate::watched::watched;
 
+/// Of a stream that does not block.
 pub fn split(stream: UnixStream) -> io::Result<(Incoming, Outgoing)> {
-    let incoming = stream.into_std()?;
-    let outgoing = incoming.try_clone()?;
-    let incoming = watched(incoming, Interest::READABLE)?;
-    Ok((Incoming(incoming), Outgoing(outgoing)))
+    let stream_out = stream.try_clone()?;
+    let incoming = watched(stream, Interest::READABLE)?;
+    let outgoing = Outgoing {
+        stream: stream_out,
+        goes_on: false,
+    };
+    Ok((Incoming(incoming), outgoing))
 }
 
-pub struct Incoming(AsyncFd<StdStream>);
+/// Both together again, for another thread to go on with.
+pub fn join(incoming: Incoming, mut outgoing: Outgoing) -> UnixStream {
+    outgoing.goes_on = true;
+    incoming.0.into_inner()
+}
+
+pub struct Incoming(AsyncFd<UnixStream>);
 
 /// Dropped, it tells the other side that nothing more will come.
-pub struct Outgoing(StdStream);
+pub struct Outgoing {
+    stream: UnixStream,
+    goes_on: bool,
+}
 
 impl AsyncRead for Incoming {
     fn poll_read(
@@ -60,12 +70,12 @@ impl Outgoing {
     /// Dropped before it is through, it leaves a torn frame behind.
     pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            match self.0.write(bytes) {
+            match self.stream.write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let room = watched(self.0.as_fd(), Interest::WRITABLE)?;
+                    let room = watched(self.stream.as_fd(), Interest::WRITABLE)?;
                     let _ = room.writable().await?;
                 }
                 Err(error) => return Err(error),
@@ -77,7 +87,9 @@ impl Outgoing {
 
 impl Drop for Outgoing {
     fn drop(&mut self) {
-        let _ = self.0.shutdown(Shutdown::Write);
+        if !self.goes_on {
+            let _ = self.stream.shutdown(Shutdown::Write);
+        }
     }
 }
 
@@ -87,9 +99,16 @@ mod tests {
 
     use super::*;
 
+    fn pair() -> (UnixStream, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        (ours, theirs)
+    }
+
     #[tokio::test(flavor = "current_thread")]
     async fn more_than_the_socket_holds_arrives_whole_and_then_the_end() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (ours, theirs) = pair();
         let (_, mut outgoing) = split(ours).unwrap();
         let (mut incoming, _outgoing) = split(theirs).unwrap();
         let sent: Vec<u8> = (0..4_000_000_u32).map(|n| n as u8).collect();
@@ -107,10 +126,28 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_reader_that_left_is_noticed() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (ours, theirs) = pair();
         let (mut incoming, mut outgoing) = split(ours).unwrap();
         drop(theirs);
         assert!(outgoing.write_all(b"hello").await.is_err());
         assert_eq!(incoming.read(&mut [0; 8]).await.unwrap(), 0);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn joined_again_it_goes_on_as_if_nothing_had_been() {
+        let (ours, theirs) = pair();
+        let (incoming, mut outgoing) = split(ours).unwrap();
+        outgoing.write_all(b"one").await.unwrap();
+        let (mut incoming, mut outgoing) = split(join(incoming, outgoing)).unwrap();
+        outgoing.write_all(b" two").await.unwrap();
+        let (mut read, mut write) = split(theirs).unwrap();
+        write.write_all(b"three").await.unwrap();
+        let mut three = [0; 5];
+        incoming.read_exact(&mut three).await.unwrap();
+        assert_eq!(&three, b"three");
+        drop(outgoing);
+        let mut all = Vec::new();
+        read.read_to_end(&mut all).await.unwrap();
+        assert_eq!(all, b"one two");
     }
 }

@@ -1,6 +1,7 @@
 //! The holder's main loop: one `poll` over everything that can happen, no threads, no wake-ups while nothing does.
 
 mod life;
+mod persons;
 mod serve;
 mod setup;
 mod view;
@@ -70,6 +71,9 @@ const BYTES_PER_TURN: u64 = 64 << 10;
 // There is no event for `the disk has room again`, so that a stalled log, and nothing else, is tried by time.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(1);
+// Most of what is typed is echoed by then. That it was typed is told with the echo: both wake the daemon once, and the
+// echo, which somebody waits for, comes first.
+const ECHO: Duration = Duration::from_millis(2);
 // Connections that have not said Hello. The oldest goes when one more comes.
 const MAX_STRANGERS: usize = 8;
 
@@ -93,7 +97,10 @@ pub(super) struct Holder {
     /// `meta` is newer than its file.
     meta_unsaved: bool,
     strangers: Vec<HolderLink>,
+    persons: Vec<HolderLink>,
     daemon: Option<HolderLink>,
+    /// All that is still to be told is that something was typed, and that can wait until then.
+    told_by: Option<Instant>,
     had_daemon: bool,
     /// Another holder started the child, so orphans of it did not come to us.
     took_over: bool,
@@ -131,14 +138,20 @@ enum Source {
     View,
     Daemon,
     Stranger(usize),
+    Person(usize),
     Victim,
 }
+
+type Sources<'a> = Vec<(Source, BorrowedFd<'a>, PollFlags)>;
 
 impl Holder {
     fn serve(&mut self, listener: &OwnedFd) -> ExitCode {
         loop {
-            let more = self.advance(Instant::now());
-            self.flush();
+            let now = Instant::now();
+            let more = self.advance(now);
+            if self.told_by.is_none_or(|at| at <= now) {
+                self.flush();
+            }
             if self.is_finished() {
                 return ExitCode::from(self.exit_code());
             }
@@ -171,7 +184,7 @@ impl Holder {
     }
 
     fn wait(&self, listener: &OwnedFd, more: More) -> io::Result<Vec<(Source, PollFlags)>> {
-        let mut sources = vec![(Source::Listener, listener.as_fd(), PollFlags::IN)];
+        let mut sources: Sources<'_> = vec![(Source::Listener, listener.as_fd(), PollFlags::IN)];
         sources.push((Source::Children, self.children.as_fd(), PollFlags::IN));
         if let (Life::Empty | Life::Exited { .. }, Some(parent), false) =
             (&self.life, &self.parent, self.had_daemon)
@@ -188,7 +201,11 @@ impl Holder {
             sources.push((Source::View, fd, flags));
         }
         if let Some(daemon) = &self.daemon {
-            sources.push((Source::Daemon, daemon.as_fd(), link_interest(daemon)));
+            let interest = match self.told_by {
+                Some(_) => PollFlags::IN,
+                None => link_interest(daemon),
+            };
+            sources.push((Source::Daemon, daemon.as_fd(), interest));
         }
         for (n, stranger) in self.strangers.iter().enumerate() {
             sources.push((
@@ -197,6 +214,7 @@ impl Holder {
                 link_interest(stranger),
             ));
         }
+        self.person_sources(&mut sources);
         if let Some(close) = &self.close {
             sources.extend(
                 close
@@ -236,7 +254,7 @@ impl Holder {
             Flow::Stalled { retry, .. } => Some(retry),
         };
         let close = self.close.as_ref().and_then(|c| c.until);
-        [retry, close, self.view_deadline()]
+        [retry, close, self.told_by, self.view_deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -247,6 +265,7 @@ impl Holder {
             Source::Listener => self.accept(listener),
             Source::Daemon => self.hear_daemon(),
             Source::Stranger(n) => self.hear_stranger(n),
+            Source::Person(n) => self.hear_person(n),
             Source::Children => {
                 drain_signals(&self.children);
                 self.reap();
@@ -286,6 +305,7 @@ impl Holder {
         if grew > 0 {
             // A full counter is a daemon that will look anyway.
             let _ = rustix::io::write(&self.grew, &1u64.to_ne_bytes());
+            self.told_by = None;
             self.show();
         }
         match result {

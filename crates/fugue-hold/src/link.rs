@@ -44,6 +44,8 @@ pub type Received<In> = (Frame<In>, Vec<OwnedFd>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filled {
     Some,
+    /// All that there was room for: there may be more at once.
+    Full,
     /// Nothing now; poll for reading.
     Empty,
     /// The peer is gone. What it sent before may still be taken with `next`.
@@ -123,7 +125,11 @@ impl<In: Message, Out: Message> Link<In, Out> {
             return Ok(Filled::Closed);
         }
         self.frames.feed(&bytes[..got]);
-        Ok(Filled::Some)
+        Ok(if got == bytes.len() {
+            Filled::Full
+        } else {
+            Filled::Some
+        })
     }
 
     /// The next whole message with its fds, if it has arrived.

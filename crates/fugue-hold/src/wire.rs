@@ -22,7 +22,7 @@ pub const VERSION: u16 = 1;
 /// How many fds may come with one `Start`.
 pub const MAX_KEPT: usize = 8;
 
-/// From the daemon. `Hello` is the first message of a connection.
+/// From the daemon, or from who types for a person. `Hello` or `Person` is the first message of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToHolder {
     Hello {
@@ -52,6 +52,13 @@ pub enum ToHolder {
     },
     /// Ends the holder; only without a live child.
     Leave,
+    /// Instead of a Hello: a person types on this connection, and nothing else. Answered with `Done`; closed when the
+    /// child has ended.
+    Person,
+    /// What a person types. The daemon is told of it before it hears what the child made of it.
+    Keys {
+        bytes: Vec<u8>,
+    },
 }
 
 /// From the holder.

@@ -14,6 +14,7 @@ mod clean;
 mod draw;
 mod input;
 mod keys;
+mod lines;
 mod looks;
 mod model;
 mod mouse;

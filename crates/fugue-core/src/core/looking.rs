@@ -145,6 +145,12 @@ impl Core {
                 };
                 self.ask(call, pane, question, effects)
             }
+            Look::Line { pane, role } => {
+                let pane = self.known(pane)?;
+                self.live(pane)?;
+                let says = self.agent_says(pane).map(Box::new);
+                self.ask(call, pane, PaneQuestion::Line { role, says }, effects)
+            }
             Look::Lines { pane, from, most } => {
                 let pane = self.known(pane)?;
                 self.ask(call, pane, PaneQuestion::Lines { from, most }, effects)

@@ -78,7 +78,22 @@ impl Pane {
                         client, seen, says, ..
                     },
                 responder,
-            } => self.view(client, seen, says.map(|says| *says), responder),
+            } => {
+                self.agent_says(says.map(|says| *says));
+                self.view(client, seen, responder);
+            }
+            PaneCommand::View {
+                client,
+                seen,
+                responder,
+            } => self.view(client, seen, responder),
+            PaneCommand::Ask {
+                question: PaneQuestion::Line { role, says },
+                responder,
+            } => {
+                self.agent_says(says.map(|says| *says));
+                self.open_line(role, responder);
+            }
             PaneCommand::Ask {
                 question: PaneQuestion::Lines { from, most },
                 responder,

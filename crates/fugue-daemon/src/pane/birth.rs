@@ -5,9 +5,9 @@ use std::{io, path::Path, time::Duration};
 use fugue_api::Error;
 use fugue_core::{Job, PaneFact, StepPlan};
 use fugue_hold::{
-    record::ExitRecord,
+    record::{ExitRecord, Meta},
     spawn::Ending,
-    wire::{HelloOk, State, ToDaemon, ToHolder},
+    wire::{HelloOk, Spec, State, ToDaemon, ToHolder},
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -170,13 +170,19 @@ impl Pane {
     pub(super) fn follow(seat: &Seat, dir: &Path) -> io::Result<Follower> {
         let settings = &seat.house.settings;
         let checkpoints = Checkpoints::Every(CHECKPOINT_EVERY);
-        Follower::open(
+        let mut follower = Follower::open(
             dir,
             &seat.record,
             settings.keep_lines,
             Depth::Recent,
             checkpoints,
-        )
+        )?;
+        // As an earlier daemon had it, and as every process gets it that this one starts here.
+        let ours = Spec::segment_for(settings.log_cap_bytes);
+        let meta = Meta::read(dir, seat.record.generation).ok().flatten();
+        let segment = meta.map_or(ours, |meta| meta.segment.min(ours));
+        follower.log.written_in(segment);
+        Ok(follower)
     }
 
     pub(super) async fn opened(&mut self, pid: u32) {

@@ -1,6 +1,12 @@
 //! The daemon's half of a pane's holder: the link to it, what is guarded for it, and its replacement when it dies.
 
-use std::{ffi::OsString, io, os::fd::OwnedFd, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::PathBuf,
+    time::Duration,
+};
 
 use fugue_hold::{
     DaemonLink, Filled, Guarded, HolderAt, Known,
@@ -53,7 +59,7 @@ impl Place {
     fn connect(&self) -> io::Result<AsyncFd<DaemonLink>> {
         watched(
             DaemonLink::connect(SocketPath::new(&self.socket())?.as_ref())?,
-            Interest::READABLE | Interest::WRITABLE,
+            Interest::READABLE,
         )
     }
 }
@@ -145,16 +151,39 @@ impl Holder {
 
     /// What happens next. An error: the connection is lost. Nothing is lost when this is cancelled.
     pub async fn event(&mut self) -> io::Result<Event> {
-        tokio::select! {
-            () = counted(&self.grew) => Ok(Event::Grew),
-            word = next(&mut self.link) => {
-                let (message, mut fds) = word?;
-                if let ToDaemon::Started(child) = message {
-                    self.known.child = Some(child);
-                    self.guarded.child = fds.pop();
-                }
-                Ok(Event::Word(message))
+        let word = tokio::select! {
+            () = counted(&self.grew) => None,
+            word = next(&mut self.link) => Some(word?),
+        };
+        Ok(match word {
+            Some((word, fds)) => Event::Word(self.heard(word, fds)),
+            None => Event::Grew,
+        })
+    }
+
+    fn heard(&mut self, word: ToDaemon, mut fds: Vec<OwnedFd>) -> ToDaemon {
+        if let ToDaemon::Started(child) = word {
+            self.known.child = Some(child);
+            self.guarded.child = fds.pop();
+        }
+        word
+    }
+
+    /// A word that has come already. To be asked before the log is read: the holder tells of a new size, and of what a person
+    /// typed, before it moves what the child made of it.
+    pub fn word(&mut self) -> Option<ToDaemon> {
+        loop {
+            let link = self.link.get_mut();
+            match link.next() {
+                Ok(Some((Frame::Known(word), fds))) => return Some(self.heard(word, fds)),
+                Ok(Some((Frame::Unknown { .. }, _))) => continue,
+                Ok(None) => {}
+                // Found to be so in its turn.
+                Err(_) => return None,
             }
+            let Ok(Filled::Some | Filled::Full) = link.fill() else {
+                return None;
+            };
         }
     }
 
@@ -235,7 +264,7 @@ async fn greet(
     }
 }
 
-async fn next(link: &mut AsyncFd<DaemonLink>) -> io::Result<(ToDaemon, Vec<OwnedFd>)> {
+pub(crate) async fn next(link: &mut AsyncFd<DaemonLink>) -> io::Result<(ToDaemon, Vec<OwnedFd>)> {
     loop {
         match link
             .get_mut()
@@ -247,23 +276,34 @@ async fn next(link: &mut AsyncFd<DaemonLink>) -> io::Result<(ToDaemon, Vec<Owned
             Some((Frame::Unknown { .. }, _)) => continue,
             None => {}
         }
-        let interest = if link.get_ref().wants_write() {
-            Interest::READABLE | Interest::WRITABLE
-        } else {
-            Interest::READABLE
+        // Watched for room only while there is too little: else every word that the holder reads would wake us.
+        let room = match link.get_ref().wants_write() {
+            true => Some(watched(
+                link.get_ref().as_fd().try_clone_to_owned()?,
+                Interest::WRITABLE,
+            )?),
+            false => None,
         };
-        let mut ready = link.ready_mut(interest).await?;
-        if ready.ready().is_writable() {
-            ready.get_inner_mut().flush()?;
-            ready.clear_ready_matching(tokio::io::Ready::WRITABLE);
-        }
-        if ready.ready().is_readable() {
-            match ready.get_inner_mut().fill()? {
-                Filled::Some => {}
-                Filled::Empty => ready.clear_ready_matching(tokio::io::Ready::READABLE),
-                Filled::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
+        let mut ready = tokio::select! {
+            ready = link.readable_mut() => ready?,
+            () = has_room(room.as_ref()) => {
+                link.get_mut().flush()?;
+                continue;
             }
+        };
+        match ready.get_inner_mut().fill()? {
+            Filled::Some | Filled::Full => {}
+            Filled::Empty => ready.clear_ready(),
+            Filled::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
         }
+    }
+}
+
+async fn has_room(link: Option<&AsyncFd<OwnedFd>>) {
+    match link {
+        // An error is found by whoever writes.
+        Some(link) => _ = link.writable().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -275,7 +315,8 @@ async fn counted(grew: &AsyncFd<OwnedFd>) {
         };
         let mut counter = [0; 8];
         match ready.try_io(|grew| Ok(rustix::io::read(grew, &mut counter)?)) {
-            Ok(Ok(_)) => return,
+            // It is at zero now, and more makes it ready again.
+            Ok(Ok(_)) => return ready.clear_ready(),
             Ok(Err(_)) => return std::future::pending().await,
             Err(_would_block) => {}
         }

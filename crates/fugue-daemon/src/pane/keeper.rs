@@ -102,6 +102,15 @@ impl Keeper {
         }
     }
 
+    /// A word that has come already, to be asked before the log is read.
+    pub fn word(&mut self) -> Option<ToDaemon> {
+        match self {
+            Self::Holder(holder) => holder.word(),
+            // It writes the log by itself, in the order of its words.
+            Self::Listener(_) => None,
+        }
+    }
+
     /// What happens next. An error: the connection is lost. Nothing is lost when this is cancelled.
     pub async fn event(&mut self) -> io::Result<Event> {
         match self {

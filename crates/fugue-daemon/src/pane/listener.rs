@@ -184,7 +184,11 @@ impl Listener {
                 let errno = rustix::io::Errno::PERM.raw_os_error();
                 self.words.push_back(failed(*id, "resize", errno));
             }
-            ToHolder::Hello { .. } | ToHolder::Start(_) | ToHolder::Leave => {}
+            ToHolder::Hello { .. }
+            | ToHolder::Start(_)
+            | ToHolder::Leave
+            | ToHolder::Person
+            | ToHolder::Keys { .. } => {}
         }
     }
 

@@ -29,6 +29,10 @@ impl Pane {
                 bytes,
             }),
         );
+        self.person_typed();
+    }
+
+    pub(super) fn person_typed(&mut self) {
         let now = Instant::now();
         self.viewing.moved(now);
         if self.viewing.is_watched() {

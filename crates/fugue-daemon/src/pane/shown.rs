@@ -121,11 +121,12 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 }
 
 impl Pane {
-    /// A person typed in tmux, or tmux answered for itself.
+    /// A person typed where the pane is shown, or the terminal there answered for itself.
     pub(super) fn keyed(&mut self, bytes: &[u8]) {
         if !is_a_terminals(bytes) {
             self.follower.terminal.typed();
             self.somebody_typed(Hand::Person, bytes);
+            self.person_typed();
         }
     }
 

@@ -56,6 +56,8 @@ const MOST_VIEWERS: usize = 32;
 const REDRAW: Duration = Duration::from_millis(100);
 // As many frames as a screen shows, while a program prints faster than anybody reads: making more would slow it down.
 const PACE: Duration = Duration::from_millis(16);
+// Somebody who types is shown what comes of it as it comes, for so long.
+const ECHO: Duration = Duration::from_millis(100);
 
 impl Viewing {
     pub fn deadline(&self) -> Option<Instant> {
@@ -96,15 +98,8 @@ impl Viewing {
 }
 
 impl Pane {
-    pub(super) fn view(
-        &mut self,
-        client: ClientId,
-        seen: u64,
-        says: Option<StateBy>,
-        responder: Responder,
-    ) {
+    pub(super) fn view(&mut self, client: ClientId, seen: u64, responder: Responder) {
         let viewing = &mut self.viewing;
-        viewing.says = says;
         let place = viewing
             .viewers
             .iter()
@@ -183,6 +178,7 @@ impl Pane {
             self.viewing.look_at = Some(over);
             return;
         }
+        let paced = self.more_to_read && !ended && !self.echoes(now);
         let mut viewers = std::mem::take(&mut self.viewing.viewers);
         let mut seen_now = None;
         for viewer in &mut viewers {
@@ -190,7 +186,7 @@ impl Pane {
                 continue;
             };
             let next = viewer.given_at.map(|at| at + PACE);
-            if let Some(next) = next.filter(|next| self.more_to_read && now < *next && !ended) {
+            if let Some(next) = next.filter(|next| paced && now < *next) {
                 viewer.asks = Some((seen, responder));
                 self.look_no_later_than(next);
                 continue;
@@ -259,6 +255,12 @@ impl Pane {
         }
     }
 
+    /// Somebody has just typed, and waits for what comes of it.
+    fn echoes(&self, now: Instant) -> bool {
+        let typed = self.last_typed.is_some_and(|at| now < at + ECHO);
+        typed && !self.floods
+    }
+
     fn look_no_later_than(&mut self, at: Instant) {
         let known = self.viewing.look_at.unwrap_or(at);
         self.viewing.look_at = Some(at.min(known));
@@ -268,7 +270,11 @@ impl Pane {
     fn head(&self, ended: bool) -> Frame {
         let terminal = &self.follower.terminal;
         Frame {
-            state: self.state_shown(),
+            // What it asks is on the screen.
+            state: StateBy {
+                prompt: None,
+                ..self.state_shown()
+            },
             held: self.held(),
             ..bare(terminal, ended)
         }

@@ -237,6 +237,8 @@ impl Holder {
     }
 
     fn child_ended(&mut self, ending: Ending) {
+        // Whoever types learns that nobody reads it.
+        self.persons.clear();
         let life = std::mem::replace(&mut self.life, Life::Empty);
         self.life = match life {
             Life::Running { who, pidfd, .. } => Life::Ending {

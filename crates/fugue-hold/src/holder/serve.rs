@@ -9,7 +9,7 @@ use rustix::net::SocketFlags;
 use rustix::process::{Pid, Signal};
 
 use super::life::Life;
-use super::{Close, Flow, Holder, MAX_STRANGERS};
+use super::{Close, ECHO, Flow, Holder, MAX_STRANGERS};
 use crate::close::{Closing, Scope};
 use crate::link::{Filled, HolderLink, Link};
 use crate::probe::probe;
@@ -78,7 +78,7 @@ impl Holder {
         let heard = link.next();
         let stays = matches!(
             (&filled, &heard),
-            (Ok(Filled::Some | Filled::Empty), Ok(None))
+            (Ok(Filled::Some | Filled::Full | Filled::Empty), Ok(None))
         );
         if stays {
             return;
@@ -97,6 +97,7 @@ impl Holder {
                     self.welcome(link, epoch);
                 }
             }
+            Ok(Some((Frame::Known(ToHolder::Person), _))) => self.admit_person(link),
             Ok(None) => {}
             Ok(Some(_)) | Err(_) => {
                 refuse(&mut link, Refusal::NoHello, 0, "the first frame is a Hello")
@@ -185,8 +186,9 @@ impl Holder {
                 }
             }
             match filled {
-                Ok(Filled::Some) => {}
-                Ok(Filled::Empty) => return,
+                Ok(Filled::Full) => {}
+                // If there is more after all, `poll` says so.
+                Ok(Filled::Some | Filled::Empty) => return,
                 Ok(Filled::Closed) | Err(_) => {
                     self.daemon = None;
                     return;
@@ -197,6 +199,7 @@ impl Holder {
 
     /// Sends what is queued.
     pub(super) fn flush(&mut self) {
+        self.told_by = None;
         if let Some(link) = &mut self.daemon
             && link.flush().is_err()
         {
@@ -208,7 +211,20 @@ impl Holder {
         self.say_with(message, Vec::new());
     }
 
+    /// Tells where an input stands. That all is well can wait for a moment.
+    fn say_typed(&mut self, state: InputState) {
+        let quiet = self.daemon.as_ref().is_some_and(|d| !d.wants_write());
+        let told_by = match state.outcome {
+            Outcome::Written if quiet => Some(Instant::now() + ECHO),
+            Outcome::Written => self.told_by,
+            Outcome::Pending | Outcome::Duplicate | Outcome::Lost => None,
+        };
+        self.say(&ToDaemon::InputState(state));
+        self.told_by = told_by;
+    }
+
     fn say_with(&mut self, message: &ToDaemon, fds: Vec<OwnedFd>) {
+        self.told_by = None;
         if let Some(link) = &mut self.daemon
             && link.push(message, fds).is_err()
         {
@@ -219,8 +235,8 @@ impl Holder {
 
     fn answer(&mut self, message: ToHolder, fds: Vec<OwnedFd>) {
         match message {
-            // Said before, on this connection; nothing changes.
-            ToHolder::Hello { .. } => {}
+            // Said before, on this connection, or another's to say; nothing changes.
+            ToHolder::Hello { .. } | ToHolder::Person | ToHolder::Keys { .. } => {}
             ToHolder::Start(spec) => {
                 if !matches!(self.life, Life::Empty) {
                     let what = "a child was started already".to_owned();
@@ -268,7 +284,10 @@ impl Holder {
                 }
             },
             ToHolder::Leave => match &self.life {
-                Life::Empty | Life::Exited { .. } if self.close.is_none() => self.leaving = true,
+                Life::Empty | Life::Exited { .. } if self.close.is_none() => {
+                    self.leaving = true;
+                    self.told_by = None;
+                }
                 Life::Empty | Life::Exited { .. } | Life::Running { .. } | Life::Ending { .. } => {
                     let busy = io::Error::from_raw_os_error(libc::EBUSY);
                     self.tell(0, "leave: the child lives", Err(busy));
@@ -321,7 +340,7 @@ impl Holder {
     pub(super) fn type_on(&mut self) {
         let master = &self.terminal.master;
         for state in self.typist.write(|bytes| rustix::io::write(master, bytes)) {
-            self.say(&ToDaemon::InputState(state));
+            self.say_typed(state);
         }
     }
 

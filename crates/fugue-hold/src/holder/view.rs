@@ -217,25 +217,13 @@ impl Holder {
         let mut keys = [0; 4096];
         match rustix::io::read(&view.terminal, &mut keys) {
             Ok(0) => self.view_lost(),
-            Ok(count) => self.keyed(&keys[..count]),
+            Ok(count) => {
+                view.hear_answer(&keys[..count]);
+                self.keyed(keys[..count].to_vec());
+            }
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => self.view_lost(),
         }
-    }
-
-    /// A person pressed keys there, or the terminal answers the program.
-    fn keyed(&mut self, keys: &[u8]) {
-        if let Some(view) = &mut self.view {
-            view.hear_answer(keys);
-        }
-        let Life::Running { .. } = self.life else {
-            return;
-        };
-        self.typist.person(keys.to_vec());
-        self.type_on();
-        self.say(&ToDaemon::Keyed {
-            bytes: keys.to_vec(),
-        });
     }
 
     /// A person's `new window here` in tmux begins where we are.
@@ -254,7 +242,9 @@ impl Holder {
             return;
         }
         if self.resize(rows, cols).is_ok() {
+            // Told before any output is moved that was made for it.
             self.say(&ToDaemon::Resized { rows, cols });
+            self.flush();
         }
     }
 

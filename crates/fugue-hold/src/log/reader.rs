@@ -11,11 +11,16 @@ use super::{Segment, list_segments, segment_path};
 pub struct LogReader {
     dir: PathBuf,
     open: Option<Open>,
+    /// No file but the newest is smaller than this.
+    least: u64,
+    at_end: bool,
 }
 
 struct Open {
     start: u64,
     file: File,
+    /// When it was last looked for, there was no file behind it.
+    newest: bool,
 }
 
 /// What one read brought.
@@ -34,12 +39,20 @@ impl LogReader {
         LogReader {
             dir: dir.into(),
             open: None,
+            least: 0,
+            at_end: false,
         }
+    }
+
+    /// Whoever writes the log from here on makes no file smaller than this, but for the newest.
+    pub fn written_in(&mut self, segment: u64) {
+        self.least = segment;
     }
 
     /// Reads what is at `offset`. Read on until `End` before waiting for the eventfd: a read also ends where a file
     /// ends.
     pub fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<Read> {
+        self.at_end = false;
         if buf.is_empty() {
             return Ok(Read::End);
         }
@@ -52,6 +65,8 @@ impl LogReader {
             if let Some(open) = &self.open {
                 let got = open.file.read_at(buf, offset - open.start)?;
                 if got > 0 {
+                    let end = offset - open.start + got as u64;
+                    self.at_end = got < buf.len() && open.newest && end < self.least;
                     return Ok(Read::Bytes(got));
                 }
                 let meta = open.file.metadata()?;
@@ -70,6 +85,9 @@ impl LogReader {
                 }
                 // The newest file is never dropped, so a dropped one is not the newest.
                 if offset == end && meta.nlink() > 0 {
+                    if let Some(open) = &mut self.open {
+                        open.newest = true;
+                    }
                     return Ok(Read::End);
                 }
             }
@@ -79,6 +97,11 @@ impl LogReader {
             }
         }
         Ok(Read::End)
+    }
+
+    /// Whether the bytes that were read last are surely the last ones, so that the eventfd may be waited for.
+    pub fn is_at_end(&self) -> bool {
+        self.at_end
     }
 
     /// The oldest offset that is kept.
@@ -99,7 +122,11 @@ impl LogReader {
 
     fn open_file(&self, start: u64) -> io::Result<Option<Open>> {
         match File::open(segment_path(&self.dir, start)) {
-            Ok(file) => Ok(Some(Open { start, file })),
+            Ok(file) => Ok(Some(Open {
+                start,
+                file,
+                newest: false,
+            })),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }

@@ -96,4 +96,35 @@ mod tests {
         assert_eq!(seen, bytes);
         assert_eq!(reader.end().unwrap(), 100);
     }
+
+    #[test]
+    fn a_reader_that_stops_where_it_is_said_to_be_the_end_misses_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        // Files of an earlier writer, which made smaller ones.
+        let mut writer = LogWriter::open(dir.path(), 1, 1000, 3).unwrap();
+        writer.append(b"0123456").1.unwrap();
+        let mut writer = LogWriter::open(dir.path(), 1, 1000, 10).unwrap();
+        let mut reader = LogReader::new(dir.path());
+        reader.written_in(10);
+        let (mut written, mut seen, mut looks) = (7, 0, 0);
+        for part in (1..=25).cycle().take(200) {
+            writer.append(&vec![b'x'; part]).1.unwrap();
+            written += part as u64;
+            let mut buffer = [0; 64];
+            loop {
+                looks += 1;
+                match reader.read_at(seen, &mut buffer).unwrap() {
+                    Read::Bytes(count) => seen += count as u64,
+                    Read::Gap { next } => seen = next,
+                    Read::End => break,
+                }
+                if reader.is_at_end() {
+                    break;
+                }
+            }
+            assert_eq!(seen, written);
+        }
+        // Where a file is not full, one look is enough.
+        assert!(looks < 700, "{looks}");
+    }
 }

@@ -53,6 +53,8 @@ impl Message for ToHolder {
             },
             7 => ToHolder::Probe { id: r.u64()? },
             8 => ToHolder::Leave,
+            9 => ToHolder::Person,
+            10 => ToHolder::Keys { bytes: r.bytes()? },
             kind => return Ok(Frame::Unknown { kind }),
         }))
     }
@@ -66,7 +68,9 @@ impl Message for ToHolder {
             | ToHolder::Signal { .. }
             | ToHolder::Close { .. }
             | ToHolder::Probe { .. }
-            | ToHolder::Leave => 0,
+            | ToHolder::Leave
+            | ToHolder::Person
+            | ToHolder::Keys { .. } => 0,
         }
     }
 }

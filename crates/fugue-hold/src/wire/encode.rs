@@ -35,6 +35,8 @@ impl ToHolder {
             }),
             ToHolder::Probe { id } => frame(out, 7, |w| w.u64(*id)),
             ToHolder::Leave => frame(out, 8, |_| {}),
+            ToHolder::Person => frame(out, 9, |_| {}),
+            ToHolder::Keys { bytes } => frame(out, 10, |w| w.bytes(bytes)),
         }
     }
 }

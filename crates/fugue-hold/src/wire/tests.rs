@@ -66,6 +66,10 @@ fn to_holder() -> Vec<ToHolder> {
         },
         ToHolder::Probe { id: u64::MAX },
         ToHolder::Leave,
+        ToHolder::Person,
+        ToHolder::Keys {
+            bytes: b"\x1b[A\xff\0".to_vec(),
+        },
     ]
 }
 

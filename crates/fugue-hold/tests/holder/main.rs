@@ -9,6 +9,7 @@ mod close;
 mod kills;
 mod limits;
 mod output;
+mod persons;
 mod probe;
 mod start;
 mod talk;

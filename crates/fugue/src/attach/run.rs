@@ -5,11 +5,15 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use fugue_api::{Error, Kind, PaneId, wire::Ask};
-use fugue_daemon::client::{self, Client};
+use fugue_api::{
+    Error, Kind, PaneId,
+    attach::Look,
+    wire::{Answer, Ask},
+};
+use fugue_daemon::client::{self, Client, Flushed};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
+    sync::mpsc::{self, error::TrySendError},
     task::AbortHandle,
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
@@ -18,6 +22,7 @@ use super::{
     canvas::Canvas,
     draw::{draw, redraw},
     input::{Heard, Input as Parser},
+    lines::Lines,
     looks::Depth,
     model::{Effect, Gone, Input, Leave, Model, Stale, Ticket},
     paint::{paint, repaint},
@@ -52,6 +57,9 @@ pub struct Loop {
     /// When what is undecided is a key by itself.
     settle_at: Option<Instant>,
     open: HashMap<Ticket, AbortHandle>,
+    lines: Lines,
+    /// Sizes are being changed, and keys must not overtake that: they go the long way until one of them has arrived.
+    long_way: Option<LongWay>,
     // Every open question has at most one answer in it; a full one makes the answers wait.
     tell: mpsc::Sender<Input>,
     told: mpsc::Receiver<Input>,
@@ -74,6 +82,8 @@ impl Loop {
             parser: Parser::default(),
             settle_at: None,
             open: HashMap::new(),
+            lines: Lines::default(),
+            long_way: None,
             tell,
             told,
             reconnecting: None,
@@ -111,6 +121,13 @@ impl Loop {
         match came {
             Came::Bytes(Ok(bytes)) if !bytes.is_empty() => {
                 self.keyed_at = Some(Instant::now());
+                // A new size that came before a key is known before it, also if the signal is not.
+                let size = self.outer.size();
+                if size != self.model.size
+                    && let Some(ended) = self.step(Input::Resized(size))
+                {
+                    return Some(ended);
+                }
                 let heard = self.parser.feed(&bytes);
                 self.settle_at = self.parser.is_undecided().then(|| Instant::now() + ESCAPE);
                 self.hear(heard)
@@ -201,10 +218,20 @@ impl Loop {
 
     fn step(&mut self, input: Input) -> Option<Ended> {
         match &input {
-            Input::Lost(gone) => self.reconnect(*gone),
+            Input::Lost(gone) => {
+                self.lines = Lines::default();
+                self.reconnect(*gone);
+            }
             Input::Back => self.reconnecting = None,
             Input::Answered(ticket, _) => {
                 self.open.remove(ticket);
+                if self
+                    .long_way
+                    .as_ref()
+                    .is_some_and(|way| way.key == Some(*ticket))
+                {
+                    self.long_way = None;
+                }
             }
             Input::Heard(_) | Input::Resized(_) | Input::Tick => {}
         }
@@ -217,9 +244,30 @@ impl Loop {
         for effect in effects {
             match effect {
                 Effect::Ask { ticket, key, ask } => {
+                    if changes_sizes(&ask) {
+                        self.long_way = Some(LongWay { key: None });
+                    }
+                    if self.type_directly(ticket, &ask) {
+                        continue;
+                    }
                     let (client, tell) = (self.client.clone(), self.tell.clone());
+                    let line = match &mut self.long_way {
+                        Some(way) if is_typing(&ask) => {
+                            way.key = Some(ticket);
+                            None
+                        }
+                        _ => self.lines.of(&ask, self.model.role, &self.client),
+                    };
                     let asking = tokio::spawn(async move {
-                        let input = match client.ask_running_as(key, ask).await {
+                        let direct = match line {
+                            Some(line) => line.ask_as(key, ask.clone()).await,
+                            None => None,
+                        };
+                        let answered = match direct {
+                            Some(answered) => answered.map(Some),
+                            None => client.ask_running_as(key, ask).await,
+                        };
+                        let input = match answered {
                             Ok(Some(answer)) => Input::Answered(ticket, Ok(answer)),
                             Ok(None) => Input::Lost(Gone::Died),
                             Err(error) if error.message == client::STOPPED => {
@@ -250,7 +298,55 @@ impl Loop {
                 Effect::Leave(leave) => return Some(Ended::Left(leave)),
             }
         }
+        self.lines.keep(|pane| self.model.views.contains_key(&pane));
         None
+    }
+
+    /// Hands keys to who types for a person in that pane, if somebody does. Otherwise the daemon is asked to.
+    fn type_directly(&mut self, ticket: Ticket, ask: &Ask) -> bool {
+        let Ask::Look {
+            look: Look::Type { pane, bytes, .. },
+        } = ask
+        else {
+            return false;
+        };
+        let typist = self.lines.typist(*pane);
+        let Some(typist) = typist.filter(|_| self.long_way.is_none()) else {
+            return false;
+        };
+        // One call at a time is under way, so that nobody else has it.
+        let sent = match typist.try_lock() {
+            Ok(mut typist) => typist.keys(bytes.clone()),
+            Err(_) => return false,
+        };
+        let tell = self.tell.clone();
+        match sent {
+            Ok(Flushed::All) => {
+                let taken = Input::Answered(ticket, Ok(Answer::Noted));
+                if let Err(TrySendError::Full(taken)) = tell.try_send(taken) {
+                    tokio::spawn(async move { tell.send(taken).await });
+                }
+            }
+            // The program does not read what was typed before.
+            Ok(Flushed::Later) => {
+                let waiting = tokio::spawn(async move {
+                    let flushed = typist.lock().await.flush().await;
+                    let answer = flushed.map(|()| Answer::Noted).map_err(|_| {
+                        Error::new(
+                            Kind::Uncertain,
+                            "the pane's holder died while this was typed; nobody knows whether it was",
+                        )
+                    });
+                    let _ = tell.send(Input::Answered(ticket, answer)).await;
+                });
+                self.open.insert(ticket, waiting.abort_handle());
+            }
+            Err(_) => {
+                self.lines.close(*pane);
+                return false;
+            }
+        }
+        true
     }
 
     /// Finds the next daemon, or starts it.
@@ -317,6 +413,33 @@ impl Loop {
         self.shown = Some(picture);
         bytes
     }
+}
+
+/// The way through the engine, which every change of sizes takes.
+struct LongWay {
+    /// The last key that went it since.
+    key: Option<Ticket>,
+}
+
+fn changes_sizes(ask: &Ask) -> bool {
+    match ask {
+        Ask::Look { look } => {
+            matches!(
+                look,
+                Look::Attend { .. } | Look::Fit { .. } | Look::Arrange { .. }
+            )
+        }
+        _ => false,
+    }
+}
+
+fn is_typing(ask: &Ask) -> bool {
+    matches!(
+        ask,
+        Ask::Look {
+            look: Look::Type { .. }
+        }
+    )
 }
 
 fn patient_interval() -> tokio::time::Interval {

@@ -80,10 +80,14 @@ impl Eye {
     }
 
     fn say(&mut self, message: &impl Serialize) {
+        self.try_say(message).expect("the daemon listens");
+    }
+
+    fn try_say(&mut self, message: &impl Serialize) -> std::io::Result<()> {
         let json = serde_json::to_vec(message).expect("JSON");
         let mut bytes = (json.len() as u32).to_le_bytes().to_vec();
         bytes.extend(json);
-        self.stream.write_all(&bytes).expect("the daemon listens");
+        self.stream.write_all(&bytes)
     }
 
     /// `None`: nothing came within the socket's limit, or the daemon is gone.
@@ -164,6 +168,29 @@ impl Eye {
         });
         let _ = self.answer(behind);
         self.heard.contains_key(&id)
+    }
+
+    /// Whether a look at a pane is still answered, or the daemon has hung up.
+    pub fn is_heard(&mut self, pane: PaneId) -> bool {
+        let (id, client) = (self.next_id, self.client);
+        self.next_id += 1;
+        let seen = 0;
+        let look = Look::View { client, pane, seen };
+        let call = ToDaemon::Call {
+            id,
+            key: Key([0; 16]),
+            who: None,
+            ask: Ask::Look { look },
+        };
+        if self.try_say(&call).is_err() {
+            return false;
+        }
+        while !self.heard.contains_key(&id) {
+            if !self.hear() {
+                return false;
+            }
+        }
+        true
     }
 
     /// The daemon has hung up.

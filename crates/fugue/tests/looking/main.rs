@@ -4,6 +4,7 @@
 mod arranging;
 mod eye;
 mod frames;
+mod lines;
 mod manners;
 
 use std::time::Duration;

@@ -70,7 +70,7 @@ fn lies(story: &mut Story, call: u64, seen: u64) -> (u64, Vec<String>) {
 }
 
 fn told(story: &Story, call: u64) -> (u64, Vec<String>) {
-    let arrangement = &story.told(call)["looked"]["found"]["arrangement"];
+    let arrangement = &story.told(call)["looked"]["found"]["arrangement"]["arrangement"];
     let tile = |tile: &serde_json::Value| {
         let place = &tile["place"];
         let cells = |name: &str| place[name].as_u64().unwrap();
@@ -342,7 +342,7 @@ fn news_is_when_a_row_has_changed() {
     let news = |story: &mut Story, call: u64, seen: u64| look(story, call, Look::News { seen });
     assert_eq!(news(&mut story, 1, 99), "answer 1");
     let version = |story: &Story, call: u64| {
-        story.told(call)["looked"]["found"]["version"]
+        story.told(call)["looked"]["found"]["news"]["version"]
             .as_u64()
             .unwrap()
     };
@@ -512,7 +512,7 @@ proptest! {
                 prop_assert_eq!(told, version != seen);
                 prop_assert!(told || tiles == before);
             }
-            let arrangement = &story.told(call + 1)["looked"]["found"]["arrangement"];
+            let arrangement = &story.told(call + 1)["looked"]["found"]["arrangement"]["arrangement"];
             let arrangement: Arrangement = serde_json::from_value(arrangement.clone()).unwrap();
             if !arrangement.tiles.is_empty() {
                 check_filled(&arrangement.tiles, arrangement.room);

@@ -1,0 +1,135 @@
+//! A client's own line to a pane, on the pane's thread: what a person types and sees takes no way through the engine.
+
+use std::{io, os::unix::net::UnixStream};
+
+use fugue_api::{
+    Error, Kind, PaneId,
+    attach::{Look, Role},
+    wire::{Answer, Ask, ToDaemon},
+};
+use fugue_core::PaneQuestion;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Pane, PaneCommand};
+use crate::{
+    desk::{Back, Responder},
+    frame::Frames,
+    socket,
+};
+
+/// One line's end here.
+struct Line {
+    pane: PaneId,
+    role: Role,
+    /// An ended pane is not kept by those who look at it.
+    commands: mpsc::WeakSender<PaneCommand>,
+    back: mpsc::UnboundedSender<Back>,
+}
+
+// A key waits for the one before it, and a look for the picture: more than a few are not open at a time.
+const MOST_OPEN: usize = 64;
+// A paste, in the longest words that JSON has for it.
+const LARGEST_QUESTION: usize = 1024 * 1024;
+
+impl Pane {
+    /// Takes over the connection that this was asked on.
+    pub(super) fn open_line(&self, role: Role, responder: Responder) {
+        let (pane, commands) = (self.seat.record.id, self.seat.commands.clone());
+        let (give, given) = oneshot::channel();
+        tokio::task::spawn_local(async move {
+            // A client that has gone gives nothing.
+            let Ok(stream) = given.await else { return };
+            let (back, answers) = mpsc::unbounded_channel();
+            let line = Line {
+                pane,
+                role,
+                commands,
+                back,
+            };
+            if let Err(error) = line.serve(stream, answers).await {
+                tracing::debug!(%pane, %error, "a line was closed");
+            }
+        });
+        responder.answer_and_move(Ok(Answer::Noted), give);
+    }
+}
+
+impl Line {
+    async fn serve(
+        self,
+        stream: UnixStream,
+        mut answers: mpsc::UnboundedReceiver<Back>,
+    ) -> io::Result<()> {
+        let (incoming, mut sink) = socket::split(stream)?;
+        let mut incoming = Frames::new(incoming, LARGEST_QUESTION);
+        let mut open = 0;
+        loop {
+            tokio::select! {
+                question = incoming.next(), if open < MOST_OPEN => match question? {
+                    Some(ToDaemon::Call { id, key, ask, .. }) => {
+                        open += 1;
+                        let responder = Responder::new(id, self.back.clone());
+                        let command = match self.command(ask, key, responder) {
+                            Ok(command) => command,
+                            Err((error, responder)) => {
+                                responder.answer(Err(error));
+                                continue;
+                            }
+                        };
+                        let Some(pane) = self.commands.upgrade() else {
+                            return Ok(());
+                        };
+                        if pane.send(command).await.is_err() {
+                            return Ok(());
+                        }
+                    }
+                    // What nobody waits for any more is answered with the next picture, to nobody.
+                    Some(ToDaemon::Cancel { .. }) => {}
+                    None => return Ok(()),
+                },
+                Some(answer) = answers.recv() => {
+                    open -= 1;
+                    let mut bytes = answer.bytes;
+                    while let Ok(next) = answers.try_recv() {
+                        open -= 1;
+                        bytes.extend(next.bytes);
+                    }
+                    sink.write_all(&bytes).await?;
+                }
+            }
+        }
+    }
+
+    fn command(
+        &self,
+        ask: Ask,
+        key: fugue_api::wire::Key,
+        responder: Responder,
+    ) -> Result<PaneCommand, (Error, Responder)> {
+        match ask {
+            Ask::Look {
+                look: Look::View { client, pane, seen },
+            } if pane == self.pane => Ok(PaneCommand::View {
+                client,
+                seen,
+                responder,
+            }),
+            Ask::Look {
+                look: Look::Type { pane, bytes, .. },
+            } if pane == self.pane && self.role == Role::Hands => Ok(PaneCommand::Ask {
+                question: PaneQuestion::Type { bytes, key },
+                responder,
+            }),
+            _ => {
+                let error = Error::new(
+                    Kind::InvalidArgument,
+                    format!(
+                        "this line is for looking at pane `{}`, and typing",
+                        self.pane
+                    ),
+                );
+                Err((error, responder))
+            }
+        }
+    }
+}

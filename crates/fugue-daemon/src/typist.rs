@@ -1,0 +1,56 @@
+//! A person's keys, straight to the holder of a pane: they wait for no daemon. The pane's task hears of them from the
+//! holder, before it sees what came of them.
+
+use std::{io, os::fd::AsFd, time::Duration};
+
+use fugue_api::PaneId;
+use fugue_hold::{
+    DaemonLink, Flushed,
+    wire::{ToDaemon, ToHolder},
+};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    time::timeout,
+};
+
+use crate::{
+    pane::next_word,
+    paths::{Paths, SocketPath},
+    watched::watched,
+};
+
+/// One pane's.
+pub struct Typist {
+    link: AsyncFd<DaemonLink>,
+}
+
+// A holder answers at once, unless it is stopped.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
+
+impl Typist {
+    /// `None`: the pane has no holder, or one that does not know how.
+    pub async fn open(paths: &Paths, pane: PaneId) -> Option<Self> {
+        let socket = paths.panes().join(pane.to_string()).join("hold.sock");
+        let link = DaemonLink::connect(SocketPath::new(&socket).ok()?.as_ref()).ok()?;
+        let mut link = watched(link, Interest::READABLE).ok()?;
+        link.get_mut().push(&ToHolder::Person, Vec::new()).ok()?;
+        link.get_mut().flush().ok()?;
+        let answer = timeout(ANSWERED_WITHIN, next_word(&mut link)).await;
+        matches!(answer, Ok(Ok((ToDaemon::Done { .. }, _)))).then_some(Self { link })
+    }
+
+    /// As much as can be sent without waiting; [`Typist::flush`] sends the rest. An error: nothing of it is typed.
+    pub fn keys(&mut self, bytes: Vec<u8>) -> io::Result<Flushed> {
+        let link = self.link.get_mut();
+        link.push(&ToHolder::Keys { bytes }, Vec::new())?;
+        link.flush()
+    }
+
+    pub async fn flush(&mut self) -> io::Result<()> {
+        while self.link.get_mut().flush()? == Flushed::Later {
+            let socket = self.link.get_ref().as_fd().try_clone_to_owned()?;
+            let _ = watched(socket, Interest::WRITABLE)?.writable().await?;
+        }
+        Ok(())
+    }
+}

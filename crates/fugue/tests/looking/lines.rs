@@ -1,0 +1,137 @@
+//! A client's own line to a pane.
+
+use fugue_api::{
+    Kind, PaneId,
+    attach::{ClientId, Look, Role},
+    wire::Answer,
+};
+use fugue_testkit::{World, until};
+
+use crate::{
+    LIMIT,
+    eye::{Eye, room},
+    world,
+};
+
+fn line(world: &World, pane: PaneId, role: Role) -> Eye {
+    let mut eye = Eye::new(world);
+    eye.noted(Look::Line { pane, role });
+    eye
+}
+
+#[test]
+fn what_is_typed_on_a_line_is_seen_there_and_by_all_others() {
+    let world = world();
+    let pane = world.pane("exec cat").pane_id;
+    let mut other = Eye::new(&world);
+    let mut lines = [
+        line(&world, pane, Role::Hands),
+        line(&world, pane, Role::Hands),
+    ];
+    for (number, text) in ["one", "two", "three", "four"].into_iter().enumerate() {
+        lines[number % 2].type_keys(pane, text);
+        for eye in lines.iter_mut().chain([&mut other]) {
+            eye.until(pane, |drawn| drawn.shows(text));
+        }
+    }
+    assert_eq!(
+        other.view_number(pane) >> 32,
+        lines[0].view_number(pane) >> 32
+    );
+    other.type_keys(pane, "five");
+    let seen = lines[0].until(pane, |drawn| drawn.shows("five"));
+    assert_eq!(seen.rows[0], "onetwothreefourfive");
+}
+
+#[test]
+fn a_line_is_for_one_pane_and_for_nothing_else() {
+    let world = world();
+    let [pane, other] = [(); 2].map(|()| world.pane("exec cat").pane_id);
+    let mut eye = line(&world, pane, Role::Hands);
+    let (client, bytes) = (eye.client, b"x".to_vec());
+    for look in [
+        Look::View {
+            client,
+            pane: other,
+            seen: 0,
+        },
+        Look::Type {
+            client,
+            pane: other,
+            bytes: bytes.clone(),
+        },
+        Look::Fit {
+            client,
+            room: room(5, 5),
+        },
+        Look::Line {
+            pane,
+            role: Role::Hands,
+        },
+    ] {
+        assert_eq!(eye.refused(look).kind, Kind::InvalidArgument);
+    }
+    eye.type_keys(pane, "still here");
+    eye.until(pane, |drawn| drawn.shows("still here"));
+    let mut reader = line(&world, pane, Role::Eyes);
+    let refused = reader.refused(Look::Type {
+        client: ClientId(1),
+        pane,
+        bytes,
+    });
+    assert_eq!(refused.kind, Kind::InvalidArgument);
+    assert!(reader.until(pane, |drawn| drawn.shows("still here")).rows[1].is_empty());
+}
+
+#[test]
+fn a_line_ends_with_its_pane_and_is_not_given_to_one_that_has_ended() {
+    let world = world();
+    let pane = world.pane("read x; echo over").pane_id;
+    let mut eye = line(&world, pane, Role::Hands);
+    eye.view(pane);
+    eye.type_keys(pane, "\r");
+    let mut late = Eye::new(&world);
+    let last = late.until(pane, |drawn| drawn.frame.ended);
+    assert!(last.shows("over"));
+    // Whoever is on the line sees the end as well, or that the line is gone, and asks elsewhere.
+    until("the line is closed", LIMIT, || !eye.is_heard(pane));
+    for unknown in [pane, PaneId(99)] {
+        let refused = late.refused(Look::Line {
+            pane: unknown,
+            role: Role::Hands,
+        });
+        assert!(
+            matches!(refused.kind, Kind::Ended | Kind::NotFound),
+            "{refused:?}"
+        );
+    }
+    // The connection is as good as before.
+    assert!(late.view(pane).frame.ended);
+}
+
+#[test]
+fn a_client_that_talks_on_or_goes_away_leaves_nothing_behind() {
+    let world = world();
+    let pane = world.pane("exec cat").pane_id;
+    drop(line(&world, pane, Role::Hands));
+    let daemon = world.daemons()[0].pid;
+    let open = || {
+        let fds = std::fs::read_dir(format!("/proc/{daemon}/fd"));
+        fds.expect("the daemon lives").count()
+    };
+    let mut least = open();
+    for _ in 0..50 {
+        let mut eye = line(&world, pane, Role::Hands);
+        let seen = eye.view(pane).frame.number;
+        eye.ask_view(pane, seen);
+        least = least.min(open() - 1);
+    }
+    until("all fds are closed", LIMIT, || open() <= least);
+    // Asked twice, it is one line.
+    let mut eager = Eye::new(&world);
+    let role = Role::Hands;
+    let first = eager.ask(Look::Line { pane, role });
+    eager.ask(Look::Line { pane, role });
+    assert_eq!(eager.answer(first), Ok(Answer::Noted));
+    assert!(eager.view(pane).frame.whole);
+}
