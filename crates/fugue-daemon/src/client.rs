@@ -20,7 +20,6 @@ use fugue_api::{
         Who,
     },
 };
-pub use fugue_hold::Flushed;
 use tokio::{
     sync::{Mutex, mpsc, oneshot},
     time::Instant,

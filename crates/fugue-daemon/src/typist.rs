@@ -3,9 +3,10 @@
 
 use std::{io, os::fd::AsFd, time::Duration};
 
-use fugue_api::PaneId;
+use fugue_api::{Error, Kind, PaneId};
+pub use fugue_hold::Flushed;
 use fugue_hold::{
-    DaemonLink, Flushed,
+    DaemonLink, HolderAt,
     wire::{ToDaemon, ToHolder},
 };
 use tokio::{
@@ -30,8 +31,9 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 impl Typist {
     /// `None`: the pane has no holder, or one that does not know how.
     pub async fn open(paths: &Paths, pane: PaneId) -> Option<Self> {
-        let socket = paths.panes().join(pane.to_string()).join("hold.sock");
-        let link = DaemonLink::connect(SocketPath::new(&socket).ok()?.as_ref()).ok()?;
+        let dir = paths.panes().join(pane.to_string());
+        let socket = SocketPath::new(&dir.join(HolderAt::SOCKET)).ok()?;
+        let link = DaemonLink::connect(socket.as_ref()).ok()?;
         let mut link = watched(link, Interest::READABLE).ok()?;
         link.get_mut().push(&ToHolder::Person, Vec::new()).ok()?;
         link.get_mut().flush().ok()?;
@@ -46,11 +48,23 @@ impl Typist {
         link.flush()
     }
 
-    pub async fn flush(&mut self) -> io::Result<()> {
+    pub async fn flush(&mut self) -> Result<(), Error> {
+        self.flush_all().await.map_err(|_| uncertain())
+    }
+
+    async fn flush_all(&mut self) -> io::Result<()> {
         while self.link.get_mut().flush()? == Flushed::Later {
             let socket = self.link.get_ref().as_fd().try_clone_to_owned()?;
             let _ = watched(socket, Interest::WRITABLE)?.writable().await?;
         }
         Ok(())
     }
+}
+
+/// What is said of an input whose holder is gone.
+pub fn uncertain() -> Error {
+    Error::new(
+        Kind::Uncertain,
+        "the pane's holder died while this was typed; nobody knows whether it was",
+    )
 }

@@ -27,8 +27,8 @@ use crate::record::Meta;
 use crate::sys;
 use crate::wire::ToDaemon;
 use life::Life;
-pub(crate) use view::MEETING;
 use view::View;
+pub(crate) use view::{MEETING, SOCKET};
 
 /// A holder's `main`, given the words after the verb `hold`. The listening socket is fd 3.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {

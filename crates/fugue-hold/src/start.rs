@@ -104,6 +104,9 @@ impl HolderAt<'_> {
             .collect()
     }
 
+    /// The name of a holder's socket in the pane's directory.
+    pub const SOCKET: &'static str = crate::holder::SOCKET;
+
     /// The name, in the pane's directory, of the socket at which a daemon waits for a holder that tmux starts.
     pub const MEETING: &'static str = crate::holder::MEETING;
 

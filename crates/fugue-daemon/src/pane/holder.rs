@@ -34,7 +34,7 @@ pub struct Holder {
 
 impl Place {
     fn socket(&self) -> PathBuf {
-        self.dir.join("hold.sock")
+        self.dir.join(HolderAt::SOCKET)
     }
 
     fn with_holder<T>(

@@ -8,7 +8,7 @@ use fugue_hold::wire::{Input, InputKind, InputState, Outcome, ToHolder};
 use tokio::time::Instant;
 
 use super::{Pane, QUIET, quiet::Hand};
-use crate::desk::Responder;
+use crate::{desk::Responder, typist::uncertain};
 
 impl Pane {
     pub(super) fn type_for_a_person(&mut self, bytes: Vec<u8>, key: Key, responder: Responder) {
@@ -61,10 +61,7 @@ impl Pane {
     /// The holder died: what it had not acknowledged may or may not have been typed.
     pub(super) fn keys_lost(&mut self) {
         for (_, responder) in std::mem::take(&mut self.keys) {
-            responder.answer(Err(Error::new(
-                Kind::Uncertain,
-                "the pane's holder died while this was typed; nobody knows whether it was",
-            )));
+            responder.answer(Err(uncertain()));
         }
     }
 

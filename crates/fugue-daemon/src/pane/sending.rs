@@ -14,7 +14,7 @@ use fugue_core::{
 use fugue_hold::wire::{InputState, Outcome};
 use tokio::time::Instant;
 
-use crate::desk::Responder;
+use crate::{desk::Responder, typist::uncertain};
 
 // Long enough for a program to draw what was typed, however slow its screen; nothing waits for it without need.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -355,11 +355,7 @@ impl Sending {
             .as_ref()
             .is_some_and(|active| matches!(active.stage, Stage::Typed(_)))
         {
-            let error = Error::new(
-                Kind::Uncertain,
-                "the pane's holder died while this was typed; nobody knows whether it was",
-            )
-            .hint("read the pane before typing it again");
+            let error = uncertain().hint("read the pane before typing it again");
             self.finish(Err(error));
         }
     }

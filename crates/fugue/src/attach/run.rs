@@ -10,7 +10,10 @@ use fugue_api::{
     attach::Look,
     wire::{Answer, Ask},
 };
-use fugue_daemon::client::{self, Client, Flushed};
+use fugue_daemon::{
+    client::{self, Client},
+    typist::Flushed,
+};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc::{self, error::TrySendError},
@@ -331,12 +334,7 @@ impl Loop {
             Ok(Flushed::Later) => {
                 let waiting = tokio::spawn(async move {
                     let flushed = typist.lock().await.flush().await;
-                    let answer = flushed.map(|()| Answer::Noted).map_err(|_| {
-                        Error::new(
-                            Kind::Uncertain,
-                            "the pane's holder died while this was typed; nobody knows whether it was",
-                        )
-                    });
+                    let answer = flushed.map(|()| Answer::Noted);
                     let _ = tell.send(Input::Answered(ticket, answer)).await;
                 });
                 self.open.insert(ticket, waiting.abort_handle());

@@ -351,3 +351,29 @@ fn an_agent_that_waits_for_the_person_is_seen() {
     let text = person.text();
     assert!(text.contains("$ echo half a line\n"), "{text}");
 }
+
+#[test]
+fn what_a_person_types_is_no_output_to_those_who_wait_for_some() {
+    let world = world();
+    let mut person = Attached::new(&world, &[], 24, 80);
+    prompts(&mut person, 1);
+    // From here on keys go to the holder directly.
+    person.type_text("echo be''gun\r");
+    person.shows("begun");
+    let waiting = world.start(&["expect", "p1", "ready now|it is over"]);
+    until("it is waited for", LIMIT, || {
+        !world.overview().runs.is_empty()
+    });
+    for round in 1..8 {
+        let line = format!(": ready now {round}");
+        person.type_text(&format!("{line}\r"));
+        person.until("the next prompt", |screen| {
+            let behind = screen.lines().skip_while(|row| !row.contains(&line));
+            behind.skip(1).any(|row| row.trim() == "$")
+        });
+    }
+    person.type_text("echo it is ov''er\r");
+    let came = waiting.end(LIMIT);
+    let line = String::from_utf8_lossy(&came.stdout);
+    assert_eq!((came.code, line.trim()), (Some(0), "it is over"));
+}
