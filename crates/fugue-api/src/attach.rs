@@ -108,7 +108,7 @@ pub enum Side {
 #[serde(rename_all = "snake_case")]
 pub enum Looked {
     Arrangement { arrangement: Arrangement },
-    Frame { frame: Frame },
+    Frame { frame: Box<Frame> },
     Lines { lines: Lines },
     News { version: u64 },
 }
@@ -146,16 +146,25 @@ pub struct Rect {
 pub struct Frame {
     pub number: u64,
     /// Rows that are not in `rows` are blank instead of as before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
-    /// The terminal's own, which need not be its tile's.
-    pub size: PaneSize,
     pub rows: Vec<FrameRow>,
     pub cursor: FrameCursor,
+    /// The number of the screen's first line in the pane's text; lines before it are scrollback.
+    pub top_line: u64,
+    /// Left out where all of it is as before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<FrameHead>,
+}
+
+/// What a key and its echo leave as it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FrameHead {
+    /// The terminal's own, which need not be its tile's.
+    pub size: PaneSize,
     pub modes: FrameModes,
     pub title: String,
     pub state: StateBy,
-    /// The number of the screen's first line in the pane's text; lines before it are scrollback.
-    pub top_line: u64,
     /// An agent's input waits, because a person has begun to type: what a person is told of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,

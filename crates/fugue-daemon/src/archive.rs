@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use fugue_api::{
     Error, Kind, Reply,
-    attach::{Frame, Looked},
+    attach::{Frame, FrameHead, Looked},
     panes::{By, Mode, ReadPane, State, StateBy},
     wire::Answer,
 };
@@ -14,7 +14,7 @@ use fugue_term::{Begun, Hit, Watch};
 
 use crate::{
     engine::House,
-    pane::{viewing, watching},
+    pane::watching,
     picture,
     reading::{self, Past, Reading},
     replay::{Checkpoints, Depth, Follower},
@@ -89,14 +89,20 @@ fn frame(record: &PaneRecord, ended: Option<&StateBy>, house: &House) -> Result<
     let follower = open(record, house, house.settings.keep_lines, Depth::Recent)?;
     let (terminal, screen) = (&follower.terminal, follower.terminal.screen());
     let rows = (0..terminal.size().rows).map(|row| picture::row(&screen, row));
-    let frame = Frame {
+    let state = ended
+        .cloned()
+        .unwrap_or_else(|| StateBy::new(State::Exited, By::Exit));
+    let frame = Box::new(Frame {
         number: house.epoch << 32,
+        whole: true,
         rows: rows.filter(|row| !row.1.is_empty()).collect(),
-        state: ended
-            .cloned()
-            .unwrap_or_else(|| StateBy::new(State::Exited, By::Exit)),
-        ..viewing::bare(terminal, true)
-    };
+        cursor: picture::cursor(terminal),
+        top_line: terminal.top_line().0,
+        head: Some(FrameHead {
+            ended: true,
+            ..picture::head(terminal, state)
+        }),
+    });
     Ok(Answer::Looked {
         found: Looked::Frame { frame },
     })

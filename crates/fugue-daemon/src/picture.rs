@@ -4,10 +4,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use fugue_api::{
     attach::{
-        Appearance, Attributes, Colour, FrameCursor, FrameModes, FrameRow, Lines, MouseFormat,
-        MouseWanted, Span,
+        Appearance, Attributes, Colour, FrameCursor, FrameHead, FrameModes, FrameRow, Lines,
+        MouseFormat, MouseWanted, Span,
     },
-    panes::PaneSize,
+    panes::{PaneSize, StateBy},
 };
 use fugue_term::{Attr, Color, LineNo, Modes, Mouse, Screen, Style, Terminal, Underline};
 
@@ -16,11 +16,19 @@ const MOST_LINES: u32 = 1000;
 // A line may be a quarter of a megabyte.
 const MOST_CHARS: usize = 1 << 20;
 
-pub fn size(terminal: &Terminal) -> PaneSize {
+/// A live terminal's, as far as it knows itself.
+pub fn head(terminal: &Terminal, state: StateBy) -> FrameHead {
     let size = terminal.size();
-    PaneSize {
-        rows: size.rows,
-        cols: size.cols,
+    FrameHead {
+        size: PaneSize {
+            rows: size.rows,
+            cols: size.cols,
+        },
+        modes: modes(&terminal.modes()),
+        title: terminal.title().to_owned(),
+        state,
+        held: None,
+        ended: false,
     }
 }
 
@@ -77,7 +85,7 @@ pub fn cursor(terminal: &Terminal) -> FrameCursor {
     }
 }
 
-pub fn modes(modes: &Modes) -> FrameModes {
+fn modes(modes: &Modes) -> FrameModes {
     FrameModes {
         alternate: modes.alternate,
         bracketed_paste: modes.bracketed_paste,

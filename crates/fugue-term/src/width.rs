@@ -35,6 +35,11 @@ pub fn cells(text: &str) -> impl Iterator<Item = (&str, usize)> {
         loop {
             let mut chars = rest.char_indices();
             let (_, first) = chars.next()?;
+            if let (' '..='~', Some(b' '..=b'~') | None) = (first, rest.as_bytes().get(1)) {
+                let (cell, after) = rest.split_at(1);
+                rest = after;
+                return Some((cell, 1));
+            }
             let width = of(first);
             let mut last = first;
             let end = chars

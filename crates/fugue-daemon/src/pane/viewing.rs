@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fugue_api::{
     Error, Kind,
-    attach::{ClientId, Frame, Looked},
+    attach::{ClientId, Frame, FrameCursor, FrameHead, Looked},
     panes::{By, State, StateBy},
     wire::Answer,
 };
@@ -40,14 +40,23 @@ pub(super) struct Viewing {
 
 struct Viewer {
     client: ClientId,
-    /// What it has, without the rows; a new one has nothing.
-    has: Option<Frame>,
+    /// The frame that it was given last; a new one has none.
+    has: Option<Given>,
     rows: Vec<u64>,
     /// How much had been printed by then.
     offset: u64,
     given_at: Option<Instant>,
     /// What it asks: what is different from the frame with this number.
     asks: Option<(u64, Responder)>,
+}
+
+/// A frame without its rows.
+#[derive(Clone, PartialEq)]
+struct Given {
+    number: u64,
+    cursor: FrameCursor,
+    top_line: u64,
+    head: FrameHead,
 }
 
 // More eyes than this on one pane are left behind, and get the whole screen when they ask again.
@@ -191,21 +200,18 @@ impl Pane {
                 self.look_no_later_than(next);
                 continue;
             }
-            let (head, rows) = seen_now.get_or_insert_with(|| (self.head(ended), None));
+            let (now_is, rows) = seen_now.get_or_insert_with(|| (self.given(ended), None));
             let known = viewer
                 .has
                 .take()
-                .filter(|has| has.number == seen && has.size == head.size && !ended);
+                .filter(|has| has.number == seen && has.head.size == now_is.head.size && !ended);
             let offset = self.follower.terminal.offset().0;
-            let same_head = known.as_ref().is_some_and(|known| {
-                *known
-                    == Frame {
-                        number: known.number,
-                        whole: known.whole,
-                        ..head.clone()
-                    }
+            let (same_place, same_head) = known.as_ref().map_or((false, false), |known| {
+                let place = (known.cursor, known.top_line) == (now_is.cursor, now_is.top_line);
+                (place, known.head == now_is.head)
             });
-            if same_head && viewer.offset == offset {
+            let same = same_place && same_head;
+            if same && viewer.offset == offset {
                 viewer.has = known;
                 viewer.asks = Some((seen, responder));
                 continue;
@@ -223,24 +229,35 @@ impl Pane {
                 .filter_map(|(row, _)| u16::try_from(row).ok())
                 .collect();
             viewer.offset = offset;
-            if same_head && different.is_empty() {
+            if same && different.is_empty() {
                 viewer.has = known;
                 viewer.asks = Some((seen, responder));
                 continue;
             }
             let whole = known.is_none();
             self.viewing.number += 1;
-            let mut frame = head.clone();
-            frame.number = (self.seat.house.epoch << 32) + self.viewing.number;
-            frame.whole = whole;
-            viewer.has = Some(frame.clone());
+            now_is.number = (self.seat.house.epoch << 32) + self.viewing.number;
+            viewer.has = Some(match known.filter(|_| same_head) {
+                Some(known) => Given {
+                    head: known.head,
+                    ..*now_is
+                },
+                None => now_is.clone(),
+            });
             viewer.rows.clone_from(rows);
             viewer.given_at = Some(now);
             let different = different.into_iter().map(|row| picture::row(&screen, row));
-            // What a whole frame does not speak of is blank.
-            frame.rows = different
-                .filter(|row| !whole || !row.1.is_empty())
-                .collect();
+            let frame = Box::new(Frame {
+                number: now_is.number,
+                whole,
+                // What a whole frame does not speak of is blank.
+                rows: different
+                    .filter(|row| !whole || !row.1.is_empty())
+                    .collect(),
+                cursor: now_is.cursor,
+                top_line: now_is.top_line,
+                head: (!same_head).then(|| now_is.head.clone()),
+            });
             responder.answer(Ok(Answer::Looked {
                 found: Looked::Frame { frame },
             }));
@@ -266,17 +283,23 @@ impl Pane {
         self.viewing.look_at = Some(at.min(known));
     }
 
-    /// Everything of a frame but its rows.
-    fn head(&self, ended: bool) -> Frame {
+    /// What is to be given now, but for its number.
+    fn given(&self, ended: bool) -> Given {
         let terminal = &self.follower.terminal;
-        Frame {
-            // What it asks is on the screen.
-            state: StateBy {
-                prompt: None,
-                ..self.state_shown()
+        // What it asks is on the screen.
+        let state = StateBy {
+            prompt: None,
+            ..self.state_shown()
+        };
+        Given {
+            number: 0,
+            cursor: picture::cursor(terminal),
+            top_line: terminal.top_line().0,
+            head: FrameHead {
+                held: self.held(),
+                ended,
+                ..picture::head(terminal, state)
             },
-            held: self.held(),
-            ..bare(terminal, ended)
         }
     }
 
@@ -352,22 +375,5 @@ impl Viewer {
         if let Some((_, responder)) = self.asks.take() {
             responder.answer(Err(Error::new(Kind::Unavailable, why).hint("ask again")));
         }
-    }
-}
-
-/// What a terminal shows, without its rows and without what only its pane knows.
-pub(crate) fn bare(terminal: &Terminal, ended: bool) -> Frame {
-    Frame {
-        number: 0,
-        whole: true,
-        size: picture::size(terminal),
-        rows: Vec::new(),
-        cursor: picture::cursor(terminal),
-        modes: picture::modes(&terminal.modes()),
-        title: terminal.title().to_owned(),
-        state: StateBy::new(State::Running, By::Exit),
-        top_line: terminal.top_line().0,
-        held: None,
-        ended,
     }
 }

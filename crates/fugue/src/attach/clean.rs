@@ -20,7 +20,9 @@ pub fn line(text: &str) -> String {
 
 /// What one cell may hold of a character and what is joined to it. `None`: as it is.
 pub fn cell(text: &str) -> Option<String> {
-    let fine = |c: char| !c.is_control() && c != '\u{ad}' && (!is_invisible(c) || joins(c));
+    let fine = |c: char| {
+        !c.is_control() && c != '\u{ad}' && (c < '\u{300}' || !is_invisible(c) || joins(c))
+    };
     if text.chars().all(fine) {
         return None;
     }

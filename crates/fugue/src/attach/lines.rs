@@ -4,7 +4,7 @@
 //! there is no line.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, OnceLock},
 };
 
@@ -22,7 +22,7 @@ use tokio::sync::Mutex;
 #[derive(Default)]
 pub struct Lines {
     /// Empty while it is being opened, and where it was refused.
-    lines: HashMap<PaneId, Arc<OnceLock<Open>>>,
+    lines: BTreeMap<PaneId, Arc<OnceLock<Open>>>,
 }
 
 struct Open {

@@ -19,7 +19,7 @@ mod view;
 pub mod tests;
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
@@ -135,7 +135,7 @@ pub struct Model {
     pub session: SessionName,
     asks: Asks,
     pub arrangement: Option<Arrangement>,
-    pub views: HashMap<PaneId, View>,
+    pub views: BTreeMap<PaneId, View>,
     pub focus: Option<PaneId>,
     before: Option<PaneId>,
     /// A pane that is looked at in all of the room, beside the session's own: one that has ended.
@@ -144,13 +144,13 @@ pub struct Model {
     facts_version: u64,
     facts_asked: Option<Instant>,
     facts_due: Option<Instant>,
-    pub commands: HashMap<PaneId, String>,
+    pub commands: BTreeMap<PaneId, String>,
     pub mode: Mode,
     /// Whether a person wants it; `None`: where there is room.
     sidebar: Option<bool>,
     pub message: Option<Message>,
     pub link: Link,
-    typing: HashMap<PaneId, Typing>,
+    typing: BTreeMap<PaneId, Typing>,
     pasting: Option<PaneId>,
     copied: Copied,
     held: Option<Held>,
@@ -183,7 +183,7 @@ impl Model {
             session,
             asks: Asks::new(base),
             arrangement: None,
-            views: HashMap::new(),
+            views: BTreeMap::new(),
             focus: None,
             before: None,
             peek: None,
@@ -191,12 +191,12 @@ impl Model {
             facts_version: 0,
             facts_asked: None,
             facts_due: None,
-            commands: HashMap::new(),
+            commands: BTreeMap::new(),
             mode: Mode::Pane,
             sidebar: None,
             message: None,
             link: Link::Up,
-            typing: HashMap::new(),
+            typing: BTreeMap::new(),
             pasting: None,
             copied: Copied::default(),
             held: None,

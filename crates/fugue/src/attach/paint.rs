@@ -93,9 +93,13 @@ impl<'a> Pen<'a> {
     }
 
     fn row(&mut self, row: u16, old: &[Cell], new: &[Cell]) {
+        let Some(first) = old.iter().zip(new).position(|(was, is)| was != is) else {
+            return;
+        };
         // Up to here something may have been run over.
         let mut spoilt = 0;
-        for (col, (was, is)) in old.iter().zip(new).enumerate() {
+        let pairs = old.iter().zip(new).enumerate();
+        for (col, (was, is)) in pairs.skip(first.saturating_sub(1)) {
             let spill = spill(&is.glyph).max(spill(&was.glyph));
             let changed = was != is
                 || col < spoilt

@@ -1,7 +1,7 @@
 //! The loop: what is heard goes to the model, what the model wants is done, and what has changed is drawn.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -59,7 +59,7 @@ pub struct Loop {
     parser: Parser,
     /// When what is undecided is a key by itself.
     settle_at: Option<Instant>,
-    open: HashMap<Ticket, AbortHandle>,
+    open: BTreeMap<Ticket, AbortHandle>,
     lines: Lines,
     /// Sizes are being changed, and keys must not overtake that: they go the long way until one of them has arrived.
     long_way: Option<LongWay>,
@@ -84,7 +84,7 @@ impl Loop {
             depth: Depth::of(|name| std::env::var(name).ok()),
             parser: Parser::default(),
             settle_at: None,
-            open: HashMap::new(),
+            open: BTreeMap::new(),
             lines: Lines::default(),
             long_way: None,
             tell,
@@ -99,18 +99,18 @@ impl Loop {
     }
 
     pub async fn run(mut self, first: Vec<Effect>) -> Result<Ended, Error> {
-        let mut signals = Signals::new()?;
+        let mut calls = Signals::new()?.calls();
         let mut ended = self.perform(first);
         while ended.is_none() {
             self.draw();
-            ended = self.turn(&mut signals).await;
+            ended = self.turn(&mut calls).await;
         }
         self.outer.leave();
         Ok(ended.unwrap_or(Ended::Hangup))
     }
 
     /// Waits for something and deals with it.
-    async fn turn(&mut self, signals: &mut Signals) -> Option<Ended> {
+    async fn turn(&mut self, calls: &mut mpsc::Receiver<Called>) -> Option<Ended> {
         let deadline = self.deadline();
         let behind = self.outer.is_behind();
         let far = Instant::now() + Duration::from_secs(3600);
@@ -118,7 +118,7 @@ impl Loop {
             written = self.outer.flush(), if behind => Came::Written(written),
             bytes = self.outer.read() => Came::Bytes(bytes),
             input = self.told.recv() => Came::Told(input),
-            called = signals.next() => Came::Called(called),
+            called = calls.recv() => Came::Called(called.unwrap_or(Called::Ended)),
             () = sleep_until(deadline.unwrap_or(far)) => Came::Time,
         };
         match came {
@@ -483,6 +483,20 @@ impl Signals {
             interrupt: on(SignalKind::interrupt())?,
             quit: on(SignalKind::quit())?,
         })
+    }
+
+    /// Listening for all of them costs more than a key does, so it is not done anew for each.
+    fn calls(mut self) -> mpsc::Receiver<Called> {
+        let (call, calls) = mpsc::channel(8);
+        tokio::spawn(async move {
+            loop {
+                let called = self.next().await;
+                if call.send(called).await.is_err() {
+                    return;
+                }
+            }
+        });
+        calls
     }
 
     async fn next(&mut self) -> Called {

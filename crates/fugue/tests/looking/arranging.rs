@@ -41,7 +41,7 @@ fn the_smallest_screen_rules_until_it_leaves() {
     let now = large.until_arranged(|now| now.clients == 3);
     assert_eq!(now.room, room(25, 100));
     assert_eq!(places(&now), [(pane, [0, 0, 25, 100])]);
-    let drawn = large.until(pane, |drawn| drawn.frame.size == room(24, 100));
+    let drawn = large.until(pane, |drawn| drawn.head.size == room(24, 100));
     assert!(drawn.frame.whole);
     // It calls its looking off, and the next one just goes.
     small.cancel(attended);
@@ -94,7 +94,7 @@ fn panes_have_their_places_come_and_go() {
         ]
     );
     // The command has ended and stays to be read; a daemon later too.
-    eye.until(third, |drawn| drawn.frame.ended && drawn.shows("short"));
+    eye.until(third, |drawn| drawn.head.ended && drawn.shows("short"));
     assert_eq!(eye.until_arranged(|_| true).tiles, now.tiles);
     world.daemons()[0].kill9();
     assert!(eye.is_cut_off());
@@ -203,9 +203,9 @@ fn a_shell_that_a_step_ends_is_seen_on_in_its_place() {
             seen = 0;
             continue;
         };
-        assert!(!frame.ended);
         seen = frame.number;
-        let drawn = eye.draw(pane, frame);
+        let drawn = eye.draw(pane, *frame);
+        assert!(!drawn.head.ended);
         if drawn.rows.iter().any(|row| row == ["one", "two"][pressed]) {
             eye.type_keys(pane, "\r");
             pressed += 1;

@@ -10,7 +10,9 @@ use std::{
 
 use fugue_api::{
     Error, OsText, PaneId, SessionName,
-    attach::{Arrange, Arrangement, ClientId, Frame, FrameRow, Lines, Look, Looked, Role, Span},
+    attach::{
+        Arrange, Arrangement, ClientId, Frame, FrameHead, FrameRow, Lines, Look, Looked, Role, Span,
+    },
     panes::PaneSize,
     wire::{self, Answer, Ask, FromDaemon, Key, ToDaemon},
 };
@@ -32,6 +34,7 @@ pub struct Eye {
 #[derive(Clone)]
 pub struct Drawn {
     pub frame: Frame,
+    pub head: FrameHead,
     pub rows: Vec<String>,
     /// How many rows came with the last frame.
     pub came: usize,
@@ -269,7 +272,7 @@ impl Eye {
         match self.answer(id) {
             Ok(Answer::Looked {
                 found: Looked::Frame { frame },
-            }) => frame,
+            }) => *frame,
             other => panic!("{other:?}"),
         }
     }
@@ -283,8 +286,14 @@ impl Eye {
     }
 
     pub fn draw(&mut self, pane: PaneId, frame: Frame) -> Drawn {
-        let height = usize::from(frame.size.rows);
-        let mut rows = match self.drawn.get(&pane) {
+        let before = self.drawn.get(&pane);
+        let head = frame
+            .head
+            .clone()
+            .or(before.map(|drawn| drawn.head.clone()));
+        let head = head.expect("the first frame has all");
+        let height = usize::from(head.size.rows);
+        let mut rows = match before {
             Some(drawn) if !frame.whole => drawn.rows.clone(),
             _ => vec![String::new(); height],
         };
@@ -295,6 +304,7 @@ impl Eye {
         let drawn = Drawn {
             came: frame.rows.len(),
             frame,
+            head,
             rows,
         };
         self.drawn.insert(pane, drawn.clone());
@@ -311,7 +321,7 @@ impl Eye {
             if wanted(&drawn) {
                 return drawn;
             }
-            assert!(!drawn.frame.ended, "{:?}", drawn.rows);
+            assert!(!drawn.head.ended, "{:?}", drawn.rows);
         }
     }
 

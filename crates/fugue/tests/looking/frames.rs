@@ -22,7 +22,7 @@ fn the_screen_comes_whole_and_then_only_what_changed() {
     let mut eye = Eye::new(&world);
     let drawn = eye.until(pane, |drawn| drawn.shows("three"));
     assert_eq!(&drawn.rows[..4], ["one", "two", "three", ""]);
-    let mut quiet = eye.until(pane, |drawn| drawn.frame.state.state == State::NeedsInput);
+    let mut quiet = eye.until(pane, |drawn| drawn.head.state.state == State::NeedsInput);
     assert!(!quiet.frame.whole);
     // Nothing happens, so nothing is said.
     let parked = eye.ask_view(pane, quiet.frame.number);
@@ -80,8 +80,8 @@ fn looks_cursor_and_modes_are_told() {
     assert_eq!((frame.cursor.row, frame.cursor.col), (2, 8));
     assert!(frame.cursor.visible);
     assert_eq!(frame.cursor.shape, 4);
-    assert_eq!(frame.title, "a title");
-    let modes = frame.modes;
+    assert_eq!(drawn.head.title, "a title");
+    let modes = drawn.head.modes;
     assert!(modes.app_cursor && modes.app_keypad && modes.bracketed_paste && modes.focus);
     assert!(modes.reverse && !modes.alternate);
     assert_eq!(modes.keyboard, 5);
@@ -218,15 +218,15 @@ fn a_pane_that_ends_says_so_and_is_seen_as_it_was() {
     eye.type_keys(pane, "\r");
     let frame = eye.frame(parked);
     eye.draw(pane, frame);
-    let drawn = eye.until(pane, |drawn| drawn.frame.ended);
+    let drawn = eye.until(pane, |drawn| drawn.head.ended);
     assert!(drawn.shows("last words"));
-    assert_eq!(drawn.frame.state.state, State::Exited);
-    assert_eq!(drawn.frame.state.exit_code, Some(3));
+    assert_eq!(drawn.head.state.state, State::Exited);
+    assert_eq!(drawn.head.state.exit_code, Some(3));
     // From its files, to whoever comes later.
     let mut later = Eye::new(&world);
     let drawn = later.view(pane);
-    assert!(drawn.frame.ended && drawn.frame.whole && drawn.shows("last words"));
-    assert_eq!(drawn.frame.state.exit_code, Some(3));
+    assert!(drawn.head.ended && drawn.frame.whole && drawn.shows("last words"));
+    assert_eq!(drawn.head.state.exit_code, Some(3));
     let said = later.refused(fugue_api::attach::Look::Type {
         client: later.client,
         pane,
@@ -265,7 +265,7 @@ fn a_daemon_that_dies_is_followed_by_one_that_shows_everything() {
     let pane = world.pane("printf 'still here'; exec cat").pane_id;
     let mut eye = Eye::new(&world);
     let drawn = eye.until(pane, |drawn| {
-        drawn.shows("still here") && drawn.frame.state.state == State::NeedsInput
+        drawn.shows("still here") && drawn.head.state.state == State::NeedsInput
     });
     let view = eye.ask_view(pane, drawn.frame.number);
     assert!(!eye.is_answered(view));

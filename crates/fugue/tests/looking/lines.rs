@@ -91,7 +91,7 @@ fn a_line_ends_with_its_pane_and_is_not_given_to_one_that_has_ended() {
     eye.view(pane);
     eye.type_keys(pane, "\r");
     let mut late = Eye::new(&world);
-    let last = late.until(pane, |drawn| drawn.frame.ended);
+    let last = late.until(pane, |drawn| drawn.head.ended);
     assert!(last.shows("over"));
     // Whoever is on the line sees the end as well, or that the line is gone, and asks elsewhere.
     until("the line is closed", LIMIT, || !eye.is_heard(pane));
@@ -106,7 +106,7 @@ fn a_line_ends_with_its_pane_and_is_not_given_to_one_that_has_ended() {
         );
     }
     // The connection is as good as before.
-    assert!(late.view(pane).frame.ended);
+    assert!(late.view(pane).head.ended);
 }
 
 #[test]

@@ -44,16 +44,16 @@ fn an_agent_waits_until_a_person_has_sent_their_line() {
     eye.type_keys(pane, "echo 'from a '");
     // Before the echo is back, too.
     let agent = send(&mut eye, pane, "echo from an agent", 1);
-    let drawn = eye.until(pane, |drawn| drawn.frame.held.is_some());
+    let drawn = eye.until(pane, |drawn| drawn.head.held.is_some());
     assert_eq!(
-        drawn.frame.held.as_deref(),
+        drawn.head.held.as_deref(),
         Some("p1: input from an agent waits until you press Enter")
     );
     let note = world.status(pane).note.expect("a note");
     assert!(note.contains("a person has begun a line"), "{note}");
     eye.type_keys(pane, "person");
     let drawn = eye.until(pane, |drawn| drawn.shows("'person"));
-    assert!(drawn.frame.held.is_some());
+    assert!(drawn.head.held.is_some());
     assert!(!eye.is_answered(agent));
     eye.type_keys(pane, "\r");
     assert_eq!(submitted(eye.answer(agent)), Submitted::Yes);
@@ -61,7 +61,7 @@ fn an_agent_waits_until_a_person_has_sent_their_line() {
         drawn.rows.iter().any(|row| row == "from an agent")
     });
     assert!(drawn.rows.iter().any(|row| row == "from a person"));
-    eye.until(pane, |drawn| drawn.frame.held.is_none());
+    eye.until(pane, |drawn| drawn.head.held.is_none());
     assert_eq!(world.status(pane).note, None);
 }
 
@@ -84,7 +84,7 @@ fn a_line_is_over_with_any_key_that_ends_it_and_when_nothing_is_left_of_it() {
         });
         let line = format!("echo line $((10 + {number}))");
         let agent = send(&mut eye, pane, &line, number as u8 + 1);
-        eye.until(pane, |drawn| drawn.frame.held.is_some());
+        eye.until(pane, |drawn| drawn.head.held.is_some());
         eye.type_keys(pane, end);
         eye.answer(agent).expect("it is typed");
         let said = format!("line {}", 10 + number);
@@ -93,7 +93,7 @@ fn a_line_is_over_with_any_key_that_ends_it_and_when_nothing_is_left_of_it() {
     // A shell keeps its line when Escape is pressed, and so it is still a person's; what cannot be seen is over.
     eye.type_keys(pane, "abc");
     let agent = send(&mut eye, pane, "echo at last", 20);
-    eye.until(pane, |drawn| drawn.frame.held.is_some());
+    eye.until(pane, |drawn| drawn.head.held.is_some());
     eye.type_keys(pane, "\x1b");
     assert!(!eye.is_answered(agent));
     eye.type_keys(pane, "\x15\x15");
@@ -102,7 +102,7 @@ fn a_line_is_over_with_any_key_that_ends_it_and_when_nothing_is_left_of_it() {
     eye.view(pane);
     eye.type_keys(pane, "abc");
     let agent = send(&mut eye, pane, "def", 21);
-    eye.until(pane, |drawn| drawn.frame.held.is_some());
+    eye.until(pane, |drawn| drawn.head.held.is_some());
     eye.type_keys(pane, "\x1b");
     eye.answer(agent).expect("it is typed");
 }
@@ -128,7 +128,7 @@ fn whoever_waits_too_long_is_refused_and_nothing_is_typed() {
     }
     let refused = world.refused(&["send", &pane.to_string(), "echo three", "--enter"], 1);
     assert!(refused.message.contains("a person has begun a line"));
-    eye.until(pane, |drawn| drawn.frame.held.is_none());
+    eye.until(pane, |drawn| drawn.head.held.is_none());
     eye.type_keys(pane, "\r");
     eye.until(pane, |drawn| drawn.rows.iter().any(|row| row == "mine"));
     let text = world.text(pane);
@@ -144,7 +144,7 @@ fn who_says_so_types_into_a_persons_line() {
     eye.type_keys(pane, "echo mine");
     eye.until(pane, |drawn| drawn.shows("echo mine"));
     let polite = send(&mut eye, pane, "echo later", 1);
-    eye.until(pane, |drawn| drawn.frame.held.is_some());
+    eye.until(pane, |drawn| drawn.head.held.is_some());
     let name = pane.to_string();
     world.fugue(&["send", &name, " too", "--force"]).ok();
     eye.until(pane, |drawn| drawn.shows("echo mine too"));
@@ -172,7 +172,7 @@ fn what_an_agent_left_half_typed_is_no_persons_line() {
     eye.until(pane, |drawn| drawn.shows("echo ours"));
     eye.type_keys(pane, " now");
     let agent = send(&mut eye, pane, "echo mine", 1);
-    eye.until(pane, |drawn| drawn.frame.held.is_some());
+    eye.until(pane, |drawn| drawn.head.held.is_some());
     eye.type_keys(pane, "\r");
     eye.answer(agent).expect("it is typed");
     eye.until(pane, |drawn| drawn.rows.iter().any(|row| row == "mine"));
@@ -191,7 +191,7 @@ fn a_mouse_over_a_pane_keeps_nobody_waiting_and_a_program_without_prompts_is_sha
     eye.until(pane, |drawn| drawn.shows("by an agent"));
     eye.type_keys(pane, "by a ");
     let agent = send(&mut eye, pane, "another", 1);
-    eye.until(pane, |drawn| drawn.frame.held.is_some());
+    eye.until(pane, |drawn| drawn.head.held.is_some());
     eye.type_keys(pane, "person\r");
     eye.answer(agent).expect("it is typed");
     eye.until(pane, |drawn| drawn.shows("another"));
@@ -205,7 +205,7 @@ fn a_pane_that_ends_lets_nobody_wait() {
     let (pane, mut eye) = shell(&world);
     eye.type_keys(pane, "abc");
     let agent = send(&mut eye, pane, "echo", 1);
-    eye.until(pane, |drawn| drawn.frame.held.is_some());
+    eye.until(pane, |drawn| drawn.head.held.is_some());
     world.close(pane);
     let error = eye
         .answer(agent)

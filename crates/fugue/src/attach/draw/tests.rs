@@ -11,7 +11,7 @@ use crate::attach::{
     looks::{Depth, REVERSE},
     model::{
         Input, Model,
-        tests::{Story, frame},
+        tests::{Story, frame, headed},
     },
 };
 
@@ -43,8 +43,9 @@ fn two_tiles_a_line_between_them_and_a_status_line() {
 #[test]
 fn a_pane_that_is_larger_is_cropped_around_its_cursor_and_says_so() {
     let mut story = Story::new(8, 100);
-    let mut large = frame(2, &[]);
-    large.size = PaneSize { rows: 30, cols: 60 };
+    let mut large = headed(frame(2, &[]), |head| {
+        head.size = PaneSize { rows: 30, cols: 60 };
+    });
     large.rows = (0..30)
         .map(|row| {
             let text = format!("row {row} {}", "x".repeat(80));
@@ -66,8 +67,9 @@ fn a_pane_that_is_larger_is_cropped_around_its_cursor_and_says_so() {
 #[test]
 fn a_pane_that_is_smaller_is_filled_up() {
     let mut story = Story::new(16, 120);
-    let mut small = frame(2, &["tiny"]);
-    small.size = PaneSize { rows: 2, cols: 6 };
+    let small = headed(frame(2, &["tiny"]), |head| {
+        head.size = PaneSize { rows: 2, cols: 6 };
+    });
     story.press("\x02b");
     story.show(1, small);
     let picture = story.picture();
@@ -89,8 +91,9 @@ fn focus_is_a_sign_and_not_a_colour_alone() {
 #[test]
 fn titles_are_cleaned_and_programs_cannot_forge_a_badge_with_controls() {
     let mut story = Story::new(6, 100);
-    let mut evil = frame(2, &["x"]);
-    evil.title = "a\x1b]52;c;eA==\x07\u{202e}b\nc".into();
+    let evil = headed(frame(2, &["x"]), |head| {
+        head.title = "a\x1b]52;c;eA==\x07\u{202e}b\nc".into();
+    });
     story.show(1, evil);
     let picture = story.picture();
     assert!(
@@ -132,8 +135,7 @@ fn a_screen_of_any_size_is_drawn() {
 #[test]
 fn a_reversed_screen_and_hidden_text_are_as_the_program_wants_them() {
     let mut story = Story::new(6, 60);
-    let mut turned = frame(2, &["abc"]);
-    turned.modes.reverse = true;
+    let mut turned = headed(frame(2, &["abc"]), |head| head.modes.reverse = true);
     turned.rows.push(FrameRow(
         1,
         vec![Span(

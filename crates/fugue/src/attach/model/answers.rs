@@ -43,7 +43,7 @@ impl Model {
                 },
             ) => {
                 if let Some(view) = self.views.get_mut(&pane)
-                    && let Some(rows) = view.take(frame)
+                    && let Some(rows) = view.take(*frame)
                 {
                     let rows = rows.into_iter().map(|row| (pane, row));
                     stale = Stale::Inside(rows.collect());

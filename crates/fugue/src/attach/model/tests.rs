@@ -3,7 +3,7 @@
 use fugue_api::{
     Cursor, Kind, Reply, Timestamp,
     attach::{
-        Appearance, Attributes, Colour, Frame, FrameCursor, FrameModes, FrameRow, Lines, Looked,
+        Appearance, Attributes, Colour, Frame, FrameCursor, FrameHead, FrameModes, FrameRow, Lines, Looked,
         MouseWanted, Rect, Side, Span, Tile,
     },
     panes::{By, PaneText, StateBy, Status},
@@ -46,7 +46,6 @@ pub fn frame(number: u64, rows: &[&str]) -> Frame {
     Frame {
         number,
         whole: true,
-        size: size(10, cols),
         rows: (0..)
             .zip(rows)
             .map(|(row, text)| FrameRow(row, vec![Span((*text).into(), Appearance::default())]))
@@ -57,13 +56,22 @@ pub fn frame(number: u64, rows: &[&str]) -> Frame {
             visible: true,
             shape: 0,
         },
-        modes: FrameModes::default(),
-        title: String::new(),
-        state: StateBy::new(State::Idle, By::ShellMark),
         top_line: 0,
-        held: None,
-        ended: false,
+        head: Some(FrameHead {
+            size: size(10, cols),
+            modes: FrameModes::default(),
+            title: String::new(),
+            state: StateBy::new(State::Idle, By::ShellMark),
+            held: None,
+            ended: false,
+        }),
     }
+}
+
+/// The same with something else in its head.
+pub fn headed(mut frame: Frame, by: impl FnOnce(&mut FrameHead)) -> Frame {
+    by(frame.head.as_mut().expect("it has one"));
+    frame
 }
 
 fn rect(row: u16, col: u16, rows: u16, cols: u16) -> Rect {
@@ -212,12 +220,14 @@ impl Story {
 
     #[track_caller]
     pub fn show(&mut self, pane: u64, mut frame: Frame) {
-        if frame.size == size(10, 40)
+        if let Some(head) = &mut frame.head
+            && head.size == size(10, 40)
             && let Some(tile) = self.model.tile(PaneId(pane))
         {
             let area = self.model.places().inside(tile.place);
-            frame.size = size(area.rows, area.cols);
+            head.size = size(area.rows, area.cols);
         }
+        let frame = Box::new(frame);
         self.answer_look(
             |look| matches!(look, Look::View { pane: of, .. } if of.0 == pane),
             Looked::Frame { frame },
@@ -324,6 +334,7 @@ fn what_is_typed_and_its_echo_need_no_whole_picture() {
     let echo = |number: u64, row: u16, text: &str| {
         let mut echo = frame(number, &[]);
         echo.whole = false;
+        echo.head = None;
         echo.rows = vec![FrameRow(
             row,
             vec![Span(text.into(), Appearance::default())],
@@ -359,7 +370,7 @@ fn what_is_typed_and_its_echo_need_no_whole_picture() {
     story.press("\x02w");
     story.show(1, echo(10, 3, "behind the list"));
     let mut named = echo(11, 4, "named");
-    named.title = "a title".into();
+    named.head = headed(frame(11, &[]), |head| head.title = "a title".into()).head;
     story.press("\x1b");
     story.show(1, named);
     assert!(story.picture().contains("a title"));
@@ -499,8 +510,7 @@ fn the_list_goes_to_other_sessions_and_to_what_has_ended() {
     let mut story = Story::new(24, 80);
     story.press("\x02wover\r");
     assert_eq!(story.model.peek, Some(PaneId(3)));
-    let mut over = frame(1, &["the end"]);
-    over.ended = true;
+    let over = headed(frame(1, &["the end"]), |head| head.ended = true);
     story.show(3, over);
     assert!(story.picture().contains("the end"));
     story.press("x");
@@ -622,9 +632,10 @@ fn the_mouse_focuses_selects_and_pushes() {
 #[test]
 fn a_program_that_wants_the_mouse_has_it() {
     let mut story = Story::new(24, 80);
-    let mut wants = frame(2, &["menu"]);
-    wants.modes.mouse = MouseWanted::Drags;
-    wants.modes.mouse_format = fugue_api::attach::MouseFormat::Sgr;
+    let wants = headed(frame(2, &["menu"]), |head| {
+        head.modes.mouse = MouseWanted::Drags;
+        head.modes.mouse_format = fugue_api::attach::MouseFormat::Sgr;
+    });
     story.show(2, wants);
     story.press("\x1b[<0;45;4M");
     assert_eq!(story.typed(), (PaneId(2), b"\x1b[<0;5;3M".to_vec()));
@@ -707,8 +718,9 @@ fn looking_back_fetches_lines_and_finds_things_in_them() {
 #[test]
 fn what_an_agent_has_to_wait_for_is_seen() {
     let mut story = Story::new(24, 100);
-    let mut held = frame(2, &["$ half a li"]);
-    held.held = Some("an agent waits until you have sent this line".into());
+    let held = headed(frame(2, &["$ half a li"]), |head| {
+        head.held = Some("an agent waits until you have sent this line".into());
+    });
     story.show(1, held);
     let picture = story.picture();
     assert!(picture.contains("‖ held"), "{picture}");

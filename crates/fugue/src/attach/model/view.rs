@@ -1,7 +1,7 @@
 //! One pane as this client sees it.
 
 use fugue_api::{
-    attach::{Frame, FrameCursor, FrameModes, Span},
+    attach::{Frame, FrameCursor, FrameHead, FrameModes, Span},
     panes::{PaneSize, StateBy},
 };
 
@@ -49,38 +49,37 @@ impl Default for View {
 impl View {
     /// Gives the rows that are different, if nothing else is.
     pub fn take(&mut self, frame: Frame) -> Option<Vec<u16>> {
-        let same = !frame.whole
-            && self.size == frame.size
-            && self.modes == frame.modes
-            && self.title == frame.title
-            && self.state.as_ref() == Some(&frame.state)
-            && self.held == frame.held
-            && self.ended == frame.ended
-            && self.trouble.is_none();
+        let same = !frame.whole && frame.head.is_none() && self.trouble.is_none();
         let rows = same.then(|| frame.rows.iter().map(|row| row.0).collect());
         self.number = frame.number;
-        self.size = frame.size;
-        if frame.whole {
-            self.rows.clear();
+        if let Some(head) = frame.head {
+            self.take_head(head);
         }
-        self.rows.resize(usize::from(frame.size.rows), Vec::new());
+        if frame.whole {
+            self.rows.fill(Vec::new());
+        }
         for row in frame.rows {
             if let Some(place) = self.rows.get_mut(usize::from(row.0)) {
-                *place = cells(&row.1, usize::from(frame.size.cols));
+                *place = cells(&row.1, usize::from(self.size.cols));
             }
         }
-        for row in &mut self.rows {
-            row.truncate(usize::from(frame.size.cols));
-        }
         self.cursor = frame.cursor;
-        self.modes = frame.modes;
-        self.title = frame.title;
-        self.state = Some(frame.state);
         self.top_line = frame.top_line;
-        self.held = frame.held;
-        self.ended = frame.ended;
         self.trouble = None;
         rows
+    }
+
+    fn take_head(&mut self, head: FrameHead) {
+        self.rows.resize(usize::from(head.size.rows), Vec::new());
+        for row in &mut self.rows {
+            row.truncate(usize::from(head.size.cols));
+        }
+        self.size = head.size;
+        self.modes = head.modes;
+        self.title = head.title;
+        self.state = Some(head.state);
+        self.held = head.held;
+        self.ended = head.ended;
     }
 }
 
