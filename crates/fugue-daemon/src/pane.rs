@@ -392,7 +392,7 @@ impl Pane {
             ..
         }) = message
         {
-            self.follower.terminal.typed();
+            self.follower.terminal.typed(bytes);
             self.somebody_typed(hand, bytes);
         }
         if let Some(keeper) = self.keeper.as_mut()

@@ -36,6 +36,7 @@ mod tail;
 mod tap;
 mod terminal;
 mod threads;
+mod typing;
 mod utf8;
 mod varint;
 mod watch;

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use crate::Fact;
 use crate::machine::Machine;
 use crate::place::{Cursor, Offset};
+use crate::typing::Typing;
 
 /// What a mark says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,17 +109,6 @@ pub(crate) struct Shell {
     pub(crate) typing: Typing,
 }
 
-/// What is known of the typing since the last command was started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Typing {
-    /// Nobody tells, so whatever is shown at a prompt may be what was typed.
-    #[default]
-    Untold,
-    /// Nothing was typed: what is shown at the prompt comes from a program in the background.
-    Nothing,
-    Something,
-}
-
 impl Shell {
     pub(crate) fn new(secret: Option<String>) -> Self {
         Shell {
@@ -133,7 +123,7 @@ impl Shell {
 
     /// What is shown now is, or may be, what somebody types.
     pub(crate) fn echoes(&self) -> bool {
-        matches!(self.state, ShellState::AtPrompt { .. }) && self.typing != Typing::Nothing
+        matches!(self.state, ShellState::AtPrompt { .. }) && !self.typing.is_nothing()
     }
 
     fn trusts(&self, params: &[&[u8]]) -> bool {
@@ -190,15 +180,13 @@ impl Machine {
             MarkKind::Prompt => self.shell.state = ShellState::Prompting { since: at },
             MarkKind::Input => self.shell.state = ShellState::AtPrompt { since: at },
             MarkKind::Output => {
-                if self.shell.typing == Typing::Something {
-                    self.shell.typing = Typing::Nothing;
-                }
                 let command = match self.shell.state {
                     ShellState::AtPrompt { since } => self.command_line(since, at),
                     ShellState::Unknown
                     | ShellState::Prompting { .. }
                     | ShellState::Running { .. } => String::new(),
                 };
+                self.shell.typing.ran(&command);
                 self.shell.state = ShellState::Running { since: at };
                 self.shell.last = Some(Ran {
                     command,

@@ -11,7 +11,7 @@ use crate::grid::Point;
 use crate::machine::Machine;
 use crate::parser::Csi;
 use crate::place::{Cursor, LineNo, Offset};
-use crate::shell::{MarkKind, Typing};
+use crate::shell::MarkKind;
 
 /// What one feed printed, for [`Watch::output`](crate::Watch::output).
 #[derive(Clone, Debug, Default)]
@@ -490,7 +490,7 @@ impl Machine {
 
     #[inline(never)]
     pub(crate) fn tap_marked(&mut self, kind: MarkKind) {
-        let echo = kind == MarkKind::Input && self.shell.typing != Typing::Nothing;
+        let echo = kind == MarkKind::Input && !self.shell.typing.is_nothing();
         let Some(tap) = &mut self.tap else { return };
         if tap.echo && !echo {
             tap.boundary();
@@ -506,9 +506,8 @@ impl Machine {
 }
 
 impl Machine {
-    /// Somebody types: what is shown at the prompt from here on may be that.
-    pub(crate) fn typed(&mut self) {
-        self.shell.typing = Typing::Something;
+    /// Somebody has typed: what is shown at the prompt from here on may be that.
+    pub(crate) fn tap_typed(&mut self) {
         let echo = self.shell.echoes();
         if let Some(tap) = &mut self.tap
             && echo

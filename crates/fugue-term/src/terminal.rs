@@ -7,7 +7,7 @@ use crate::modes::Modes;
 use crate::parser::Parser;
 use crate::place::{Cursor, LineNo, Offset};
 use crate::screen::Screen;
-use crate::shell::{Mark, ShellState, Typing};
+use crate::shell::{Mark, ShellState};
 use crate::tap::Tapped;
 
 /// Rows and columns. Any value is survived; what is used has at least one row and two columns, so that every
@@ -131,12 +131,19 @@ impl Terminal {
     /// Nothing was typed so far, and [`Terminal::typed`] is called whenever something is. What is shown at a prompt where
     /// nothing was typed comes from a program in the background, and is not taken for an echo.
     pub fn nothing_typed_yet(&mut self) {
-        self.machine.shell.typing = Typing::Nothing;
+        self.machine.shell.typing.nothing_yet();
     }
 
-    /// Something is typed, or may have been.
-    pub fn typed(&mut self) {
-        self.machine.typed();
+    /// This is typed.
+    pub fn typed(&mut self, bytes: &[u8]) {
+        self.machine.shell.typing.typed(bytes);
+        self.machine.tap_typed();
+    }
+
+    /// Something may have been typed, and nobody knows what.
+    pub fn may_have_typed(&mut self) {
+        self.machine.shell.typing.may_have_typed();
+        self.machine.tap_typed();
     }
 
     /// What the last feed printed; nothing if nobody listened.

@@ -135,7 +135,7 @@ impl Pane {
                 pane.read_back(hello.log_end).await;
                 pane.resting = Resting::taken_over();
                 // Under the daemon before.
-                pane.follower.terminal.typed();
+                pane.follower.terminal.may_have_typed();
                 pane.draft = Draft::Untold;
                 pane.last_output = pane.follower.last_written().unwrap_or(pane.last_output);
                 if let Some(plan) = steps {

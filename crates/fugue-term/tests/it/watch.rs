@@ -480,7 +480,7 @@ fn what_a_program_in_the_background_prints_at_the_prompt_is_no_echo() {
     let mut pane = Pane::new("", watch_for("listening"));
     pane.terminal.nothing_typed_yet();
     pane.feed("{A}$ {B}");
-    pane.terminal.typed();
+    pane.terminal.typed(b"./server listening &\r");
     // The line that is typed names it, and starts it.
     assert_eq!(pane.feed("./server listening &\r\n{C}{D;0}{A}$ {B}"), None);
     assert_eq!(
@@ -489,7 +489,7 @@ fn what_a_program_in_the_background_prints_at_the_prompt_is_no_echo() {
     );
     // With a line half typed, nobody can tell.
     let mut pane = Pane::new("{A}$ {B}", watch_for("listening"));
-    pane.terminal.typed();
+    pane.terminal.typed(b"list");
     assert_eq!(pane.feed("listening"), None);
     // What is there already.
     let mut terminal = terminal();
@@ -497,6 +497,19 @@ fn what_a_program_in_the_background_prints_at_the_prompt_is_no_echo() {
     terminal.feed(&marks("{A}$ {B}listening"));
     let mut watch = Watch::new(watch_for("listening"));
     assert!(matches!(watch.begin(&terminal), Begun::Hit(_)));
+}
+
+#[test]
+fn lines_that_are_typed_ahead_are_echo_at_each_of_their_prompts() {
+    let mut pane = Pane::new("", watch_for("ready"));
+    pane.terminal.nothing_typed_yet();
+    pane.feed("{A}$ {B}");
+    pane.terminal.typed(b": ready one\r: ready two\r");
+    pane.terminal.typed(b"./server ready &\r");
+    assert_eq!(pane.feed(": ready one\r\n{C}{D;0}{A}$ {B}"), None);
+    assert_eq!(pane.feed(": ready two\r\n{C}{D;0}{A}$ {B}"), None);
+    assert_eq!(pane.feed("./server ready &\r\n{C}{D;0}{A}$ {B}"), None);
+    assert_eq!(pane.feed("ready on 80").unwrap().line, "$ ready on 80");
 }
 
 #[test]

@@ -364,14 +364,24 @@ fn what_a_person_types_is_no_output_to_those_who_wait_for_some() {
     until("it is waited for", LIMIT, || {
         !world.overview().runs.is_empty()
     });
-    for round in 1..8 {
-        let line = format!(": ready now {round}");
-        person.type_text(&format!("{line}\r"));
+    let mut type_lines = |lines: std::ops::Range<u32>| {
+        let line = |n: u32| format!(": ready now {n}.");
+        let keys: String = lines.clone().map(|n| line(n) + "\r").collect();
+        person.type_text(&keys);
+        let last = line(lines.end - 1);
         person.until("the next prompt", |screen| {
-            let behind = screen.lines().skip_while(|row| !row.contains(&line));
+            // What the terminal itself has echoed of the keys before the shell read them is without a prompt.
+            let behind = screen
+                .lines()
+                .skip_while(|row| !row.contains('$') || !row.contains(&last));
             behind.skip(1).any(|row| row.trim() == "$")
         });
+    };
+    for n in 1..8 {
+        type_lines(n..n + 1);
     }
+    // Ahead of the shell.
+    type_lines(8..18);
     person.type_text("echo it is ov''er\r");
     let came = waiting.end(LIMIT);
     let line = String::from_utf8_lossy(&came.stdout);

@@ -3,8 +3,8 @@
 use fugue_api::{
     Cursor, Kind, Reply, Timestamp,
     attach::{
-        Appearance, Attributes, Colour, Frame, FrameCursor, FrameHead, FrameModes, FrameRow, Lines, Looked,
-        MouseWanted, Rect, Side, Span, Tile,
+        Appearance, Attributes, Colour, Frame, FrameCursor, FrameHead, FrameModes, FrameRow, Lines,
+        Looked, MouseWanted, Rect, Side, Span, Tile,
     },
     panes::{By, PaneText, StateBy, Status},
 };
