@@ -45,8 +45,14 @@ pub enum Look {
         pane: PaneId,
         seen: u64,
     },
-    /// Makes the connection that this is asked on the pane's own. On it nothing but `View` and `Type` of this pane is
-    /// asked, and the pane answers by itself, so that a key and its echo take the shortest way.
+    /// The same on a line, and after it the next frames as they come: so many answers in all.
+    Views {
+        client: ClientId,
+        seen: u64,
+        most: u32,
+    },
+    /// Makes the connection that this is asked on the pane's own. On it nothing but `View`, `Views` and `Type` of this
+    /// pane is asked, and the pane answers by itself, so that a key and its echo take the shortest way.
     Line { pane: PaneId, role: Role },
     /// Lines of a pane's text, wherever they are kept.
     Lines {

@@ -14,7 +14,7 @@ use std::{
 
 use fugue_api::{
     Error, EventId, Handed, Handle, Kind, PaneId, Receipt, Request, Unread,
-    attach::{Look, Role},
+    attach::{ClientId, Look, Looked, Role},
     wire::{
         Answer, Ask, Caller, FromDaemon, Hello, Key, LARGEST_FRAME, PROTOCOL, ToDaemon, Welcome,
         Who,
@@ -67,10 +67,30 @@ enum NoLink {
 // A kill -9 at every one of so many starts is not a crash any more, it is somebody's wish.
 const MOST_ATTEMPTS: u32 = 50;
 
+// For a person who types, asking for each echo takes as long as the echo. A client that falls behind gets so many old
+// pictures, and draws the last.
+const VIEWS: u32 = 8;
+
 // As many as the kernel gives without ever being interrupted: 256 bytes.
 const KEYS_AT_ONCE: usize = 16;
 
-type Waiting = Arc<std::sync::Mutex<HashMap<u64, oneshot::Sender<Answered>>>>;
+type Waiting = Arc<std::sync::Mutex<HashMap<u64, Asker>>>;
+
+/// Who waits for an answer.
+enum Asker {
+    Once(oneshot::Sender<Answered>),
+    /// For several to one question. Bounded by how many were asked for.
+    Each(mpsc::UnboundedSender<Answered>),
+}
+
+impl Asker {
+    fn tell(self, answered: Answered) {
+        match self {
+            Self::Once(asker) => drop(asker.send(answered)),
+            Self::Each(asker) => drop(asker.send(answered)),
+        }
+    }
+}
 
 /// What came back, and what it takes once it has arrived.
 struct Answered {
@@ -196,7 +216,7 @@ impl Client {
         let id = self.inner.next_id.fetch_add(1, Ordering::Relaxed);
         let stops = matches!(ask, Ask::DaemonStop { .. });
         let (answer, answered) = oneshot::channel();
-        lock(&link.waiting).insert(id, answer);
+        lock(&link.waiting).insert(id, Asker::Once(answer));
         let mut open = OpenQuestion {
             id,
             link: link.clone(),
@@ -314,8 +334,66 @@ impl Line {
         Some(answered.answer.and_then(Answer::read))
     }
 
+    /// The pane's next frames, as they come. `None`: the line is gone.
+    pub async fn views(&self, key: Key, client: ClientId, seen: u64) -> Option<Views> {
+        let id = self.client.inner.next_id.fetch_add(1, Ordering::Relaxed);
+        let (asker, frames) = mpsc::unbounded_channel();
+        lock(&self.link.waiting).insert(id, Asker::Each(asker));
+        let views = Views {
+            _open: OpenQuestion {
+                id,
+                link: self.link.clone(),
+                // It ends by itself, or with the line.
+                settled: true,
+            },
+            frames,
+            number: seen,
+            left: VIEWS,
+        };
+        let most = VIEWS;
+        let ask = Ask::Look {
+            look: Look::Views { client, seen, most },
+        };
+        let who = None;
+        let bytes = frame::encode(&ToDaemon::Call { id, key, who, ask }).ok()?;
+        self.link.outgoing.send(bytes).await.ok()?;
+        Some(views)
+    }
+
     pub fn is_gone(&self) -> bool {
         self.link.outgoing.is_closed()
+    }
+}
+
+/// Frames that follow each other without being asked for one by one.
+pub struct Views {
+    _open: OpenQuestion,
+    frames: mpsc::UnboundedReceiver<Answered>,
+    /// Of the one that was taken last.
+    number: u64,
+    left: u32,
+}
+
+impl Views {
+    /// Whether the next frame is what is different from this one.
+    pub fn go_on_from(&self, seen: u64) -> bool {
+        self.left > 0 && self.number == seen
+    }
+
+    /// `None`: the line is gone.
+    pub async fn next(&mut self) -> Option<Result<Answer, Error>> {
+        let answered = self.frames.recv().await?;
+        let answer = answered.answer.and_then(Answer::read);
+        match &answer {
+            Ok(Answer::Looked {
+                found: Looked::Frame { frame },
+            }) => {
+                self.number = frame.number;
+                self.left -= 1;
+            }
+            Ok(_) | Err(_) => self.left = 0,
+        }
+        Some(answer)
     }
 }
 
@@ -356,8 +434,16 @@ async fn listen(mut incoming: Frames<Incoming>, waiting: &Waiting) {
     while let Ok(Some(frame)) = incoming.next().await {
         match frame {
             FromDaemon::Answer { id, answer, takes } => {
-                if let Some(asker) = lock(waiting).remove(&id) {
-                    let _ = asker.send(Answered { answer, takes });
+                let answered = Answered { answer, takes };
+                let mut waiting = lock(waiting);
+                match waiting.get(&id) {
+                    Some(Asker::Each(asker)) => drop(asker.send(answered)),
+                    Some(Asker::Once(_)) => {
+                        if let Some(asker) = waiting.remove(&id) {
+                            asker.tell(answered);
+                        }
+                    }
+                    None => {}
                 }
             }
             FromDaemon::Goodbye => {
@@ -365,7 +451,7 @@ async fn listen(mut incoming: Frames<Incoming>, waiting: &Waiting) {
                     let error = Error::new(Kind::Unavailable, STOPPED);
                     let error =
                         error.hint("panes may still run; ask again and a daemon is started");
-                    let _ = asker.send(Answered {
+                    asker.tell(Answered {
                         answer: Err(error),
                         takes: None,
                     });

@@ -34,10 +34,19 @@ pub struct Responder {
 pub struct Back {
     pub id: u64,
     pub bytes: Vec<u8>,
-    /// The call stays open until the client says that the answer arrived, or goes away.
-    pub in_hand: bool,
+    /// The call is open until the client says that the answer arrived, or goes away; or another answer follows.
+    pub stays_open: bool,
     /// Who has the connection from here on.
     pub moves: Option<oneshot::Sender<UnixStream>>,
+}
+
+/// What comes behind an answer.
+enum Then {
+    Nothing,
+    /// That it has arrived, which takes this.
+    Takes(EventId),
+    Another,
+    Moves(oneshot::Sender<UnixStream>),
 }
 
 impl Desk {
@@ -60,7 +69,7 @@ impl Desk {
     pub fn hand(&mut self, call: CallId, answer: Result<Answer, Error>, event: EventId) {
         // A call that was cancelled has put it back already.
         if let Some(responder) = self.take(call) {
-            responder.send(answer, Some(event), None);
+            responder.send(answer, Then::Takes(event));
         }
     }
 
@@ -83,12 +92,17 @@ impl Responder {
     }
 
     pub fn answer(self, answer: Result<Answer, Error>) {
-        self.send(answer, None, None);
+        self.send(answer, Then::Nothing);
+    }
+
+    /// One answer of several.
+    pub fn answer_and_go_on(&self, answer: Result<Answer, Error>) {
+        self.send(answer, Then::Another);
     }
 
     /// The last answer on this connection, which then is somebody else's.
     pub fn answer_and_move(self, answer: Result<Answer, Error>, to: oneshot::Sender<UnixStream>) {
-        self.send(answer, None, Some(to));
+        self.send(answer, Then::Moves(to));
     }
 
     /// The asker's connection has ended.
@@ -96,12 +110,11 @@ impl Responder {
         self.back.is_closed()
     }
 
-    fn send(
-        self,
-        answer: Result<Answer, Error>,
-        takes: Option<EventId>,
-        moves: Option<oneshot::Sender<UnixStream>>,
-    ) {
+    fn send(&self, answer: Result<Answer, Error>, then: Then) {
+        let takes = match &then {
+            Then::Takes(event) => Some(*event),
+            Then::Nothing | Then::Another | Then::Moves(_) => None,
+        };
         let frame = FromDaemon::Answer {
             id: self.id,
             answer,
@@ -122,8 +135,11 @@ impl Responder {
             let _ = self.back.send(Back {
                 id: self.id,
                 bytes,
-                in_hand: takes.is_some(),
-                moves,
+                stays_open: matches!(then, Then::Takes(_) | Then::Another),
+                moves: match then {
+                    Then::Moves(to) => Some(to),
+                    Then::Nothing | Then::Takes(_) | Then::Another => None,
+                },
             });
         }
     }

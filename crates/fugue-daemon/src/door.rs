@@ -147,7 +147,7 @@ impl Visit {
                     Ok(Some(question)) => self.question(question, &guest, &back, &mut open).await,
                 },
                 Some(answer) = answers.recv() => {
-                    if !answer.in_hand {
+                    if !answer.stays_open {
                         open.remove(&answer.id);
                     }
                     if let Err(error) = sink.write_all(&answer.bytes).await {

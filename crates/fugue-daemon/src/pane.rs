@@ -53,7 +53,7 @@ pub use quiet::{Inject, Quiet};
 use resting::Resting;
 use sending::Sending;
 use stepping::Stepping;
-use viewing::Viewing;
+use viewing::{Asks, Viewing};
 use watching::{Searched, Watcher};
 
 /// How the engine reaches a pane's task.
@@ -74,8 +74,7 @@ pub enum PaneCommand {
     /// What is different on the screen, for one who has a line.
     View {
         client: ClientId,
-        seen: u64,
-        responder: Responder,
+        asks: Asks,
     },
     More {
         from: u64,

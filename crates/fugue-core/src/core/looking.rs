@@ -145,6 +145,7 @@ impl Core {
                 };
                 self.ask(call, pane, question, effects)
             }
+            Look::Views { .. } => Err(Error::invalid("frames follow each other on a line only")),
             Look::Line { pane, role } => {
                 let pane = self.known(pane)?;
                 self.live(pane)?;

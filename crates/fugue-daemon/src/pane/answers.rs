@@ -16,7 +16,7 @@ use fugue_hold::wire::{Probe, ToHolder};
 use fugue_term::ShellState;
 use tokio::sync::oneshot;
 
-use super::{Brief, Inject, Pane, PaneCommand, launch, sending::Asker};
+use super::{Asks, Brief, Inject, Pane, PaneCommand, launch, sending::Asker};
 use crate::{
     archive,
     desk::Responder,
@@ -80,13 +80,9 @@ impl Pane {
                 responder,
             } => {
                 self.agent_says(says.map(|says| *says));
-                self.view(client, seen, responder);
+                self.view(client, Asks::once(seen, responder));
             }
-            PaneCommand::View {
-                client,
-                seen,
-                responder,
-            } => self.view(client, seen, responder),
+            PaneCommand::View { client, asks } => self.view(client, asks),
             PaneCommand::Ask {
                 question: PaneQuestion::Line { role, says },
                 responder,

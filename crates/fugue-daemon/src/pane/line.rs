@@ -10,7 +10,7 @@ use fugue_api::{
 use fugue_core::PaneQuestion;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Pane, PaneCommand};
+use super::{Asks, Pane, PaneCommand};
 use crate::{
     desk::{Back, Responder},
     frame::Frames,
@@ -28,6 +28,8 @@ struct Line {
 
 // A key waits for the one before it, and a look for the picture: more than a few are not open at a time.
 const MOST_OPEN: usize = 64;
+// Pictures that a client has not taken yet are old when it does.
+const MOST_AHEAD: u32 = 16;
 // A paste, in the longest words that JSON has for it.
 const LARGEST_QUESTION: usize = 1024 * 1024;
 
@@ -88,10 +90,10 @@ impl Line {
                     None => return Ok(()),
                 },
                 Some(answer) = answers.recv() => {
-                    open -= 1;
+                    open -= usize::from(!answer.stays_open);
                     let mut bytes = answer.bytes;
                     while let Ok(next) = answers.try_recv() {
-                        open -= 1;
+                        open -= usize::from(!next.stays_open);
                         bytes.extend(next.bytes);
                     }
                     sink.write_all(&bytes).await?;
@@ -111,8 +113,17 @@ impl Line {
                 look: Look::View { client, pane, seen },
             } if pane == self.pane => Ok(PaneCommand::View {
                 client,
-                seen,
-                responder,
+                asks: Asks::once(seen, responder),
+            }),
+            Ask::Look {
+                look: Look::Views { client, seen, most },
+            } => Ok(PaneCommand::View {
+                client,
+                asks: Asks {
+                    seen,
+                    more: most.clamp(1, MOST_AHEAD) - 1,
+                    responder,
+                },
             }),
             Ask::Look {
                 look: Look::Type { pane, bytes, .. },

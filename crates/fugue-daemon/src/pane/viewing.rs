@@ -46,8 +46,45 @@ struct Viewer {
     /// How much had been printed by then.
     offset: u64,
     given_at: Option<Instant>,
-    /// What it asks: what is different from the frame with this number.
-    asks: Option<(u64, Responder)>,
+    asks: Option<Asks>,
+}
+
+/// What one who looks asks for: what is different from the frame with this number.
+pub struct Asks {
+    pub seen: u64,
+    /// So many more frames are wanted behind it.
+    pub more: u32,
+    pub responder: Responder,
+}
+
+impl Asks {
+    pub fn once(seen: u64, responder: Responder) -> Self {
+        Self {
+            seen,
+            more: 0,
+            responder,
+        }
+    }
+
+    /// Gives it, and what is asked for then.
+    fn give(self, frame: Frame) -> Option<Self> {
+        let number = frame.number;
+        let answer = Ok(Answer::Looked {
+            found: Looked::Frame {
+                frame: Box::new(frame),
+            },
+        });
+        let Some(more) = self.more.checked_sub(1) else {
+            self.responder.answer(answer);
+            return None;
+        };
+        self.responder.answer_and_go_on(answer);
+        Some(Self {
+            seen: number,
+            more,
+            ..self
+        })
+    }
 }
 
 /// A frame without its rows.
@@ -79,7 +116,7 @@ impl Viewing {
             .viewers
             .iter()
             .filter_map(|viewer| viewer.asks.as_ref());
-        asks.into_iter().any(|(_, responder)| !responder.is_gone())
+        asks.into_iter().any(|asks| !asks.responder.is_gone())
     }
 
     fn is_awaited(&self) -> bool {
@@ -107,7 +144,7 @@ impl Viewing {
 }
 
 impl Pane {
-    pub(super) fn view(&mut self, client: ClientId, seen: u64, responder: Responder) {
+    pub(super) fn view(&mut self, client: ClientId, asks: Asks) {
         let viewing = &mut self.viewing;
         let place = viewing
             .viewers
@@ -125,7 +162,7 @@ impl Pane {
             },
         };
         viewer.is_left_behind("the same client asks again");
-        viewer.asks = Some((seen, responder));
+        viewer.asks = Some(asks);
         if viewing.viewers.len() == MOST_VIEWERS {
             viewing
                 .viewers
@@ -133,7 +170,11 @@ impl Pane {
                 .is_left_behind("too many look at this pane");
         }
         viewing.viewers.push(viewer);
-        // Whoever looks wants to know who reads the terminal; once, and again whenever it has been quiet.
+        self.look_when_quiet();
+    }
+
+    /// Whoever looks wants to know who reads the terminal; once, and again whenever it has been quiet.
+    fn look_when_quiet(&mut self) {
         if self.look_at.is_none() {
             self.look_at = match (&self.viewing.probe, self.viewing.stale) {
                 (None, _) => Some(Instant::now()),
@@ -190,21 +231,21 @@ impl Pane {
         let paced = self.more_to_read && !ended && !self.echoes(now);
         let mut viewers = std::mem::take(&mut self.viewing.viewers);
         let mut seen_now = None;
+        let mut goes_on = false;
         for viewer in &mut viewers {
-            let Some((seen, responder)) = viewer.asks.take() else {
+            let Some(asks) = viewer.asks.take() else {
                 continue;
             };
             let next = viewer.given_at.map(|at| at + PACE);
             if let Some(next) = next.filter(|next| paced && now < *next) {
-                viewer.asks = Some((seen, responder));
+                viewer.asks = Some(asks);
                 self.look_no_later_than(next);
                 continue;
             }
             let (now_is, rows) = seen_now.get_or_insert_with(|| (self.given(ended), None));
-            let known = viewer
-                .has
-                .take()
-                .filter(|has| has.number == seen && has.head.size == now_is.head.size && !ended);
+            let known = viewer.has.take().filter(|has| {
+                has.number == asks.seen && has.head.size == now_is.head.size && !ended
+            });
             let offset = self.follower.terminal.offset().0;
             let (same_place, same_head) = known.as_ref().map_or((false, false), |known| {
                 let place = (known.cursor, known.top_line) == (now_is.cursor, now_is.top_line);
@@ -213,7 +254,7 @@ impl Pane {
             let same = same_place && same_head;
             if same && viewer.offset == offset {
                 viewer.has = known;
-                viewer.asks = Some((seen, responder));
+                viewer.asks = Some(asks);
                 continue;
             }
             let rows = rows.get_or_insert_with(|| picture::rows_known_by(&self.follower.terminal));
@@ -231,7 +272,7 @@ impl Pane {
             viewer.offset = offset;
             if same && different.is_empty() {
                 viewer.has = known;
-                viewer.asks = Some((seen, responder));
+                viewer.asks = Some(asks);
                 continue;
             }
             let whole = known.is_none();
@@ -247,7 +288,7 @@ impl Pane {
             viewer.rows.clone_from(rows);
             viewer.given_at = Some(now);
             let different = different.into_iter().map(|row| picture::row(&screen, row));
-            let frame = Box::new(Frame {
+            let frame = Frame {
                 number: now_is.number,
                 whole,
                 // What a whole frame does not speak of is blank.
@@ -257,13 +298,16 @@ impl Pane {
                 cursor: now_is.cursor,
                 top_line: now_is.top_line,
                 head: (!same_head).then(|| now_is.head.clone()),
-            });
-            responder.answer(Ok(Answer::Looked {
-                found: Looked::Frame { frame },
-            }));
+            };
+            // There is no more behind the last.
+            viewer.asks = asks.give(frame).filter(|_| !ended);
+            goes_on |= viewer.asks.is_some();
         }
         let awaited = viewers.iter().any(|viewer| viewer.asks.is_some());
         self.viewing.viewers = viewers;
+        if goes_on {
+            self.look_when_quiet();
+        }
         // A program that falls silent is idle from some moment on, without a word.
         let idle = Duration::from_millis(self.seat.house.settings.idle_threshold_ms() + 1);
         let idle_at = self.last_output + idle;
@@ -372,8 +416,9 @@ impl Pane {
 
 impl Viewer {
     fn is_left_behind(&mut self, why: &str) {
-        if let Some((_, responder)) = self.asks.take() {
-            responder.answer(Err(Error::new(Kind::Unavailable, why).hint("ask again")));
+        if let Some(asks) = self.asks.take() {
+            asks.responder
+                .answer(Err(Error::new(Kind::Unavailable, why).hint("ask again")));
         }
     }
 }

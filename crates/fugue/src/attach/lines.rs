@@ -9,12 +9,12 @@ use std::{
 };
 
 use fugue_api::{
-    PaneId,
+    Error, PaneId,
     attach::{Look, Role},
-    wire::Ask,
+    wire::{Answer, Ask, Key},
 };
 use fugue_daemon::{
-    client::{Client, Line},
+    client::{Client, Line, Views},
     typist::Typist,
 };
 use tokio::sync::Mutex;
@@ -22,17 +22,39 @@ use tokio::sync::Mutex;
 #[derive(Default)]
 pub struct Lines {
     /// Empty while it is being opened, and where it was refused.
-    lines: BTreeMap<PaneId, Arc<OnceLock<Open>>>,
+    lines: BTreeMap<PaneId, Arc<OnceLock<Arc<Open>>>>,
 }
 
-struct Open {
-    line: Arc<Line>,
+/// One of them.
+pub struct Open {
+    line: Line,
     typist: Option<Arc<Mutex<Typist>>>,
+    /// The frames that come on it.
+    views: Mutex<Option<Views>>,
+}
+
+impl Open {
+    /// `None`: the line is gone, and whether the question arrived is not known. Asked elsewhere with the same key,
+    /// nothing is done twice.
+    pub async fn ask_as(&self, key: Key, ask: Ask) -> Option<Result<Answer, Error>> {
+        let Ask::Look {
+            look: Look::View { client, seen, .. },
+        } = ask
+        else {
+            return self.line.ask_as(key, ask).await;
+        };
+        // One frame of a pane is asked for at a time.
+        let mut views = self.views.lock().await;
+        if !views.as_ref().is_some_and(|views| views.go_on_from(seen)) {
+            *views = Some(self.line.views(key, client, seen).await?);
+        }
+        views.as_mut()?.next().await
+    }
 }
 
 impl Lines {
     /// The line on which to ask this, if there is one. A pane that has been seen gets one for the next time.
-    pub fn of(&mut self, ask: &Ask, role: Role, client: &Client) -> Option<Arc<Line>> {
+    pub fn of(&mut self, ask: &Ask, role: Role, client: &Client) -> Option<Arc<Open>> {
         let (pane, seen) = match ask {
             Ask::Look {
                 look: Look::View { pane, seen, .. },
@@ -44,12 +66,12 @@ impl Lines {
         };
         match self.lines.get(&pane) {
             Some(open) => {
-                let line = open.get().map(|open| open.line.clone());
-                if line.as_ref().is_some_and(|line| line.is_gone()) {
+                let open = open.get().cloned();
+                if open.as_ref().is_some_and(|open| open.line.is_gone()) {
                     self.lines.remove(&pane);
                     return None;
                 }
-                line
+                open
             }
             None if seen => {
                 self.open(pane, role, client.clone());
@@ -75,10 +97,11 @@ impl Lines {
                 Role::Hands => client.typist(pane).await,
                 Role::Eyes => None,
             };
-            let _ = open.set(Open {
-                line: Arc::new(line),
+            let _ = open.set(Arc::new(Open {
+                line,
                 typist: typist.map(|typist| Arc::new(Mutex::new(typist))),
-            });
+                views: Mutex::default(),
+            }));
         });
     }
 

@@ -1,7 +1,7 @@
 //! A client that looks on, as plain as can be: one socket, many questions.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     io::{Read, Write},
     os::unix::net::UnixStream,
     sync::atomic::{AtomicU64, Ordering},
@@ -25,7 +25,7 @@ pub struct Eye {
     stream: UnixStream,
     pub client: ClientId,
     next_id: u64,
-    heard: HashMap<u64, Result<Answer, Error>>,
+    heard: HashMap<u64, VecDeque<Result<Answer, Error>>>,
     /// What the client has drawn so far, by pane.
     drawn: HashMap<PaneId, Drawn>,
 }
@@ -142,7 +142,7 @@ impl Eye {
     pub fn answer(&mut self, id: u64) -> Result<Answer, Error> {
         let until = Instant::now() + PATIENCE;
         loop {
-            if let Some(answer) = self.heard.remove(&id) {
+            if let Some(answer) = self.heard.get_mut(&id).and_then(VecDeque::pop_front) {
                 return answer;
             }
             assert!(Instant::now() < until, "no answer to {id}");
@@ -152,10 +152,16 @@ impl Eye {
         }
     }
 
+    fn has_heard(&self, id: u64) -> bool {
+        self.heard
+            .get(&id)
+            .is_some_and(|answers| !answers.is_empty())
+    }
+
     fn hear(&mut self) -> bool {
         match self.receive::<FromDaemon>() {
             Some(FromDaemon::Answer { id, answer, .. }) => {
-                self.heard.insert(id, answer);
+                self.heard.entry(id).or_default().push_back(answer);
                 true
             }
             Some(FromDaemon::Goodbye) => true,
@@ -170,7 +176,7 @@ impl Eye {
             room: room(1, 1),
         });
         let _ = self.answer(behind);
-        self.heard.contains_key(&id)
+        self.has_heard(id)
     }
 
     /// Whether a look at a pane is still answered, or the daemon has hung up.
@@ -188,7 +194,7 @@ impl Eye {
         if self.try_say(&call).is_err() {
             return false;
         }
-        while !self.heard.contains_key(&id) {
+        while !self.has_heard(id) {
             if !self.hear() {
                 return false;
             }

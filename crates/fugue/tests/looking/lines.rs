@@ -44,6 +44,48 @@ fn what_is_typed_on_a_line_is_seen_there_and_by_all_others() {
 }
 
 #[test]
+fn frames_follow_each_other_without_being_asked_for_one_by_one() {
+    let world = world();
+    let pane = world.pane("exec cat").pane_id;
+    let mut eye = line(&world, pane, Role::Hands);
+    let (client, seen) = (eye.client, eye.view(pane).frame.number);
+    let views = eye.ask(Look::Views {
+        client,
+        seen,
+        most: 3,
+    });
+    let mut typed = String::new();
+    let mut frames = 0;
+    while frames < 3 {
+        let key = ["a", "b", "c"][frames];
+        eye.type_keys(pane, key);
+        typed += key;
+        // What is known of who reads the terminal may come in a frame of its own.
+        loop {
+            frames += 1;
+            let frame = eye.frame(views);
+            assert!(!frame.whole);
+            if eye.draw(pane, frame).rows[0] == typed || frames == 3 {
+                break;
+            }
+        }
+    }
+    // That was all that was asked for; what else has changed comes with the next question.
+    eye.type_keys(pane, "d");
+    let mut other = Eye::new(&world);
+    other.until(pane, |drawn| drawn.rows[0].ends_with('d'));
+    assert!(!eye.is_answered(views));
+    let drawn = eye.until(pane, |drawn| drawn.rows[0].ends_with('d'));
+    assert!(!drawn.frame.whole);
+    let refused = other.refused(Look::Views {
+        client,
+        seen: 0,
+        most: 3,
+    });
+    assert_eq!(refused.kind, Kind::InvalidArgument);
+}
+
+#[test]
 fn a_line_is_for_one_pane_and_for_nothing_else() {
     let world = world();
     let [pane, other] = [(); 2].map(|()| world.pane("exec cat").pane_id);
