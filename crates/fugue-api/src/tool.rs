@@ -72,8 +72,8 @@ pub struct Unread {
 
 impl Unread {
     /// What its tool gives, without the wrapping that the socket needs.
-    pub fn json(&self) -> &str {
-        self.reply.get()
+    pub fn json(&self) -> &RawValue {
+        &self.reply
     }
 }
 
@@ -128,7 +128,7 @@ macro_rules! tools {
 
             pub fn read(&self) -> Result<Reply, Error> {
                 match &*self.tool {
-                    $($name => serde_json::from_str(self.json()).map(Reply::$args).map_err(no_reply),)*
+                    $($name => serde_json::from_str(self.reply.get()).map(Reply::$args).map_err(no_reply),)*
                     other => Err(Error::new(Kind::Internal, format!("a reply to `{other}`, which is no tool"))),
                 }
             }
@@ -311,7 +311,10 @@ mod tests {
         let reply = Reply::ClosePane(serde_json::from_value(bare).unwrap());
         let wire = serde_json::to_string(&reply).unwrap();
         let passed_on: Unread = serde_json::from_str(&wire).unwrap();
-        assert_eq!(passed_on.json(), Unread::of(&reply).unwrap().json());
+        assert_eq!(
+            passed_on.json().get(),
+            Unread::of(&reply).unwrap().json().get()
+        );
         assert_eq!(passed_on.read().unwrap(), reply);
     }
 

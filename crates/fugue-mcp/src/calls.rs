@@ -1,7 +1,7 @@
 //! Tool calls are read here, before rmcp sees them; every other line is passed on to it as it came.
 //!
-//! rmcp finds out what a message is by trying all that it could be, one after the other, which for a call took a third
-//! of all that the bridge does for it.
+//! rmcp finds out what a message is by trying all that it could be, one after the other, which for a call took as long as
+//! all that we do with it.
 
 use std::{
     io,
@@ -39,14 +39,14 @@ pub struct Lines<R> {
 ///
 /// Not a channel, because nobody is to wait here: a call can only be there when a read had nothing to give.
 #[derive(Clone, Default)]
-pub struct Found(Arc<Mutex<Option<RxJsonRpcMessage<RoleServer>>>>);
+pub struct Found(Arc<Mutex<Option<Call>>>);
 
 impl Found {
-    pub fn take(&self) -> Option<RxJsonRpcMessage<RoleServer>> {
+    pub fn take(&self) -> Option<Call> {
         self.lock().take()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<RxJsonRpcMessage<RoleServer>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Call>> {
         // Nothing panics while holding it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,10 +100,27 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
     }
 }
 
+/// A call as it came.
+pub struct Call {
+    pub id: RequestId,
+    pub params: CallToolRequestParams,
+}
+
+impl From<Call> for RxJsonRpcMessage<RoleServer> {
+    fn from(Call { id, mut params }: Call) -> Self {
+        let meta = params.meta.take();
+        let mut request = CallToolRequest::new(params);
+        if let Some(meta) = meta {
+            request.extensions.insert(meta);
+        }
+        Self::request(ClientRequest::CallToolRequest(request), id)
+    }
+}
+
 /// The line as a call, if that is what it is.
-fn call(line: &[u8]) -> Option<RxJsonRpcMessage<RoleServer>> {
+fn call(line: &[u8]) -> Option<Call> {
     #[derive(Deserialize)]
-    struct Call {
+    struct Line {
         #[serde(rename = "jsonrpc")]
         _jsonrpc: JsonRpcVersion2_0,
         id: RequestId,
@@ -111,14 +128,8 @@ fn call(line: &[u8]) -> Option<RxJsonRpcMessage<RoleServer>> {
         _method: CallToolRequestMethod,
         params: CallToolRequestParams,
     }
-    let Call { id, mut params, .. } = serde_json::from_slice(line).ok()?;
-    let meta = params.meta.take();
-    let mut request = CallToolRequest::new(params);
-    if let Some(meta) = meta {
-        request.extensions.insert(meta);
-    }
-    let request = ClientRequest::CallToolRequest(request);
-    Some(RxJsonRpcMessage::<RoleServer>::request(request, id))
+    let Line { id, params, .. } = serde_json::from_slice(line).ok()?;
+    Some(Call { id, params })
 }
 
 #[cfg(test)]
@@ -139,6 +150,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","x":1},"y":2}"#;
         for line in [PLAIN, TOKEN, no_meta, more] {
             let ours = call(line.as_bytes()).expect("a call");
+            let ours = RxJsonRpcMessage::<RoleServer>::from(ours);
             let theirs: RxJsonRpcMessage<RoleServer> = serde_json::from_str(line).unwrap();
             let json = |message| serde_json::to_value(message).unwrap();
             assert_eq!(json(&ours), json(&theirs), "{line}");

@@ -5,7 +5,9 @@
 //! kept waiting, what it hears meanwhile, and who may come in by HTTP.
 
 mod calls;
+mod direct;
 pub mod http;
+mod out;
 mod patience;
 mod receipts;
 pub mod schema;

@@ -1,13 +1,13 @@
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
-use fugue_api::{Error, Handle, Kind, Receipt, Request, RunId, Unread};
+use fugue_api::{Error, Handed, Handle, Kind, Receipt, Request, RunId, Unread};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest,
-        CustomResult, ErrorCode, Implementation, ListPromptsResult, ListResourceTemplatesResult,
-        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
-        ServerConfig, Tool,
+        CustomResult, ErrorCode, Implementation, JsonObject, ListPromptsResult,
+        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+        ServerCapabilities, ServerConfig, Tool,
     },
     service::RequestContext,
 };
@@ -18,7 +18,7 @@ use crate::{
     patience::Patience,
     receipts::{Receipts, Slip},
     tools::{INSTRUCTIONS, listed},
-    wait::Wait,
+    wait::{Ear, Progress, Wait},
 };
 
 /// Answers MCP requests by passing them on to whoever answers fugue's calls. Cheap to clone; one for each connection.
@@ -76,9 +76,13 @@ impl<H: Handle + Clone> Server<H> {
         self.receipts.clone()
     }
 
+    /// How long a client of this name is kept waiting.
+    pub(crate) fn ceiling(&self, client: Option<&str>) -> Duration {
+        self.patience.of(client)
+    }
+
     /// Over HTTP many clients come by one connection of ours; each has its own inbox.
-    fn for_client(&self, context: &RequestContext<RoleServer>) -> H {
-        let parts = context.extensions.get::<http::request::Parts>();
+    pub(crate) fn handle_for(&self, parts: Option<&http::request::Parts>) -> H {
         let header = |name: &str| {
             let value = parts?.headers.get(name)?.to_str().ok()?;
             (!value.trim().is_empty()).then(|| value.trim().to_owned())
@@ -134,41 +138,50 @@ impl<H: Handle + Clone> Server<H> {
 }
 
 impl<H: Handle + Clone + Send + Sync + 'static> Server<H> {
+    /// `None`: nobody wants to know any more.
+    pub(crate) async fn answer(
+        &self,
+        handle: &H,
+        tool: &str,
+        args: JsonObject,
+        wait: Wait,
+    ) -> Option<Result<Handed<Unread>, Error>> {
+        match self.read(tool, Value::Object(args)) {
+            Ok(call) => wait.for_answer(handle, call, &self.gone).await,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
     async fn call(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let args = Value::Object(request.arguments.unwrap_or_default());
         if !Request::NAMES.contains(&&*request.name) {
             return Err(no_tool(&request.name));
         }
-        let answer = match self.read(&request.name, args) {
-            Err(error) => Err(error),
-            Ok(call) => {
-                let client = context.client_info();
-                let wait = Wait {
-                    ceiling: self
-                        .patience
-                        .of(client.as_ref().map(|client| &*client.name)),
-                    context: &context,
-                    gone: &self.gone,
-                };
-                let handle = self.for_client(&context);
-                match wait.for_answer(&handle, call).await {
-                    Some(answer) => answer.map(|handed| {
-                        if let Some(receipt) = handed.receipt {
-                            self.keep(receipt, &context);
-                        }
-                        handed.reply
-                    }),
-                    // Nobody hears this: a cancelled request has no response.
-                    None => {
-                        return Err(ErrorData::internal_error("the call was cancelled", None));
-                    }
-                }
-            }
+        let client = context.client_info();
+        let token = context.meta.get_progress_token();
+        let wait = Wait {
+            ceiling: self.ceiling(client.as_ref().map(|client| &*client.name)),
+            cancelled: context.ct.clone(),
+            progress: token.map(|token| Progress {
+                token,
+                ear: Ear::Rmcp(context.peer.clone()),
+            }),
         };
+        let handle = self.handle_for(context.extensions.get());
+        let args = request.arguments.unwrap_or_default();
+        let Some(answer) = self.answer(&handle, &request.name, args, wait).await else {
+            // Nobody hears this: a cancelled request has no response.
+            return Err(ErrorData::internal_error("the call was cancelled", None));
+        };
+        let answer = answer.map(|Handed { reply, receipt }| {
+            if let Some(receipt) = receipt {
+                self.keep(receipt, &context);
+            }
+            reply
+        });
         Ok(result(answer).into())
     }
 }
@@ -285,8 +298,8 @@ fn directories(request: &Request) -> Vec<&str> {
 }
 
 /// The same facts twice: some clients show a model only the one, some only the other.
-fn result(answer: Result<Unread, Error>) -> CallToolResult {
-    let read = answer.and_then(|reply| match serde_json::from_str(reply.json()) {
+pub(crate) fn result(answer: Result<Unread, Error>) -> CallToolResult {
+    let read = answer.and_then(|reply| match serde_json::from_str(reply.json().get()) {
         Ok(facts) => Ok((reply, facts)),
         Err(error) => Err(Error::new(
             Kind::Internal,
@@ -295,7 +308,7 @@ fn result(answer: Result<Unread, Error>) -> CallToolResult {
     });
     let (mut result, facts) = match read {
         Ok((reply, facts)) => {
-            let text = ContentBlock::text(reply.json());
+            let text = ContentBlock::text(reply.json().get());
             (CallToolResult::success(vec![text]), facts)
         }
         Err(error) => {

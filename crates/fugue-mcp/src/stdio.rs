@@ -1,6 +1,6 @@
 //! The bridge between a client that started us and whoever answers: one JSON message a line, on stdin and stdout.
 
-use std::{future::poll_fn, io, pin::pin, task::Poll};
+use std::{future::poll_fn, io, pin::pin, task::Poll, time::Duration};
 
 use fugue_api::{Error, Handle, Kind};
 use rmcp::{
@@ -12,13 +12,22 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
 };
-use tokio::sync::oneshot;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::oneshot,
+    time::timeout,
+};
 
 use crate::{
     Server,
-    calls::{self, Found},
+    calls::{self, Call, Found},
+    direct::Direct,
+    out::Out,
     receipts::Receipts,
 };
+
+// What rmcp gives the requests that are under way when stdin is closed.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Serves the client behind stdin and stdout until it is gone.
 ///
@@ -28,27 +37,10 @@ pub async fn serve<H>(server: Server<H>) -> Result<(), Error>
 where
     H: Handle + Clone + Send + Sync + 'static,
 {
-    let (gone, receipts) = (server.gone(), server.receipts());
+    let gone = server.gone();
     let nobody_listens = hung_up();
     let (stdin, stdout) = stdio_pipes();
-    let (lines, found) = calls::apart(stdin);
-    let transport = IntoTransport::<RoleServer, io::Error, _>::into_transport((lines, stdout));
-    let serving = async {
-        let running = server
-            .serve(FromFirstRequest::new(transport, found, receipts))
-            .await;
-        match running {
-            Ok(running) => running.waiting().await.map(drop).map_err(|error| {
-                Error::new(Kind::Internal, format!("the MCP server broke off: {error}"))
-            }),
-            Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
-            Err(error) => Err(Error::new(
-                Kind::Unavailable,
-                format!("the client could not be served: {error}"),
-            )),
-        }
-    };
-    let mut serving = std::pin::pin!(serving);
+    let mut serving = pin!(serve_on(server, stdin, stdout));
     tokio::select! {
         outcome = &mut serving => outcome,
         () = nobody_listens => {
@@ -57,6 +49,44 @@ where
             serving.await
         }
     }
+}
+
+async fn serve_on<H>(
+    server: Server<H>,
+    from: impl AsyncRead + Send + Unpin + 'static,
+    to: impl AsyncWrite + Send + Unpin + 'static,
+) -> Result<(), Error>
+where
+    H: Handle + Clone + Send + Sync + 'static,
+{
+    let out = Out::new(to);
+    let (lines, found) = calls::apart(from);
+    let transport = IntoTransport::<RoleServer, io::Error, _>::into_transport((lines, out.turns()));
+    let direct = Direct::new(server.clone(), out);
+    let under_way = direct.under_way();
+    let transport = FromFirstRequest {
+        transport,
+        found,
+        direct,
+        receipts: server.receipts(),
+        began: false,
+    };
+    match server.serve(transport).await {
+        Ok(running) => running.waiting().await.map(drop).map_err(|error| {
+            Error::new(Kind::Internal, format!("the MCP server broke off: {error}"))
+        })?,
+        Err(ServerInitializeError::ConnectionClosed(_)) => {}
+        Err(error) => {
+            return Err(Error::new(
+                Kind::Unavailable,
+                format!("the client could not be served: {error}"),
+            ));
+        }
+    }
+    under_way.close();
+    // Whoever is not answered by then is cut off.
+    let _ = timeout(FAREWELL, under_way.wait()).await;
+    Ok(())
 }
 
 /// Resolves when whoever read our stdout is gone; never where that cannot be known (a file, say).
@@ -76,28 +106,29 @@ async fn hung_up() {
     }
 }
 
-/// Lets nothing through before the first request, and signs for replies that have been written. rmcp ends the connection
-/// at a notification that comes too early; a client with a bad start is better served than dropped.
-struct FromFirstRequest<T> {
+/// Lets nothing through before the first request, takes out the calls that are answered past rmcp, and signs for rmcp's
+/// replies when they have been written. rmcp ends the connection at a notification that comes too early; a client with a
+/// bad start is better served than dropped.
+struct FromFirstRequest<T, H> {
     transport: T,
     /// Calls, which the transport does not give.
     found: Found,
+    direct: Direct<H>,
     receipts: Receipts,
     began: bool,
 }
 
-impl<T> FromFirstRequest<T> {
-    fn new(transport: T, found: Found, receipts: Receipts) -> Self {
-        Self {
-            transport,
-            found,
-            receipts,
-            began: false,
-        }
-    }
+/// What the client said.
+enum Said {
+    Call(Call),
+    Other(RxJsonRpcMessage<RoleServer>),
 }
 
-impl<T: Transport<RoleServer>> Transport<RoleServer> for FromFirstRequest<T> {
+impl<T, H> Transport<RoleServer> for FromFirstRequest<T, H>
+where
+    T: Transport<RoleServer>,
+    H: Handle + Clone + Send + Sync + 'static,
+{
     type Error = T::Error;
 
     fn send(
@@ -108,9 +139,13 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for FromFirstRequest<T> {
             TxJsonRpcMessage::<RoleServer>::Response(response) => self.receipts.take(&response.id),
             _ => None,
         };
+        let greeted = self.direct.greets_with(&item);
         let sending = self.transport.send(item);
         async move {
             sending.await?;
+            if let Some(greeted) = greeted {
+                greeted.set();
+            }
             if let Some(receipt) = receipt {
                 // The next message does not wait for that.
                 tokio::spawn(receipt.sign());
@@ -125,14 +160,23 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for FromFirstRequest<T> {
                 transport, found, ..
             } = self;
             let mut receiving = pin!(transport.receive());
-            let message = poll_fn(|context| match receiving.as_mut().poll(context) {
+            let said = poll_fn(|context| match receiving.as_mut().poll(context) {
                 // Reading is what finds a call.
-                Poll::Pending => found
-                    .take()
-                    .map_or(Poll::Pending, |call| Poll::Ready(Some(call))),
-                ready => ready,
+                Poll::Pending => match found.take() {
+                    Some(call) => Poll::Ready(Some(Said::Call(call))),
+                    None => Poll::Pending,
+                },
+                Poll::Ready(message) => Poll::Ready(message.map(Said::Other)),
             })
             .await?;
+            let message = match said {
+                Said::Call(call) => match self.direct.take(call) {
+                    Some(call) => call.into(),
+                    None => continue,
+                },
+                Said::Other(message) => message,
+            };
+            self.direct.overhear(&message);
             self.began |= matches!(message, RxJsonRpcMessage::<RoleServer>::Request(_));
             if self.began {
                 return Some(message);
@@ -144,3 +188,6 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for FromFirstRequest<T> {
         self.transport.close().await
     }
 }
+
+#[cfg(test)]
+mod tests;

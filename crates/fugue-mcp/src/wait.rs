@@ -7,51 +7,86 @@ use fugue_api::{
     team::{EventTold, Nothing, Told},
 };
 use rmcp::{
-    RoleServer,
-    model::{ProgressNotificationParam, ProgressToken},
-    service::RequestContext,
+    Peer, RoleServer,
+    model::{
+        ProgressNotification, ProgressNotificationParam, ProgressToken, ServerJsonRpcMessage,
+        ServerNotification,
+    },
 };
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::out::Out;
+
 /// One call's wait for its answer: bounded by the client's patience, ended at once by whoever no longer wants it, and
 /// with a sign of life for a client that asked for one.
-pub struct Wait<'a> {
+pub struct Wait {
     pub ceiling: Duration,
-    pub context: &'a RequestContext<RoleServer>,
-    /// The connection is gone, and with it everybody who waited on it.
-    pub gone: &'a CancellationToken,
+    pub cancelled: CancellationToken,
+    /// Of a client that asked for it.
+    pub progress: Option<Progress>,
+}
+
+/// Where signs of life go.
+pub struct Progress {
+    pub token: ProgressToken,
+    pub ear: Ear,
+}
+
+/// The way a client is told what it has not asked for.
+pub enum Ear {
+    Rmcp(Peer<RoleServer>),
+    Stdout(Out),
+}
+
+impl Ear {
+    async fn tell(&self, progress: ProgressNotificationParam) {
+        // A client that cannot be told is noticed by other ways.
+        match self {
+            Self::Rmcp(peer) => drop(peer.notify_progress(progress).await),
+            Self::Stdout(out) => {
+                let progress = ProgressNotification::new(progress);
+                let message = ServerJsonRpcMessage::notification(
+                    ServerNotification::ProgressNotification(progress),
+                );
+                if let Ok(mut line) = serde_json::to_vec(&message) {
+                    line.push(b'\n');
+                    drop(out.write(&line).await);
+                }
+            }
+        }
+    }
 }
 
 // Often enough for a person who looks, seldom enough for a log.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
-impl Wait<'_> {
-    /// `None`: cancelled, or the client went away. The work goes on.
+impl Wait {
+    /// `None`: cancelled, or the connection is `gone`, and with it everybody who waited on it. The work goes on.
     pub async fn for_answer<H: Handle>(
         &self,
         handle: &H,
         request: Request,
+        gone: &CancellationToken,
     ) -> Option<Result<Handed<Unread>, Error>> {
         let began = Instant::now();
         let (request, cut) = self.within_patience(request);
         let early = Early::of(&request);
-        let what = Doing::of(&request);
+        let progress = self.progress.as_ref().map(|to| (to, Doing::of(&request)));
         let mut answer = std::pin::pin!(handle.call_unread(request));
         // A timer costs a call about as much as its JSON does, so it is not set for a client that asked for no sign.
-        let token = self.context.meta.get_progress_token();
         let mut next_sign = began + SIGN_OF_LIFE;
         loop {
             tokio::select! {
                 // An answer that is there is given, whatever else has happened.
                 biased;
                 answer = &mut answer => return Some(answer.and_then(|handed| cut.said(handed))),
-                () = self.context.ct.cancelled() => return None,
-                () = self.gone.cancelled() => return None,
+                () = self.cancelled.cancelled() => return None,
+                () = gone.cancelled() => return None,
                 () = sleep_until(began + self.ceiling), if early.is_some() => break,
-                () = sleep_until(next_sign), if token.is_some() => {
-                    if let Some(token) = token.clone() {
-                        Box::pin(self.sign_of_life(token, &what, handle, began.elapsed())).await;
+                () = sleep_until(next_sign), if progress.is_some() => {
+                    if let Some((to, what)) = &progress {
+                        Box::pin(sign_of_life(to, what, handle, began.elapsed())).await;
                     }
                     next_sign += SIGN_OF_LIFE;
                 }
@@ -84,26 +119,19 @@ impl Wait<'_> {
         };
         (request, cut)
     }
+}
 
-    async fn sign_of_life<H: Handle>(
-        &self,
-        token: ProgressToken,
-        what: &Doing,
-        handle: &H,
-        elapsed: Duration,
-    ) {
-        let seconds = elapsed.as_secs();
-        let message = match what {
-            Doing::Said(what) => format!("{what} · {seconds}s"),
-            Doing::Run(run) => match so_far(handle, run).await {
-                Ok(result) => result.progress(),
-                Err(_) => format!("{run} · {seconds}s"),
-            },
-        };
-        let progress = ProgressNotificationParam::new(token, seconds as f64).with_message(message);
-        // A client that cannot be told is noticed by other ways.
-        let _ = self.context.peer.notify_progress(progress).await;
-    }
+async fn sign_of_life<H: Handle>(to: &Progress, what: &Doing, handle: &H, elapsed: Duration) {
+    let seconds = elapsed.as_secs();
+    let message = match what {
+        Doing::Said(what) => format!("{what} · {seconds}s"),
+        Doing::Run(run) => match so_far(handle, run).await {
+            Ok(result) => result.progress(),
+            Err(_) => format!("{run} · {seconds}s"),
+        },
+    };
+    let progress = ProgressNotificationParam::new(to.token.clone(), seconds as f64);
+    to.ear.tell(progress.with_message(message)).await;
 }
 
 /// Whether a wait was made shorter than its caller wanted.

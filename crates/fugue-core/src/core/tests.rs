@@ -121,7 +121,7 @@ impl Story {
             };
             let told = match answer {
                 Ok(Answer::Tool { reply }) => {
-                    serde_json::from_str(Unread::of(reply).unwrap().json()).unwrap()
+                    serde_json::from_str(Unread::of(reply).unwrap().json().get()).unwrap()
                 }
                 Ok(other) => serde_json::to_value(other).unwrap(),
                 Err(error) => serde_json::to_value(error).unwrap(),

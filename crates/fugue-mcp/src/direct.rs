@@ -1,0 +1,256 @@
+//! Most tool calls on stdio are answered here, past rmcp. For each call it makes a task, a context, a tree of the reply and
+//! a message of that; here a reply's JSON is put between two pieces of text.
+//!
+//! What is said about a connection and not in a call (the handshake, lists, pings, mistakes) stays with rmcp, and so do
+//! calls that bring a protocol of their own with them.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use fugue_api::{Error, Handed, Handle, Request, Unread};
+use rmcp::{
+    RoleServer,
+    model::{
+        ClientNotification, ClientRequest, JsonRpcResponse, JsonRpcVersion2_0, RequestId,
+        RequestMetaObject, ServerResult,
+    },
+    service::{RxJsonRpcMessage, TxJsonRpcMessage},
+};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    Server,
+    calls::Call,
+    out::Out,
+    wait::{Ear, Progress, Wait},
+};
+
+/// One connection's calls, from when its client has been greeted.
+pub struct Direct<H> {
+    desk: Arc<Desk<H>>,
+    under_way: TaskTracker,
+    /// How long the client waits for an answer; known from when it says its name.
+    ceiling: Option<Duration>,
+    greeted: Greeted,
+}
+
+/// Set when the client has our half of the handshake: nothing may be answered before that.
+#[derive(Clone, Default)]
+pub struct Greeted(Arc<AtomicBool>);
+
+impl Greeted {
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What all calls need.
+struct Desk<H> {
+    server: Server<H>,
+    handle: H,
+    out: Out,
+    /// How each of them is cancelled. Two calls by one id, which no client should make, share their fate.
+    cancels: Mutex<HashMap<RequestId, CancellationToken>>,
+}
+
+impl<H: Handle + Clone + Send + Sync + 'static> Direct<H> {
+    pub fn new(server: Server<H>, out: Out) -> Self {
+        let desk = Desk {
+            handle: server.handle_for(None),
+            server,
+            out,
+            cancels: Mutex::default(),
+        };
+        Self {
+            desk: Arc::new(desk),
+            under_way: TaskTracker::new(),
+            ceiling: None,
+            greeted: Greeted::default(),
+        }
+    }
+
+    /// Those that are not answered yet.
+    pub fn under_way(&self) -> TaskTracker {
+        self.under_way.clone()
+    }
+
+    /// Looks at what the client tells rmcp.
+    pub fn overhear(&mut self, message: &RxJsonRpcMessage<RoleServer>) {
+        match message {
+            RxJsonRpcMessage::<RoleServer>::Request(request) => {
+                if let ClientRequest::InitializeRequest(hello) = &request.request {
+                    let name = &*hello.params.client_info.name;
+                    self.ceiling = Some(self.desk.server.ceiling(Some(name)));
+                }
+            }
+            RxJsonRpcMessage::<RoleServer>::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) =
+                    &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                    && let Some(call) = self.desk.cancels().remove(id)
+                {
+                    call.cancel();
+                }
+            }
+            RxJsonRpcMessage::<RoleServer>::Response(_)
+            | RxJsonRpcMessage::<RoleServer>::Error(_) => {}
+        }
+    }
+
+    /// To be set when this has been written, if it is our half of the handshake.
+    pub fn greets_with(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<Greeted> {
+        match message {
+            TxJsonRpcMessage::<RoleServer>::Response(response) => match response.result {
+                ServerResult::InitializeResult(_) => Some(self.greeted.clone()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Answers the call when its answer is there, or gives it back if it is rmcp's.
+    pub fn take(&self, call: Call) -> Option<Call> {
+        let ours = self.greeted.0.load(Ordering::Relaxed)
+            && Request::NAMES.contains(&&*call.params.name)
+            && call.params.meta.as_ref().is_none_or(is_plain);
+        match self.ceiling {
+            Some(ceiling) if ours => {
+                let cancelled = self
+                    .desk
+                    .cancels()
+                    .entry(call.id.clone())
+                    .or_default()
+                    .clone();
+                let answering = self.desk.clone().answer(call, ceiling, cancelled);
+                self.under_way.spawn(answering);
+                None
+            }
+            _ => Some(call),
+        }
+    }
+}
+
+/// Whether it says nothing that rmcp would look at: a version, a client other than the one that was greeted.
+fn is_plain(meta: &RequestMetaObject) -> bool {
+    let mut keys = meta.keys();
+    !keys.any(|key| key.starts_with("io.modelcontextprotocol/"))
+}
+
+impl<H: Handle + Clone + Send + Sync + 'static> Desk<H> {
+    async fn answer(self: Arc<Self>, call: Call, ceiling: Duration, cancelled: CancellationToken) {
+        let Call { id, params } = call;
+        let token = params.meta.and_then(|meta| meta.get_progress_token());
+        let wait = Wait {
+            ceiling,
+            cancelled,
+            progress: token.map(|token| Progress {
+                token,
+                ear: Ear::Stdout(self.out.clone()),
+            }),
+        };
+        let args = params.arguments.unwrap_or_default();
+        let answer = self.server.answer(&self.handle, &params.name, args, wait);
+        let answer = answer.await;
+        self.cancels().remove(&id);
+        // A cancelled call has no response.
+        let Some(answer) = answer else { return };
+        let (line, receipt) = match answer {
+            Ok(Handed { reply, receipt }) => (line(id, Ok(&reply)), receipt),
+            Err(error) => (line(id, Err(&error)), None),
+        };
+        match line {
+            Ok(line) => {
+                if self.out.write(&line).await.is_ok()
+                    && let Some(receipt) = receipt
+                {
+                    receipt.sign().await;
+                }
+            }
+            Err(error) => tracing::error!(%error, "a reply cannot be written"),
+        }
+    }
+
+    fn cancels(&self) -> MutexGuard<'_, HashMap<RequestId, CancellationToken>> {
+        // Nothing panics while holding it.
+        self.cancels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The line that rmcp would have written for [`crate::server::result`].
+fn line(id: RequestId, answer: Result<&Unread, &Error>) -> serde_json::Result<Vec<u8>> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct CallResult<'a> {
+        content: [Content<'a>; 1],
+        structured_content: &'a RawValue,
+        is_error: bool,
+    }
+    #[derive(Serialize)]
+    #[serde(tag = "type", rename = "text")]
+    struct Content<'a> {
+        text: &'a str,
+    }
+    let refusal;
+    let (facts, is_error) = match answer {
+        Ok(reply) => (reply.json(), false),
+        Err(error) => {
+            refusal = to_raw_value(error)?;
+            (&*refusal, true)
+        }
+    };
+    let result = CallResult {
+        content: [Content { text: facts.get() }],
+        structured_content: facts,
+        is_error,
+    };
+    let jsonrpc = JsonRpcVersion2_0;
+    let mut line = serde_json::to_vec(&JsonRpcResponse {
+        jsonrpc,
+        id,
+        result,
+    })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use fugue_api::{Kind, Reply};
+    use serde_json::json;
+
+    use super::*;
+    use crate::server::result;
+
+    #[track_caller]
+    fn check(id: impl Into<RequestId>, answer: Result<Unread, Error>) {
+        let id = id.into();
+        let ours = line(id.clone(), answer.as_ref()).unwrap();
+        let mut theirs = ServerResult::from(result(answer));
+        theirs.strip_result_type_for_legacy_peer();
+        let theirs = TxJsonRpcMessage::<RoleServer>::response(theirs, id);
+        let theirs = serde_json::to_string(&theirs).unwrap() + "\n";
+        assert_eq!(String::from_utf8(ours).unwrap(), theirs);
+    }
+
+    #[test]
+    fn a_reply_is_word_for_word_what_rmcp_would_have_written() {
+        let closed = |note: &str| {
+            let facts = json!({"pane_id": "p7", "exit_code": 3, "note": note});
+            Unread::of(&Reply::ClosePane(serde_json::from_value(facts).unwrap())).unwrap()
+        };
+        check(RequestId::Number(7), Ok(closed("plain")));
+        let strange = "\"quoted\" \\ \u{1b}[1m \0 \n\r\t\u{7f} é 漢 🎼 \u{2028} </script>";
+        check(RequestId::String("a \"b\"\n".into()), Ok(closed(strange)));
+        let refusal = Error::new(Kind::NotFound, strange);
+        check(RequestId::Number(-1), Err(refusal.clone()));
+        check(RequestId::Number(0), Err(refusal.hint("try \"this\"")));
+    }
+}
