@@ -128,7 +128,8 @@ fn call(line: &[u8]) -> Option<Call> {
         _method: CallToolRequestMethod,
         params: CallToolRequestParams,
     }
-    let Line { id, params, .. } = serde_json::from_slice(line).ok()?;
+    // Looking once whether it is text is cheaper than once for every word of it.
+    let Line { id, params, .. } = serde_json::from_str(str::from_utf8(line).ok()?).ok()?;
     Some(Call { id, params })
 }
 

@@ -130,7 +130,8 @@ impl<H: Handle + Clone + Send + Sync + 'static> Direct<H> {
                     .or_default()
                     .clone();
                 let answering = self.desk.clone().answer(call, ceiling, cancelled);
-                self.under_way.spawn(answering);
+                // In a box, because tokio moves a task about before it runs, and this one is large.
+                self.under_way.spawn(Box::pin(answering));
                 None
             }
             _ => Some(call),
