@@ -1,8 +1,7 @@
 //! Most tool calls on stdio are answered here, past rmcp. For each call it makes a task, a context, a tree of the reply and
 //! a message of that; here a reply's JSON is put between two pieces of text.
 //!
-//! What is said about a connection and not in a call (the handshake, lists, pings, mistakes) stays with rmcp, and so do
-//! calls that bring a protocol of their own with them.
+//! What is not a call (the handshake, lists, pings) stays with rmcp, and so does a call with a mistake in its frame.
 
 use std::{
     collections::HashMap,
@@ -17,8 +16,8 @@ use fugue_api::{Error, Handed, Handle, Request, Unread};
 use rmcp::{
     RoleServer,
     model::{
-        ClientNotification, ClientRequest, JsonRpcResponse, JsonRpcVersion2_0, RequestId,
-        RequestMetaObject, ServerResult,
+        ClientNotification, ClientRequest, JsonRpcResponse, JsonRpcVersion2_0, ProtocolVersion,
+        RequestId, RequestMetaObject, ResultType, ServerResult,
     },
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
 };
@@ -33,23 +32,35 @@ use crate::{
     wait::{Ear, Progress, Wait},
 };
 
-/// One connection's calls, from when its client has been greeted.
+/// One connection's calls, from when rmcp has opened it.
 pub struct Direct<H> {
     desk: Arc<Desk<H>>,
     under_way: TaskTracker,
-    /// How long the client waits for an answer; known from when it says its name.
+    /// How long a client that opened it with a handshake waits for an answer.
     ceiling: Option<Duration>,
-    greeted: Greeted,
+    open: Open,
 }
 
-/// Set when the client has our half of the handshake: nothing may be answered before that.
+/// Whether the client has heard that it is served, by our half of the handshake or, where there is none, by the answer to
+/// its first request. Nothing is answered past rmcp before that.
 #[derive(Clone, Default)]
-pub struct Greeted(Arc<AtomicBool>);
+pub struct Open(Arc<AtomicBool>);
 
-impl Greeted {
+impl Open {
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How a call is to be answered.
+struct Terms {
+    ceiling: Duration,
+    /// Said since 2026-07-28.
+    result_type: Option<ResultType>,
 }
 
 /// What all calls need.
@@ -73,7 +84,7 @@ impl<H: Handle + Clone + Send + Sync + 'static> Direct<H> {
             desk: Arc::new(desk),
             under_way: TaskTracker::new(),
             ceiling: None,
-            greeted: Greeted::default(),
+            open: Open::default(),
         }
     }
 
@@ -86,7 +97,10 @@ impl<H: Handle + Clone + Send + Sync + 'static> Direct<H> {
     pub fn overhear(&mut self, message: &RxJsonRpcMessage<RoleServer>) {
         match message {
             RxJsonRpcMessage::<RoleServer>::Request(request) => {
-                if let ClientRequest::InitializeRequest(hello) = &request.request {
+                if let ClientRequest::InitializeRequest(hello) = &request.request
+                    // Too late for a handshake where the first request has been answered without one.
+                    && (self.ceiling.is_some() || !self.open.is_set())
+                {
                     let name = &*hello.params.client_info.name;
                     self.ceiling = Some(self.desk.server.ceiling(Some(name)));
                 }
@@ -105,49 +119,76 @@ impl<H: Handle + Clone + Send + Sync + 'static> Direct<H> {
         }
     }
 
-    /// To be set when this has been written, if it is our half of the handshake.
-    pub fn greets_with(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<Greeted> {
-        match message {
-            TxJsonRpcMessage::<RoleServer>::Response(response) => match response.result {
-                ServerResult::InitializeResult(_) => Some(self.greeted.clone()),
-                _ => None,
-            },
+    /// To be set when this has been written, if it says that the client is served.
+    pub fn opened_by(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<Open> {
+        let TxJsonRpcMessage::<RoleServer>::Response(response) = message else {
+            return None;
+        };
+        match response.result {
+            ServerResult::InitializeResult(_)
+            | ServerResult::ListToolsResult(_)
+            | ServerResult::CallToolResult(_) => Some(self.open.clone()),
             _ => None,
         }
     }
 
     /// Answers the call when its answer is there, or gives it back if it is rmcp's.
     pub fn take(&self, call: Call) -> Option<Call> {
-        let ours = self.greeted.0.load(Ordering::Relaxed)
-            && Request::NAMES.contains(&&*call.params.name)
-            && call.params.meta.as_ref().is_none_or(is_plain);
-        match self.ceiling {
-            Some(ceiling) if ours => {
-                let cancelled = self
-                    .desk
-                    .cancels()
-                    .entry(call.id.clone())
-                    .or_default()
-                    .clone();
-                let answering = self.desk.clone().answer(call, ceiling, cancelled);
-                // In a box, because tokio moves a task about before it runs, and this one is large.
-                self.under_way.spawn(Box::pin(answering));
-                None
-            }
-            _ => Some(call),
+        let Some(terms) = self.terms(&call) else {
+            return Some(call);
+        };
+        let mut cancels = self.desk.cancels();
+        let cancelled = cancels.entry(call.id.clone()).or_default().clone();
+        let answering = self.desk.clone().answer(call, terms, cancelled);
+        // In a box, because tokio moves a task about before it runs, and this one is large.
+        self.under_way.spawn(Box::pin(answering));
+        None
+    }
+
+    fn terms(&self, call: &Call) -> Option<Terms> {
+        if !self.open.is_set() || !Request::NAMES.contains(&&*call.params.name) {
+            return None;
         }
+        match &call.params.meta {
+            Some(meta) if is_about_the_protocol(meta) => self.inline_terms(meta),
+            _ => Some(Terms {
+                ceiling: self.ceiling?,
+                result_type: None,
+            }),
+        }
+    }
+
+    /// What rmcp would not refuse: 2026-07-28, and all that it wants to be said with a call.
+    fn inline_terms(&self, meta: &RequestMetaObject) -> Option<Terms> {
+        let version = ProtocolVersion::V_2026_07_28;
+        if meta.protocol_version()? != version || !meta.missing_required_keys(&version).is_empty() {
+            return None;
+        }
+        let server = &self.desk.server;
+        let ceiling = match (meta.client_info(), self.ceiling) {
+            (Some(client), _) => server.ceiling(Some(&client.name)),
+            (None, Some(ceiling)) => ceiling,
+            (None, None) => server.ceiling(None),
+        };
+        Some(Terms {
+            ceiling,
+            result_type: Some(ResultType::COMPLETE),
+        })
     }
 }
 
-/// Whether it says nothing that rmcp would look at: a version, a client other than the one that was greeted.
-fn is_plain(meta: &RequestMetaObject) -> bool {
+fn is_about_the_protocol(meta: &RequestMetaObject) -> bool {
     let mut keys = meta.keys();
-    !keys.any(|key| key.starts_with("io.modelcontextprotocol/"))
+    keys.any(|key| key.starts_with("io.modelcontextprotocol/"))
 }
 
 impl<H: Handle + Clone + Send + Sync + 'static> Desk<H> {
-    async fn answer(self: Arc<Self>, call: Call, ceiling: Duration, cancelled: CancellationToken) {
+    async fn answer(self: Arc<Self>, call: Call, terms: Terms, cancelled: CancellationToken) {
         let Call { id, params } = call;
+        let Terms {
+            ceiling,
+            result_type,
+        } = terms;
         let token = params.meta.and_then(|meta| meta.get_progress_token());
         let wait = Wait {
             ceiling,
@@ -164,8 +205,8 @@ impl<H: Handle + Clone + Send + Sync + 'static> Desk<H> {
         // A cancelled call has no response.
         let Some(answer) = answer else { return };
         let (line, receipt) = match answer {
-            Ok(Handed { reply, receipt }) => (line(id, Ok(&reply)), receipt),
-            Err(error) => (line(id, Err(&error)), None),
+            Ok(Handed { reply, receipt }) => (line(id, result_type, Ok(&reply)), receipt),
+            Err(error) => (line(id, result_type, Err(&error)), None),
         };
         match line {
             Ok(line) => {
@@ -186,10 +227,16 @@ impl<H: Handle + Clone + Send + Sync + 'static> Desk<H> {
 }
 
 /// The line that rmcp would have written for [`crate::server::result`].
-fn line(id: RequestId, answer: Result<&Unread, &Error>) -> serde_json::Result<Vec<u8>> {
+fn line(
+    id: RequestId,
+    result_type: Option<ResultType>,
+    answer: Result<&Unread, &Error>,
+) -> serde_json::Result<Vec<u8>> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct CallResult<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result_type: Option<ResultType>,
         content: [Content<'a>; 1],
         structured_content: &'a RawValue,
         is_error: bool,
@@ -208,6 +255,7 @@ fn line(id: RequestId, answer: Result<&Unread, &Error>) -> serde_json::Result<Ve
         }
     };
     let result = CallResult {
+        result_type,
         content: [Content { text: facts.get() }],
         structured_content: facts,
         is_error,
@@ -230,15 +278,19 @@ mod tests {
     use super::*;
     use crate::server::result;
 
+    /// In both eras.
     #[track_caller]
-    fn check(id: impl Into<RequestId>, answer: Result<Unread, Error>) {
-        let id = id.into();
-        let ours = line(id.clone(), answer.as_ref()).unwrap();
-        let mut theirs = ServerResult::from(result(answer));
-        theirs.strip_result_type_for_legacy_peer();
-        let theirs = TxJsonRpcMessage::<RoleServer>::response(theirs, id);
-        let theirs = serde_json::to_string(&theirs).unwrap() + "\n";
-        assert_eq!(String::from_utf8(ours).unwrap(), theirs);
+    fn check(id: RequestId, answer: Result<Unread, Error>) {
+        for result_type in [None, Some(ResultType::COMPLETE)] {
+            let ours = line(id.clone(), result_type.clone(), answer.as_ref()).unwrap();
+            let mut theirs = ServerResult::CallToolResult(result(answer.clone()));
+            if result_type.is_none() {
+                theirs.strip_result_type_for_legacy_peer();
+            }
+            let theirs = TxJsonRpcMessage::<RoleServer>::response(theirs, id.clone());
+            let theirs = serde_json::to_string(&theirs).unwrap() + "\n";
+            assert_eq!(String::from_utf8(ours).unwrap(), theirs);
+        }
     }
 
     #[test]

@@ -139,12 +139,12 @@ where
             TxJsonRpcMessage::<RoleServer>::Response(response) => self.receipts.take(&response.id),
             _ => None,
         };
-        let greeted = self.direct.greets_with(&item);
+        let opened = self.direct.opened_by(&item);
         let sending = self.transport.send(item);
         async move {
             sending.await?;
-            if let Some(greeted) = greeted {
-                greeted.set();
+            if let Some(opened) = opened {
+                opened.set();
             }
             if let Some(receipt) = receipt {
                 // The next message does not wait for that.
