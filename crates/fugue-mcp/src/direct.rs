@@ -192,25 +192,35 @@ impl<H: Handle + Clone + Send + Sync + 'static> Desk<H> {
         let token = params.meta.and_then(|meta| meta.get_progress_token());
         let wait = Wait {
             ceiling,
-            cancelled,
+            cancelled: cancelled.clone(),
             progress: token.map(|token| Progress {
                 token,
                 ear: Ear::Stdout(self.out.clone()),
             }),
         };
         let args = params.arguments.unwrap_or_default();
-        let answer = self.server.answer(&self.handle, &params.name, args, wait);
-        let answer = answer.await;
+        let answered = async {
+            let answer = self.server.answer(&self.handle, &params.name, args, wait);
+            let answer = answer.await?;
+            // A cancelled call has no response, also while a client that does not read keeps it from being written.
+            tokio::select! {
+                biased;
+                turn = self.out.turn() => Some((answer, turn)),
+                () = cancelled.cancelled() => None,
+            }
+        };
+        let answered = answered.await;
         self.cancels().remove(&id);
-        // A cancelled call has no response.
-        let Some(answer) = answer else { return };
+        let Some((answer, turn)) = answered else {
+            return;
+        };
         let (line, receipt) = match answer {
             Ok(Handed { reply, receipt }) => (line(id, result_type, Ok(&reply)), receipt),
             Err(error) => (line(id, result_type, Err(&error)), None),
         };
         match line {
             Ok(line) => {
-                if self.out.write(&line).await.is_ok()
+                if turn.write(&line).await.is_ok()
                     && let Some(receipt) = receipt
                 {
                     receipt.sign().await;

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt},
-    sync::{Mutex, OwnedMutexGuard},
+    sync::{Mutex, MutexGuard, OwnedMutexGuard},
 };
 
 type Sink = Box<dyn AsyncWrite + Send + Unpin>;
@@ -23,44 +23,53 @@ impl Out {
         Self(Arc::new(Mutex::new(Box::new(sink))))
     }
 
-    /// Returns when the line, which brings its own end, has been written. Dropped before that, it may be torn.
-    pub async fn write(&self, line: &[u8]) -> io::Result<()> {
-        let mut sink = self.0.lock().await;
-        sink.write_all(line).await?;
-        sink.flush().await
+    /// Returns when everybody who came before has written.
+    pub async fn turn(&self) -> Turn<'_> {
+        Turn(self.0.lock().await)
     }
 
     pub fn turns(&self) -> Turns {
         Turns {
             out: self.clone(),
-            turn: Turn::Over,
+            held: Held::No,
         }
+    }
+}
+
+/// The right to write one line.
+pub struct Turn<'a>(MutexGuard<'a, Sink>);
+
+impl Turn<'_> {
+    /// Returns when the line, which brings its own end, has been written. Dropped before that, it may be torn.
+    pub async fn write(mut self, line: &[u8]) -> io::Result<()> {
+        self.0.write_all(line).await?;
+        self.0.flush().await
     }
 }
 
 /// What rmcp writes to. It has its turn from a message's first byte until it flushes, which it does behind each message.
 pub struct Turns {
     out: Out,
-    turn: Turn,
+    held: Held,
 }
 
-enum Turn {
-    Over,
+enum Held {
+    No,
     Awaited(Pin<Box<dyn Future<Output = OwnedMutexGuard<Sink>> + Send>>),
-    Ours(OwnedMutexGuard<Sink>),
+    Yes(OwnedMutexGuard<Sink>),
 }
 
 impl Turns {
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<&mut Sink> {
-        if let Turn::Over = self.turn {
-            self.turn = Turn::Awaited(Box::pin(self.out.0.clone().lock_owned()));
+        if let Held::No = self.held {
+            self.held = Held::Awaited(Box::pin(self.out.0.clone().lock_owned()));
         }
-        if let Turn::Awaited(turn) = &mut self.turn {
-            self.turn = Turn::Ours(ready!(turn.as_mut().poll(context)));
+        if let Held::Awaited(turn) = &mut self.held {
+            self.held = Held::Yes(ready!(turn.as_mut().poll(context)));
         }
-        match &mut self.turn {
-            Turn::Ours(sink) => Poll::Ready(sink),
-            Turn::Over | Turn::Awaited(_) => Poll::Pending,
+        match &mut self.held {
+            Held::Yes(sink) => Poll::Ready(sink),
+            Held::No | Held::Awaited(_) => Poll::Pending,
         }
     }
 }
@@ -75,15 +84,15 @@ impl AsyncWrite for Turns {
         let written = ready!(Pin::new(sink).poll_write(context, bytes));
         if written.is_err() {
             // Others are to find out for themselves instead of waiting for us.
-            self.turn = Turn::Over;
+            self.held = Held::No;
         }
         Poll::Ready(written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Turn::Ours(sink) = &mut self.turn {
+        if let Held::Yes(sink) = &mut self.held {
             let flushed = ready!(Pin::new(&mut **sink).poll_flush(context));
-            self.turn = Turn::Over;
+            self.held = Held::No;
             return Poll::Ready(flushed);
         }
         Poll::Ready(Ok(()))

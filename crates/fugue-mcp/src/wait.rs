@@ -51,7 +51,7 @@ impl Ear {
                 );
                 if let Ok(mut line) = serde_json::to_vec(&message) {
                     line.push(b'\n');
-                    drop(out.write(&line).await);
+                    drop(out.turn().await.write(&line).await);
                 }
             }
         }

@@ -277,6 +277,26 @@ async fn a_client_that_stops_reading_finds_whole_lines_when_it_goes_on() {
 }
 
 #[tokio::test(flavor = "current_thread")]
+async fn a_call_is_cancelled_even_while_its_reply_cannot_be_written() {
+    let mut client = Client::greeted(64).await;
+    client.call(1, "get_status", json!({"pane_id": "p1"})).await;
+    client.call(2, "wait_for_event", json!({})).await;
+    client.until(waiting(1)).await;
+    client.news_come();
+    client.until(waiting(0)).await;
+    client.cancel(2).await;
+    let put_back = Count {
+        put_back: 1,
+        ..Count::default()
+    };
+    client.until(put_back).await;
+    client.ask(3, "ping", json!({})).await;
+    assert_eq!(client.hear().await["id"], 1);
+    assert_eq!(client.hear().await["id"], 3);
+    client.ends().await;
+}
+
+#[tokio::test(flavor = "current_thread")]
 async fn two_calls_by_one_id_are_both_answered() {
     let mut client = Client::greeted(1 << 20).await;
     for _ in 0..2 {
