@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::{
     Server,
-    calls::{self, Call, Found},
+    calls::{self, Found},
     direct::Direct,
     out::Out,
     receipts::Receipts,
@@ -118,12 +118,6 @@ struct FromFirstRequest<T, H> {
     began: bool,
 }
 
-/// What the client said.
-enum Said {
-    Call(Call),
-    Other(RxJsonRpcMessage<RoleServer>),
-}
-
 impl<T, H> Transport<RoleServer> for FromFirstRequest<T, H>
 where
     T: Transport<RoleServer>,
@@ -157,25 +151,27 @@ where
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             let Self {
-                transport, found, ..
+                transport,
+                found,
+                direct,
+                ..
             } = self;
             let mut receiving = pin!(transport.receive());
-            let said = poll_fn(|context| match receiving.as_mut().poll(context) {
-                // Reading is what finds a call.
-                Poll::Pending => match found.take() {
-                    Some(call) => Poll::Ready(Some(Said::Call(call))),
-                    None => Poll::Pending,
-                },
-                Poll::Ready(message) => Poll::Ready(message.map(Said::Other)),
+            let message = poll_fn(|context| {
+                loop {
+                    if let Poll::Ready(message) = receiving.as_mut().poll(context) {
+                        return Poll::Ready(message);
+                    }
+                    // Reading is what finds a call.
+                    let Some(call) = found.take() else {
+                        return Poll::Pending;
+                    };
+                    if let Some(call) = direct.take(call) {
+                        return Poll::Ready(Some(call.into()));
+                    }
+                }
             })
             .await?;
-            let message = match said {
-                Said::Call(call) => match self.direct.take(call) {
-                    Some(call) => call.into(),
-                    None => continue,
-                },
-                Said::Other(message) => message,
-            };
             self.direct.overhear(&message);
             self.began |= matches!(message, RxJsonRpcMessage::<RoleServer>::Request(_));
             if self.began {
