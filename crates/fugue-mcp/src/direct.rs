@@ -97,12 +97,11 @@ impl<H: Handle + Clone + Send + Sync + 'static> Direct<H> {
     pub fn overhear(&mut self, message: &RxJsonRpcMessage<RoleServer>) {
         match message {
             RxJsonRpcMessage::<RoleServer>::Request(request) => {
-                if let ClientRequest::InitializeRequest(hello) = &request.request
-                    // Too late for a handshake where the first request has been answered without one.
-                    && (self.ceiling.is_some() || !self.open.is_set())
-                {
+                if let ClientRequest::InitializeRequest(hello) = &request.request {
                     let name = &*hello.params.client_info.name;
-                    self.ceiling = Some(self.desk.server.ceiling(Some(name)));
+                    let server = &self.desk.server;
+                    // What rmcp makes of a handshake on an open connection, it makes of the calls behind it too.
+                    self.ceiling = (!self.open.is_set()).then(|| server.ceiling(Some(name)));
                 }
             }
             RxJsonRpcMessage::<RoleServer>::Notification(notification) => {
