@@ -28,7 +28,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     Server,
     calls::Call,
-    out::Out,
+    out::{self, Out},
     wait::{Ear, Progress, Wait},
 };
 
@@ -270,13 +270,11 @@ fn line(
         is_error,
     };
     let jsonrpc = JsonRpcVersion2_0;
-    let mut line = serde_json::to_vec(&JsonRpcResponse {
+    out::line(&JsonRpcResponse {
         jsonrpc,
         id,
         result,
-    })?;
-    line.push(b'\n');
-    Ok(line)
+    })
 }
 
 #[cfg(test)]

@@ -1,26 +1,30 @@
 //! Stdout is written by whoever has something to say, rmcp or we, a whole line at a time.
 
 use std::{
-    io,
-    pin::Pin,
+    io::{self, ErrorKind},
     sync::Arc,
-    task::{Context, Poll, ready},
 };
 
+use serde::Serialize;
 use tokio::{
-    io::{AsyncWrite, AsyncWriteExt},
-    sync::{Mutex, MutexGuard, OwnedMutexGuard},
+    io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
+    sync::{Mutex, MutexGuard},
 };
-
-type Sink = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Where lines go, in the order in which they were ready.
 #[derive(Clone)]
 pub struct Out(Arc<Mutex<Sink>>);
 
+struct Sink {
+    to: Box<dyn AsyncWrite + Send + Unpin>,
+    /// A line was begun and not finished; nothing may be written behind it.
+    torn: bool,
+}
+
 impl Out {
-    pub fn new(sink: impl AsyncWrite + Send + Unpin + 'static) -> Self {
-        Self(Arc::new(Mutex::new(Box::new(sink))))
+    pub fn new(to: impl AsyncWrite + Send + Unpin + 'static) -> Self {
+        let to = Box::new(to);
+        Self(Arc::new(Mutex::new(Sink { to, torn: false })))
     }
 
     /// Returns when everybody who came before has written.
@@ -28,11 +32,21 @@ impl Out {
         Turn(self.0.lock().await)
     }
 
-    pub fn turns(&self) -> Turns {
-        Turns {
-            out: self.clone(),
-            held: Held::No,
+    /// Returns when the message has been written.
+    pub async fn say(&self, message: &impl Serialize) -> io::Result<()> {
+        let line = line(message)?;
+        self.turn().await.write(&line).await
+    }
+
+    /// Passes on what another writes, line by line, until it writes no more.
+    pub async fn pass_on(self, from: impl AsyncRead + Unpin) -> io::Result<()> {
+        let mut from = BufReader::new(from);
+        let mut line = Vec::new();
+        while from.read_until(b'\n', &mut line).await? > 0 {
+            self.turn().await.write(&line).await?;
+            line.clear();
         }
+        Ok(())
     }
 }
 
@@ -40,66 +54,22 @@ impl Out {
 pub struct Turn<'a>(MutexGuard<'a, Sink>);
 
 impl Turn<'_> {
-    /// Returns when the line, which brings its own end, has been written. Dropped before that, it may be torn.
+    /// Returns when the line, which brings its own end, has been written.
     pub async fn write(mut self, line: &[u8]) -> io::Result<()> {
-        self.0.write_all(line).await?;
-        self.0.flush().await
+        if self.0.torn {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        self.0.torn = true;
+        self.0.to.write_all(line).await?;
+        self.0.to.flush().await?;
+        self.0.torn = false;
+        Ok(())
     }
 }
 
-/// What rmcp writes to. It has its turn from a message's first byte until it flushes, which it does behind each message.
-pub struct Turns {
-    out: Out,
-    held: Held,
-}
-
-enum Held {
-    No,
-    Awaited(Pin<Box<dyn Future<Output = OwnedMutexGuard<Sink>> + Send>>),
-    Yes(OwnedMutexGuard<Sink>),
-}
-
-impl Turns {
-    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<&mut Sink> {
-        if let Held::No = self.held {
-            self.held = Held::Awaited(Box::pin(self.out.0.clone().lock_owned()));
-        }
-        if let Held::Awaited(turn) = &mut self.held {
-            self.held = Held::Yes(ready!(turn.as_mut().poll(context)));
-        }
-        match &mut self.held {
-            Held::Yes(sink) => Poll::Ready(sink),
-            Held::No | Held::Awaited(_) => Poll::Pending,
-        }
-    }
-}
-
-impl AsyncWrite for Turns {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let sink = ready!(self.poll_turn(context));
-        let written = ready!(Pin::new(sink).poll_write(context, bytes));
-        if written.is_err() {
-            // Others are to find out for themselves instead of waiting for us.
-            self.held = Held::No;
-        }
-        Poll::Ready(written)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Held::Yes(sink) = &mut self.held {
-            let flushed = ready!(Pin::new(&mut **sink).poll_flush(context));
-            self.held = Held::No;
-            return Poll::Ready(flushed);
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Stdout is not rmcp's to close.
-        self.poll_flush(context)
-    }
+/// A message and the end of its line.
+pub fn line(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
 }

@@ -26,6 +26,8 @@ use crate::{
     receipts::Receipts,
 };
 
+// A client that sends nonsense and reads nothing is not listened to when this is full.
+const ROOM: usize = 8 * 1024;
 // What rmcp gives the requests that are under way when stdin is closed.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -61,13 +63,18 @@ where
 {
     let out = Out::new(to);
     let (lines, found) = calls::apart(from);
-    let transport = IntoTransport::<RoleServer, io::Error, _>::into_transport((lines, out.turns()));
-    let direct = Direct::new(server.clone(), out);
+    // rmcp's own transport writes only what it has to say about a line that is no message, and gives that up halfway when
+    // something else happens; so it does not get a turn, but somebody who takes them.
+    let (complaints, complained) = tokio::io::duplex(ROOM);
+    let transport = IntoTransport::<RoleServer, io::Error, _>::into_transport((lines, complaints));
+    let direct = Direct::new(server.clone(), out.clone());
     let under_way = direct.under_way();
+    under_way.spawn(out.clone().pass_on(complained));
     let transport = FromFirstRequest {
         transport,
         found,
         direct,
+        out,
         receipts: server.receipts(),
         began: false,
     };
@@ -114,6 +121,7 @@ struct FromFirstRequest<T, H> {
     /// Calls, which the transport does not give.
     found: Found,
     direct: Direct<H>,
+    out: Out,
     receipts: Receipts,
     began: bool,
 }
@@ -123,7 +131,7 @@ where
     T: Transport<RoleServer>,
     H: Handle + Clone + Send + Sync + 'static,
 {
-    type Error = T::Error;
+    type Error = io::Error;
 
     fn send(
         &mut self,
@@ -134,9 +142,9 @@ where
             _ => None,
         };
         let opened = self.direct.opened_by(&item);
-        let sending = self.transport.send(item);
+        let out = self.out.clone();
         async move {
-            sending.await?;
+            out.say(&item).await?;
             if let Some(opened) = opened {
                 opened.set();
             }
@@ -181,7 +189,7 @@ where
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        self.transport.close().await
+        self.transport.close().await.map_err(io::Error::other)
     }
 }
 

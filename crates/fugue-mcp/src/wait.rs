@@ -49,10 +49,7 @@ impl Ear {
                 let message = ServerJsonRpcMessage::notification(
                     ServerNotification::ProgressNotification(progress),
                 );
-                if let Ok(mut line) = serde_json::to_vec(&message) {
-                    line.push(b'\n');
-                    drop(out.turn().await.write(&line).await);
-                }
+                drop(out.say(&message).await);
             }
         }
     }
