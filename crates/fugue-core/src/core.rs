@@ -235,6 +235,11 @@ fn in_one_commit(effects: Vec<Effect>) -> Vec<Effect> {
                 first = Some(together.len());
                 together.push(effect);
             }
+            // A size waits for no disk: whoever is told how panes lie, and types, finds them so.
+            (effect @ Effect::Fit { .. }, Some(at)) => {
+                together.insert(at, effect);
+                first = Some(at + 1);
+            }
             (effect, _) => together.push(effect),
         }
     }

@@ -4,7 +4,7 @@
 //! task and comes back as an input.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     io,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -56,6 +56,10 @@ pub struct Engine {
     desk: Desk,
     shards: Shards,
     panes: HashMap<PaneId, PaneHandle>,
+    /// The last one that was opened or taken up. Those behind it wait for the disk.
+    newest: PaneId,
+    /// What they are told meanwhile.
+    early: BTreeMap<PaneId, Vec<PaneCommand>>,
     writer: Writer<Stored>,
     says: mpsc::Sender<Said>,
     said: mpsc::Receiver<Said>,
@@ -134,6 +138,8 @@ impl Engine {
             desk: Desk::default(),
             shards: Shards::start()?,
             panes: HashMap::new(),
+            newest: PaneId(0),
+            early: BTreeMap::new(),
             writer,
             says,
             said,
@@ -561,15 +567,24 @@ impl Engine {
         });
     }
 
-    fn tell(&self, pane: PaneId, command: PaneCommand) {
-        // A pane that has just ended is told of to core as well, which then asks its files.
-        if let Some(handle) = self.panes.get(&pane) {
-            handle.tell(command);
+    fn tell(&mut self, pane: PaneId, command: PaneCommand) {
+        match self.panes.get(&pane) {
+            Some(handle) => handle.tell(command),
+            None if pane > self.newest => self.early.entry(pane).or_default().push(command),
+            // A pane that has just ended is told of to core as well, which then asks its files.
+            None => {}
         }
     }
 
     fn install(&mut self, handle: PaneHandle, task: Task) {
         let pane = handle.id();
+        self.newest = self.newest.max(pane);
+        // Of those before it none is opened any more.
+        let later = self.early.split_off(&PaneId(pane.0 + 1));
+        let mut early = std::mem::replace(&mut self.early, later);
+        for command in early.remove(&pane).into_iter().flatten() {
+            handle.tell(command);
+        }
         self.panes.insert(pane, handle);
         self.shards.spawn(pane, task);
     }

@@ -199,7 +199,7 @@ fn panes_come_and_go_and_whoever_waits_is_told() {
     assert_eq!(look(&mut story, 12, wait), "");
     assert_eq!(
         pane(&mut story, 2),
-        "commit 1, answer 2 p2 ready=true, answer 12, fit p1 11x80, fit p2 11x80"
+        "fit p1 11x80, fit p2 11x80, commit 1, answer 2 p2 ready=true, answer 12"
     );
     let (second, tiles) = told(&story, 12);
     assert_eq!(tiles, ["p1 0,0 12x80", "p2 12,0 12x80"]);
@@ -211,7 +211,7 @@ fn panes_come_and_go_and_whoever_waits_is_told() {
     story.ask(3, 3, "", Request::parse("close_pane", close).unwrap());
     assert_eq!(
         story.fact(2, PaneFact::Swept),
-        "commit 1, closed 3 Some(1), fit p1 23x80"
+        "fit p1 23x80, commit 1, closed 3 Some(1)"
     );
     assert_eq!(
         story.fact(1, exited(0)),
@@ -296,7 +296,7 @@ fn one_pane_may_have_all_the_room() {
     };
     assert_eq!(
         arrange(&mut story, 11, zoom(Some(2))),
-        "commit 1, fit p2 23x80, answer 11"
+        "fit p2 23x80, commit 1, answer 11"
     );
     assert_eq!(lies(&mut story, 12, 0).1, ["p2 0,0 24x80"]);
     // One that comes meanwhile waits for its place.
