@@ -1,5 +1,6 @@
 //! What one trivial call over stdio costs: `get_status` through the bridge and the daemon, beside a bare rmcp server
-//! that echoes, in turns within one run.
+//! that echoes, in turns within one run: wherever the kernel puts the processes, then with all of them on one core, where
+//! it is their work alone that differs.
 //!
 //! `cargo run --release -p fugue-mcp --example mcp -- target/release/fugue target/release/examples/mcp_echo`
 
@@ -7,7 +8,7 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -23,9 +24,17 @@ fn main() {
     let mut program =
         || std::fs::canonicalize(args.next().expect("two programs")).expect("it is there");
     let (fugue, echo) = (program(), program());
-    let world = World::new(&fugue, Duration::from_secs(600));
+    println!("where the kernel puts them:");
+    compare(&fugue, &echo);
+    println!("on one core:");
+    fugue_testkit::stay_on_one_core();
+    compare(&fugue, &echo);
+}
+
+fn compare(fugue: &Path, echo: &Path) {
+    let world = World::new(fugue, Duration::from_secs(600));
     world.overview();
-    let mut bare = Server::start(world.command(&echo), "echo");
+    let mut bare = Server::start(world.command(echo), "echo");
     let mut ours = Server::start(world.fugue_command(["mcp"]), "get_status");
     let (mut bare_times, mut our_times) = (Vec::new(), Vec::new());
     bare.calls(CALLS);
@@ -38,7 +47,7 @@ fn main() {
     let bare_median = report("a bare rmcp server that echoes", bare_times);
     let our_median = report("fugue mcp, get_status through the daemon", our_times);
     println!(
-        "ratio of the medians: {:.2} (wanted: at most 3)",
+        "  ratio of the medians: {:.2} (wanted: at most 3)",
         our_median.as_secs_f64() / bare_median.as_secs_f64()
     );
 }
@@ -109,7 +118,7 @@ fn report(what: &str, mut times: Vec<Duration>) -> Duration {
     times.sort();
     let at = |percent: usize| times[(times.len() - 1) * percent / 100];
     println!(
-        "{what}: median {:.1?}, 99 % under {:.1?}, {} calls",
+        "  {what}: median {:.1?}, 99 % under {:.1?}, {} calls",
         at(50),
         at(99),
         times.len()

@@ -17,7 +17,7 @@ mod time;
 mod world;
 
 pub use chance::Chance;
-pub use figures::figure;
+pub use figures::{figure, stay_on_one_core};
 pub use proc::{Ended, Process};
 pub use pty::Pty;
 pub use run::{Ran, Running};
