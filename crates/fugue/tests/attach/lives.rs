@@ -185,7 +185,7 @@ fn a_daemon_that_was_stopped_is_started_by_a_key_only() {
     prompts(&mut person, 1);
     world.fugue(&["daemon", "stop"]).ok();
     person.shows("the daemon was stopped");
-    assert!(world.daemons().is_empty());
+    until("it is gone", LIMIT, || world.daemons().is_empty());
     person.type_text(" ");
     person.hides("the daemon was stopped");
     person.type_text("echo ba''ck\r");
