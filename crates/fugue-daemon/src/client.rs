@@ -320,7 +320,7 @@ impl Client {
     }
 }
 
-/// A connection to one pane, on which the pane itself answers `View` and `Type`.
+/// A connection to one pane, on which the pane itself answers `View`, `Views` and `Type`.
 pub struct Line {
     client: Client,
     link: Link,

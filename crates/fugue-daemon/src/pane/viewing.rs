@@ -1,7 +1,8 @@
 //! Those who look at a pane: each is given what is different from what it has, when it asks and something is.
 //!
-//! A frame is made when it is asked for, from the screen as it is then. Nothing is queued, so a viewer that reads slowly
-//! costs nothing and misses only what nobody could have read.
+//! A frame is made when it is asked for, from the screen as it is then. Only who asks for several at once, on a line, can
+//! have as many of them waiting; so a viewer that reads slowly costs next to nothing and misses only what nobody could have
+//! read.
 
 use std::time::Duration;
 
@@ -88,7 +89,7 @@ impl Asks {
 }
 
 /// A frame without its rows.
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 struct Given {
     number: u64,
     cursor: FrameCursor,
