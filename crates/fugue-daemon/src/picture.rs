@@ -1,7 +1,5 @@
 //! What a terminal shows, in the words of an attached client. Never a program's own bytes.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use fugue_api::{
     attach::{
         Appearance, Attributes, Colour, FrameCursor, FrameHead, FrameModes, FrameRow, Lines,
@@ -30,30 +28,6 @@ pub fn head(terminal: &Terminal, state: StateBy) -> FrameHead {
         held: None,
         ended: false,
     }
-}
-
-/// One number for each row, by which it is known again.
-pub fn rows_known_by(terminal: &Terminal) -> Vec<u64> {
-    let screen = terminal.screen();
-    let mut text = String::new();
-    (0..usize::from(terminal.size().rows))
-        .map(|row| known_by(&screen, row, &mut text))
-        .collect()
-}
-
-fn known_by(screen: &Screen<'_>, row: usize, text: &mut String) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    let mut style = Style::default();
-    text.clear();
-    for cell in screen.cells(row) {
-        if cell.style != style {
-            style = cell.style;
-            (text.len(), style).hash(&mut hasher);
-        }
-        cell.push_to(text);
-    }
-    text.hash(&mut hasher);
-    hasher.finish()
 }
 
 pub fn row(screen: &Screen<'_>, row: u16) -> FrameRow {
@@ -218,37 +192,6 @@ mod tests {
             spans_of("漢e\u{301}字"),
             [("漢e\u{301}字".into(), [-1, -1, -1], 0)]
         );
-    }
-
-    #[test]
-    fn a_row_is_known_by_all_that_is_seen_of_it() {
-        let rows = [
-            "ab",
-            "ba",
-            "a b",
-            "a\x1b[1mb",
-            "\x1b[1mab",
-            "\x1b[31mab",
-            "漢",
-            "e",
-            "e\u{301}",
-            "\x1b[41m  ",
-        ];
-        let known: Vec<u64> = rows
-            .iter()
-            .map(|bytes| rows_known_by(&fed(bytes))[0])
-            .collect();
-        for (one, a) in known.iter().enumerate() {
-            for (other, b) in known.iter().enumerate() {
-                assert_eq!(
-                    a == b,
-                    one == other,
-                    "{:?} and {:?}",
-                    rows[one],
-                    rows[other]
-                );
-            }
-        }
     }
 
     #[test]

@@ -257,6 +257,17 @@ impl Cell {
         Cell { code: WIDE, style }
     }
 
+    /// All of it, but for a cluster's text, whose number may be another's later.
+    pub(crate) fn words(self) -> [u64; 2] {
+        let code = match self.glyph() {
+            Glyph::Cluster(_) => self.code & !VALUE,
+            Glyph::Blank | Glyph::Spacer | Glyph::Char(_) => self.code,
+        };
+        let Style { fg, bg, underline } = self.style;
+        let pair = |one: u32, other: u32| u64::from(one) << 32 | u64::from(other);
+        [pair(code, fg), pair(bg, underline)]
+    }
+
     pub(crate) fn is_blank(self) -> bool {
         self.code == 0
     }

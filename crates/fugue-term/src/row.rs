@@ -3,17 +3,51 @@
 //! A row stores its cells up to the last one that differs from a blank, so an empty row costs no allocation. It
 //! also remembers enough of its past to answer "what is new in it since offset o": see [`Past::is_intact`].
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::{Deref, DerefMut};
+
 use crate::cell::{Cell, Glyph, Style};
 use crate::clusters::Clusters;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    cells: Vec<Cell>,
+    cells: Cells,
     /// One past the last printed cell; what is beyond is not text.
     used: u16,
     wrapped: bool,
     pub(crate) past: Past,
+}
+
+/// They know whether they were touched since somebody asked for their number.
+#[derive(Clone, Debug, Default)]
+struct Cells {
+    cells: Vec<Cell>,
+    known_by: std::cell::Cell<Option<u64>>,
+}
+
+impl Deref for Cells {
+    type Target = Vec<Cell>;
+
+    fn deref(&self) -> &Vec<Cell> {
+        &self.cells
+    }
+}
+
+impl DerefMut for Cells {
+    fn deref_mut(&mut self) -> &mut Vec<Cell> {
+        self.known_by.set(None);
+        &mut self.cells
+    }
+}
+
+impl From<Vec<Cell>> for Cells {
+    fn from(cells: Vec<Cell>) -> Self {
+        Cells {
+            cells,
+            ..Self::default()
+        }
+    }
 }
 
 /// When a row changed, as offsets.
@@ -38,7 +72,7 @@ impl Row {
     /// An empty row that begins now.
     pub(crate) fn new(now: u64) -> Self {
         Row {
-            cells: Vec::new(),
+            cells: Cells::default(),
             used: 0,
             wrapped: false,
             past: Past::begun(now),
@@ -52,7 +86,7 @@ impl Row {
         }
         let used = cells.len() as u16;
         let mut row = Row {
-            cells,
+            cells: cells.into(),
             used,
             wrapped: false,
             past,
@@ -82,6 +116,27 @@ impl Row {
             .rposition(|cell| *cell != Cell::BLANK)
             .map_or(0, |last| last + 1);
         &self.cells[..end]
+    }
+
+    /// A number by which the row is known again: rows that look different have different ones. It costs something only
+    /// when the row was written to since it was last asked for.
+    pub(crate) fn known_by(&self, clusters: &Clusters) -> u64 {
+        if let Some(known) = self.cells.known_by.get() {
+            return known;
+        }
+        let mut hasher = DefaultHasher::new();
+        for cell in self.cells() {
+            match cell.glyph() {
+                Glyph::Cluster(number) => clusters.get(number).hash(&mut hasher),
+                Glyph::Blank | Glyph::Spacer | Glyph::Char(_) => {}
+            }
+            let [first, second] = cell.words();
+            hasher.write_u64(first);
+            hasher.write_u64(second);
+        }
+        let known = hasher.finish();
+        self.cells.known_by.set(Some(known));
+        known
     }
 
     pub(crate) fn cells_mut(&mut self) -> &mut [Cell] {
@@ -223,7 +278,8 @@ impl Row {
             self.cells.resize(cols, Cell::BLANK);
         }
         if x < self.cells.len() {
-            self.cells.drain(x..(x + n).min(self.cells.len()));
+            let end = (x + n).min(self.cells.len());
+            self.cells.drain(x..end);
         }
         if blank != Cell::BLANK {
             self.cells.resize(cols, blank);

@@ -70,6 +70,12 @@ impl<'a> Screen<'a> {
             })
     }
 
+    /// A number for each row, top to bottom, by which it is known again: rows that look different have different ones.
+    pub fn known_by(&self) -> impl Iterator<Item = u64> + 'a {
+        let clusters = &self.machine.clusters;
+        self.grid().rows.iter().map(|row| row.known_by(clusters))
+    }
+
     /// Whether the line of this row goes on in the next one.
     pub fn is_wrapped(&self, row: usize) -> bool {
         self.grid().rows.get(row).is_some_and(|row| row.wrapped())

@@ -231,7 +231,7 @@ impl Pane {
         }
         let paced = self.more_to_read && !ended && !self.echoes(now);
         let mut viewers = std::mem::take(&mut self.viewing.viewers);
-        let mut seen_now = None;
+        let mut seen_now: Option<(Given, Option<Vec<u64>>)> = None;
         let mut goes_on = false;
         for viewer in &mut viewers {
             let Some(asks) = viewer.asks.take() else {
@@ -258,7 +258,8 @@ impl Pane {
                 viewer.asks = Some(asks);
                 continue;
             }
-            let rows = rows.get_or_insert_with(|| picture::rows_known_by(&self.follower.terminal));
+            let rows =
+                rows.get_or_insert_with(|| self.follower.terminal.screen().known_by().collect());
             let screen = self.follower.terminal.screen();
             let differs = |(row, by): (usize, &u64)| match &known {
                 Some(_) => viewer.rows.get(row) != Some(by),

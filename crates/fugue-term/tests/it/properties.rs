@@ -1,5 +1,7 @@
 //! What holds for any bytes, cut anywhere, with the size changing under them.
 
+use std::collections::HashMap;
+
 use crate::common::{
     Step, fragment, lines, options, play, script, sight, single_bytes, size, whole,
 };
@@ -36,6 +38,24 @@ proptest! {
         };
         let cut = play(&mut Terminal::new(size, options()), &script, cut);
         prop_assert_eq!(&expected, &cut);
+    }
+
+    #[test]
+    fn a_row_is_known_again_by_its_number_and_by_nothing_else(size in size(), script in script()) {
+        let mut asked = Terminal::new(size, options());
+        let mut seen: HashMap<u64, Vec<String>> = HashMap::new();
+        for step in &script {
+            play(&mut asked, std::slice::from_ref(step), whole);
+            // A number stands for one look, however the row came by it.
+            for (row, number) in asked.screen().known_by().enumerate() {
+                let look = asked.screen().cells(row).map(|cell| format!("{cell:?}")).collect();
+                prop_assert_eq!(seen.entry(number).or_insert_with(|| Vec::clone(&look)), &look);
+            }
+        }
+        // And it is the same for one who was never asked before.
+        let mut fresh = Terminal::new(size, options());
+        play(&mut fresh, &script, whole);
+        prop_assert!(asked.screen().known_by().eq(fresh.screen().known_by()));
     }
 
     #[test]
