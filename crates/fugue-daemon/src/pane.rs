@@ -375,6 +375,7 @@ impl Pane {
             ToDaemon::HelloOk(_)
             | ToDaemon::Refused { .. }
             | ToDaemon::Started(_)
+            | ToDaemon::Admitted
             | ToDaemon::StartFailed { .. }
             | ToDaemon::Unknown { .. } => {}
         }

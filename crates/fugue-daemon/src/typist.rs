@@ -1,7 +1,11 @@
 //! A person's keys, straight to the holder of a pane: they wait for no daemon. The pane's task hears of them from the
 //! holder, before it sees what came of them.
 
-use std::{io, os::fd::AsFd, time::Duration};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    time::Duration,
+};
 
 use fugue_api::{Error, Kind, PaneId};
 pub use fugue_hold::Flushed;
@@ -23,6 +27,7 @@ use crate::{
 /// One pane's.
 pub struct Typist {
     link: AsyncFd<DaemonLink>,
+    grew: OwnedFd,
 }
 
 // A holder answers at once, unless it is stopped.
@@ -38,7 +43,16 @@ impl Typist {
         link.get_mut().push(&ToHolder::Person, Vec::new()).ok()?;
         link.get_mut().flush().ok()?;
         let answer = timeout(ANSWERED_WITHIN, next_word(&mut link)).await;
-        matches!(answer, Ok(Ok((ToDaemon::Done { .. }, _)))).then_some(Self { link })
+        let Ok(Ok((ToDaemon::Admitted, fds))) = answer else {
+            return None;
+        };
+        let grew = fds.into_iter().next()?;
+        Some(Self { link, grew })
+    }
+
+    /// What is bumped when the log grows behind a key.
+    pub fn grew(&self) -> io::Result<OwnedFd> {
+        self.grew.try_clone()
     }
 
     /// As much as can be sent without waiting; [`Typist::flush`] sends the rest. An error: nothing of it is typed.

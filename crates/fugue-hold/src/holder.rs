@@ -27,6 +27,7 @@ use crate::record::Meta;
 use crate::sys;
 use crate::wire::ToDaemon;
 use life::Life;
+use persons::Person;
 use view::View;
 pub(crate) use view::{MEETING, SOCKET};
 
@@ -97,7 +98,7 @@ pub(super) struct Holder {
     /// `meta` is newer than its file.
     meta_unsaved: bool,
     strangers: Vec<HolderLink>,
-    persons: Vec<HolderLink>,
+    persons: Vec<Person>,
     daemon: Option<HolderLink>,
     /// All that is still to be told is that something was typed, and that can wait until then.
     told_by: Option<Instant>,
@@ -303,6 +304,7 @@ impl Holder {
     fn pump_once(&mut self, now: Instant) -> Option<Moved> {
         let (grew, result) = self.pump.turn(&self.terminal.master, BYTES_PER_TURN);
         if grew > 0 {
+            self.tell_persons();
             // A full counter is a daemon that will look anyway.
             let _ = rustix::io::write(&self.grew, &1u64.to_ne_bytes());
             self.told_by = None;

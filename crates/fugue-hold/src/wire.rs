@@ -52,8 +52,8 @@ pub enum ToHolder {
     },
     /// Ends the holder; only without a live child.
     Leave,
-    /// Instead of a Hello: a person types on this connection, and nothing else. Answered with `Done`; closed when the
-    /// child has ended.
+    /// Instead of a Hello: a person types on this connection, and nothing else. Answered with `Admitted`; closed when
+    /// the child has ended.
     Person,
     /// What a person types. The daemon is told of it before it hears what the child made of it.
     Keys {
@@ -118,6 +118,8 @@ pub enum ToDaemon {
         rows: u16,
         cols: u16,
     },
+    /// To a person, with an eventfd: bumped when the log grows soon after a key.
+    Admitted,
 }
 
 /// A child to start. It may hold secrets, so it is never written to disk nor shown by `ps` of the holder.

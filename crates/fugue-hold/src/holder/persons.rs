@@ -1,8 +1,10 @@
-//! Those who type for a person, each on a connection of its own, so that a key takes no detour.
+//! Those who type for a person, each on a connection of its own, so that a key takes no detour. What comes of the key is
+//! told to its person directly as well.
 
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::event::PollFlags;
+use rustix::event::{EventfdFlags, PollFlags};
 
 use super::life::Life;
 use super::{Holder, Source, Sources, link_interest};
@@ -11,19 +13,49 @@ use crate::wire::{Frame, ToDaemon, ToHolder};
 
 // More hands than this on one pane are too many; the oldest goes when one more comes.
 const MAX_PERSONS: usize = 8;
+// A key's echo comes in one piece or in a few. A program that prints on and on is followed by the daemon, at its pace.
+const PIECES_PER_KEY: u32 = 16;
+
+pub(super) struct Person {
+    link: HolderLink,
+    /// Bumped when the log has grown, as often as this, after each key.
+    grew: OwnedFd,
+    left: u32,
+}
+
+impl Person {
+    fn admit(mut link: HolderLink) -> io::Result<Self> {
+        let grew = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        link.push(&ToDaemon::Admitted, vec![grew.try_clone()?])?;
+        link.flush()?;
+        Ok(Self {
+            link,
+            grew,
+            left: 0,
+        })
+    }
+
+    fn tell(&mut self) {
+        if let Some(left) = self.left.checked_sub(1) {
+            self.left = left;
+            // A full counter is a person who does not look.
+            let _ = rustix::io::write(&self.grew, &1u64.to_ne_bytes());
+        }
+    }
+}
 
 impl Holder {
-    pub(super) fn admit_person(&mut self, mut link: HolderLink) {
+    pub(super) fn admit_person(&mut self, link: HolderLink) {
         let Life::Running { .. } = self.life else {
             return;
         };
-        if link.push(&ToDaemon::Done { id: 0 }, Vec::new()).is_err() || link.flush().is_err() {
+        let Ok(person) = Person::admit(link) else {
             return;
-        }
+        };
         if self.persons.len() == MAX_PERSONS {
             self.persons.remove(0);
         }
-        self.persons.push(link);
+        self.persons.push(person);
         // Keys may have come with the first word.
         self.hear_person(self.persons.len() - 1);
     }
@@ -33,17 +65,25 @@ impl Holder {
         let ready = self.typist.is_empty();
         for (n, person) in self.persons.iter().enumerate() {
             let flags = match ready {
-                true => link_interest(person),
+                true => link_interest(&person.link),
                 false => PollFlags::empty(),
             };
-            sources.push((Source::Person(n), person.as_fd(), flags));
+            sources.push((Source::Person(n), person.link.as_fd(), flags));
+        }
+    }
+
+    /// The log has grown, and those who typed wait for it.
+    pub(super) fn tell_persons(&mut self) {
+        for person in &mut self.persons {
+            person.tell();
         }
     }
 
     pub(super) fn hear_person(&mut self, n: usize) {
-        let Some(link) = self.persons.get_mut(n) else {
+        let Some(person) = self.persons.get_mut(n) else {
             return;
         };
+        let link = &mut person.link;
         let filled = link.fill();
         let mut keys = Vec::new();
         let stays = loop {
@@ -55,6 +95,9 @@ impl Holder {
                 Ok(Some(_)) | Err(_) => break false,
             }
         };
+        if !keys.is_empty() {
+            person.left = PIECES_PER_KEY;
+        }
         if !stays {
             // The others of this turn are heard on the next one.
             self.persons.remove(n);

@@ -117,6 +117,7 @@ impl Message for ToDaemon {
                 rows: r.u16()?,
                 cols: r.u16()?,
             },
+            17 => ToDaemon::Admitted,
             9 => ToDaemon::Stalled { errno: r.i32()? },
             10 => ToDaemon::Flowing,
             11 => ToDaemon::Done { id: r.u64()? },
@@ -135,7 +136,7 @@ impl Message for ToDaemon {
             ToDaemon::HelloOk(hello) => {
                 4 + usize::from(hello.child_pidfd) + usize::from(hello.kept)
             }
-            ToDaemon::Started(_) => 1,
+            ToDaemon::Started(_) | ToDaemon::Admitted => 1,
             ToDaemon::Refused { .. }
             | ToDaemon::StartFailed { .. }
             | ToDaemon::InputState(_)

@@ -89,6 +89,7 @@ impl ToDaemon {
                 w.u16(*rows);
                 w.u16(*cols);
             }),
+            ToDaemon::Admitted => frame(out, 17, |_| {}),
             ToDaemon::Unknown { kind } => frame(out, 13, |w| w.u8(*kind)),
         }
     }

@@ -152,6 +152,7 @@ fn to_daemon() -> Vec<ToDaemon> {
             bytes: b"y\r\0\xff".to_vec(),
         },
         ToDaemon::Resized { rows: 50, cols: 9 },
+        ToDaemon::Admitted,
         ToDaemon::Done { id: 1 },
         ToDaemon::Failed {
             id: 1,

@@ -1,10 +1,12 @@
 //! Persons who type on connections of their own.
 
 use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use fugue_hold::DaemonLink;
-use fugue_hold::wire::{Ending, ToDaemon, ToHolder};
+use fugue_hold::wire::{Ending, Frame, ToDaemon, ToHolder};
+use rustix::event::PollFlags;
 
 use super::world::{LIMIT, Pane, text};
 
@@ -13,7 +15,7 @@ fn person(pane: &Pane) -> Pane {
     let mut person = Pane::unborn(tempfile::tempdir().unwrap(), pane.dir.clone());
     person.link = Some(DaemonLink::connect(&pane.socket()).unwrap());
     person.send(&ToHolder::Person);
-    person.expect(|m| matches!(m, ToDaemon::Done { .. }).then_some(()));
+    person.expect(|m| matches!(m, ToDaemon::Admitted).then_some(()));
     person
 }
 
@@ -94,10 +96,7 @@ fn a_program_that_does_not_read_makes_a_person_wait_and_loses_nothing() {
     assert!(sent < 300_000, "somebody took everything");
     std::fs::write(gate, "go\n").unwrap();
     while link.flush().unwrap() == fugue_hold::Flushed::Later {
-        super::world::wait(&[(
-            std::os::fd::AsFd::as_fd(link),
-            rustix::event::PollFlags::OUT,
-        )]);
+        super::world::wait(&[(link.as_fd(), PollFlags::OUT)]);
     }
     while sent < 300_000 {
         keys(&mut person, &[b'x'; 1000]);
@@ -122,7 +121,7 @@ fn a_person_hears_of_the_end_and_garbage_ends_only_its_own_connection() {
         let mut said = Vec::new();
         // Closed with something unread in it, a socket says so.
         let _ = bad.read_to_end(&mut said);
-        assert_eq!(said[4], 11, "it was admitted");
+        assert_eq!(said[4], 17, "it was admitted");
     }
     // More than there is room for: the oldest go.
     let mut crowd: Vec<Pane> = (0..9).map(|_| person(&pane)).collect();
@@ -135,4 +134,48 @@ fn a_person_hears_of_the_end_and_garbage_ends_only_its_own_connection() {
     late.link = Some(DaemonLink::connect(&pane.socket()).unwrap());
     late.send(&ToHolder::Person);
     late.hear_the_end();
+}
+
+#[test]
+fn a_person_is_told_of_what_comes_of_a_key_and_not_of_what_comes_by_itself() {
+    let mut pane = Pane::sh(
+        "stty -echo; echo ready; while read x; do seq 40 | while read n; do echo $x $n; sleep 0.001; done; done",
+    );
+    pane.read_until_text("ready");
+    let (mut one, grew) = person_and_fd(&pane);
+    let (_other, others) = person_and_fd(&pane);
+    assert_eq!(bumps(&grew), 0);
+    for round in ["first", "second"] {
+        keys(&mut one, format!("{round}\n").as_bytes());
+        super::world::wait(&[(grew.as_fd(), PollFlags::IN)]);
+        pane.read_until_text(&format!("{round} 40"));
+        let told = bumps(&grew);
+        assert!((1..=16).contains(&told), "{told} in {round}");
+    }
+    assert_eq!(bumps(&others), 0);
+}
+
+fn person_and_fd(pane: &Pane) -> (Pane, OwnedFd) {
+    let mut link = DaemonLink::connect(&pane.socket()).unwrap();
+    link.push(&ToHolder::Person, Vec::new()).unwrap();
+    link.flush().unwrap();
+    let mut fds = loop {
+        super::world::wait(&[(link.as_fd(), PollFlags::IN)]);
+        link.fill().unwrap();
+        if let Some((Frame::Known(ToDaemon::Admitted), fds)) = link.next().unwrap() {
+            break fds;
+        }
+    };
+    let mut person = Pane::unborn(tempfile::tempdir().unwrap(), pane.dir.clone());
+    person.link = Some(link);
+    (person, fds.remove(0))
+}
+
+/// How often it was bumped since this was asked last.
+fn bumps(fd: &OwnedFd) -> u64 {
+    let mut count = [0; 8];
+    match rustix::io::read(fd, &mut count) {
+        Ok(8) => u64::from_ne_bytes(count),
+        _ => 0,
+    }
 }
