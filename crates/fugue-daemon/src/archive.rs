@@ -118,7 +118,7 @@ pub fn lines(record: &PaneRecord, from: u64, most: u32, house: &House) -> Result
         let follower = open(record, house, keep_lines, depth)?;
         let kept = follower.terminal.first_kept().0;
         let oldest = match depth {
-            Depth::Recent => oldest,
+            Depth::Screen | Depth::Recent => oldest,
             Depth::All => kept,
         };
         if let Some(lines) = picture::lines(&follower.terminal, oldest, from, most) {

@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     io,
-    os::unix::net::UnixStream as StdStream,
+    os::{fd::OwnedFd, unix::net::UnixStream as StdStream},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -22,11 +22,13 @@ use fugue_api::{
 };
 use tokio::{
     sync::{Mutex, mpsc, oneshot},
+    task::JoinHandle,
     time::Instant,
 };
 
 use crate::{
     frame::{self, Frames},
+    mirror::{Lost, Mirror},
     paths::{Paths, SocketPath},
     socket::{self, Incoming},
     start,
@@ -194,6 +196,12 @@ impl Client {
     /// A person's hand on one pane, if the pane has a holder of ours.
     pub async fn typist(&self, pane: PaneId) -> Option<Typist> {
         Typist::open(&self.inner.paths, pane).await
+    }
+
+    /// Reads along in one pane, on a thread of its own until it has caught up.
+    pub fn mirror(&self, pane: PaneId, grew: OwnedFd) -> JoinHandle<Result<Mirror, Lost>> {
+        let dir = self.inner.paths.panes().join(pane.to_string());
+        tokio::task::spawn_blocking(move || Mirror::open(&dir, grew))
     }
 
     /// The pid of the daemon that runs, if one does; also of one whose protocol we do not speak.

@@ -14,6 +14,7 @@ mod door;
 mod engine;
 mod follow;
 mod frame;
+pub mod mirror;
 mod pane;
 pub mod paths;
 mod picture;

@@ -59,7 +59,7 @@ pub fn cursor(terminal: &Terminal) -> FrameCursor {
     }
 }
 
-fn modes(modes: &Modes) -> FrameModes {
+pub fn modes(modes: &Modes) -> FrameModes {
     FrameModes {
         alternate: modes.alternate,
         bracketed_paste: modes.bracketed_paste,

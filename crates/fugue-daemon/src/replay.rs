@@ -2,6 +2,9 @@
 //!
 //! The same bytes and sizes give the same lines and cursors, so a reader's cursor outlives the daemon that gave it.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     fs, io,
     os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
@@ -16,6 +19,8 @@ use tokio::time::Instant;
 /// How far back to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
+    /// Enough for the screen.
+    Screen,
     /// Enough for the screen and the latest lines.
     Recent,
     /// Everything that the log still has.
@@ -42,6 +47,10 @@ pub struct Follower {
     pub terminal: Terminal,
     pub log: LogReader,
     sizes: Vec<SizeAt>,
+    /// How long their file was.
+    sizes_length: u64,
+    sizes_applied: usize,
+    resizes: u64,
     /// The process whose output is read now, of those that the pane has had.
     generation: u32,
     buffer: Vec<u8>,
@@ -68,37 +77,52 @@ impl Follower {
         depth: Depth,
         checkpoints: Checkpoints,
     ) -> io::Result<Self> {
-        let log = LogReader::new(dir);
-        let options = || Options {
+        let size = Size {
+            rows: record.size.rows,
+            cols: record.size.cols,
+        };
+        let options = Options {
             keep_lines,
             secret: Some(secret(record)),
         };
+        Self::open_as(dir, size, options, depth, checkpoints)
+    }
+
+    /// Of a pane of which its files are all that is known; `size` is for one that never had any.
+    pub fn open_as(
+        dir: &Path,
+        size: Size,
+        options: Options,
+        depth: Depth,
+        checkpoints: Checkpoints,
+    ) -> io::Result<Self> {
+        let log = LogReader::new(dir);
         let (first, end) = (log.first()?, log.end()?);
         let goal = match depth {
+            Depth::Screen => end,
             Depth::Recent => end.saturating_sub(RECENT_BYTES).max(first),
             Depth::All => first,
         };
+        let sizes_length = sizes_length(dir)?;
         let sizes = SizeAt::read_all(dir)?;
-        let size = sizes.first().map_or(
-            Size {
-                rows: record.size.rows,
-                cols: record.size.cols,
-            },
-            |at| Size {
-                rows: at.rows,
-                cols: at.cols,
-            },
-        );
+        let size = sizes.first().map_or(size, |at| Size {
+            rows: at.rows,
+            cols: at.cols,
+        });
         let from_checkpoint = best_checkpoint(dir, first, goal)?
             .and_then(|path| fs::read(path).ok())
-            .and_then(|saved| Terminal::load(&saved, options()));
-        let terminal = from_checkpoint.unwrap_or_else(|| Terminal::new(size, options()));
+            .and_then(|saved| Terminal::load(&saved, options.clone()));
+        let terminal = from_checkpoint.unwrap_or_else(|| Terminal::new(size, options));
         let last_checkpoint = terminal.offset().0;
         Ok(Self {
             terminal,
             log,
             generation: generation_before(&sizes, last_checkpoint),
+            // A checkpoint is made before the sizes of its own offset are applied.
+            sizes_applied: sizes.partition_point(|size| size.offset < last_checkpoint),
+            resizes: 0,
             sizes,
+            sizes_length,
             buffer: vec![0; BYTES_PER_TURN],
             checkpoints,
             last_checkpoint,
@@ -109,19 +133,46 @@ impl Follower {
     pub fn turn(&mut self) -> io::Result<Turn> {
         let at = self.terminal.offset().0;
         self.apply_sizes(at);
-        let until = self.next_size_after(at).map_or(BYTES_PER_TURN, |next| {
-            usize::try_from(next - at)
-                .unwrap_or(BYTES_PER_TURN)
-                .min(BYTES_PER_TURN)
-        });
-        match self.log.read_at(at, &mut self.buffer[..until])? {
+        let piece = self.piece(at, u64::MAX);
+        let read = self.log.read_at(at, &mut self.buffer[..piece])?;
+        self.take(read, piece)
+    }
+
+    /// The same for one whom nobody tells of new sizes, and who wants no screen with something missing; up to an offset.
+    pub fn turn_alone(&mut self, to: u64) -> io::Result<Turn> {
+        let at = self.terminal.offset().0;
+        let piece = self.piece(at, to);
+        let mut read = self.log.read_at(at, &mut self.buffer[..piece])?;
+        // What was printed at a new size is in the log after the size is in its file, so that this is looked at second.
+        if sizes_length(self.log.dir())? != self.sizes_length {
+            self.reload_sizes()?;
+        }
+        self.apply_sizes(at);
+        let piece = self.piece(at, to);
+        match &mut read {
+            Read::Bytes(count) => *count = (*count).min(piece),
+            Read::Gap { .. } => return Err(io::ErrorKind::NotFound.into()),
+            Read::End => {}
+        }
+        self.take(read, piece)
+    }
+
+    /// How much may be fed before something else is to be done.
+    fn piece(&self, at: u64, to: u64) -> usize {
+        let to = self.next_size_after(at).map_or(to, |next| next.min(to));
+        let room = usize::try_from(to.saturating_sub(at)).unwrap_or(BYTES_PER_TURN);
+        room.min(BYTES_PER_TURN)
+    }
+
+    fn take(&mut self, read: Read, piece: usize) -> io::Result<Turn> {
+        match read {
             Read::Bytes(count) => {
                 let facts = self.terminal.feed(&self.buffer[..count]);
                 self.checkpoint();
                 Ok(Turn {
                     facts,
                     more: !self.log.is_at_end(),
-                    full: count == until,
+                    full: count == piece,
                     grew: true,
                 })
             }
@@ -166,20 +217,37 @@ impl Follower {
         Instant::now().checked_sub(latest.elapsed().ok()?)
     }
 
+    /// How many sizes the terminal was given here.
+    pub fn resizes(&self) -> u64 {
+        self.resizes
+    }
+
     /// The sizes file has changed.
     pub fn reload_sizes(&mut self) -> io::Result<()> {
-        self.sizes = SizeAt::read_all(self.log.dir())?;
+        self.sizes_length = sizes_length(self.log.dir())?;
+        let sizes = SizeAt::read_all(self.log.dir())?;
+        if !sizes.starts_with(&self.sizes[..self.sizes_applied]) {
+            // The oldest were forgotten.
+            let last = self.sizes_applied.checked_sub(1);
+            let last =
+                last.and_then(|last| sizes.iter().rposition(|size| *size == self.sizes[last]));
+            self.sizes_applied = last.map_or(0, |last| last + 1);
+        }
+        self.sizes = sizes;
         self.apply_sizes(self.terminal.offset().0);
         Ok(())
     }
 
+    /// Each of them, also where nothing was printed in between: what is cut off at one comes back at none.
     fn apply_sizes(&mut self, at: u64) {
-        let now = self.sizes.iter().rev().find(|size| size.offset <= at);
-        if let Some(size) = now.filter(|size| size.generation > self.generation) {
-            self.generation = size.generation;
-            self.terminal.renew();
-        }
-        if let Some(size) = now {
+        let due = self.sizes[self.sizes_applied..].iter();
+        for size in due.take_while(|size| size.offset <= at) {
+            self.sizes_applied += 1;
+            self.resizes += 1;
+            if size.generation > self.generation {
+                self.generation = size.generation;
+                self.terminal.renew();
+            }
             let size = Size {
                 rows: size.rows,
                 cols: size.cols,
@@ -215,8 +283,15 @@ impl Follower {
     }
 }
 
-/// Whose output ends at an offset. A process that begins there has not been made room for yet, or has, and twice is as
-/// good as once.
+fn sizes_length(dir: &Path) -> io::Result<u64> {
+    match fs::metadata(SizeAt::path(dir)) {
+        Ok(file) => Ok(file.len()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whose output ends at an offset. A process that begins there has not been made room for yet.
 fn generation_before(sizes: &[SizeAt], offset: u64) -> u32 {
     let before = sizes.iter().filter(|size| size.offset < offset);
     let first = sizes.first().map_or(1, |size| size.generation);

@@ -1,0 +1,74 @@
+use fugue_hold::LogWriter;
+
+use super::*;
+
+fn size(rows: u16, cols: u16) -> Size {
+    Size { rows, cols }
+}
+
+fn follower(dir: &Path, checkpoints: Checkpoints) -> Follower {
+    Follower::open_as(
+        dir,
+        size(24, 80),
+        Options::default(),
+        Depth::Screen,
+        checkpoints,
+    )
+    .unwrap()
+}
+
+fn rows(terminal: &Terminal) -> Vec<String> {
+    terminal.screen().rows().collect()
+}
+
+#[test]
+fn a_size_that_held_for_no_byte_has_cut_off_what_it_cut_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = LogWriter::open(dir.path(), 1, 1 << 20, 1 << 10).unwrap();
+    let mut terminal = Terminal::new(size(5, 20), Options::default());
+    log.size(5, 20).unwrap();
+    let mut early = follower(dir.path(), Checkpoints::Every(1));
+    for (text, sizes) in [
+        ("one\r\ntwo\r\nthree\r\nfour", &[(2, 20), (5, 20)][..]),
+        (
+            "\x1b[?1049hfull screen",
+            &[(5, 6), (5, 20), (3, 3), (5, 20)],
+        ),
+        ("\r\nbelow", &[]),
+    ] {
+        log.append(text.as_bytes()).1.unwrap();
+        terminal.feed(text.as_bytes());
+        // One who reads along leaves a checkpoint just before the sizes.
+        early.catch_up().unwrap();
+        for (rows, cols) in sizes {
+            log.size(*rows, *cols).unwrap();
+            terminal.resize(size(*rows, *cols));
+        }
+        early.reload_sizes().unwrap();
+        assert_eq!(rows(&early.terminal), rows(&terminal));
+        let mut late = follower(dir.path(), Checkpoints::None);
+        late.catch_up().unwrap();
+        assert_eq!(rows(&late.terminal), rows(&terminal));
+        let mut alone = follower(dir.path(), Checkpoints::None);
+        while alone.turn_alone(u64::MAX).unwrap().grew {}
+        assert_eq!(rows(&alone.terminal), rows(&terminal));
+    }
+}
+
+#[test]
+fn sizes_that_were_forgotten_are_not_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = LogWriter::open(dir.path(), 1, 2000, 200).unwrap();
+    log.size(5, 20).unwrap();
+    let mut follower = follower(dir.path(), Checkpoints::None);
+    // A person who drags a window for minutes: the file is made smaller on the way.
+    for n in 0..5000_u16 {
+        log.append(b"x").1.unwrap();
+        log.size(5 + n % 7, 20 + n % 11).unwrap();
+        if n % 100 == 0 {
+            follower.catch_up().unwrap();
+            follower.reload_sizes().unwrap();
+            assert_eq!(follower.terminal.size(), size(5 + n % 7, 20 + n % 11));
+        }
+    }
+}
