@@ -50,6 +50,9 @@ pub enum Look {
         client: ClientId,
         seen: u64,
         most: u32,
+        /// The client sees by itself what comes of a key, and wants no more frames than a screen can show.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        mirrored: bool,
     },
     /// Makes the connection that this is asked on the pane's own. On it nothing but `View`, `Views` and `Type` of this
     /// pane is asked, and the pane answers by itself, so that a key and its echo take the shortest way.
@@ -156,6 +159,8 @@ pub struct Frame {
     pub whole: bool,
     pub rows: Vec<FrameRow>,
     pub cursor: FrameCursor,
+    /// How much the pane had printed.
+    pub offset: u64,
     /// The number of the screen's first line in the pane's text; lines before it are scrollback.
     pub top_line: u64,
     /// Left out where all of it is as before.

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Raised when an older client or daemon could misread a frame.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// The largest frame either side accepts: the largest reply a caller may ask for, as JSON escapes, with room to spare.
 pub const LARGEST_FRAME: usize = 128 * 1024 * 1024;

@@ -97,6 +97,7 @@ fn frame(record: &PaneRecord, ended: Option<&StateBy>, house: &House) -> Result<
         whole: true,
         rows: rows.filter(|row| !row.1.is_empty()).collect(),
         cursor: picture::cursor(terminal),
+        offset: terminal.offset().0,
         top_line: terminal.top_line().0,
         head: Some(FrameHead {
             ended: true,

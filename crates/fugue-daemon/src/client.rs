@@ -343,7 +343,13 @@ impl Line {
     }
 
     /// The pane's next frames, as they come. `None`: the line is gone.
-    pub async fn views(&self, key: Key, client: ClientId, seen: u64) -> Option<Views> {
+    pub async fn views(
+        &self,
+        key: Key,
+        client: ClientId,
+        seen: u64,
+        mirrored: bool,
+    ) -> Option<Views> {
         let id = self.client.inner.next_id.fetch_add(1, Ordering::Relaxed);
         let (asker, frames) = mpsc::unbounded_channel();
         lock(&self.link.waiting).insert(id, Asker::Each(asker));
@@ -358,9 +364,13 @@ impl Line {
             number: seen,
             left: VIEWS,
         };
-        let most = VIEWS;
         let ask = Ask::Look {
-            look: Look::Views { client, seen, most },
+            look: Look::Views {
+                client,
+                seen,
+                most: VIEWS,
+                mirrored,
+            },
         };
         let who = None;
         let bytes = frame::encode(&ToDaemon::Call { id, key, who, ask }).ok()?;

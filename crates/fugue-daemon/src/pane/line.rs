@@ -116,12 +116,19 @@ impl Line {
                 asks: Asks::once(seen, responder),
             }),
             Ask::Look {
-                look: Look::Views { client, seen, most },
+                look:
+                    Look::Views {
+                        client,
+                        seen,
+                        most,
+                        mirrored,
+                    },
             } => Ok(PaneCommand::View {
                 client,
                 asks: Asks {
                     seen,
                     more: most.clamp(1, MOST_AHEAD) - 1,
+                    mirrored,
                     responder,
                 },
             }),

@@ -55,6 +55,8 @@ pub struct Asks {
     pub seen: u64,
     /// So many more frames are wanted behind it.
     pub more: u32,
+    /// What comes of a key is seen without them.
+    pub mirrored: bool,
     pub responder: Responder,
 }
 
@@ -63,6 +65,7 @@ impl Asks {
         Self {
             seen,
             more: 0,
+            mirrored: false,
             responder,
         }
     }
@@ -229,7 +232,7 @@ impl Pane {
             self.viewing.look_at = Some(over);
             return;
         }
-        let paced = self.more_to_read && !ended && !self.echoes(now);
+        let floods = self.more_to_read && !self.echoes(now);
         let mut viewers = std::mem::take(&mut self.viewing.viewers);
         let mut seen_now: Option<(Given, Option<Vec<u64>>)> = None;
         let mut goes_on = false;
@@ -237,6 +240,7 @@ impl Pane {
             let Some(asks) = viewer.asks.take() else {
                 continue;
             };
+            let paced = (floods || asks.mirrored) && !ended;
             let next = viewer.given_at.map(|at| at + PACE);
             if let Some(next) = next.filter(|next| paced && now < *next) {
                 viewer.asks = Some(asks);
@@ -298,6 +302,7 @@ impl Pane {
                     .filter(|row| !whole || !row.1.is_empty())
                     .collect(),
                 cursor: now_is.cursor,
+                offset,
                 top_line: now_is.top_line,
                 head: (!same_head).then(|| now_is.head.clone()),
             };

@@ -29,6 +29,7 @@ use fugue_api::{
     panes::{CreatePane, GetStatus, Overview, PaneRow, PaneSize, State},
     wire::{Answer, Ask, Key},
 };
+use fugue_daemon::mirror::Glimpse;
 
 pub use asks::Ticket;
 pub use copying::Copied;
@@ -50,6 +51,8 @@ pub enum Input {
     /// The person's terminal has another size.
     Resized(PaneSize),
     Answered(Ticket, Result<Answer, Error>),
+    /// What is on a pane already, before the daemon says so.
+    Glimpsed(PaneId, Glimpse),
     /// The connection ended under our questions.
     Lost(Gone),
     /// A daemon is there again.
@@ -248,6 +251,13 @@ impl Model {
                         Ok(answer) => stale = self.answered(why, answer, now, &mut effects),
                         Err(error) => self.refused(why, error, now, &mut effects),
                     }
+                }
+            }
+            Input::Glimpsed(pane, seen) => {
+                if let Some(view) = self.views.get_mut(&pane)
+                    && let Some(rows) = view.glimpse(seen)
+                {
+                    stale = Stale::inside(pane, rows);
                 }
             }
             Input::Lost(gone) => {

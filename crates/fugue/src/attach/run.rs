@@ -117,6 +117,7 @@ impl Loop {
         let came = tokio::select! {
             written = self.outer.flush(), if behind => Came::Written(written),
             bytes = self.outer.read() => Came::Bytes(bytes),
+            () = self.lines.grew() => Came::Grew,
             input = self.told.recv() => Came::Told(input),
             called = calls.recv() => Came::Called(called.unwrap_or(Called::Ended)),
             () = sleep_until(deadline.unwrap_or(far)) => Came::Time,
@@ -151,6 +152,12 @@ impl Loop {
                     ended = self.step(input);
                 }
                 ended
+            }
+            Came::Grew => {
+                let views = &self.model.views;
+                let shown = |pane| views.get(&pane).map(|view| view.offset);
+                let (pane, seen) = self.lines.glimpse(shown)?;
+                self.step(Input::Glimpsed(pane, seen))
             }
             Came::Called(Called::Size) => {
                 let size = self.outer.size();
@@ -236,7 +243,7 @@ impl Loop {
                     self.long_way = None;
                 }
             }
-            Input::Heard(_) | Input::Resized(_) | Input::Tick => {}
+            Input::Heard(_) | Input::Glimpsed(..) | Input::Resized(_) | Input::Tick => {}
         }
         let effects = self.model.step(input, Instant::now().into_std());
         self.stale = std::mem::take(&mut self.stale).and(self.model.take_stale());
@@ -319,7 +326,11 @@ impl Loop {
         };
         // One call at a time is under way, so that nobody else has it.
         let sent = match typist.try_lock() {
-            Ok(mut typist) => typist.keys(bytes.clone()),
+            Ok(mut typist) => {
+                let sent = typist.keys(bytes.clone());
+                self.lines.mirror(*pane, &self.client, || typist.grew());
+                sent
+            }
             Err(_) => return false,
         };
         let tell = self.tell.clone();
@@ -450,6 +461,7 @@ fn patient_interval() -> tokio::time::Interval {
 enum Came {
     Bytes(std::io::Result<Vec<u8>>),
     Written(std::io::Result<usize>),
+    Grew,
     Told(Option<Input>),
     Called(Called),
     Time,

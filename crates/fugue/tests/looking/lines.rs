@@ -1,5 +1,7 @@
 //! A client's own line to a pane.
 
+use std::time::Instant;
+
 use fugue_api::{
     Kind, PaneId,
     attach::{ClientId, Look, Role},
@@ -53,6 +55,7 @@ fn frames_follow_each_other_without_being_asked_for_one_by_one() {
         client,
         seen,
         most: 3,
+        mirrored: false,
     });
     let mut typed = String::new();
     let mut frames = 0;
@@ -81,8 +84,37 @@ fn frames_follow_each_other_without_being_asked_for_one_by_one() {
         client,
         seen: 0,
         most: 3,
+        mirrored: false,
     });
     assert_eq!(refused.kind, Kind::InvalidArgument);
+}
+
+#[test]
+fn one_who_reads_along_gets_no_more_frames_than_a_screen_shows() {
+    let world = world();
+    let pane = world.pane("exec cat").pane_id;
+    let mut eye = line(&world, pane, Role::Hands);
+    let (client, seen) = (eye.client, eye.view(pane).frame.number);
+    let views = eye.ask(Look::Views {
+        client,
+        seen,
+        most: 16,
+        mirrored: true,
+    });
+    let typed: String = ('a'..='z').cycle().take(70).collect();
+    let begun = Instant::now();
+    for key in typed.chars() {
+        eye.type_keys(pane, &key.to_string());
+    }
+    let mut frames = 0;
+    let mut shown = String::new();
+    while shown != typed && frames < 16 {
+        let frame = eye.frame(views);
+        frames += 1;
+        shown = eye.draw(pane, frame).rows[0].clone();
+    }
+    let most = begun.elapsed().as_millis() / 16 + 2;
+    assert!(frames <= most, "{frames} of {most}");
 }
 
 #[test]

@@ -45,8 +45,7 @@ impl Model {
                 if let Some(view) = self.views.get_mut(&pane)
                     && let Some(rows) = view.take(*frame)
                 {
-                    let rows = rows.into_iter().map(|row| (pane, row));
-                    stale = Stale::Inside(rows.collect());
+                    stale = Stale::inside(pane, rows);
                 }
                 self.watch(effects);
             }

@@ -15,6 +15,10 @@ pub enum Stale {
 }
 
 impl Stale {
+    pub fn inside(pane: PaneId, rows: Vec<u16>) -> Self {
+        Self::Inside(rows.into_iter().map(|row| (pane, row)).collect())
+    }
+
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::All, _) | (_, Self::All) => Self::All,

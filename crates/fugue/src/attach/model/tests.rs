@@ -56,6 +56,7 @@ pub fn frame(number: u64, rows: &[&str]) -> Frame {
             visible: true,
             shape: 0,
         },
+        offset: 0,
         top_line: 0,
         head: Some(FrameHead {
             size: size(10, cols),

@@ -1,9 +1,15 @@
 //! One pane as this client sees it.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
 use fugue_api::{
-    attach::{Frame, FrameCursor, FrameHead, FrameModes, Span},
+    attach::{Frame, FrameCursor, FrameHead, FrameModes, FrameRow, Span},
     panes::{PaneSize, StateBy},
 };
+use fugue_daemon::mirror::Glimpse;
 
 use super::scroll::Scroll;
 use crate::attach::canvas::{Cell, Glyph};
@@ -16,9 +22,15 @@ pub struct View {
     pub rows: Vec<Vec<Cell>>,
     pub cursor: FrameCursor,
     pub modes: FrameModes,
+    /// As the last frame has them.
+    modes_beneath: FrameModes,
     pub title: String,
     pub state: Option<StateBy>,
     pub top_line: u64,
+    /// How much of the pane's log is shown.
+    pub offset: u64,
+    /// Rows as the last frame has them, where a glimpse of what came after it is shown instead.
+    beneath: BTreeMap<u16, Vec<Cell>>,
     pub held: Option<String>,
     pub ended: bool,
     /// Why nothing is shown of it.
@@ -35,9 +47,12 @@ impl Default for View {
             rows: Vec::new(),
             cursor: FrameCursor::default(),
             modes: FrameModes::default(),
+            modes_beneath: FrameModes::default(),
             title: String::new(),
             state: None,
             top_line: 0,
+            offset: 0,
+            beneath: BTreeMap::new(),
             held: None,
             ended: false,
             trouble: None,
@@ -49,24 +64,65 @@ impl Default for View {
 impl View {
     /// Gives the rows that are different, if nothing else is.
     pub fn take(&mut self, frame: Frame) -> Option<Vec<u16>> {
-        let same = !frame.whole && frame.head.is_none() && self.trouble.is_none();
-        let rows = same.then(|| frame.rows.iter().map(|row| row.0).collect());
+        let mut same = !frame.whole && frame.head.is_none() && self.trouble.is_none();
         self.number = frame.number;
+        self.trouble = None;
         if let Some(head) = frame.head {
             self.take_head(head);
         }
+        let cols = usize::from(self.size.cols);
+        let rows = frame
+            .rows
+            .iter()
+            .map(|FrameRow(row, spans)| (*row, cells(spans, cols)));
+        if frame.offset < self.offset && !frame.whole {
+            self.beneath.extend(rows);
+            return same.then(Vec::new);
+        }
+        same &= self.modes == self.modes_beneath;
+        self.modes = self.modes_beneath;
+        let mut now = std::mem::take(&mut self.beneath);
         if frame.whole {
             self.rows.fill(Vec::new());
+            now.clear();
         }
-        for row in frame.rows {
-            if let Some(place) = self.rows.get_mut(usize::from(row.0)) {
-                *place = cells(&row.1, usize::from(self.size.cols));
+        now.extend(rows);
+        let different = now.keys().copied().collect();
+        for (row, cells) in now {
+            if let Some(place) = self.rows.get_mut(usize::from(row)) {
+                *place = cells;
             }
         }
         self.cursor = frame.cursor;
         self.top_line = frame.top_line;
-        self.trouble = None;
-        rows
+        self.offset = frame.offset;
+        same.then_some(different)
+    }
+
+    /// Shows what came after the last frame, if it is of the same size. Gives the rows that are different, if nothing else
+    /// is.
+    pub fn glimpse(&mut self, seen: Glimpse) -> Option<Vec<u16>> {
+        let of_this = self.number > 0 && !self.ended && self.trouble.is_none();
+        if !of_this || seen.size != self.size || seen.offset <= self.offset {
+            return Some(Vec::new());
+        }
+        let same = self.modes == seen.modes;
+        self.modes = seen.modes;
+        let mut different = Vec::new();
+        for FrameRow(row, spans) in seen.rows {
+            let cells = cells(&spans, usize::from(self.size.cols));
+            if let Some(place) = self.rows.get_mut(usize::from(row))
+                && *place != cells
+            {
+                let was = std::mem::replace(place, cells);
+                self.beneath.entry(row).or_insert(was);
+                different.push(row);
+            }
+        }
+        self.cursor = seen.cursor;
+        self.top_line = seen.top_line;
+        self.offset = seen.offset;
+        same.then_some(different)
     }
 
     fn take_head(&mut self, head: FrameHead) {
@@ -75,7 +131,7 @@ impl View {
             row.truncate(usize::from(head.size.cols));
         }
         self.size = head.size;
-        self.modes = head.modes;
+        self.modes_beneath = head.modes;
         self.title = head.title;
         self.state = Some(head.state);
         self.held = head.held;
