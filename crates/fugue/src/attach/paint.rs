@@ -93,13 +93,22 @@ impl<'a> Pen<'a> {
     }
 
     fn row(&mut self, row: u16, old: &[Cell], new: &[Cell]) {
-        let Some(first) = old.iter().zip(new).position(|(was, is)| was != is) else {
+        let mut differ = old.iter().zip(new).map(|(was, is)| was != is);
+        let Some(first) = differ.position(|differs| differs) else {
             return;
         };
+        let last = first
+            + 1
+            + differ
+                .rposition(|differs| differs)
+                .map_or(0, |more| more + 1);
         // Up to here something may have been run over.
         let mut spoilt = 0;
         let pairs = old.iter().zip(new).enumerate();
         for (col, (was, is)) in pairs.skip(first.saturating_sub(1)) {
+            if col >= last.max(spoilt) {
+                return;
+            }
             let spill = spill(&is.glyph).max(spill(&was.glyph));
             let changed = was != is
                 || col < spoilt
