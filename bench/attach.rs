@@ -20,6 +20,9 @@ const KEY: &str = "é";
 const PATIENCE: Duration = Duration::from_secs(10);
 const FLOOD: Duration = Duration::from_secs(20);
 
+/// Echoes what is typed, on a screen that is full of text, as most are.
+const FULL: &str = "seq -f 'line %g of a screen that has text in every row, from the left to the right' 60; exec cat";
+
 fn main() {
     let binary = std::env::args().nth(1).expect("the fugue to measure");
     let binary = fs::canonicalize(binary).expect("the fugue to measure is there");
@@ -27,7 +30,7 @@ fn main() {
 
     println!("a key and its echo, quiet, {} of each:", KEYS * ROUNDS);
     let bare = at_terminal(&world, &["cat"]);
-    world.json::<serde_json::Value>(&["new", "-s", "quiet", "--", "exec cat"]);
+    world.json::<serde_json::Value>(&["new", "-s", "quiet", "--", FULL]);
     let fugue = at_terminal(&world, &[&binary.to_string_lossy(), "attach", "quiet"]);
     world.tmux(&[
         "-f",
@@ -37,7 +40,7 @@ fn main() {
         "-d",
         "-s",
         "quiet",
-        "cat",
+        FULL,
     ]);
     world.tmux(&["set-option", "-g", "escape-time", "0"]);
     let tmux = at_terminal(&world, &["tmux", "-u", "attach", "-t", "quiet"]);
