@@ -8,6 +8,8 @@ mod hostile;
 mod lives;
 #[path = "attach/looks.rs"]
 mod looks;
+#[path = "attach/mirrored.rs"]
+mod mirrored;
 #[path = "attach/programs.rs"]
 mod programs;
 

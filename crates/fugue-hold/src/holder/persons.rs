@@ -18,8 +18,9 @@ const PIECES_PER_KEY: u32 = 16;
 
 pub(super) struct Person {
     link: HolderLink,
-    /// Bumped when the log has grown, as often as this, after each key.
+    /// Bumped when the log has grown.
     grew: OwnedFd,
+    /// How often still, until the next key.
     left: u32,
 }
 

@@ -12,11 +12,24 @@ use super::world::{LIMIT, Pane, text};
 
 /// A person at this pane.
 fn person(pane: &Pane) -> Pane {
+    person_and_fd(pane).0
+}
+
+/// And what is bumped for it.
+fn person_and_fd(pane: &Pane) -> (Pane, OwnedFd) {
+    let mut link = DaemonLink::connect(&pane.socket()).unwrap();
+    link.push(&ToHolder::Person, Vec::new()).unwrap();
+    link.flush().unwrap();
+    let mut fds = loop {
+        super::world::wait(&[(link.as_fd(), PollFlags::IN)]);
+        link.fill().unwrap();
+        if let Some((Frame::Known(ToDaemon::Admitted), fds)) = link.next().unwrap() {
+            break fds;
+        }
+    };
     let mut person = Pane::unborn(tempfile::tempdir().unwrap(), pane.dir.clone());
-    person.link = Some(DaemonLink::connect(&pane.socket()).unwrap());
-    person.send(&ToHolder::Person);
-    person.expect(|m| matches!(m, ToDaemon::Admitted).then_some(()));
-    person
+    person.link = Some(link);
+    (person, fds.remove(0))
 }
 
 fn keys(person: &mut Pane, bytes: &[u8]) {
@@ -153,22 +166,6 @@ fn a_person_is_told_of_what_comes_of_a_key_and_not_of_what_comes_by_itself() {
         assert!((1..=16).contains(&told), "{told} in {round}");
     }
     assert_eq!(bumps(&others), 0);
-}
-
-fn person_and_fd(pane: &Pane) -> (Pane, OwnedFd) {
-    let mut link = DaemonLink::connect(&pane.socket()).unwrap();
-    link.push(&ToHolder::Person, Vec::new()).unwrap();
-    link.flush().unwrap();
-    let mut fds = loop {
-        super::world::wait(&[(link.as_fd(), PollFlags::IN)]);
-        link.fill().unwrap();
-        if let Some((Frame::Known(ToDaemon::Admitted), fds)) = link.next().unwrap() {
-            break fds;
-        }
-    };
-    let mut person = Pane::unborn(tempfile::tempdir().unwrap(), pane.dir.clone());
-    person.link = Some(link);
-    (person, fds.remove(0))
 }
 
 /// How often it was bumped since this was asked last.

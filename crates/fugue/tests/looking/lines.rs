@@ -21,6 +21,17 @@ fn line(world: &World, pane: PaneId, role: Role) -> Eye {
     eye
 }
 
+/// The number of the question for so many frames behind the first.
+fn views(eye: &mut Eye, pane: PaneId, most: u32, mirrored: bool) -> u64 {
+    let (client, seen) = (eye.client, eye.view(pane).frame.number);
+    eye.ask(Look::Views {
+        client,
+        seen,
+        most,
+        mirrored,
+    })
+}
+
 #[test]
 fn what_is_typed_on_a_line_is_seen_there_and_by_all_others() {
     let world = world();
@@ -50,13 +61,7 @@ fn frames_follow_each_other_without_being_asked_for_one_by_one() {
     let world = world();
     let pane = world.pane("exec cat").pane_id;
     let mut eye = line(&world, pane, Role::Hands);
-    let (client, seen) = (eye.client, eye.view(pane).frame.number);
-    let views = eye.ask(Look::Views {
-        client,
-        seen,
-        most: 3,
-        mirrored: false,
-    });
+    let views = views(&mut eye, pane, 3, false);
     let mut typed = String::new();
     let mut frames = 0;
     while frames < 3 {
@@ -81,7 +86,7 @@ fn frames_follow_each_other_without_being_asked_for_one_by_one() {
     let drawn = eye.until(pane, |drawn| drawn.rows[0].ends_with('d'));
     assert!(!drawn.frame.whole);
     let refused = other.refused(Look::Views {
-        client,
+        client: eye.client,
         seen: 0,
         most: 3,
         mirrored: false,
@@ -94,13 +99,7 @@ fn one_who_reads_along_gets_no_more_frames_than_a_screen_shows() {
     let world = world();
     let pane = world.pane("exec cat").pane_id;
     let mut eye = line(&world, pane, Role::Hands);
-    let (client, seen) = (eye.client, eye.view(pane).frame.number);
-    let views = eye.ask(Look::Views {
-        client,
-        seen,
-        most: 16,
-        mirrored: true,
-    });
+    let views = views(&mut eye, pane, 16, true);
     let typed: String = ('a'..='z').cycle().take(70).collect();
     let begun = Instant::now();
     for key in typed.chars() {
