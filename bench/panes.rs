@@ -1,10 +1,15 @@
-//! What panes cost: time to make, type into, read and close one, memory of the daemon and of the holders.
+//! What panes cost: time to make, type into, read and close one, memory of the daemon and of the holders; and how the
+//! time of one call grows with the number of panes.
 //!
 //! `cargo run --release -p fugue-testkit --example panes -- target/release/fugue 500`
+//! `cargo run --release -p fugue-testkit --example panes -- target/release/fugue growth 10 100 1000`
 
 #![expect(clippy::print_stdout, reason = "a measurement prints its figures")]
 
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use fugue_api::PaneId;
 use fugue_testkit::{Process, World};
@@ -13,9 +18,16 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let binary = args.next().expect("the fugue to measure");
     let binary = std::fs::canonicalize(binary).expect("the fugue to measure is there");
-    let panes: u64 = args.next().map_or(500, |text| {
-        text.parse().expect("how many panes is a number")
-    });
+    let words: Vec<String> = args.collect();
+    let number = |text: &String| text.parse().expect("how many panes is a number");
+    if words.first().is_some_and(|word| word == "growth") {
+        let mut counts: Vec<u64> = words[1..].iter().map(number).collect();
+        if counts.is_empty() {
+            counts = vec![10, 100, 1000];
+        }
+        return growth(binary, &counts);
+    }
+    let panes: u64 = words.first().map_or(500, number);
     let world = World::new(binary, Duration::from_secs(1200));
     world.overview();
     let empty = memory(&world.daemons(), "Pss");
@@ -62,6 +74,40 @@ fn main() {
         let took = start.elapsed();
         println!("`seq 1 2000000` (16.9 MB at the terminal), round {round}: {took:.2?}");
     }
+}
+
+/// Medians of single calls beside so many running panes, each made by a client of its own.
+fn growth(binary: PathBuf, counts: &[u64]) {
+    const CALLS: usize = 15;
+    let world = World::new(binary, Duration::from_secs(3600));
+    world.overview();
+    let mut ids: Vec<PaneId> = Vec::new();
+    println!("| panes | new | status | ls | close | daemon status |");
+    println!("|---|---|---|---|---|---|");
+    for count in counts {
+        while (ids.len() as u64) < *count {
+            ids.push(world.pane("exec sleep 100000").pane_id);
+        }
+        let mut made = Vec::new();
+        let new =
+            median((0..CALLS).map(|_| time(|| made.push(world.pane("exec sleep 100000").pane_id))));
+        let status = median(made.iter().map(|pane| time(|| world.status(*pane))));
+        let ls = median((0..CALLS).map(|_| time(|| world.overview())));
+        let close = median(made.iter().map(|pane| time(|| world.close(*pane))));
+        let daemon = median((0..CALLS).map(|_| time(|| world.daemon())));
+        println!("| {count} | {new:.1?} | {status:.1?} | {ls:.1?} | {close:.1?} | {daemon:.1?} |");
+    }
+    println!(
+        "daemon: {} KiB PSS with {} panes",
+        memory(&world.daemons(), "Pss"),
+        ids.len()
+    );
+}
+
+fn median(times: impl Iterator<Item = Duration>) -> Duration {
+    let mut times: Vec<Duration> = times.collect();
+    times.sort();
+    times[times.len() / 2]
 }
 
 fn time<T>(work: impl FnOnce() -> T) -> Duration {

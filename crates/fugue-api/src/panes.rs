@@ -290,6 +290,12 @@ pub struct PaneText {
     /// Raw bytes that were not UTF-8 and are shown as U+FFFD.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub replaced_bytes: u64,
+    /// Why this may not be all of the output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Bytes that the pane printed here and that are missing from its output log.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub missing_bytes: u64,
 }
 
 /// How a pane is, or everything there is.
@@ -493,7 +499,7 @@ pub struct PaneClosed {
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
-    /// Said when it had ended or been closed before.
+    /// Said when it had ended or been closed before, or when output of it is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

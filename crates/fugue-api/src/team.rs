@@ -278,7 +278,45 @@ pub enum Outcome {
     Error,
 }
 
+/// Who or what an event is about, where a newer event of the same kind makes an older one out of date.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventSource<'a> {
+    Worker {
+        id: &'a str,
+        instance: u32,
+    },
+    Pane(PaneId),
+    /// Any run: the results of runs are kept elsewhere, and `get_status` lists them.
+    Runs,
+}
+
 impl Event {
+    /// `None`: somebody's own words, which nothing replaces.
+    pub fn source(&self) -> Option<EventSource<'_>> {
+        match self {
+            Self::WorkerComplete(Completion {
+                worker_id: id,
+                instance,
+                ..
+            })
+            | Self::WorkerNeedsInput {
+                worker_id: id,
+                instance,
+                ..
+            }
+            | Self::WorkerLate {
+                worker_id: id,
+                instance,
+            } => Some(EventSource::Worker {
+                id,
+                instance: *instance,
+            }),
+            Self::Watcher { pane_id, .. } => Some(EventSource::Pane(*pane_id)),
+            Self::RunComplete { .. } => Some(EventSource::Runs),
+            Self::Message { .. } | Self::Question { .. } | Self::Answer { .. } => None,
+        }
+    }
+
     pub fn kind(&self) -> EventType {
         match self {
             Self::WorkerComplete(_) => EventType::WorkerComplete,
@@ -314,6 +352,10 @@ pub struct EventTold {
     pub at: Timestamp,
     #[serde(flatten)]
     pub what: Told,
+    /// How many older events of the same type and from the same worker, watcher or run this one stands for, because
+    /// the inbox was full.
+    #[serde(default, skip_serializing_if = "crate::panes::is_zero")]
+    pub dropped_events: u64,
     /// How many others are queued, by type.
     pub pending: BTreeMap<EventType, u64>,
 }

@@ -176,6 +176,13 @@ pub enum Ask {
         rows: u16,
         cols: u16,
     },
+    /// Lists what nothing needs in the state directory and, unless it is a dry run, removes it.
+    CollectGarbage {
+        dry_run: bool,
+        /// Forget every ended pane that no run needs, also within the limits.
+        #[serde(default)]
+        all_ended: bool,
+    },
     /// From a client that is attached.
     Look {
         look: Look,
@@ -242,6 +249,9 @@ pub enum Answer<R = Reply> {
     Looked {
         found: Looked,
     },
+    Garbage {
+        collected: GarbageCollected,
+    },
     DaemonStatus {
         status: DaemonStatus,
     },
@@ -262,6 +272,7 @@ impl Answer<Unread> {
             Self::Noted => Answer::Noted,
             Self::Resized => Answer::Resized,
             Self::Looked { found } => Answer::Looked { found },
+            Self::Garbage { collected } => Answer::Garbage { collected },
             Self::DaemonStatus { status } => Answer::DaemonStatus { status },
             Self::Stopping { panes_closed } => Answer::Stopping { panes_closed },
         })
@@ -303,6 +314,9 @@ pub struct InboxRow {
     pub event_id: EventId,
     pub at: Timestamp,
     pub taken: bool,
+    /// Older events that this one stands for, because the inbox was full.
+    #[serde(default, skip_serializing_if = "crate::panes::is_zero")]
+    pub dropped_events: u64,
     #[serde(flatten)]
     pub event: Event,
 }
@@ -316,6 +330,106 @@ pub struct DaemonStatus {
     pub panes: u64,
     /// How often a daemon has started on this state.
     pub epoch: u64,
+    #[serde(default)]
+    pub store: StoreStatus,
+    /// What the output logs of all panes take.
+    #[serde(default)]
+    pub logs: LogsStatus,
+}
+
+/// Whether changes can be recorded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoreStatus {
+    pub state: StoreState,
+    /// Why commits fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Since when they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Commits that are not on disk yet.
+    pub unstored_commits: u64,
+    /// Records that could not be read and are set aside.
+    pub quarantined_records: u64,
+    /// What the daemon found and did when it opened the database.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreState {
+    #[default]
+    Ok,
+    /// Commits fail and are retried.
+    Stalled,
+    /// Nothing will be recorded any more, and the daemon stops.
+    Ended,
+}
+
+/// Sizes of the output logs, beside the quota over all of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LogsStatus {
+    pub ended_bytes: u64,
+    pub running_bytes: u64,
+    /// Absent: there is no quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_bytes: Option<u64>,
+    /// That the quota is exceeded and nothing more can be forgotten, with what to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// What a garbage collection found and, unless it was a dry run, removed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GarbageCollected {
+    pub dry_run: bool,
+    pub items: Vec<GarbageItem>,
+    /// Bytes of all items that were removed, or would be.
+    pub freed_bytes: u64,
+    /// Free space of the state directory's disk afterwards.
+    pub free_disk_bytes: u64,
+}
+
+/// One file or directory that nothing needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GarbageItem {
+    pub kind: GarbageKind,
+    /// Path below the state directory.
+    pub path: String,
+    pub bytes: u64,
+    /// Why an ended pane is forgotten.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ForgetReason>,
+    /// Why it stays, if it could not be removed or is in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GarbageKind {
+    /// An ended pane that is forgotten, with its output.
+    EndedPane,
+    /// A pane's directory without a record.
+    StrayPane,
+    /// A worker's files without a record.
+    StrayWorker,
+    /// A database that was set aside because it was damaged.
+    DamagedDatabase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForgetReason {
+    /// It ended longer ago than `forget_after_hours`.
+    Age,
+    /// More than `forget_beyond_panes` panes have ended after it.
+    Count,
+    /// All logs together exceed `logs_quota_mb`.
+    Quota,
+    /// The caller asked for all ended panes.
+    Asked,
 }
 
 /// A key as two numbers: less to write and to read than sixteen.

@@ -2,9 +2,15 @@
 
 mod calls;
 mod facts;
+mod forget;
 mod looking;
+mod pending;
+mod plan;
+#[cfg(test)]
+mod refusals;
 mod rows;
 mod runs;
+mod starts;
 mod team;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -16,11 +22,14 @@ use std::{collections::BTreeMap, time::Duration};
 use fugue_api::{Error, Kind, PaneId, RunId};
 
 use crate::{
-    CallId, Effect, Input, Now, PaneRecord, Snapshot, TmuxOrigin, Undo, settings::Settings,
+    AdoptAs, CallId, Effect, Input, Now, PaneRecord, Snapshot, TmuxOrigin, Undo, settings::Settings,
 };
+use forget::log_bytes;
+pub use forget::{Inventory, LogUsage};
 use looking::Looking;
 pub(crate) use rows::cut;
 use runs::Run;
+use starts::Starts;
 use team::Team;
 pub use team::{Rest, TurnOver, Typed};
 use watch::Watchers;
@@ -29,26 +38,36 @@ use watch::Watchers;
 const PATIENCE_FOR_A_PROMPT: Duration = Duration::from_secs(10);
 
 /// The registry of panes and runs, and every call that waits on one.
+#[derive(Debug)]
 pub struct Core {
     settings: Settings,
     next_pane: u64,
     panes: BTreeMap<PaneId, Pane>,
     next_run: u64,
     runs: BTreeMap<RunId, Run>,
+    starts: Starts,
     team: Team,
     watchers: Watchers,
     looking: Looking,
 }
 
+#[derive(Debug)]
 struct Pane {
     record: PaneRecord,
     phase: Phase,
     closers: Vec<CallId>,
     /// Its process is known to have left no other behind.
     alone: bool,
+    /// Size of its output log. Of a running pane: as it was told last.
+    log_bytes: u64,
+    /// Bytes of its last output that could not be written.
+    lost_bytes: u64,
+    /// How often its task has panicked under this daemon.
+    panics: u32,
 }
 
 /// Where a pane is in its life.
+#[derive(Debug)]
 enum Phase {
     /// Its holder is being started, and these calls wait for that.
     Opening {
@@ -63,11 +82,21 @@ enum Phase {
     Ended,
 }
 
+impl Pane {
+    /// The calls that wait until it is open, or shows its first prompt.
+    fn callers(&self) -> &[CallId] {
+        match &self.phase {
+            Phase::Opening { callers } | Phase::Settling { callers, .. } => callers,
+            Phase::Live | Phase::Ended => &[],
+        }
+    }
+}
+
 impl Core {
     /// Takes up what an earlier daemon left.
     pub fn restore(settings: Settings, mut snapshot: Snapshot, now: Now) -> (Self, Vec<Effect>) {
         let mut effects = Vec::new();
-        let team = Team::restored(&mut snapshot);
+        let team = Team::restored(&mut snapshot, &settings, now);
         let watchers = Watchers::restored(&mut snapshot);
         let looking = Looking::restored(&mut snapshot);
         // Above all that an earlier daemon told: whoever followed a run then hears of what happened in between.
@@ -81,13 +110,21 @@ impl Core {
             })
             .collect();
         let mut panes = BTreeMap::new();
-        for record in snapshot.panes {
+        for mut record in snapshot.panes {
+            if record.removing {
+                effects.push(Effect::Forget { pane: record.id });
+                continue;
+            }
+            if let Some(ended) = &mut record.ended {
+                ended.at = now.stamped(ended.at);
+            }
             let phase = if record.ended.is_some() {
                 Phase::Ended
             } else {
                 effects.push(Effect::Adopt {
                     steps: runs.values().find_map(|run| run.steps_in(record.id)),
                     record: Box::new(record.clone()),
+                    how: AdoptAs::Terminal,
                 });
                 if record.pid == 0 {
                     Phase::Opening {
@@ -97,13 +134,18 @@ impl Core {
                     Phase::Live
                 }
             };
+            let ended = record.ended.as_ref();
+            let log_bytes = ended.map_or(0, |ended| log_bytes(&ended.cursor, &settings));
             panes.insert(
                 record.id,
                 Pane {
+                    log_bytes,
                     record,
                     phase,
                     closers: Vec::new(),
                     alone: false,
+                    lost_bytes: 0,
+                    panics: 0,
                 },
             );
         }
@@ -113,6 +155,7 @@ impl Core {
             panes,
             next_run: snapshot.next_run.max(1),
             runs,
+            starts: Starts::restored(snapshot.starts),
             team,
             watchers,
             looking,
@@ -147,25 +190,7 @@ impl Core {
                 self.forget_look(call, &mut effects);
             }
             Input::Pane { pane, fact } => self.fact(pane, fact, now, &mut effects),
-            Input::NotStored {
-                what: Undo::Pane(pane),
-                why,
-            } => self.not_stored(pane, &why, &mut effects),
-            Input::NotStored {
-                what: Undo::Run(run),
-                why,
-            } => self.run_not_stored(&run, &why, &mut effects),
-            Input::NotStored {
-                what: Undo::Worker(worker),
-                why,
-            } => {
-                let error = Error::new(
-                    Kind::Exhausted,
-                    format!("the new worker could not be recorded: {why}"),
-                );
-                let error = error.hint("nothing was started; is the disk full?");
-                self.drop_worker(worker, &error, &mut effects);
-            }
+            Input::NotStored { what, why } => self.undo(&what, &why, &mut effects),
             Input::Prepared { worker, outcome } => {
                 self.prepared(worker, outcome, now, &mut effects)
             }
@@ -179,6 +204,9 @@ impl Core {
                 step,
                 judged,
             } => self.judged(watcher, step, judged, now, &mut effects),
+            Input::Composed { run, delivered } => {
+                self.composed(&run, delivered, now, &mut effects);
+            }
             Input::Time => {
                 self.time(now, &mut effects);
                 self.time_for_runs(now, &mut effects);
@@ -188,6 +216,27 @@ impl Core {
         }
         self.look_again(&mut effects);
         in_one_commit(effects)
+    }
+
+    /// What was to be started could not be recorded, so it must not be.
+    fn undo(&mut self, what: &Undo, why: &str, effects: &mut Vec<Effect>) {
+        match what {
+            Undo::Pane(pane) => self.not_stored(*pane, why, effects),
+            Undo::Run(run) => self.run_not_stored(run, why, effects),
+            Undo::Worker(worker) => {
+                let error = Error::new(
+                    Kind::Exhausted,
+                    format!("the new worker could not be recorded: {why}"),
+                );
+                let error = error.hint("nothing was started; is the disk full?");
+                self.drop_worker(*worker, &error, effects);
+            }
+            Undo::Both(both) => {
+                let (one, other) = &**both;
+                self.undo(one, why, effects);
+                self.undo(other, why, effects);
+            }
+        }
     }
 
     pub fn live_panes(&self) -> impl Iterator<Item = PaneId> + '_ {
@@ -228,7 +277,10 @@ fn in_one_commit(effects: Vec<Effect>) -> Vec<Effect> {
                 }) = together.get_mut(at)
                 {
                     all.extend(changes);
-                    *known = known.take().or(undo);
+                    *known = match (known.take(), undo) {
+                        (Some(one), Some(other)) => Some(Undo::Both(Box::new((one, other)))),
+                        (one, other) => one.or(other),
+                    };
                 }
             }
             (effect @ Effect::Commit { .. }, None) => {

@@ -35,6 +35,9 @@ pub struct EventRecord {
     pub to_type: bool,
     /// Somebody has it.
     pub taken: bool,
+    /// Older events of the same kind and source that this one replaced because the inbox was full.
+    #[serde(default)]
+    pub dropped_events: u64,
 }
 
 /// A question, for as long as it may be answered.

@@ -12,22 +12,15 @@ use fugue_api::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ArrangementRecord, Checked, EventRecord, Exit, PaneRecord, Prepared, QuestionRecord, Repo,
-    Rest, RunRecord, Sighting, TmuxPane, TurnOver, Typed, WatcherRecord, WorkerRecord,
+    ArrangementRecord, Checked, EventRecord, Exit, Inventory, PaneRecord, Prepared, QuestionRecord,
+    Repo, Rest, RunRecord, Sighting, StartRecord, TmuxPane, TurnOver, Typed, WatcherRecord,
+    WorkerRecord,
     assess::{Decision, Injection, NextStep, Transcript, WatchSettings},
 };
 
 /// One call of one connection, for as long as it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u64);
-
-/// The two clocks: one for people, one for deadlines.
-#[derive(Clone, Copy, Debug)]
-pub struct Now {
-    pub wall: Timestamp,
-    /// Time since the daemon started.
-    pub uptime: Duration,
-}
 
 /// What happens to core.
 pub enum Input {
@@ -75,11 +68,17 @@ pub enum Input {
         step: u64,
         judged: Judged,
     },
+    /// A result that [`Effect::Compose`] asked for is complete; `delivered`: somebody was there to take it.
+    Composed {
+        run: RunId,
+        delivered: bool,
+    },
     /// Some time that was asked for by [`Effect::WakeAt`] has come.
     Time,
 }
 
 /// A call with everything about its caller that matters.
+#[derive(Debug)]
 pub struct Asked {
     pub key: Key,
     pub who: Who,
@@ -149,6 +148,10 @@ pub enum PaneFact {
     AsksFirst {
         cursor: Cursor,
     },
+    /// The output log of a running pane has so many bytes; told at each further megabyte.
+    LogGrew {
+        bytes: u64,
+    },
     Moved {
         cwd: String,
     },
@@ -164,6 +167,12 @@ pub enum PaneFact {
     },
     /// No process of the pane is left.
     Swept,
+    /// The directory of a forgotten pane is gone.
+    Removed,
+    /// The pane's task panicked. Holder and child go on.
+    TaskPanicked {
+        message: String,
+    },
     /// A search for a pattern has begun here.
     Watching {
         run: RunId,
@@ -179,8 +188,18 @@ pub enum PaneFact {
         run: RunId,
     },
     StepBegan(StepNews),
-    /// `None`: the shell lives and is past it, and said nothing of how it ended.
-    StepEnded(StepNews, Option<i32>),
+    StepEnded(StepNews, i32),
+    /// So much of its last output could not be written and is in no file. Told before the end.
+    OutputLost {
+        bytes: u64,
+    },
+    /// The shell is at its prompt, and its records do not tell how its step ended or do not let it take the next one. The
+    /// pipeline ends there.
+    StepsLost {
+        plan: u64,
+        at: Cursor,
+        why: String,
+    },
     /// The pane's shell cannot take steps now; none was given to it.
     StepsRefused {
         plan: u64,
@@ -254,6 +273,8 @@ pub struct StepPlan {
     pub number: u64,
     pub steps: Vec<PlannedStep>,
     pub keep_going: bool,
+    /// How many steps are recorded as begun. No shell gets those again.
+    pub begun: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -278,6 +299,7 @@ pub enum Undo {
     Pane(PaneId),
     Run(RunId),
     Worker(u64),
+    Both(Box<(Undo, Undo)>),
 }
 
 /// Whose reply is composed.
@@ -416,6 +438,7 @@ pub enum Effect {
     Adopt {
         record: Box<PaneRecord>,
         steps: Option<StepPlan>,
+        how: AdoptAs,
     },
     Ask {
         call: CallId,
@@ -427,6 +450,12 @@ pub enum Effect {
         call: CallId,
         record: Box<PaneRecord>,
         question: PaneQuestion,
+    },
+    /// Find what nothing needs in the state directory, remove it unless it is a dry run, and answer.
+    CollectGarbage {
+        call: CallId,
+        inventory: Inventory,
+        dry_run: bool,
     },
     /// Complete the rows of live panes and answer.
     Survey {
@@ -444,6 +473,7 @@ pub enum Effect {
         pane: PaneId,
         grace: Duration,
     },
+    /// Remove the directory of a pane that is forgotten, and say [`PaneFact::Removed`].
     Forget {
         pane: PaneId,
     },
@@ -473,12 +503,23 @@ pub enum Effect {
     /// Complete a run's result with what its panes printed, and answer. `parts` are in the order of the result's own.
     Compose {
         call: CallId,
+        run: RunId,
         wrap: Wrap,
         result: Box<RunResult>,
         parts: Vec<Option<Part>>,
         most_chars: usize,
     },
+    /// Hand in [`Input::Time`] when the boot clock has come to this.
     WakeAt(Duration),
+}
+
+/// What a pane's task does with the output of the pane that it adopts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdoptAs {
+    /// Feed it to a terminal.
+    Terminal,
+    /// Give it out as it is: feeding it has made the task panic twice.
+    RawOutput { panic: String },
 }
 
 /// What only the pane's task (or its files) can answer.
@@ -564,6 +605,8 @@ pub enum Change {
     NextWatcher(u64),
     PutArrangement(Box<ArrangementRecord>),
     DropArrangement(SessionName),
+    PutStart(StartRecord),
+    DropStart(Key),
 }
 
 /// Everything the store knows, at the daemon's start.
@@ -582,6 +625,7 @@ pub struct Snapshot {
     pub watchers: Vec<StoredWatcher>,
     pub next_watcher: u64,
     pub arrangements: Vec<ArrangementRecord>,
+    pub starts: Vec<StartRecord>,
     /// How many daemons there were before this one.
     pub epoch: u64,
 }

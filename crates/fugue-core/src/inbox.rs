@@ -2,6 +2,11 @@
 //!
 //! An event that is handed to a caller is in its hand: no other caller gets it, and it is taken only when the caller
 //! says that it arrived. A caller that goes away before that puts it back where it was.
+//!
+//! An inbox has a limit of events and of bytes. At a limit a sender is refused. What no sender can be refused for (a
+//! worker's turn ended, a watcher decided) replaces the oldest queued event of the same kind and source, which it makes
+//! out of date, and says how many it replaced; where there is none to replace it is let in. So an inbox exceeds its limit
+//! by at most one event of a kind per worker and watcher.
 
 #[cfg(test)]
 mod tests;
@@ -13,16 +18,17 @@ use std::{
 };
 
 use fugue_api::{
-    EventId, Reply, Timestamp,
+    Error, EventId, Kind, Reply, Timestamp,
     team::{Event, EventTold, EventType, Nothing, Told, WaitForEvent},
     wire::{Answer, Key},
 };
 
-use crate::{CallId, Change, Effect, EventRecord, InboxId, Now};
+use crate::{CallId, Change, Effect, EventRecord, InboxId, Now, settings::Settings};
 
 /// All inboxes.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(crate) struct Inboxes {
+    limits: InboxLimits,
     next: u64,
     events: BTreeMap<EventId, Kept>,
     boxes: HashMap<InboxId, Inbox>,
@@ -31,30 +37,58 @@ pub(crate) struct Inboxes {
     in_hand: HashMap<CallId, EventId>,
 }
 
+/// How much each inbox holds before senders are refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InboxLimits {
+    pub max_events: usize,
+    pub max_bytes: u64,
+}
+
+impl Default for InboxLimits {
+    fn default() -> Self {
+        Self::of(&Settings::default())
+    }
+}
+
+impl InboxLimits {
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            max_events: settings.inbox_max_events,
+            max_bytes: settings.inbox_max_bytes,
+        }
+    }
+}
+
+#[derive(Debug)]
 struct Kept {
     record: EventRecord,
+    /// Size of the event as JSON, counted against the inbox's limit.
+    bytes: u64,
     hand: Option<Hand>,
 }
 
 /// Who has an event that is not taken yet.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Hand {
     Caller(CallId),
     /// It is on its way into the receiver's pane.
     Typing,
 }
 
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct Inbox {
     /// Nobody has taken them.
     queued: BTreeSet<EventId>,
     /// Those of them that are in nobody's hand, by type: a reply counts them all, and there may be many.
     free: BTreeMap<EventType, BTreeSet<EventId>>,
+    queued_bytes: u64,
     /// Kept for those who may have lost a reply.
     taken: BTreeSet<EventId>,
+    taken_bytes: u64,
     waiters: Vec<Waiter>,
 }
 
+#[derive(Debug)]
 struct Waiter {
     call: CallId,
     args: WaitForEvent,
@@ -75,6 +109,8 @@ pub(crate) struct Post {
     pub event: Event,
     pub made_by: Option<Key>,
     pub to_type: bool,
+    /// Older events that were dropped before this one became an event.
+    pub dropped_events: u64,
 }
 
 impl Post {
@@ -84,18 +120,18 @@ impl Post {
             event,
             made_by: None,
             to_type: false,
+            dropped_events: 0,
         }
     }
 }
 
-/// So many events that nobody takes are enough: more messages are refused. What a worker reports never is.
-pub(crate) const MOST_QUEUED: usize = 1_000;
-// What was taken is kept so long, for those who ask by `after_event_id`.
-const MOST_TAKEN: usize = 1_000;
+// Taken events that are kept for those who ask by `after_event_id`; their bytes are bounded like those of queued ones.
+const MAX_TAKEN: usize = 1_000;
 
 impl Inboxes {
-    pub fn restored(events: Vec<EventRecord>, next: u64) -> Self {
+    pub fn restored(events: Vec<EventRecord>, next: u64, limits: InboxLimits) -> Self {
         let mut inboxes = Self {
+            limits,
             next: next.max(1),
             ..Self::default()
         };
@@ -107,16 +143,53 @@ impl Inboxes {
 
     fn keep(&mut self, record: EventRecord) {
         let inbox = self.boxes.entry(record.inbox.clone()).or_default();
+        let bytes = serde_json::to_string(&record.event).map_or(0, |json| json.len() as u64);
         if record.taken {
             inbox.taken.insert(record.id);
+            inbox.taken_bytes += bytes;
         } else {
             inbox.queued.insert(record.id);
+            inbox.queued_bytes += bytes;
             inbox.set_free(&record);
         }
         if let Some(key) = record.made_by {
             self.made_by.insert(key, record.id);
         }
-        self.events.insert(record.id, Kept { record, hand: None });
+        let kept = Kept {
+            record,
+            bytes,
+            hand: None,
+        };
+        self.events.insert(kept.record.id, kept);
+    }
+
+    /// Removes an event and all that is known of it.
+    fn remove(&mut self, id: EventId) -> Option<EventRecord> {
+        self.not_free(id);
+        let kept = self.events.remove(&id)?;
+        if let Some(inbox) = self.boxes.get_mut(&kept.record.inbox) {
+            if inbox.queued.remove(&id) {
+                inbox.queued_bytes -= kept.bytes;
+            }
+            if inbox.taken.remove(&id) {
+                inbox.taken_bytes -= kept.bytes;
+            }
+        }
+        if let Some(key) = kept.record.made_by {
+            self.made_by.remove(&key);
+        }
+        Some(kept.record)
+    }
+
+    /// The oldest queued event that `event` makes out of date: same kind and same source, leased to nobody.
+    pub fn replaced_by(&self, inbox: &InboxId, event: &Event) -> Option<EventId> {
+        let source = event.source()?;
+        let queued = self.boxes.get(inbox)?.free.get(&event.kind())?;
+        let is_same = |id: &&EventId| {
+            let older = self.events.get(id).map(|kept| kept.record.event.source());
+            older.flatten().as_ref() == Some(&source)
+        };
+        queued.iter().find(is_same).copied()
     }
 
     /// Records an event, and hands it to whoever waits for it.
@@ -142,7 +215,17 @@ impl Inboxes {
     fn enter(&mut self, post: Post, at: Timestamp, effects: &mut Vec<Effect>) -> EventId {
         let id = EventId(self.next.max(1));
         self.next = id.0 + 1;
+        // A full inbox keeps the newest event of each source, and that one says how many it stands for.
+        let replaced = self
+            .is_full(&post.inbox)
+            .then(|| self.replaced_by(&post.inbox, &post.event))
+            .flatten()
+            .and_then(|older| self.remove(older));
         let record = EventRecord {
+            dropped_events: post.dropped_events
+                + replaced
+                    .as_ref()
+                    .map_or(0, |older| older.dropped_events + 1),
             id,
             inbox: post.inbox,
             at,
@@ -151,11 +234,13 @@ impl Inboxes {
             to_type: post.to_type,
             taken: false,
         };
+        let mut changes = vec![
+            Change::NextEvent(self.next),
+            Change::PutEvent(Box::new(record.clone())),
+        ];
+        changes.extend(replaced.map(|older| Change::DropEvent(older.id)));
         effects.push(Effect::Commit {
-            changes: vec![
-                Change::NextEvent(self.next),
-                Change::PutEvent(Box::new(record.clone())),
-            ],
+            changes,
             undo: None,
         });
         self.keep(record);
@@ -171,18 +256,18 @@ impl Inboxes {
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
-        let until = now.uptime + Duration::from_secs_f64(args.timeout_secs);
+        let until = now.since_boot + Duration::from_secs_f64(args.timeout_secs);
         let waiter = Waiter {
             call,
             args,
-            since: now.uptime,
+            since: now.since_boot,
             until,
         };
         // What is queued may not be on disk yet; an empty commit waits for that.
         if let Some(id) = self.first_for(&inbox, &waiter.args) {
             effects.push(barrier());
             self.tell(&waiter, id, effects);
-        } else if until <= now.uptime {
+        } else if until <= now.since_boot {
             effects.push(self.nothing(&waiter, &inbox, now));
         } else {
             effects.push(Effect::WakeAt(until));
@@ -294,6 +379,7 @@ impl Inboxes {
             event_id: Some(id),
             at: kept.record.at,
             what: Told::Event(kept.record.event.clone()),
+            dropped_events: kept.record.dropped_events,
             pending: self.pending(&kept.record.inbox, Some(id)),
         };
         let answer = Ok(Answer::Tool {
@@ -314,7 +400,7 @@ impl Inboxes {
     }
 
     fn nothing(&self, waiter: &Waiter, inbox: &InboxId, now: Now) -> Effect {
-        let waited = now.uptime.saturating_sub(waiter.since);
+        let waited = now.since_boot.saturating_sub(waiter.since);
         let told = EventTold {
             event_id: None,
             at: now.wall,
@@ -322,6 +408,7 @@ impl Inboxes {
                 waited_secs: (waited.as_secs_f64() * 1000.0).round() / 1000.0,
                 reason: None,
             }),
+            dropped_events: 0,
             pending: self.pending(inbox, None),
         };
         Effect::Answer {
@@ -362,24 +449,27 @@ impl Inboxes {
             return;
         };
         let mut changes = vec![Change::TakeEvent(id)];
-        if let Some(inbox) = self.boxes.get_mut(&kept.record.inbox) {
+        let (owner, bytes) = (kept.record.inbox.clone(), kept.bytes);
+        if let Some(inbox) = self.boxes.get_mut(&owner) {
             inbox.queued.remove(&id);
+            inbox.queued_bytes -= bytes;
             inbox.taken.insert(id);
-            while inbox.taken.len() > MOST_TAKEN
-                && let Some(oldest) = inbox.taken.pop_first()
-            {
-                changes.push(Change::DropEvent(oldest));
-                if let Some(gone) = self.events.remove(&oldest)
-                    && let Some(key) = gone.record.made_by
-                {
-                    self.made_by.remove(&key);
-                }
-            }
+            inbox.taken_bytes += bytes;
+        }
+        while let Some(oldest) = self.taken_too_long_ago(&owner) {
+            self.remove(oldest);
+            changes.push(Change::DropEvent(oldest));
         }
         effects.push(Effect::Commit {
             changes,
             undo: None,
         });
+    }
+
+    fn taken_too_long_ago(&self, inbox: &InboxId) -> Option<EventId> {
+        let inbox = self.boxes.get(inbox)?;
+        let too_many = inbox.taken.len() > MAX_TAKEN || inbox.taken_bytes > self.limits.max_bytes;
+        inbox.taken.first().copied().filter(|_| too_many)
     }
 
     /// Nobody waits for this call any more: what it had in its hand is for the next.
@@ -413,7 +503,7 @@ impl Inboxes {
         for (id, inbox) in &mut self.boxes {
             let late = inbox
                 .waiters
-                .extract_if(.., |waiter| waiter.until <= now.uptime);
+                .extract_if(.., |waiter| waiter.until <= now.since_boot);
             over.extend(late.map(|waiter| (id.clone(), waiter)));
         }
         for (inbox, waiter) in over {
@@ -433,10 +523,32 @@ impl Inboxes {
         self.boxes.contains_key(inbox)
     }
 
-    pub fn is_full(&self, inbox: &InboxId) -> bool {
-        self.boxes
-            .get(inbox)
-            .is_some_and(|inbox| inbox.queued.len() >= MOST_QUEUED)
+    fn is_full(&self, inbox: &InboxId) -> bool {
+        self.boxes.get(inbox).is_some_and(|inbox| {
+            inbox.queued.len() >= self.limits.max_events
+                || inbox.queued_bytes >= self.limits.max_bytes
+        })
+    }
+
+    /// Refuses one more event for an inbox that is at one of its limits.
+    pub fn check_room(&self, id: &InboxId) -> Result<(), Error> {
+        if !self.is_full(id) {
+            return Ok(());
+        }
+        let (events, bytes) = self
+            .boxes
+            .get(id)
+            .map_or((0, 0), |inbox| (inbox.queued.len(), inbox.queued_bytes));
+        let InboxLimits {
+            max_events,
+            max_bytes,
+        } = self.limits;
+        let error = format!(
+            "inbox `{id}` is full: {events} events of {bytes} bytes wait in it, and the limits are {max_events} events \
+             (`inbox_max_events`) and {max_bytes} bytes (`inbox_max_bytes`)"
+        );
+        Err(Error::new(Kind::Exhausted, error)
+            .hint("nothing was sent; its owner takes events with `wait_for_event`"))
     }
 
     /// Whether somebody waits who would get such an event at once.

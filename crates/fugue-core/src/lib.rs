@@ -4,6 +4,7 @@
 //! ([`state`], [`view`], [`typing`], [`result`]) are pure as well and are called where that pane's bytes live.
 
 pub mod assess;
+mod clock;
 mod core;
 mod event;
 mod exchange;
@@ -20,15 +21,18 @@ pub mod view;
 mod watcher;
 mod worker;
 
-pub use core::{Core, Rest, TurnOver, Typed};
+pub use clock::{BootId, Moment, Now};
+pub use core::{Core, Inventory, LogUsage, Rest, TurnOver, Typed};
 pub use event::{EventRecord, InboxId, QuestionRecord};
 pub use exchange::{
-    Asked, CallId, Change, Effect, Injected, Input, Job, Judge, Judged, Now, PaneFact, PanePlace,
-    PaneQuestion, PaneSeen, Part, PlannedStep, Ran, Saw, Snapshot, StepNews, StepPlan, StoredRun,
-    StoredWatcher, StoredWorker, TmuxFound, TmuxLook, Undo, Want, Watch, WatchJob, WorkedOut,
-    World, Wrap,
+    AdoptAs, Asked, CallId, Change, Effect, Injected, Input, Job, Judge, Judged, PaneFact,
+    PanePlace, PaneQuestion, PaneSeen, Part, PlannedStep, Ran, Saw, Snapshot, StepNews, StepPlan,
+    StoredRun, StoredWatcher, StoredWorker, TmuxFound, TmuxLook, Undo, Want, Watch, WatchJob,
+    WorkedOut, World, Wrap,
 };
-pub use record::{ArrangementRecord, Ended, Exit, PaneRecord, TmuxOrigin, TmuxPane};
+pub use record::{
+    ArrangementRecord, Ended, Exit, PaneRecord, StartRecord, Started, TmuxOrigin, TmuxPane,
+};
 pub use run::{
     ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, Sighting, StepOutcome,
     StepState, Task, TaskOutcome, Work,

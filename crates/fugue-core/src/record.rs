@@ -1,7 +1,7 @@
-use fugue_api::{Cursor, PaneId, SessionName, Timestamp, panes::PaneSize, wire::Key};
+use fugue_api::{Cursor, PaneId, RunId, SessionName, Timestamp, panes::PaneSize, wire::Key};
 use serde::{Deserialize, Serialize};
 
-use crate::layout::Layout;
+use crate::{Moment, layout::Layout};
 
 /// What the store knows of a pane: enough for the next daemon to find it again, and for a reader to read it after
 /// its end.
@@ -32,6 +32,10 @@ pub struct PaneRecord {
     /// Somebody asked for its end.
     pub closing: bool,
     pub ended: Option<Ended>,
+    /// The pane is forgotten and its directory is being removed. The record goes when the directory has gone, so that a
+    /// daemon that dies in between leaves no directory without a record.
+    #[serde(default)]
+    pub removing: bool,
 }
 
 impl PaneRecord {
@@ -43,6 +47,34 @@ impl PaneRecord {
     /// A shell with integration is ready at its first prompt; anything else as soon as it runs.
     pub fn announces_prompts(&self) -> bool {
         !self.secret.is_empty()
+    }
+}
+
+/// A call that started something, by its key. It outlives the record of what was started, so that the same call
+/// asked again later does not start it twice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartRecord {
+    pub key: Key,
+    pub at: Timestamp,
+    pub what: Started,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Started {
+    Pane(PaneId),
+    Run(RunId),
+    /// The worker's number.
+    Worker(u64),
+}
+
+impl std::fmt::Display for Started {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Pane(pane) => write!(f, "pane `{pane}`"),
+            Self::Run(run) => write!(f, "run `{run}`"),
+            Self::Worker(number) => write!(f, "worker number {number}"),
+        }
     }
 }
 
@@ -97,7 +129,7 @@ impl TmuxPane {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     pub exit: Exit,
-    pub at: Timestamp,
+    pub at: Moment,
     /// Closed on request, not only exited.
     pub closed: bool,
     pub cursor: Cursor,

@@ -9,10 +9,10 @@ use fugue_api::{
 };
 
 use crate::{
-    Exit, ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, StepOutcome, StepState,
-    TaskOutcome, Want, Work, Wrap,
+    Exit, ExpectOutcome, ExpectWork, Moment, ParallelWork, PipelineWork, RunRecord, StepOutcome,
+    StepState, TaskOutcome, Want, Work, Wrap,
     core::cut,
-    view::{Clip, Outcome, shares},
+    view::{self, Clip, Outcome, shares},
 };
 
 /// What a pane had to say for one part of a result.
@@ -23,12 +23,41 @@ pub struct Found {
     pub lost_lines: u64,
     /// Where the pane's text ends.
     pub end: Option<Cursor>,
+    /// Bytes that were printed and are missing from the log.
+    pub missing_bytes: u64,
+    /// Why the output could not be read.
+    pub error: Option<String>,
+}
+
+impl Found {
+    /// Of a pane whose files are gone.
+    pub fn nothing() -> Self {
+        Self {
+            clip: None,
+            lost_lines: 0,
+            end: None,
+            missing_bytes: 0,
+            error: None,
+        }
+    }
+
+    /// What a reader must know about the output, apart from its text.
+    fn note(&self) -> Option<String> {
+        match (&self.error, &self.clip, &self.end) {
+            (Some(error), _, _) => Some(format!("its output could not be read: {error}")),
+            (None, None, None) => Some(OUTPUT_IS_GONE.to_owned()),
+            (None, Some(_), _) if self.missing_bytes > 0 => {
+                Some(view::missing_note(self.missing_bytes))
+            }
+            (None, _, _) => None,
+        }
+    }
 }
 
 /// The facts of a run, without what its panes printed.
-pub fn of(record: &RunRecord, now: Timestamp) -> RunResult {
+pub fn of(record: &RunRecord, now: Moment) -> RunResult {
     let until = record.settled_at.unwrap_or(now);
-    let total = until.0.saturating_sub(record.started_at.0);
+    let total = record.started_at.shown_ms_until(until);
     match &record.work {
         Work::Expect(work) => RunResult::Expect(expected(record, work, total)),
         Work::Parallel(work) => RunResult::Parallel(parallel(record, work, until, total)),
@@ -84,7 +113,7 @@ pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<Want>)> {
     }
 }
 
-pub fn row(record: &RunRecord, now: Timestamp) -> RunRow {
+pub fn row(record: &RunRecord, now: Moment) -> RunRow {
     let result = of(record, now);
     let (kind, status) = match &result {
         RunResult::Expect(result) => (RunKind::Expect, word(&result.status)),
@@ -96,7 +125,7 @@ pub fn row(record: &RunRecord, now: Timestamp) -> RunRow {
         kind,
         status,
         progress: result.progress(),
-        started_at: record.started_at,
+        started_at: record.started_at.wall,
     }
 }
 
@@ -117,12 +146,13 @@ fn expected(record: &RunRecord, work: &ExpectWork, total: u64) -> Expected {
         matched: None,
         line: None,
         duration_ms: total,
-        cursor: work.from.clone().unwrap_or_else(crate::view::start),
+        cursor: work.from.clone().unwrap_or_else(view::start),
         output: None,
         omitted_chars: 0,
         exit_code: None,
         signal: None,
         via: None,
+        note: None,
     };
     match &work.outcome {
         None => {}
@@ -140,18 +170,15 @@ fn expected(record: &RunRecord, work: &ExpectWork, total: u64) -> Expected {
         Some(ExpectOutcome::Exited(exit)) => {
             expected.status = ExpectStatus::Exited;
             (expected.exit_code, expected.signal) = (exit.code(), exit.signal());
+            expected.note = (*exit == Exit::Unknown && record.lost_by_reboot)
+                .then(|| LOST_BY_REBOOT.to_owned());
         }
         Some(ExpectOutcome::PaneClosed) => expected.status = ExpectStatus::Exited,
     }
     expected
 }
 
-fn parallel(
-    record: &RunRecord,
-    work: &ParallelWork,
-    until: Timestamp,
-    total: u64,
-) -> ParallelResult {
+fn parallel(record: &RunRecord, work: &ParallelWork, until: Moment, total: u64) -> ParallelResult {
     let ended = |outcome: &Option<TaskOutcome>| match outcome {
         Some(TaskOutcome::Exited(_) | TaskOutcome::NotStarted(_) | TaskOutcome::Cancelled) => true,
         None | Some(TaskOutcome::TimedOut) => false,
@@ -177,11 +204,9 @@ fn parallel(
             exit_code: None,
             signal: None,
             pane_id: task.pane,
-            duration_ms: task
-                .ended_at
-                .unwrap_or(until)
-                .0
-                .saturating_sub(record.started_at.0),
+            duration_ms: record
+                .started_at
+                .shown_ms_until(task.ended_at.unwrap_or(until)),
             output: String::new(),
             omitted_chars: 0,
             omitted_lines: 0,
@@ -193,7 +218,7 @@ fn parallel(
             Some(TaskOutcome::Exited(exit)) => {
                 result.status = TaskStatus::Exited;
                 (result.exit_code, result.signal) = (exit.code(), exit.signal());
-                result.note = (*exit == Exit::Unknown).then(|| UNKNOWN_EXIT.to_owned());
+                result.note = (*exit == Exit::Unknown).then(|| unknown_exit(record));
             }
             Some(TaskOutcome::TimedOut) => result.status = TaskStatus::Timeout,
             Some(TaskOutcome::Cancelled) => result.status = TaskStatus::Cancelled,
@@ -212,20 +237,49 @@ fn parallel(
     }
 }
 
-const UNKNOWN_EXIT: &str = "how it ended is not known: nobody was there to see it";
+/// Why nobody knows how a process of a run ended.
+fn unknown_exit(record: &RunRecord) -> String {
+    let why = if record.lost_by_reboot {
+        LOST_BY_REBOOT
+    } else {
+        "how it ended is not known: nobody was there to see it"
+    };
+    why.to_owned()
+}
 
-fn pipeline(
-    record: &RunRecord,
-    work: &PipelineWork,
-    until: Timestamp,
-    total: u64,
-) -> PipelineResult {
+/// The note of what a restart of the machine ended.
+pub const LOST_BY_REBOOT: &str = "lost: the machine was restarted before it ended";
+
+/// The note of an output whose pane or files are gone.
+const OUTPUT_IS_GONE: &str = "its output is no longer kept";
+
+/// Says that the output of one part of a result is gone.
+pub fn output_is_gone(result: &mut RunResult, index: usize) {
+    let note = match result {
+        RunResult::Expect(result) => Some(&mut result.note),
+        RunResult::Parallel(result) => result.results.get_mut(index).map(|task| &mut task.note),
+        RunResult::Pipeline(result) => result.steps.get_mut(index).map(|step| &mut step.note),
+    };
+    if let Some(note) = note {
+        add_note(note, OUTPUT_IS_GONE);
+    }
+}
+
+fn add_note(note: &mut Option<String>, more: &str) {
+    *note = Some(match note.take() {
+        Some(known) if known.contains(more) => known,
+        Some(known) => format!("{known}; {more}"),
+        None => more.to_owned(),
+    });
+}
+
+fn pipeline(record: &RunRecord, work: &PipelineWork, until: Moment, total: u64) -> PipelineResult {
     let echo = echo(work.steps.len(), work.args.max_output_chars);
     let steps: Vec<StepResult> = work
         .steps
         .iter()
         .enumerate()
-        .map(|(index, step)| step_result(work, index, step, until, echo))
+        .map(|(index, step)| step_result(record, work, index, step, until.wall, echo))
         .collect();
     let failed = work.steps.iter().position(StepState::failed);
     let all = work.steps.len() == work.args.commands.len();
@@ -250,6 +304,7 @@ fn pipeline(
 }
 
 fn step_result(
+    record: &RunRecord,
     work: &PipelineWork,
     index: usize,
     step: &StepState,
@@ -279,7 +334,7 @@ fn step_result(
             result.status = StepStatus::Exited;
             (result.exit_code, result.signal) = (exit.code(), exit.signal());
             if *exit == Exit::Unknown {
-                result.note = Some(UNKNOWN_EXIT.to_owned());
+                result.note = Some(unknown_exit(record));
             }
         }
     }
@@ -305,6 +360,7 @@ pub fn complete(mut result: RunResult, found: &[Option<Found>], most: usize, wra
     {
         expected.cursor = end;
     }
+    add_notes(&mut result, found);
     let bare = json_chars(&result);
     let room = most.saturating_sub(bare);
     let mut budget = room;
@@ -335,12 +391,26 @@ struct Slot<'a> {
     output: &'a mut String,
     omitted_chars: &'a mut u64,
     omitted_lines: &'a mut u64,
-    note: &'a mut Option<String>,
+}
+
+/// Puts what must be known about the outputs beside what is noted already.
+fn add_notes(result: &mut RunResult, found: &[Option<Found>]) {
+    let notes: Vec<&mut Option<String>> = match result {
+        RunResult::Parallel(result) => result.results.iter_mut().map(|t| &mut t.note).collect(),
+        RunResult::Pipeline(result) => result.steps.iter_mut().map(|s| &mut s.note).collect(),
+        RunResult::Expect(result) => vec![&mut result.note],
+    };
+    for (note, found) in notes.into_iter().zip(found) {
+        let Some(more) = found.as_ref().and_then(Found::note) else {
+            continue;
+        };
+        add_note(note, &more);
+    }
 }
 
 fn fill(result: &mut RunResult, found: &[Option<Found>], budget: usize) {
     let mut expected_output = String::new();
-    let (mut no_lines, mut no_note) = (0, None);
+    let mut no_lines = 0;
     let wanted_output = found
         .first()
         .and_then(Option::as_ref)
@@ -354,7 +424,6 @@ fn fill(result: &mut RunResult, found: &[Option<Found>], budget: usize) {
                 output: &mut task.output,
                 omitted_chars: &mut task.omitted_chars,
                 omitted_lines: &mut task.omitted_lines,
-                note: &mut task.note,
             })
             .collect(),
         RunResult::Pipeline(result) => result
@@ -365,7 +434,6 @@ fn fill(result: &mut RunResult, found: &[Option<Found>], budget: usize) {
                 output: &mut step.output,
                 omitted_chars: &mut step.omitted_chars,
                 omitted_lines: &mut step.omitted_lines,
-                note: &mut step.note,
             })
             .collect(),
         RunResult::Expect(result) => vec![Slot {
@@ -373,7 +441,6 @@ fn fill(result: &mut RunResult, found: &[Option<Found>], budget: usize) {
             output: &mut expected_output,
             omitted_chars: &mut result.omitted_chars,
             omitted_lines: &mut no_lines,
-            note: &mut no_note,
         }],
     };
     let clip = |index: usize| found.get(index)?.as_ref()?.clip.as_ref();
@@ -383,17 +450,12 @@ fn fill(result: &mut RunResult, found: &[Option<Found>], budget: usize) {
         .map(|(index, slot)| (clip(index).map_or(0, Clip::chars), slot.outcome))
         .collect();
     for (index, (slot, share)) in slots.iter_mut().zip(shares(budget, &wants)).enumerate() {
-        match (found.get(index).and_then(Option::as_ref), clip(index)) {
-            (Some(found), Some(clip)) => {
-                let bounded = clip.bound(share);
-                *slot.output = bounded.text;
-                *slot.omitted_chars = bounded.omitted_chars;
-                *slot.omitted_lines = bounded.omitted_lines + found.lost_lines;
-            }
-            (Some(found), None) if found.end.is_none() => {
-                *slot.note = Some("its output is no longer kept".to_owned());
-            }
-            (Some(_), None) | (None, _) => {}
+        if let (Some(found), Some(clip)) = (found.get(index).and_then(Option::as_ref), clip(index))
+        {
+            let bounded = clip.bound(share);
+            *slot.output = bounded.text;
+            *slot.omitted_chars = bounded.omitted_chars;
+            *slot.omitted_lines = bounded.omitted_lines + found.lost_lines;
         }
     }
     if let RunResult::Expect(result) = result {
@@ -439,9 +501,56 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         Some(Found {
             clip: Some(Clip::of(&lines, most)),
-            lost_lines: 0,
-            end: None,
+            ..Found::nothing()
         })
+    }
+
+    #[test]
+    fn missing_and_unreadable_output_is_noted() {
+        let result = |note: Option<&str>| {
+            let mut task = task("only", 0);
+            task.note = note.map(str::to_owned);
+            RunResult::Parallel(ParallelResult {
+                status: ParallelStatus::Completed,
+                run_id: RunId("run".into()),
+                results: vec![task],
+                total_duration_ms: 1,
+            })
+        };
+        let note = |before: Option<&str>, found: Found| {
+            let reply = complete(result(before), &[Some(found)], 10_000, Wrap::Own);
+            match reply {
+                Reply::RunParallel(result) => result.results[0].note.clone(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let clip = || Some(Clip::of(&["text"], 100));
+        let short = Found {
+            clip: clip(),
+            missing_bytes: 5000,
+            ..Found::nothing()
+        };
+        assert_eq!(
+            note(Some("first"), short).as_deref(),
+            Some("first; 5,000 bytes of its output are missing from the log")
+        );
+        let unreadable = Found {
+            error: Some("Input/output error".into()),
+            ..Found::nothing()
+        };
+        assert_eq!(
+            note(None, unreadable).as_deref(),
+            Some("its output could not be read: Input/output error")
+        );
+        assert_eq!(
+            note(None, Found::nothing()).as_deref(),
+            Some("its output is no longer kept")
+        );
+        let whole = Found {
+            clip: clip(),
+            ..Found::nothing()
+        };
+        assert_eq!(note(None, whole), None);
     }
 
     /// Fills two tasks, the second of which failed, and gives the reply with its size as JSON.
@@ -533,7 +642,7 @@ mod tests {
         let lines: Vec<String> = (1..=3000).map(|n| format!("line {n}")).collect();
         for most in [100, 500, 5_000] {
             let clip = Clip::of(&lines, 5_000);
-            assert_eq!(clip.bound(most), crate::view::bound(&lines, most), "{most}");
+            assert_eq!(clip.bound(most), view::bound(&lines, most), "{most}");
         }
     }
 }

@@ -8,7 +8,7 @@ use fugue_api::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Exit, InboxId, World};
+use crate::{Exit, InboxId, Moment, World};
 
 /// One run, for as long as anybody may ask about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,12 +21,18 @@ pub struct RunRecord {
     /// Who hears of its end if nobody waits for it then.
     #[serde(default)]
     pub owner: Option<InboxId>,
-    pub started_at: Timestamp,
+    pub started_at: Moment,
     pub work: Work,
     /// When its result was settled; panes may still have to be closed.
-    pub settled_at: Option<Timestamp>,
+    pub settled_at: Option<Moment>,
     /// Nothing is left to do.
     pub over: bool,
+    /// Somebody was given the result of the run when it was over. Until then its outputs are kept.
+    #[serde(default)]
+    pub fetched: bool,
+    /// The machine was started again while the run was open: nothing of it is started again.
+    #[serde(default)]
+    pub lost_by_reboot: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,7 +85,7 @@ pub struct Task {
     pub pane: PaneId,
     pub world: World,
     pub outcome: Option<TaskOutcome>,
-    pub ended_at: Option<Timestamp>,
+    pub ended_at: Option<Moment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -139,6 +145,15 @@ impl RunRecord {
 
     pub fn is_settled(&self) -> bool {
         self.settled_at.is_some()
+    }
+
+    /// The panes whose output is part of the result.
+    pub fn panes(&self) -> Vec<PaneId> {
+        match &self.work {
+            Work::Expect(work) => vec![work.pane],
+            Work::Parallel(work) => work.tasks.iter().map(|task| task.pane).collect(),
+            Work::Pipeline(work) => vec![work.pane],
+        }
     }
 
     /// The panes that are to be closed before the run is over.

@@ -23,10 +23,26 @@ pub struct Settings {
     pub log_cap_bytes: u64,
     /// How many lines of a pane's text are kept at hand; older ones are read back from the log.
     pub keep_lines: usize,
+    /// How many calls read whole output logs at the same time; others wait for their turn.
+    pub whole_log_readers: usize,
     /// An ended pane stays readable for so long …
     pub forget_after_hours: f64,
-    /// … or until so many have ended after it.
+    /// … or until so many have ended after it. Panes of runs whose result nobody was given yet do not count.
     pub forget_beyond_panes: usize,
+    /// Megabytes (2^20 bytes) of output that are kept on disk for all panes together. Beyond it the panes that ended
+    /// first are forgotten; running panes are not touched. 0: no quota.
+    pub logs_quota_mb: u64,
+    /// No pane, run or worker is started while the state directory's disk has less free space than so many megabytes,
+    /// or less than a twentieth of the disk if that is smaller. 0: no floor.
+    pub free_disk_floor_mb: u64,
+    /// Events that wait in one inbox before senders are refused.
+    pub inbox_max_events: usize,
+    /// Bytes of the events that wait in one inbox before senders are refused.
+    pub inbox_max_bytes: u64,
+    /// Calls that one client connection may have open.
+    pub client_max_calls: usize,
+    /// Bytes of replies that one client connection may leave unread before its next replies are refused.
+    pub client_max_unread_bytes: u64,
     /// The agent of a worker for which none was named; empty: the first one installed.
     pub default_agent: String,
     /// The watcher's.
@@ -55,8 +71,15 @@ impl Default for Settings {
             draft_wait_secs: 30.0,
             log_cap_bytes: 64 * 1024 * 1024,
             keep_lines: 10_000,
+            whole_log_readers: 2,
             forget_after_hours: 24.0,
             forget_beyond_panes: 500,
+            logs_quota_mb: 4096,
+            free_disk_floor_mb: 256,
+            inbox_max_events: 1_000,
+            inbox_max_bytes: 8 * 1024 * 1024,
+            client_max_calls: 1_024,
+            client_max_unread_bytes: 16 * 1024 * 1024,
             default_agent: String::new(),
             watch: WatchSettings::default(),
             agents: BTreeMap::new(),
@@ -74,7 +97,16 @@ impl Settings {
         Duration::from_millis((self.draft_wait_secs * 1000.0) as u64)
     }
 
-    pub fn forget_after_ms(&self) -> u64 {
-        (self.forget_after_hours * 3_600_000.0) as u64
+    /// The quota over all output logs in bytes, if there is one.
+    pub fn logs_quota_bytes(&self) -> Option<u64> {
+        (self.logs_quota_mb > 0).then(|| self.logs_quota_mb.saturating_mul(1 << 20))
+    }
+
+    pub fn free_disk_floor_bytes(&self) -> u64 {
+        self.free_disk_floor_mb.saturating_mul(1 << 20)
+    }
+
+    pub fn forget_after(&self) -> Duration {
+        Duration::from_millis((self.forget_after_hours * 3_600_000.0) as u64)
     }
 }

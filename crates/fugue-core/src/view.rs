@@ -1,6 +1,11 @@
 //! What of a pane's text is shown to a reader: bounded, and saying what was left out.
 
+mod clip;
+
+pub use clip::{Clip, ClipBuilder, Gathered, LastLines};
+
 use fugue_api::Error;
+pub use regex::Regex as LineFilter;
 use regex::{Regex, RegexBuilder};
 
 /// A text that fits, and what it lacks.
@@ -80,56 +85,6 @@ fn ends<'a>(
         lines: whole_lines as u64,
         omitted_lines,
         omitted_chars,
-    }
-}
-
-/// As much of a long text as any bound up to a given one can want, so that several texts can share one bound that is
-/// settled only when all of them are known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Clip {
-    /// All lines; or those at the start, if there is a tail.
-    head: Vec<String>,
-    tail: Option<Vec<String>>,
-    lines: usize,
-    chars: usize,
-}
-
-impl Clip {
-    /// For bounds up to `most`.
-    pub fn of<L: AsRef<str>>(lines: &[L], most: usize) -> Self {
-        let chars = joined_chars(lines);
-        let texts = lines.iter().map(AsRef::as_ref);
-        let (head, tail) = if chars <= most {
-            (texts.map(str::to_owned).collect(), None)
-        } else {
-            let head = pieces(texts.clone(), most / 4, End::Start);
-            let mut tail = pieces(texts.rev(), most, End::Finish);
-            tail.reverse();
-            (head, Some(tail))
-        };
-        Self {
-            head,
-            tail,
-            lines: lines.len(),
-            chars,
-        }
-    }
-
-    /// How long all of the text is.
-    pub fn chars(&self) -> usize {
-        self.chars
-    }
-
-    pub fn bound(&self, most: usize) -> Bounded {
-        let head = self.head.iter().map(String::as_str);
-        match &self.tail {
-            None if self.chars <= most => whole(&self.head),
-            None => ends(head.clone(), head.rev(), self.lines, self.chars, most),
-            Some(tail) => {
-                let tail = tail.iter().rev().map(String::as_str);
-                ends(head, tail, self.lines, self.chars, most)
-            }
-        }
     }
 }
 
@@ -221,6 +176,35 @@ fn pieces<'a>(lines: impl Iterator<Item = &'a str>, room: usize, end: End) -> Ve
         }
     }
     taken
+}
+
+/// The line that stands in a text where output is missing from the log.
+pub fn missing_line(bytes: u64) -> String {
+    format!(
+        "[fugue: {} bytes of output are missing here]",
+        grouped(bytes)
+    )
+}
+
+/// The same for a reply's note.
+pub fn missing_note(bytes: u64) -> String {
+    format!(
+        "{} bytes of its output are missing from the log",
+        grouped(bytes)
+    )
+}
+
+/// A number with a comma before every three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// A reader's regex, or the engine's own words about it.
@@ -356,6 +340,15 @@ mod tests {
         assert!(bounded.text.starts_with('€') && bounded.text.ends_with('€'));
         assert!(bounded.omitted_chars >= 4700);
         assert_eq!(bound(&["abcdef"], 3).text, "def");
+    }
+
+    #[test]
+    fn missing_output_is_told_in_one_line() {
+        assert_eq!(
+            missing_line(1_048_576),
+            "[fugue: 1,048,576 bytes of output are missing here]"
+        );
+        assert_eq!([7, 999, 1000].map(grouped), ["7", "999", "1,000"]);
     }
 
     #[test]

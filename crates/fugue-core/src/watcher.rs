@@ -2,11 +2,11 @@
 
 use std::{collections::VecDeque, path::PathBuf};
 
-use fugue_api::{PaneId, Timestamp, watch::WatcherState};
+use fugue_api::{PaneId, watch::WatcherState};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    InboxId,
+    InboxId, Moment,
     assess::{Injection, Transcript, WatchSettings},
 };
 
@@ -31,7 +31,7 @@ pub struct WatcherRecord {
     /// Reports that came while it was busy, each with a command to wait for.
     pub reports: VecDeque<Option<String>>,
     /// When the pane is given up on, for this report.
-    pub spin_until: Option<Timestamp>,
+    pub spin_until: Option<Moment>,
     /// The output of the wait that the next assessment is about.
     pub wait_output: Option<String>,
     /// How the last check that the plan is done went, if it failed.
@@ -39,7 +39,7 @@ pub struct WatcherRecord {
     /// How often the model called this report's work done and the check did not.
     pub refuted: u32,
     /// When a model was asked, within the last hour.
-    pub asked_at: Vec<Timestamp>,
+    pub asked_at: Vec<Moment>,
     pub decision: Option<String>,
 }
 
@@ -49,13 +49,13 @@ pub struct WatcherRecord {
 pub enum Stage {
     Active,
     Sleeping {
-        until: Timestamp,
+        until: Moment,
     },
     Running {
         command: String,
     },
     Spinning {
-        until: Timestamp,
+        until: Moment,
     },
     Assessing,
     /// Nothing is believed before `done_when` says so.

@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use fugue_api::{
-    PaneId, Timestamp,
+    PaneId,
     panes::By,
     team::{Outcome, SpawnWorker},
     wire::Key,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Exit, InboxId, World};
+use crate::{Exit, InboxId, Moment, World};
 
 /// One worker, from the moment its lead asks for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct WorkerRecord {
     pub lead: InboxId,
     /// The call that spawned it: asked again, it is this worker that is meant.
     pub made_by: Key,
-    pub started_at: Timestamp,
+    pub started_at: Moment,
     pub args: SpawnWorker,
     pub world: World,
     pub pane: PaneId,
@@ -101,6 +101,9 @@ pub struct Owed {
     /// How its process ended, where that is the reason.
     pub exit: Option<Exit>,
     pub made_by: Option<Key>,
+    /// Older completions that were dropped for this one.
+    #[serde(default)]
+    pub dropped: u64,
 }
 
 impl WorkerRecord {

@@ -1,53 +1,47 @@
 //! Answers for panes that have ended: their files are read, and nothing of them stays in memory.
 
-use std::path::PathBuf;
+use std::{ops::ControlFlow, path::PathBuf, sync::Arc};
 
 use fugue_api::{
     Error, Kind, Reply,
     attach::{Frame, FrameHead, Looked},
-    panes::{By, Mode, ReadPane, State, StateBy},
+    panes::{By, Mode, PaneText, ReadPane, State, StateBy},
     wire::Answer,
 };
 use fugue_core::{PaneFact, PaneQuestion, PaneRecord, Want, result::Found, view};
 use fugue_hold::LogReader;
-use fugue_term::{Begun, Hit, Watch};
+use fugue_term::{Begun, Hit, Selection, Watch};
 
 use crate::{
     engine::House,
     pane::watching,
-    picture,
-    reading::{self, Past, Reading},
-    replay::{Checkpoints, Depth, Follower},
+    picture::{self, LineRange, LinesBuilder},
+    reading::{self, Past, Reading, RecentText, TextPlan},
+    replay::{Checkpoints, Depth, Follower, RECENT_BYTES},
+    whole::{self, Cancelled, WholeLog, blocking, unreadable},
 };
 
-/// Blocks while it reads.
-pub fn answer(
-    record: &PaneRecord,
-    question: &PaneQuestion,
-    house: &House,
+pub async fn answer(
+    record: Box<PaneRecord>,
+    question: PaneQuestion,
+    house: Arc<House>,
 ) -> Result<Answer, Error> {
     match question {
         PaneQuestion::Read { args, ended } => {
-            let state = ended
-                .clone()
-                .unwrap_or_else(|| StateBy::new(State::Exited, By::Exit));
-            read(record, args, &state, house)
+            let state = ended.unwrap_or_else(|| StateBy::new(State::Exited, By::Exit));
+            let text = read(record, args, state, house).await?;
+            Ok(Answer::Tool {
+                reply: Reply::ReadPane(text),
+            })
         }
-        PaneQuestion::Follow { from } => {
-            let mut log = LogReader::new(directory(record, house));
-            let end = match &record.ended {
-                Some(ended) => view::cursor(&ended.cursor)?,
-                None => fugue_term::Cursor::default(),
-            };
-            let mut more = reading::more(&mut log, *from, end)?;
-            more.ended = more.from + more.raw.len() as u64 >= end.offset.0;
-            Ok(Answer::Followed { more })
-        }
+        PaneQuestion::Follow { from } => blocking(move || follow(&record, from, &house)).await?,
         PaneQuestion::Status(status) => Ok(Answer::Tool {
-            reply: Reply::GetStatus(fugue_api::panes::Status::Pane(status.clone())),
+            reply: Reply::GetStatus(fugue_api::panes::Status::Pane(status)),
         }),
-        PaneQuestion::View { ended, .. } => frame(record, ended.as_deref(), house),
-        PaneQuestion::Lines { from, most } => lines(record, *from, *most, house),
+        PaneQuestion::View { ended, .. } => {
+            blocking(move || frame(&record, ended.as_deref(), &house)).await?
+        }
+        PaneQuestion::Lines { from, most } => lines(record, from, most, house).await,
         PaneQuestion::Send { .. }
         | PaneQuestion::Type { .. }
         | PaneQuestion::Line { .. }
@@ -58,16 +52,25 @@ pub fn answer(
     }
 }
 
+fn follow(record: &PaneRecord, from: u64, house: &House) -> Result<Answer, Error> {
+    let mut log = LogReader::new(directory(record, house));
+    let end = match &record.ended {
+        Some(ended) => view::cursor(&ended.cursor)?,
+        None => fugue_term::Cursor::default(),
+    };
+    let more = reading::more(&mut log, from, end)?;
+    Ok(Answer::Followed { more })
+}
+
 /// The end of what a pane printed, in at most about so many characters. Of a program that was ended on the alternate
-/// screen that is what it showed last: nothing else of it is text.
-pub fn tail(record: &PaneRecord, most_chars: usize, house: &House) -> String {
-    let full_screen = open(record, house, house.settings.keep_lines, Depth::Recent)
-        .is_ok_and(|follower| follower.terminal.modes().alternate);
+/// screen that is what it showed last: nothing else of it is text. Blocks while it reads.
+pub fn tail(record: &PaneRecord, most_chars: usize, house: &House) -> Result<String, Error> {
+    let recent = open_recent(record, house)?;
     let args = ReadPane {
         pane_id: record.id.to_string(),
         lines: 60,
         since: None,
-        mode: if full_screen {
+        mode: if recent.terminal.modes().alternate {
             Mode::Screen
         } else {
             Mode::Text
@@ -76,17 +79,18 @@ pub fn tail(record: &PaneRecord, most_chars: usize, house: &House) -> String {
         grep: None,
     };
     let state = StateBy::new(State::Exited, By::Exit);
-    match read(record, &args, &state, house) {
-        Ok(Answer::Tool {
-            reply: Reply::ReadPane(read),
-        }) => read.text,
-        Ok(_) | Err(_) => String::new(),
+    match read_from(recent, record, &args, &state, house)? {
+        Reading::Done(reply) => Ok(reply.text),
+        Reading::NeedsMore(plan) => {
+            let _permit = house.whole_log_readers.wait()?;
+            Ok(read_all(&plan, record, house, &Cancelled::default())?.text)
+        }
     }
 }
 
 /// What a pane showed last.
 fn frame(record: &PaneRecord, ended: Option<&StateBy>, house: &House) -> Result<Answer, Error> {
-    let follower = open(record, house, house.settings.keep_lines, Depth::Recent)?;
+    let follower = open_recent(record, house)?;
     let (terminal, screen) = (&follower.terminal, follower.terminal.screen());
     let rows = (0..terminal.size().rows).map(|row| picture::row(&screen, row));
     let state = ended
@@ -109,26 +113,56 @@ fn frame(record: &PaneRecord, ended: Option<&StateBy>, house: &House) -> Result<
     })
 }
 
-/// Lines with their looks. Blocks while it reads.
-pub fn lines(record: &PaneRecord, from: u64, most: u32, house: &House) -> Result<Answer, Error> {
-    let oldest = oldest_line(record, house).unwrap_or(0);
-    for (keep_lines, depth) in [
-        (house.settings.keep_lines, Depth::Recent),
-        (usize::MAX, Depth::All),
-    ] {
-        let follower = open(record, house, keep_lines, depth)?;
-        let kept = follower.terminal.first_kept().0;
-        let oldest = match depth {
-            Depth::Screen | Depth::Recent => oldest,
-            Depth::All => kept,
-        };
-        if let Some(lines) = picture::lines(&follower.terminal, oldest, from, most) {
-            return Ok(Answer::Looked {
-                found: Looked::Lines { lines },
-            });
+/// Lines with their styles.
+pub async fn lines(
+    record: Box<PaneRecord>,
+    from: u64,
+    most: u32,
+    house: Arc<House>,
+) -> Result<Answer, Error> {
+    let of = (record.clone(), house.clone());
+    let recent = blocking(move || {
+        let (record, house) = of;
+        let oldest = oldest_line(&record, &house).unwrap_or(0);
+        let follower = open_recent(&record, &house)?;
+        let range = LineRange::of(&follower.terminal, oldest, from, most);
+        Ok::<_, Error>((picture::lines(&follower.terminal, range), range))
+    });
+    let lines = match recent.await?? {
+        (Some(lines), _) => lines,
+        (None, range) => {
+            let readers = house.clone();
+            let work = move |cancelled: &Cancelled| older_lines(&record, range, &house, cancelled);
+            readers.whole_log_readers.run(work).await?
         }
-    }
-    Err(Error::new(Kind::Internal, "the whole log is not enough"))
+    };
+    Ok(Answer::Looked {
+        found: Looked::Lines { lines },
+    })
+}
+
+fn older_lines(
+    record: &PaneRecord,
+    range: LineRange,
+    house: &House,
+    cancelled: &Cancelled,
+) -> Result<fugue_api::attach::Lines, Error> {
+    let log = whole_log(record, house, None, cancelled);
+    let mut follower = log.open()?;
+    let range = range.kept_from(follower.terminal.first_kept().0);
+    let mut lines = LinesBuilder::new(range);
+    log.stream(&mut follower, |scrollback, _, _| {
+        let Some(first) = lines.next_line() else {
+            return ControlFlow::Break(());
+        };
+        for (no, runs) in scrollback.styled_lines(first) {
+            if lines.next_line() == Some(no) {
+                lines.push(runs);
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(lines.finish(&follower.terminal))
 }
 
 /// The first line that the files have.
@@ -139,79 +173,142 @@ pub fn oldest_line(record: &PaneRecord, house: &House) -> Option<u64> {
 }
 
 /// Reads back from the log as far as it takes.
-pub fn read(
+async fn read(
+    record: Box<PaneRecord>,
+    args: Box<ReadPane>,
+    state: StateBy,
+    house: Arc<House>,
+) -> Result<PaneText, Error> {
+    let of = (record.clone(), house.clone());
+    let recent = blocking(move || {
+        let (record, house) = of;
+        let recent = open_recent(&record, &house)?;
+        read_from(recent, &record, &args, &state, &house)
+    });
+    match recent.await?? {
+        Reading::Done(reply) => Ok(*reply),
+        Reading::NeedsMore(plan) => read_whole(plan, record, house).await,
+    }
+}
+
+/// Reads from the whole log what a terminal did not have.
+pub async fn read_whole(
+    plan: Box<TextPlan>,
+    record: Box<PaneRecord>,
+    house: Arc<House>,
+) -> Result<PaneText, Error> {
+    let readers = house.clone();
+    let work = move |cancelled: &Cancelled| read_all(&plan, &record, &house, cancelled);
+    readers.whole_log_readers.run(work).await
+}
+
+fn read_all(
+    plan: &TextPlan,
+    record: &PaneRecord,
+    house: &House,
+    cancelled: &Cancelled,
+) -> Result<PaneText, Error> {
+    // What a live pane has printed since it was asked is not part of the answer.
+    let to = record.ended.is_none().then(|| plan.end());
+    let mut log = whole_log(record, house, to, cancelled);
+    plan.read(&mut log, Past::Whole)?
+        .ok_or_else(|| Error::new(Kind::Internal, "the whole log is not enough"))
+}
+
+fn read_from(
+    mut recent: Follower,
     record: &PaneRecord,
     args: &ReadPane,
     state: &StateBy,
     house: &House,
-) -> Result<Answer, Error> {
-    let done = |reply| {
-        Ok(Answer::Tool {
-            reply: Reply::ReadPane(reply),
-        })
+) -> Result<Reading, Error> {
+    let offset = recent.terminal.offset().0;
+    let tail = whole::short_tail(record, &directory(record, house), offset)?;
+    let gaps = recent.gaps().to_vec();
+    let mut text = RecentText {
+        terminal: &recent.terminal,
+        gaps: &gaps,
+        tail,
     };
-    let mut recent = open(record, house, house.settings.keep_lines, Depth::Recent)?;
-    if let Reading::Done(reply) =
-        reading::read(&recent.terminal, &mut recent.log, Past::Recent, args, state)?
-    {
-        return done(*reply);
-    }
-    drop(recent);
-    // Every line is kept this once: a filter may want any of them.
-    let mut whole = open(record, house, usize::MAX, Depth::All)?;
-    match reading::read(&whole.terminal, &mut whole.log, Past::Whole, args, state)? {
-        Reading::Done(reply) => done(*reply),
-        Reading::NeedsMore => Err(Error::new(Kind::Internal, "the whole log is not enough")),
-    }
+    reading::read(&mut text, &mut recent.log, args, state)
 }
 
-/// A part of what a pane printed. Blocks while it reads.
-pub fn stretch(record: &PaneRecord, want: &Want, most: usize, house: &House) -> Found {
+/// A part of what a pane printed.
+pub async fn stretch(record: Box<PaneRecord>, want: Want, most: usize, house: Arc<House>) -> Found {
     let end = record.ended.as_ref().map(|ended| &ended.cursor);
     if let Some(end) = end.filter(|end| **end == view::start()) {
         // It never printed anything.
         return Found {
             clip: Some(view::Clip::of::<&str>(&[], most)),
-            lost_lines: 0,
             end: Some(end.clone()),
+            ..Found::nothing()
         };
     }
-    let depths = [
-        (house.settings.keep_lines, Depth::Recent, Past::Recent),
-        (usize::MAX, Depth::All, Past::Whole),
-    ];
-    for (keep_lines, depth, past) in depths {
-        let found = open(record, house, keep_lines, depth)
-            .ok()
-            .and_then(|follower| reading::stretch(&follower.terminal, past, want, most));
-        if let Some(found) = found {
-            return found;
+    let dir = directory(&record, &house);
+    let ends = blocking(move || match dir.try_exists() {
+        Ok(false) => None,
+        Ok(true) | Err(_) => Some(LogReader::new(&dir).end().unwrap_or(u64::MAX)),
+    });
+    let Some(end) = ends.await.unwrap_or(Some(u64::MAX)) else {
+        return Found::nothing();
+    };
+    let depth = match reading::selection_of(&want) {
+        (Selection::From(_) | Selection::Since(_), _) => Depth::All,
+        (Selection::Between(from, _), _) => Depth::From(from.offset.0),
+    };
+    let length = match depth {
+        Depth::From(offset) => end.saturating_sub(offset),
+        Depth::Screen | Depth::Recent | Depth::All => end,
+    };
+    let readers = house.clone();
+    let work = move |cancelled: &Cancelled| {
+        let mut log = WholeLog {
+            depth,
+            ..whole_log(&record, &house, None, cancelled)
+        };
+        if depth != Depth::All
+            && let Some(found) = reading::stretch(&mut log, Past::Recent, &want, most)?
+        {
+            return Ok(found);
         }
-    }
-    // Its files are gone.
-    Found {
-        clip: None,
-        lost_lines: 0,
-        end: None,
-    }
+        log.depth = Depth::All;
+        reading::stretch(&mut log, Past::Whole, &want, most)?
+            .ok_or_else(|| Error::new(Kind::Internal, "the whole log is not enough"))
+    };
+    // What is short is read at once.
+    let found = if length <= RECENT_BYTES {
+        blocking(move || work(&Cancelled::default()))
+            .await
+            .and_then(|found| found)
+    } else {
+        readers.whole_log_readers.run(work).await
+    };
+    found.unwrap_or_else(|error| Found {
+        error: Some(error.message),
+        ..Found::nothing()
+    })
 }
 
-/// Looks for a pattern in all that an ended pane ever printed. Blocks while it reads.
-pub fn search(record: &PaneRecord, wanted: &fugue_core::Watch, house: &House) -> Vec<PaneFact> {
+/// Looks for a pattern in all that an ended pane ever printed.
+pub async fn search(
+    record: Box<PaneRecord>,
+    wanted: &fugue_core::Watch,
+    house: Arc<House>,
+) -> Vec<PaneFact> {
     let run = wanted.run.clone();
-    let Some(mut watch) = watching::watch_for(wanted).map(Watch::new) else {
+    let Some(watch) = watching::watch_for(wanted).map(Watch::new) else {
         return Vec::new();
     };
-    let mut facts = Vec::new();
-    let hit = match open(record, house, house.settings.keep_lines, Depth::Recent) {
-        Ok(recent) => match watch.begin(&recent.terminal) {
-            Begun::Hit(hit) => Some(hit),
-            Begun::Watching => watch.end(&recent.terminal),
-            Begun::NeedsOlder => begin(record, &mut watch, house),
-        },
-        Err(_) => None,
+    let id = record.id;
+    let (hit, from) = match search_for(record, watch, house).await {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::warn!(pane = %id, %error, "an ended pane cannot be searched");
+            (None, None)
+        }
     };
-    if let Some(from) = watch.searched_from() {
+    let mut facts = Vec::new();
+    if let Some(from) = from {
         facts.push(PaneFact::Watching {
             run: run.clone(),
             from: view::shown(from),
@@ -224,33 +321,83 @@ pub fn search(record: &PaneRecord, wanted: &fugue_core::Watch, house: &House) ->
     facts
 }
 
-/// Begins a search that reaches further back than memory does. A pane that has ended is searched to its end.
-pub fn begin(record: &PaneRecord, watch: &mut Watch, house: &House) -> Option<Hit> {
-    let whole = open(record, house, usize::MAX, Depth::All).ok()?;
-    match watch.begin(&whole.terminal) {
-        Begun::Hit(hit) => Some(hit),
-        Begun::Watching | Begun::NeedsOlder if record.ended.is_some() => watch.end(&whole.terminal),
-        Begun::Watching | Begun::NeedsOlder => None,
-    }
+async fn search_for(
+    record: Box<PaneRecord>,
+    mut watch: Watch,
+    house: Arc<House>,
+) -> Result<(Option<Hit>, Option<fugue_term::Cursor>), Error> {
+    let of = (record.clone(), house.clone());
+    let recent = blocking(move || {
+        let (record, house) = of;
+        let recent = open_recent(&record, &house)?;
+        Ok::<_, Error>(match watch.begin(&recent.terminal) {
+            Begun::Hit(hit) => (Some(Some(hit)), watch),
+            Begun::Watching => (Some(watch.end(&recent.terminal)), watch),
+            Begun::NeedsOlder => (None, watch),
+        })
+    });
+    let (hit, watch) = match recent.await?? {
+        (Some(hit), watch) => (hit, watch),
+        (None, watch) => begin(record, watch, house).await?,
+    };
+    Ok((hit, watch.searched_from()))
 }
 
-fn open(
-    record: &PaneRecord,
-    house: &House,
-    keep_lines: usize,
-    depth: Depth,
-) -> Result<Follower, Error> {
-    let dir = directory(record, house);
-    let unreadable = |error: std::io::Error| {
-        Error::new(
-            Kind::Unavailable,
-            format!("the output of pane `{}` cannot be read: {error}", record.id),
-        )
+/// Begins a search that reaches further back than memory does. A pane that has ended is searched to its end.
+pub async fn begin(
+    record: Box<PaneRecord>,
+    mut watch: Watch,
+    house: Arc<House>,
+) -> Result<(Option<Hit>, Watch), Error> {
+    let readers = house.clone();
+    let work = move |cancelled: &Cancelled| {
+        let log = whole_log(&record, &house, None, cancelled);
+        let mut follower = log.open()?;
+        let mut hit = None;
+        log.stream(&mut follower, |scrollback, terminal, _| {
+            hit = watch.older(scrollback, terminal);
+            match hit {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            }
+        })?;
+        let terminal = &follower.terminal;
+        let hit = hit.or_else(|| match watch.begin(terminal) {
+            Begun::Hit(hit) => Some(hit),
+            Begun::Watching | Begun::NeedsOlder if record.ended.is_some() => watch.end(terminal),
+            Begun::Watching | Begun::NeedsOlder => None,
+        });
+        Ok((hit, watch))
     };
-    let mut follower =
-        Follower::open(&dir, record, keep_lines, depth, Checkpoints::None).map_err(unreadable)?;
-    follower.catch_up().map_err(unreadable)?;
+    readers.whole_log_readers.run(work).await
+}
+
+/// A terminal with the screen and the latest lines.
+fn open_recent(record: &PaneRecord, house: &House) -> Result<Follower, Error> {
+    let dir = directory(record, house);
+    let keep_lines = house.settings.keep_lines;
+    let mut follower = Follower::open(&dir, record, keep_lines, Depth::Recent, Checkpoints::None)
+        .map_err(|error| unreadable(record, &error))?;
+    follower
+        .catch_up()
+        .map_err(|error| unreadable(record, &error))?;
     Ok(follower)
+}
+
+/// All of a pane's output, up to an offset or the end of its log.
+fn whole_log<'a>(
+    record: &'a PaneRecord,
+    house: &House,
+    to: Option<u64>,
+    cancelled: &'a Cancelled,
+) -> WholeLog<'a> {
+    WholeLog {
+        record,
+        dir: directory(record, house),
+        depth: Depth::All,
+        to,
+        cancelled,
+    }
 }
 
 fn directory(record: &PaneRecord, house: &House) -> PathBuf {

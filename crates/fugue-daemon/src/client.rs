@@ -206,7 +206,14 @@ impl Client {
 
     /// The pid of the daemon that runs, if one does; also of one whose protocol we do not speak.
     pub async fn running_daemon(&self) -> Option<u32> {
-        let (_, pid) = connect(&self.inner.paths).await.ok()?;
+        let paths = &self.inner.paths;
+        let (_, pid) = match connect(paths).await {
+            Err(error) if no_daemon(&error) => {
+                start::find_daemon(paths).await.ok()?;
+                connect(paths).await.ok()?
+            }
+            found => found.ok()?,
+        };
         Some(pid)
     }
 
@@ -262,14 +269,17 @@ impl Client {
     async fn connect(&self, launch: Launch) -> Result<Link, NoLink> {
         let (stream, _) = match connect(&self.inner.paths).await {
             Ok(found) => found,
-            Err(error) if launch == Launch::Never || !no_daemon(&error) => {
+            Err(error) if !no_daemon(&error) => {
                 return Err(NoLink::Refused(unreachable_daemon(&error)));
             }
             Err(_) => {
-                start::daemon(&self.inner.paths)
-                    .await
-                    .map_err(NoLink::Refused)?;
-                connect(&self.inner.paths).await.map_err(|_| NoLink::Died)?
+                let paths = &self.inner.paths;
+                let found = match launch {
+                    Launch::IfNeeded => start::daemon(paths).await,
+                    Launch::Never => start::find_daemon(paths).await,
+                };
+                found.map_err(NoLink::Refused)?;
+                connect(paths).await.map_err(|_| NoLink::Died)?
             }
         };
         self.open(stream).await

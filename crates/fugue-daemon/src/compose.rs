@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use fugue_api::{Error, Kind, runs::RunResult, wire::Answer};
+use fugue_api::{Error, runs::RunResult, wire::Answer};
 use fugue_core::{
     Part, Wrap,
     result::{self, Found},
 };
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::{
     archive,
     engine::House,
     pane::{PaneCommand, PaneHandle},
+    whole::blocking,
 };
 
 pub async fn reply(
@@ -22,31 +23,26 @@ pub async fn reply(
     wrap: Wrap,
     house: Arc<House>,
 ) -> Result<Answer, Error> {
-    // All are asked before the first answer is waited for.
-    let parts: Vec<_> = parts
-        .into_iter()
-        .map(|part| {
-            part.map(|(part, handle)| tokio::spawn(found(part, handle, most_chars, house.clone())))
-        })
-        .collect();
-    let mut all = Vec::with_capacity(parts.len());
-    for part in parts {
-        all.push(match part {
-            Some(part) => part.await.ok(),
-            None => None,
-        });
+    // All are asked before the first answer is waited for. Whoever no longer waits for the reply stops the asking.
+    let mut asked = JoinSet::new();
+    let mut all: Vec<Option<Found>> = Vec::new();
+    for (index, part) in parts.into_iter().enumerate() {
+        all.push(None);
+        if let Some((part, handle)) = part {
+            let found = found(part, handle, most_chars, house.clone());
+            asked.spawn(async move { (index, found.await) });
+        }
+    }
+    while let Some(found) = asked.join_next().await {
+        if let Ok((index, found)) = found {
+            all[index] = Some(found);
+        }
     }
     // Megabytes of text are measured and cut here, and other calls must not wait for that.
-    tokio::task::spawn_blocking(move || Answer::Tool {
+    blocking(move || Answer::Tool {
         reply: result::complete(result, &all, most_chars, wrap),
     })
     .await
-    .map_err(|error| {
-        Error::new(
-            Kind::Internal,
-            format!("the result was not composed: {error}"),
-        )
-    })
 }
 
 async fn found(
@@ -66,13 +62,5 @@ async fn found(
             return found;
         }
     }
-    tokio::task::spawn_blocking(move || {
-        archive::stretch(&part.record, &part.want, most_chars, &house)
-    })
-    .await
-    .unwrap_or(Found {
-        clip: None,
-        lost_lines: 0,
-        end: None,
-    })
+    archive::stretch(part.record, part.want, most_chars, house).await
 }

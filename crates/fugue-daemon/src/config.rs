@@ -40,10 +40,49 @@ pub fn load(path: &Path) -> Result<Settings, Error> {
             settings.log_cap_bytes
         )));
     }
-    if !(100..=1_000_000).contains(&settings.keep_lines) {
+    // A petabyte is more than any disk and far from overflow.
+    let max_mb = 1 << 30;
+    for (key, number, range) in [
+        ("keep_lines", settings.keep_lines as u64, 100..=1_000_000),
+        ("logs_quota_mb", settings.logs_quota_mb, 0..=max_mb),
+        (
+            "free_disk_floor_mb",
+            settings.free_disk_floor_mb,
+            0..=max_mb,
+        ),
+        (
+            "inbox_max_events",
+            settings.inbox_max_events as u64,
+            10..=100_000,
+        ),
+        // One message of the greatest length must fit.
+        (
+            "inbox_max_bytes",
+            settings.inbox_max_bytes,
+            1 << 20..=1 << 30,
+        ),
+        (
+            "client_max_calls",
+            settings.client_max_calls as u64,
+            16..=65_536,
+        ),
+        (
+            "client_max_unread_bytes",
+            settings.client_max_unread_bytes,
+            1 << 20..=1 << 32,
+        ),
+    ] {
+        if !range.contains(&number) {
+            let (low, high) = range.into_inner();
+            return Err(wrong(format!(
+                "{key}: wanted {low} to {high}, got {number}"
+            )));
+        }
+    }
+    if !(1..=16).contains(&settings.whole_log_readers) {
         return Err(wrong(format!(
-            "keep_lines: wanted 100 to 1000000, got {}",
-            settings.keep_lines
+            "whole_log_readers: wanted 1 to 16, got {}",
+            settings.whole_log_readers
         )));
     }
     settings
@@ -81,8 +120,21 @@ mod tests {
         );
         check("keep_linez = 500", Err("keep_linez"));
         check("keep_lines = 1", Err("keep_lines"));
+        check("whole_log_readers = 0", Err("whole_log_readers"));
         check("idle_threshold_secs = -1.0", Err("idle_threshold_secs"));
         check("log_cap_bytes = 3", Err("log_cap_bytes"));
+        check("inbox_max_events = 1", Err("wanted 10 to 100000, got 1"));
+        check("inbox_max_bytes = 0", Err("inbox_max_bytes"));
+        check("client_max_calls = 0", Err("client_max_calls"));
+        check(
+            "client_max_unread_bytes = 5",
+            Err("client_max_unread_bytes"),
+        );
+        check("logs_quota_mb = -1", Err("logs_quota_mb"));
+        check(
+            "free_disk_floor_mb = 99999999999",
+            Err("free_disk_floor_mb"),
+        );
         check("not toml", Err("config.toml"));
     }
 }

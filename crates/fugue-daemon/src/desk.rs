@@ -1,6 +1,13 @@
 //! Who is to be told the answer to which call.
 
-use std::{collections::HashMap, os::unix::net::UnixStream};
+use std::{
+    collections::HashMap,
+    os::unix::net::UnixStream,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use fugue_api::{
     Error, EventId, Kind,
@@ -26,8 +33,71 @@ pub struct Desk {
 #[derive(Debug)]
 pub struct Responder {
     id: u64,
-    /// Bounded by the number of calls that a connection may have open.
+    /// Bounded by the number of calls that a connection may have open, and by `unread`.
     back: mpsc::UnboundedSender<Back>,
+    unread: Arc<UnreadReplies>,
+}
+
+/// Bytes of replies that wait for one client to read them.
+#[derive(Debug)]
+pub struct UnreadReplies {
+    bytes: AtomicU64,
+    max_bytes: u64,
+}
+
+impl UnreadReplies {
+    pub fn at_most(max_bytes: u64) -> Arc<Self> {
+        Arc::new(Self {
+            bytes: AtomicU64::new(0),
+            max_bytes,
+        })
+    }
+
+    /// Counts one more reply, if it fits. A reply that nothing else waits with always does.
+    fn admit(self: &Arc<Self>, bytes: usize) -> Option<UnreadBytes> {
+        let bytes = bytes as u64;
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let counted = UnreadBytes {
+            replies: self.clone(),
+            bytes,
+        };
+        (before == 0 || before.saturating_add(bytes) <= self.max_bytes).then_some(counted)
+    }
+
+    /// Counts a reply that is too short to be refused.
+    fn admit_always(self: &Arc<Self>, bytes: usize) -> UnreadBytes {
+        let bytes = bytes as u64;
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        UnreadBytes {
+            replies: self.clone(),
+            bytes,
+        }
+    }
+
+    fn refusal(&self) -> Error {
+        Error::new(
+            Kind::Exhausted,
+            format!(
+                "{} bytes of replies wait for this client to read them, and the limit is {} \
+                 (`client_max_unread_bytes`)",
+                self.bytes.load(Ordering::Relaxed),
+                self.max_bytes
+            ),
+        )
+        .hint("this reply was dropped; read the others, then ask again")
+    }
+}
+
+/// A share of the unread bytes, given back when the reply was written or its connection is gone.
+struct UnreadBytes {
+    replies: Arc<UnreadReplies>,
+    bytes: u64,
+}
+
+impl Drop for UnreadBytes {
+    fn drop(&mut self) {
+        self.replies.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// An answer on its way to a client.
@@ -38,6 +108,9 @@ pub struct Back {
     pub stays_open: bool,
     /// Who has the connection from here on.
     pub moves: Option<oneshot::Sender<UnixStream>>,
+    /// The reply was refused, and with it the event that it would have taken: the call is to be cancelled.
+    pub cancels: bool,
+    _unread: UnreadBytes,
 }
 
 /// What comes behind an answer.
@@ -52,6 +125,11 @@ enum Then {
 impl Desk {
     pub fn open(&mut self, call: CallId, responder: Responder) {
         self.open.insert(call, responder);
+    }
+
+    /// Whether the call waits for an answer.
+    pub fn is_open(&self, call: CallId) -> bool {
+        self.open.contains_key(&call)
     }
 
     pub fn take(&mut self, call: CallId) -> Option<Responder> {
@@ -87,8 +165,8 @@ impl Desk {
 }
 
 impl Responder {
-    pub fn new(id: u64, back: mpsc::UnboundedSender<Back>) -> Self {
-        Self { id, back }
+    pub fn new(id: u64, back: mpsc::UnboundedSender<Back>, unread: Arc<UnreadReplies>) -> Self {
+        Self { id, back, unread }
     }
 
     pub fn answer(self, answer: Result<Answer, Error>) {
@@ -110,37 +188,98 @@ impl Responder {
         self.back.is_closed()
     }
 
+    /// Waits until the asker's connection has ended.
+    pub async fn gone(&self) {
+        self.back.closed().await;
+    }
+
     fn send(&self, answer: Result<Answer, Error>, then: Then) {
         let takes = match &then {
             Then::Takes(event) => Some(*event),
             Then::Nothing | Then::Another | Then::Moves(_) => None,
         };
-        let frame = FromDaemon::Answer {
+        let bytes = self.encode(answer, takes).or_else(|error| {
+            let error = format!("the answer could not be sent: {error}");
+            self.encode(Err(Error::new(Kind::Internal, error)), None)
+        });
+        let Ok(bytes) = bytes else { return };
+        let admitted = match &then {
+            Then::Moves(_) => Some(self.unread.admit_always(bytes.len())),
+            Then::Nothing | Then::Takes(_) | Then::Another => self.unread.admit(bytes.len()),
+        };
+        let (bytes, unread, refused) = match admitted {
+            Some(unread) => (bytes, unread, false),
+            None => {
+                let Ok(refusal) = self.encode(Err(self.unread.refusal()), None) else {
+                    return;
+                };
+                let unread = self.unread.admit_always(refusal.len());
+                (refusal, unread, true)
+            }
+        };
+        let _ = self.back.send(Back {
+            id: self.id,
+            bytes,
+            stays_open: match then {
+                Then::Takes(_) => !refused,
+                Then::Another => true,
+                Then::Nothing | Then::Moves(_) => false,
+            },
+            cancels: refused && takes.is_some(),
+            moves: match then {
+                Then::Moves(to) => Some(to),
+                Then::Nothing | Then::Takes(_) | Then::Another => None,
+            },
+            _unread: unread,
+        });
+    }
+
+    fn encode(
+        &self,
+        answer: Result<Answer, Error>,
+        takes: Option<EventId>,
+    ) -> std::io::Result<Vec<u8>> {
+        frame::encode(&FromDaemon::Answer {
             id: self.id,
             answer,
             takes,
-        };
-        let bytes = frame::encode(&frame).or_else(|error| {
-            let answer: Result<Answer, Error> = Err(Error::new(
-                Kind::Internal,
-                format!("the answer could not be sent: {error}"),
-            ));
-            frame::encode(&FromDaemon::Answer {
-                id: self.id,
-                answer,
-                takes: None,
-            })
-        });
-        if let Ok(bytes) = bytes {
-            let _ = self.back.send(Back {
-                id: self.id,
-                bytes,
-                stays_open: matches!(then, Then::Takes(_) | Then::Another),
-                moves: match then {
-                    Then::Moves(to) => Some(to),
-                    Then::Nothing | Then::Takes(_) | Then::Another => None,
-                },
-            });
-        }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(back: &Back) -> String {
+        String::from_utf8_lossy(&back.bytes).into_owned()
+    }
+
+    #[test]
+    fn beside_unread_replies_the_next_is_refused_and_its_event_given_back() {
+        let (back, mut sent) = mpsc::unbounded_channel();
+        let unread = UnreadReplies::at_most(1_000);
+        let responder = |id| Responder::new(id, back.clone(), unread.clone());
+        let long = || Err(Error::new(Kind::Internal, "x".repeat(5_000)));
+        let short = || Ok(Answer::Noted);
+        // One reply is given whatever its length, as long as nothing else waits.
+        responder(1).answer(long());
+        let first = sent.try_recv().unwrap();
+        assert!(first.bytes.len() > 5_000 && !first.stays_open);
+        responder(2).answer(short());
+        let mut desk = Desk::default();
+        desk.open(CallId(3), responder(3));
+        desk.hand(CallId(3), short(), EventId(7));
+        let second = sent.try_recv().unwrap();
+        assert!(text(&second).contains("client_max_unread_bytes"));
+        assert!(!second.cancels, "no event was in it");
+        let third = sent.try_recv().unwrap();
+        assert!(text(&third).contains("client_max_unread_bytes"));
+        assert!(third.cancels && !third.stays_open);
+        drop((first, second, third));
+        desk.open(CallId(4), responder(4));
+        desk.hand(CallId(4), short(), EventId(7));
+        let fourth = sent.try_recv().unwrap();
+        assert!(fourth.stays_open && !fourth.cancels, "{}", text(&fourth));
     }
 }

@@ -14,7 +14,7 @@ use fugue_api::{
     Error, Kind,
     wire::{Ask, Caller, FromDaemon, Hello, Key, PROTOCOL, ToDaemon, Welcome, Who},
 };
-use fugue_core::CallId;
+use fugue_core::{CallId, settings::Settings};
 use tokio::{
     net::{UnixListener, UnixStream},
     sync::{mpsc, watch},
@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use crate::{
-    desk::{Back, Responder},
+    desk::{Back, Responder, UnreadReplies},
     frame::{self, Frames},
     socket,
 };
@@ -46,28 +46,54 @@ pub enum Knock {
     },
 }
 
-// A client with more open calls than this has lost count of them.
-const MOST_OPEN_CALLS: usize = 4096;
 // No event says that a fd has become free.
 const RETRY_ACCEPT: Duration = Duration::from_millis(50);
 // The largest thing a client may say: an environment and a long input.
 const LARGEST_QUESTION: usize = 16 * 1024 * 1024;
 
-/// Admits clients until the daemon ends.
+/// What one client connection may keep waiting in the daemon.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientLimits {
+    pub max_calls: usize,
+    pub max_unread_bytes: u64,
+}
+
+impl ClientLimits {
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            max_calls: settings.client_max_calls,
+            max_unread_bytes: settings.client_max_unread_bytes,
+        }
+    }
+}
+
+/// Admits clients until the daemon ends, at whichever listener was bound last.
 pub async fn serve(
-    listener: UnixListener,
+    mut listener: UnixListener,
+    mut rebound: mpsc::Receiver<UnixListener>,
+    limits: ClientLimits,
     engine: mpsc::Sender<Knock>,
     closing: watch::Receiver<bool>,
     visits: mpsc::Sender<()>,
 ) {
     let calls = Arc::new(AtomicU64::new(1));
     loop {
-        match listener.accept().await {
+        let accepted = tokio::select! {
+            // First, so that no client is left behind at a listener that is replaced.
+            biased;
+            accepted = listener.accept() => accepted,
+            Some(next) = rebound.recv() => {
+                listener = next;
+                continue;
+            }
+        };
+        match accepted {
             Ok((stream, _)) => {
                 let visit = Visit {
                     engine: engine.clone(),
                     calls: calls.clone(),
                     closing: closing.clone(),
+                    limits,
                 };
                 let until_over = visits.clone();
                 tokio::spawn(async move {
@@ -96,12 +122,15 @@ struct Visit {
     engine: mpsc::Sender<Knock>,
     calls: Arc<AtomicU64>,
     closing: watch::Receiver<bool>,
+    limits: ClientLimits,
 }
 
-/// Who a connection belongs to.
+/// Who a connection belongs to, and how replies get to it.
 struct Guest {
     caller: Arc<Caller>,
     who: Who,
+    back: mpsc::UnboundedSender<Back>,
+    unread: Arc<UnreadReplies>,
 }
 
 impl Visit {
@@ -137,18 +166,28 @@ impl Visit {
         let guest = Guest {
             caller: Arc::new(caller),
             who,
+            back,
+            unread: UnreadReplies::at_most(self.limits.max_unread_bytes),
         };
         let mut open: HashMap<u64, CallId> = HashMap::new();
         let outcome = loop {
+            // Replies first: a client that does not read them is not listened to either, so what waits here for one
+            // client is bounded by its open calls and by its unread bytes.
             tokio::select! {
-                question = incoming.next() => match question {
-                    Err(error) => break Err(error),
-                    Ok(None) => break Ok(()),
-                    Ok(Some(question)) => self.question(question, &guest, &back, &mut open).await,
-                },
+                biased;
+                () = wait_until(&mut closing) => {
+                    while let Ok(answer) = answers.try_recv() {
+                        sink.write_all(&answer.bytes).await?;
+                    }
+                    let _ = sink.write_all(&frame::encode(&<FromDaemon>::Goodbye)?).await;
+                    break Ok(());
+                }
                 Some(answer) = answers.recv() => {
-                    if !answer.stays_open {
-                        open.remove(&answer.id);
+                    if !answer.stays_open
+                        && let Some(call) = open.remove(&answer.id)
+                        && answer.cancels
+                    {
+                        let _ = self.engine.send(Knock::Cancelled { call }).await;
                     }
                     if let Err(error) = sink.write_all(&answer.bytes).await {
                         break Err(error);
@@ -161,13 +200,11 @@ impl Visit {
                         break moved.ok_or_else(|| io::Error::other("it did not wait for its line"));
                     }
                 }
-                () = wait_until(&mut closing) => {
-                    while let Ok(answer) = answers.try_recv() {
-                        sink.write_all(&answer.bytes).await?;
-                    }
-                    let _ = sink.write_all(&frame::encode(&<FromDaemon>::Goodbye)?).await;
-                    break Ok(());
-                }
+                question = incoming.next() => match question {
+                    Err(error) => break Err(error),
+                    Ok(None) => break Ok(()),
+                    Ok(Some(question)) => self.question(question, &guest, &mut open).await,
+                },
             }
         };
         // A client that is gone waits for nothing; its work goes on.
@@ -177,13 +214,7 @@ impl Visit {
         outcome
     }
 
-    async fn question(
-        &self,
-        question: ToDaemon,
-        guest: &Guest,
-        back: &mpsc::UnboundedSender<Back>,
-        open: &mut HashMap<u64, CallId>,
-    ) {
+    async fn question(&self, question: ToDaemon, guest: &Guest, open: &mut HashMap<u64, CallId>) {
         match question {
             ToDaemon::Cancel { id } => {
                 if let Some(call) = open.remove(&id) {
@@ -191,13 +222,20 @@ impl Visit {
                 }
             }
             ToDaemon::Call { id, key, who, ask } => {
-                let responder = Responder::new(id, back.clone());
-                if open.len() >= MOST_OPEN_CALLS || open.contains_key(&id) {
-                    let error = Error::new(
-                        Kind::Exhausted,
-                        format!("{MOST_OPEN_CALLS} calls are open, or id {id} is in use"),
+                let responder = Responder::new(id, guest.back.clone(), guest.unread.clone());
+                let max_calls = self.limits.max_calls;
+                if open.len() >= max_calls {
+                    let error = format!(
+                        "this client has {} calls open, and the limit is {max_calls} (`client_max_calls`)",
+                        open.len()
                     );
+                    let error = Error::new(Kind::Exhausted, error)
+                        .hint("nothing was done; wait until one of them is answered");
                     return responder.answer(Err(error));
+                }
+                if open.contains_key(&id) {
+                    let error = format!("id {id} is in use by an open call of this connection");
+                    return responder.answer(Err(Error::invalid(error)));
                 }
                 let call = CallId(self.calls.fetch_add(1, Ordering::Relaxed));
                 open.insert(id, call);

@@ -3,20 +3,22 @@
 //! It never touches a pane's bytes and never waits for a disk or a program; whatever takes time is somebody else's
 //! task and comes back as an input.
 
+mod storing;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     io,
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use fugue_api::{
-    Error, Kind, PaneId, Reply, Request, Timestamp,
+    Error, Kind, PaneId, Reply, Request,
     panes::{ClosePane, Overview, Status},
-    wire::{Answer, Ask, Caller, DaemonStatus, Key, Who},
+    wire::{Answer, Ask, Caller, DaemonStatus, Key, LogsStatus, Who},
 };
 use fugue_core::{
-    Asked, CallId, Core, Effect, Input, Now, PaneFact, PaneQuestion, Snapshot, TmuxLook, Undo,
+    Asked, CallId, Core, Effect, Input, LogUsage, PaneFact, PaneQuestion, TmuxLook,
     settings::Settings, view,
 };
 use tokio::{
@@ -26,24 +28,29 @@ use tokio::{
 };
 
 use crate::{
-    archive, compose,
+    archive,
+    clock::{Alarm, Clock},
+    compose,
     desk::{Desk, Responder},
-    door::Knock,
-    follow,
+    door::{ClientLimits, Knock},
+    follow, gc,
     pane::{self, Inject, PaneCommand, PaneHandle, Quiet, launch},
     paths::Paths,
-    shards::{Shards, Task},
+    shards::{Panicked, Shards, Task},
     spool,
-    store::{Commit, Store, Writer},
+    store::{Opened, Report, Store, Writer},
     sweep,
     watchers::{Errand, Errands},
+    whole::{self, WholeLogReaders},
     workers, world,
 };
+use storing::Storing;
 
 /// What every part of the daemon may look at.
 pub struct House {
     pub paths: Paths,
     pub settings: Settings,
+    pub whole_log_readers: WholeLogReaders,
     /// Counted up with every daemon; a holder obeys the highest it has seen.
     pub epoch: u64,
     /// The soft limit of open files that panes get: ours is raised, theirs stays what people expect.
@@ -60,17 +67,25 @@ pub struct Engine {
     newest: PaneId,
     /// What they are told meanwhile.
     early: BTreeMap<PaneId, Vec<PaneCommand>>,
-    writer: Writer<Stored>,
+    writer: Writer<u64>,
+    storing: Storing,
     says: mpsc::Sender<Said>,
     said: mpsc::Receiver<Said>,
-    committed: mpsc::UnboundedReceiver<(Stored, Result<(), String>)>,
+    store_reports: mpsc::UnboundedReceiver<Report<u64>>,
+    clock: Clock,
+    /// Times of the boot clock at which core is to be woken.
     alarms: BTreeSet<Duration>,
-    started: Instant,
+    alarm: Alarm,
     stopping: Option<Stopping>,
     own_calls: u64,
     errands: Errands,
     /// News of hooks that are kept until these calls are answered.
     kept_news: HashMap<CallId, Key>,
+    /// Directories that are being removed.
+    removals: usize,
+    panicked: mpsc::UnboundedReceiver<Panicked>,
+    /// The output logs exceed their quota, and the log file says so.
+    over_quota: bool,
 }
 
 /// What pane tasks and helpers tell the engine.
@@ -85,14 +100,13 @@ pub enum Said {
         ask: Ask,
         furnished: world::Furnished,
     },
-    /// Something that was done for a worker.
+    /// Something that was done for a worker, or for a reply.
     Worker(Input),
-}
-
-/// Effects that wait for the disk.
-struct Stored {
-    effects: Vec<Effect>,
-    undo: Option<Undo>,
+    /// The directory of a forgotten pane is gone, or was kept because something in it may be alive.
+    Removal {
+        pane: PaneId,
+        outcome: sweep::Removal,
+    },
 }
 
 /// The end of the daemon, waiting for its panes.
@@ -122,34 +136,52 @@ const FACTS_IN_LINE: usize = 1024;
 
 impl Engine {
     /// Takes up what the store knows and adopts every pane that was open.
-    pub fn new(house: House, snapshot: Snapshot, store: impl Store + 'static) -> io::Result<Self> {
+    pub fn new(
+        house: House,
+        opened: Opened,
+        notes: Vec<String>,
+        store: impl Store + 'static,
+    ) -> io::Result<Self> {
         let (says, said) = mpsc::channel(FACTS_IN_LINE);
-        let (done, committed) = mpsc::unbounded_channel();
-        let writer = Writer::start(store, move |stored, outcome| {
+        let (report, store_reports) = mpsc::unbounded_channel();
+        let writer = Writer::start(store, move |one| {
             // The engine is gone only when the process is about to be.
-            let _ = done.send((stored, outcome));
+            let _ = report.send(one);
         })?;
-        let started = Instant::now();
-        let (core, effects) = Core::restore(house.settings.clone(), snapshot, now(started));
+        let storing = Storing::new(opened.quarantine_count, notes);
+        let snapshot = opened.snapshot;
+        let (panics, panicked) = mpsc::unbounded_channel();
+        let recorded: HashSet<PaneId> = snapshot.panes.iter().map(|pane| pane.id).collect();
+        let clock = Clock::start();
+        let (core, effects) = Core::restore(house.settings.clone(), snapshot, clock.now());
         let mut engine = Self {
             errands: Errands::of(&house.paths),
             house: Arc::new(house),
             core,
             desk: Desk::default(),
-            shards: Shards::start()?,
+            shards: Shards::start(&panics)?,
             panes: HashMap::new(),
             newest: PaneId(0),
             early: BTreeMap::new(),
             writer,
+            storing,
             says,
             said,
-            committed,
+            store_reports,
+            clock,
             alarms: BTreeSet::new(),
-            started,
+            alarm: Alarm::new()?,
             stopping: None,
             own_calls: OWN_CALLS,
             kept_news: HashMap::new(),
+            removals: 0,
+            panicked,
+            over_quota: false,
         };
+        let (house, age) = (engine.house.clone(), engine.house.settings.forget_after());
+        tokio::task::spawn_blocking(move || {
+            sweep::unrecorded(&house.paths.panes(), &recorded, age);
+        });
         engine.perform(effects);
         engine.take_up_news();
         Ok(engine)
@@ -161,19 +193,32 @@ impl Engine {
         let mut interrupt = signal(SignalKind::interrupt())?;
         loop {
             let alarm = self.alarms.first().copied();
+            let store_deadline = self.storing.deadline();
             let going = tokio::select! {
                 Some(knock) = knocks.recv() => self.knock(knock),
                 Some(said) = self.said.recv() => self.hear(said),
-                Some((stored, outcome)) = self.committed.recv() => self.stored(stored, outcome),
-                () = sleep_until(self.started + alarm.unwrap_or_default()), if alarm.is_some() => {
-                    self.alarms.pop_first();
-                    self.step(Input::Time)
+                Some(Panicked { pane, message }) = self.panicked.recv() => {
+                    self.panes.remove(&pane);
+                    let fact = PaneFact::TaskPanicked { message };
+                    self.step(Input::Pane { pane, fact })
+                }
+                Some(report) = self.store_reports.recv() => self.hear_store(report),
+                () = sleep_until(store_deadline.unwrap_or_else(Instant::now)), if store_deadline.is_some() => {
+                    self.answer_unstored()
+                }
+                reached = self.alarm.reached(alarm.unwrap_or_default()), if alarm.is_some() => {
+                    reached?;
+                    let now = self.clock.now().since_boot;
+                    self.alarms.retain(|at| *at > now);
+                    let going = self.step(Input::Time);
+                    self.check_quota();
+                    going
                 }
                 _ = terminate.recv() => Going::Over,
                 _ = interrupt.recv() => Going::Over,
             };
             if going == Going::Over {
-                return Ok(());
+                return self.storing.outcome();
             }
         }
     }
@@ -182,6 +227,7 @@ impl Engine {
         match knock {
             Knock::Cancelled { call } => {
                 self.desk.cancel(call);
+                self.storing.call_ended(call);
                 self.step(Input::Cancelled { call })
             }
             Knock::Call {
@@ -219,9 +265,9 @@ impl Engine {
                         self.look_up(call, key, who, caller, ask, target);
                         Going::On
                     }
-                    ask => self.step(Input::Call {
+                    ask => self.enter(
                         call,
-                        asked: Asked {
+                        Asked {
                             key,
                             who,
                             caller,
@@ -230,7 +276,7 @@ impl Engine {
                             watch: None,
                             tmux: TmuxLook::None,
                         },
-                    }),
+                    ),
                 }
             }
         }
@@ -251,7 +297,7 @@ impl Engine {
                 watch: None,
                 tmux: TmuxLook::None,
             };
-            self.step(Input::Call { call, asked });
+            self.enter(call, asked);
         }
     }
 
@@ -289,9 +335,28 @@ impl Engine {
                 {
                     self.panes.remove(&pane);
                 }
-                self.step(Input::Pane { pane, fact })
+                let changes_usage = matches!(
+                    fact,
+                    PaneFact::LogGrew { .. } | PaneFact::Ended { .. } | PaneFact::OpenFailed(_)
+                );
+                let going = self.step(Input::Pane { pane, fact });
+                if changes_usage {
+                    self.check_quota();
+                }
+                going
             }
             Said::Worker(input) => self.step(input),
+            Said::Removal { pane, outcome } => {
+                self.removals = self.removals.saturating_sub(1);
+                match outcome {
+                    sweep::Removal::Removed => {
+                        let fact = PaneFact::Removed;
+                        self.step(Input::Pane { pane, fact });
+                    }
+                    sweep::Removal::Kept => {}
+                }
+                self.over_if_nothing_is_open()
+            }
             Said::Furnished {
                 call,
                 key,
@@ -299,9 +364,9 @@ impl Engine {
                 caller,
                 ask,
                 furnished,
-            } => self.step(Input::Call {
+            } => self.enter(
                 call,
-                asked: Asked {
+                Asked {
                     key,
                     who,
                     caller,
@@ -310,50 +375,22 @@ impl Engine {
                     watch: furnished.watch,
                     tmux: furnished.tmux,
                 },
-            }),
-        }
-    }
-
-    fn stored(&mut self, stored: Stored, outcome: Result<(), String>) -> Going {
-        match (outcome, stored.undo) {
-            (Ok(()), _) => self.perform(stored.effects),
-            (Err(why), Some(what)) => {
-                tracing::warn!(?what, why, "what was to be started could not be recorded");
-                self.step(Input::NotStored { what, why })
-            }
-            // The pane's own files say the same, and the next daemon reads them.
-            (Err(why), None) => {
-                tracing::warn!(why, "a change could not be recorded");
-                self.perform(stored.effects)
-            }
+            ),
         }
     }
 
     fn step(&mut self, input: Input) -> Going {
-        let effects = self.core.step(input, now(self.started));
+        let effects = self.core.step(input, self.clock.now());
         self.perform(effects)
     }
 
-    /// In order; what comes behind a commit waits for the disk, without holding up anything else.
-    fn perform(&mut self, effects: Vec<Effect>) -> Going {
-        let mut effects = effects.into_iter();
-        while let Some(effect) = effects.next() {
-            if let Effect::Commit { changes, undo } = effect {
-                let then = Stored {
-                    effects: effects.collect(),
-                    undo,
-                };
-                self.writer.commit(Commit { changes, then });
-                return Going::On;
-            }
-            if self.act(effect) == Going::Over {
-                return Going::Over;
-            }
-        }
-        Going::On
-    }
-
     fn act(&mut self, effect: Effect) -> Going {
+        if let Effect::Answer { call, .. }
+        | Effect::Hand { call, .. }
+        | Effect::Compose { call, .. } = &effect
+        {
+            self.storing.call_ended(*call);
+        }
         if let Effect::Answer { call, .. } = &effect
             && let Some(key) = self.kept_news.remove(call)
         {
@@ -468,9 +505,9 @@ impl Engine {
                     pane::open(*record, start, self.house.clone(), self.says.clone());
                 self.install(handle, task);
             }
-            Effect::Adopt { record, steps } => {
+            Effect::Adopt { record, steps, how } => {
                 let (handle, task) =
-                    pane::adopt(*record, steps, self.house.clone(), self.says.clone());
+                    pane::adopt(*record, steps, how, self.house.clone(), self.says.clone());
                 self.install(handle, task);
             }
             Effect::Ask {
@@ -483,12 +520,31 @@ impl Engine {
                 record,
                 question,
             } => {
-                let house = self.house.clone();
                 if let Some(responder) = self.desk.take(call) {
-                    tokio::task::spawn_blocking(move || {
-                        responder.answer(archive::answer(&record, &question, &house))
-                    });
+                    let answer = archive::answer(record, question, self.house.clone());
+                    let task = whole::answer_later(responder, answer);
+                    self.desk.waits(call, task.abort_handle());
                 }
+            }
+            Effect::CollectGarbage {
+                call,
+                inventory,
+                dry_run,
+            } => {
+                let (house, says) = (self.house.clone(), self.says.clone());
+                let responder = self.desk.take(call);
+                if !dry_run {
+                    self.removals += inventory.forgotten.len();
+                }
+                tokio::task::spawn_blocking(move || {
+                    let removed = |pane, outcome| {
+                        let _ = says.blocking_send(Said::Removal { pane, outcome });
+                    };
+                    let collected = gc::collect(&inventory, dry_run, &house.paths, removed);
+                    if let Some(responder) = responder {
+                        responder.answer(Ok(Answer::Garbage { collected }));
+                    }
+                });
             }
             Effect::Survey {
                 call,
@@ -511,17 +567,20 @@ impl Engine {
             }
             Effect::Forget { pane } => {
                 let dir = self.house.paths.panes().join(pane.to_string());
+                let says = self.says.clone();
+                self.removals += 1;
                 tokio::task::spawn_blocking(move || {
-                    sweep::view(&dir);
-                    std::fs::remove_dir_all(dir)
+                    let outcome = sweep::remove_pane_dir(&dir);
+                    let _ = says.blocking_send(Said::Removal { pane, outcome });
                 });
             }
             Effect::Watch { pane, watch } => self.tell(pane, PaneCommand::Watch(watch)),
             Effect::WatchArchive { record, watch } => {
                 let (says, house) = (self.says.clone(), self.house.clone());
-                tokio::task::spawn_blocking(move || {
-                    for fact in archive::search(&record, &watch, &house) {
-                        let _ = says.blocking_send(Said::Pane(record.id, fact));
+                tokio::spawn(async move {
+                    let pane = record.id;
+                    for fact in archive::search(record, &watch, house).await {
+                        let _ = says.send(Said::Pane(pane, fact)).await;
                     }
                 });
             }
@@ -530,6 +589,7 @@ impl Engine {
             Effect::StopSteps { pane, plan } => self.tell(pane, PaneCommand::StopSteps(plan)),
             Effect::Compose {
                 call,
+                run,
                 wrap,
                 result,
                 parts,
@@ -540,16 +600,22 @@ impl Engine {
                     let handle = self.panes.get(&part.record.id).cloned();
                     Some((part, handle))
                 });
-                if let Some(responder) = self.desk.take(call) {
-                    let composed = compose::reply(
-                        *result,
-                        parts.collect(),
-                        most_chars,
-                        wrap,
-                        self.house.clone(),
-                    );
-                    tokio::spawn(async move { responder.answer(composed.await) });
-                }
+                let says = self.says.clone();
+                let answer = self.desk.take(call).map(|responder| {
+                    let (parts, house) = (parts.collect(), self.house.clone());
+                    let reply = compose::reply(*result, parts, most_chars, wrap, house);
+                    let task = whole::answer_later(responder, reply);
+                    self.desk.waits(call, task.abort_handle());
+                    task
+                });
+                tokio::spawn(async move {
+                    let delivered = match answer {
+                        Some(answer) => answer.await.unwrap_or(false),
+                        None => false,
+                    };
+                    let composed = Input::Composed { run, delivered };
+                    let _ = says.send(Said::Worker(composed)).await;
+                });
             }
             Effect::WakeAt(at) => {
                 self.alarms.insert(at);
@@ -664,10 +730,52 @@ impl Engine {
             pid: std::process::id(),
             socket: self.house.paths.socket().to_string_lossy().into_owned(),
             version: env!("CARGO_PKG_VERSION").into(),
-            uptime_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            uptime_ms: u64::try_from(self.clock.uptime().as_millis()).unwrap_or(u64::MAX),
             panes: self.core.live_panes().count() as u64,
             epoch: self.house.epoch,
+            store: self.storing.status(),
+            logs: self.logs_status(),
         }
+    }
+
+    fn logs_status(&self) -> LogsStatus {
+        let LogUsage {
+            ended_bytes,
+            running_bytes,
+        } = self.core.log_usage();
+        let quota_bytes = self.house.settings.logs_quota_bytes();
+        let is_over = quota_bytes.is_some_and(|quota| ended_bytes + running_bytes > quota);
+        let note = "the output logs exceed `logs_quota_mb`, and running panes or open runs need what is left: close \
+                    panes, or raise the quota";
+        LogsStatus {
+            ended_bytes,
+            running_bytes,
+            quota_bytes,
+            note: is_over.then(|| note.to_owned()),
+        }
+    }
+
+    /// Logs when the output logs begin or cease to exceed their quota.
+    fn check_quota(&mut self) {
+        let logs = self.logs_status();
+        if logs.note.is_some() == self.over_quota {
+            return;
+        }
+        self.over_quota = logs.note.is_some();
+        if self.over_quota {
+            tracing::warn!(
+                running_bytes = logs.running_bytes,
+                ended_bytes = logs.ended_bytes,
+                quota_bytes = logs.quota_bytes,
+                "output logs exceed the quota and nothing more can be forgotten"
+            );
+        } else {
+            tracing::info!("output logs are within the quota again");
+        }
+    }
+
+    pub fn client_limits(&self) -> ClientLimits {
+        ClientLimits::of(&self.house.settings)
     }
 
     fn stop(&mut self, asker: Responder, panes: bool) -> Going {
@@ -720,7 +828,7 @@ impl Engine {
                 watch: None,
                 tmux: TmuxLook::None,
             };
-            self.step(Input::Call { call, asked });
+            self.enter(call, asked);
         }
         self.over_if_nothing_is_open()
     }
@@ -736,7 +844,7 @@ impl Engine {
         let Some(stopping) = self
             .stopping
             .as_mut()
-            .filter(|stopping| stopping.open.is_empty())
+            .filter(|stopping| stopping.open.is_empty() && self.removals == 0)
         else {
             return Going::On;
         };
@@ -754,20 +862,10 @@ impl Engine {
 }
 
 /// The caller of what the engine asks by itself.
-fn nobody() -> Caller {
+pub fn nobody() -> Caller {
     Caller {
         cwd: fugue_api::OsText::Text("/".into()),
         env: Vec::new(),
         umask: 0o22,
-    }
-}
-
-fn now(started: Instant) -> Now {
-    let wall = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Now {
-        wall: Timestamp(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)),
-        uptime: started.elapsed(),
     }
 }

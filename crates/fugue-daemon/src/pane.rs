@@ -8,12 +8,15 @@ mod keeper;
 pub mod launch;
 mod line;
 mod listener;
+mod log_size;
 mod person;
 mod quiet;
+mod raw;
 mod resting;
 mod sending;
 mod shown;
 mod stepping;
+mod unreachable;
 pub mod viewing;
 pub mod watching;
 
@@ -26,11 +29,11 @@ use fugue_api::{
     wire::Followed,
 };
 use fugue_core::{
-    PaneFact, PaneQuestion, PaneRecord, StepPlan, TurnOver, Want, result::Found, view,
+    AdoptAs, PaneFact, PaneQuestion, PaneRecord, StepPlan, TurnOver, Want, result::Found, view,
 };
 use fugue_hold::{
     spawn::Ending,
-    wire::{Input, InputKind, ToDaemon, ToHolder},
+    wire::{Exited, Input, InputKind, ToDaemon, ToHolder},
 };
 use fugue_term::{Fact, MarkKind, ShellState};
 use tokio::{
@@ -46,6 +49,7 @@ use crate::{
     sweep,
 };
 use answers::Asked;
+use birth::Unstarted;
 pub(crate) use holder::next as next_word;
 use keeper::{Event, Keeper, Place};
 use quiet::{Draft, Hand};
@@ -53,6 +57,7 @@ pub use quiet::{Inject, Quiet};
 use resting::Resting;
 use sending::Sending;
 use stepping::Stepping;
+use unreachable::{Birth, Reconnection, attempted, first_attempt};
 use viewing::{Asks, Viewing};
 use watching::{Searched, Watcher};
 
@@ -150,7 +155,12 @@ pub fn open(
     task(record, house, says, move |desk| async move {
         match Pane::start(desk, start).await {
             Ok(pane) => pane.live().await,
-            Err((desk, error)) => desk.say(PaneFact::OpenFailed(error)).await,
+            Err(Unstarted::Failed(seat, error)) => seat.say(PaneFact::OpenFailed(error)).await,
+            Err(Unstarted::Unsure(seat, error)) => {
+                if let Some(pane) = unreachable::adopt(seat, None, Birth::Failed(error)).await {
+                    pane.live().await;
+                }
+            }
         }
     })
 }
@@ -159,13 +169,18 @@ pub fn open(
 pub fn adopt(
     record: PaneRecord,
     steps: Option<StepPlan>,
+    how: AdoptAs,
     house: Arc<House>,
     says: mpsc::Sender<Said>,
 ) -> (PaneHandle, Task) {
-    task(record, house, says, |desk| async move {
-        match Pane::find(desk, steps).await {
-            Ok(pane) => pane.live().await,
-            Err((desk, lost)) => desk.say(lost).await,
+    task(record, house, says, |seat| async move {
+        match how {
+            AdoptAs::Terminal => {
+                if let Some(pane) = unreachable::adopt(seat, steps, Birth::Interrupted).await {
+                    pane.live().await;
+                }
+            }
+            AdoptAs::RawOutput { panic } => raw::serve(seat, panic).await,
         }
     })
 }
@@ -225,8 +240,16 @@ impl Seat {
 struct Pane {
     seat: Seat,
     follower: Follower,
-    /// `None` once the pane has ended.
+    /// `None` while it cannot be reached, and once the pane has ended.
     keeper: Option<Keeper>,
+    /// The attempts to reach a backend whose connection is lost.
+    reconnection: Option<Reconnection>,
+    /// When the backend must have answered the oldest probe.
+    probe_deadline: Option<Instant>,
+    /// The backend is connected and has not answered in time.
+    silent_since: Option<Instant>,
+    /// When the backend must have closed the pane.
+    close_deadline: Option<Instant>,
     /// Questions that wait for a look at the terminal's foreground.
     probes: HashMap<u64, Asked>,
     resizes: HashMap<u64, (PaneSize, Option<Responder>)>,
@@ -256,6 +279,8 @@ struct Pane {
     look_at: Option<Instant>,
     prompted: bool,
     stalled: Option<i32>,
+    /// The process has ended; its end is not recorded yet, because its output waits for room on the disk.
+    exit_pending: Option<Exited>,
     exited: Option<(Ending, u64)>,
     /// The process left no other behind.
     alone: bool,
@@ -263,6 +288,8 @@ struct Pane {
     more_to_read: bool,
     /// There was more to read than was read at once.
     floods: bool,
+    /// Size of the log that the engine was told last.
+    told_log_bytes: u64,
 }
 
 impl Pane {
@@ -272,6 +299,10 @@ impl Pane {
             seat,
             follower,
             keeper,
+            reconnection: None,
+            probe_deadline: None,
+            silent_since: None,
+            close_deadline: None,
             probes: HashMap::new(),
             resizes: HashMap::new(),
             sending: Sending::default(),
@@ -294,11 +325,13 @@ impl Pane {
             look_at: None,
             prompted: false,
             stalled: None,
+            exit_pending: None,
             exited: None,
             alone: false,
             swept: false,
             more_to_read: true,
             floods: false,
+            told_log_bytes: 0,
         }
     }
 
@@ -310,6 +343,10 @@ impl Pane {
             }
             self.tell_messages().await;
             self.show();
+            if let Some(adoption) = first_attempt(self.reconnection.as_mut()).await {
+                self.reconnected(adoption).await;
+                continue;
+            }
             let timers = [
                 self.look_at,
                 self.sending.deadline(),
@@ -318,6 +355,8 @@ impl Pane {
                 self.rest_deadline(),
                 self.quiet_look,
                 self.viewing.deadline(),
+                self.probe_deadline,
+                self.close_deadline,
             ];
             let timer = timers.into_iter().flatten().min();
             tokio::select! {
@@ -329,24 +368,25 @@ impl Pane {
                 event = event(self.keeper.as_mut()) => match event {
                     Ok(Event::Grew) => self.read_on().await,
                     Ok(Event::Word(word)) => self.hear(word).await,
-                    Err(error) => {
-                        self.keys_lost();
-                        self.recover(&error).await;
-                    }
+                    Err(error) => self.lost(error.to_string()),
                 },
+                adoption = attempted(self.reconnection.as_mut()) => self.reconnected(adoption).await,
                 Some(searched) = self.searched_out.recv() => self.searched(searched).await,
-                () = tokio::task::yield_now(), if self.more_to_read => self.read_on().await,
+                // A question that a program asks of its terminal is answered by the holder, so output waits for it.
+                () = tokio::task::yield_now(), if self.more_to_read && self.reconnection.is_none() => self.read_on().await,
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => self.time().await,
             }
         }
     }
 
     async fn hear(&mut self, word: ToDaemon) {
+        self.silent_since = None;
         match word {
             // What tmux shows of it is still to be removed.
             ToDaemon::Alone => self.alone = self.seat.record.tmux.is_none(),
             ToDaemon::Keyed { bytes } => self.keyed(&bytes),
             ToDaemon::Resized { rows, cols } => self.resized_in_tmux(PaneSize { rows, cols }).await,
+            ToDaemon::ExitPending(exited) => self.exit_is_pending(exited),
             ToDaemon::Exited(exited) => {
                 self.exited = Some((exited.ending, exited.at));
                 self.more_to_read = true;
@@ -363,6 +403,7 @@ impl Pane {
                     tracing::warn!(pane = %self.seat.record.id, left, "processes of a pane could not be ended");
                 }
                 self.swept = true;
+                self.close_deadline = None;
             }
             ToDaemon::Stalled { errno } => self.stalled = Some(errno),
             ToDaemon::Flowing => self.stalled = None,
@@ -375,7 +416,8 @@ impl Pane {
             ToDaemon::HelloOk(_)
             | ToDaemon::Refused { .. }
             | ToDaemon::Started(_)
-            | ToDaemon::Admitted
+            | ToDaemon::Admitted { .. }
+            | ToDaemon::KeysWritten { .. }
             | ToDaemon::StartFailed { .. }
             | ToDaemon::Unknown { .. } => {}
         }
@@ -449,9 +491,9 @@ impl Pane {
         for fact in turn.facts {
             self.fact(fact).await;
         }
-        self.seat
-            .grow
-            .send_replace(self.follower.terminal.offset().0);
+        let offset = self.follower.terminal.offset().0;
+        self.seat.grow.send_replace(offset);
+        self.tell_log_size(offset).await;
         if self.sending.watches() {
             let seen = self.seen();
             self.sending.output(&seen, self.last_output);
@@ -530,6 +572,12 @@ impl Pane {
         if self.quiet_look.is_some_and(|at| at <= now) {
             self.quiet_time();
         }
+        if self.probe_deadline.is_some_and(|at| at <= now) {
+            self.holder_is_silent();
+        }
+        if self.close_deadline.is_some_and(|at| at <= now) {
+            self.close_unreachable(Duration::ZERO);
+        }
     }
 
     /// All that will ever come is read, and where somebody asked for the end, no process is left.
@@ -538,7 +586,9 @@ impl Pane {
             return false;
         };
         let read = self.follower.terminal.offset().0 >= at || !self.more_to_read;
-        let closing_goes_on = self.seat.record.closing && !self.swept && self.keeper.is_some();
+        let closing_goes_on = self.seat.record.closing
+            && !self.swept
+            && (self.keeper.is_some() || self.reconnection.is_some());
         !self.is_told() && read && !closing_goes_on
     }
 
@@ -548,10 +598,16 @@ impl Pane {
     }
 
     async fn over(&mut self) {
-        let Some((ending, _)) = self.exited else {
+        let Some((ending, at)) = self.exited else {
             return;
         };
+        let lost = at.saturating_sub(self.follower.terminal.offset().0);
+        if lost > 0 {
+            tracing::warn!(pane = %self.seat.record.id, bytes = lost, "output could not be written and is lost");
+            self.seat.say(PaneFact::OutputLost { bytes: lost }).await;
+        }
         let keeper = self.keeper.take();
+        (self.probe_deadline, self.close_deadline) = (None, None);
         self.look_at = None;
         let exit = launch::exit(ending);
         let cursor = self.cursor();
@@ -559,7 +615,7 @@ impl Pane {
         // A note to ourselves that the end was told; core writes the real one.
         self.seat.record.ended = Some(fugue_core::Ended {
             exit: exit.clone(),
-            at: self.seat.record.created_at,
+            at: self.seat.record.created_at.into(),
             closed: false,
             cursor: cursor.clone(),
             title: title.clone(),

@@ -11,10 +11,18 @@ use std::{
 
 use fugue_api::{Error, Kind};
 
-/// The three places, not yet looked at.
+/// The name of the daemon's socket in the state directory.
+pub(crate) const SOCKET: &str = "daemon.sock";
+/// The name of the lock file of clients that start a daemon. The daemon's own lock is on the state directory itself.
+pub(crate) const START_LOCK: &str = "start.lock";
+
+/// The state directory and the configuration file of this user, not yet opened.
+///
+/// The state directory holds everything, the socket and the locks included: whoever has the same state directory finds
+/// the same daemon. `XDG_RUNTIME_DIR` is not used, because cron, ssh and some agents start programs without it, and
+/// logind empties it while the daemon runs.
 #[derive(Clone, Debug)]
 pub struct Paths {
-    pub runtime: PathBuf,
     pub state: PathBuf,
     pub config: PathBuf,
 }
@@ -36,32 +44,21 @@ impl Paths {
         };
         let state = under("XDG_STATE_HOME", ".local/state")?.join("fugue");
         let config = under("XDG_CONFIG_HOME", ".config")?.join("fugue/config.toml");
-        let runtime =
-            absolute("XDG_RUNTIME_DIR").map_or_else(|| state.join("run"), |dir| dir.join("fugue"));
-        Ok(Self {
-            runtime,
-            state,
-            config,
-        })
+        Ok(Self { state, config })
     }
 
     pub fn socket(&self) -> PathBuf {
-        self.runtime.join("daemon.sock")
+        self.state.join(SOCKET)
     }
 
-    /// Held for life by the one daemon.
-    pub fn daemon_lock(&self) -> PathBuf {
-        self.runtime.join("daemon.lock")
-    }
-
-    /// Held by the one client that starts a daemon.
+    /// Locked by the one client that starts a daemon.
     pub fn start_lock(&self) -> PathBuf {
-        self.runtime.join("start.lock")
+        self.state.join(START_LOCK)
     }
 
-    /// Each lead of a project holds one in here, named as its inbox, for as long as it lives.
+    /// Lock files of leads, each named as the lead's inbox and locked while the lead lives.
     pub fn leads(&self) -> PathBuf {
-        self.runtime.join("leads")
+        self.state.join("leads")
     }
 
     pub fn daemon_log(&self) -> PathBuf {
@@ -94,16 +91,27 @@ impl Paths {
         self.state.join("shell")
     }
 
-    /// Makes the directories where they are missing, and refuses those that somebody else could look into.
+    /// Makes the directories where they are missing, and refuses those that another user could read.
     pub fn prepare(&self) -> Result<(), Error> {
-        for dir in [&self.state, &self.runtime, &self.panes()] {
-            private(dir).map_err(|error| {
-                Error::new(Kind::Unavailable, format!("{}: {error}", dir.display()))
-                    .hint("fugue keeps its files in a directory that only you can enter")
-            })?;
+        for dir in [&self.state, &self.panes(), &self.leads()] {
+            private(dir).map_err(|error| unusable(dir, &error))?;
         }
         Ok(())
     }
+}
+
+/// The error for a file or directory of the state that cannot be used, with the way out for each cause.
+pub fn unusable(path: &Path, error: &io::Error) -> Error {
+    let hint = match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            "fugue writes its state there; make the directory writable, or set XDG_STATE_HOME to one that is"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "the disk is full; make room, or set XDG_STATE_HOME to a directory on another disk"
+        }
+        _ => "fugue keeps its files in a directory that only you can enter",
+    };
+    Error::new(Kind::Unavailable, format!("{}: {error}", path.display())).hint(hint)
 }
 
 fn absolute(variable: &str) -> Option<PathBuf> {

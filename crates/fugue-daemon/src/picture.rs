@@ -83,40 +83,94 @@ pub fn modes(modes: &Modes) -> FrameModes {
     }
 }
 
-/// A stretch of the text. `None`: the terminal at hand does not reach back far enough.
-pub fn lines(terminal: &Terminal, oldest: u64, from: u64, most: u32) -> Option<Lines> {
-    let end = terminal.end().line.0 + 1;
-    let most = u64::from(most.min(MOST_LINES));
-    let from = if from >= end {
-        end.saturating_sub(most)
-    } else {
-        from
-    };
-    let from = from.max(oldest);
-    if from < terminal.first_kept().0 {
-        return None;
-    }
-    let mut chars = 0;
-    let lines = (from..end.min(from + most))
-        .map(|line| spans(terminal, line))
-        .take_while(|spans| {
-            let before = chars;
-            chars += spans.iter().map(|span| span.0.len()).sum::<usize>();
-            before < MOST_CHARS
-        })
-        .collect();
-    Some(Lines {
-        from,
-        lines,
-        kept_from: oldest,
-        end,
-    })
+/// A range of the text that a client scrolls to.
+#[derive(Clone, Copy, Debug)]
+pub struct LineRange {
+    from: u64,
+    most: u64,
+    oldest: u64,
+    end: u64,
 }
 
-fn spans(terminal: &Terminal, line: u64) -> Vec<Span> {
-    let runs = terminal.styled_line(LineNo(line)).into_iter();
-    runs.map(|(text, style)| Span(text, appearance(&style)))
-        .collect()
+impl LineRange {
+    /// `oldest` is the first line that some file has. Beyond the end the last lines are meant.
+    pub fn of(terminal: &Terminal, oldest: u64, from: u64, most: u32) -> Self {
+        let end = terminal.end().line.0 + 1;
+        let most = u64::from(most.min(MOST_LINES));
+        let from = if from >= end {
+            end.saturating_sub(most)
+        } else {
+            from
+        };
+        Self {
+            from: from.max(oldest),
+            most,
+            oldest,
+            end,
+        }
+    }
+
+    /// The same where no line before `oldest` can be had.
+    pub fn kept_from(self, oldest: u64) -> Self {
+        Self {
+            from: self.from.max(oldest),
+            oldest,
+            ..self
+        }
+    }
+}
+
+/// Lines of a range, as they come.
+pub struct LinesBuilder {
+    range: LineRange,
+    chars: usize,
+    lines: Vec<Vec<Span>>,
+}
+
+impl LinesBuilder {
+    pub fn new(range: LineRange) -> Self {
+        Self {
+            range,
+            chars: 0,
+            lines: Vec::new(),
+        }
+    }
+
+    /// The next line that is wanted, if any is.
+    pub fn next_line(&self) -> Option<LineNo> {
+        let taken = self.lines.len() as u64;
+        let next = self.range.from + taken;
+        let wanted = taken < self.range.most && next < self.range.end;
+        (wanted && self.chars < MOST_CHARS).then_some(LineNo(next))
+    }
+
+    /// Takes the next line, cut by style.
+    pub fn push(&mut self, runs: Vec<(String, Style)>) {
+        let runs = runs.into_iter();
+        let spans: Vec<Span> = runs
+            .map(|(text, style)| Span(text, appearance(&style)))
+            .collect();
+        self.chars += spans.iter().map(|span| span.0.len()).sum::<usize>();
+        self.lines.push(spans);
+    }
+
+    /// Takes what is left from a terminal that has it.
+    pub fn finish(mut self, terminal: &Terminal) -> Lines {
+        while let Some(line) = self.next_line() {
+            self.push(terminal.styled_line(line));
+        }
+        Lines {
+            from: self.range.from,
+            lines: self.lines,
+            kept_from: self.range.oldest,
+            end: self.range.end,
+        }
+    }
+}
+
+/// A range of the text, or the news that the terminal at hand does not reach back far enough.
+pub fn lines(terminal: &Terminal, range: LineRange) -> Option<Lines> {
+    (range.from >= terminal.first_kept().0).then(|| LinesBuilder::new(range).finish(terminal))
 }
 
 fn appearance(style: &Style) -> Appearance {
@@ -216,18 +270,21 @@ mod tests {
         };
         let kept = terminal.first_kept().0;
         assert_eq!(
-            texts(lines(&terminal, 0, 18, 2)),
+            texts(lines(&terminal, LineRange::of(&terminal, 0, 18, 2))),
             Some((18, vec!["line 18".into(), "line 19".into()]))
         );
         // Beyond the last: the last ones.
         assert_eq!(
-            texts(lines(&terminal, 0, u64::MAX, 2)),
+            texts(lines(&terminal, LineRange::of(&terminal, 0, u64::MAX, 2))),
             Some((19, vec!["line 19".into(), String::new()]))
         );
-        assert_eq!(texts(lines(&terminal, 0, kept - 1, 2)), None);
+        assert_eq!(
+            texts(lines(&terminal, LineRange::of(&terminal, 0, kept - 1, 2))),
+            None
+        );
         // What no file has any more cannot be had.
         assert_eq!(
-            texts(lines(&terminal, kept, 0, 1)).map(|found| found.0),
+            texts(lines(&terminal, LineRange::of(&terminal, kept, 0, 1))).map(|found| found.0),
             Some(kept)
         );
     }

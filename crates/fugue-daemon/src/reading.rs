@@ -1,21 +1,29 @@
 //! Answers to `read_pane` and to followers, from a terminal and its log.
 
+use std::fmt::Write;
+
 use fugue_api::{
     Error, Kind,
     panes::{Mode, PaneText, ReadPane, StateBy},
     wire::Followed,
 };
-use fugue_core::{Want, result::Found, view};
+use fugue_core::{
+    Want,
+    result::Found,
+    view::{self, ClipBuilder, Gathered, LastLines, LineFilter},
+};
 use fugue_hold::{LogReader, Read};
-use fugue_term::{Offset, Query, Terminal};
+use fugue_term::{Cursor, Line, LineNo, Offset, Selection, Terminal};
 
-/// A reply, or the news that the terminal at hand does not reach back far enough.
+use crate::replay::Gap;
+
+/// A reply, or what is to be read from the log because the terminal at hand does not reach back far enough.
 pub enum Reading {
     Done(Box<PaneText>),
-    NeedsMore,
+    NeedsMore(Box<TextPlan>),
 }
 
-/// How much of the pane's past the terminal at hand holds.
+/// How much of the pane's past a source has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Past {
     /// There may be more in the log.
@@ -24,156 +32,350 @@ pub enum Past {
     Whole,
 }
 
-pub fn read(
-    terminal: &Terminal,
-    log: &mut LogReader,
-    past: Past,
-    args: &ReadPane,
-    state: &StateBy,
-) -> Result<Reading, Error> {
-    let most = args.max_output_chars as usize;
-    let reply = match args.mode {
-        Mode::Text => return text(terminal, past, args, state),
-        Mode::Screen => {
-            let rows: Vec<String> = terminal.screen().rows().collect();
-            let used = rows
-                .iter()
-                .rposition(|row| !row.is_empty())
-                .map_or(0, |last| last + 1);
-            given(
-                &grepped(rows[..used].iter().cloned().zip(1..).collect(), args)?,
-                most,
-                0,
-                terminal,
-                state,
-            )
-        }
-        Mode::Raw => raw(terminal, log, args, state)?,
-        Mode::LastCommand => {
-            let Some(last) = terminal.last_command(args.lines as usize) else {
-                return Err(Error::new(
-                    Kind::NotFound,
-                    "no command has run here in a shell with integration",
-                )
-                .hint("mode `text` reads everything that was printed"));
-            };
-            let left_out = last.output.omitted as u64;
-            let lines = last
-                .output
-                .lines
-                .iter()
-                .zip(left_out + 1..)
-                .map(|(line, number)| (line.text.to_string(), number));
-            let mut reply = given(
-                &grepped(lines.collect(), args)?,
-                most,
-                left_out,
-                terminal,
-                state,
-            );
-            reply.command = Some(last.command.to_owned());
-            reply.exit_code = last.exit_code;
-            reply
-        }
-    };
-    Ok(Reading::Done(Box::new(reply)))
+/// A part of a text, in its order.
+pub enum Part<'a> {
+    Line(&'a Line<'a>),
+    /// Output is missing here.
+    Gap(&'a Gap),
 }
 
-fn text(
-    terminal: &Terminal,
-    past: Past,
-    args: &ReadPane,
-    state: &StateBy,
-) -> Result<Reading, Error> {
-    let since = args.since.as_ref().map(view::cursor).transpose()?;
-    let wanted = args.lines as usize;
-    // A filter looks at everything that is there, and then gives the last so many.
-    let last = if args.grep.is_some() {
-        usize::MAX
-    } else {
-        wanted
-    };
-    let found = terminal.lines(&Query { since, last });
-    let short = found.lines.len() < last && found.older_lost;
-    if short && past == Past::Recent {
-        return Ok(Reading::NeedsMore);
-    }
-    let lines = found
-        .lines
-        .iter()
-        .map(|line| (line.text.to_string(), line.no.0 + 1))
-        .collect();
-    let mut lines = grepped(lines, args)?;
-    let mut before = found.omitted as u64;
-    if args.grep.is_some() {
-        let surplus = lines.len().saturating_sub(wanted);
-        lines.drain(..surplus);
-        before = surplus as u64;
-    }
-    // Lines that were asked for and that no file has any more. Without `since`, only as many were asked for as the
-    // window has room for; those before it are not missing.
-    let first_asked = since.map_or(0, |since| since.line.0);
-    let lost = match (found.older_lost, since) {
-        (true, _) if args.grep.is_some() => 0,
-        (true, Some(_)) => found.first_kept.0.saturating_sub(first_asked),
-        (true, None) => found.first_kept.0.min((last - found.lines.len()) as u64),
-        (false, _) => 0,
-    };
-    let skipped = if since.is_some() || args.grep.is_some() {
-        before
-    } else {
-        0
-    };
-    let omitted = skipped + lost;
-    Ok(Reading::Done(Box::new(given(
-        &lines,
-        args.max_output_chars as usize,
-        omitted,
-        terminal,
-        state,
-    ))))
+/// Where a text is read from. Each visit goes over all of it.
+pub trait TextSource {
+    fn visit(
+        &mut self,
+        selection: Selection,
+        visit: &mut dyn FnMut(Part<'_>),
+    ) -> Result<Extent, Error>;
 }
 
-/// A part of the text, as much as any bound up to `most` can want. `None`: the terminal at hand does not reach back
-/// far enough.
-pub fn stretch(terminal: &Terminal, past: Past, want: &Want, most: usize) -> Option<Found> {
-    let end = Some(view::shown(terminal.end()));
-    let Want::Text { from, to } = want else {
-        return Some(Found {
-            clip: None,
-            lost_lines: 0,
-            end,
+/// What a source had of a selection.
+pub struct Extent {
+    /// The oldest line it has.
+    pub first_kept: u64,
+    /// Older lines would have been selected.
+    pub lacks: bool,
+    /// Where its text ends.
+    pub end: Cursor,
+}
+
+/// Puts gaps where they belong between the lines of a selection.
+pub struct GapPlaces {
+    selection: Selection,
+    given: usize,
+}
+
+impl GapPlaces {
+    pub fn new(selection: Selection) -> Self {
+        Self {
+            selection,
+            given: 0,
+        }
+    }
+
+    /// Hands over the gaps before a line.
+    pub fn before(&mut self, line: u64, gaps: &[Gap], visit: &mut dyn FnMut(Part<'_>)) {
+        while let Some(gap) = gaps.get(self.given).filter(|gap| gap.line <= line) {
+            self.given += 1;
+            if self.selects(gap) {
+                visit(Part::Gap(gap));
+            }
+        }
+    }
+
+    /// Hands over what is missing at the end of the log.
+    pub fn at_end(&self, tail: Option<Gap>, visit: &mut dyn FnMut(Part<'_>)) {
+        if let Some(gap) = tail.filter(|gap| self.selects(gap)) {
+            visit(Part::Gap(&gap));
+        }
+    }
+
+    fn selects(&self, gap: &Gap) -> bool {
+        match self.selection {
+            Selection::From(line) => gap.line >= line.0,
+            Selection::Since(since) => gap.next > since.offset.0,
+            Selection::Between(from, to) => gap.next > from.offset.0 && gap.from < to.offset.0,
+        }
+    }
+}
+
+/// The lines that a terminal keeps.
+pub struct RecentText<'a> {
+    pub terminal: &'a Terminal,
+    pub gaps: &'a [Gap],
+    /// What is missing at the end of the log.
+    pub tail: Option<Gap>,
+}
+
+impl TextSource for RecentText<'_> {
+    fn visit(
+        &mut self,
+        selection: Selection,
+        visit: &mut dyn FnMut(Part<'_>),
+    ) -> Result<Extent, Error> {
+        let mut places = GapPlaces::new(selection);
+        self.terminal.visit(selection, |line| {
+            places.before(line.no.0, self.gaps, visit);
+            visit(Part::Line(line));
         });
+        places.before(u64::MAX, self.gaps, visit);
+        places.at_end(self.tail, visit);
+        Ok(Extent {
+            first_kept: self.terminal.first_kept().0,
+            lacks: self.terminal.lacks(selection),
+            end: self.terminal.end(),
+        })
+    }
+}
+
+/// What a read wants of a pane's text, so that it can also be read from the log.
+pub struct TextPlan {
+    selection: Selection,
+    /// The last so many of the selected lines.
+    wanted: usize,
+    /// The selection is those lines and no others.
+    is_exact: bool,
+    grep: Option<LineFilter>,
+    most_chars: usize,
+    /// The first line that was asked for, where a loss before it is to be told.
+    first_asked: Option<u64>,
+    /// What is counted as the first line.
+    number_one: u64,
+    /// Lines that were asked for and that the selection does not have.
+    left_out: u64,
+    command: Option<(String, Option<i32>)>,
+    end: Cursor,
+    state: StateBy,
+}
+
+impl TextPlan {
+    fn text(terminal: &Terminal, args: &ReadPane, state: &StateBy) -> Result<Self, Error> {
+        let since = args.since.as_ref().map(view::cursor).transpose()?;
+        let grep = args.grep.as_deref().map(view::compile).transpose()?;
+        let wanted = args.lines as usize;
+        let window = terminal.line_count().saturating_sub(wanted as u64);
+        let (selection, first_asked) = match (since, &grep) {
+            // A filter looks at everything that is there, and then gives the last so many.
+            (Some(since), Some(_)) => (Selection::Since(since), None),
+            (None, Some(_)) => (Selection::ALL, None),
+            (Some(since), None) => (Selection::Since(since), Some(since.line.0)),
+            (None, None) => (Selection::From(LineNo(window)), Some(window)),
+        };
+        Ok(Self {
+            selection,
+            wanted,
+            is_exact: matches!((since, &grep), (None, None)),
+            grep,
+            most_chars: args.max_output_chars as usize,
+            first_asked,
+            number_one: 0,
+            left_out: 0,
+            command: None,
+            end: terminal.end(),
+            state: state.clone(),
+        })
+    }
+
+    fn last_command(terminal: &Terminal, args: &ReadPane, state: &StateBy) -> Result<Self, Error> {
+        let Some(last) = terminal.last_command(1) else {
+            return Err(Error::new(
+                Kind::NotFound,
+                "no command has run here in a shell with integration",
+            )
+            .hint("mode `text` reads everything that was printed"));
+        };
+        let (mut from, to) = (last.from, last.to);
+        let number_one = from.line.0;
+        // A text that ends before a line's first character does not have that line.
+        let begin = if to.line == from.line { from.col } else { 0 };
+        let behind = to.line.0 + u64::from(to.col > begin);
+        let wanted = args.lines as usize;
+        let left_out = behind.saturating_sub(number_one + wanted as u64);
+        if left_out > 0 {
+            (from.line, from.col) = (LineNo(number_one + left_out), 0);
+        }
+        Ok(Self {
+            selection: Selection::Between(from, to),
+            wanted,
+            is_exact: true,
+            grep: args.grep.as_deref().map(view::compile).transpose()?,
+            most_chars: args.max_output_chars as usize,
+            first_asked: Some(from.line.0),
+            number_one,
+            left_out,
+            command: Some((last.command.to_owned(), last.exit_code)),
+            end: terminal.end(),
+            state: state.clone(),
+        })
+    }
+
+    /// The offset at which the text ends that is to be read.
+    pub fn end(&self) -> u64 {
+        self.end.offset.0
+    }
+
+    /// Reads it. `None`: the source does not reach back far enough.
+    pub fn read(&self, source: &mut dyn TextSource, past: Past) -> Result<Option<PaneText>, Error> {
+        let mut skip = self.is_exact.then_some(0);
+        loop {
+            let mut last = LastLines::new(self.wanted, self.most_chars, skip);
+            let (mut missing_bytes, mut numbered) = (0, String::new());
+            let extent = source.visit(self.selection, &mut |part| match (part, &self.grep) {
+                (Part::Gap(gap), grep) => {
+                    missing_bytes += gap.bytes;
+                    if grep.is_none() {
+                        last.push(&view::missing_line(gap.bytes));
+                    }
+                }
+                (Part::Line(line), None) => last.push(&line.text),
+                (Part::Line(line), Some(grep)) if grep.is_match(&line.text) => {
+                    numbered.clear();
+                    let number = line.no.0 + 1 - self.number_one;
+                    let _ = write!(numbered, "{number}:{}", line.text);
+                    last.push(&numbered);
+                }
+                (Part::Line(_), Some(_)) => {}
+            })?;
+            let enough = !self.is_exact && self.grep.is_none() && last.seen() >= self.wanted as u64;
+            let short = extent.lacks && !enough;
+            if short && past == Past::Recent {
+                return Ok(None);
+            }
+            // Lines that were asked for and that no file has any more.
+            let lost = self
+                .first_asked
+                .filter(|_| short)
+                .map_or(0, |first| extent.first_kept.saturating_sub(first));
+            match last.finish() {
+                Gathered::Again { skip: more } => skip = Some(more),
+                Gathered::Lines { clip, before } => {
+                    let bounded = clip.bound(self.most_chars);
+                    return Ok(Some(PaneText {
+                        text: bounded.text,
+                        cursor: view::shown(self.end),
+                        lines: bounded.lines,
+                        omitted_lines: bounded.omitted_lines + before + lost + self.left_out,
+                        omitted_chars: bounded.omitted_chars,
+                        state: self.state.state,
+                        command: self.command.as_ref().map(|(command, _)| command.clone()),
+                        exit_code: self.command.as_ref().and_then(|(_, code)| *code),
+                        replaced_bytes: 0,
+                        note: missing_note(missing_bytes),
+                        missing_bytes,
+                    }));
+                }
+            }
+        }
+    }
+}
+
+/// Reads from a terminal, and what it shows from nowhere else.
+pub fn read(
+    recent: &mut RecentText<'_>,
+    log: &mut LogReader,
+    args: &ReadPane,
+    state: &StateBy,
+) -> Result<Reading, Error> {
+    let plan = match args.mode {
+        Mode::Text => TextPlan::text(recent.terminal, args, state)?,
+        Mode::LastCommand => TextPlan::last_command(recent.terminal, args, state)?,
+        Mode::Screen => return screen(recent.terminal, args, state),
+        Mode::Raw => {
+            let mut reply = raw(recent.terminal.end(), log, args, state)?;
+            reply.missing_bytes += recent.tail.map_or(0, |gap| gap.bytes);
+            reply.note = missing_note(reply.missing_bytes);
+            return Ok(Reading::Done(Box::new(reply)));
+        }
+    };
+    Ok(match plan.read(recent, Past::Recent)? {
+        Some(reply) => Reading::Done(Box::new(reply)),
+        None => Reading::NeedsMore(Box::new(plan)),
+    })
+}
+
+fn screen(terminal: &Terminal, args: &ReadPane, state: &StateBy) -> Result<Reading, Error> {
+    let rows: Vec<String> = terminal.screen().rows().collect();
+    let used = rows
+        .iter()
+        .rposition(|row| !row.is_empty())
+        .map_or(0, |last| last + 1);
+    let rows = grepped(rows[..used].iter().cloned().zip(1..).collect(), args)?;
+    let bounded = view::bound(&rows, args.max_output_chars as usize);
+    Ok(Reading::Done(Box::new(PaneText {
+        text: bounded.text,
+        cursor: view::shown(terminal.end()),
+        lines: bounded.lines,
+        omitted_lines: bounded.omitted_lines,
+        omitted_chars: bounded.omitted_chars,
+        state: state.state,
+        command: None,
+        exit_code: None,
+        replaced_bytes: 0,
+        note: None,
+        missing_bytes: 0,
+    })))
+}
+
+/// A part of the text, as much as any bound up to `most` can want. `None`: the source does not reach back far enough.
+pub fn stretch(
+    source: &mut dyn TextSource,
+    past: Past,
+    want: &Want,
+    most: usize,
+) -> Result<Option<Found>, Error> {
+    let mut clip = ClipBuilder::new(most);
+    let mut missing_bytes = 0;
+    let (selection, is_text) = selection_of(want);
+    let extent = source.visit(selection, &mut |part| match part {
+        Part::Line(line) => clip.push(&line.text),
+        Part::Gap(gap) => {
+            missing_bytes += gap.bytes;
+            clip.push(&view::missing_line(gap.bytes));
+        }
+    })?;
+    if is_text && extent.lacks && past == Past::Recent {
+        return Ok(None);
+    }
+    let first = match selection {
+        Selection::From(line) => line,
+        Selection::Since(cursor) | Selection::Between(cursor, _) => cursor.line,
+    };
+    let lost_lines = extent.first_kept.saturating_sub(first.0);
+    Ok(Some(Found {
+        clip: is_text.then(|| clip.finish()),
+        lost_lines: if extent.lacks && is_text {
+            lost_lines
+        } else {
+            0
+        },
+        end: Some(view::shown(extent.end)),
+        missing_bytes,
+        error: None,
+    }))
+}
+
+/// The lines that a part of a result has, and whether their text is wanted or only where it ends.
+pub fn selection_of(want: &Want) -> (Selection, bool) {
+    const END: Cursor = Cursor {
+        offset: Offset(u64::MAX),
+        line: LineNo(u64::MAX),
+        col: u32::MAX,
     };
     let place =
         |cursor: &Option<fugue_api::Cursor>| cursor.as_ref().and_then(|at| view::cursor(at).ok());
-    let (from, to) = (place(from), place(to));
-    let found = match (from, to) {
-        (None, None) => terminal.lines(&Query {
-            since: None,
-            last: usize::MAX,
-        }),
-        (from, to) => terminal.lines_between(
-            from.unwrap_or_default(),
-            to.unwrap_or_else(|| terminal.end()),
-            usize::MAX,
-        ),
-    };
-    if found.older_lost && past == Past::Recent {
-        return None;
+    match want {
+        Want::End => (Selection::Between(END, END), false),
+        Want::Text { from, to } => match (place(from), place(to)) {
+            (None, None) => (Selection::ALL, true),
+            (from, to) => {
+                let between = Selection::Between(from.unwrap_or_default(), to.unwrap_or(END));
+                (between, true)
+            }
+        },
     }
-    let lost_lines = if found.older_lost {
-        let first = from.map_or(0, |from| from.line.0);
-        found.first_kept.0.saturating_sub(first)
-    } else {
-        0
-    };
-    let lines: Vec<&str> = found.lines.iter().map(|line| &*line.text).collect();
-    Some(Found {
-        clip: Some(view::Clip::of(&lines, most)),
-        lost_lines,
-        end,
-    })
+}
+
+fn missing_note(bytes: u64) -> Option<String> {
+    (bytes > 0).then(|| view::missing_note(bytes))
 }
 
 fn grepped(lines: Vec<(String, u64)>, args: &ReadPane) -> Result<Vec<String>, Error> {
@@ -187,30 +389,9 @@ fn grepped(lines: Vec<(String, u64)>, args: &ReadPane) -> Result<Vec<String>, Er
         .collect())
 }
 
-fn given(
-    lines: &[String],
-    most: usize,
-    omitted_before: u64,
-    terminal: &Terminal,
-    state: &StateBy,
-) -> PaneText {
-    let bounded = view::bound(lines, most);
-    PaneText {
-        text: bounded.text,
-        cursor: view::shown(terminal.end()),
-        lines: bounded.lines,
-        omitted_lines: bounded.omitted_lines + omitted_before,
-        omitted_chars: bounded.omitted_chars,
-        state: state.state,
-        command: None,
-        exit_code: None,
-        replaced_bytes: 0,
-    }
-}
-
-/// The bytes themselves, as far as JSON can carry them: what is not UTF-8 is shown as U+FFFD and counted.
-fn raw(
-    terminal: &Terminal,
+/// The bytes before `end` themselves, as far as JSON can carry them: what is not UTF-8 is shown as U+FFFD and counted.
+pub fn raw(
+    end: Cursor,
     log: &mut LogReader,
     args: &ReadPane,
     state: &StateBy,
@@ -221,7 +402,8 @@ fn raw(
             format!("the log cannot be read: {error}"),
         )
     };
-    let end = terminal.offset().0;
+    let cursor = view::shown(end);
+    let end = end.offset.0;
     let since = args
         .since
         .as_ref()
@@ -232,7 +414,7 @@ fn raw(
     // A byte is at most one character, so this is always enough; four times for UTF-8.
     let most = u64::from(args.max_output_chars).saturating_mul(4);
     let from = first.max(end.saturating_sub(most));
-    let bytes = bytes(log, from, end).map_err(trouble)?;
+    let (bytes, missing_bytes) = bytes(log, from, end).map_err(trouble)?;
     let from_start = args.lines;
     let wanted = last_lines(&bytes, from_start);
     let text = String::from_utf8_lossy(wanted);
@@ -243,7 +425,7 @@ fn raw(
     Ok(PaneText {
         lines: kept.lines().count() as u64,
         text: kept,
-        cursor: view::shown(terminal.end()),
+        cursor,
         omitted_lines: 0,
         omitted_chars: over as u64
             + if wanted.len() == bytes.len() {
@@ -255,6 +437,8 @@ fn raw(
         command: None,
         exit_code: None,
         replaced_bytes: replaced,
+        note: missing_note(missing_bytes),
+        missing_bytes,
     })
 }
 
@@ -278,8 +462,9 @@ fn last_lines(bytes: &[u8], lines: u32) -> &[u8] {
     }
 }
 
-fn bytes(log: &mut LogReader, mut from: u64, end: u64) -> std::io::Result<Vec<u8>> {
-    let mut all = Vec::new();
+/// The bytes between two offsets, and how many of them no file has.
+fn bytes(log: &mut LogReader, mut from: u64, end: u64) -> std::io::Result<(Vec<u8>, u64)> {
+    let (mut all, mut missing) = (Vec::new(), 0);
     let mut buffer = vec![0; 64 * 1024];
     while from < end {
         let most = usize::try_from(end - from)
@@ -290,18 +475,22 @@ fn bytes(log: &mut LogReader, mut from: u64, end: u64) -> std::io::Result<Vec<u8
                 all.extend_from_slice(&buffer[..count]);
                 from += count as u64;
             }
-            Read::Gap { next } => from = next,
+            Read::Gap { next, .. } => {
+                missing += next.min(end) - from;
+                from = next;
+            }
             Read::End => break,
         }
     }
-    Ok(all)
+    Ok((all, missing))
 }
 
 // One answer to a follower; the next one goes on from there.
-const FOLLOW_BYTES: u64 = 1 << 20;
+const FOLLOW_BYTES: usize = 1 << 20;
 
-/// What is there between an offset and the end, for somebody who follows along at their own pace.
-pub fn more(log: &mut LogReader, from: u64, end: fugue_term::Cursor) -> Result<Followed, Error> {
+/// What is there between an offset and the end, for somebody who follows along at their own pace; `ended` says whether
+/// the log has nothing behind it. Where output is missing, `from` is later than was asked for.
+pub fn more(log: &mut LogReader, from: u64, end: Cursor) -> Result<Followed, Error> {
     let trouble = |error: std::io::Error| {
         Error::new(
             Kind::Unavailable,
@@ -309,14 +498,33 @@ pub fn more(log: &mut LogReader, from: u64, end: fugue_term::Cursor) -> Result<F
         )
     };
     let last = end.offset.0;
-    let from = log.first().map_err(trouble)?.max(from).min(last);
-    let raw = bytes(log, from, last.min(from + FOLLOW_BYTES)).map_err(trouble)?;
+    let mut from = log.first().map_err(trouble)?.max(from).min(last);
+    let (mut raw, mut buffer, mut ended) = (Vec::new(), vec![0; 64 * 1024], false);
+    while raw.len() < FOLLOW_BYTES {
+        let at = from + raw.len() as u64;
+        let room = usize::try_from(last.saturating_sub(at)).unwrap_or(usize::MAX);
+        let room = room.min(buffer.len());
+        if room == 0 {
+            ended = true;
+            break;
+        }
+        match log.read_at(at, &mut buffer[..room]).map_err(trouble)? {
+            Read::Bytes(count) => raw.extend_from_slice(&buffer[..count]),
+            Read::Gap { next, .. } if raw.is_empty() => from = next.min(last),
+            Read::Gap { .. } => break,
+            // The log is shorter than it should be.
+            Read::End => {
+                ended = true;
+                break;
+            }
+        }
+    }
     let offset = Offset(from + raw.len() as u64);
-    let cursor = view::shown(fugue_term::Cursor { offset, ..end });
+    let cursor = view::shown(Cursor { offset, ..end });
     Ok(Followed {
         raw,
         from,
-        ended: false,
+        ended,
         cursor,
     })
 }

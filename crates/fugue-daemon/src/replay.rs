@@ -7,13 +7,14 @@ mod tests;
 
 use std::{
     fs, io,
+    ops::ControlFlow,
     os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
 use fugue_core::PaneRecord;
 use fugue_hold::{LogReader, Read, record::SizeAt};
-use fugue_term::{Fact, Offset, Options, Size, Terminal};
+use fugue_term::{Fact, Offset, Options, Scrollback, Size, Terminal};
 use tokio::time::Instant;
 
 /// How far back to begin.
@@ -23,8 +24,20 @@ pub enum Depth {
     Screen,
     /// Enough for the screen and the latest lines.
     Recent,
+    /// Enough for what was printed behind this offset.
+    From(u64),
     /// Everything that the log still has.
     All,
+}
+
+/// A part of a pane's output that no file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The first line behind it.
+    pub line: u64,
+    pub from: u64,
+    pub next: u64,
+    pub bytes: u64,
 }
 
 /// Whether this follower leaves checkpoints behind. Only the pane's own does: one writer.
@@ -35,12 +48,17 @@ pub enum Checkpoints {
 }
 
 // Ten thousand ordinary lines, twice over; read back in some ten milliseconds.
-const RECENT_BYTES: u64 = 2 << 20;
+pub const RECENT_BYTES: u64 = 2 << 20;
 // Small enough that a new daemon reads back little more than that, large enough that checkpoints are a trifle beside
 // the log: a few kilobytes each.
 pub const CHECKPOINT_EVERY: u64 = 1 << 20;
 // One read of the log; also how much a pane feeds before others get their turn.
 pub const BYTES_PER_TURN: usize = 64 * 1024;
+// Lines are taken out of the terminal behind so many bytes. A sequence of five bytes can scroll a thousand blank rows, so
+// this bounds what a hostile output can make the terminal hold to some ten megabytes.
+const BYTES_PER_SCROLLBACK: usize = 16 * 1024;
+// A log with more holes than this has its last ones told as one.
+const MAX_GAPS: usize = 64;
 
 /// A terminal that follows a pane's log.
 pub struct Follower {
@@ -56,6 +74,7 @@ pub struct Follower {
     buffer: Vec<u8>,
     checkpoints: Checkpoints,
     last_checkpoint: u64,
+    gaps: Vec<Gap>,
 }
 
 /// What one turn brought.
@@ -101,6 +120,7 @@ impl Follower {
         let goal = match depth {
             Depth::Screen => end,
             Depth::Recent => end.saturating_sub(RECENT_BYTES).max(first),
+            Depth::From(offset) => offset.max(first),
             Depth::All => first,
         };
         let sizes_length = sizes_length(dir)?;
@@ -126,6 +146,7 @@ impl Follower {
             buffer: vec![0; BYTES_PER_TURN],
             checkpoints,
             last_checkpoint,
+            gaps: Vec::new(),
         })
     }
 
@@ -176,9 +197,8 @@ impl Follower {
                     grew: true,
                 })
             }
-            Read::Gap { next } => {
-                // More was printed while no daemon ran than the log may hold.
-                self.terminal.skip_to(Offset(next));
+            Read::Gap { from, next } => {
+                self.skip(from, next);
                 Ok(Turn {
                     facts: Vec::new(),
                     more: true,
@@ -192,6 +212,63 @@ impl Follower {
                 full: false,
                 grew: false,
             }),
+        }
+    }
+
+    /// More was printed while no daemon ran than the log may hold, or a part of the log is lost.
+    fn skip(&mut self, from: u64, next: u64) {
+        let bytes = next - from;
+        tracing::warn!(dir = %self.log.dir().display(), from, bytes, "output is missing from the log");
+        self.terminal.skip_to(Offset(next));
+        let line = self.terminal.top_line().0;
+        let full = self.gaps.len() == MAX_GAPS;
+        match self.gaps.last_mut().filter(|_| full) {
+            Some(last) => {
+                last.next = next;
+                last.bytes += bytes;
+            }
+            None => self.gaps.push(Gap {
+                line,
+                from,
+                next,
+                bytes,
+            }),
+        }
+    }
+
+    /// What was found missing on the way, oldest first.
+    pub fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
+    /// Feeds what there is up to an offset. The lines that have left the screen are taken out of the terminal and given to
+    /// `each`, with the gaps so far, until it breaks off; those that are left at the end are still in the terminal.
+    pub fn stream(
+        &mut self,
+        to: u64,
+        mut each: impl FnMut(&Scrollback, &Terminal, &[Gap]) -> ControlFlow<()>,
+    ) -> io::Result<()> {
+        loop {
+            let at = self.terminal.offset().0;
+            self.apply_sizes(at);
+            if at >= to {
+                return Ok(());
+            }
+            let piece = self.piece(at, to);
+            match self.log.read_at(at, &mut self.buffer[..piece])? {
+                Read::Bytes(count) => {
+                    for part in self.buffer[..count].chunks(BYTES_PER_SCROLLBACK) {
+                        self.terminal.feed(part);
+                        let scrollback = self.terminal.take_scrollback();
+                        if each(&scrollback, &self.terminal, &self.gaps).is_break() {
+                            return Ok(());
+                        }
+                    }
+                }
+                Read::Gap { next, .. } if next > to => return Ok(()),
+                Read::Gap { from, next } => self.skip(from, next),
+                Read::End => return Ok(()),
+            }
         }
     }
 

@@ -1,8 +1,10 @@
 //! The daemon's life, from its lock to its last word.
 
-use std::{fs, io, path::Path};
+use std::io;
 
+use fugue_api::wire::Ask;
 use fugue_api::{Error, Kind};
+use fugue_core::CallId;
 use rustix::process::{Resource, Rlimit};
 use tokio::{
     net::UnixListener,
@@ -12,13 +14,18 @@ use tokio::{
 };
 
 use crate::{
-    config, door,
-    engine::{Engine, House},
-    paths::{Paths, SocketPath},
-    shell,
-    start::{Lock, Starter},
-    store::{Sqlite, Store},
+    config,
+    desk::{Responder, UnreadReplies},
+    door::{self, Knock},
+    engine::{self, Engine, House},
+    listening::{SocketFile, StateEvent, StateMonitor},
+    lock::Lock,
+    paths::Paths,
+    recovery, shell,
+    start::{self, Starter},
+    store::{self, Check},
     watchers::Errands,
+    whole::WholeLogReaders,
 };
 
 // Knocks wait here while the engine is busy; a client that fills it waits at its own socket.
@@ -28,96 +35,189 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Runs the daemon in this process until somebody stops it.
 pub fn daemon(paths: &Paths) -> Result<(), Error> {
-    let trouble = |error: io::Error| {
-        Error::new(
-            Kind::Unavailable,
-            format!("the daemon cannot start: {error}"),
-        )
-    };
     // Whatever is written from here on, the database's own side files included, is for us alone. Panes get their
     // caller's mask.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     paths.prepare()?;
-    let starter = Starter::take(paths).map_err(trouble)?;
-    let started = begin(paths);
+    let starter = Starter::take(paths)?;
+    let started = match start::lock_state(paths) {
+        Ok(Some(lock)) => begin(paths, lock),
+        // Its socket had been removed, or another client was faster.
+        Ok(None) if starter.is_awaited() => {
+            starter.tell(&Ok(()));
+            return Ok(());
+        }
+        Ok(None) => Err(Error::new(
+            Kind::Unavailable,
+            format!("a daemon already runs for {}", paths.state.display()),
+        )
+        .hint("`fugue daemon status` shows it, `fugue daemon restart` replaces it")),
+        Err(error) => Err(error),
+    };
     let outcome = started.as_ref().map(|_| ()).map_err(Clone::clone);
     starter.tell(&outcome);
-    let (runtime, engine, listener, _lock) = started?;
-    runtime.block_on(serve(engine, listener)).map_err(trouble)?;
-    let _ = fs::remove_file(paths.socket());
+    let Begun {
+        runtime,
+        engine,
+        listener,
+        monitor,
+        lock: _lock,
+    } = started?;
+    let monitor = runtime
+        .block_on(serve(engine, listener, monitor))
+        .map_err(|error| {
+            Error::new(Kind::Unavailable, format!("the daemon had to end: {error}"))
+        })?;
+    monitor.socket.remove();
     tracing::info!("the daemon ends");
     Ok(())
 }
 
-fn begin(paths: &Paths) -> Result<(runtime::Runtime, Engine, UnixListener, Lock), Error> {
+/// Everything that a daemon has before its first call.
+struct Begun {
+    runtime: runtime::Runtime,
+    engine: Engine,
+    listener: UnixListener,
+    monitor: StateMonitor,
+    lock: Lock,
+}
+
+fn begin(paths: &Paths, lock: Lock) -> Result<Begun, Error> {
     let trouble = |error: io::Error| {
         Error::new(
             Kind::Unavailable,
             format!("the daemon cannot start: {error}"),
         )
     };
-    // A daemon that is just ending gives its place up in a moment.
-    let lock = Lock::take(&paths.daemon_lock()).map_err(trouble)?;
     let settings = config::load(&paths.config)?;
     shell::install(&paths.shell_files()).map_err(trouble)?;
-    let unusable = |error: crate::store::StoreError| {
+    let unusable = |error: store::StoreError| {
         Error::new(
             Kind::Unavailable,
             format!("{}: {error}", paths.database().display()),
         )
-        .hint("is the disk full, or the file damaged?")
+        .hint("is the disk full, or read-only? panes go on without a daemon")
     };
-    let mut store = Sqlite::at(&paths.database()).map_err(unusable)?;
-    let snapshot = store.open().map_err(unusable)?;
-    if !snapshot.watchers.is_empty() {
+    let (mut store, mut opened) = store::open(&paths.database(), Check::Quick).map_err(unusable)?;
+    let found = recovery::find_panes(paths, &mut store, &mut opened).map_err(unusable)?;
+    let notes = recovery::notes(&opened, &found);
+    for note in &notes {
+        tracing::warn!(note, "store opened with losses");
+    }
+    if !opened.snapshot.watchers.is_empty() {
         Errands::sweep(paths);
     }
     let nofile = raise_file_limit();
-    let epoch = snapshot.epoch;
+    let epoch = opened.snapshot.epoch;
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(trouble)?;
     let _inside = runtime.enter();
-    let listener = listen(&paths.socket()).map_err(trouble)?;
+    let (socket, listener) = SocketFile::bind(&paths.socket())
+        .map_err(|error| crate::paths::unusable(&paths.socket(), &error))?;
+    let monitor = StateMonitor::new(paths, socket).map_err(trouble)?;
     let house = House {
         paths: paths.clone(),
+        whole_log_readers: WholeLogReaders::new(settings.whole_log_readers),
         settings,
         epoch,
         nofile,
     };
-    let engine = Engine::new(house, snapshot, store).map_err(trouble)?;
+    let engine = Engine::new(house, opened, notes, store).map_err(trouble)?;
     tracing::info!(epoch, pid = std::process::id(), "the daemon listens");
     drop(_inside);
-    Ok((runtime, engine, listener, lock))
+    Ok(Begun {
+        runtime,
+        engine,
+        listener,
+        monitor,
+        lock,
+    })
 }
 
-/// With the lock held, a socket file that is there belongs to a dead daemon.
-fn listen(path: &Path) -> io::Result<UnixListener> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let listener = std::os::unix::net::UnixListener::bind(SocketPath::new(path)?)?;
-    listener.set_nonblocking(true)?;
-    UnixListener::from_std(listener)
-}
-
-async fn serve(engine: Engine, listener: UnixListener) -> io::Result<()> {
+async fn serve(
+    engine: Engine,
+    listener: UnixListener,
+    mut monitor: StateMonitor,
+) -> io::Result<StateMonitor> {
+    let limits = engine.client_limits();
     let (knock, knocks) = mpsc::channel(KNOCKS_IN_LINE);
     let (close, closing) = watch::channel(false);
+    let (rebound, listeners) = mpsc::channel(1);
     // Every visit holds one of these until its client has read its last answer.
     let (visit, mut visits_over) = mpsc::channel::<()>(1);
-    let door = tokio::spawn(door::serve(listener, knock, closing, visit));
+    let door = tokio::spawn(door::serve(
+        listener,
+        listeners,
+        limits,
+        knock.clone(),
+        closing,
+        visit,
+    ));
     // A task like the others: for what `block_on` itself waits for, the runtime asks the kernel once more for each waking.
-    let outcome = match tokio::spawn(engine.run(knocks)).await {
+    let mut engine = tokio::spawn(engine.run(knocks));
+    let outcome = loop {
+        tokio::select! {
+            outcome = &mut engine => break outcome,
+            event = monitor.next() => match event {
+                Ok(StateEvent::Rebound(listener)) => {
+                    tracing::warn!("the socket was removed and is bound again");
+                    let _ = rebound.send(listener).await;
+                }
+                Ok(StateEvent::Removed) => {
+                    tracing::error!("the state directory was removed; panes are closed and the daemon ends");
+                    stop(&knock, Panes::Close).await;
+                    break engine.await;
+                }
+                Ok(StateEvent::Moved) => {
+                    tracing::error!("the state directory was moved away; the daemon ends, panes go on");
+                    stop(&knock, Panes::Keep).await;
+                    break engine.await;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the state directory is no longer watched");
+                    break engine.await;
+                }
+            },
+        }
+    };
+    let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(broken) => std::panic::resume_unwind(broken.into_panic()),
     };
-    close.send_replace(true);
     door.abort();
+    // After an error no goodbye: clients whose connection is lost ask the next daemon, by the same keys.
+    outcome?;
+    close.send_replace(true);
     let _ = timeout(LAST_WORDS, visits_over.recv()).await;
-    outcome
+    Ok(monitor)
+}
+
+/// What becomes of panes when the daemon ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Panes {
+    Close,
+    Keep,
+}
+
+/// Ends the daemon as `fugue daemon stop` would.
+async fn stop(engine: &mpsc::Sender<Knock>, panes: Panes) {
+    let (nobody, _) = mpsc::unbounded_channel();
+    let stop = Knock::Call {
+        call: CallId(0),
+        key: fugue_api::wire::Key([0; 16]),
+        who: fugue_api::wire::Who::Person {
+            project: String::new(),
+        },
+        caller: std::sync::Arc::new(engine::nobody()),
+        ask: Ask::DaemonStop {
+            panes: panes == Panes::Close,
+        },
+        responder: Responder::new(0, nobody, UnreadReplies::at_most(u64::MAX)),
+    };
+    // An engine that is gone has stopped already.
+    let _ = engine.send(stop).await;
 }
 
 /// A pane takes about eight fds of the daemon. Returns what the limit was, for the panes to have.

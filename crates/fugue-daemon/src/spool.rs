@@ -102,7 +102,6 @@ mod tests {
     fn news_are_kept_in_order_until_they_are_forgotten() {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths {
-            runtime: dir.path().join("run"),
             state: dir.path().join("state"),
             config: dir.path().join("config.toml"),
         };

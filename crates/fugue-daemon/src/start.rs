@@ -3,20 +3,27 @@
 use std::{
     env, fs,
     io::{self, Read, Write},
+    mem::MaybeUninit,
     os::{
         fd::{AsFd, FromRawFd, OwnedFd, RawFd},
-        unix::fs::OpenOptionsExt,
+        unix::{fs::OpenOptionsExt, net::UnixStream},
     },
-    path::Path,
+    sync::mpsc,
+    thread,
 };
 
-use fugue_api::{Error, Kind};
+use fugue_api::{
+    Error, Kind,
+    wire::{Hello, PROTOCOL, Who},
+};
 use fugue_hold::spawn::{Session, Spawn};
-use rustix::fs::FlockOperation;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use crate::{
     client::PATIENCE_FOR_A_DAEMON,
-    paths::{Paths, SocketPath},
+    engine, frame,
+    lock::Lock,
+    paths::{self, Paths, SocketPath},
 };
 
 /// The fd on which a daemon says that it listens, or why it cannot.
@@ -32,7 +39,6 @@ const KEPT_VARIABLES: &[&str] = &[
     "PATH",
     "LANG",
     "USER",
-    "XDG_RUNTIME_DIR",
     "XDG_STATE_HOME",
     "XDG_CONFIG_HOME",
     "FUGUE_LOG",
@@ -48,9 +54,11 @@ pub async fn daemon(paths: &Paths) -> Result<(), Error> {
     let starting = tokio::task::spawn_blocking(move || start_one(&paths));
     match tokio::time::timeout(PATIENCE_FOR_A_DAEMON, starting).await {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err(Error::new(Kind::Internal, "the start of a daemon was cut off")),
-        Err(_) => Err(Error::new(Kind::Unavailable, "a daemon was started and does not say that it listens")
-            .hint("another one may hold its lock without answering; `fugue daemon status` and the daemon.log tell more")),
+        Ok(Err(_)) => Err(Error::new(
+            Kind::Internal,
+            "the start of a daemon was cut off",
+        )),
+        Err(_) => Err(not_answering()),
     }
 }
 
@@ -62,10 +70,10 @@ fn start_one(paths: &Paths) -> Result<(), Error> {
             format!("a daemon could not be started: {error}"),
         )
     };
-    // Whoever waits here finds a daemon when it is let through.
-    let turn = Lock::take(&paths.start_lock()).map_err(trouble)?;
-    let socket = SocketPath::new(&paths.socket()).map_err(trouble)?;
-    if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
+    // A client that had to wait here finds a daemon when it gets the lock. A daemon whose socket was removed hears that
+    // this file is opened, and binds its socket again.
+    let turn = Lock::file(&paths.start_lock())?;
+    if daemon_answers(paths).map_err(trouble)? {
         return Ok(());
     }
     if fs::metadata(paths.daemon_log()).is_ok_and(|log| log.len() > LONGEST_LOG) {
@@ -77,12 +85,7 @@ fn start_one(paths: &Paths) -> Result<(), Error> {
         .append(true)
         .mode(0o600)
         .open(paths.daemon_log())
-        .map_err(|error| {
-            trouble(io::Error::other(format!(
-                "{}: {error}",
-                paths.daemon_log().display()
-            )))
-        })?;
+        .map_err(|error| paths::unusable(&paths.daemon_log(), &error))?;
     let (ready, tell) = io::pipe().map_err(trouble)?;
     let kept = KEPT_VARIABLES
         .iter()
@@ -96,7 +99,7 @@ fn start_one(paths: &Paths) -> Result<(), Error> {
         .session(Session::Own)
         .fd(log.as_fd(), 2)
         .fd(tell.as_fd(), READY_FD)
-        .fd(turn.file.as_fd(), TURN_FD)
+        .fd(turn.as_fd(), TURN_FD)
         .start()
         .map_err(|error| trouble(io::Error::other(error.to_string())))?;
     drop(tell);
@@ -105,6 +108,106 @@ fn start_one(paths: &Paths) -> Result<(), Error> {
     ready.read_to_string(&mut said).map_err(trouble)?;
     // No word, or half a word: it died at once. The caller finds nobody at the socket, and comes again.
     serde_json::from_str::<Result<(), Error>>(&said).unwrap_or(Ok(()))
+}
+
+/// Waits until a daemon that runs can be reached, or until it is certain that none does. Only where the socket did not
+/// answer: the daemon may be ending, or its socket may have been removed.
+pub async fn find_daemon(paths: &Paths) -> Result<(), Error> {
+    // Without a state directory there is no daemon, and looking for one makes none.
+    if !paths.state.exists() {
+        return Ok(());
+    }
+    let paths = paths.clone();
+    let finding = tokio::task::spawn_blocking(move || {
+        let _turn = Lock::file(&paths.start_lock())?;
+        lock_state(&paths).map(drop)
+    });
+    match tokio::time::timeout(PATIENCE_FOR_A_DAEMON, finding).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => Err(Error::new(
+            Kind::Internal,
+            "the search for a daemon was cut off",
+        )),
+        Err(_) => Err(not_answering()),
+    }
+}
+
+/// Locks the state directory for this process; `None` if the daemon that has the lock answers at its socket. A daemon
+/// that is ending gives its lock up, and one whose socket was removed binds it again, so one of the two comes about.
+pub(crate) fn lock_state(paths: &Paths) -> Result<Option<Lock>, Error> {
+    if let Some(lock) = Lock::try_directory(&paths.state)? {
+        return Ok(Some(lock));
+    }
+    let (told, outcome) = mpsc::channel();
+    let lock = {
+        let (told, paths) = (told.clone(), paths.clone());
+        move || drop(told.send(Lock::directory(&paths.state).map(Some)))
+    };
+    let answer = {
+        let paths = paths.clone();
+        // Where the kernel gives no inotify instance, the lock decides alone.
+        move || {
+            if until_daemon_answers(&paths).is_ok() {
+                drop(told.send(Ok(None)));
+            }
+        }
+    };
+    // The one that loses stays blocked until the process ends, or until the other daemon does.
+    for wait in [Box::new(lock) as Box<dyn FnOnce() + Send>, Box::new(answer)] {
+        thread::Builder::new()
+            .name("find-daemon".into())
+            .spawn(wait)
+            .map_err(|error| paths::unusable(&paths.state, &error))?;
+    }
+    outcome.recv().unwrap_or_else(|_| Err(not_answering()))
+}
+
+fn until_daemon_answers(paths: &Paths) -> io::Result<()> {
+    let inotify = inotify::init(CreateFlags::CLOEXEC)?;
+    let created = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
+    inotify::add_watch(&inotify, &paths.state, created)?;
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(&inotify, &mut buffer);
+    while !daemon_answers(paths)? {
+        match events.next() {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a daemon answers at the socket. A connection alone proves nothing: the kernel accepts it also for a daemon that
+/// was killed a moment ago, or that is stopped. One that is connected and says nothing for a while is there, too busy or
+/// stopped.
+fn daemon_answers(paths: &Paths) -> io::Result<bool> {
+    let socket = SocketPath::new(&paths.socket())?;
+    let Ok(mut stream) = UnixStream::connect(&socket) else {
+        return Ok(false);
+    };
+    let hello = frame::encode(&Hello {
+        protocol: PROTOCOL,
+        caller: engine::nobody(),
+        who: Who::Person {
+            project: String::new(),
+        },
+    })?;
+    stream.set_read_timeout(Some(PATIENCE_FOR_A_DAEMON))?;
+    let answer = stream
+        .write_all(&hello)
+        .and_then(|()| stream.read(&mut [0]));
+    Ok(match answer {
+        Ok(bytes) => bytes > 0,
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    })
+}
+
+fn not_answering() -> Error {
+    Error::new(
+        Kind::Unavailable,
+        "a daemon holds the lock of the state directory and does not answer",
+    )
+    .hint("it may be stopped (SIGSTOP) or very busy; the daemon.log in the state directory may say why")
 }
 
 /// The daemon's side of the same start.
@@ -116,20 +219,27 @@ pub struct Starter {
 }
 
 impl Starter {
-    pub fn take(paths: &Paths) -> io::Result<Self> {
+    pub fn take(paths: &Paths) -> Result<Self, Error> {
         if env::var_os(READY_VAR).is_some_and(|fd| fd == READY_FD.to_string().as_str()) {
-            let turn = Lock {
-                file: inherited(TURN_FD)?,
+            let inherited = |fd| {
+                inherited(fd).map_err(|error| {
+                    Error::new(Kind::Internal, format!("inherited fd {fd}: {error}"))
+                })
             };
             return Ok(Self {
                 ready: Some(inherited(READY_FD)?),
-                turn: Some(turn),
+                turn: Some(Lock::inherited(inherited(TURN_FD)?)),
             });
         }
         Ok(Self {
             ready: None,
-            turn: Some(Lock::take(&paths.start_lock())?),
+            turn: Some(Lock::file(&paths.start_lock())?),
         })
+    }
+
+    /// Whether a client started this daemon and waits for it.
+    pub fn is_awaited(&self) -> bool {
+        self.ready.is_some()
     }
 
     /// Says how the start went. Whoever waits goes on.
@@ -152,28 +262,4 @@ fn inherited(fd: RawFd) -> io::Result<fs::File> {
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
     rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC)?;
     Ok(owned.into())
-}
-
-/// An exclusive lock on a file, for as long as it lives. The kernel frees it whatever happens to its owner.
-pub struct Lock {
-    file: fs::File,
-}
-
-impl Lock {
-    /// Waits for its turn.
-    pub fn take(path: &Path) -> io::Result<Self> {
-        let file = fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(path)?;
-        loop {
-            match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(Self { file }),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
 }

@@ -2,30 +2,134 @@
 //!
 //! A change of state and what it causes are one commit; the daemon acts on a commit only once it is on disk.
 
+mod backup;
+mod open;
 mod sqlite;
 mod writer;
 
-use fugue_core::{Change, Snapshot};
+use std::path::PathBuf;
 
+use fugue_core::{Change, Snapshot};
+use rusqlite::ErrorCode;
+use serde::Serialize;
+
+pub use open::{Check, open};
 pub use sqlite::Sqlite;
-pub use writer::{Commit, Writer};
+pub use writer::{Commit, OnFailure, Report, Writer};
 
 /// Somewhere to keep [`Snapshot`]s of the house. Plain data, so that another engine can take SQLite's place.
 pub trait Store: Send {
     /// Counts this start, and gives what the last commit left.
-    fn open(&mut self) -> Result<Snapshot, StoreError>;
+    fn open(&mut self) -> Result<Opened, StoreError>;
     /// All of it, or nothing.
     fn commit(&mut self, changes: &[&Change]) -> Result<(), StoreError>;
+    /// Called when nothing waits to be stored: time for a backup, where one is due.
+    fn maintain(&mut self) {}
+}
+
+/// What a store holds when it is opened, and what was found to be wrong with it.
+#[derive(Debug, Default)]
+pub struct Opened {
+    pub snapshot: Snapshot,
+    /// Records that could not be read and were moved to the quarantine by this start.
+    pub quarantined: Vec<QuarantinedRow>,
+    /// How many records are in the quarantine, those of earlier starts included.
+    pub quarantine_count: u64,
+    /// What happened to the database itself.
+    pub origin: Origin,
+}
+
+/// Where the database that was opened comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "database", rename_all = "snake_case")]
+pub enum Origin {
+    /// It was there, and sound.
+    #[default]
+    Sound,
+    /// There was none.
+    New,
+    /// It was missing or damaged, and the backup took its place.
+    Backup {
+        reason: String,
+        kept_aside: Option<PathBuf>,
+    },
+    /// It was damaged, there was no usable backup, and an empty one took its place.
+    Empty {
+        reason: String,
+        kept_aside: Option<PathBuf>,
+    },
+}
+
+/// A record that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct QuarantinedRow {
+    /// The table that it was in.
+    pub kind: String,
+    pub id: String,
+    pub error: String,
+    #[serde(skip)]
+    pub raw: Vec<u8>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("{0}")]
+    #[error("{}", explain(.0))]
     Database(#[from] rusqlite::Error),
-    #[error("a stored record cannot be read: {0}")]
+    #[error("a record cannot be written: {0}")]
     Record(#[from] serde_json::Error),
     #[error("the database was made by a newer fugue (format {0})")]
     Newer(u32),
+    #[error("the database is damaged: {0}")]
+    Damaged(String),
+    #[error("{} was removed or replaced while the daemon runs", .0.display())]
+    Gone(PathBuf),
+    #[error("{}: {}", .0.display(), .1)]
+    File(PathBuf, std::io::Error),
+}
+
+/// Whether the same may succeed later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The disk is full, read-only or failing.
+    Passing,
+    /// The database is damaged, or what is to be written cannot be.
+    Permanent,
+}
+
+impl StoreError {
+    pub fn failure(&self) -> Failure {
+        match self {
+            Self::Gone(_) | Self::File(..) => Failure::Passing,
+            Self::Record(_) | Self::Newer(_) | Self::Damaged(_) => Failure::Permanent,
+            Self::Database(error) => match error.sqlite_error_code() {
+                Some(
+                    ErrorCode::CannotOpen
+                    | ErrorCode::DatabaseBusy
+                    | ErrorCode::DatabaseLocked
+                    | ErrorCode::DiskFull
+                    | ErrorCode::FileLockingProtocolFailed
+                    | ErrorCode::OperationInterrupted
+                    | ErrorCode::OutOfMemory
+                    | ErrorCode::PermissionDenied
+                    | ErrorCode::ReadOnly
+                    | ErrorCode::SystemIoFailure,
+                ) => Failure::Passing,
+                _ => Failure::Permanent,
+            },
+        }
+    }
+}
+
+/// SQLite's errors in the words of the system.
+fn explain(error: &rusqlite::Error) -> String {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => "the disk is full: no space left on device".to_owned(),
+        Some(ErrorCode::ReadOnly) => {
+            "the database cannot be written: read-only file system or file".to_owned()
+        }
+        Some(ErrorCode::SystemIoFailure) => format!("the disk reports an error: {error}"),
+        _ => error.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -34,7 +138,7 @@ pub(crate) mod conformance {
 
     use super::*;
     use fugue_api::{PaneId, SessionName, Timestamp, panes::PaneSize, wire::Key};
-    use fugue_core::{ArrangementRecord, PaneRecord, layout::Layout};
+    use fugue_core::{ArrangementRecord, PaneRecord, StartRecord, Started, layout::Layout};
 
     pub fn record(id: u64) -> PaneRecord {
         PaneRecord {
@@ -55,6 +159,7 @@ pub(crate) mod conformance {
             pid: 1,
             closing: false,
             ended: None,
+            removing: false,
             tmux: None,
         }
     }
@@ -64,10 +169,25 @@ pub(crate) mod conformance {
         what_was_committed_is_there_after_a_restart(&reopen);
         every_start_is_counted(&reopen);
         a_session_stays_as_it_was_arranged(&reopen);
+        a_start_is_remembered_until_it_is_dropped(&reopen);
+    }
+
+    fn a_start_is_remembered_until_it_is_dropped<S: Store>(reopen: &impl Fn() -> S) {
+        let start = |key: u8| StartRecord {
+            key: Key([key; 16]),
+            at: Timestamp(u64::from(key)),
+            what: Started::Pane(PaneId(u64::from(key))),
+        };
+        let put = |key| Change::PutStart(start(key));
+        let mut store = reopen();
+        store.commit(&[&put(1), &put(2)]).unwrap();
+        store.commit(&[&Change::DropStart(Key([1; 16]))]).unwrap();
+        drop(store);
+        assert_eq!(reopen().open().unwrap().snapshot.starts, [start(2)]);
     }
 
     fn a_new_store_is_empty<S: Store>(reopen: &impl Fn() -> S) {
-        let snapshot = reopen().open().unwrap();
+        let snapshot = reopen().open().unwrap().snapshot;
         assert!(snapshot.panes.is_empty());
         assert_eq!(snapshot.epoch, 1);
     }
@@ -87,7 +207,7 @@ pub(crate) mod conformance {
             .commit(&[&put(renamed.clone()), &Change::Drop(PaneId(1))])
             .unwrap();
         drop(store);
-        let snapshot = reopen().open().unwrap();
+        let snapshot = reopen().open().unwrap().snapshot;
         assert_eq!(snapshot.panes, [renamed]);
         assert_eq!(snapshot.next_pane, 3);
     }
@@ -109,11 +229,11 @@ pub(crate) mod conformance {
         let drop_other = Change::DropArrangement(other.session.clone());
         store.commit(&[&put(&zoomed), &drop_other]).unwrap();
         drop(store);
-        assert_eq!(reopen().open().unwrap().arrangements, [zoomed]);
+        assert_eq!(reopen().open().unwrap().snapshot.arrangements, [zoomed]);
     }
 
     fn every_start_is_counted<S: Store>(reopen: &impl Fn() -> S) {
-        let first = reopen().open().unwrap().epoch;
-        assert_eq!(reopen().open().unwrap().epoch, first + 1);
+        let first = reopen().open().unwrap().snapshot.epoch;
+        assert_eq!(reopen().open().unwrap().snapshot.epoch, first + 1);
     }
 }

@@ -1,10 +1,15 @@
 //! Ends what a pane has left running after its own process ended and its holder went.
 
-use std::{path::Path, time::Duration};
+use std::{
+    collections::HashSet,
+    io,
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
 use fugue_api::PaneId;
 use fugue_hold::{
-    Scope, close_leftovers,
+    Liveness, Scope, await_exit, close_leftovers, end_holder, find_holder,
     record::{ExitRecord, Meta},
 };
 
@@ -27,6 +32,81 @@ pub fn pane(pane: PaneId, dir: &Path, grace: Duration) {
         Err(error) => tracing::warn!(%pane, %error, "a closed pane could not be swept"),
     }
     view(dir);
+}
+
+/// What became of a directory that was to be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    Removed,
+    /// Something in it lives or cannot be looked at, or the directory cannot be removed now.
+    Kept,
+}
+
+/// Removes a pane's directory, unless its holder or its recorded child lives. Whoever removes one does it here. Waits a
+/// moment for a holder that is just leaving.
+pub fn remove_pane_dir(dir: &Path) -> Removal {
+    view(dir);
+    let mut liveness = Liveness::of(dir);
+    if liveness == Liveness::Holder
+        && let Some(holder) = find_holder(dir)
+    {
+        let _ = await_exit(holder, HOLDER_EXIT_TIMEOUT);
+        liveness = Liveness::of(dir);
+    }
+    if liveness != Liveness::Dead {
+        tracing::warn!(dir = %dir.display(), ?liveness, "pane directory kept");
+        return Removal::Kept;
+    }
+    match std::fs::remove_dir_all(dir) {
+        Ok(()) => Removal::Removed,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Removal::Removed,
+        Err(error) => {
+            tracing::warn!(dir = %dir.display(), %error, "pane directory could not be removed");
+            Removal::Kept
+        }
+    }
+}
+
+/// Removes directories of panes that no record names, when nothing was written to them for as long as an ended pane is kept.
+/// Younger ones may be all that is left of panes whose record was lost.
+pub fn unrecorded(panes: &Path, recorded: &HashSet<PaneId>, age: Duration) {
+    for entry in std::fs::read_dir(panes).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let id = name.to_str().and_then(|name| name.parse::<PaneId>().ok());
+        let Some(id) = id.filter(|id| !recorded.contains(id)) else {
+            continue;
+        };
+        let dir = entry.path();
+        let old = last_written(&dir).and_then(|at| at.elapsed().ok());
+        let removed =
+            old.is_some_and(|old| old >= age) && remove_pane_dir(&dir) == Removal::Removed;
+        tracing::warn!(pane = %id, removed, "pane directory without a record");
+    }
+}
+
+/// When something in a directory was last written.
+fn last_written(dir: &Path) -> Option<SystemTime> {
+    let modified = |path: &Path| {
+        std::fs::metadata(path)
+            .and_then(|meta| meta.modified())
+            .ok()
+    };
+    let files = std::fs::read_dir(dir).ok()?.flatten();
+    let files = files.filter_map(|file| modified(&file.path()));
+    files.chain(modified(dir)).max()
+}
+
+// A holder that is continued records its child's end and leaves at once.
+const HOLDER_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Ends a pane whose holder does not answer: its processes by what is recorded of them, then the holder.
+pub fn pane_and_holder(id: PaneId, dir: &Path, grace: Duration) {
+    pane(id, dir, grace);
+    if let Some(holder) = find_holder(dir)
+        && let Err(error) = end_holder(holder, HOLDER_EXIT_TIMEOUT)
+    {
+        tracing::warn!(pane = %id, %error, "holder could not be ended");
+    }
 }
 
 /// Whether the last of its processes has ended.

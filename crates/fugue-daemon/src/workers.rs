@@ -200,12 +200,7 @@ fn identity(worker: &WorkerRecord, caller: &Caller, house: &House) -> BTreeMap<S
     ]
     .map(|(key, value)| (key.to_owned(), value))
     .into();
-    for key in [
-        "HOME",
-        "XDG_RUNTIME_DIR",
-        "XDG_STATE_HOME",
-        "XDG_CONFIG_HOME",
-    ] {
+    for key in ["HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"] {
         let said = world::variable(caller, key).and_then(|value| value.into_string().ok());
         identity.extend(said.map(|value| (key.to_owned(), value)));
     }
@@ -222,8 +217,18 @@ pub fn work_out(repo: Option<&Repo>, tail: Option<&PaneRecord>, house: &House) -
         }
     }
     if let Some(pane) = tail {
-        let text = archive::tail(pane, TAIL_CHARS, house);
-        (found.tail, found.omitted_chars) = view::shortened(text.trim_end(), TAIL_CHARS);
+        match archive::tail(pane, TAIL_CHARS, house) {
+            Ok(text) => {
+                (found.tail, found.omitted_chars) = view::shortened(text.trim_end(), TAIL_CHARS);
+            }
+            Err(error) => {
+                let why = error.message;
+                found.note = Some(match found.note {
+                    Some(before) => format!("{before}; {why}"),
+                    None => why,
+                });
+            }
+        }
     }
     found
 }

@@ -20,6 +20,7 @@ use fugue_core::{TmuxLook, TmuxPane, World, assess::WatchSettings};
 use crate::{
     agents,
     assess::Assessor,
+    disk,
     engine::House,
     pane::launch,
     shell,
@@ -98,6 +99,9 @@ pub fn furnish(ask: &mut Ask, target: Option<&str>, caller: &Caller, house: &Hou
     };
     if let Ask::Tool { call } = ask {
         let looked = call.check().and_then(|()| {
+            if opens_panes(call) {
+                disk::check_floor(&house.paths.panes(), &house.settings)?;
+            }
             let worlds = look_up(call, caller, house)?;
             Ok((worlds, watch_settings(call, caller, house)?))
         });
@@ -107,6 +111,15 @@ pub fn furnish(ask: &mut Ask, target: Option<&str>, caller: &Caller, house: &Hou
         }
     }
     furnished
+}
+
+/// Whether a call starts something whose output has to be stored.
+fn opens_panes(request: &Request) -> bool {
+    match request {
+        Request::CreatePane(_) | Request::RunParallel(_) | Request::SpawnWorker(_) => true,
+        Request::RunPipeline(args) => args.pane_id.is_none(),
+        _ => false,
+    }
 }
 
 /// One world for each pane that the call opens. A worker's agent is settled here too, where programs can be looked

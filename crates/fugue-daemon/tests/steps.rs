@@ -7,6 +7,7 @@
 
 mod pty;
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -23,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const SECRET: &str = "5ecretK3yOfThisShell0123456789ab";
 const PLAN: u64 = 7;
+const STEPS_SECRET: steps::Secret = [5; 16];
 const ALL: [&str; 4] = ["bash", "zsh", "fish", "dash"];
 const WOKEN: [&str; 3] = ["bash", "zsh", "fish"];
 
@@ -147,6 +149,27 @@ fn common() -> Vec<Vec<Row>> {
             row("pwd", Code(0), "/\n"),
         ],
         vec![row("mkdir gone; cd gone; rmdir ../gone", Code(0), "")],
+        // What a step writes to its shell's own log, or removes from it, changes no code.
+        vec![
+            row(
+                "sh -c 'cd ../*steps*/7; printf \"E 1 0 -\\nE 1 0 - 0123456789abcdef\\nD\\n\" >>log; exit 5'",
+                Code(5),
+                "",
+            ),
+            row(
+                "sh -c 'cd ../*steps*/7; k=$(tail -n 1 log); k=${k##* }
+                printf \"E 2 0 - %s\\nS 3 - 1 %s\\nE 3 0 - %s\\nD %s\\n\" $k $k $k $k >>log; exit 6'",
+                Code(6),
+                "",
+            ),
+            row(
+                "sh -c 'cd ../*steps*/7; printf \"\\377 torn\" >>log; cat keys; exit 7'",
+                Code(7),
+                "",
+            ),
+        ],
+        vec![row("sh -c 'cd ../*steps*/7; : >log; exit 4'", Code(4), "")],
+        vec![row("sh -c 'cd ../*steps*/7; rm log; exit 3'", Code(3), "")],
         vec![row("exec true", Exit(0), "")],
         vec![row("exec sh -c 'echo last; exit 4'", Exit(4), "last\n")],
     ]
@@ -879,6 +902,35 @@ fn an_interrupt_ends_the_step_with_130_and_the_next_one_runs() {
 }
 
 #[test]
+fn an_interrupted_step_that_forged_or_emptied_the_log_is_not_run_again() {
+    for name in ALL {
+        for change in ["printf \"E 2 0 -\\nD\\n\" >>log", ": >log", "rm log"] {
+            let home = Home::new(name);
+            let text = format!("sh -c 'cd ../*steps*/7; {change}; echo begun; exec sleep 1000'");
+            home.plan(&["true", &text, "echo on"], KeepGoing::Yes);
+            let mut pane = home.bare();
+            pane.until("begun", |pane| pane.output(PLAN, 2, None).contains("begun"));
+            pane.interrupt_until_ended(2);
+            pane.until_done();
+            assert_eq!(home.codes()[1..], [Some(130), Some(0)], "{name} {change}");
+            assert_eq!(pane.output(PLAN, 3, Some(0)), "on\n", "{name} {change}");
+            assert_eq!(pane.shown().matches("begun\r\n").count(), 1, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_shell_whose_log_is_gone_runs_no_further_step_and_shows_its_prompt() {
+    for name in ALL {
+        let home = Home::new(name);
+        home.plan(&["sh -c 'rm -r ../*steps*/7'", "echo no"], KeepGoing::Yes);
+        let mut pane = home.bare();
+        pane.until_prompt(0);
+        assert!(pane.start_of(PLAN, 2).is_none(), "{name}: {}", pane.shown());
+    }
+}
+
+#[test]
 fn an_interrupted_step_is_a_failed_one_and_ends_the_plan() {
     for name in ALL {
         let home = Home::new(name);
@@ -944,9 +996,11 @@ fn a_fresh_shell_goes_on_with_the_step_after_the_one_that_ended_the_last() {
             "{name}"
         );
         assert_eq!(pane.output(PLAN, 5, Some(0)), "c\n", "{name}");
-        // And a shell that comes when all is done finds nothing to do.
+        // And a shell that comes when all is done finds nothing to do. Prompts: `$` and `%` of a user, `#` of root, `>` of fish.
         let mut pane = home.bare();
-        pane.until("a prompt", |pane| pane.shown().contains(['$', '#', '>']));
+        pane.until("a prompt", |pane| {
+            pane.shown().contains(['$', '%', '#', '>'])
+        });
         assert_eq!(home.codes().len(), 5, "{name}");
     }
 }
@@ -1112,6 +1166,7 @@ enum KeepGoing {
 struct Home {
     root: tempfile::TempDir,
     name: &'static str,
+    plan: RefCell<Option<steps::Plan>>,
 }
 
 impl Home {
@@ -1121,7 +1176,8 @@ impl Home {
 
     fn with(name: &'static str, rc: &str) -> Home {
         let root = tempfile::tempdir().expect("a directory");
-        let home = Home { root, name };
+        let plan = RefCell::default();
+        let home = Home { root, name, plan };
         let path = home.path();
         // With it there, fish does not start to read all manual pages in the background.
         for dir in [".local/share/fish/generated_completions", ".config/fish"] {
@@ -1162,8 +1218,11 @@ impl Home {
             number,
             steps: texts.iter().map(step).collect(),
             keep_going: matches!(keep_going, KeepGoing::Yes),
+            begun: 0,
+            secret: STEPS_SECRET,
         };
         steps::lay_out(&self.steps(), &plan).expect("laid out");
+        self.plan.replace(Some(plan));
     }
 
     fn records(&self) -> steps::Records {
@@ -1171,7 +1230,7 @@ impl Home {
     }
 
     fn records_of(&self, plan: u64) -> steps::Records {
-        steps::records(&self.steps(), plan).expect("records")
+        steps::records(&self.steps(), plan, STEPS_SECRET).expect("records")
     }
 
     fn codes(&self) -> Vec<Option<i32>> {
@@ -1180,6 +1239,9 @@ impl Home {
     }
 
     fn bare(&self) -> Pane {
+        if let Some(plan) = &*self.plan.borrow() {
+            steps::lay_out_for_fresh_shell(&self.steps(), plan).expect("laid out");
+        }
         self.start(shell::bare)
     }
 
@@ -1240,7 +1302,8 @@ impl Pane {
     /// Waits for the plan's end and for the mark of its last step.
     fn until_done(&mut self) {
         let dir = self.steps.clone();
-        let found = || steps::records(&dir, PLAN).expect("records");
+        // A step may have removed the log, and its shell makes it anew.
+        let found = || steps::records(&dir, PLAN, STEPS_SECRET).unwrap_or_default();
         self.until("the plan's end", |_| found().done);
         let found = found();
         let last = found.steps.len();
@@ -1268,7 +1331,7 @@ impl Pane {
         let deadline = Instant::now() + PATIENCE;
         let dir = self.steps.clone();
         let ended = || {
-            let found = steps::records(&dir, PLAN).expect("records");
+            let found = steps::records(&dir, PLAN, STEPS_SECRET).unwrap_or_default();
             found
                 .steps
                 .get(k - 1)

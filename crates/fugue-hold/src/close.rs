@@ -1,6 +1,10 @@
-//! Ends every process of a pane: those of its session, their descendants, the daemonised ones that the holder
-//! inherited as their reaper, and any whose environment carries the pane's marks. Asks first (HUP, TERM), kills after
-//! the grace, and looks again until a look finds nothing. It waits for exits, never for time, up to its deadlines.
+//! Ends every process of a pane. Asks first (HUP, TERM), kills after the grace, and looks again until a look finds
+//! nothing. It waits for exits, never for time, up to its deadlines.
+//!
+//! A holder that started the child itself finds the pane's processes by going down its own tree: it has been their
+//! reaper since the first of them, so none can be elsewhere, and a close costs what the pane's own processes cost.
+//! Otherwise (the holder is gone, or took the child over from one that was killed) all processes of the machine are
+//! looked at: those of the pane's session, their descendants, and any whose environment carries the pane's marks.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -22,6 +26,8 @@ pub struct Scope {
     pub marks: Vec<Vec<u8>>,
     /// The process whose descendants all are the pane's: its holder.
     pub(crate) holder: Option<i32>,
+    /// The caller is that holder and has been the reaper of the pane's processes since the first of them.
+    pub(crate) is_sole_reaper: bool,
 }
 
 impl Scope {
@@ -31,6 +37,7 @@ impl Scope {
             leader,
             marks,
             holder: None,
+            is_sole_reaper: false,
         }
     }
 }
@@ -203,13 +210,55 @@ impl Closing {
 impl Scope {
     /// Whoever of the pane lives now.
     fn find(&self, our_exe: &Exe) -> Vec<Stat> {
+        if self.is_sole_reaper
+            && let Some(found) = self.find_below_us(our_exe)
+        {
+            return found;
+        }
+        self.find_among_all(our_exe)
+    }
+
+    fn is_spared(&self, pid: i32, our_exe: &Exe) -> bool {
+        pid <= 1
+            || pid == std::process::id() as i32
+            || Some(pid) == self.holder
+            || proc::is_fugues_own(pid, our_exe)
+    }
+
+    /// Whoever of our own descendants lives now. `None`: that cannot be said, because the kernel does not list
+    /// children, or because only processes are left that are spared.
+    ///
+    /// A list of somebody else's children may miss one while others exit. Our own does not, because nobody else reaps
+    /// them: where it has nothing but ended ones, and is the same after that was seen, no descendant lives. A process
+    /// hands its children on to its reaper before it shows as ended.
+    fn find_below_us(&self, our_exe: &Exe) -> Option<Vec<Stat>> {
+        let us = std::process::id() as i32;
+        let ours = proc::children(us)?;
+        let mut found = Vec::new();
+        let mut seen = HashSet::new();
+        let mut todo = ours.clone();
+        let mut spares = false;
+        while let Some(pid) = todo.pop() {
+            let Some(stat) = Stat::of(pid).filter(|stat| !stat.is_over()) else {
+                continue;
+            };
+            if !seen.insert(pid) {
+                continue;
+            }
+            if self.is_spared(pid, our_exe) {
+                spares = true;
+                continue;
+            }
+            todo.extend(proc::children(pid).into_iter().flatten());
+            found.push(stat);
+        }
+        let is_known = !found.is_empty() || (!spares && proc::children(us)? == ours);
+        is_known.then_some(found)
+    }
+
+    fn find_among_all(&self, our_exe: &Exe) -> Vec<Stat> {
         let all = proc::all();
-        let spared = |s: &Stat| {
-            s.pid <= 1
-                || s.pid == std::process::id() as i32
-                || Some(s.pid) == self.holder
-                || proc::is_fugues_own(s.pid, our_exe)
-        };
+        let spared = |s: &Stat| self.is_spared(s.pid, our_exe);
         let session = self.session(&all);
         let mut children: HashMap<i32, Vec<&Stat>> = HashMap::new();
         for stat in &all {

@@ -70,8 +70,10 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 // A pane that prints without end must not delay its own keystrokes and requests.
 const BYTES_PER_TURN: u64 = 64 << 10;
 // There is no event for `the disk has room again`, so that a stalled log, and nothing else, is tried by time.
-const FIRST_RETRY: Duration = Duration::from_millis(100);
-const LAST_RETRY: Duration = Duration::from_secs(1);
+// Each pause is twice the one before: a disk that has just become full may have room at once, and one that is full for
+// hours costs a write in five seconds.
+const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 // Most of what is typed is echoed by then. That it was typed is told with the echo: both wake the daemon once, and the
 // echo, which somebody waits for, comes first.
 const ECHO: Duration = Duration::from_millis(2);
@@ -82,7 +84,8 @@ pub(super) struct Holder {
     dir: PathBuf,
     generation: u32,
     epoch: u64,
-    _lock: File,
+    /// Locked for the life of this process, where the filesystem has locks.
+    lock: File,
     children: OwnedFd,
     /// The daemon that started us, and will connect; watched while there is no other reason to live.
     parent: Option<OwnedFd>,
@@ -99,6 +102,7 @@ pub(super) struct Holder {
     meta_unsaved: bool,
     strangers: Vec<HolderLink>,
     persons: Vec<Person>,
+    last_person: u64,
     daemon: Option<HolderLink>,
     /// All that is still to be told is that something was typed, and that can wait until then.
     told_by: Option<Instant>,
@@ -297,6 +301,7 @@ impl Holder {
         }
         let more = self.finish_ending(now);
         self.go_on_closing(now);
+        self.acknowledge_keys();
         more
     }
 
@@ -312,9 +317,9 @@ impl Holder {
         }
         match result {
             Ok(moved) => {
-                if let Flow::Stalled { .. } = self.flow {
-                    self.flow = Flow::Flowing;
-                    self.say(&ToDaemon::Flowing);
+                // That nothing is left to move says nothing of room for an exit record.
+                if grew > 0 || !matches!(self.life, Life::Ending { .. }) {
+                    self.flows();
                 }
                 self.save_meta();
                 if moved == Moved::HungUp {
@@ -329,21 +334,41 @@ impl Holder {
         }
     }
 
+    fn flows(&mut self) {
+        if let Flow::Stalled { .. } = self.flow {
+            self.flow = Flow::Flowing;
+            self.say(&ToDaemon::Flowing);
+        }
+    }
+
     /// The child waits, because nobody reads its terminal; nothing is lost.
     fn stall(&mut self, error: io::Error, now: Instant) {
         let errno = error.raw_os_error().unwrap_or(libc::EIO);
         let pause = match self.flow {
             Flow::Flowing => {
                 self.say(&ToDaemon::Stalled { errno });
-                FIRST_RETRY
+                MIN_RETRY_INTERVAL
             }
-            Flow::Stalled { pause, .. } => (pause * 2).min(LAST_RETRY),
+            Flow::Stalled { pause, .. } => (pause * 2).min(MAX_RETRY_INTERVAL),
         };
         self.flow = Flow::Stalled {
             errno,
             retry: now + pause,
             pause,
         };
+        self.tell_pending_exit();
+    }
+
+    /// Whoever asks something may have made room.
+    fn retry_soon(&mut self, now: Instant) {
+        if let Flow::Stalled { errno, .. } = self.flow {
+            self.flow = Flow::Stalled {
+                errno,
+                retry: now,
+                // Doubled by the next failure.
+                pause: MIN_RETRY_INTERVAL / 2,
+            };
+        }
     }
 
     fn go_on_closing(&mut self, now: Instant) {
@@ -360,11 +385,15 @@ impl Holder {
                 }
             }
         }
-        // The exit is told first, unless it cannot be: a child that KILL does not end, or a disk that stays full.
+        // The exit is told first, unless it cannot be: a child that KILL does not end.
         let Some(left) = close.left else { return };
-        let told = match (&self.life, self.flow) {
-            (Life::Empty | Life::Exited { .. }, _) | (_, Flow::Stalled { .. }) => true,
-            (Life::Running { .. } | Life::Ending { .. }, Flow::Flowing) => left > 0,
+        if let (Life::Ending { .. }, Flow::Stalled { .. }) = (&self.life, self.flow) {
+            self.give_output_up();
+        }
+        let Some(close) = &mut self.close else { return };
+        let told = match &self.life {
+            Life::Empty | Life::Exited { .. } => true,
+            Life::Running { .. } | Life::Ending { .. } => left > 0,
         };
         if told {
             for id in std::mem::take(&mut close.ids) {

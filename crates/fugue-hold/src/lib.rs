@@ -9,9 +9,11 @@
 
 mod args;
 mod close;
+mod durable;
 mod holder;
 mod input;
 mod link;
+mod liveness;
 mod log;
 mod probe;
 mod proc;
@@ -25,6 +27,9 @@ pub mod wire;
 pub use close::{KILL_WAIT, Scope, close_leftovers};
 pub use holder::run;
 pub use link::{DaemonLink, Filled, Flushed, Link, Received};
+pub use liveness::{
+    Liveness, await_exit, end_holder, find_holder, find_process, is_stopped, lives,
+};
 pub use log::{LogReader, LogWriter, Read};
 pub use probe::probe_at;
 pub use start::{Guarded, HolderAt, Known, identify, is_alive, listen};

@@ -67,17 +67,16 @@ const MAX_FDS: usize = 16;
 const MAX_QUEUED: usize = 2 * MAX_FRAME;
 
 impl DaemonLink {
-    /// Connects to the holder that listens at `path`. ECONNREFUSED or ENOENT: no holder lives there.
+    /// Connects to the holder that listens at `path`. ECONNREFUSED or ENOENT: nobody listens there. EAGAIN: the holder does
+    /// not accept connections and its backlog is full; a blocking socket would wait for as long as it is stopped.
     pub fn connect(path: &Path) -> io::Result<DaemonLink> {
-        // Blocking: a unix socket connects at once unless the holder's backlog is full.
         let socket = rustix::net::socket_with(
             AddressFamily::UNIX,
             SocketType::STREAM,
-            SocketFlags::CLOEXEC,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
             None,
         )?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-        rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(Link::new(socket))
     }
 }
@@ -219,5 +218,26 @@ impl<In, Out> AsFd for Link<In, Out> {
 impl<In, Out> std::os::fd::AsRawFd for Link<In, Out> {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
         self.socket.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connecting_to_a_holder_that_does_not_accept_fails_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hold.sock");
+        let _listener = crate::start::listen(&path).unwrap();
+        let mut links = Vec::new();
+        let error = loop {
+            match DaemonLink::connect(&path) {
+                Ok(link) => links.push(link),
+                Err(error) => break error,
+            }
+            assert!(links.len() < 100, "the backlog has an end");
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 }

@@ -33,6 +33,21 @@ impl Stat {
         Stat::parse(read_once(&format!("/proc/{pid}/stat"), &mut line)?)
     }
 
+    /// The same where it matters why there is nothing: `None` means that no such process exists.
+    pub(crate) fn read(pid: i32) -> io::Result<Option<Stat>> {
+        let mut line = [0; 1024];
+        let read =
+            fs::File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut line));
+        match read {
+            Ok(length) => Stat::parse(&line[..length])
+                .map(Some)
+                .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat is not readable"))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// `pid (comm) state ppid …`, where comm may hold anything, parentheses and spaces too.
     fn parse(line: &[u8]) -> Option<Stat> {
         let open = line.iter().position(|b| *b == b'(')?;
@@ -95,22 +110,22 @@ pub(crate) fn descendants(roots: &[i32]) -> Vec<Stat> {
             continue;
         }
         found.extend(Stat::of(pid));
-        // Children belong to the thread that made them.
-        let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
-            continue;
-        };
-        for thread in threads.flatten() {
-            let Ok(children) = fs::read_to_string(thread.path().join("children")) else {
-                continue;
-            };
-            todo.extend(
-                children
-                    .split_ascii_whitespace()
-                    .filter_map(|c| c.parse::<i32>().ok()),
-            );
-        }
+        todo.extend(children(pid).into_iter().flatten());
     }
     found
+}
+
+/// The children of a process, ended ones that nobody reaped included. `None`: the process is gone, or the kernel does
+/// not list children.
+pub(crate) fn children(pid: i32) -> Option<Vec<i32>> {
+    let mut found = Vec::new();
+    // Children belong to the thread that made them.
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        let children = fs::read_to_string(thread.path().join("children")).ok()?;
+        let children = children.split_ascii_whitespace();
+        found.extend(children.filter_map(|child| child.parse::<i32>().ok()));
+    }
+    Some(found)
 }
 
 /// Whether this very process lives.

@@ -1,12 +1,18 @@
 //! What a holder leaves on disk beside the log, for a daemon that was not there: who the child is (`meta.<gen>`), how
 //! it ended (`exit.<gen>`), and every size the terminal had (`sizes`). Tiny texts, written beside and renamed, so
 //! that a reader sees all of one or nothing.
+//!
+//! A child's end must be recorded on a full disk too, so the file for it is made when the child starts, with room for any
+//! ending, and is later overwritten in place, synced and renamed. That needs no new block on tmpfs, ext4 and xfs, where an
+//! overwrite goes to the blocks that the file has. On btrfs and other copy-on-write filesystems an overwrite takes a new
+//! block, which a full disk may refuse; the holder then tries again until there is one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::durable::sync_directory;
 use crate::wire::{Ending, Exited, Identity};
 
 /// `meta.<generation>`: written before the child starts, with its pid added after.
@@ -57,6 +63,12 @@ impl Meta {
         })
     }
 
+    /// Whether the child that it names runs.
+    pub fn child_lives(&self) -> bool {
+        let child = self.child.filter(|_| self.boot == boot_id());
+        child.is_some_and(crate::proc::lives)
+    }
+
     pub fn text(&self) -> String {
         let Meta {
             generation,
@@ -83,11 +95,7 @@ impl Meta {
     }
 
     pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
-        replace(
-            &Meta::path(dir, self.generation),
-            self.text().as_bytes(),
-            Sync::No,
-        )
+        replace(&Meta::path(dir, self.generation), self.text().as_bytes())
     }
 
     /// Adds who holds and who is held now, as later lines that count. One small write to a page that is there: it is
@@ -159,12 +167,37 @@ impl ExitRecord {
         )
     }
 
+    /// Longer than any ending's text: the longest has a signal and two numbers of 64 bits.
+    const RESERVED: usize = 256;
+
+    /// Takes the room for an ending of this generation. To be asked for before the child starts.
+    pub(crate) fn reserve(dir: &Path, generation: u32) -> io::Result<()> {
+        let path = beside(&ExitRecord::path(dir, generation));
+        create(&path)?.write_all(&[b'\n'; ExitRecord::RESERVED])
+    }
+
+    /// Gives the room back where no child was started.
+    pub(crate) fn release(dir: &Path, generation: u32) {
+        let _ = std::fs::remove_file(beside(&ExitRecord::path(dir, generation)));
+    }
+
+    /// Writes it into the room that was taken, if there is some.
     pub(crate) fn write(&self, dir: &Path, generation: u32) -> io::Result<()> {
-        replace(
-            &ExitRecord::path(dir, generation),
-            self.text().as_bytes(),
-            Sync::Yes,
-        )
+        let path = ExitRecord::path(dir, generation);
+        let reserved = beside(&path);
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&reserved)?;
+        // Empty lines say nothing, and cover what a write that failed may have left.
+        let mut text = self.text().into_bytes();
+        text.resize(text.len().max(ExitRecord::RESERVED), b'\n');
+        file.write_all_at(&text, 0)?;
+        file.sync_data()?;
+        std::fs::rename(&reserved, path)?;
+        sync_directory(dir)
     }
 }
 
@@ -216,7 +249,7 @@ impl SizeAt {
                 .chain([&self])
                 .flat_map(|s| s.encode())
                 .collect();
-            return replace(&SizeAt::path(dir), &bytes, Sync::No);
+            return replace(&SizeAt::path(dir), &bytes);
         }
         // Over a record that a full disk tore.
         let at = len - len % SizeAt::LEN as u64;
@@ -291,28 +324,27 @@ fn read<T>(path: &Path, parse: impl FnOnce(&str) -> Option<T>) -> io::Result<Opt
     }
 }
 
-/// Whether a power cut may lose the text. Only an ending has no other witness; a sync takes milliseconds, and who
+/// Not synced: a power cut may lose the text. Only an ending has no other witness; a sync takes milliseconds, and who
 /// starts a pane waits for them.
-#[derive(PartialEq, Eq)]
-enum Sync {
-    Yes,
-    No,
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = beside(path);
+    create(&new)?.write_all(bytes)?;
+    std::fs::rename(&new, path)
 }
 
-fn replace(path: &Path, bytes: &[u8], sync: Sync) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let mut file: File = OpenOptions::new()
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
         .create(true)
         .truncate(true)
         .write(true)
         .mode(0o600)
-        .open(&beside)?;
-    file.write_all(bytes)?;
-    if sync == Sync::Yes {
-        file.sync_data()?;
-    }
-    std::fs::rename(&beside, path)
+        .open(path)
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    new.into()
 }
 
 /// Keeps a mark on its line: `%`, control bytes and what is not ASCII become `%XX`.
@@ -399,6 +431,30 @@ mod tests {
             assert_eq!(ExitRecord::parse(&record.text()), Some(record));
         }
         assert_eq!(ExitRecord::parse("ending=code\n"), None);
+    }
+
+    #[test]
+    fn an_exit_is_written_into_its_room_and_without_room_as_well() {
+        let record = ExitRecord {
+            exited: Exited {
+                ending: Ending::Signal {
+                    signo: i32::MIN,
+                    core: true,
+                },
+                at: u64::MAX,
+            },
+            recorded_ms: u64::MAX,
+        };
+        assert!(record.text().len() <= ExitRecord::RESERVED);
+        let dir = tempfile::tempdir().unwrap();
+        let read = |generation| ExitRecord::read(dir.path(), generation).unwrap();
+        ExitRecord::reserve(dir.path(), 1).unwrap();
+        assert_eq!(read(1), None);
+        record.write(dir.path(), 1).unwrap();
+        record.write(dir.path(), 2).unwrap();
+        assert_eq!((read(1), read(2)), (Some(record), Some(record)));
+        let left = std::fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(left, 2, "nothing lies beside them");
     }
 
     #[test]

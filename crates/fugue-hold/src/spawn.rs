@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use rustix::event::Timespec;
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags};
 
@@ -162,7 +163,8 @@ impl<'a> Spawn<'a> {
         let path = c_string("program", program.as_os_str().as_bytes().to_vec())?;
         let pid = sys::posix_spawn(&path, &argv, &env, self.session, &actions)
             .map_err(|e| self.explain_exec(&program, e))?;
-        match pidfd_of(pid) {
+        // The child runs already, so that a descriptor that is missing for a moment must not end it.
+        match retry_exhausted(|| pidfd_of(pid)) {
             Ok(pidfd) => Ok(Child { pid, pidfd }),
             Err(e) => {
                 end_unborn(pid);
@@ -316,6 +318,30 @@ pub(crate) fn pidfd_of(pid: i32) -> io::Result<OwnedFd> {
     Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
 }
 
+/// Tries again for a moment while the kernel is out of descriptors or memory. There is no event for "to be had again".
+pub(crate) fn retry_exhausted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    const BACKOFF_MS: [i64; 5] = [1, 2, 5, 10, 20];
+    for wait in BACKOFF_MS {
+        match call() {
+            Err(e)
+                if matches!(
+                    e.raw_os_error(),
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)
+                ) =>
+            {
+                let wait = Timespec {
+                    tv_sec: 0,
+                    tv_nsec: wait * 1_000_000,
+                };
+                // Interrupted is only sooner.
+                let _ = rustix::event::poll(&mut [], Some(&wait));
+            }
+            other => return other,
+        }
+    }
+    call()
+}
+
 /// An error leaves no process behind.
 fn end_unborn(pid: i32) {
     if let Some(process) = Pid::from_raw(pid) {
@@ -348,4 +374,26 @@ fn c_string(what: &str, bytes: Vec<u8>) -> Result<CString, SpawnError> {
             errno: libc::EINVAL,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_exhausted_for_a_moment_is_tried_again() {
+        let mut refusals = vec![libc::ENOMEM, libc::ENFILE, libc::EMFILE];
+        let mut call = || match refusals.pop() {
+            Some(errno) => Err(io::Error::from_raw_os_error(errno)),
+            None => Ok(()),
+        };
+        assert!(retry_exhausted(&mut call).is_ok());
+        let mut calls = 0;
+        let refused = retry_exhausted(|| {
+            calls += 1;
+            Err::<(), _>(io::Error::from_raw_os_error(libc::ESRCH))
+        });
+        assert!(refused.is_err());
+        assert_eq!(calls, 1, "what cannot help is not tried again");
+    }
 }

@@ -55,7 +55,8 @@ pub enum ToHolder {
     /// Instead of a Hello: a person types on this connection, and nothing else. Answered with `Admitted`; closed when
     /// the child has ended.
     Person,
-    /// What a person types. The daemon is told of it before it hears what the child made of it.
+    /// What a person types. The daemon is told of it before it hears what the child made of it. Keys are numbered by their
+    /// order on the connection, from 1, and acknowledged with `KeysWritten`.
     Keys {
         bytes: Vec<u8>,
     },
@@ -119,7 +120,18 @@ pub enum ToDaemon {
         cols: u16,
     },
     /// To a person, with an eventfd: bumped when the log grows soon after a key.
-    Admitted,
+    Admitted {
+        /// Whether `KeysWritten` will be sent.
+        acknowledges: bool,
+    },
+    /// The child has ended and its exit is not recorded yet, because the log cannot be written. `at` is where the log will
+    /// end when all output that waits is in it, as far as that is known. `Exited` follows.
+    ExitPending(Exited),
+    /// To a person: the terminal has taken the first `count` messages of keys of this connection. Of several at once only
+    /// the last is told.
+    KeysWritten {
+        count: u64,
+    },
 }
 
 /// A child to start. It may hold secrets, so it is never written to disk nor shown by `ps` of the holder.
@@ -258,7 +270,8 @@ pub enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exited {
     pub ending: Ending,
-    /// The log's end: all the child printed is before it.
+    /// Where the child's output ends. A log that ends before it has lost the rest: it could not be written, and the pane
+    /// was closed.
     pub at: u64,
 }
 

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use fugue_testkit::{Running, World, agents::Tools, figure};
+use fugue_testkit::{Missing, Running, World, agents::Tools, figure, skip};
 
 const LIMIT: Duration = Duration::from_secs(240);
 
@@ -36,8 +36,8 @@ fn check(revision: &str) {
     let suite = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
     let (Some(suite), Some(node)) = (tools.find(suite), tools.find("node_modules/node/bin/node"))
     else {
-        figure(
-            "NOT SHOWN",
+        skip(
+            Missing::Program,
             "the conformance suite is not installed (scripts/mcp-tools)",
         );
         return;

@@ -50,8 +50,9 @@ struct Open {
     chars: usize,
 }
 
+/// A part of the kept rows: whole lines, up to about `PAGE_BYTES` of them.
 #[derive(Debug)]
-struct Page {
+pub(crate) struct Page {
     /// The number of its first line; a page begins with a line's beginning.
     first: u64,
     lines: usize,
@@ -258,6 +259,16 @@ impl History {
             .max(MAX_BYTES)
     }
 
+    /// Takes out all pages but one whose last line goes on in the first row of the screen.
+    pub(crate) fn take_pages(&mut self) -> Vec<Page> {
+        let stays = usize::from(self.open.is_some()).min(self.pages.len());
+        let taken: Vec<Page> = self.pages.drain(..self.pages.len() - stays).collect();
+        self.bytes = 0;
+        let touched = taken.iter().map(|page| page.max_touched);
+        self.dropped_touched = touched.fold(self.dropped_touched, u64::max);
+        taken
+    }
+
     fn drop_old(&mut self) {
         while self.pages.len() > 1 {
             let lines: u64 = self.next - self.pages[1].first;
@@ -362,7 +373,17 @@ impl Page {
         self.max_touched = self.max_touched.max(past.touched);
     }
 
-    fn rows(&self) -> impl Iterator<Item = (u64, Kept<'_>)> {
+    /// The numbers of its first and last line.
+    pub(crate) fn line_numbers(&self) -> (u64, u64) {
+        (self.first, self.first + (self.lines as u64).max(1) - 1)
+    }
+
+    /// Whether anything in it changed after `offset`.
+    pub(crate) fn is_touched_after(&self, offset: u64) -> bool {
+        self.max_touched > offset
+    }
+
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (u64, Kept<'_>)> {
         let mut meta = &self.rows[..];
         let mut text = &self.text[..];
         let mut touched = 0u64;

@@ -7,9 +7,11 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use crate::cell::Style;
+use crate::history::Kept;
 use crate::machine::Machine;
 use crate::place::{Cursor, LineNo};
 use crate::row::{NEVER, Past};
+use crate::scrollback::{Selection, add_run, add_runs};
 
 /// Which lines to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +116,34 @@ impl Machine {
         (gather.finish(first_kept, older_lost), dates.into())
     }
 
+    /// The selected lines that are kept, and when each was printed.
+    pub(crate) fn selected_lines(
+        &self,
+        selection: Selection,
+    ) -> impl Iterator<Item = (Line<'_>, Dates)> {
+        let first_kept = self.history.first_kept();
+        let mut gather = Gather::all_of(selection);
+        match selection {
+            Selection::From(line) => self.gather_from(&mut gather, line.0.max(first_kept)),
+            Selection::Between(from, _) => {
+                self.gather_from(&mut gather, from.line.0.max(first_kept));
+            }
+            Selection::Since(since) => {
+                let rows = self.history.rows_touched_after(since.offset.0);
+                rows.filter(|(no, _)| *no >= first_kept)
+                    .for_each(|(no, row)| gather.kept_row(no, &row));
+            }
+        }
+        let (visible, _) = self.visible_rows();
+        self.gather_screen(&mut gather, visible);
+        gather.into_lines()
+    }
+
+    /// How many lines there have been, with those on the screen.
+    pub(crate) fn line_count(&self) -> u64 {
+        self.history.screen_line() + self.visible_rows().1
+    }
+
     /// The lines of a stretch of text, whenever they were written.
     pub(crate) fn lines_between(&self, from: Cursor, to: Cursor, last: usize) -> Lines<'_> {
         let first_kept = self.history.first_kept();
@@ -133,6 +163,11 @@ impl Machine {
         self.gather_screen(&mut gather, visible);
         let older_lost = from.line.0 < first_kept && gather.lines.len() < last;
         gather.finish(first_kept, older_lost)
+    }
+
+    fn gather_from<'a>(&'a self, gather: &mut Gather<'a>, start: u64) {
+        let rows = self.history.rows_from(start).filter(|(no, _)| *no >= start);
+        rows.for_each(|(no, row)| gather.kept_row(no, &row));
     }
 
     fn gather_screen<'a>(&'a self, gather: &mut Gather<'a>, visible: usize) {
@@ -200,16 +235,12 @@ impl Machine {
     /// One line cut by style.
     pub(crate) fn styled_line(&self, line: LineNo) -> Vec<(String, Style)> {
         let mut runs: Vec<(String, Style)> = Vec::new();
-        let mut add = |text: &str, style: Style| match runs.last_mut() {
-            Some((run, last)) if *last == style => run.push_str(text),
-            _ => runs.push((text.to_owned(), style)),
-        };
         for (_, row) in self
             .history
             .rows_from(line.0)
             .filter(|(no, _)| *no == line.0)
         {
-            row.runs().for_each(|(text, style)| add(text, style));
+            add_runs(&mut runs, &row);
         }
         let mut no = self.history.screen_line();
         for row in &self.main.rows {
@@ -217,7 +248,7 @@ impl Machine {
                 for x in 0..row.used() {
                     let mut text = String::new();
                     row.text_range_into(x, x + 1, &self.clusters, &mut text);
-                    add(&text, row.cell(x).style);
+                    add_run(&mut runs, &text, row.cell(x).style);
                 }
             }
             no += u64::from(!row.wrapped());
@@ -286,7 +317,9 @@ impl Machine {
 
 /// Joins rows to lines and keeps the last ones that match.
 #[derive(Default)]
-struct Gather<'a> {
+pub(crate) struct Gather<'a> {
+    /// Lines before this one are not wanted.
+    start: u64,
     since: Option<Cursor>,
     between: Option<(Cursor, Cursor)>,
     last: usize,
@@ -309,6 +342,29 @@ struct Pending<'a> {
 }
 
 impl<'a> Gather<'a> {
+    /// For every line that is selected.
+    pub(crate) fn all_of(selection: Selection) -> Self {
+        let mut gather = Gather {
+            last: usize::MAX,
+            ..Gather::default()
+        };
+        match selection {
+            Selection::From(line) => gather.start = line.0,
+            Selection::Since(since) => gather.since = Some(since),
+            Selection::Between(from, to) => gather.between = Some((from, to)),
+        }
+        gather
+    }
+
+    pub(crate) fn kept_row(&mut self, no: u64, row: &Kept<'a>) {
+        self.row(no, Cow::Borrowed(row.text), &row.past, row.continues);
+    }
+
+    pub(crate) fn into_lines(mut self) -> impl Iterator<Item = (Line<'a>, Dates)> {
+        self.flush();
+        self.lines.into_iter().zip(self.dates)
+    }
+
     fn row(&mut self, no: u64, text: Cow<'a, str>, past: &Past, continues: bool) {
         if !continues {
             self.flush();
@@ -347,6 +403,9 @@ impl<'a> Gather<'a> {
         let Some(pending) = self.pending.take() else {
             return;
         };
+        if pending.no < self.start {
+            return;
+        }
         let no = LineNo(pending.no);
         let mut line = Line {
             no,

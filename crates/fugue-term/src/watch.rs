@@ -4,16 +4,19 @@
 //! program paints it. It is handed a terminal and what the terminal tapped; it knows no clock, so whoever owns it
 //! tells it when nothing came for a while ([`Watch::quiet`]) and looks at the screen when it asks for it.
 
+mod look_back;
+
 use std::ops::Range;
 
-use crate::lines::{Line, Query};
 use crate::pattern::Pattern;
 use crate::place::{Cursor, LineNo, Offset};
+use crate::scrollback::Selection;
 use crate::seeker::Seeker;
 use crate::sight::{Echoes, Sight, Stale, Stretch};
 use crate::tail::Tail;
 use crate::tap::{Ground, Piece, Tapped};
 use crate::terminal::Terminal;
+use look_back::LookBack;
 
 /// What to wait for.
 #[derive(Clone, Debug)]
@@ -46,8 +49,9 @@ pub enum Begun {
     Hit(Hit),
     /// Now for what comes.
     Watching,
-    /// `since` reaches further back than the lines this terminal keeps. Call [`Watch::begin`] with one that has them
-    /// all, and then [`Watch::resume`] with this one. The second time what there is has to do.
+    /// What is searched reaches further back than the lines this terminal keeps. Read the output again with another
+    /// terminal: call [`Watch::older`] with all that it gives away, then [`Watch::begin`] with itself, and then
+    /// [`Watch::resume`] with this one. The second time what there is has to do.
     NeedsOlder,
 }
 
@@ -103,6 +107,8 @@ pub struct Watch {
     moved: bool,
     /// What changed on the screen behind this offset is new.
     began: u64,
+    /// A look at lines that are there, while it goes on over several pieces of the text.
+    looking: Option<LookBack>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +144,16 @@ impl Watch {
             skipped: false,
             moved: false,
             began: 0,
+            looking: None,
+        }
+    }
+
+    /// One whose older lines cannot be read: [`Watch::resume`] looks at those that a terminal keeps.
+    pub fn without_older(what: WatchFor) -> Watch {
+        Watch {
+            phase: Phase::Behind,
+            looked: what.since.unwrap_or_default(),
+            ..Watch::new(what)
         }
     }
 
@@ -145,21 +161,29 @@ impl Watch {
     /// looked at, so the terminal must [listen](Terminal::listen) from now on.
     pub fn begin(&mut self, terminal: &Terminal) -> Begun {
         let since = self.what.since;
-        let last = match since {
-            Some(_) => usize::MAX,
-            None => self.what.lines.max(1),
+        let selection = match (since, self.looking.as_ref()) {
+            (Some(since), _) => Selection::Since(since),
+            (None, Some(look)) => Selection::From(look.window),
+            (None, None) => {
+                let last = self.what.lines.max(1) as u64;
+                Selection::From(LineNo(terminal.line_count().saturating_sub(last)))
+            }
         };
-        let lost = terminal.lines(&Query { since, last }).older_lost;
         match self.phase {
-            Phase::New if lost => {
+            Phase::New if terminal.lacks(selection) => {
                 self.phase = Phase::Asked;
+                let mut look = LookBack::new(self, since);
+                if let Selection::From(window) = selection {
+                    look.window = window;
+                }
+                self.looking = Some(look);
                 return Begun::NeedsOlder;
             }
             Phase::New => self.phase = Phase::Live,
             Phase::Asked => self.phase = Phase::Behind,
             Phase::Behind | Phase::Live | Phase::Over => return Begun::Watching,
         }
-        match self.look_back(terminal, since, last) {
+        match self.look_back(terminal, since, selection) {
             Some(hit) => Begun::Hit(hit),
             None => Begun::Watching,
         }
@@ -171,7 +195,8 @@ impl Watch {
             return None;
         }
         self.phase = Phase::Live;
-        self.look_back(terminal, Some(self.looked), usize::MAX)
+        let looked = self.looked;
+        self.look_back(terminal, Some(looked), Selection::Since(looked))
     }
 
     /// Looks at what a feed printed. What [`Watch::begin`] has seen already does no harm.
@@ -276,110 +301,6 @@ impl Watch {
 }
 
 impl Watch {
-    /// Reads lines that are there as if they were printed now.
-    fn look_back(
-        &mut self,
-        terminal: &Terminal,
-        since: Option<Cursor>,
-        last: usize,
-    ) -> Option<Hit> {
-        let machine = &terminal.machine;
-        let echoes = Echoes::of(terminal, self.what.echo);
-        let (found, dates) = machine.dated_lines(&Query { since, last });
-        let cursor = machine.text_position();
-        let mut offset = since.map_or(0, |since| since.offset.0);
-        if self.searched_from.is_none() {
-            self.searched_from = Some(since.unwrap_or_else(|| {
-                let touched = dates.iter().map(|dates| dates.touched);
-                let oldest = touched.filter(|touched| *touched > 0).min();
-                match (found.lines.first(), oldest) {
-                    (Some(line), Some(oldest)) => Cursor {
-                        offset: Offset(oldest - 1),
-                        line: line.no,
-                        col: 0,
-                    },
-                    _ => terminal.end(),
-                }
-            }));
-            let before = match (since, found.lines.first()) {
-                (Some(since), Some(line)) if line.cut => Some((since.line, since.col)),
-                (_, Some(_)) => None,
-                (_, None) => Some(cursor),
-            };
-            self.set_context(terminal, before);
-        }
-        let mut hit = None;
-        let mut pending = 0;
-        for (i, (line, dates)) in found.lines.iter().zip(&dates).enumerate() {
-            let col = match since {
-                Some(since) if line.cut => since.col,
-                _ => 0,
-            };
-            if i == 0 && !line.cut {
-                self.break_line(kept(offset, line.no, 0));
-            }
-            offset = offset.max(dates.grown_since);
-            let parts = echoes.strip(line.no, col, &line.text);
-            let whole = parts.len() == 1 && parts[0].1.len() == line.text.len();
-            for (part_col, text) in &parts {
-                if self.skipped {
-                    self.skipped = false;
-                    self.break_line(kept(offset, line.no, *part_col));
-                }
-                offset = self.push_rows(text, kept(offset, line.no, *part_col), &dates.more);
-                pending += text.len();
-                self.skipped = !whole;
-            }
-            offset = offset.max(dates.touched);
-            if parts.is_empty() {
-                self.skipped = true;
-            } else if !self.is_open(line, col, cursor) {
-                let end = col + line.text.chars().count() as u32;
-                self.push_kept("\n", kept(offset, line.no, end));
-                self.skipped = false;
-            }
-            if pending >= PART {
-                pending = 0;
-                hit = self.search();
-                if hit.is_some() {
-                    break;
-                }
-            }
-        }
-        if machine.alt.is_some() {
-            self.break_line(terminal.end());
-        }
-        self.looked = terminal.end();
-        let hit = hit.or_else(|| self.search());
-        let hit = hit.or_else(|| self.look_at_alternate(terminal, &echoes, since));
-        self.began = terminal.offset().0;
-        self.stale = Stale::of(terminal, &echoes);
-        hit
-    }
-
-    /// Whether what is printed next goes on with this line.
-    fn is_open(&self, line: &Line<'_>, col: u32, cursor: (LineNo, u32)) -> bool {
-        cursor == (line.no, col + line.text.chars().count() as u32)
-    }
-
-    /// The character before the search begins is not searched, but assertions look at it.
-    fn set_context(&mut self, terminal: &Terminal, before: Option<(LineNo, u32)>) {
-        let Some((line, col)) = before.filter(|(_, col)| *col > 0) else {
-            return;
-        };
-        let at = |col| kept(0, line, col);
-        let context = terminal.lines_between(at(col - 1), at(col), 1);
-        let Some(context) = context.lines.first().map(|line| line.text.to_string()) else {
-            return;
-        };
-        self.push_kept(&context, at(col - 1));
-        let floor = self.tail.end();
-        self.pattern.pass_over(floor);
-        if let Some(fail) = &mut self.fail {
-            fail.pass_over(floor);
-        }
-    }
-
     fn look_at_alternate(
         &mut self,
         terminal: &Terminal,
@@ -395,22 +316,6 @@ impl Watch {
             self.phase = Phase::Over;
         }
         hit
-    }
-
-    /// A part of a line, whose rows are not all of the same age. Gives the age of the last one.
-    fn push_rows(&mut self, mut text: &str, mut at: Cursor, rows: &[(u32, u64)]) -> u64 {
-        for &(col, grown_since) in rows {
-            if col > at.col {
-                let cut = text.char_indices().nth((col - at.col) as usize);
-                let Some((cut, _)) = cut else { break };
-                let (head, rest) = text.split_at(cut);
-                self.push_kept(head, at);
-                (at.col, text) = (col, rest);
-            }
-            at.offset = at.offset.max(Offset(grown_since));
-        }
-        self.push_kept(text, at);
-        at.offset.0
     }
 
     fn push_kept(&mut self, text: &str, at: Cursor) {

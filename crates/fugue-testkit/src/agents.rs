@@ -1,10 +1,11 @@
 //! The real Claude Code, Codex and Gemini CLI with a scripted model behind them: headless with fugue as their MCP server,
 //! or at home in a world, for workers that run in panes.
 //!
-//! `scripts/mcp-tools` installs them, next to the build and outside the repository. A test that finds none says so.
+//! `scripts/mcp-tools` installs them, next to the build and outside the repository. A test that finds none is skipped.
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    World,
+    Missing, World,
     model::{Call, Model},
 };
 
@@ -50,11 +51,41 @@ impl Tools {
         command
     }
 
-    /// A directory that no one else can write to, up to the root: one agent ignores its settings anywhere else, and
-    /// a world lives in /tmp.
+    /// A home for agents: below the user's own cache directory, or beside the agents. A world's directory will not do, because
+    /// Gemini CLI ignores its settings below a directory that others can write to, as /tmp is.
     fn private_dir(&self) -> TempDir {
-        tempfile::tempdir_in(&self.dir).expect("a directory beside the agents")
+        let parents = self.private_parents();
+        let closed = parents.iter().find(|dir| is_closed_to_others(dir));
+        let parent = closed.or(parents.first()).expect("a directory for homes");
+        tempfile::tempdir_in(parent).expect("a home for agents")
     }
+
+    fn private_parents(&self) -> Vec<PathBuf> {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let cache = home.map(|home| home.join(".cache/fugue-test"));
+        [cache, Some(self.dir.clone())]
+            .into_iter()
+            .flatten()
+            .filter(|dir| fs::create_dir_all(dir).is_ok())
+            .filter(|dir| tempfile::tempdir_in(dir).is_ok())
+            .collect()
+    }
+}
+
+/// Whether nobody but this user and root can write to a directory or to any above it.
+fn is_closed_to_others(dir: &Path) -> bool {
+    let Ok(dir) = dir.canonicalize() else {
+        return false;
+    };
+    dir.ancestors()
+        .all(|dir| fs::metadata(dir).is_ok_and(|found| found.mode() & 0o022 == 0))
+}
+
+/// How a test starts an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Started {
+    Headless,
+    AsWorker,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +117,30 @@ impl Agent {
             Self::Codex => "node_modules/.bin/codex",
             Self::Gemini => "node_modules/.bin/gemini",
         }
+    }
+
+    /// Why the agent cannot be tested here, if it cannot.
+    pub fn obstacle(self, tools: &Tools, started: Started) -> Option<(Missing, String)> {
+        if tools.find(self.program()).is_none() {
+            let reason = format!("{self:?} is not installed (scripts/mcp-tools)");
+            return Some((Missing::Program, reason));
+        }
+        if self != Self::Gemini {
+            return None;
+        }
+        if started == Started::AsWorker && !rustix::process::geteuid().is_root() {
+            let reason = "Gemini CLI reads a worker's settings only below directories of root";
+            return Some((Missing::Root, reason.to_owned()));
+        }
+        if tools
+            .private_parents()
+            .iter()
+            .any(|dir| is_closed_to_others(dir))
+        {
+            return None;
+        }
+        let reason = "Gemini CLI ignores its settings below a directory that others can write to; HOME and the build are both";
+        Some((Missing::Machine, reason.to_owned()))
     }
 
     /// The agent with one prompt, fugue as its only MCP server and the model as its only model; none if it is not

@@ -6,6 +6,7 @@
 
 pub mod agents;
 mod chance;
+mod clock;
 mod figures;
 pub mod mcp;
 pub mod model;
@@ -13,13 +14,17 @@ mod proc;
 pub mod providers;
 mod pty;
 mod run;
+mod skip;
+pub mod supervisor;
 mod time;
 mod world;
 
 pub use chance::Chance;
+pub use clock::{WallClock, boot_clock_ahead};
 pub use figures::{figure, stay_on_one_core};
 pub use proc::{Ended, Process};
 pub use pty::Pty;
 pub use run::{Ran, Running};
+pub use skip::{Missing, skip};
 pub use time::{let_pass, until, until_some};
 pub use world::{World, backend, native_only};

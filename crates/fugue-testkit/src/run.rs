@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    io::Read,
+    io::{self, Read},
     os::{
         fd::{AsFd, BorrowedFd},
         unix::process::ExitStatusExt,
@@ -96,14 +96,23 @@ pub struct Running {
 
 impl Running {
     #[track_caller]
-    pub fn start(mut command: Command) -> Self {
+    pub fn start(command: Command) -> Self {
+        Self::start_by(command, |mut command| command.spawn())
+    }
+
+    /// Starts a program by way of `spawn`, which may do it on another thread.
+    #[track_caller]
+    pub(crate) fn start_by(
+        mut command: Command,
+        spawn: impl FnOnce(Command) -> io::Result<Child>,
+    ) -> Self {
         let line = format!("{command:?}");
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let start = Instant::now();
-        let mut child = match command.spawn() {
+        let mut child = match spawn(command) {
             Ok(child) => child,
             Err(error) => panic!("cannot start {line}: {error}"),
         };

@@ -1,6 +1,8 @@
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     fs::{self, Permissions},
+    io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -24,6 +26,7 @@ use tempfile::TempDir;
 use crate::{
     proc::{Process, belonging_to},
     run::{Ran, Running},
+    supervisor::Supervisor,
     time::{until, within},
 };
 
@@ -59,6 +62,8 @@ pub struct World {
     children: Mutex<Vec<Child>>,
     /// A test has started a tmux server.
     has_tmux: AtomicBool,
+    /// Every program of this world is started under it. Outlives all of them, because the world's end kills them first.
+    supervisor: Option<Supervisor>,
     // Dropped with the world, which calls the watchdog off.
     _alive: mpsc::Sender<()>,
 }
@@ -85,6 +90,7 @@ impl World {
             env: Vec::new(),
             children: Mutex::default(),
             has_tmux: AtomicBool::new(false),
+            supervisor: None,
             _alive: alive,
             dir,
         };
@@ -116,6 +122,11 @@ impl World {
         fs::write(dir.join("config.toml"), text).expect("the configuration");
     }
 
+    /// Starts every program from now on under this supervisor.
+    pub fn supervise(&mut self, supervisor: Supervisor) {
+        self.supervisor = Some(supervisor);
+    }
+
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -129,8 +140,9 @@ impl World {
         self.dir.path().join("work")
     }
 
+    /// `XDG_RUNTIME_DIR`, in which fugue keeps nothing.
     pub fn runtime(&self) -> PathBuf {
-        self.dir.path().join("run/fugue")
+        self.dir.path().join("run")
     }
 
     pub fn state(&self) -> PathBuf {
@@ -183,7 +195,19 @@ impl World {
     /// Starts a verb and goes on.
     #[track_caller]
     pub fn start(&self, args: &[&str]) -> Running {
-        Running::start(self.fugue_command(args))
+        self.launch(self.fugue_command(args))
+    }
+
+    #[track_caller]
+    fn launch(&self, command: Command) -> Running {
+        Running::start_by(command, |command| self.spawn(command))
+    }
+
+    fn spawn(&self, mut command: Command) -> io::Result<Child> {
+        match &self.supervisor {
+            Some(supervisor) => supervisor.spawn(command),
+            None => command.spawn(),
+        }
     }
 
     /// Runs a verb with `--json` and wants its reply.
@@ -205,7 +229,7 @@ impl World {
     pub fn run(&self, program: &str, args: &[&str]) -> Ran {
         let mut command = self.command(program);
         command.args(args);
-        Running::start(command).end(VERB)
+        self.launch(command).end(VERB)
     }
 
     /// Runs a command of this world's own tmux server, as a person would, and wants what it prints.
@@ -228,7 +252,7 @@ impl World {
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log);
-        let mut child = command.spawn().expect("the way to the daemon");
+        let mut child = self.spawn(command).expect("the way to the daemon");
         until("the daemon answers", VERB, || {
             let ended = child.try_wait().expect("a child can be waited for");
             let said = || fs::read_to_string(self.dir.path().join("daemon.out"));
@@ -406,6 +430,20 @@ impl World {
         self.holders()
             .into_iter()
             .find(|process| process.line.iter().any(|word| word.ends_with(&end)))
+    }
+
+    /// The holders of these panes, as far as they have one, found in one look at the process table.
+    pub fn holders_of(&self, panes: &[PaneId]) -> BTreeMap<PaneId, Process> {
+        let holders = self.holders();
+        let of = |pane: &PaneId| {
+            let end = format!("/panes/{pane}");
+            let mut found = holders.iter();
+            found.find(|process| process.line.iter().any(|word| word.ends_with(&end)))
+        };
+        panes
+            .iter()
+            .filter_map(|pane| Some((*pane, of(pane)?.clone())))
+            .collect()
     }
 
     /// Every process that was started in this world, by whatever way.

@@ -55,6 +55,7 @@ enum Verb {
     Mcp(verbs::mcp::Mcp),
     #[command(subcommand)]
     Daemon(verbs::daemon::Daemon),
+    Gc(verbs::gc::Gc),
     #[command(subcommand)]
     Config(verbs::config::Config),
     AssessCorpus(verbs::corpus::AssessCorpus),
@@ -145,6 +146,7 @@ fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
             Verb::Clear(verb) => verb.run(&desk).await,
             Verb::Mcp(verb) => verb.run(&desk).await,
             Verb::Daemon(verb) => verb.run(&desk).await,
+            Verb::Gc(verb) => verb.run(&desk).await,
             Verb::Config(verb) => verb.run(&desk),
             Verb::AssessCorpus(verb) => verb.run(&desk).await,
         }

@@ -1,13 +1,12 @@
 //! Whose inbox this process has, as its flags, its environment and its directory say.
 
 use std::{
-    env, fs, io,
+    env,
     path::{Path, PathBuf},
 };
 
 use fugue_api::{Error, wire::Who};
-use fugue_daemon::paths::Paths;
-use rustix::fs::{FlockOperation, flock};
+use fugue_daemon::{lock::Lock, paths::Paths};
 
 /// What a process is here for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,23 +76,18 @@ const MOST_LEADS: u32 = 1_000;
 
 /// The project's own inbox, else the first one beside it that no other lead has. It is ours by a lock that the kernel
 /// frees when this process ends, and not before: neither an idle hour nor the death of a daemon gives it to another.
-fn seat(paths: &Paths, project: &str) -> io::Result<String> {
-    paths.prepare().map_err(io::Error::other)?;
+fn seat(paths: &Paths, project: &str) -> Result<String, Error> {
+    paths.prepare()?;
     let leads = paths.leads();
-    fs::create_dir_all(&leads)?;
     let beside = (2..=MOST_LEADS).map(|number| format!("{project}-{number}"));
     let mut last = project.to_owned();
     for inbox in std::iter::once(project.to_owned()).chain(beside) {
-        let file = fs::File::create(leads.join(&inbox))?;
+        let lock = Lock::try_file(&leads.join(&inbox))?;
         last = inbox;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                // Open for as long as we live.
-                std::mem::forget(file);
-                break;
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => {}
-            Err(error) => return Err(error.into()),
+        if let Some(lock) = lock {
+            // Held for as long as this process lives.
+            std::mem::forget(lock);
+            break;
         }
     }
     Ok(last)

@@ -241,6 +241,16 @@ pub fn span_ms(text: &str) -> Result<u64, String> {
     u64::try_from(span.as_millis()).map_err(|_| wanted.to_owned())
 }
 
+/// `12 B`, `3 KiB`, `4.5 MiB`, `6.7 GiB`.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_024 => format!("{bytes} B"),
+        1_024..1_048_576 => format!("{} KiB", bytes >> 10),
+        1_048_576..1_073_741_824 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
+    }
+}
+
 /// `12s`, `3m`, `5h`, `2d`: a glance, not a measurement.
 pub fn age(ms: u64) -> String {
     let seconds = ms / 1000;

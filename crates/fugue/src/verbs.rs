@@ -10,6 +10,7 @@ pub mod corpus;
 pub mod daemon;
 pub mod events;
 pub mod expect;
+pub mod gc;
 pub mod hook;
 pub mod look;
 pub mod ls;

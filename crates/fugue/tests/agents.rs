@@ -16,11 +16,10 @@ use fugue_daemon::agents::{
     hook::{self, News},
 };
 use fugue_testkit::{
-    World,
-    agents::{Agent, AtHome, Tools},
-    figure,
+    Missing, World,
+    agents::{Agent, AtHome, Started, Tools},
     model::{self, Call, DONE, Model},
-    until,
+    skip, until,
 };
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -44,8 +43,17 @@ impl Worker {
         let binary = Path::new(env!("CARGO_BIN_EXE_fugue"));
         let tools = Tools::beside(binary);
         let mut world = World::new(binary, LIMIT);
+        let agent = AGENTS.into_iter().find(|(named, _)| *named == vendor);
+        let (_, agent) = agent.expect("every vendor has an agent");
+        if let Some((missing, reason)) = agent.obstacle(&tools, Started::AsWorker) {
+            skip(missing, reason);
+            return None;
+        }
         let Some(home) = AtHome::settle(&tools, &mut world, model) else {
-            figure("agents in panes", "not installed; see scripts/mcp-tools");
+            skip(
+                Missing::Program,
+                "not all agents are installed (scripts/mcp-tools)",
+            );
             return None;
         };
         let dir = home.dir().join("worker's dir");
@@ -164,7 +172,7 @@ fn check_prompt(prompt: &str) {
     for (vendor, _) in AGENTS {
         let model = Model::start(Vec::new());
         let Some(worker) = Worker::start(vendor, &model, prompt) else {
-            return;
+            continue;
         };
         worker.until_heard("the end of the turn", |news| news.contains(&ended()));
         assert_eq!(worker.news(), [News::PromptGiven, ended()], "{vendor:?}");
@@ -206,7 +214,7 @@ fn a_question_is_heard_and_its_answer_too() {
     for (vendor, agent) in AGENTS {
         let model = Model::start(vec![agent.shell_call("touch made.txt")]);
         let Some(worker) = Worker::start(vendor, &model, "make a file") else {
-            return;
+            continue;
         };
         let before = user_files(&worker.home);
         worker.until_heard("the question", |news| {
@@ -252,7 +260,7 @@ fn fugue_is_at_hand_and_knows_whom_it_serves() {
             input,
         }]);
         let Some(worker) = Worker::start(vendor, &model, "how are the panes?") else {
-            return;
+            continue;
         };
         let asks = |news: &News| matches!(news, News::NeedsInput { .. });
         worker.until_heard("the question or the end", |news| {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use fugue_api::{Kind, OsText, wire};
-use fugue_testkit::{Running, World, figure, until};
+use fugue_testkit::{Missing, Running, World, figure, skip, until};
 use serde::{Serialize, de::DeserializeOwned};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -234,10 +234,9 @@ fn what_is_ours_is_for_us_alone() {
             .mode()
             & 0o7777
     };
-    assert_eq!(mode(&world.runtime()), 0o700);
     assert_eq!(mode(&world.state()), 0o700);
     let mut looked_at = 0;
-    let mut dirs = vec![world.state(), world.runtime()];
+    let mut dirs = vec![world.state()];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(&dir).expect("our own directory").flatten() {
             let kind = entry.file_type().expect("its type");
@@ -258,13 +257,16 @@ fn what_is_ours_is_for_us_alone() {
 fn another_user_is_shown_the_door() {
     let world = world();
     if !rustix::process::geteuid().is_root() {
-        figure("NOT SHOWN", "only root can try the socket as another user");
+        skip(
+            Missing::Root,
+            "only root can try the socket as another user",
+        );
         return;
     }
     world.pane("exec cat");
     let socket = world.daemon().socket;
     // Open every way to it, so that only the daemon's own look at its visitor is left.
-    for path in [world.dir(), &world.dir().join("run"), &world.runtime()] {
+    for path in [world.dir(), &world.dir().join("state"), &world.state()] {
         fs::set_permissions(path, Permissions::from_mode(0o711)).expect("permissions");
     }
     fs::set_permissions(&socket, Permissions::from_mode(0o666)).expect("permissions");
@@ -291,19 +293,17 @@ fn another_user_is_shown_the_door() {
 }
 
 #[test]
-fn a_runtime_directory_that_is_not_ours_is_refused() {
+fn a_state_directory_that_is_not_ours_is_refused() {
     // A link to somewhere else.
     let world = world();
     let elsewhere = world.dir().join("elsewhere");
     fs::create_dir(&elsewhere).expect("a directory");
     fs::set_permissions(&elsewhere, Permissions::from_mode(0o700)).expect("permissions");
-    symlink(&elsewhere, world.runtime()).expect("a link");
+    symlink(&elsewhere, world.state()).expect("a link");
     let refused = world.refused(&["ls"], 1);
     assert_eq!(refused.kind, Kind::Unavailable, "{refused:?}");
     assert!(
-        refused
-            .message
-            .contains(&*world.runtime().to_string_lossy()),
+        refused.message.contains(&*world.state().to_string_lossy()),
         "{refused:?}"
     );
     assert_eq!(
@@ -314,29 +314,27 @@ fn a_runtime_directory_that_is_not_ours_is_refused() {
     assert!(world.processes().is_empty());
 
     // One that others can look into or write to: refused, or put right.
-    fs::remove_file(world.runtime()).expect("the link");
-    fs::create_dir(world.runtime()).expect("a directory");
-    fs::set_permissions(world.runtime(), Permissions::from_mode(0o777)).expect("permissions");
+    fs::remove_file(world.state()).expect("the link");
+    fs::create_dir(world.state()).expect("a directory");
+    fs::set_permissions(world.state(), Permissions::from_mode(0o777)).expect("permissions");
     let ran = world.fugue(&["ls", "--json"]);
-    let mode = fs::metadata(world.runtime()).expect("it is there").mode() & 0o777;
+    let mode = fs::metadata(world.state()).expect("it is there").mode() & 0o777;
     assert!(ran.code == Some(1) || mode == 0o700, "{mode:o} {ran}");
 
     // Somebody else's.
     let world = self::world();
     if !rustix::process::geteuid().is_root() {
-        figure(
-            "NOT SHOWN",
+        skip(
+            Missing::Root,
             "only root can make a directory that is another user's",
         );
         return;
     }
-    fs::create_dir(world.runtime()).expect("a directory");
-    std::os::unix::fs::chown(world.runtime(), Some(65534), Some(65534)).expect("chown");
+    fs::create_dir(world.state()).expect("a directory");
+    std::os::unix::fs::chown(world.state(), Some(65534), Some(65534)).expect("chown");
     let refused = world.refused(&["ls"], 1);
     assert!(
-        refused
-            .message
-            .contains(&*world.runtime().to_string_lossy()),
+        refused.message.contains(&*world.state().to_string_lossy()),
         "{refused:?}"
     );
     assert!(world.processes().is_empty());
@@ -348,7 +346,7 @@ fn a_path_too_long_for_a_socket_is_no_obstacle() {
     let deep = world.dir().join("d".repeat(120));
     fs::create_dir(&deep).expect("a directory");
     fs::set_permissions(&deep, Permissions::from_mode(0o700)).expect("permissions");
-    world.set_env("XDG_RUNTIME_DIR", &deep);
+    world.set_env("XDG_STATE_HOME", &deep);
     assert_eq!(world.output_of("echo reached").trim_end(), "reached");
     let daemons = world.daemons();
     assert_eq!(daemons.len(), 1);
@@ -357,19 +355,6 @@ fn a_path_too_long_for_a_socket_is_no_obstacle() {
     daemons[0].kill9();
     world.type_line(pane, "found");
     world.until_printed(pane, |text| text.matches("found").count() == 2);
-}
-
-#[test]
-fn without_a_runtime_directory_the_state_directory_serves() {
-    let mut world = world();
-    world.set_env("XDG_RUNTIME_DIR", "");
-    assert_eq!(world.output_of("echo reached").trim_end(), "reached");
-    assert!(
-        world
-            .daemon()
-            .socket
-            .starts_with(&*world.state().join("run").to_string_lossy())
-    );
 }
 
 #[test]
@@ -384,4 +369,119 @@ fn a_setting_that_means_nothing_is_reported() {
     until("no daemon stays", LIMIT, || world.daemons().is_empty());
     world.configure("keep_lines = 500\n");
     world.overview();
+}
+
+#[test]
+fn a_client_that_does_not_read_its_replies_costs_bounded_memory() {
+    let world = world();
+    world.configure("client_max_unread_bytes = 1048576\n");
+    world.overview();
+    let mut client = knock(&world);
+    client.write_all(&hello(wire::PROTOCOL)).expect("sent");
+    let _: wire::Welcome = receive(&mut client);
+    let answered = |client: &mut UnixStream, wanted: u64| {
+        let wire::FromDaemon::Answer::<fugue_api::Reply> { id, answer, .. } = receive(client)
+        else {
+            panic!("an answer");
+        };
+        assert_eq!(id, wanted);
+        answer
+    };
+    for id in 1..=50 {
+        let report = serde_json::json!({
+            "session_id": "doors", "worker_id": format!("w{id}"), "status": "success",
+            "message": "x".repeat(7_000),
+        });
+        let report = fugue_api::Request::parse("notify_completion", report).expect("good");
+        let ask = wire::Ask::Tool { call: report };
+        client.write_all(&call(id, ask)).expect("sent");
+        answered(&mut client, id).expect("it is in the inbox");
+    }
+    let daemon = || world.daemons()[0].memory_kib().get("Rss").copied();
+    let before = daemon().expect("a figure");
+    // Each of 300 replies has 350,000 bytes: together 105 MB, of which the limit lets 1 MiB wait.
+    let mut flood = Vec::new();
+    for id in 1_001..=1_300 {
+        let ask = wire::Ask::Inbox {
+            after: fugue_api::EventId(0),
+            most: 1_000,
+        };
+        flood.extend(call(id, ask));
+    }
+    client.write_all(&flood).expect("sent");
+    // Others are served meanwhile.
+    world.daemon();
+    let during = daemon().expect("a figure");
+    figure(
+        "daemon RSS beside 300 unread replies of 350 KB, KiB",
+        format!("{before} before, {during} during"),
+    );
+    assert!(
+        during < before + 20 * 1024,
+        "{before} KiB, then {during} KiB"
+    );
+    let (mut whole, mut refused) = (0, 0);
+    for id in 1_001..=1_300 {
+        match answered(&mut client, id) {
+            Ok(_) => whole += 1,
+            Err(error) => {
+                assert_eq!(error.kind, Kind::Exhausted);
+                assert!(
+                    error.message.contains("`client_max_unread_bytes`"),
+                    "{error}"
+                );
+                refused += 1;
+            }
+        }
+    }
+    figure("replies given and refused", format!("{whole}, {refused}"));
+    assert!(
+        whole >= 1 && refused >= 1,
+        "{whole} whole, {refused} refused"
+    );
+    // Whoever reads is served again.
+    client
+        .write_all(&call(2_000, wire::Ask::DaemonStatus))
+        .expect("sent");
+    answered(&mut client, 2_000).expect("an answer");
+}
+
+#[test]
+fn a_client_with_too_many_open_calls_is_refused_the_next_one() {
+    let world = world();
+    world.configure("client_max_calls = 100\n");
+    world.overview();
+    let mut client = knock(&world);
+    client.write_all(&hello(wire::PROTOCOL)).expect("sent");
+    let _: wire::Welcome = receive(&mut client);
+    let wait = serde_json::json!({"timeout_secs": 100});
+    let wait = fugue_api::Request::parse("wait_for_event", wait).expect("a good request");
+    for id in 1..=103 {
+        let ask = wire::Ask::Tool { call: wait.clone() };
+        client.write_all(&call(id, ask)).expect("sent");
+    }
+    for wanted in 101..=103 {
+        let wire::FromDaemon::Answer::<fugue_api::Reply> { id, answer, .. } = receive(&mut client)
+        else {
+            panic!("an answer");
+        };
+        let error = answer.expect_err("a refusal");
+        assert_eq!((id, error.kind), (wanted, Kind::Exhausted));
+        assert!(
+            error.message.contains("this client has 100 calls open"),
+            "{error}"
+        );
+    }
+    // One that is cancelled makes room for another.
+    client
+        .write_all(&frame(&wire::ToDaemon::Cancel { id: 1 }))
+        .expect("sent");
+    client
+        .write_all(&call(200, wire::Ask::DaemonStatus))
+        .expect("sent");
+    let wire::FromDaemon::Answer::<fugue_api::Reply> { id, answer, .. } = receive(&mut client)
+    else {
+        panic!("an answer");
+    };
+    assert!(id == 200 && answer.is_ok(), "{answer:?}");
 }

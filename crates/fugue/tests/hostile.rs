@@ -16,7 +16,10 @@ use std::{
 
 use fugue_api::{
     panes::{PaneClosed, PaneCreated, PaneText},
-    runs::{ExpectStatus, Expected, ParallelResult, PipelineResult, StepStatus, TaskStatus},
+    runs::{
+        ExpectStatus, Expected, ParallelResult, PipelineResult, PipelineStatus, StepStatus,
+        TaskStatus,
+    },
 };
 use fugue_testkit::{
     Chance, World, figure, let_pass,
@@ -47,6 +50,8 @@ const KNOWN_DEFECTS: &[(At, &str, &str)] = &[
 
 /// The first step of a pipeline tells the end of any such, with the secret if it lies about.
 const FORGED: &str = r#"sh -c 'cd /proc/$PPID; s=$(tr "\0" "\n" <environ | sed -n s/^FUGUE_SHELL_SECRET=//p)$(tr "\0" "\n" <cmdline | sed -n "s/^source .* //p"); for n in $(seq 200); do printf "\033]133;D;0;k=%s;s=%s.1\007" "$s" $n; done; echo hidden; exit 5'"#;
+/// Writes to the logs of all steps that it finds, as their shells do, and with the keys that stand there.
+const FORGED_RECORDS: &str = r#"sh -c 'for l in "$XDG_STATE_HOME"/fugue/panes/*/steps/*/log; do [ -f "$l" ] || continue; k=$(tail -n 1 "$l"); k=${k##* }; for n in $(seq 60); do echo "E $n 0 -"; echo "E $n 0 - $k"; done >>"$l"; printf "D\nD $k\n\377" >>"$l"; done; exit 5'"#;
 /// A shell that reads its end.
 const STDIN_GONE: &str = "exec </dev/null; cat";
 /// It stands before a step that writes over it.
@@ -749,6 +754,7 @@ fn looks_of_marks() -> Vec<Row> {
             .last(),
         // Whoever finds out the secret may hide what they print themselves, and never change a code.
         row(FORGED, 5, "…").last(),
+        row(FORGED_RECORDS, 5, ""),
         // Left open. What comes next closes it.
         row("printf 'x\\033]133;D;0'", 0, "x"),
         row("printf 'x\\033]0;open'", 0, "x"),
@@ -1057,6 +1063,44 @@ fn a_text_that_no_shell_can_be_given_is_refused_before_anything_starts() {
         }
     }
     assert!(world.overview().panes.is_empty());
+}
+
+#[test]
+fn a_step_that_removes_its_shells_log_ends_the_pipeline_with_that_reason() {
+    let world = world();
+    let mut client = client(&world);
+    for shell in SHELLS {
+        for (remove, reason) in [
+            ("rm -r \"$XDG_STATE_HOME\"/fugue/panes/*/steps", true),
+            ("rm \"$XDG_STATE_HOME\"/fugue/panes/*/steps/*/log", false),
+        ] {
+            let result: PipelineResult = call(
+                &mut client,
+                "fugue_run_pipeline",
+                json!({
+                    "commands": [
+                        {"command": "true"},
+                        {"command": format!("sh -c '{remove}; exit 3'")},
+                        {"command": "echo on"},
+                    ],
+                    "shell": shell.name(),
+                    "stop_on_error": false,
+                    "cleanup": true,
+                    "timeout_ms": PATIENCE_MS,
+                }),
+            );
+            let name = format!("{} {remove}: {result:?}", shell.name());
+            let codes: Vec<_> = result.steps.iter().map(|step| step.exit_code).collect();
+            if reason {
+                let note = result.note.as_deref().unwrap_or_default();
+                assert_eq!(result.status, PipelineStatus::Failed, "{name}");
+                assert!(note.contains("was changed or removed"), "{name}");
+                assert_eq!(codes, [Some(0), None], "{name}");
+            } else {
+                assert_eq!(codes, [Some(0), Some(3), Some(0)], "{name}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use fugue_api::{
     Kind, PaneId,
     panes::{PaneCreated, State},
 };
-use fugue_testkit::{World, figure, until, until_some};
+use fugue_testkit::{Missing, World, figure, skip, until, until_some};
 
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -23,9 +23,9 @@ fn own_mounts(world: &World) -> Option<&'static [&'static str]> {
         world.run(way[0], &args).code == Some(0)
     });
     if way.is_none() {
-        figure(
-            "NOT SHOWN",
-            "no mount namespace can be had here, so no full disk and no lack of terminals can be staged",
+        skip(
+            Missing::Root,
+            "no mount namespace can be had here for a full disk or a lack of terminals",
         );
     }
     way
@@ -132,17 +132,20 @@ fn a_log_at_its_cap_keeps_the_newest_and_says_what_is_gone() {
 #[test]
 fn a_full_disk_makes_the_child_wait_and_loses_nothing() {
     let world = world();
+    // Panes are to be started on a disk that is as good as full.
+    world.configure("free_disk_floor_mb = 0\n");
     let Some(own) = own_mounts(&world) else {
         return;
     };
     let daemon = daemon_among(
         &world,
         own,
-        "mount -t tmpfs -o size=16m tmpfs \"$XDG_STATE_HOME\"",
+        "mkdir -p \"$XDG_STATE_HOME/fugue/panes\" && chmod 700 \"$XDG_STATE_HOME/fugue\" && \
+         mount -t tmpfs -o size=16m,mode=700 tmpfs \"$XDG_STATE_HOME/fugue/panes\"",
     );
     let inside = PathBuf::from(format!(
         "/proc/{daemon}/root{}",
-        world.dir().join("state").display()
+        world.dir().join("state/fugue/panes").display()
     ));
 
     let before = world.pane("echo here before; exec cat").pane_id;
@@ -233,11 +236,12 @@ fn a_holder_killed_on_a_full_disk_loses_nothing_either() {
     let daemon = daemon_among(
         &world,
         own,
-        "mount -t tmpfs -o size=8m tmpfs \"$XDG_STATE_HOME\"",
+        "mkdir -p \"$XDG_STATE_HOME/fugue/panes\" && chmod 700 \"$XDG_STATE_HOME/fugue\" && \
+         mount -t tmpfs -o size=8m,mode=700 tmpfs \"$XDG_STATE_HOME/fugue/panes\"",
     );
     let inside = PathBuf::from(format!(
         "/proc/{daemon}/root{}",
-        world.dir().join("state").display()
+        world.dir().join("state/fugue/panes").display()
     ));
     let pane: PaneCreated =
         world.json(&["new", "--", "read -r _; seq 1000000000 1000099999; exit 5"]);
@@ -275,6 +279,51 @@ fn a_holder_killed_on_a_full_disk_loses_nothing_either() {
         "{} bytes",
         raw.len()
     );
+}
+
+#[test]
+fn a_program_that_ended_on_a_full_disk_is_told_of_and_can_be_closed() {
+    let world = world();
+    let Some(own) = own_mounts(&world) else {
+        return;
+    };
+    // Only the panes' files are on the full disk; what is stored of them has room.
+    let daemon = daemon_among(
+        &world,
+        own,
+        "mkdir -p \"$XDG_STATE_HOME/fugue/panes\" && chmod 700 \"$XDG_STATE_HOME/fugue\" && \
+         mount -t tmpfs -o size=1m,mode=700 tmpfs \"$XDG_STATE_HOME/fugue/panes\"",
+    );
+    let inside = PathBuf::from(format!(
+        "/proc/{daemon}/root{}",
+        world.dir().join("state/fugue/panes").display()
+    ));
+    let pane: PaneCreated = world.json(&[
+        "new",
+        "--",
+        "read -r _; echo last words; head -c 8000 /dev/zero | tr '\\0' x; exit 6",
+    ]);
+    let pane = pane.pane_id;
+    let mut filler = fs::File::create(inside.join("filler")).expect("a file");
+    while std::io::Write::write_all(&mut filler, &[b'x'; 4096]).is_ok() {}
+    world.type_line(pane, "");
+    let status = until_some("the end is told", LIMIT, || {
+        let status = world.status(pane);
+        (status.state.state == State::Exited).then_some(status)
+    });
+    assert_eq!(status.state.exit_code, Some(6));
+    let note = status.note.expect("why its output is not whole");
+    assert!(
+        note.contains("its program has ended") && note.contains("wait for disk space"),
+        "{note}"
+    );
+    let read = world.read(pane, &[]);
+    assert_eq!(read.note.as_deref(), Some(&*note));
+    let closed: fugue_api::panes::PaneClosed = world.json(&["close", &pane.to_string()]);
+    assert_eq!(closed.exit_code, Some(6));
+    let note = closed.note.expect("what was lost");
+    assert!(note.contains("could not be written and are lost"), "{note}");
+    assert!(world.holder(pane).is_none(), "no process is left");
 }
 
 #[test]

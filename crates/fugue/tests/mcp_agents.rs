@@ -8,9 +8,10 @@ use std::{
 use fugue_api::PaneId;
 use fugue_testkit::{
     Running, World,
-    agents::{Agent, Tools, carries},
+    agents::{Agent, Started, Tools, carries},
     figure,
     model::{Call, Model, results},
+    skip,
 };
 use serde_json::{Value, json};
 
@@ -65,13 +66,12 @@ fn check(agent: Agent) {
             json!({"pane_id": stubborn, "grace_ms": GRACE.as_millis() as u64}),
         ),
     ]);
-    let Some(headless) = agent.headless(&tools, &world, Path::new(FUGUE), &model) else {
-        figure(
-            "NOT SHOWN",
-            format!("{agent:?} is not installed (scripts/mcp-tools)"),
-        );
-        return;
-    };
+    if let Some((missing, reason)) = agent.obstacle(&tools, Started::Headless) {
+        return skip(missing, reason);
+    }
+    let headless = agent
+        .headless(&tools, &world, Path::new(FUGUE), &model)
+        .expect("it is installed");
     let start = Instant::now();
     let ran = Running::start(headless.command).end(LIMIT);
     let asked = model.asked();

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use fugue_testkit::{Running, World, agents::Tools, figure};
+use fugue_testkit::{Missing, Running, World, agents::Tools, figure, skip};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -59,8 +59,8 @@ asyncio.run(main())
 fn python(args: &[&str], world: &World) {
     let tools = Tools::beside(Path::new(FUGUE));
     let Some(python) = tools.find("py/bin/python") else {
-        figure(
-            "NOT SHOWN",
+        skip(
+            Missing::Program,
             "the Python client is not installed (scripts/mcp-tools)",
         );
         return;
@@ -105,8 +105,8 @@ fn the_python_client_is_served_by_http() {
 fn inspect(world: &World, words: &[&str]) -> Option<fugue_testkit::Ran> {
     let tools = Tools::beside(Path::new(FUGUE));
     let Some(inspector) = tools.find("node_modules/.bin/mcp-inspector") else {
-        figure(
-            "NOT SHOWN",
+        skip(
+            Missing::Program,
             "the inspector is not installed (scripts/mcp-tools)",
         );
         return None;

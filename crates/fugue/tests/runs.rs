@@ -492,3 +492,51 @@ fn asking_again_with_the_same_id_does_nothing_twice() {
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].status, "completed");
 }
+
+#[test]
+fn outputs_come_back_whole_however_few_ended_panes_are_kept() {
+    let world = world();
+    world.configure("forget_beyond_panes = 3\n");
+    let mut client = client(&world, &[]);
+    let list: Vec<String> = (0..6)
+        .map(|n| format!("seq {n}000 {n}400; sleep 0.{n}"))
+        .collect();
+    let list: Vec<&str> = list.iter().map(String::as_str).collect();
+    let check = |result: &ParallelResult| {
+        for (n, task) in result.results.iter().enumerate() {
+            assert_eq!(task.exit_code, Some(0));
+            let last = format!("{n}400").trim_start_matches('0').to_owned();
+            assert!(task.output.ends_with(&last), "{task:?}");
+        }
+    };
+    check(&parallel(&mut client, &list, json!({})));
+    // One that nobody waits for: others end behind it before somebody fetches its result.
+    let mut gone = McpClient::start(world.fugue_command(["mcp"]));
+    gone.initialize("2025-06-18", "gone");
+    gone.ask_tool("fugue_run_parallel", with(&list, json!({"run_id": "left"})));
+    let left = || {
+        let mut runs = world.overview().runs.into_iter();
+        runs.find(|run| run.run_id.0 == "left")
+    };
+    until("the run is there", Duration::from_secs(60), || {
+        left().is_some()
+    });
+    drop(gone);
+    for _ in 0..5 {
+        let pane = world.pane("true").pane_id;
+        world.exited(pane);
+    }
+    until("the run is over", Duration::from_secs(60), || {
+        left().is_some_and(|run| run.status == "completed")
+    });
+    for _ in 0..5 {
+        let pane = world.pane("true").pane_id;
+        world.exited(pane);
+    }
+    let result: ParallelResult = call(&mut client, "fugue_wait", json!({"run_id": "left"}));
+    check(&result);
+    // Now its panes are ended ones like all others.
+    until("they are forgotten", Duration::from_secs(60), || {
+        world.overview().panes.len() <= 3
+    });
+}

@@ -266,22 +266,21 @@ fn killing_a_holder_at_any_moment_loses_nothing() {
 
     while killed < wanted {
         let_pass(chance.moment(Duration::from_millis(25)));
-        let pane = match chance.below(6) {
-            0 => shell.pane_id,
-            1 => cat.pane_id,
-            2 | 3 => counter.pane.pane_id,
-            _ => endless.pane.pane_id,
-        };
-        // A pane that has ended needs no holder.
-        if let Some(holder) = world.holder(pane) {
+        // About half of them at once: holders are replaced side by side. A pane that has ended needs none.
+        let panes = [&shell, &cat, &counter.pane, &endless.pane].map(|pane| pane.pane_id);
+        let mut struck = world.holders_of(&panes);
+        struck.retain(|_, _| chance.one_in(2));
+        for holder in struck.values() {
             holder.kill9();
             killed += 1;
-            until("another holder has taken its place", PATIENCE, || {
-                world.holder(pane).is_some_and(|other| other != holder)
-                    || matches!(world.status(pane).state.state, State::Exited)
-            });
         }
-        if killed.is_multiple_of(10) {
+        until("other holders have taken their places", PATIENCE, || {
+            let now = world.holders_of(&panes);
+            struck.retain(|pane, holder| now.get(pane).is_none_or(|other| other == holder));
+            struck.retain(|pane, _| world.status(*pane).state.state != State::Exited);
+            struck.is_empty()
+        });
+        if chance.one_in(5) {
             steady.check(&world);
         }
         // A short life whose holder is killed at about the moment it ends.

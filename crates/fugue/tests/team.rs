@@ -176,8 +176,10 @@ fn a_full_inbox_says_so_and_drops_nothing() {
     };
     assert_eq!(full["kind"], json!("exhausted"));
     assert!(full["message"].as_str().unwrap().contains("1000"), "{full}");
-    notice(&world, "lead", "last");
-    assert_eq!(free(&mut lead), sent + 1);
+    let last = ["--session-id", "lead", "--worker-id", "last"];
+    let refused = world.refused(&[&["notify", "success"], &last[..]].concat(), 1);
+    assert_eq!(refused.kind, Kind::Exhausted);
+    assert_eq!(free(&mut lead), sent);
     let oldest = lead.call("wait_for_event", json!({"types": ["*"]}));
     assert_eq!(oldest["worker_id"], json!("first"));
 }

@@ -136,7 +136,7 @@ impl Line {
     }
 
     fn try_open(world: &World, session: &str) -> io::Result<Self> {
-        let stream = UnixStream::connect(world.runtime().join("daemon.sock"))?;
+        let stream = UnixStream::connect(world.state().join("daemon.sock"))?;
         let mut line = Self { stream, next: 1 };
         line.say(&Hello {
             protocol: PROTOCOL,

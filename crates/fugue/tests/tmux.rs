@@ -79,6 +79,24 @@ fn a_persons_pane_is_read_typed_into_and_waited_on() {
 }
 
 #[test]
+fn a_refused_first_call_leaves_a_pane_that_can_still_be_used() {
+    let (mut world, pane) = world();
+    world.set_env("ASSESS_MODEL", "cmd:cat");
+    // Each of them is the first to name the pane, and is refused.
+    world.refused(&["expect", &pane, "("], 2);
+    world.refused(&["look", "half way", "--pane", &pane], 1);
+    world.refused(&["resize", &pane, "0", "0"], 2);
+    assert!(world.overview().panes.is_empty(), "nothing was entered");
+    world.json::<Value>(&["send", &pane, "echo after-$((80+4))", "--enter"]);
+    let seen = expect(&world, &pane, "after-84");
+    assert_eq!(seen.status, ExpectStatus::Matched);
+    let watching: Value = world.json(&["watch", &pane, "write it"]);
+    assert_eq!(watching["mode"], "watching");
+    let closed: PaneClosed = world.json(&["close", &pane]);
+    assert_eq!(closed.pane_id, seen.pane_id);
+}
+
+#[test]
 fn text_arrives_whole_also_while_the_person_scrolls() {
     let (world, pane) = world();
     world.json::<PaneStatus>(&["status", &pane]);

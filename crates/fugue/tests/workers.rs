@@ -9,12 +9,12 @@ use std::{
 };
 
 use fugue_testkit::{
-    Ended, Process, Running, World,
-    agents::{Agent, AtHome, Tools},
+    Ended, Missing, Process, Running, World,
+    agents::{Agent, AtHome, Started, Tools},
     figure,
     mcp::McpClient,
     model::{self, Call, DONE, Model},
-    until,
+    skip, until,
 };
 use serde_json::{Value, json};
 
@@ -46,10 +46,14 @@ impl Team {
         let model = Model::start(script);
         let mut world = World::new(FUGUE, LIMIT);
         let tools = Tools::beside(Path::new(FUGUE));
+        if let Some((missing, reason)) = agent.obstacle(&tools, Started::AsWorker) {
+            skip(missing, reason);
+            return None;
+        }
         let Some(home) = AtHome::settle(&tools, &mut world, &model) else {
-            figure(
-                "NOT SHOWN",
-                format!("{agent:?} as a worker: not installed (scripts/mcp-tools)"),
+            skip(
+                Missing::Program,
+                "not all agents are installed (scripts/mcp-tools)",
             );
             return None;
         };

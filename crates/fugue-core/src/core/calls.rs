@@ -5,14 +5,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use fugue_api::{
     Error, Kind, PaneId, Reply, Request, SessionName,
     panes::{
-        By, ClosePane, CreatePane, GetStatus, Overview, PaneSize, PaneStatus, ReadPane, SendInput,
-        SessionRow, State, StateBy, Status, TmuxRow,
+        By, CreatePane, GetStatus, Overview, PaneSize, PaneStatus, ReadPane, SendInput, SessionRow,
+        State, StateBy, Status, TmuxRow,
     },
     wire::{Answer, Ask, Caller, Key},
 };
 
 use super::{
     Core, Pane, Phase,
+    forget::ForgetScope,
+    plan::{Plan, Planner},
     rows::{closed, created, default_name, ended_state, put, row_of, status_of},
     runs::Start,
     team::Spawn,
@@ -20,11 +22,12 @@ use super::{
     watch::Asking,
 };
 use crate::{
-    Asked, CallId, Change, Effect, Job, Now, PaneQuestion, PaneRecord, TmuxLook, Undo, World,
-    names::resolve, result,
+    Asked, CallId, Change, Effect, Job, Now, PaneQuestion, PaneRecord, Started, TmuxLook, Undo,
+    World, result,
 };
 
 impl Core {
+    /// Plans a call and then applies the plan. A refused call changes nothing.
     pub(super) fn call(
         &mut self,
         call: CallId,
@@ -33,27 +36,67 @@ impl Core {
         effects: &mut Vec<Effect>,
     ) -> Result<(), Error> {
         let mut elsewhere = Vec::new();
+        let mut discovered = None;
         match std::mem::take(&mut asked.tmux) {
             TmuxLook::None => {}
             TmuxLook::One(found) => {
-                let pane = self.meet((*found)?, asked.key, now, effects);
-                asked.ask.is_about(pane);
+                let found = (*found)?;
+                let id = self.met(&found).unwrap_or_else(|| {
+                    let pane = self.discovered(found, asked.key, now);
+                    discovered.insert(pane).record.id
+                });
+                asked.ask.is_about(id);
             }
             TmuxLook::All(found) => elsewhere = self.unmet(found),
         }
+        let planner = Planner {
+            core: self,
+            discovered: discovered.as_ref(),
+            now,
+        };
+        let plan = planner.plan(call, asked, elsewhere)?;
+        if let Some(pane) = discovered {
+            self.enter_discovered(pane, effects);
+        }
+        plan.apply(self, effects);
+        Ok(())
+    }
+}
+
+impl Planner<'_> {
+    fn plan(&self, call: CallId, asked: Asked, elsewhere: Vec<TmuxRow>) -> Result<Plan, Error> {
+        let now = self.now;
         match asked.ask {
             Ask::Tool { call: request } => {
                 request.check()?;
                 match request {
                     Request::CreatePane(args) => {
+                        let (key, caller) = (asked.key, asked.caller);
+                        // A pane that is there already needs nothing that could be refused.
+                        let mut panes = self.core.panes.values();
+                        if let Some(made) = panes.find(|pane| pane.record.made_by == key) {
+                            let made = made.record.id;
+                            return Ok(Plan::new(move |core, effects| {
+                                core.asked_again(call, made, effects);
+                            }));
+                        }
+                        self.core.starts.refuse_repeated(key)?;
                         let world = only(asked.worlds)?;
-                        self.create(call, args, world, asked.key, asked.caller, now, effects)
+                        Ok(Plan::new(move |core, effects| {
+                            core.create(call, args, world, key, caller, now, effects);
+                        }))
                     }
-                    Request::SendInput(args) => self.send(call, args, asked.key, effects),
-                    Request::ReadPane(args) => self.read(call, args, effects),
-                    Request::GetStatus(args) => self.status(call, args, elsewhere, now, effects),
-                    Request::ClosePane(args) => self.close(call, args, effects),
-                    Request::Wait(args) => self.wait(call, args, now, effects),
+                    Request::SendInput(args) => self.send(call, args, asked.key),
+                    Request::ReadPane(args) => self.read(call, args),
+                    Request::GetStatus(args) => self.status(call, args, elsewhere),
+                    Request::ClosePane(args) => {
+                        let id = self.resolve(&args.pane_id)?.record.id;
+                        let grace = Duration::from_millis(u64::from(args.grace_ms));
+                        Ok(Plan::new(move |core, effects| {
+                            core.close(call, id, grace, effects);
+                        }))
+                    }
+                    Request::Wait(args) => self.wait(call, &args),
                     Request::SpawnWorker(args) => {
                         let spawn = Spawn {
                             call,
@@ -62,7 +105,7 @@ impl Core {
                             caller: asked.caller,
                             world: only(asked.worlds),
                         };
-                        self.spawn(spawn, args, now, effects)
+                        self.spawn(spawn, args)
                     }
                     request @ (Request::Expect(_)
                     | Request::RunParallel(_)
@@ -74,7 +117,7 @@ impl Core {
                             caller: asked.caller,
                             worlds: asked.worlds,
                         };
-                        self.start_run(start, request, now, effects)
+                        self.start_run(start, request)
                     }
                     request @ (Request::WatchMe(_)
                     | Request::LookMa(_)
@@ -87,73 +130,129 @@ impl Core {
                             worlds: asked.worlds,
                             settings: asked.watch,
                         };
-                        self.watch_call(asking, request, now, effects)
+                        self.watch_call(asking, request)
                     }
                     request @ (Request::WaitForEvent(_)
                     | Request::NotifyCompletion(_)
                     | Request::SendMessage(_)
                     | Request::AskQuestion(_)
                     | Request::AnswerQuestion(_)) => {
-                        self.team_call(call, &asked.who, asked.key, request, now, effects)
+                        self.team_call(call, &asked.who, asked.key, request)
                     }
                 }
             }
-            Ask::RunNews { run, seen } => self.news(call, &run, seen, now, effects),
-            Ask::Took { event } => {
-                self.took(call, event, effects);
-                Ok(())
-            }
-            Ask::Inbox { after, most } => {
-                self.look_into(call, &asked.who, after, most, effects);
-                Ok(())
-            }
-            Ask::Hook { news } => {
-                self.hook(call, &asked.who, asked.key, news, now, effects);
-                Ok(())
-            }
-            Ask::Everything => {
-                self.survey(call, Bounds::None, Vec::new(), now, effects);
-                Ok(())
-            }
+            Ask::RunNews { run, seen } => self.news(call, &run, seen),
+            Ask::Took { event } => Ok(Plan::new(move |core, effects| {
+                core.took(call, event, effects);
+            })),
+            Ask::Inbox { after, most } => Ok(Plan::new(move |core, effects| {
+                core.look_into(call, &asked.who, after, most, effects);
+            })),
+            Ask::Hook { news } => Ok(Plan::new(move |core, effects| {
+                core.hook(call, &asked.who, asked.key, news, now, effects);
+            })),
+            Ask::Everything => Ok(Plan::new(move |core, effects| {
+                core.survey(call, Bounds::None, Vec::new(), now, effects);
+            })),
             Ask::Elsewhere => {
                 let overview = Overview {
                     tmux: elsewhere,
                     ..Overview::default()
                 };
-                effects.push(Effect::Survey {
+                Ok(Plan::effect(Effect::Survey {
                     call,
                     overview,
                     live: Vec::new(),
                     bounded: false,
-                });
-                Ok(())
+                }))
             }
             Ask::Follow { pane, from } => {
-                let pane = resolve(&pane, self.records())?;
-                self.ask(call, pane, PaneQuestion::Follow { from }, effects)
+                self.ask(call, self.resolve(&pane)?, PaneQuestion::Follow { from })
             }
             Ask::Resize { pane, rows, cols } => {
-                let pane = resolve(&pane, self.records())?;
+                let pane = self.resolve(&pane)?;
                 if !(1..=1000).contains(&rows) || !(1..=1000).contains(&cols) {
                     return Err(Error::invalid(format!(
                         "size: wanted 1 to 1000 rows and columns, got {rows}×{cols}"
                     )));
                 }
-                self.live(pane)?;
-                self.ask(
-                    call,
-                    pane,
-                    PaneQuestion::Resize(PaneSize { rows, cols }),
-                    effects,
-                )
+                pane.live()?;
+                let size = PaneSize { rows, cols };
+                self.ask(call, pane, PaneQuestion::Resize(size))
             }
-            Ask::Look { look } => self.look(call, asked.key, look, effects),
+            Ask::CollectGarbage { dry_run, all_ended } => {
+                let scope = if all_ended {
+                    ForgetScope::AllEnded
+                } else {
+                    ForgetScope::Limits
+                };
+                Ok(Plan::new(move |core, effects| {
+                    core.collect_garbage(call, dry_run, scope, now, effects);
+                }))
+            }
+            Ask::Look { look } => self.look(call, asked.key, look),
             Ask::DaemonStatus | Ask::DaemonStop { .. } => {
                 Err(Error::new(Kind::Internal, "the daemon answers for itself"))
             }
         }
     }
 
+    fn send(&self, call: CallId, args: SendInput, key: Key) -> Result<Plan, Error> {
+        let pane = self.resolve(&args.pane_id)?;
+        pane.live()?;
+        let args = Box::new(args);
+        self.ask(call, pane, PaneQuestion::Send { args, key })
+    }
+
+    fn read(&self, call: CallId, args: ReadPane) -> Result<Plan, Error> {
+        if let Some(grep) = &args.grep {
+            crate::view::compile(grep)?;
+        }
+        if let Some(since) = &args.since {
+            crate::view::cursor(since)?;
+        }
+        let pane = self.resolve(&args.pane_id)?;
+        let ended = pane.record.ended.as_ref().map(ended_state);
+        let args = Box::new(args);
+        self.ask(call, pane, PaneQuestion::Read { args, ended })
+    }
+
+    fn status(
+        &self,
+        call: CallId,
+        args: GetStatus,
+        elsewhere: Vec<TmuxRow>,
+    ) -> Result<Plan, Error> {
+        let now = self.now;
+        let Some(said) = args.pane_id else {
+            return Ok(Plan::new(move |core, effects| {
+                core.survey(call, Bounds::Model, elsewhere, now, effects);
+            }));
+        };
+        let pane = self.resolve(&said)?;
+        let id = pane.record.id;
+        let status = PaneStatus {
+            worker: self.core.worker_row(id),
+            watcher: self.core.watcher_row(id),
+            ..status_of(&pane.record, now)
+        };
+        let status = self.core.as_its_agent_says(status);
+        match &pane.phase {
+            Phase::Opening { .. } | Phase::Ended => {
+                let reply = Reply::GetStatus(Status::Pane(Box::new(status)));
+                Ok(Plan::effect(Effect::Answer {
+                    call,
+                    answer: Ok(Answer::Tool { reply }),
+                }))
+            }
+            Phase::Settling { .. } | Phase::Live => {
+                self.ask(call, pane, PaneQuestion::Status(Box::new(status)))
+            }
+        }
+    }
+}
+
+impl Core {
     #[expect(
         clippy::too_many_arguments,
         reason = "one caller; a struct would be unpacked at once"
@@ -167,16 +266,7 @@ impl Core {
         caller: Arc<Caller>,
         now: Now,
         effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        if let Some(made) = self
-            .panes
-            .values()
-            .find(|pane| pane.record.made_by == key)
-            .map(|pane| pane.record.id)
-        {
-            self.asked_again(call, made, effects);
-            return Ok(());
-        }
+    ) {
         let command = args
             .command
             .clone()
@@ -199,11 +289,15 @@ impl Core {
             },
             now,
         );
+        let mut changes = self
+            .starts
+            .remember(key, Started::Pane(record.id), now.wall);
+        changes.extend([
+            Change::NextPane(self.next_pane),
+            Change::Put(Box::new(record.clone())),
+        ]);
         effects.push(Effect::Commit {
-            changes: vec![
-                Change::NextPane(self.next_pane),
-                Change::Put(Box::new(record.clone())),
-            ],
+            changes,
             undo: Some(Undo::Pane(record.id)),
         });
         effects.push(Effect::Open {
@@ -213,7 +307,6 @@ impl Core {
             world,
             caller,
         });
-        Ok(())
     }
 
     /// Enters a pane that is about to be opened, under an id that was promised to it or the next one.
@@ -239,6 +332,7 @@ impl Core {
             pid: 0,
             closing: false,
             ended: None,
+            removing: false,
         };
         let phase = Phase::Opening {
             callers: new.callers,
@@ -248,6 +342,9 @@ impl Core {
             phase,
             closers: Vec::new(),
             alone: false,
+            log_bytes: 0,
+            lost_bytes: 0,
+            panics: 0,
         };
         self.panes.insert(id, pane);
         record
@@ -270,92 +367,6 @@ impl Core {
                     false,
                     Some("it has ended already"),
                 ));
-            }
-        }
-    }
-
-    fn send(
-        &mut self,
-        call: CallId,
-        args: SendInput,
-        key: Key,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        let pane = resolve(&args.pane_id, self.records())?;
-        self.live(pane)?;
-        self.ask(
-            call,
-            pane,
-            PaneQuestion::Send {
-                args: Box::new(args),
-                key,
-            },
-            effects,
-        )
-    }
-
-    fn read(
-        &mut self,
-        call: CallId,
-        args: ReadPane,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        if let Some(grep) = &args.grep {
-            crate::view::compile(grep)?;
-        }
-        if let Some(since) = &args.since {
-            crate::view::cursor(since)?;
-        }
-        let pane = resolve(&args.pane_id, self.records())?;
-        let ended = self
-            .panes
-            .get(&pane)
-            .and_then(|pane| pane.record.ended.as_ref())
-            .map(ended_state);
-        self.ask(
-            call,
-            pane,
-            PaneQuestion::Read {
-                args: Box::new(args),
-                ended,
-            },
-            effects,
-        )
-    }
-
-    fn status(
-        &mut self,
-        call: CallId,
-        args: GetStatus,
-        elsewhere: Vec<TmuxRow>,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        let Some(said) = args.pane_id else {
-            self.survey(call, Bounds::Model, elsewhere, now, effects);
-            return Ok(());
-        };
-        let id = resolve(&said, self.records())?;
-        let Some(pane) = self.panes.get(&id) else {
-            return Ok(());
-        };
-        let status = PaneStatus {
-            worker: self.worker_row(id),
-            watcher: self.watcher_row(id),
-            ..status_of(&pane.record, now)
-        };
-        let status = self.as_its_agent_says(status);
-        match &pane.phase {
-            Phase::Opening { .. } | Phase::Ended => {
-                let reply = Reply::GetStatus(Status::Pane(Box::new(status)));
-                effects.push(Effect::Answer {
-                    call,
-                    answer: Ok(Answer::Tool { reply }),
-                });
-                Ok(())
-            }
-            Phase::Settling { .. } | Phase::Live => {
-                self.ask(call, id, PaneQuestion::Status(Box::new(status)), effects)
             }
         }
     }
@@ -411,7 +422,7 @@ impl Core {
             runs: self
                 .runs
                 .values()
-                .map(|run| result::row(&run.record, now.wall))
+                .map(|run| result::row(&run.record, now.moment()))
                 .collect(),
             omitted_runs: 0,
             watchers: self.watcher_rows(),
@@ -433,89 +444,27 @@ impl Core {
         });
     }
 
-    fn close(
-        &mut self,
-        call: CallId,
-        args: ClosePane,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        let id = resolve(&args.pane_id, self.records())?;
-        let grace = Duration::from_millis(u64::from(args.grace_ms));
+    fn close(&mut self, call: CallId, id: PaneId, grace: Duration, effects: &mut Vec<Effect>) {
         let Some(pane) = self.panes.get_mut(&id) else {
-            return Ok(());
+            return;
         };
         match &pane.record.ended {
             Some(ended) if ended.closed => {
                 effects.push(closed(&pane.record, call, Some("it was closed before")));
-                return Ok(());
+                return;
             }
             Some(_) => effects.push(Effect::Sweep { pane: id, grace }),
             None => {
-                // Recorded first, so that a daemon that dies here leaves one that knows it must finish the job.
+                // Ending processes waits for no disk: on a full one, people close panes to make room. A holder that
+                // was told to close finishes that also when this daemon dies, and leaves a record of the exit.
+                effects.push(Effect::Close { pane: id, grace });
                 if !pane.record.closing {
                     pane.record.closing = true;
                     effects.push(put(&pane.record));
                 }
-                effects.push(Effect::Close { pane: id, grace });
             }
         }
         pane.closers.push(call);
-        Ok(())
-    }
-
-    pub(super) fn ask(
-        &self,
-        call: CallId,
-        id: PaneId,
-        question: PaneQuestion,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        let Some(pane) = self.panes.get(&id) else {
-            return Ok(());
-        };
-        match pane.phase {
-            Phase::Opening { .. } => {
-                return Err(Error::new(
-                    Kind::Unavailable,
-                    format!("pane `{id}` is still being opened"),
-                ));
-            }
-            Phase::Ended => {
-                effects.push(Effect::AskArchive {
-                    call,
-                    record: Box::new(pane.record.clone()),
-                    question,
-                });
-            }
-            Phase::Settling { .. } | Phase::Live => effects.push(Effect::Ask {
-                call,
-                pane: id,
-                question,
-            }),
-        }
-        Ok(())
-    }
-
-    pub(super) fn live(&self, id: PaneId) -> Result<(), Error> {
-        match self
-            .panes
-            .get(&id)
-            .and_then(|pane| pane.record.ended.as_ref())
-        {
-            None => Ok(()),
-            Some(ended) => {
-                let how = if ended.closed {
-                    "was closed"
-                } else {
-                    "has exited"
-                };
-                Err(Error::new(
-                    Kind::Ended,
-                    format!("pane `{id}` {how}; nothing can be typed into it"),
-                )
-                .hint("`read_pane` still reads its output; `create_pane` opens another"))
-            }
-        }
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use fugue_api::{Cursor, Error, Kind, PaneId, Timestamp};
+use fugue_api::{Cursor, Error, Kind, PaneId};
 
 use super::{
     Core, PATIENCE_FOR_A_PROMPT, Pane, Phase,
+    forget::log_bytes,
     rows::{closed, created, put},
 };
-use crate::{CallId, Change, Effect, Ended, Now, PaneFact};
+use crate::{AdoptAs, CallId, Change, Effect, Ended, Now, PaneFact, Started};
 
 impl Core {
     pub(super) fn fact(&mut self, id: PaneId, fact: PaneFact, now: Now, effects: &mut Vec<Effect>) {
@@ -16,6 +17,12 @@ impl Core {
             && self.shell_goes_on(id, exit, cursor, now, effects)
         {
             return;
+        }
+        if let PaneFact::Removed = fact {
+            return effects.push(Effect::Commit {
+                changes: vec![Change::Drop(id)],
+                undo: None,
+            });
         }
         let Some(pane) = self.panes.get_mut(&id) else {
             return;
@@ -35,9 +42,10 @@ impl Core {
                     }
                     Phase::Live | Phase::Ended => Vec::new(),
                 };
-                self.panes.remove(&id);
+                let mut changes: Vec<Change> = self.forget(id).into_iter().collect();
+                changes.extend(self.starts.undo(&Started::Pane(id)));
                 effects.push(Effect::Commit {
-                    changes: vec![Change::Drop(id)],
+                    changes,
                     undo: None,
                 });
                 effects.push(Effect::Forget { pane: id });
@@ -48,13 +56,14 @@ impl Core {
                     });
                 }
                 self.run_pane_not_opened(id, &error, now, effects);
+                self.runs_hear_swept(now, effects);
                 self.worker_not_opened(id, &error, effects);
             }
             PaneFact::NeverStarted(error) => {
                 let worker = self
                     .panes
                     .get(&id)
-                    .and_then(|pane| self.worker_again(&pane.record));
+                    .and_then(|pane| self.worker_again(&pane.record, now));
                 if let Some(open) = worker {
                     effects.push(open);
                 } else if !self.start_again(id, effects) {
@@ -69,11 +78,13 @@ impl Core {
                     effects,
                 );
             }
+            PaneFact::LogGrew { bytes } => self.log_grew(id, bytes, now, effects),
             PaneFact::Moved { cwd } => pane.record.cwd = cwd,
             PaneFact::Resized(size) => {
                 pane.record.size = size;
                 effects.push(put(&pane.record));
             }
+            PaneFact::OutputLost { bytes } => pane.lost_bytes = bytes,
             PaneFact::Ended {
                 exit,
                 cursor,
@@ -82,9 +93,10 @@ impl Core {
                 sweeps,
             } => {
                 pane.alone = alone;
+                pane.log_bytes = log_bytes(&cursor, &self.settings);
                 pane.record.ended = Some(Ended {
                     exit,
-                    at: now.wall,
+                    at: now.moment(),
                     closed: pane.record.closing,
                     cursor,
                     title,
@@ -93,12 +105,10 @@ impl Core {
                 pane.phase = Phase::Ended;
                 // Answers to close_pane wait for the sweep: only then is no process left.
                 effects.insert(0, put(&pane.record));
-                // It ended by itself before it heard that it is to be closed.
+                // It ended by itself before it heard that it is to be closed. Ending processes waits for no disk.
                 if pane.record.closing && !sweeps {
-                    effects.push(Effect::Sweep {
-                        pane: id,
-                        grace: Duration::ZERO,
-                    });
+                    let grace = Duration::ZERO;
+                    effects.insert(0, Effect::Sweep { pane: id, grace });
                 }
                 self.runs_hear_end(id, now, effects);
                 self.worker_ended(id, effects);
@@ -107,19 +117,41 @@ impl Core {
             }
             PaneFact::Swept => {
                 let calls = std::mem::take(&mut pane.closers);
-                let mut note = None;
+                let mut note = (pane.lost_bytes > 0).then(|| {
+                    format!(
+                        "{} bytes of its last output could not be written and are lost",
+                        pane.lost_bytes
+                    )
+                });
+                let mut change = None;
                 if let Some(ended) = &mut pane.record.ended
                     && !ended.closed
                 {
                     ended.closed = true;
-                    note = Some("it had ended by itself");
-                    effects.push(put(&pane.record));
+                    note.get_or_insert_with(|| "it had ended by itself".to_owned());
+                    change = Some(put(&pane.record));
                 }
+                // The answer waits for no disk: the record of the exit is on it, and the next daemon reads that.
                 for call in calls {
-                    effects.push(closed(&pane.record, call, note));
+                    effects.push(closed(&pane.record, call, note.as_deref()));
                 }
+                effects.extend(change);
                 self.runs_hear_swept(now, effects);
             }
+            PaneFact::TaskPanicked { .. } if pane.record.ended.is_some() => {}
+            PaneFact::TaskPanicked { message } => {
+                pane.panics += 1;
+                let how = match pane.panics {
+                    1 => AdoptAs::Terminal,
+                    _ => AdoptAs::RawOutput { panic: message },
+                };
+                let record = Box::new(pane.record.clone());
+                let steps = self.runs.values().find_map(|run| run.steps_in(id));
+                effects.push(Effect::Adopt { record, steps, how });
+                self.expect_again(id, effects);
+            }
+            // Dealt with above: no pane has that id any more.
+            PaneFact::Removed => {}
             PaneFact::Watching { run, from } => self.watching(&run, from, effects),
             PaneFact::Sighted { run, saw, sighting } => {
                 self.sighted(&run, saw, sighting, now, effects)
@@ -127,6 +159,9 @@ impl Core {
             PaneFact::NothingSeen { run } => self.nothing_seen(&run, id, now, effects),
             PaneFact::StepBegan(news) => self.step_began(news, now, effects),
             PaneFact::StepEnded(news, code) => self.step_ended(news, code, now, effects),
+            PaneFact::StepsLost { plan, at, why } => {
+                self.steps_lost(plan, &at, why, now, effects);
+            }
             PaneFact::StepsRefused { plan, error } => self.steps_refused(plan, &error, effects),
             PaneFact::StepsStopped { plan } => self.steps_stopped(plan, now, effects),
             PaneFact::Asks(asks) => self.pane_asks(id, asks, now, effects),
@@ -152,7 +187,7 @@ impl Core {
         };
         let callers = std::mem::take(callers);
         if pane.record.announces_prompts() {
-            let give_up_at = now.uptime + PATIENCE_FOR_A_PROMPT;
+            let give_up_at = now.since_boot + PATIENCE_FOR_A_PROMPT;
             pane.phase = Phase::Settling {
                 callers,
                 give_up_at,
@@ -176,16 +211,18 @@ impl Core {
         let Some(pane) = self.panes.remove(&id) else {
             return;
         };
+        self.starts.undo(&Started::Pane(id));
+        for call in pane.closers {
+            effects.push(Effect::Answer {
+                call,
+                answer: Err(not_recorded(why)),
+            });
+        }
         if let Phase::Opening { callers } | Phase::Settling { callers, .. } = pane.phase {
             for call in callers {
-                let error = Error::new(
-                    Kind::Exhausted,
-                    format!("the new pane could not be recorded: {why}"),
-                )
-                .hint("nothing was started; is the disk full?");
                 effects.push(Effect::Answer {
                     call,
-                    answer: Err(error),
+                    answer: Err(not_recorded(why)),
                 });
             }
         }
@@ -193,7 +230,7 @@ impl Core {
 
     pub(super) fn time(&mut self, now: Now, effects: &mut Vec<Effect>) {
         for pane in self.panes.values_mut() {
-            if matches!(pane.phase, Phase::Settling { give_up_at, .. } if give_up_at <= now.uptime)
+            if matches!(pane.phase, Phase::Settling { give_up_at, .. } if give_up_at <= now.since_boot)
             {
                 pane.settle(
                     None,
@@ -214,45 +251,20 @@ impl Core {
         }
     }
 
-    /// Ended panes stay readable for a while, and then their files go.
-    pub(super) fn forget_old(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        let mut ended: Vec<(Timestamp, PaneId)> = self
-            .panes
-            .values()
-            .filter(|pane| pane.closers.is_empty())
-            .filter_map(|pane| {
-                pane.record
-                    .ended
-                    .as_ref()
-                    .map(|ended| (ended.at, pane.record.id))
-            })
-            .collect();
-        ended.sort();
-        let keep_for = self.settings.forget_after_ms();
-        let too_many = ended
-            .len()
-            .saturating_sub(self.settings.forget_beyond_panes);
-        let mut changes = Vec::new();
-        let mut gone = Vec::new();
-        for (index, (at, id)) in ended.iter().enumerate() {
-            if index < too_many || at.0.saturating_add(keep_for) <= now.wall.0 {
-                self.panes.remove(id);
-                changes.push(Change::Drop(*id));
-                gone.push(Effect::Forget { pane: *id });
-            } else {
-                let left = at.0.saturating_add(keep_for) - now.wall.0;
-                effects.push(Effect::WakeAt(now.uptime + Duration::from_millis(left)));
-                break;
-            }
-        }
-        if !changes.is_empty() {
-            effects.push(Effect::Commit {
-                changes,
-                undo: None,
-            });
-            effects.append(&mut gone);
-        }
+    /// Takes a pane out of the registry. Its record stays until its directory is removed.
+    pub(super) fn forget(&mut self, id: PaneId) -> Option<Change> {
+        let mut record = self.panes.remove(&id)?.record;
+        record.removing = true;
+        Some(Change::Put(Box::new(record)))
     }
+}
+
+fn not_recorded(why: &str) -> Error {
+    Error::new(
+        Kind::Exhausted,
+        format!("the new pane could not be recorded: {why}"),
+    )
+    .hint("nothing was started; is the disk full?")
 }
 
 impl Pane {

@@ -16,8 +16,12 @@ use fugue_api::{
     wire::{Answer, Key},
 };
 
-use super::{Core, Phase, rows::ended_state};
-use crate::{CallId, Effect, PaneQuestion, Snapshot, layout::Layout, names::resolve};
+use super::{
+    Core, Pane, Phase,
+    plan::{Plan, Planner},
+    rows::ended_state,
+};
+use crate::{CallId, Effect, PaneQuestion, Snapshot, layout::Layout};
 use arranging::Arranged;
 use news::News;
 
@@ -27,7 +31,7 @@ const MOST_BESIDES: usize = 64;
 const USUAL_ROOM: PaneSize = PaneSize { rows: 24, cols: 80 };
 
 /// Who looks on, and at what.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(super) struct Looking {
     /// The version that was given out last; no two states of any session have the same.
     version: u64,
@@ -43,6 +47,7 @@ pub(super) struct Looking {
 }
 
 /// One client that looks at a session, for as long as its call is open.
+#[derive(Debug)]
 struct Attending {
     call: CallId,
     client: ClientId,
@@ -51,6 +56,7 @@ struct Attending {
     role: Role,
 }
 
+#[derive(Debug)]
 struct Beside {
     made_by: Key,
     of: PaneId,
@@ -103,14 +109,8 @@ impl Looking {
     }
 }
 
-impl Core {
-    pub(super) fn look(
-        &mut self,
-        call: CallId,
-        key: Key,
-        look: Look,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
+impl Planner<'_> {
+    pub(super) fn look(&self, call: CallId, key: Key, look: Look) -> Result<Plan, Error> {
         match look {
             Look::Attend {
                 client,
@@ -125,36 +125,36 @@ impl Core {
                     room,
                     role,
                 };
-                self.attend(attending, effects);
-                Ok(())
+                Ok(Plan::new(move |core, effects| {
+                    core.attend(attending, effects);
+                }))
             }
-            Look::Fit { client, room } => self.fit(call, client, room, effects),
-            Look::Arrangement { session, seen } => {
-                self.lay_out(&session, effects);
-                self.await_arrangement(call, &session, seen, effects);
-                Ok(())
-            }
-            Look::Arrange { session, change } => self.arrange(call, &session, change, effects),
+            Look::Fit { client, room } => self.fit(call, client, room),
+            Look::Arrangement { session, seen } => Ok(Plan::new(move |core, effects| {
+                core.lay_out(&session, effects);
+                core.await_arrangement(call, &session, seen, effects);
+            })),
+            Look::Arrange { session, change } => self.arrange(call, session, change),
             Look::View { client, pane, seen } => {
                 let pane = self.known(pane)?;
+                let ended = pane.record.ended.as_ref().map(ended_state);
                 let question = PaneQuestion::View {
                     client,
                     seen,
-                    says: self.agent_says(pane).map(Box::new),
-                    ended: self.how_ended(pane).map(Box::new),
+                    says: self.core.agent_says(pane.record.id).map(Box::new),
+                    ended: ended.map(Box::new),
                 };
-                self.ask(call, pane, question, effects)
+                self.ask(call, pane, question)
             }
             Look::Views { .. } => Err(Error::invalid("frames follow each other on a line only")),
             Look::Line { pane, role } => {
                 let pane = self.known(pane)?;
-                self.live(pane)?;
-                let says = self.agent_says(pane).map(Box::new);
-                self.ask(call, pane, PaneQuestion::Line { role, says }, effects)
+                pane.live()?;
+                let says = self.core.agent_says(pane.record.id).map(Box::new);
+                self.ask(call, pane, PaneQuestion::Line { role, says })
             }
             Look::Lines { pane, from, most } => {
-                let pane = self.known(pane)?;
-                self.ask(call, pane, PaneQuestion::Lines { from, most }, effects)
+                self.ask(call, self.known(pane)?, PaneQuestion::Lines { from, most })
             }
             Look::Type {
                 client,
@@ -162,77 +162,40 @@ impl Core {
                 bytes,
             } => {
                 let pane = self.known(pane)?;
-                let mut all = self.looking.attending.iter();
+                let mut all = self.core.looking.attending.iter();
                 if all.any(|one| one.client == client && one.role == Role::Eyes) {
                     return Err(Error::invalid(
                         "this client only looks on, and types nothing",
                     ));
                 }
-                self.live(pane)?;
-                self.ask(call, pane, PaneQuestion::Type { bytes, key }, effects)
+                pane.live()?;
+                self.ask(call, pane, PaneQuestion::Type { bytes, key })
             }
-            Look::News { seen } => {
-                self.looking.news.wait(call, seen, effects);
-                Ok(())
-            }
+            Look::News { seen } => Ok(Plan::new(move |core, effects| {
+                core.looking.news.wait(call, seen, effects);
+            })),
         }
     }
 
-    fn known(&self, pane: PaneId) -> Result<PaneId, Error> {
-        resolve(&pane.to_string(), self.records())
+    fn known(&self, pane: PaneId) -> Result<&Pane, Error> {
+        self.resolve(&pane.to_string())
     }
 
-    fn how_ended(&self, pane: PaneId) -> Option<StateBy> {
-        let pane = self.panes.get(&pane)?;
-        pane.record.ended.as_ref().map(ended_state)
-    }
-
-    fn attend(&mut self, new: Attending, effects: &mut Vec<Effect>) {
-        // The same client looks elsewhere now, or from another place.
-        let (older, others) = std::mem::take(&mut self.looking.attending)
-            .into_iter()
-            .partition(|one| one.client == new.client);
-        self.looking.attending = others;
-        let session = new.session.clone();
-        self.looking.attending.push(new);
-        self.lay_out(&session, effects);
-        for one in older {
-            effects.push(noted(one.call));
-            if one.session != session {
-                self.lay_out(&one.session, effects);
-            }
-        }
-    }
-
-    fn fit(
-        &mut self,
-        call: CallId,
-        client: ClientId,
-        room: PaneSize,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        let mut all = self.looking.attending.iter_mut();
-        let Some(one) = all.find(|one| one.client == client) else {
+    fn fit(&self, call: CallId, client: ClientId, room: PaneSize) -> Result<Plan, Error> {
+        let mut all = self.core.looking.attending.iter();
+        if !all.any(|one| one.client == client) {
             return Err(Error::new(Kind::NotFound, "this client looks at nothing")
                 .hint("attend a session first"));
-        };
-        one.room = room;
-        let session = one.session.clone();
-        self.lay_out(&session, effects);
-        effects.push(noted(call));
-        Ok(())
+        }
+        Ok(Plan::new(move |core, effects| {
+            core.fit(call, client, room, effects);
+        }))
     }
 
-    fn arrange(
-        &mut self,
-        call: CallId,
-        session: &SessionName,
-        change: Arrange,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        // Nothing is changed before it is known that it can be.
-        let tiles = self.tiles(session);
-        let room = self.looking.room(session);
+    fn arrange(&self, call: CallId, session: SessionName, change: Arrange) -> Result<Plan, Error> {
+        let (core, looking) = (self.core, &self.core.looking);
+        let tiles = core.tiles(&session);
+        let room = looking.room(&session);
         let tile = |pane: PaneId| match tiles.contains(&pane) {
             true => Ok(pane),
             false => Err(Error::new(
@@ -240,28 +203,23 @@ impl Core {
                 format!("pane `{pane}` has no place in session `{}`", session.0),
             )),
         };
-        let known = self.looking.sessions.get(session);
+        let known = looking.sessions.get(&session);
         let own = known.and_then(|known| known.own.clone());
         let mut layout = own.unwrap_or_else(|| Layout::tiled(&tiles, room));
+        let mut beside = None;
         let (own, zoomed) = match change {
             Arrange::Beside { made_by, of, side } => {
                 tile(of)?;
                 let is_made = |pane: &PaneId| {
-                    let record = self.panes.get(pane).map(|pane| &pane.record);
+                    let record = core.panes.get(pane).map(|pane| &pane.record);
                     *pane != of && record.is_some_and(|record| record.made_by == made_by)
                 };
-                let made = tiles.iter().copied().find(is_made);
-                match made {
+                match tiles.iter().copied().find(is_made) {
                     Some(made) => {
                         layout.remove(made);
                         layout.beside(made, of, side);
                     }
-                    None => {
-                        let besides = &mut self.looking.besides;
-                        besides.retain(|beside| beside.made_by != made_by);
-                        besides.truncate(MOST_BESIDES - 1);
-                        besides.push_front(Beside { made_by, of, side });
-                    }
+                    None => beside = Some(Beside { made_by, of, side }),
                 }
                 (Some(layout), None)
             }
@@ -282,11 +240,47 @@ impl Core {
             }
             Arrange::Tiled => (None, None),
         };
-        let known = self.looking.sessions.entry(session.clone()).or_default();
-        (known.own, known.zoomed) = (own, zoomed);
-        self.lay_out(session, effects);
-        effects.push(noted(call));
-        Ok(())
+        Ok(Plan::new(move |core, effects| {
+            if let Some(beside) = beside {
+                let besides = &mut core.looking.besides;
+                besides.retain(|known| known.made_by != beside.made_by);
+                besides.truncate(MOST_BESIDES - 1);
+                besides.push_front(beside);
+            }
+            let known = core.looking.sessions.entry(session.clone()).or_default();
+            (known.own, known.zoomed) = (own, zoomed);
+            core.lay_out(&session, effects);
+            effects.push(noted(call));
+        }))
+    }
+}
+
+impl Core {
+    fn attend(&mut self, new: Attending, effects: &mut Vec<Effect>) {
+        // The same client looks elsewhere now, or from another place.
+        let (older, others) = std::mem::take(&mut self.looking.attending)
+            .into_iter()
+            .partition(|one| one.client == new.client);
+        self.looking.attending = others;
+        let session = new.session.clone();
+        self.looking.attending.push(new);
+        self.lay_out(&session, effects);
+        for one in older {
+            effects.push(noted(one.call));
+            if one.session != session {
+                self.lay_out(&one.session, effects);
+            }
+        }
+    }
+
+    fn fit(&mut self, call: CallId, client: ClientId, room: PaneSize, effects: &mut Vec<Effect>) {
+        let mut all = self.looking.attending.iter_mut();
+        if let Some(one) = all.find(|one| one.client == client) {
+            one.room = room;
+            let session = one.session.clone();
+            self.lay_out(&session, effects);
+            effects.push(noted(call));
+        }
     }
 
     /// A client has gone, or has called something off.

@@ -111,7 +111,7 @@ pub(super) fn row_of(record: &PaneRecord, now: Now) -> PaneRow {
 /// An ended pane has been quiet since its end; a live one tells for itself.
 pub(super) fn quiet_since_end(record: &PaneRecord, now: Now) -> u64 {
     let ended = record.ended.as_ref();
-    ended.map_or(0, |ended| now.wall.0.saturating_sub(ended.at.0))
+    ended.map_or(0, |ended| ended.at.shown_ms_until(now.moment()))
 }
 
 pub(super) fn state_of(record: &PaneRecord) -> StateBy {

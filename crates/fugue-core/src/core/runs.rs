@@ -1,27 +1,30 @@
 //! Runs: what starts them, what moves them on, and who waits for them.
 
+#[cfg(test)]
+mod keeping;
 mod moves;
 pub(super) mod pipeline;
+mod plans;
 #[cfg(test)]
 mod tests;
 
 use std::{sync::Arc, time::Duration};
 
 use fugue_api::{
-    Error, Kind, PaneId, Request, RunId, SessionName,
+    Error, Kind, PaneId, RunId, SessionName,
     panes::PaneSize,
-    runs::{Expect, Layout, RunParallel, RunPipeline, Wait},
+    runs::{Layout, RunParallel, RunPipeline},
     wire::{Answer, Caller, Key, RunNews, Who},
 };
 
-use super::{Core, Phase, calls::NewPane, rows::cut, tmux, watch::own_pane};
+use super::{Core, calls::NewPane, rows::cut, tmux, watch::own_pane};
 use crate::{
-    CallId, Change, Effect, ExpectWork, Job, Now, ParallelWork, Part, PipelineWork, PlannedStep,
-    RunRecord, StepPlan, StoredRun, Task, Undo, Watch, Work, World, Wrap, names::resolve, result,
-    view,
+    CallId, Change, Effect, Job, Now, ParallelWork, Part, PipelineWork, PlannedStep, RunRecord,
+    Started, StepPlan, StoredRun, Task, Undo, Work, World, Wrap, result,
 };
 
 /// A run and everybody who waits for it.
+#[derive(Debug)]
 pub(super) struct Run {
     pub record: RunRecord,
     /// What its panes start from; kept for as long as one may have to be started.
@@ -30,12 +33,15 @@ pub(super) struct Run {
     /// Those who want to hear of every change, and the version they know.
     followers: Vec<(CallId, u64)>,
     version: u64,
-    /// When its time is over, on the daemon's own clock.
+    /// When its time is over, on the boot clock.
     due: Duration,
     /// The pane's task of now has its pattern and shows it all there is.
     watched: bool,
+    /// How many replies about it are being completed with what its panes printed.
+    composing: usize,
 }
 
+#[derive(Debug)]
 struct Waiter {
     call: CallId,
     wrap: Wrap,
@@ -58,95 +64,29 @@ pub(super) struct Start {
     pub worlds: Result<Vec<World>, Error>,
 }
 
+/// Where the steps of a pipeline run.
+enum PipelineShell {
+    /// In the shell of a pane that is there.
+    Pane(PaneId),
+    /// In a new shell of the pipeline's own.
+    Own(World),
+}
+
 impl Core {
-    pub(super) fn start_run(
-        &mut self,
-        start: Start,
-        request: Request,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        match request {
-            Request::Expect(args) => self.expect(start, args, now, effects),
-            Request::RunParallel(args) => self.parallel(start, args, now, effects),
-            Request::RunPipeline(args) => self.pipeline(start, args, now, effects),
-            _ => Err(Error::new(Kind::Internal, "not a run")),
-        }
-    }
-
-    fn expect(
-        &mut self,
-        start: Start,
-        args: Expect,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        let run_id = args.run_id.clone();
-        let same = |work: &Work| matches!(work, Work::Expect(known) if known.args == args);
-        if self.asked_before(&start, run_id.as_ref(), same, now, effects)? {
-            return Ok(());
-        }
-        view::pattern("pattern", &args.pattern)?;
-        if let Some(fail) = &args.fail_pattern {
-            view::pattern("fail_pattern", fail)?;
-        }
-        if let Some(since) = &args.since {
-            view::cursor(since)?;
-        }
-        let id = resolve(&args.pane_id, self.records())?;
-        let Some(pane) = self.panes.get(&id) else {
-            return Ok(());
-        };
-        let archived = match pane.phase {
-            Phase::Opening { .. } => {
-                return Err(Error::new(
-                    Kind::Unavailable,
-                    format!("pane `{id}` is still being opened"),
-                ));
-            }
-            Phase::Settling { .. } | Phase::Live => None,
-            Phase::Ended => Some(Box::new(pane.record.clone())),
-        };
-        let work = Work::Expect(Box::new(ExpectWork {
-            args: args.clone(),
-            pane: id,
-            from: None,
-            outcome: None,
-        }));
-        let run = self.begin(start, run_id, work, Vec::new(), now, effects);
-        let watch = Box::new(Watch {
-            run,
-            args,
-            from: None,
-        });
-        effects.push(match archived {
-            Some(record) => Effect::WatchArchive { record, watch },
-            None => Effect::Watch { pane: id, watch },
-        });
-        Ok(())
-    }
-
-    fn parallel(
+    fn begin_parallel(
         &mut self,
         start: Start,
         args: RunParallel,
+        worlds: &[World],
         now: Now,
         effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
+    ) {
         let run_id = args.run_id.clone();
-        let same = |work: &Work| matches!(work, Work::Parallel(known) if known.args == args);
-        if self.asked_before(&start, run_id.as_ref(), same, now, effects)? {
-            return Ok(());
-        }
-        let worlds = start.worlds.clone()?;
-        if worlds.len() != args.commands.len() {
-            return Err(Error::new(Kind::Internal, "a command has no world"));
-        }
         let session = self.session_for(args.layout, &start.caller, worlds.first());
         let mut changes = Vec::new();
         let mut opens = Vec::new();
         let mut tasks = Vec::new();
-        for (index, (one, world)) in args.commands.iter().zip(&worlds).enumerate() {
+        for (index, (one, world)) in args.commands.iter().zip(worlds).enumerate() {
             let name = args.name_of(index);
             let command = one.command.clone();
             let record = self.new_pane(
@@ -182,35 +122,22 @@ impl Core {
         let work = Work::Parallel(Box::new(ParallelWork { args, tasks }));
         self.begin(start, run_id, work, changes, now, effects);
         effects.append(&mut opens);
-        Ok(())
     }
 
-    fn pipeline(
+    fn begin_pipeline(
         &mut self,
         start: Start,
         args: RunPipeline,
+        shell: PipelineShell,
         now: Now,
         effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
+    ) {
         let run_id = args.run_id.clone();
-        let same = |work: &Work| matches!(work, Work::Pipeline(known) if known.args == args);
-        if self.asked_before(&start, run_id.as_ref(), same, now, effects)? {
-            return Ok(());
-        }
-        let plan = plan_of(self.next_run, &args);
+        let plan = plan_of(self.next_run, &args, 0);
         let mut changes = Vec::new();
-        let (pane, world, first) = match &args.pane_id {
-            Some(said) => {
-                let pane = resolve(said, self.records())?;
-                self.takes_steps(pane)?;
-                (pane, None, Effect::RunSteps { pane, plan })
-            }
-            None => {
-                let worlds = start.worlds.clone()?;
-                let world = worlds
-                    .into_iter()
-                    .next()
-                    .ok_or_else(|| Error::new(Kind::Internal, "no world was looked up"))?;
+        let (pane, world, first) = match shell {
+            PipelineShell::Pane(pane) => (pane, None, Effect::RunSteps { pane, plan }),
+            PipelineShell::Own(world) => {
                 let session = self.session_for(args.layout, &start.caller, Some(&world));
                 let shell = world.shell.to_string_lossy().into_owned();
                 let record = self.new_pane(
@@ -251,31 +178,25 @@ impl Core {
         }));
         self.begin(start, run_id, work, changes, now, effects);
         effects.push(first);
-        Ok(())
     }
 
-    pub(super) fn wait(
+    fn wait_for_run(
         &mut self,
         call: CallId,
-        args: Wait,
+        id: &RunId,
+        until: Option<Duration>,
         now: Now,
         effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        let id = self.run_named(&args.run_id)?;
-        let until = args
-            .timeout_ms
-            .map(|ms| now.uptime + Duration::from_millis(ms));
-        let Some(run) = self.runs.get_mut(&id) else {
-            return Ok(());
+    ) {
+        let Some(run) = self.runs.get_mut(id) else {
+            return;
         };
-        let over_now = until.is_some_and(|until| until <= now.uptime);
+        let over_now = until.is_some_and(|until| until <= now.since_boot);
         if run.record.over || over_now {
             if run.record.over {
-                self.heard_of(&id, effects);
+                self.heard_of(id, effects);
             }
-            let composed = self.composed(&id, call, Wrap::Wait, now);
-            effects.extend(composed);
-            return Ok(());
+            return self.compose(id, call, Wrap::Wait, now, effects);
         }
         run.waiters.push(Waiter {
             call,
@@ -283,26 +204,23 @@ impl Core {
             until,
         });
         effects.extend(until.map(Effect::WakeAt));
-        Ok(())
     }
 
-    pub(super) fn news(
-        &mut self,
-        call: CallId,
-        said: &RunId,
-        seen: u64,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        let id = self.run_named(said)?;
-        if let Some(run) = self.runs.get_mut(&id) {
-            if run.version > seen {
-                effects.push(run.tell_news(call, now));
-            } else {
-                run.followers.push((call, seen));
-            }
+    /// A call that started a run before waits for it again, or gets its result.
+    fn join_run(&mut self, call: CallId, id: &RunId, now: Now, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(id) else {
+            return;
+        };
+        if run.record.over {
+            self.heard_of(id, effects);
+            self.compose(id, call, Wrap::Own, now, effects);
+        } else {
+            run.waiters.push(Waiter {
+                call,
+                wrap: Wrap::Own,
+                until: None,
+            });
         }
-        Ok(())
     }
 
     /// A run by its id, or by the beginning of one that fits no other.
@@ -329,46 +247,6 @@ impl Core {
         }
     }
 
-    /// Attaches a call to the run that it started before, if it did.
-    fn asked_before(
-        &mut self,
-        start: &Start,
-        run_id: Option<&RunId>,
-        same: impl Fn(&Work) -> bool,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) -> Result<bool, Error> {
-        let known = match run_id {
-            Some(id) => self.runs.get_key_value(id),
-            None => self
-                .runs
-                .iter()
-                .find(|(_, run)| run.record.made_by == start.key),
-        };
-        let Some((id, run)) = known else {
-            return Ok(false);
-        };
-        if !same(&run.record.work) {
-            return Err(
-                Error::invalid(format!("run_id: `{id}` is a run with other arguments"))
-                    .hint("choose another id, or wait for that run with `fugue_wait`"),
-            );
-        }
-        let (id, over) = (id.clone(), run.record.over);
-        if over {
-            self.heard_of(&id, effects);
-            let composed = self.composed(&id, start.call, Wrap::Own, now);
-            effects.extend(composed);
-        } else if let Some(run) = self.runs.get_mut(&id) {
-            run.waiters.push(Waiter {
-                call: start.call,
-                wrap: Wrap::Own,
-                until: None,
-            });
-        }
-        Ok(true)
-    }
-
     /// Records a new run; what it does first comes behind the commit.
     fn begin(
         &mut self,
@@ -389,12 +267,16 @@ impl Core {
             number,
             made_by: start.key,
             owner: self.inbox_of(&start.who),
-            started_at: now.wall,
+            started_at: now.moment(),
             work,
             settled_at: None,
             over: false,
+            fetched: false,
+            lost_by_reboot: false,
         };
-        let due = now.uptime + Duration::from_millis(record.timeout_ms());
+        let due = now.since_boot + Duration::from_millis(record.timeout_ms());
+        let remembered = Started::Run(id.clone());
+        changes.extend(self.starts.remember(start.key, remembered, now.wall));
         changes.push(Change::NextRun(self.next_run));
         changes.push(Change::StartRun {
             record: Box::new(record.clone()),
@@ -417,6 +299,7 @@ impl Core {
             version: 1,
             due,
             watched: false,
+            composing: 0,
         };
         self.runs.insert(id.clone(), run);
         id
@@ -441,58 +324,68 @@ impl Core {
         }
     }
 
-    /// Whether a pane's shell may be given steps, as far as can be known here.
-    fn takes_steps(&self, id: PaneId) -> Result<(), Error> {
-        self.live(id)?;
-        let busy = self.runs.values().find(|run| {
-            !run.record.over && matches!(&run.record.work, Work::Pipeline(work) if work.pane == id)
-        });
-        if let Some(run) = busy {
-            return Err(Error::new(
-                Kind::Unavailable,
-                format!("pane_id: `{id}` runs the pipeline `{}`", run.record.id),
-            )
-            .hint("wait for it with `fugue_wait`"));
-        }
-        let integrated = self
-            .panes
-            .get(&id)
-            .is_some_and(|pane| pane.record.announces_prompts());
-        if !integrated {
-            return Err(Error::invalid(format!(
-                "pane_id: `{id}` is not an interactive bash, zsh or fish of ours, so steps cannot be given to it"
-            ))
-            .hint("leave `pane_id` out, or open a shell with `create_pane`"));
-        }
-        Ok(())
-    }
-
-    /// Everything that is needed for one reply about a run.
-    fn composed(&self, id: &RunId, call: CallId, wrap: Wrap, now: Now) -> Option<Effect> {
-        let run = self.runs.get(id)?;
+    /// Has one reply about a run completed with what its panes printed. Outputs of panes that are gone are said to be.
+    fn compose(
+        &mut self,
+        id: &RunId,
+        call: CallId,
+        wrap: Wrap,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(run) = self.runs.get_mut(id) else {
+            return;
+        };
         if let Some(error) = run.refusal() {
-            return Some(Effect::Answer {
+            effects.push(Effect::Answer {
                 call,
                 answer: Err(error),
             });
+            return run.mark_fetched(effects);
         }
-        let wants = result::wants(&run.record).into_iter();
-        let parts = wants.map(|(pane, want)| {
-            let record = Box::new(self.panes.get(&pane)?.record.clone());
-            want.map(|want| Part { record, want })
-        });
+        let mut result = result::of(&run.record, now.moment());
+        let mut parts = Vec::new();
+        for (index, (pane, want)) in result::wants(&run.record).into_iter().enumerate() {
+            let pane = self.panes.get(&pane);
+            if pane.is_none() && want.is_some() {
+                result::output_is_gone(&mut result, index);
+            }
+            parts.push(pane.zip(want).map(|(pane, want)| Part {
+                record: Box::new(pane.record.clone()),
+                want,
+            }));
+        }
         let most_chars = match &run.record.work {
             Work::Expect(_) => 10_000,
             Work::Parallel(work) => work.args.max_output_chars as usize,
             Work::Pipeline(work) => work.args.max_output_chars as usize,
         };
-        Some(Effect::Compose {
+        run.composing += 1;
+        effects.push(Effect::Compose {
             call,
+            run: id.clone(),
             wrap,
-            result: Box::new(result::of(&run.record, now.wall)),
-            parts: parts.collect(),
+            result: Box::new(result),
+            parts,
             most_chars,
-        })
+        });
+    }
+
+    /// A reply about a run is complete, and was taken by its caller or not.
+    pub(super) fn composed(
+        &mut self,
+        id: &RunId,
+        delivered: bool,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(run) = self.runs.get_mut(id) {
+            run.composing = run.composing.saturating_sub(1);
+            if delivered {
+                run.mark_fetched(effects);
+            }
+        }
+        self.forget_old(now, effects);
     }
 
     pub(super) fn forget_run_call(&mut self, gone: CallId) {
@@ -506,16 +399,25 @@ impl Core {
 impl Run {
     /// Takes up a run of an earlier daemon.
     pub(super) fn restored(stored: StoredRun, version: u64, now: Now) -> Self {
-        let age = now.wall.0.saturating_sub(stored.record.started_at.0);
-        let left = stored.record.timeout_ms().saturating_sub(age);
+        let mut record = stored.record;
+        record.started_at = now.stamped(record.started_at);
+        record.settled_at = record.settled_at.map(|at| now.stamped(at));
+        let timeout = Duration::from_millis(record.timeout_ms());
+        let due = if now.is_after_reboot(record.started_at) {
+            // Its panes are gone, and say so.
+            now.since_boot + timeout
+        } else {
+            now.when_aged(record.started_at, timeout)
+        };
         Self {
-            record: stored.record,
+            record,
             caller: stored.caller.map(Arc::new),
             waiters: Vec::new(),
             followers: Vec::new(),
             version,
-            due: now.uptime + Duration::from_millis(left),
+            due,
             watched: false,
+            composing: 0,
         }
     }
 
@@ -523,9 +425,22 @@ impl Run {
     pub(super) fn steps_in(&self, pane: PaneId) -> Option<StepPlan> {
         match &self.record.work {
             Work::Pipeline(work) if work.pane == pane && !self.record.over => {
-                Some(plan_of(self.record.number, &work.args))
+                Some(plan_of(self.record.number, &work.args, work.steps.len()))
             }
             Work::Pipeline(_) | Work::Expect(_) | Work::Parallel(_) => None,
+        }
+    }
+
+    /// Whether the outputs of its panes must be kept: it is not over, nobody was given its result, or somebody is just
+    /// being given it.
+    pub(super) fn needs_outputs(&self) -> bool {
+        !self.record.over || !self.record.fetched || self.composing > 0
+    }
+
+    fn mark_fetched(&mut self, effects: &mut Vec<Effect>) {
+        if self.record.over && !self.record.fetched {
+            self.record.fetched = true;
+            self.stored(effects);
         }
     }
 
@@ -549,7 +464,7 @@ impl Run {
     fn tell_news(&self, call: CallId, now: Now) -> Effect {
         let news = RunNews {
             version: self.version,
-            run: result::of(&self.record, now.wall),
+            run: result::of(&self.record, now.moment()),
         };
         Effect::Answer {
             call,
@@ -567,7 +482,7 @@ impl Run {
 }
 
 /// The steps as the shell gets them, with a heading that a person can read over the shell's shoulder.
-fn plan_of(number: u64, args: &RunPipeline) -> StepPlan {
+fn plan_of(number: u64, args: &RunPipeline, begun: usize) -> StepPlan {
     let count = args.commands.len();
     let steps = args.commands.iter().enumerate().map(|(index, one)| {
         let first_line = one.command.lines().next().unwrap_or_default();
@@ -588,5 +503,6 @@ fn plan_of(number: u64, args: &RunPipeline) -> StepPlan {
         number,
         steps: steps.collect(),
         keep_going: !args.stop_on_error,
+        begun,
     }
 }

@@ -17,16 +17,21 @@ use fugue_api::{
     wire::{Answer, Inbox, InboxRow, Key, Who},
 };
 
-use super::Core;
+use super::{
+    Core,
+    plan::{Plan, Planner},
+};
 use crate::{
     CallId, Change, Effect, InboxId, Now, QuestionRecord, Snapshot,
-    inbox::{Inboxes, MOST_QUEUED, Post},
+    inbox::{InboxLimits, Inboxes, Post},
+    settings::Settings,
 };
 pub use tell::{Rest, TurnOver, Typed};
 pub(super) use workers::Spawn;
 use workers::Worker;
 
 /// Inboxes, workers and questions.
+#[derive(Debug)]
 pub(super) struct Team {
     pub inboxes: Inboxes,
     next_worker: u64,
@@ -35,11 +40,13 @@ pub(super) struct Team {
     questions: BTreeMap<QuestionId, Question>,
 }
 
+#[derive(Debug)]
 struct Question {
     record: QuestionRecord,
     waiters: Vec<Waiter>,
 }
 
+#[derive(Debug)]
 struct Waiter {
     call: CallId,
     until: Duration,
@@ -58,14 +65,21 @@ struct Me {
 const MOST_QUESTIONS: usize = 1_000;
 
 impl Team {
-    pub fn restored(snapshot: &mut Snapshot) -> Self {
+    pub fn restored(snapshot: &mut Snapshot, settings: &Settings, now: Now) -> Self {
         let questions = std::mem::take(&mut snapshot.questions).into_iter();
         let workers = std::mem::take(&mut snapshot.workers).into_iter();
         Self {
-            inboxes: Inboxes::restored(std::mem::take(&mut snapshot.events), snapshot.next_event),
+            inboxes: Inboxes::restored(
+                std::mem::take(&mut snapshot.events),
+                snapshot.next_event,
+                InboxLimits::of(settings),
+            ),
             next_worker: snapshot.next_worker.max(1),
             workers: workers
-                .map(|stored| (stored.record.number, Worker::restored(stored)))
+                .map(|mut stored| {
+                    stored.record.started_at = now.stamped(stored.record.started_at);
+                    (stored.record.number, Worker::restored(stored))
+                })
                 .collect(),
             next_question: snapshot.next_question.max(1),
             questions: questions
@@ -75,6 +89,15 @@ impl Team {
                 })
                 .collect(),
         }
+    }
+
+    /// Numbers of all workers that are on record.
+    pub fn worker_numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.workers.keys().copied()
+    }
+
+    pub fn next_worker(&self) -> u64 {
+        self.next_worker
     }
 
     pub fn inbox(&self, who: &Who) -> InboxId {
@@ -181,17 +204,6 @@ impl Team {
             format!("your workers: {}", live.join(", "))
         }
     }
-
-    fn has_room(&self, inbox: &InboxId) -> Result<(), Error> {
-        if self.inboxes.is_full(inbox) {
-            return Err(Error::new(
-                Kind::Exhausted,
-                format!("the inbox `{inbox}` holds {MOST_QUEUED} events that nobody has taken"),
-            )
-            .hint("nothing was sent; its owner takes them with `wait_for_event`"));
-        }
-        Ok(())
-    }
 }
 
 impl Me {
@@ -215,34 +227,97 @@ impl Waiter {
     }
 }
 
+impl Planner<'_> {
+    pub(super) fn team_call(
+        &self,
+        call: CallId,
+        who: &Who,
+        key: Key,
+        request: Request,
+    ) -> Result<Plan, Error> {
+        let now = self.now;
+        match request {
+            Request::WaitForEvent(args) => {
+                let who = who.clone();
+                Ok(Plan::new(move |core, effects| {
+                    core.wait_for_event(call, &who, args, now, effects);
+                }))
+            }
+            Request::NotifyCompletion(args) => self.notify(call, who, key, args),
+            Request::SendMessage(args) => self.message(call, who, key, args),
+            Request::AskQuestion(args) => self.question(call, who, key, args),
+            Request::AnswerQuestion(args) => self.answer(call, who, args),
+            _ => Err(Error::new(Kind::Internal, "not a tool of the team")),
+        }
+    }
+
+    fn question(
+        &self,
+        call: CallId,
+        who: &Who,
+        key: Key,
+        args: AskQuestion,
+    ) -> Result<Plan, Error> {
+        let now = self.now;
+        let until = now.since_boot + Duration::from_secs_f64(args.timeout_secs);
+        let waiter = Waiter {
+            call,
+            until,
+            default: args.default,
+        };
+        let team = &self.core.team;
+        let mut known = team.questions.values();
+        if let Some(question) = known.find(|question| question.record.made_by == key) {
+            let id = question.record.id;
+            return Ok(Plan::new(move |core, effects| {
+                core.question_again(id, waiter, effects);
+            }));
+        }
+        let me = team.me(who);
+        let to = team.address(&me, args.to.as_deref())?;
+        team.inboxes.check_room(&to)?;
+        let body = args.body;
+        Ok(Plan::new(move |core, effects| {
+            core.new_question(me, to, key, body, waiter, now, effects);
+        }))
+    }
+
+    fn answer(&self, call: CallId, who: &Who, args: AnswerQuestion) -> Result<Plan, Error> {
+        let now = self.now;
+        let team = &self.core.team;
+        let id = args.question_id;
+        let Some(question) = team.questions.get(&id) else {
+            return Err(
+                Error::new(Kind::NotFound, format!("question_id: no question `{id}`"))
+                    .hint("a `question` event has its id"),
+            );
+        };
+        if let Some(known) = &question.record.answer {
+            if *known == args.answer {
+                return Ok(Plan::effect(delivered(call, id, AnswerDelivered::Queued)));
+            }
+            return Err(
+                Error::invalid(format!("question_id: `{id}` was answered before"))
+                    .hint("`send_message` adds to that"),
+            );
+        }
+        // An answer that is returned to a waiting call does not wait in the inbox.
+        if question.waiters.is_empty() {
+            team.inboxes.check_room(&question.record.asker)?;
+        }
+        let from = team.me(who).name;
+        Ok(Plan::new(move |core, effects| {
+            core.answer(call, id, from, args.answer, now, effects);
+        }))
+    }
+}
+
 impl Core {
     /// The inbox of whoever calls, if it has one that it looks into by itself.
     pub(super) fn inbox_of(&self, who: &Who) -> Option<InboxId> {
         match who {
             Who::Person { .. } => None,
             Who::Session { .. } | Who::Worker { .. } => Some(self.team.me(who).inbox),
-        }
-    }
-
-    pub(super) fn team_call(
-        &mut self,
-        call: CallId,
-        who: &Who,
-        key: Key,
-        request: Request,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        match request {
-            Request::WaitForEvent(args) => {
-                self.wait_for_event(call, who, args, now, effects);
-                Ok(())
-            }
-            Request::NotifyCompletion(args) => self.notify(call, who, key, args, now, effects),
-            Request::SendMessage(args) => self.message(call, who, key, args, now, effects),
-            Request::AskQuestion(args) => self.question(call, who, key, args, now, effects),
-            Request::AnswerQuestion(args) => self.answer(call, who, args, now, effects),
-            _ => Err(Error::new(Kind::Internal, "not a tool of the team")),
         }
     }
 
@@ -281,6 +356,7 @@ impl Core {
                 event_id: record.id,
                 at: record.at,
                 taken: record.taken,
+                dropped_events: record.dropped_events,
                 event: record.event.clone(),
             })
             .collect();
@@ -297,38 +373,32 @@ impl Core {
         });
     }
 
-    fn question(
+    /// The asker lost its connection, and waits for the same answer again.
+    fn question_again(&mut self, id: QuestionId, waiter: Waiter, effects: &mut Vec<Effect>) {
+        let Some(question) = self.team.questions.get_mut(&id) else {
+            return;
+        };
+        effects.push(Effect::WakeAt(waiter.until));
+        question.waiters.push(waiter);
+        if let Some(answer) = question.record.answer.clone() {
+            self.returned_again(id, &answer, effects);
+        }
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one caller; a struct would be unpacked at once"
+    )]
+    fn new_question(
         &mut self,
-        call: CallId,
-        who: &Who,
+        me: Me,
+        to: InboxId,
         key: Key,
-        args: AskQuestion,
+        body: String,
+        waiter: Waiter,
         now: Now,
         effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        let until = now.uptime + Duration::from_secs_f64(args.timeout_secs);
-        let waiter = Waiter {
-            call,
-            until,
-            default: args.default,
-        };
-        let known = self
-            .team
-            .questions
-            .values_mut()
-            .find(|question| question.record.made_by == key);
-        if let Some(question) = known {
-            let id = question.record.id;
-            question.waiters.push(waiter);
-            effects.push(Effect::WakeAt(until));
-            if let Some(answer) = question.record.answer.clone() {
-                self.returned_again(id, &answer, effects);
-            }
-            return Ok(());
-        }
-        let me = self.team.me(who);
-        let to = self.team.address(&me, args.to.as_deref())?;
-        self.team.has_room(&to)?;
+    ) {
         let id = QuestionId(self.team.next_question);
         self.team.next_question += 1;
         let record = QuestionRecord {
@@ -336,7 +406,7 @@ impl Core {
             made_by: key,
             asker: me.inbox,
             asked_at: now.wall,
-            body: args.body.clone(),
+            body: body.clone(),
             answer: None,
         };
         let mut changes = vec![
@@ -356,7 +426,7 @@ impl Core {
                 effects.push(waiter.unanswered(oldest));
             }
         }
-        effects.push(Effect::WakeAt(until));
+        effects.push(Effect::WakeAt(waiter.until));
         let question = Question {
             record,
             waiters: vec![waiter],
@@ -365,10 +435,9 @@ impl Core {
         let event = Event::Question {
             from: me.name,
             question_id: id,
-            body: args.body,
+            body,
         };
         self.team.inboxes.post(Post::new(to, event), now, effects);
-        Ok(())
     }
 
     /// The asker lost its connection, and asks again for an answer that was given meanwhile.
@@ -410,39 +479,16 @@ impl Core {
     fn answer(
         &mut self,
         call: CallId,
-        who: &Who,
-        args: AnswerQuestion,
+        id: QuestionId,
+        from: String,
+        text: String,
         now: Now,
         effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        let me = self.team.me(who);
-        let id = args.question_id;
+    ) {
         let Some(question) = self.team.questions.get_mut(&id) else {
-            return Err(
-                Error::new(Kind::NotFound, format!("question_id: no question `{id}`"))
-                    .hint("a `question` event has its id"),
-            );
+            return;
         };
-        let delivered = |delivered| Effect::Answer {
-            call,
-            answer: Ok(Answer::Tool {
-                reply: Reply::AnswerQuestion(QuestionAnswered {
-                    question_id: id,
-                    delivered,
-                }),
-            }),
-        };
-        if let Some(known) = &question.record.answer {
-            if *known == args.answer {
-                effects.push(delivered(AnswerDelivered::Queued));
-                return Ok(());
-            }
-            return Err(
-                Error::invalid(format!("question_id: `{id}` was answered before"))
-                    .hint("`send_message` adds to that"),
-            );
-        }
-        question.record.answer = Some(args.answer.clone());
+        question.record.answer = Some(text.clone());
         effects.push(Effect::Commit {
             changes: vec![Change::PutQuestion(Box::new(question.record.clone()))],
             undo: None,
@@ -451,8 +497,8 @@ impl Core {
             question.record.asker.clone(),
             Event::Answer {
                 question_id: id,
-                from: me.name,
-                body: args.answer.clone(),
+                from,
+                body: text.clone(),
             },
         );
         // An answer in a caller's hand becomes an event only if it does not arrive.
@@ -467,9 +513,9 @@ impl Core {
                     waiter.call,
                     id,
                     QuestionStatus::Answered,
-                    Some(args.answer.clone()),
+                    Some(text.clone()),
                 ) else {
-                    return Ok(());
+                    return;
                 };
                 effects.push(Effect::Hand {
                     call,
@@ -484,11 +530,10 @@ impl Core {
             }
         };
         for waiter in waiters {
-            let answer = Some(args.answer.clone());
+            let answer = Some(text.clone());
             effects.push(asked(waiter.call, id, QuestionStatus::Answered, answer));
         }
-        effects.push(delivered(how));
-        Ok(())
+        effects.push(delivered(call, id, how));
     }
 
     pub(super) fn forget_team_call(&mut self, call: CallId, effects: &mut Vec<Effect>) {
@@ -506,7 +551,7 @@ impl Core {
         for question in self.team.questions.values_mut() {
             let late = question
                 .waiters
-                .extract_if(.., |waiter| waiter.until <= now.uptime);
+                .extract_if(.., |waiter| waiter.until <= now.since_boot);
             effects.extend(late.map(|waiter| waiter.unanswered(question.record.id)));
         }
         self.time_for_workers(now, effects);
@@ -526,6 +571,18 @@ fn asked(
                 question_id,
                 status,
                 answer,
+            }),
+        }),
+    }
+}
+
+fn delivered(call: CallId, question_id: QuestionId, delivered: AnswerDelivered) -> Effect {
+    Effect::Answer {
+        call,
+        answer: Ok(Answer::Tool {
+            reply: Reply::AnswerQuestion(QuestionAnswered {
+                question_id,
+                delivered,
             }),
         }),
     }

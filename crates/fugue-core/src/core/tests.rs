@@ -8,8 +8,9 @@ use fugue_api::{
 
 use super::Core;
 use crate::{
-    Asked, CallId, Change, Effect, Ended, Exit, Input, Now, PaneFact, PaneRecord, Snapshot,
-    StoredRun, StoredWatcher, StoredWorker, Undo, World, assess::WatchSettings, settings::Settings,
+    AdoptAs, Asked, BootId, CallId, Change, Effect, Ended, Exit, Input, Now, PaneFact, PaneRecord,
+    Snapshot, StoredRun, StoredWatcher, StoredWorker, Undo, World, assess::WatchSettings,
+    settings::Settings,
 };
 use fugue_api::OsText;
 
@@ -32,6 +33,7 @@ pub(crate) fn record(id: u64, name: &str) -> PaneRecord {
         pid: 100,
         closing: false,
         ended: None,
+        removing: false,
         tmux: None,
     }
 }
@@ -39,7 +41,7 @@ pub(crate) fn record(id: u64, name: &str) -> PaneRecord {
 pub(crate) fn ended() -> Ended {
     Ended {
         exit: Exit::Code(0),
-        at: Timestamp(0),
+        at: Timestamp(0).into(),
         closed: false,
         cursor: crate::view::start(),
         title: String::new(),
@@ -49,7 +51,8 @@ pub(crate) fn ended() -> Ended {
 /// A script of inputs; effects come back as short words, so that a test reads as a story.
 pub(super) struct Story {
     pub(super) core: Core,
-    now: Now,
+    pub(super) now: Now,
+    settings: Settings,
     /// What a daemon that comes after this one would find.
     disk: Snapshot,
     /// Whose calls these are.
@@ -64,11 +67,13 @@ impl Story {
     pub(super) fn new(settings: Settings) -> Self {
         let now = Now {
             wall: Timestamp(1_000_000),
-            uptime: Duration::ZERO,
+            since_boot: Duration::ZERO,
+            boot_id: BootId(1),
         };
         Self {
-            core: Core::restore(settings, Snapshot::default(), now).0,
+            core: Core::restore(settings.clone(), Snapshot::default(), now).0,
             now,
+            settings,
             disk: Snapshot::default(),
             who: Who::Person {
                 project: "project".into(),
@@ -98,6 +103,23 @@ impl Story {
         &self.disk
     }
 
+    /// The same, for damage.
+    pub(super) fn disk_mut(&mut self) -> &mut Snapshot {
+        &mut self.disk
+    }
+
+    /// The wall clock is set; the boot clock never is.
+    pub(super) fn wall_clock_jumps(&mut self, to: u64) {
+        self.now.wall = Timestamp(to);
+    }
+
+    /// The machine is started again; this daemon starts so long after.
+    pub(super) fn reboot(&mut self, since_boot: u64) -> String {
+        self.now.boot_id.0 += 1;
+        self.now.since_boot = Duration::from_millis(since_boot);
+        self.restart()
+    }
+
     /// From now on, somebody else calls.
     pub(super) fn speaks(&mut self, who: Who) -> &mut Self {
         self.who = who;
@@ -107,7 +129,7 @@ impl Story {
     /// The daemon is killed, and another one takes its place.
     pub(super) fn restart(&mut self) -> String {
         self.disk.epoch += 1;
-        let (core, effects) = Core::restore(Settings::default(), self.disk.clone(), self.now);
+        let (core, effects) = Core::restore(self.settings.clone(), self.disk.clone(), self.now);
         self.core = core;
         self.write(&effects);
         words(&effects)
@@ -209,6 +231,11 @@ impl Story {
                     disk.watchers.retain(|known| known.record.number != *number);
                 }
                 Change::NextWatcher(next) => disk.next_watcher = *next,
+                Change::PutStart(record) => {
+                    disk.starts.retain(|known| known.key != record.key);
+                    disk.starts.push(record.clone());
+                }
+                Change::DropStart(key) => disk.starts.retain(|known| known.key != *key),
                 Change::PutArrangement(record) => {
                     disk.arrangements
                         .retain(|known| known.session != record.session);
@@ -223,14 +250,18 @@ impl Story {
 
     pub(super) fn after(&mut self, ms: u64) -> &mut Self {
         self.now.wall.0 += ms;
-        self.now.uptime += Duration::from_millis(ms);
+        self.now.since_boot += Duration::from_millis(ms);
         self
     }
 
     pub(super) fn step(&mut self, input: Input) -> String {
+        words(&self.effects(input))
+    }
+
+    pub(super) fn effects(&mut self, input: Input) -> Vec<Effect> {
         let effects = self.core.step(input, self.now);
         self.write(&effects);
-        words(&effects)
+        effects
     }
 
     /// Something that only our own programs ask.
@@ -253,6 +284,19 @@ impl Story {
     }
 
     pub(super) fn ask(&mut self, call: u64, key: u8, secret: &str, request: Request) -> String {
+        let asked = self.asked_with(key, secret, request);
+        self.step(Input::Call {
+            call: CallId(call),
+            asked,
+        })
+    }
+
+    /// A call as the daemon hands it in.
+    pub(super) fn asked(&self, key: u64, request: Request) -> Asked {
+        self.asked_with(key as u8, "", request)
+    }
+
+    fn asked_with(&self, key: u8, secret: &str, request: Request) -> Asked {
         let world = World {
             cwd: "/".into(),
             shell: "/bin/bash".into(),
@@ -263,7 +307,7 @@ impl Story {
             Request::RunParallel(args) => args.commands.len(),
             _ => 1,
         };
-        let asked = Asked {
+        Asked {
             key: Key([key; 16]),
             who: self.who.clone(),
             caller: caller(),
@@ -271,11 +315,7 @@ impl Story {
             worlds: Ok(vec![world; worlds]),
             watch: Some(Box::new(self.watch.clone())),
             tmux: crate::TmuxLook::None,
-        };
-        self.step(Input::Call {
-            call: CallId(call),
-            asked,
-        })
+        }
     }
 
     /// The same, where one byte is not enough to tell the calls apart.
@@ -374,8 +414,8 @@ fn a_pane_that_ends_by_itself_while_it_is_closed_is_swept_all_the_same() {
     let mut story = Story::new(Settings::default());
     story.create(1, "");
     story.fact(1, opened());
-    assert_eq!(story.close(2, "p1"), "commit 1, close p1");
-    assert_eq!(story.fact(1, exited_unasked(0)), "commit 1, sweep p1");
+    assert_eq!(story.close(2, "p1"), "close p1, commit 1");
+    assert_eq!(story.fact(1, exited_unasked(0)), "sweep p1, commit 1");
     assert_eq!(story.fact(1, PaneFact::Swept), "closed 2 Some(0)");
 }
 
@@ -442,9 +482,20 @@ fn words(effects: &[Effect]) -> String {
         Effect::AwaitRest { pane, .. } => format!("await rest of {pane}"),
         Effect::TypeMessage { pane, event, .. } => format!("type {event} into {pane}"),
         Effect::ForgetWorker { worker } => format!("forget {}", worker.id),
-        Effect::Commit { changes, .. } => format!("commit {}", changes.len()),
+        // That a start is remembered, or no longer, goes without saying.
+        Effect::Commit { changes, .. } => {
+            let starts =
+                |change: &&Change| matches!(change, Change::PutStart(_) | Change::DropStart(_));
+            let starts = changes.iter().filter(starts).count();
+            format!("commit {}", changes.len() - starts)
+        }
         Effect::Open { record, .. } => format!("open {}", record.id),
-        Effect::Adopt { record, steps } => match steps {
+        Effect::Adopt {
+            record,
+            how: AdoptAs::RawOutput { .. },
+            ..
+        } => format!("adopt {} as raw output", record.id),
+        Effect::Adopt { record, steps, .. } => match steps {
             Some(_) => format!("adopt {} with its steps", record.id),
             None => format!("adopt {}", record.id),
         },
@@ -454,6 +505,12 @@ fn words(effects: &[Effect]) -> String {
         Effect::Close { pane, .. } => format!("close {pane}"),
         Effect::Sweep { pane, .. } => format!("sweep {pane}"),
         Effect::Forget { pane } => format!("forget {pane}"),
+        Effect::CollectGarbage {
+            inventory, dry_run, ..
+        } => {
+            let how = if *dry_run { "plan" } else { "collect" };
+            format!("{how} {:?}", inventory.forgotten)
+        }
         Effect::Watch { pane, .. } => format!("watch {pane}"),
         Effect::WatchArchive { record, .. } => format!("search {}", record.id),
         Effect::Unwatch { pane, .. } => format!("unwatch {pane}"),
@@ -562,6 +619,61 @@ fn asking_twice_with_one_key_makes_one_pane() {
 }
 
 #[test]
+fn a_pane_whose_task_panics_is_rebuilt_once_and_then_kept_as_raw_output() {
+    let mut story = Story::new(Settings::default());
+    story.create(1, "");
+    story.fact(1, opened());
+    let panicked = || PaneFact::TaskPanicked {
+        message: "row 7 is gone".into(),
+    };
+    assert_eq!(story.fact(1, panicked()), "adopt p1");
+    assert_eq!(story.fact(1, panicked()), "adopt p1 as raw output");
+    assert_eq!(story.fact(1, panicked()), "adopt p1 as raw output");
+    assert_eq!(story.core.live_panes().count(), 1);
+}
+
+#[test]
+fn a_forgotten_pane_keeps_its_record_until_its_directory_is_gone() {
+    let mut story = Story::new(Settings::default());
+    story.create(1, "");
+    let error = Error::new(Kind::Exhausted, "no terminal left");
+    let effects = story.core.step(
+        Input::Pane {
+            pane: PaneId(1),
+            fact: PaneFact::OpenFailed(error),
+        },
+        story.now,
+    );
+    let Some(Effect::Commit { changes, .. }) = effects.first() else {
+        panic!("{effects:?}");
+    };
+    let [Change::Put(record), ..] = &changes[..] else {
+        panic!("{changes:?}");
+    };
+    assert!(record.removing);
+    // The daemon dies here; the next one knows what is still to be removed.
+    let snapshot = Snapshot {
+        panes: vec![(**record).clone()],
+        ..Snapshot::default()
+    };
+    let (mut core, effects) = Core::restore(Settings::default(), snapshot, story.now);
+    assert!(
+        matches!(effects[..], [Effect::Forget { pane: PaneId(1) }]),
+        "{effects:?}"
+    );
+    assert_eq!(core.live_panes().count(), 0);
+    let removed = Input::Pane {
+        pane: PaneId(1),
+        fact: PaneFact::Removed,
+    };
+    let effects = core.step(removed, story.now);
+    let [Effect::Commit { changes, .. }] = &effects[..] else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(*changes, [Change::Drop(PaneId(1))]);
+}
+
+#[test]
 fn a_pane_that_could_not_be_opened_or_recorded_leaves_nothing() {
     let mut story = Story::new(Settings::default());
     story.create(1, "");
@@ -591,7 +703,7 @@ fn closing_is_answered_when_no_process_is_left() {
     let mut story = Story::new(Settings::default());
     story.create(1, "");
     story.fact(1, opened());
-    assert_eq!(story.close(2, "p1"), "commit 1, close p1");
+    assert_eq!(story.close(2, "p1"), "close p1, commit 1");
     assert_eq!(
         story.close(3, "make"),
         "close p1",
@@ -612,7 +724,7 @@ fn an_exited_pane_is_swept_when_it_is_closed() {
     story.fact(1, opened());
     story.fact(1, exited(4));
     assert_eq!(story.close(2, "p1"), "sweep p1");
-    assert_eq!(story.fact(1, PaneFact::Swept), "commit 1, closed 2 Some(4)");
+    assert_eq!(story.fact(1, PaneFact::Swept), "closed 2 Some(4), commit 1");
 }
 
 #[test]
@@ -668,8 +780,13 @@ fn ended_panes_are_forgotten_by_age_and_by_number() {
 #[test]
 fn what_an_earlier_daemon_left_is_adopted() {
     let mut old = record(5, "old");
+    let then = Now {
+        wall: Timestamp(900_000),
+        since_boot: Duration::ZERO,
+        boot_id: BootId(1),
+    };
     old.ended = Some(Ended {
-        at: Timestamp(900_000),
+        at: then.moment(),
         ..ended()
     });
     let snapshot = Snapshot {
@@ -680,13 +797,15 @@ fn what_an_earlier_daemon_left_is_adopted() {
     };
     let now = Now {
         wall: Timestamp(1_000_000),
-        uptime: Duration::ZERO,
+        since_boot: Duration::from_millis(100_000),
+        boot_id: BootId(1),
     };
     let (core, effects) = Core::restore(Settings::default(), snapshot, now);
-    assert_eq!(words(&effects), "adopt p3, wake 86300000");
+    assert_eq!(words(&effects), "adopt p3, wake 86400000");
     let mut story = Story {
         core,
         now,
+        settings: Settings::default(),
         disk: Snapshot::default(),
         who: Who::Person {
             project: "project".into(),

@@ -3,7 +3,7 @@
 use fugue_api::{PaneId, SessionName, panes::TmuxRow, wire::Key};
 
 use super::{Core, Pane, Phase};
-use crate::{Change, Effect, Now, PaneRecord, TmuxFound, World};
+use crate::{AdoptAs, Change, Effect, Now, PaneRecord, TmuxFound, Undo, World};
 
 impl Core {
     /// Whether somebody names a pane that is known here, so that nobody else need be asked.
@@ -24,28 +24,22 @@ impl Core {
             .collect()
     }
 
-    fn met(&self, found: &TmuxFound) -> Option<PaneId> {
+    /// Whether a pane of tmux is recorded already.
+    pub fn has_met(&self, found: &TmuxFound) -> bool {
+        self.met(found).is_some()
+    }
+
+    pub(super) fn met(&self, found: &TmuxFound) -> Option<PaneId> {
         let mut records = self.records();
         records
             .find(|record| record.ended.is_none() && record.is_tmux(&found.pane))
             .map(|record| record.id)
     }
 
-    /// A pane of tmux becomes one of fugue's when it is first named. Until it ends it is the same one.
-    pub(super) fn meet(
-        &mut self,
-        found: TmuxFound,
-        key: Key,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) -> PaneId {
-        if let Some(known) = self.met(&found) {
-            return known;
-        }
-        let id = PaneId(self.next_pane);
-        self.next_pane += 1;
+    /// The entry that a pane of tmux gets when a call that names it first is accepted. Until it ends it is the same one.
+    pub(super) fn discovered(&self, found: TmuxFound, key: Key, now: Now) -> Pane {
         let record = PaneRecord {
-            id,
+            id: PaneId(self.next_pane),
             session: SessionName::parse(&found.session).unwrap_or_default(),
             name: found.window,
             command: found.command,
@@ -60,26 +54,36 @@ impl Core {
             pid: found.pid,
             closing: false,
             ended: None,
+            removing: false,
         };
-        let pane = Pane {
-            record: record.clone(),
+        Pane {
+            record,
             phase: Phase::Live,
             closers: Vec::new(),
+            log_bytes: 0,
             alone: false,
-        };
-        self.panes.insert(id, pane);
+            lost_bytes: 0,
+            panics: 0,
+        }
+    }
+
+    /// Enters a discovered pane into the registry and begins to listen to it.
+    pub(super) fn enter_discovered(&mut self, pane: Pane, effects: &mut Vec<Effect>) {
+        let record = pane.record.clone();
+        self.next_pane = record.id.0 + 1;
+        self.panes.insert(record.id, pane);
         effects.push(Effect::Commit {
             changes: vec![
                 Change::NextPane(self.next_pane),
                 Change::Put(Box::new(record.clone())),
             ],
-            undo: None,
+            undo: Some(Undo::Pane(record.id)),
         });
         effects.push(Effect::Adopt {
             record: Box::new(record),
             steps: None,
+            how: AdoptAs::Terminal,
         });
-        id
     }
 
     /// How a person looks at a pane.

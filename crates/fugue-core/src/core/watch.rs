@@ -15,14 +15,17 @@ use fugue_api::{
     wire::{Answer, Caller, Who},
 };
 
-use super::Core;
+use super::{
+    Core, Pane,
+    plan::{Plan, Planner},
+};
 use crate::{
     CallId, Change, Effect, Now, PanePlace, Snapshot, Stage, WatchJob, WatcherRecord, World,
     assess::{Role, Transcript, WatchSettings},
-    names::resolve,
 };
 
 /// A watcher and who waits for it.
+#[derive(Debug)]
 pub(super) struct Watcher {
     pub record: WatcherRecord,
     /// What its commands and its assessor start from.
@@ -33,6 +36,7 @@ pub(super) struct Watcher {
     seen: Option<PanePlace>,
 }
 
+#[derive(Debug)]
 pub(super) struct Watchers {
     next: u64,
     all: BTreeMap<u64, Watcher>,
@@ -70,6 +74,12 @@ impl Watchers {
         let mut all = self.all.values();
         all.find(|watcher| watcher.record.pane == pane)
             .map(|watcher| watcher.record.number)
+    }
+
+    pub fn pausers_of(&self, number: u64) -> Vec<CallId> {
+        let mut all = self.all.values();
+        let watcher = all.find(|watcher| watcher.record.number == number);
+        watcher.map_or_else(Vec::new, |watcher| watcher.pausers.clone())
     }
 
     pub fn forget_call(&mut self, gone: CallId) {
@@ -124,19 +134,13 @@ impl Watcher {
     }
 }
 
-impl Core {
-    pub(super) fn watch_call(
-        &mut self,
-        asking: Asking,
-        request: Request,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
+impl Planner<'_> {
+    pub(super) fn watch_call(&self, asking: Asking, request: Request) -> Result<Plan, Error> {
         match request {
-            Request::WatchMe(args) => self.watch_me(asking, args, now, effects),
-            Request::LookMa(args) => self.look_ma(&asking, args, now, effects),
-            Request::Pause(args) => self.pause(&asking, &args, now, effects),
-            Request::Clear(args) => self.clear(&asking, &args, effects),
+            Request::WatchMe(args) => self.watch_me(asking, args),
+            Request::LookMa(args) => self.look_ma(&asking, args),
+            Request::Pause(args) => self.pause(&asking, &args),
+            Request::Clear(args) => self.clear(&asking, &args),
             _ => Err(Error::new(Kind::Internal, "not a tool of the watcher")),
         }
     }
@@ -144,21 +148,20 @@ impl Core {
     /// The pane that is meant: as named, else the caller's own, else the one that it watched last.
     fn window(&self, asking: &Asking, said: Option<&str>) -> Result<PaneId, Error> {
         if let Some(said) = said {
-            return resolve(said, self.records());
+            return Ok(self.resolve(said)?.record.id);
         }
-        if let Some(own) = own_pane(&asking.caller)
-            && self.live(own).is_ok()
-            && self.panes.contains_key(&own)
-        {
-            return Ok(own);
+        let own = own_pane(&asking.caller).and_then(|own| self.pane(own));
+        if let Some(own) = own.filter(|own| own.live().is_ok()) {
+            return Ok(own.record.id);
         }
-        let owner = self.team.inbox(&asking.who);
-        let last = self.watchers.all.values().rev();
+        let owner = self.core.team.inbox(&asking.who);
+        let last = self.core.watchers.all.values().rev();
         let mut last = last.filter(|watcher| watcher.record.owner == owner);
         last.next()
             .map(|watcher| watcher.record.pane)
             .ok_or_else(|| {
-                let live: Vec<String> = self.live_panes().map(|pane| pane.to_string()).collect();
+                let live = self.core.live_panes();
+                let live: Vec<String> = live.map(|pane| pane.to_string()).collect();
                 Error::invalid("tmux_window: is missing, and the caller runs in no pane of fugue's")
                     .hint(if live.is_empty() {
                         "no panes are live; `create_pane` opens one".to_owned()
@@ -170,26 +173,76 @@ impl Core {
 
     /// The watcher of a pane, which must be there.
     fn watcher_of(&self, pane: PaneId) -> Result<u64, Error> {
-        self.watchers.of(pane).ok_or_else(|| {
+        self.core.watchers.of(pane).ok_or_else(|| {
             Error::new(Kind::NotFound, format!("pane `{pane}` is not watched"))
                 .hint("`watch_me` begins it")
         })
     }
 
-    fn watch_me(
-        &mut self,
-        asking: Asking,
-        args: WatchMe,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
+    fn watch_me(&self, asking: Asking, args: WatchMe) -> Result<Plan, Error> {
+        let now = self.now;
         let pane = self.window(&asking, args.tmux_window.as_deref())?;
-        self.live(pane)?;
+        self.pane(pane).map_or(Ok(()), Pane::live)?;
         let world = asking.worlds.clone()?.into_iter().next();
         let settings = *asking
             .settings
             .clone()
             .ok_or_else(|| Error::new(Kind::Internal, "no settings were looked up"))?;
+        Ok(Plan::new(move |core, effects| {
+            core.watch_me(asking, args, pane, world, settings, now, effects);
+        }))
+    }
+
+    fn look_ma(&self, asking: &Asking, args: LookMa) -> Result<Plan, Error> {
+        let (call, now) = (asking.call, self.now);
+        let pane = self.window(asking, args.tmux_window.as_deref())?;
+        let number = self.watcher_of(pane)?;
+        let queued = self.core.watchers.all.get(&number);
+        if queued.is_some_and(|watcher| watcher.record.reports.len() >= MOST_REPORTS) {
+            return Err(Error::new(
+                Kind::Exhausted,
+                format!("{MOST_REPORTS} reports wait already; this one was not recorded"),
+            )
+            .hint("`get_status` says what the watcher does"));
+        }
+        Ok(Plan::new(move |core, effects| {
+            core.look_ma(call, number, args, now, effects);
+        }))
+    }
+
+    fn pause(&self, asking: &Asking, args: &Pause) -> Result<Plan, Error> {
+        let (call, now) = (asking.call, self.now);
+        let pane = self.window(asking, args.tmux_window.as_deref())?;
+        let number = self.watcher_of(pane)?;
+        Ok(Plan::new(move |core, effects| {
+            core.pause(call, number, pane, now, effects);
+        }))
+    }
+
+    fn clear(&self, asking: &Asking, args: &Clear) -> Result<Plan, Error> {
+        let call = asking.call;
+        let pane = self.window(asking, args.tmux_window.as_deref())?;
+        Ok(Plan::new(move |core, effects| {
+            core.clear(call, pane, effects);
+        }))
+    }
+}
+
+impl Core {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one caller; a struct would be unpacked at once"
+    )]
+    fn watch_me(
+        &mut self,
+        asking: Asking,
+        args: WatchMe,
+        pane: PaneId,
+        world: Option<World>,
+        settings: WatchSettings,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
         let mode = match self.watchers.of(pane) {
             Some(number) => {
                 self.update(number, &asking, args, settings, now, effects);
@@ -245,7 +298,6 @@ impl Core {
             attach_cmd: self.attach_command(pane),
         });
         effects.push(answered(asking.call, reply));
-        Ok(())
     }
 
     /// A new plan for one that is there. One that is paused goes on at the next report.
@@ -296,23 +348,15 @@ impl Core {
 
     fn look_ma(
         &mut self,
-        asking: &Asking,
+        call: CallId,
+        number: u64,
         args: LookMa,
         now: Now,
         effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        let pane = self.window(asking, args.tmux_window.as_deref())?;
-        let number = self.watcher_of(pane)?;
+    ) {
         let Some(watcher) = self.watchers.all.get_mut(&number) else {
-            return Ok(());
+            return;
         };
-        if watcher.record.reports.len() >= MOST_REPORTS {
-            return Err(Error::new(
-                Kind::Exhausted,
-                format!("{MOST_REPORTS} reports wait already; this one was not recorded"),
-            )
-            .hint("`get_status` says what the watcher does"));
-        }
         watcher.note(Role::Status, args.status_report, now);
         let (status, reason) = match &watcher.record.stage {
             Stage::Paused { reason } => (RecordedStatus::Paused, Some(reason.clone())),
@@ -322,23 +366,18 @@ impl Core {
             }
         };
         watcher.stored(effects);
-        effects.push(answered(
-            asking.call,
-            Reply::LookMa(Recorded { status, reason }),
-        ));
+        effects.push(answered(call, Reply::LookMa(Recorded { status, reason })));
         self.next_report(number, now, effects);
-        Ok(())
     }
 
     fn pause(
         &mut self,
-        asking: &Asking,
-        args: &Pause,
+        call: CallId,
+        number: u64,
+        pane: PaneId,
         now: Now,
         effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        let pane = self.window(asking, args.tmux_window.as_deref())?;
-        let number = self.watcher_of(pane)?;
+    ) {
         let already = matches!(
             self.watchers
                 .all
@@ -351,7 +390,7 @@ impl Core {
         }
         if let Some(watcher) = self.watchers.all.get_mut(&number) {
             watcher.record.step += 1;
-            watcher.pausers.push(asking.call);
+            watcher.pausers.push(call);
             watcher.stored(effects);
             moves::end_work(number, pane, effects);
             // The pane says at once what it shows, and then a model what would come next.
@@ -363,16 +402,9 @@ impl Core {
                 lines: watcher.record.settings.tail_lines,
             });
         }
-        Ok(())
     }
 
-    fn clear(
-        &mut self,
-        asking: &Asking,
-        args: &Clear,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        let pane = self.window(asking, args.tmux_window.as_deref())?;
+    fn clear(&mut self, call: CallId, pane: PaneId, effects: &mut Vec<Effect>) {
         let status = match self.watchers.of(pane) {
             None => ClearedStatus::Noop,
             Some(number) => {
@@ -380,8 +412,7 @@ impl Core {
                 ClearedStatus::Cleared
             }
         };
-        effects.push(answered(asking.call, Reply::Clear(Cleared { status })));
-        Ok(())
+        effects.push(answered(call, Reply::Clear(Cleared { status })));
     }
 
     pub(super) fn watcher_row(&self, pane: PaneId) -> Option<WatcherRow> {

@@ -131,7 +131,8 @@ impl Pair {
             next_on_disk: 1,
             now: Now {
                 wall: Timestamp(0),
-                uptime: Duration::ZERO,
+                since_boot: Duration::ZERO,
+                boot_id: crate::BootId(1),
             },
             next_call: 1,
         }
@@ -199,19 +200,19 @@ impl Pair {
                 }
             }
             Move::Time(secs) => {
-                self.now.uptime += Duration::from_secs(secs.into());
+                self.now.since_boot += Duration::from_secs(secs.into());
                 self.real.time(self.now, &mut effects);
             }
             Move::Restart => {
                 let events = self.disk.values().cloned().collect();
-                self.real = Inboxes::restored(events, self.next_on_disk);
+                self.real = Inboxes::restored(events, self.next_on_disk, InboxLimits::default());
                 self.model.in_hand.clear();
                 self.model.sleeping.clear();
             }
         }
         self.perform(effects);
         self.model.nobody_oversleeps();
-        let late = |until: &Duration| *until <= self.now.uptime;
+        let late = |until: &Duration| *until <= self.now.since_boot;
         let overdue = self
             .model
             .sleeping
@@ -226,7 +227,7 @@ impl Pair {
     fn wait(&mut self, inbox: u8, args: WaitForEvent, effects: &mut Vec<Effect>) {
         let call = CallId(self.next_call);
         self.next_call += 1;
-        let until = self.now.uptime + Duration::from_secs_f64(args.timeout_secs);
+        let until = self.now.since_boot + Duration::from_secs_f64(args.timeout_secs);
         let wanted = self.model.first(inbox, &args);
         let looks = args.after_event_id.is_some();
         self.model
@@ -280,7 +281,7 @@ impl Pair {
                             first_word.get_or_insert(at);
                             assert_eq!(self.model.first(inbox, &args), Some(event));
                         }
-                        None => assert!(until <= self.now.uptime, "its time is not over"),
+                        None => assert!(until <= self.now.since_boot, "its time is not over"),
                     }
                     self.check_pending(inbox, &answer);
                 }
@@ -295,7 +296,7 @@ impl Pair {
     }
 
     /// What is counted is exactly what another call could take now.
-    fn check_pending(&self, inbox: u8, answer: &Result<Answer, fugue_api::Error>) {
+    fn check_pending(&self, inbox: u8, answer: &Result<Answer, Error>) {
         let told = told(answer);
         let mut wanted: BTreeMap<EventType, u64> = BTreeMap::new();
         for (id, (of, event)) in &self.model.events {
@@ -368,7 +369,7 @@ impl Pair {
     }
 }
 
-fn told(answer: &Result<Answer, fugue_api::Error>) -> &EventTold {
+fn told(answer: &Result<Answer, Error>) -> &EventTold {
     match answer {
         Ok(Answer::Tool {
             reply: Reply::WaitForEvent(told),
@@ -412,13 +413,14 @@ fn what_was_taken_long_ago_is_forgotten_and_what_is_queued_never() {
     let mut inboxes = Inboxes::default();
     let now = Now {
         wall: Timestamp(0),
-        uptime: Duration::ZERO,
+        since_boot: Duration::ZERO,
+        boot_id: crate::BootId(1),
     };
     let mut effects = Vec::new();
-    let posted: Vec<EventId> = (0..MOST_TAKEN + MOST_QUEUED + 500)
-        .map(|_| inboxes.post(Post::new(inbox_id(0), event(false, 0)), now, &mut effects))
+    let posted: Vec<EventId> = (0..MAX_TAKEN + 1_500)
+        .map(|_| inboxes.post(Post::new(inbox_id(0), event(true, 0)), now, &mut effects))
         .collect();
-    for id in &posted[..MOST_TAKEN + 2] {
+    for id in &posted[..MAX_TAKEN + 2] {
         inboxes.took(*id, &mut effects);
     }
     let dropped: Vec<EventId> = effects
@@ -436,4 +438,78 @@ fn what_was_taken_long_ago_is_forgotten_and_what_is_queued_never() {
     assert_eq!(dropped, posted[..2]);
     let left = inboxes.behind(&inbox_id(0), EventId(0)).count();
     assert_eq!(left, posted.len() - 2);
+}
+
+#[test]
+fn a_full_inbox_keeps_the_newest_event_of_each_source_and_counts_the_others() {
+    let limits = InboxLimits {
+        max_events: 3,
+        max_bytes: 1 << 20,
+    };
+    let mut inboxes = Inboxes::restored(Vec::new(), 1, limits);
+    let now = Now {
+        wall: Timestamp(0),
+        since_boot: Duration::ZERO,
+        boot_id: crate::BootId(1),
+    };
+    let mut effects = Vec::new();
+    let mut post = |inboxes: &mut Inboxes, event| {
+        inboxes.post(Post::new(inbox_id(0), event), now, &mut effects)
+    };
+    post(&mut inboxes, event(true, 0));
+    for _ in 0..2_000 {
+        post(&mut inboxes, event(false, 1));
+    }
+    // The first report of another worker replaces nothing, and is let in.
+    post(&mut inboxes, event(false, 2));
+    post(&mut inboxes, event(false, 2));
+    let kept: Vec<(Option<String>, u64)> = inboxes
+        .behind(&inbox_id(0), EventId(0))
+        .map(|record| {
+            let sender = record.event.sender().map(str::to_owned);
+            (sender, record.dropped_events)
+        })
+        .collect();
+    let of = |worker: &str, dropped| (Some(worker.to_owned()), dropped);
+    assert_eq!(
+        kept,
+        [of("w0", 0), of("w1", 999), of("w1", 999), of("w2", 1)]
+    );
+    assert!(inboxes.check_room(&inbox_id(0)).is_err());
+}
+
+#[test]
+fn bytes_count_as_well_as_events_and_room_comes_back_when_events_are_taken() {
+    let limits = InboxLimits {
+        max_events: 1_000,
+        max_bytes: 10_000,
+    };
+    let mut inboxes = Inboxes::restored(Vec::new(), 1, limits);
+    let now = Now {
+        wall: Timestamp(0),
+        since_boot: Duration::ZERO,
+        boot_id: crate::BootId(1),
+    };
+    let mut effects = Vec::new();
+    let long = || Event::Message {
+        from: "w".into(),
+        body: "x".repeat(6_000),
+    };
+    let mut posted = Vec::new();
+    for _ in 0..2 {
+        assert_eq!(inboxes.check_room(&inbox_id(0)), Ok(()));
+        posted.push(inboxes.post(Post::new(inbox_id(0), long()), now, &mut effects));
+    }
+    let refused = inboxes.check_room(&inbox_id(0)).unwrap_err();
+    assert!(
+        refused.message.contains("2 events of 12"),
+        "{}",
+        refused.message
+    );
+    for id in posted {
+        inboxes.took(id, &mut effects);
+        assert_eq!(inboxes.check_room(&inbox_id(0)), Ok(()));
+    }
+    // Taken events are kept for those who look behind them, within the same number of bytes.
+    assert_eq!(inboxes.behind(&inbox_id(0), EventId(0)).count(), 1);
 }

@@ -24,7 +24,7 @@ const TIMEOUT_SECS: u64 = 5;
 pub fn lay_out(assignment: &Assignment<'_>) -> Result<Launch, Error> {
     let mut server = files::server(assignment);
     // Codex hands a server next to nothing of its environment; without these it would look for another daemon.
-    server["env_vars"] = json!(["XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME"]);
+    server["env_vars"] = json!(["XDG_STATE_HOME", "XDG_CONFIG_HOME"]);
     for tool in FREE_TOOLS {
         server["tools"][tool] = json!({"approval_mode": "approve"});
     }

@@ -8,21 +8,29 @@ use fugue_api::{
     wire::Answer,
 };
 use fugue_core::{
-    PaneFact, PaneQuestion,
+    PaneFact, PaneQuestion, TmuxOrigin, TmuxPane,
     state::{self, ShellSays, Signs, TtySays},
     view,
 };
-use fugue_hold::wire::{Probe, ToHolder};
+use fugue_hold::{
+    KILL_WAIT,
+    wire::{Exited, Probe, ToHolder},
+};
 use fugue_term::ShellState;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
-use super::{Asks, Brief, Inject, Pane, PaneCommand, launch, sending::Asker};
+use super::{Asks, Brief, Inject, Pane, PaneCommand, launch, sending::Asker, unreachable};
 use crate::{
     archive,
     desk::Responder,
-    reading::{self, Past, Reading},
-    shell,
+    reading::{self, Past, Reading, RecentText},
+    shell, whole,
 };
+
+// A holder answers a probe in milliseconds, also on a busy machine. One that takes longer is stopped, or waits for a disk.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+// What a holder may take for a close beyond the grace and the time that killed processes get.
+const CLOSE_MARGIN: Duration = Duration::from_secs(2);
 
 /// Who wants to know who reads the terminal.
 pub(super) enum Asked {
@@ -57,7 +65,10 @@ impl Pane {
                 question: PaneQuestion::Send { args, key },
                 responder,
             } => {
-                if self.keeper.is_none() {
+                if let Some(why) = self.unreachable() {
+                    return responder.answer(Err(self.seat.refusal(&why)));
+                }
+                if self.keeper.is_none() || self.exit_pending.is_some() {
                     return responder.answer(Err(Error::new(Kind::Ended, "the pane has ended")));
                 }
                 self.sending.enqueue(*args, key.0, Asker::Caller(responder));
@@ -114,14 +125,16 @@ impl Pane {
                 let end = self.follower.terminal.end();
                 let mut more = reading::more(&mut self.follower.log, from, end);
                 if let Ok(more) = &mut more {
-                    more.ended =
-                        self.is_told() && more.from + more.raw.len() as u64 >= end.offset.0;
+                    more.ended &= self.is_told();
                 }
                 let _ = answer.send(more);
             }
             PaneCommand::Close { grace } => {
                 self.seat.record.closing = true;
-                self.close(grace);
+                match self.unreachable() {
+                    Some(_) => self.close_unreachable(grace),
+                    None => self.close(grace),
+                }
             }
             PaneCommand::Watch(watch) => self.watch(*watch).await,
             PaneCommand::Unwatch(run) => self.unwatch(&run),
@@ -137,8 +150,9 @@ impl Pane {
                 most_chars,
                 answer,
             } => {
-                let terminal = &self.follower.terminal;
-                let _ = answer.send(reading::stretch(terminal, Past::Recent, &want, most_chars));
+                // Where this terminal does not do, the log is read.
+                let found = reading::stretch(&mut self.text(), Past::Recent, &want, most_chars);
+                let _ = answer.send(found.unwrap_or_default());
             }
         }
     }
@@ -146,22 +160,84 @@ impl Pane {
     pub(super) fn close(&mut self, grace: Duration) {
         let id = self.next_id();
         let grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
+        // A holder needs the grace and the time that killed processes may take. For a pane that is somebody's own in tmux
+        // nothing is recorded to end it by.
+        let found = |tmux: &TmuxPane| tmux.origin == TmuxOrigin::Found;
+        let is_own = self.keeper.is_some() && !self.seat.record.tmux.as_ref().is_some_and(found);
+        let deadline = Instant::now() + grace + KILL_WAIT + CLOSE_MARGIN;
+        self.close_deadline = is_own.then_some(deadline);
         self.tell(&ToHolder::Close { id, grace_ms });
     }
 
-    pub(super) fn probe(&mut self, asked: Asked) {
-        if self.keeper.is_none() {
-            return self.answer_without_probe(asked);
+    /// The process has ended while the disk is full: who waits for a look at it is answered now.
+    pub(super) fn exit_is_pending(&mut self, exited: Exited) {
+        self.exit_pending = Some(exited);
+        self.more_to_read = true;
+        for asked in std::mem::take(&mut self.probes).into_values() {
+            self.answer_without_probe(asked);
         }
+        self.sending.pane_ended();
+        self.keys_too_late();
+    }
+
+    /// What keeps output from being written, for those who ask.
+    fn stall_note(&self) -> Option<String> {
+        let why = io::Error::from_raw_os_error(self.stalled?);
+        let Some(exited) = self.exit_pending else {
+            return Some(format!(
+                "its output cannot be written ({why}); the program waits and nothing is lost"
+            ));
+        };
+        let waiting = exited.at.saturating_sub(self.follower.terminal.offset().0);
+        Some(format!(
+            "its program has ended; at least {waiting} bytes of its output wait for disk space ({why}) and are lost \
+             if the pane is closed before there is some"
+        ))
+    }
+
+    pub(super) fn probe(&mut self, asked: Asked) {
+        let ended = self.keeper.is_none() || self.exit_pending.is_some();
+        let asked = match self.unreachable() {
+            Some(_) => self.answer_unreachable(asked),
+            None if ended => return self.answer_without_probe(asked),
+            None => Some(asked),
+        };
+        let Some(asked) = asked else { return };
         let id = self.next_id();
         self.probes.insert(id, asked);
+        if self.silent_since.is_none() {
+            self.expect_probes();
+        }
         self.tell(&ToHolder::Probe { id });
     }
 
+    /// Starts the time in which the backend must answer a probe, unless it runs already or nothing was asked.
+    pub(super) fn expect_probes(&mut self) {
+        if !self.probes.is_empty() {
+            self.probe_deadline
+                .get_or_insert_with(|| Instant::now() + PROBE_TIMEOUT);
+        }
+    }
+
+    /// Answers those who cannot wait for a backend that does not answer; gives back those who can.
+    pub(super) fn answer_unreachable(&mut self, asked: Asked) -> Option<Asked> {
+        match asked {
+            Asked::Status(_, _) | Asked::Brief(_) => self.answer(asked, unreachable::runs()),
+            // The log may be longer than what was read of it.
+            Asked::Read(args, responder) => self.seat.read_files(args, responder),
+            Asked::Sending if self.reconnection.is_none() => {}
+            Asked::Sending | Asked::Quiet | Asked::Watcher | Asked::Inject(_) => {
+                return Some(asked);
+            }
+        }
+        None
+    }
+
     pub(super) async fn probed(&mut self, id: u64, probe: &Probe) {
-        let Some(asked) = self.probes.remove(&id) else {
-            return;
-        };
+        let asked = self.probes.remove(&id);
+        self.probe_deadline = None;
+        self.expect_probes();
+        let Some(asked) = asked else { return };
         self.viewing.probed(probe);
         match asked {
             Asked::Sending if !self.sending.is_forced() && self.person_comes_first() => {
@@ -213,15 +289,13 @@ impl Pane {
                     rows: size.rows,
                     cols: size.cols,
                 };
-                let stalled = self.stalled.map(|errno| {
-                    let why = io::Error::from_raw_os_error(errno);
-                    format!("its output cannot be written ({why}); the program waits and nothing is lost")
-                });
+                let stalled = self.stall_note();
                 let drafted = self.person_comes_first().then(|| {
                     "a person has begun a line in it; what others type waits until that is sent"
                         .to_owned()
                 });
-                status.note = stalled.or(drafted);
+                let unreachable = self.unreachable().map(|why| unreachable::note(&why));
+                status.note = unreachable.or(stalled).or(drafted);
                 responder.answer(Ok(Answer::Tool {
                     reply: Reply::GetStatus(Status::Pane(status)),
                 }));
@@ -239,7 +313,8 @@ impl Pane {
 
     pub(super) fn answer_without_probe(&mut self, asked: Asked) {
         let mut state = StateBy::new(State::Exited, By::Exit);
-        if let Some((ending, _)) = self.exited {
+        let pending = self.exit_pending.map(|exited| exited.ending);
+        if let Some(ending) = self.exited.map(|(ending, _)| ending).or(pending) {
             let exit = launch::exit(ending);
             (state.exit_code, state.signal) = (exit.code(), exit.signal());
         }
@@ -247,25 +322,43 @@ impl Pane {
     }
 
     pub(super) fn read(&mut self, args: Box<ReadPane>, state: StateBy, responder: Responder) {
-        let found = reading::read(
-            &self.follower.terminal,
-            &mut self.follower.log,
-            Past::Recent,
-            &args,
-            &state,
-        );
-        match found {
-            Ok(Reading::Done(reply)) => responder.answer(Ok(Answer::Tool {
-                reply: Reply::ReadPane(*reply),
-            })),
+        let note = self.stall_note();
+        let follower = &mut self.follower;
+        let gaps = follower.gaps().to_vec();
+        let mut text = RecentText {
+            terminal: &follower.terminal,
+            gaps: &gaps,
+            tail: None,
+        };
+        match reading::read(&mut text, &mut follower.log, &args, &state) {
+            Ok(Reading::Done(mut reply)) => {
+                reply.note = note.or(reply.note);
+                responder.answer(Ok(Answer::Tool {
+                    reply: Reply::ReadPane(*reply),
+                }));
+            }
             Err(error) => responder.answer(Err(error)),
             // Reading a long log back takes a while, and other panes live on this thread.
-            Ok(Reading::NeedsMore) => {
-                let (record, house) = (self.seat.record.clone(), self.seat.house.clone());
-                tokio::task::spawn_blocking(move || {
-                    responder.answer(archive::read(&record, &args, &state, &house))
+            Ok(Reading::NeedsMore(plan)) => {
+                let record = Box::new(self.seat.record.clone());
+                let read = archive::read_whole(plan, record, self.seat.house.clone());
+                whole::answer_later(responder, async move {
+                    let mut text = read.await?;
+                    text.note = note.or(text.note);
+                    Ok(Answer::Tool {
+                        reply: Reply::ReadPane(text),
+                    })
                 });
             }
+        }
+    }
+
+    /// The lines that are at hand.
+    fn text(&self) -> RecentText<'_> {
+        RecentText {
+            terminal: &self.follower.terminal,
+            gaps: self.follower.gaps(),
+            tail: None,
         }
     }
 

@@ -3,39 +3,37 @@
 use std::{io, path::Path, time::Duration};
 
 use fugue_api::Error;
-use fugue_core::{Job, PaneFact, StepPlan};
+use fugue_core::{Job, PaneFact, PaneRecord, StepPlan};
 use fugue_hold::{
     record::{ExitRecord, Meta},
     spawn::Ending,
     wire::{HelloOk, Spec, State, ToDaemon, ToHolder},
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::{
     Pane, QUIET, Seat,
-    keeper::{Event, Found, Keeper},
+    keeper::{Adoption, Event, Keeper, Unreachable},
     launch,
-    listener::Whose,
     quiet::Draft,
     resting::Resting,
     shown, stepping,
 };
 use crate::replay::{CHECKPOINT_EVERY, Checkpoints, Depth, Follower};
-use crate::{sweep, tmux::make};
-
-// There is no event for "processes or fds are to be had again".
-const RETRY_HOLDER: Duration = Duration::from_millis(500);
+use crate::{recovery, shell::steps, sweep, tmux::make};
 
 impl Pane {
-    pub(super) async fn start(mut seat: Seat, start: launch::Start) -> Result<Self, (Seat, Error)> {
+    pub(super) async fn start(mut seat: Seat, start: launch::Start) -> Result<Self, Unstarted> {
         let place = seat.place();
         let dir = place.dir.clone();
         let plan = match &start.job {
             Job::Steps(plan) | Job::ShellWithSteps(plan) => Some(plan.number),
             Job::Shell | Job::Command(_) | Job::Program { .. } => None,
         };
-        if let Err(error) = lay_ground(&dir, &start.job) {
-            return Err((seat, launch::no_room(&error)));
+        let ground = lay_ground(&dir, &start.job, &seat.record)
+            .and_then(|()| recovery::note_record(&dir, &seat.record));
+        if let Err(error) = ground {
+            return Err(Unstarted::Failed(seat, launch::no_room(&error)));
         }
         let caller = start.caller.clone();
         let mut spec = launch::spec(&seat.record, start, &seat.house);
@@ -47,11 +45,10 @@ impl Pane {
         };
         let mut keeper = match keeper {
             Ok(keeper) => keeper,
-            Err(error) => return Err((seat, error)),
+            Err(error) => return Err(Unstarted::Failed(seat, error)),
         };
         if let Err(error) = keeper.send(&ToHolder::Start(spec)) {
-            unshow(&seat).await;
-            return Err((seat, launch::refusal(&error.to_string())));
+            return Err(Unstarted::Unsure(seat, launch::refusal(&error.to_string())));
         }
         let child = loop {
             match keeper.event().await {
@@ -59,18 +56,18 @@ impl Pane {
                 Ok(Event::Word(ToDaemon::StartFailed { what, errno })) => {
                     keeper.leave().await;
                     unshow(&seat).await;
-                    return Err((seat, launch::failed(&what, errno)));
+                    return Err(Unstarted::Failed(seat, launch::failed(&what, errno)));
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    unshow(&seat).await;
-                    return Err((seat, launch::refusal(&error.to_string())));
+                    return Err(Unstarted::Unsure(seat, launch::refusal(&error.to_string())));
                 }
             }
         };
         let follower = match Self::follow(&seat, &dir) {
             Ok(follower) => follower,
-            Err(error) => return Err((seat, launch::no_room(&error))),
+            // The child runs: from here on the pane is one to be adopted, and never one that failed to open.
+            Err(error) => return Err(Unstarted::Unsure(seat, launch::no_room(&error))),
         };
         let mut pane = Self::new(seat, follower, Some(keeper));
         pane.follower.terminal.nothing_typed_yet();
@@ -81,20 +78,16 @@ impl Pane {
         Ok(pane)
     }
 
-    pub(super) async fn find(
+    /// What an attempt to reach a pane of an earlier daemon makes of it. Takes `steps` when it becomes a pane.
+    pub(super) async fn adopted(
         mut seat: Seat,
-        steps: Option<StepPlan>,
-    ) -> Result<Self, (Seat, PaneFact)> {
-        let sought = match Whose::of(&seat) {
-            Some(whose) => Keeper::listen(whose).await,
-            None => Keeper::find(seat.place()).await,
-        };
-        let found = match sought {
-            Ok(found) => found,
-            Err(said) => {
-                tracing::warn!(pane = %seat.record.id, said, "its keeper cannot be reached");
-                None
-            }
+        adoption: Adoption,
+        steps: &mut Option<StepPlan>,
+    ) -> Adopted {
+        let keeper = match adoption {
+            Adoption::Unreachable(failed) => return Adopted::Unreachable(seat, failed),
+            Adoption::Answered(keeper, hello) => Some((keeper, hello)),
+            Adoption::Dead => None,
         };
         let dir = seat.place().dir;
         // A daemon may have died before it could tell where tmux made the pane.
@@ -103,31 +96,33 @@ impl Pane {
         {
             *tmux = noted;
         }
-        let recorded = ExitRecord::read(&dir, seat.record.generation)
-            .ok()
-            .flatten();
-        // Its directory need not be there either.
-        if found.is_none() && seat.record.pid == 0 && recorded.is_none() {
-            unshow(&seat).await;
-            return Err((seat, PaneFact::NeverStarted(launch::interrupted())));
-        }
-        let follower = match Self::follow(&seat, &dir) {
-            Ok(follower) => follower,
-            Err(error) => return Err((seat, PaneFact::OpenFailed(launch::no_room(&error)))),
+        let never_started = match &keeper {
+            Some((_, hello)) => Ok(matches!(hello.state, State::Empty)),
+            // The directory need not be there either.
+            None if seat.record.pid == 0 => was_started(&seat, &dir).map(|started| !started),
+            None => Ok(false),
         };
-        match found {
-            Some((
-                mut keeper,
-                HelloOk {
-                    state: State::Empty,
-                    ..
-                },
-            )) => {
-                let _ = keeper.send(&ToHolder::Leave);
+        let opened = match never_started {
+            Ok(false) => Self::follow(&seat, &dir),
+            Ok(true) => {
+                if let Some((mut keeper, _)) = keeper {
+                    let _ = keeper.send(&ToHolder::Leave);
+                }
                 unshow(&seat).await;
-                Err((seat, PaneFact::NeverStarted(launch::interrupted())))
+                return Adopted::NeverStarted(seat, launch::interrupted());
             }
-            Some((keeper, hello)) => {
+            Err(error) => Err(error),
+        };
+        match (keeper, opened) {
+            (keeper, Err(error)) => {
+                let failed = Unreachable::because(format!("its files cannot be read: {error}"));
+                let failed = match keeper {
+                    Some((keeper, _)) => failed.with(keeper),
+                    None => failed,
+                };
+                Adopted::Unreachable(seat, failed)
+            }
+            (Some((keeper, hello)), Ok(follower)) => {
                 let mut pane = Self::new(seat, follower, Some(keeper));
                 pane.greeted(&hello).await;
                 // Every line again, in the same order, so that lines and cursors are what they were. What a
@@ -138,7 +133,7 @@ impl Pane {
                 pane.follower.terminal.may_have_typed();
                 pane.draft = Draft::Untold;
                 pane.last_output = pane.follower.last_written().unwrap_or(pane.last_output);
-                if let Some(plan) = steps {
+                if let Some(plan) = steps.take() {
                     pane.run_steps(plan).await;
                 }
                 if let Some(cwd) = pane.follower.terminal.cwd() {
@@ -150,25 +145,34 @@ impl Pane {
                         fugue_api::panes::ClosePane::grace_ms(),
                     )));
                 }
-                Ok(pane)
+                Adopted::Pane(Box::new(pane))
             }
-            None => {
+            (None, Ok(follower)) => {
                 let mut pane = Self::new(seat, follower, None);
                 pane.read_back(u64::MAX).await;
-                if let Some(plan) = steps {
+                if let Some(plan) = steps.take() {
                     pane.run_steps(plan).await;
                 }
-                let at = pane.follower.terminal.offset().0;
-                pane.exited = Some(recorded.map_or((Ending::Unknown, at), |record| {
-                    (record.exited.ending, record.exited.at)
-                }));
-                Ok(pane)
+                pane.exited = Some(pane.recorded_end());
+                Adopted::Pane(Box::new(pane))
             }
+        }
+    }
+
+    /// How a child that is proved to be dead ended, as far as its holder recorded it.
+    pub(super) fn recorded_end(&self) -> (Ending, u64) {
+        let recorded = ExitRecord::read(&self.seat.place().dir, self.seat.record.generation);
+        let at = self.follower.terminal.offset().0;
+        match recorded {
+            Ok(Some(record)) => (record.exited.ending, record.exited.at),
+            Ok(None) | Err(_) => (Ending::Unknown, at),
         }
     }
 
     pub(super) fn follow(seat: &Seat, dir: &Path) -> io::Result<Follower> {
         let settings = &seat.house.settings;
+        // A directory that somebody removed holds no output, which is not a reason to lose the pane.
+        make_private_dir(dir)?;
         let checkpoints = Checkpoints::Every(CHECKPOINT_EVERY);
         let mut follower = Follower::open(
             dir,
@@ -218,40 +222,12 @@ impl Pane {
         }
     }
 
-    /// The connection to the holder is lost, which never means that the child died.
-    pub(super) async fn recover(&mut self, lost: &io::Error) {
-        tracing::debug!(pane = %self.seat.record.id, %lost, "the connection to its holder is lost");
-        self.sending.holder_lost();
-        loop {
-            let Some(keeper) = self.keeper.as_mut() else {
-                return;
-            };
-            // A holder whose child has ended leaves by itself, after it wrote down how.
-            if let Some(record) = keeper.recorded_exit() {
-                self.exited = Some((record.exited.ending, record.exited.at));
-                self.more_to_read = true;
-                self.keeper = None;
-                return;
-            }
-            match keeper.recover().await {
-                Ok(Found::Again(hello)) => {
-                    self.greeted(&hello).await;
-                    break;
-                }
-                Ok(Found::TakenOver) => {
-                    tracing::warn!(pane = %self.seat.record.id, "a newer daemon has taken over");
-                    self.keeper = None;
-                    return;
-                }
-                Err(said) => {
-                    tracing::warn!(pane = %self.seat.record.id, said, "its holder could not be replaced yet");
-                    sleep_until(Instant::now() + RETRY_HOLDER).await;
-                }
-            }
-        }
+    /// Asks a holder that is back for everything that was asked of the lost one.
+    pub(super) fn resume(&mut self) {
         for id in self.probes.keys().copied().collect::<Vec<_>>() {
             self.tell(&ToHolder::Probe { id });
         }
+        self.expect_probes();
         for (id, (size, _)) in self
             .resizes
             .iter()
@@ -271,6 +247,29 @@ impl Pane {
     }
 }
 
+/// What became of an attempt to adopt a pane.
+pub(super) enum Adopted {
+    Pane(Box<Pane>),
+    /// No process of it ever ran.
+    NeverStarted(Seat, Error),
+    Unreachable(Seat, Unreachable),
+}
+
+/// Why a new pane does not run.
+pub(super) enum Unstarted {
+    /// Nothing was started.
+    Failed(Seat, Error),
+    /// The holder was told to start the child, and what became of that is to be found out.
+    Unsure(Seat, Error),
+}
+
+/// Whether a process of the pane is recorded in its directory.
+fn was_started(seat: &Seat, dir: &Path) -> io::Result<bool> {
+    let generation = seat.record.generation;
+    let child = Meta::read(dir, generation)?.and_then(|meta| meta.child);
+    Ok(child.is_some() || ExitRecord::read(dir, generation)?.is_some())
+}
+
 /// Nothing runs in it, so tmux need not show it.
 async fn unshow(seat: &Seat) {
     let dir = seat.place().dir;
@@ -280,16 +279,21 @@ async fn unshow(seat: &Seat) {
 }
 
 /// The pane's own directory, and the steps that its shell will find there.
-fn lay_ground(dir: &Path, job: &Job) -> io::Result<()> {
+fn lay_ground(dir: &Path, job: &Job, record: &PaneRecord) -> io::Result<()> {
+    make_private_dir(dir)?;
+    match job {
+        Job::Steps(plan) | Job::ShellWithSteps(plan) => {
+            let plan = stepping::plan_for(plan, record);
+            steps::lay_out_for_fresh_shell(&launch::steps_dir(dir), &plan)
+        }
+        Job::Shell | Job::Command(_) | Job::Program { .. } => Ok(()),
+    }
+}
+
+fn make_private_dir(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new()
         .mode(0o700)
         .recursive(true)
-        .create(dir)?;
-    match job {
-        Job::Steps(plan) | Job::ShellWithSteps(plan) => {
-            stepping::lay_out(&launch::steps_dir(dir), plan)
-        }
-        Job::Shell | Job::Command(_) | Job::Program { .. } => Ok(()),
-    }
+        .create(dir)
 }

@@ -9,22 +9,27 @@ use std::{
 };
 
 use fugue_hold::{
-    DaemonLink, Filled, Guarded, HolderAt, Known,
+    DaemonLink, Filled, Guarded, HolderAt, Known, Liveness, is_stopped,
     record::ExitRecord,
     spawn::Child,
     wire::{Frame, HelloOk, Input, State, ToDaemon, ToHolder, VERSION},
+};
+use rustix::{
+    io::Errno,
+    process::{Pid, PidfdFlags, pidfd_open},
 };
 use tokio::{
     io::{Interest, unix::AsyncFd},
     time::timeout,
 };
 
-use super::keeper::{Event, Found, Place};
+use super::keeper::{Adoption, Event, Keeper, Place, Unreachable};
 use crate::{paths::SocketPath, watched::watched};
 
 /// A holder that has said hello.
 pub struct Holder {
     place: Place,
+    pid: i32,
     link: AsyncFd<DaemonLink>,
     guarded: Guarded,
     /// Says that the log grew.
@@ -56,7 +61,28 @@ impl Place {
         self.with_holder(|holder| Ok(holder.viewed()))
     }
 
+    /// What a failed connection means for the pane.
+    fn prove(&self, error: &io::Error) -> Adoption {
+        if !is_refused(error) {
+            return Adoption::Unreachable(Unreachable::because(format!("connect: {error}")));
+        }
+        match Liveness::of(&self.dir) {
+            Liveness::Dead => Adoption::Dead,
+            Liveness::Holder => {
+                Adoption::Unreachable(Unreachable::because(lives_and_refuses(error)))
+            }
+            Liveness::Child(child) => Adoption::Unreachable(Unreachable {
+                child: Some(child),
+                ..Unreachable::because(
+                    "the holder and the terminal are gone, and the program still runs",
+                )
+            }),
+            Liveness::Unknown(why) => Adoption::Unreachable(Unreachable::because(why)),
+        }
+    }
+
     fn connect(&self) -> io::Result<AsyncFd<DaemonLink>> {
+        check_fd_reserve()?;
         watched(
             DaemonLink::connect(SocketPath::new(&self.socket())?.as_ref())?,
             Interest::READABLE,
@@ -78,16 +104,21 @@ impl Holder {
         let link = place
             .connect()
             .map_err(|error| format!("its holder cannot be reached: {error}"))?;
-        let (keeper, _) = Self::greet(place, link, Known::default()).await?;
+        let (keeper, _) = Self::greet(place, link, Known::default())
+            .await
+            .map_err(|unanswered| unanswered.to_string())?;
         Ok(keeper)
     }
 
-    /// Finds the holder that an earlier daemon started. `None`: no holder lives.
-    pub async fn find(place: Place) -> Result<Option<(Self, HelloOk)>, String> {
-        match place.connect() {
-            Ok(link) => Self::greet(place, link, Known::default()).await.map(Some),
-            Err(error) if is_gone(&error) => Ok(None),
-            Err(error) => Err(error.to_string()),
+    /// Looks for the holder that an earlier daemon started.
+    pub async fn find(place: Place) -> Adoption {
+        let link = match place.connect() {
+            Ok(link) => link,
+            Err(error) => return place.prove(&error),
+        };
+        match Self::greet(place, link, Known::default()).await {
+            Ok((holder, hello)) => Adoption::Answered(Keeper::Holder(Box::new(holder)), hello),
+            Err(unanswered) => Adoption::Unreachable(Unreachable::because(unanswered.to_string())),
         }
     }
 
@@ -95,11 +126,12 @@ impl Holder {
         place: Place,
         mut link: AsyncFd<DaemonLink>,
         known: Known,
-    ) -> Result<(Self, HelloOk), String> {
+    ) -> Result<(Self, HelloOk), Unanswered> {
         let (hello, guarded, grew) = greet(&mut link, place.epoch).await?;
-        let grew = watched(grew, Interest::READABLE).map_err(|error| error.to_string())?;
+        let grew = watched(grew, Interest::READABLE).map_err(Unanswered::lost)?;
         let mut keeper = Self {
             place,
+            pid: hello.holder,
             link,
             guarded,
             grew,
@@ -198,44 +230,123 @@ impl Holder {
         let _: Result<io::Result<()>, _> = timeout(LEAVE_TAKING, gone).await;
     }
 
-    /// After a lost connection: the same holder again, or a new one in a dead one's place. The child notices nothing.
-    pub async fn recover(&mut self) -> Result<Found, String> {
+    /// After a lost connection: the same holder again, or a replacement for one that is proved to be dead.
+    pub async fn recover(mut self: Box<Self>) -> Adoption {
+        let why = match self.reconnect().await {
+            Ok(hello) => return Adoption::Answered(Keeper::Holder(self), hello),
+            // What this daemon holds in trust is the newer daemon's to use.
+            Err(Unanswered::Fenced) => {
+                return Adoption::Unreachable(Unreachable::because(Unanswered::Fenced.to_string()));
+            }
+            Err(Unanswered::Closed(why) | Unanswered::Lost(why)) => why,
+        };
+        Adoption::Unreachable(Unreachable::because(why).with(Keeper::Holder(self)))
+    }
+
+    async fn reconnect(&mut self) -> Result<HelloOk, Unanswered> {
+        match self.try_reconnect().await {
+            // A killed process closes one file after the other: it may still have its lock or its socket. The kernel says
+            // when all of them are closed.
+            Err(Unanswered::Closed(_)) if exits(self.pid).await => self.try_reconnect().await,
+            outcome => outcome,
+        }
+    }
+
+    async fn try_reconnect(&mut self) -> Result<HelloOk, Unanswered> {
         let mut link = match self.place.connect() {
             Ok(link) => link,
-            Err(error) if is_gone(&error) => {
-                let child = self.place.with_holder(|holder| {
+            Err(error) if is_refused(&error) => {
+                match Liveness::of(&self.place.dir) {
+                    Liveness::Dead | Liveness::Child(_) => {}
+                    Liveness::Holder => return Err(Unanswered::Closed(lives_and_refuses(&error))),
+                    Liveness::Unknown(why) => return Err(Unanswered::Lost(why)),
+                }
+                let replacement = self.place.with_holder(|holder| {
                     holder
                         .replace(&self.guarded, self.known)
                         .map_err(|error| error.to_string())
-                })?;
-                tracing::info!(pane = %self.place.pane, "its holder was gone; a new one took its place");
-                reap(child);
-                self.place.connect().map_err(|error| error.to_string())?
+                });
+                reap(replacement.map_err(Unanswered::Lost)?);
+                tracing::info!(pane = %self.place.pane, "dead holder replaced");
+                self.place.connect().map_err(Unanswered::lost)?
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(Unanswered::lost(error)),
         };
-        let (hello, guarded, grew) = match greet(&mut link, self.place.epoch).await {
-            Ok(greeted) => greeted,
-            Err(said) if said == FENCED => return Ok(Found::TakenOver),
-            Err(said) => return Err(said),
-        };
-        self.grew = watched(grew, Interest::READABLE).map_err(|error| error.to_string())?;
+        let (hello, guarded, grew) = greet(&mut link, self.place.epoch).await?;
+        self.grew = watched(grew, Interest::READABLE).map_err(Unanswered::lost)?;
         self.link = link;
         self.guarded = guarded;
+        self.pid = hello.holder;
         self.learn(&hello);
-        Ok(Found::Again(hello))
+        Ok(hello)
+    }
+
+    /// Why it does not answer.
+    pub fn silence(&self) -> &'static str {
+        match is_stopped(self.pid) {
+            true => "it is stopped (SIGSTOP, or a debugger)",
+            false => "it does not answer",
+        }
+    }
+}
+
+/// Why a holder did not answer the greeting.
+enum Unanswered {
+    /// A newer daemon has the pane.
+    Fenced,
+    /// The holder closed the connection, or does not listen any more.
+    Closed(String),
+    Lost(String),
+}
+
+impl Unanswered {
+    fn lost(error: io::Error) -> Self {
+        Self::Lost(error.to_string())
+    }
+}
+
+impl std::fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fenced => f.write_str("a newer daemon has this pane"),
+            Self::Closed(why) | Self::Lost(why) => f.write_str(why),
+        }
     }
 }
 
 // A holder that a stopped machine or a debugger holds up must not hold up who closes its pane.
 const LEAVE_TAKING: Duration = Duration::from_secs(2);
-const FENCED: &str = "a newer daemon has this pane";
+// A holder answers in less than a millisecond; one that a debugger or SIGSTOP holds does not answer at all.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
+// What a killed process may take to close its files on a busy machine.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 async fn greet(
     link: &mut AsyncFd<DaemonLink>,
     epoch: u64,
-) -> Result<(HelloOk, Guarded, OwnedFd), String> {
-    let lost = |error: io::Error| format!("its holder went away at once: {error}");
+) -> Result<(HelloOk, Guarded, OwnedFd), Unanswered> {
+    match timeout(GREETING_TIMEOUT, say_hello(link, epoch)).await {
+        Ok(greeted) => greeted,
+        Err(_) => Err(Unanswered::Lost(format!(
+            "no answer to the greeting within {} s; is the holder stopped?",
+            GREETING_TIMEOUT.as_secs()
+        ))),
+    }
+}
+
+async fn say_hello(
+    link: &mut AsyncFd<DaemonLink>,
+    epoch: u64,
+) -> Result<(HelloOk, Guarded, OwnedFd), Unanswered> {
+    let lost = |error: io::Error| {
+        let why = format!("the connection was lost at the greeting: {error}");
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset => Unanswered::Closed(why),
+            _ => Unanswered::Lost(why),
+        }
+    };
     link.get_mut()
         .push(
             &ToHolder::Hello {
@@ -249,18 +360,25 @@ async fn greet(
     let (message, fds) = next(link).await.map_err(lost)?;
     match message {
         ToDaemon::HelloOk(hello) => {
-            let (guarded, grew) =
-                Guarded::from_hello(&hello, fds).ok_or("its holder kept something back")?;
+            let (guarded, grew) = Guarded::from_hello(&hello, fds).ok_or_else(|| {
+                // Fds that do not fit into this process's limit are left out by the kernel.
+                Unanswered::Lost(
+                    "not all fds of the holder arrived; are too many files open?".into(),
+                )
+            })?;
             Ok((hello, guarded, grew))
         }
         ToDaemon::Refused {
             reason: fugue_hold::wire::Refusal::Fenced,
             ..
-        } => Err(FENCED.into()),
-        ToDaemon::Refused { what, errno, .. } => {
-            Err(format!("{what}: {}", io::Error::from_raw_os_error(errno)))
-        }
-        other => Err(format!("its holder said {other:?} instead of hello")),
+        } => Err(Unanswered::Fenced),
+        ToDaemon::Refused { what, errno, .. } => Err(Unanswered::Lost(format!(
+            "{what}: {}",
+            io::Error::from_raw_os_error(errno)
+        ))),
+        other => Err(Unanswered::Lost(format!(
+            "the holder answered the greeting with {other:?}"
+        ))),
     }
 }
 
@@ -338,9 +456,43 @@ fn reap(child: Child) {
     });
 }
 
-fn is_gone(error: &io::Error) -> bool {
+/// Waits a little for a process to end. `false`: it lives on, or that cannot be found out.
+async fn exits(pid: i32) -> bool {
+    let opened = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    let pidfd = match opened {
+        Some(Ok(pidfd)) => pidfd,
+        Some(Err(Errno::SRCH)) => return true,
+        Some(Err(_)) | None => return false,
+    };
+    let Ok(pidfd) = watched(pidfd, Interest::READABLE) else {
+        return false;
+    };
+    let ended = timeout(EXIT_TIMEOUT, pidfd.readable()).await;
+    matches!(ended, Ok(Ok(_)))
+}
+
+// A pane takes about eight fds for as long as it is connected. Without a reserve the panes would take all of them, and no
+// client could be let in to be told so.
+const FD_RESERVE: usize = 16;
+const FDS_PER_PANE: usize = 8;
+
+/// Fails with EMFILE if a further pane would take the fds that clients and reads of files need.
+fn check_fd_reserve() -> io::Result<()> {
+    let first = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
+    let _reserve = (1..FD_RESERVE + FDS_PER_PANE)
+        .map(|_| rustix::io::fcntl_dupfd_cloexec(&first, 0))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(())
+}
+
+/// Nobody listens at the socket, or there is none. That is no proof that no holder lives.
+fn is_refused(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
     )
+}
+
+fn lives_and_refuses(error: &io::Error) -> String {
+    format!("the holder lives and does not listen at its socket: {error}")
 }

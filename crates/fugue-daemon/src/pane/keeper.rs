@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use fugue_api::PaneId;
 use fugue_hold::{
     record::ExitRecord,
-    wire::{HelloOk, ToDaemon, ToHolder},
+    wire::{HelloOk, Identity, ToDaemon, ToHolder},
 };
 
 use super::{
@@ -19,6 +19,7 @@ pub enum Keeper {
 }
 
 /// Where a pane's holder is to be found.
+#[derive(Clone)]
 pub struct Place {
     pub pane: PaneId,
     pub dir: PathBuf,
@@ -34,12 +35,40 @@ pub enum Event {
     Word(ToDaemon),
 }
 
-/// What became of a lost keeper.
-pub enum Found {
-    /// The same one, or a new one that has taken its place, with everything the old one had but unacknowledged input.
-    Again(HelloOk),
-    /// A newer daemon has it.
-    TakenOver,
+/// The outcome of looking for a pane's backend, at adoption and after a lost connection.
+pub enum Adoption {
+    /// The holder and the child are proved to be gone.
+    Dead,
+    /// The backend answered the greeting: the same one, or a replacement with everything that the dead one had but
+    /// unacknowledged input.
+    Answered(Keeper, HelloOk),
+    /// Nothing is proved. The pane is kept and looked for again.
+    Unreachable(Unreachable),
+}
+
+/// Why a backend cannot be reached, and what the next attempt can use.
+pub struct Unreachable {
+    pub why: String,
+    /// A child that runs on although its holder is gone. Its end is an event to wait for.
+    pub child: Option<Identity>,
+    /// The backend that was lost, with the fds that a replacement holder gets.
+    pub keeper: Option<Keeper>,
+}
+
+impl Unreachable {
+    pub fn because(why: impl Into<String>) -> Self {
+        Self {
+            why: why.into(),
+            child: None,
+            keeper: None,
+        }
+    }
+
+    /// The same, where a lost backend may still be recovered.
+    pub fn with(mut self, keeper: Keeper) -> Self {
+        self.keeper = Some(keeper);
+        self
+    }
 }
 
 impl Keeper {
@@ -55,16 +84,20 @@ impl Keeper {
         Ok(Self::Holder(Box::new(holder)))
     }
 
-    /// Finds the holder that an earlier daemon started. `None`: no holder lives.
-    pub async fn find(place: Place) -> Result<Option<(Self, HelloOk)>, String> {
-        let found = Holder::find(place).await?;
-        Ok(found.map(|(holder, hello)| (Self::Holder(Box::new(holder)), hello)))
+    /// Looks for the holder that an earlier daemon started.
+    pub async fn find(place: Place) -> Adoption {
+        Holder::find(place).await
     }
 
-    /// Listens to a pane that is somebody's own in tmux. `None`: it is gone.
-    pub async fn listen(whose: Whose) -> Result<Option<(Self, HelloOk)>, String> {
-        let found = Listener::find(whose).await?;
-        Ok(found.map(|(listener, hello)| (Self::Listener(Box::new(listener)), hello)))
+    /// Listens to a pane that is somebody's own in tmux.
+    pub async fn listen(whose: Whose) -> Adoption {
+        match Listener::find(whose).await {
+            Ok(Some((listener, hello))) => {
+                Adoption::Answered(Self::Listener(Box::new(listener)), hello)
+            }
+            Ok(None) => Adoption::Dead,
+            Err(why) => Adoption::Unreachable(Unreachable::because(why)),
+        }
     }
 
     /// Up to where in the output a terminal's questions have been answered.
@@ -127,11 +160,25 @@ impl Keeper {
         }
     }
 
-    /// After a lost connection: the same one again, or one in a dead one's place. The child notices nothing.
-    pub async fn recover(&mut self) -> Result<Found, String> {
+    /// After a lost connection: the same backend again, or a replacement for a holder that is proved to be dead. The child
+    /// notices nothing.
+    pub async fn recover(self) -> Adoption {
         match self {
             Self::Holder(holder) => holder.recover().await,
-            Self::Listener(listener) => listener.recover().await.map(Found::Again),
+            Self::Listener(mut listener) => match listener.recover().await {
+                Ok(hello) => Adoption::Answered(Self::Listener(listener), hello),
+                Err(why) => {
+                    Adoption::Unreachable(Unreachable::because(why).with(Self::Listener(listener)))
+                }
+            },
+        }
+    }
+
+    /// Why a backend that is connected does not answer.
+    pub fn silence(&self) -> &'static str {
+        match self {
+            Self::Holder(holder) => holder.silence(),
+            Self::Listener(_) => "tmux does not answer",
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Asks, Pane, PaneCommand};
 use crate::{
-    desk::{Back, Responder},
+    desk::{Back, Responder, UnreadReplies},
     frame::Frames,
     socket,
 };
@@ -65,12 +65,14 @@ impl Line {
         let (incoming, mut sink) = socket::split(stream)?;
         let mut incoming = Frames::new(incoming, LARGEST_QUESTION);
         let mut open = 0;
+        // What is asked for ahead is bounded, so there is no limit of bytes.
+        let unread = UnreadReplies::at_most(u64::MAX);
         loop {
             tokio::select! {
                 question = incoming.next(), if open < MOST_OPEN => match question? {
                     Some(ToDaemon::Call { id, key, ask, .. }) => {
                         open += 1;
-                        let responder = Responder::new(id, self.back.clone());
+                        let responder = Responder::new(id, self.back.clone(), unread.clone());
                         let command = match self.command(ask, key, responder) {
                             Ok(command) => command,
                             Err((error, responder)) => {

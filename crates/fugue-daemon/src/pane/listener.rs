@@ -9,7 +9,7 @@ use std::{collections::VecDeque, io, os::fd::OwnedFd, path::PathBuf, time::Durat
 
 use fugue_core::{PaneRecord, TmuxOrigin, TmuxPane};
 use fugue_hold::{
-    LogWriter, Scope, close_leftovers, identify, is_alive, probe_at,
+    LogWriter, Scope, close_leftovers, find_process, lives, probe_at,
     record::ExitRecord,
     spawn::Ending,
     wire::{Exited, Identity, ToDaemon, ToHolder},
@@ -37,6 +37,7 @@ use person::Person;
 use typing::Typist;
 
 /// What does not change about the pane.
+#[derive(Clone)]
 pub struct Whose {
     pub place: Place,
     pub record: PaneRecord,
@@ -281,7 +282,7 @@ impl Listener {
             .filter_map(|word| word.parse().ok())
             .collect();
         let [pid, rows, cols, dead] = numbers[..] else {
-            if !is_alive(self.leader) {
+            if lives(self.leader).is_ok_and(|alive| !alive) {
                 self.over();
                 return Ok(());
             }
@@ -404,7 +405,7 @@ fn pidfd(pid: u32) -> io::Result<(Identity, AsyncFd<OwnedFd>)> {
     let pid = pid.cast_signed();
     let fd =
         rustix::process::pidfd_open(Pid::from_raw(pid).ok_or_else(gone)?, PidfdFlags::empty())?;
-    let who = identify(pid).ok_or_else(gone)?;
+    let who = find_process(pid)?.ok_or_else(gone)?;
     Ok((who, watched(fd, Interest::READABLE)?))
 }
 

@@ -12,6 +12,9 @@ use crate::{desk::Responder, typist::uncertain};
 
 impl Pane {
     pub(super) fn type_for_a_person(&mut self, bytes: Vec<u8>, key: Key, responder: Responder) {
+        if let Some(why) = self.unreachable() {
+            return responder.answer(Err(self.seat.refusal(&why)));
+        }
         let Some(keeper) = self.keeper.as_mut() else {
             return responder.answer(Err(Error::new(Kind::Ended, "the pane has ended")));
         };

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{Pane, answers::Asked, sending::Asker};
 use crate::{
     agents::screen::{self, Input},
-    reading::{self, Past, Reading},
+    reading::{self, Reading, RecentText},
 };
 
 /// What a watcher wants to hear.
@@ -144,10 +144,14 @@ impl Pane {
             grep: None,
         };
         let state = StateBy::new(State::Idle, By::Silence);
-        let log = &mut self.follower.log;
-        match reading::read(terminal, log, Past::Recent, &args, &state) {
+        let mut text = RecentText {
+            terminal,
+            gaps: &[],
+            tail: None,
+        };
+        match reading::read(&mut text, &mut self.follower.log, &args, &state) {
             Ok(Reading::Done(read)) => read.text,
-            Ok(Reading::NeedsMore) | Err(_) => String::new(),
+            Ok(Reading::NeedsMore(_)) | Err(_) => String::new(),
         }
     }
 

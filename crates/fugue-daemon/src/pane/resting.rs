@@ -141,7 +141,7 @@ impl Pane {
     }
 
     pub(super) async fn type_message(&mut self, event: EventId, text: String) {
-        if self.keeper.is_none() {
+        if self.keeper.is_none() && self.reconnection.is_none() {
             return self.message_typed(event, Typed::Refused).await;
         }
         if !self.rests(Instant::now()) {

@@ -360,6 +360,18 @@ impl Sending {
         }
     }
 
+    /// The holder does not answer: whatever has not begun to be typed is refused.
+    pub fn refuse_unbegun(&mut self, error: &Error) {
+        let unbegun = |active: &Active| matches!(active.stage, Stage::ToProbe | Stage::Probing);
+        if self.active.as_ref().is_some_and(unbegun) {
+            self.finish(Err(error.clone()));
+        }
+        self.held = None;
+        for request in std::mem::take(&mut self.waiting) {
+            self.tell(request.asker, Err(error.clone()));
+        }
+    }
+
     /// A watcher does not want its line typed any more. What has been typed of it is typed.
     pub fn forget_watcher(&mut self, gone: u64) {
         let is_its = |request: &Request| matches!(request.asker, Asker::Watcher { watcher, .. } if watcher == gone);

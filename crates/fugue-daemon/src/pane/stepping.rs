@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
 
 use fugue_api::{Cursor, Error, Kind, Timestamp};
-use fugue_core::{PaneFact, StepNews, StepPlan, view};
+use fugue_core::{PaneFact, PaneRecord, StepNews, StepPlan, view};
 use fugue_hold::wire::{Input, InputKind, Target, ToHolder};
 use fugue_term::{Mark, MarkKind, ShellState};
 use rustix::process::Signal;
@@ -19,6 +19,8 @@ pub(super) struct Stepping {
     /// How many have been told of.
     began: usize,
     ended: usize,
+    /// Lines of the log that are no records were logged.
+    ignored_told: bool,
     /// Where each step's output begins and ends.
     seen: BTreeMap<u64, Seen>,
     /// How often a shell at its prompt was woken without taking a step.
@@ -52,20 +54,19 @@ const FIRMNESS: [(i32, Duration); 3] = [
 const MOST_WAKES: u32 = 3;
 const WAKES_WITHIN: Duration = Duration::from_secs(3);
 
-/// Lays a plan out for a shell.
-pub fn lay_out(dir: &std::path::Path, plan: &StepPlan) -> io::Result<()> {
+/// The plan as it is laid out for the shell of this pane.
+pub fn plan_for(plan: &StepPlan, record: &PaneRecord) -> steps::Plan {
     let steps = plan.steps.iter().map(|step| steps::Step {
         heading: step.heading.clone(),
         text: step.text.clone(),
     });
-    steps::lay_out(
-        dir,
-        &steps::Plan {
-            number: plan.number,
-            steps: steps.collect(),
-            keep_going: plan.keep_going,
-        },
-    )
+    steps::Plan {
+        number: plan.number,
+        steps: steps.collect(),
+        keep_going: plan.keep_going,
+        begun: plan.begun,
+        secret: record.made_by.0,
+    }
 }
 
 impl Stepping {
@@ -74,6 +75,7 @@ impl Stepping {
             plan,
             began: 0,
             ended: 0,
+            ignored_told: false,
             seen: BTreeMap::new(),
             wakes: 0,
             wake_by: None,
@@ -98,21 +100,31 @@ impl Pane {
         if !known {
             // What is there already was accepted by an earlier daemon.
             let accepted = dir.join(number.to_string()).is_dir();
+            self.follow_steps(number);
+            let began = self
+                .stepping
+                .as_ref()
+                .is_some_and(|mine| !mine.seen.is_empty());
+            if !accepted && (began || plan.begun > 0) {
+                return self.steps_lost("its files were removed").await;
+            }
             let may = if accepted {
                 Ok(())
             } else {
                 self.may_take_steps()
             };
-            if let Err(error) =
-                may.and_then(|()| lay_out(&dir, &plan).map_err(|error| launch::no_room(&error)))
-            {
+            let plan = plan_for(&plan, &self.seat.record);
+            let laid = may.and_then(|()| {
+                steps::lay_out(&dir, &plan).map_err(|error| launch::no_room(&error))
+            });
+            if let Err(error) = laid {
+                self.stepping = None;
                 let refused = PaneFact::StepsRefused {
                     plan: number,
                     error,
                 };
                 return self.seat.say(refused).await;
             }
-            self.follow_steps(number);
         }
         self.tell_steps().await;
         if matches!(self.follower.terminal.prompt(), ShellState::AtPrompt { .. }) {
@@ -175,50 +187,82 @@ impl Pane {
         let seen = mine.seen.entry(step.step).or_default();
         match mark.kind {
             // The first that says where it begins and the last that says where it ends, if a program that found out the
-            // secret should say so too.
+            // marks' secret should say so too.
             MarkKind::Output => seen.from = seen.from.take().or(Some(view::shown(mark.at))),
             MarkKind::Done { .. } => seen.to = Some(view::shown(mark.at)),
             MarkKind::Prompt | MarkKind::Input => {}
         }
     }
 
+    /// What the shell's records say now. Lines that are none of the shell's are logged once.
+    fn records(&mut self) -> io::Result<steps::Records> {
+        let dir = self.steps_dir();
+        let (pane, secret) = (self.seat.record.id, self.seat.record.made_by.0);
+        let Some(mine) = &mut self.stepping else {
+            return Ok(steps::Records::default());
+        };
+        let records = steps::records(&dir, mine.plan, secret)?;
+        if records.ignored > 0 && !std::mem::replace(&mut mine.ignored_told, true) {
+            tracing::warn!(%pane, plan = mine.plan, lines = records.ignored,
+                "step log has lines that the shell did not write; they are ignored");
+        }
+        Ok(records)
+    }
+
     /// The shell is at its prompt: it has taken all it will, or it must be woken to take its first.
     async fn at_prompt_again(&mut self) {
+        let records = self.records();
         let Some(mine) = &self.stepping else { return };
-        let records = steps::records(&self.steps_dir(), mine.plan).unwrap_or_default();
         if mine.stopping.is_some() {
             return self.steps_stopped().await;
         }
+        // A record is written before the prompt is shown.
         if mine.began > mine.ended {
-            return self.past_a_step().await;
+            return self.steps_lost("no record of its end").await;
         }
-        if !records.done && mine.wakes == 0 {
+        let done = match records {
+            Ok(records) => records.done,
+            Err(_) if mine.began == 0 && mine.wakes > 0 => return,
+            Err(error) => return self.steps_lost(&error.to_string()).await,
+        };
+        if !done && mine.began > 0 {
+            return self.steps_lost("no record that it took all steps").await;
+        }
+        if !done && mine.wakes == 0 {
             self.wake().await;
         }
     }
 
-    /// The shell is at its prompt and has not said how its step ended.
-    async fn past_a_step(&mut self) {
-        let at = self.cursor();
-        let Some(mine) = &mut self.stepping else {
+    /// The shell's records no longer tell what its steps did: a step changed or removed them, or the disk is full.
+    async fn steps_lost(&mut self, why: &str) {
+        let (dir, at, pane) = (self.steps_dir(), self.cursor(), self.seat.record.id);
+        let Some(mine) = self.stepping.take() else {
             return;
         };
-        mine.ended = mine.began;
-        let news = StepNews {
-            plan: mine.plan,
-            step: mine.began,
+        tracing::warn!(%pane, plan = mine.plan, step = mine.began, why, "step log lost");
+        if let Err(error) = steps::stop(&dir, mine.plan) {
+            tracing::debug!(%pane, %error, "step plan not stopped");
+        }
+        let said = format!(
+            "the shell's own log of its steps was changed or removed while step {} ran ({why}); \
+             its exit code is unknown and no further step was started",
+            mine.began.max(1)
+        );
+        let plan = mine.plan;
+        let lost = PaneFact::StepsLost {
+            plan,
             at,
-            when: None,
+            why: said,
         };
-        self.seat.say(PaneFact::StepEnded(news, None)).await;
+        self.seat.say(lost).await;
     }
 
     async fn wake(&mut self) {
         let dir = self.steps_dir();
+        let records = self.records().unwrap_or_default();
         let Some(mine) = &mut self.stepping else {
             return;
         };
-        let records = steps::records(&dir, mine.plan).unwrap_or_default();
         mine.wake_by = None;
         if records.done || !records.steps.is_empty() {
             return;
@@ -228,7 +272,10 @@ impl Pane {
         if mine.wakes > MOST_WAKES {
             let plan = mine.plan;
             // First no shell may take them any more, then it is said that none did.
-            if steps::stop(&dir, plan).is_ok() {
+            let stopped = steps::stop(&dir, plan);
+            if stopped.is_ok()
+                || stopped.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+            {
                 self.stepping = None;
                 let error = Error::new(
                     Kind::Unavailable,
@@ -260,16 +307,17 @@ impl Pane {
 
     /// Tells core what the records and marks show and it has not heard.
     pub(super) async fn tell_steps(&mut self) {
-        let dir = self.steps_dir();
-        let Some(mine) = &mut self.stepping else {
-            return;
-        };
-        let records = match steps::records(&dir, mine.plan) {
+        let records = match self.records() {
             Ok(records) => records,
             Err(error) => {
-                tracing::warn!(pane = %self.seat.record.id, %error, "the records of its steps cannot be read");
+                tracing::warn!(pane = %self.seat.record.id, %error, "step log cannot be read");
                 return;
             }
+        };
+        // Recorded when all output of the shell was read and all of its marks were taken up.
+        let (ended, cursor) = (self.seat.record.ended.is_some(), self.cursor());
+        let Some(mine) = &mut self.stepping else {
+            return;
         };
         let when = |us: Option<u64>| us.map(|us| Timestamp(us / 1000));
         let plan = mine.plan;
@@ -278,9 +326,12 @@ impl Pane {
             let step = index + 1;
             let seen = mine.seen.get(&(step as u64));
             if mine.began < step {
-                // Its mark is on its way, and comes here too.
-                let Some(at) = seen.and_then(|seen| seen.from.clone()) else {
-                    break;
+                let at = match seen.and_then(|seen| seen.from.clone()) {
+                    Some(at) => at,
+                    // The shell died before it could write the mark.
+                    None if ended => cursor.clone(),
+                    // Its mark is on its way, and comes here too.
+                    None => break,
                 };
                 mine.began = step;
                 mine.wake_by = None;
@@ -303,7 +354,7 @@ impl Pane {
                     at,
                     when,
                 };
-                facts.push(PaneFact::StepEnded(news, Some(code)));
+                facts.push(PaneFact::StepEnded(news, code));
             }
         }
         let stopped = mine.stopping.is_some() && mine.ended == mine.began;

@@ -17,7 +17,12 @@ use fugue_term::Terminal;
 use tokio::time::Instant;
 
 use super::{Pane, QUIET, launch};
-use crate::{archive, desk::Responder, picture};
+use crate::{
+    archive,
+    desk::Responder,
+    picture::{self, LineRange},
+    whole,
+};
 
 #[derive(Default)]
 pub(super) struct Viewing {
@@ -391,16 +396,17 @@ impl Pane {
     /// Lines of the text, from memory if they are there.
     pub(super) fn lines(&mut self, from: u64, most: u32, responder: Responder) {
         let oldest = self.oldest_line();
-        if let Some(lines) = picture::lines(&self.follower.terminal, oldest, from, most) {
+        let terminal = &self.follower.terminal;
+        let range = LineRange::of(terminal, oldest, from, most);
+        if let Some(lines) = picture::lines(terminal, range) {
             return responder.answer(Ok(Answer::Looked {
                 found: Looked::Lines { lines },
             }));
         }
         // Reading a long log back takes a while, and other panes live on this thread.
-        let (record, house) = (self.seat.record.clone(), self.seat.house.clone());
-        tokio::task::spawn_blocking(move || {
-            responder.answer(archive::lines(&record, from, most, &house))
-        });
+        let record = Box::new(self.seat.record.clone());
+        let lines = archive::lines(record, from, most, self.seat.house.clone());
+        whole::answer_later(responder, lines);
     }
 
     /// The first line that some file still has. A checkpoint knows it, so that nothing need be read back for it.

@@ -99,10 +99,21 @@ impl Pane {
             }
             // Reading a long log back takes a while, and other panes live on this thread.
             Begun::NeedsOlder => {
-                let (record, house) = (self.seat.record.clone(), self.seat.house.clone());
+                let record = Box::new(self.seat.record.clone());
                 let (back, run) = (self.searched_in.clone(), wanted.run.clone());
-                tokio::task::spawn_blocking(move || {
-                    let hit = archive::begin(&record, &mut watch, &house);
+                let again = wanted.clone();
+                let begun = archive::begin(record, watch, self.seat.house.clone());
+                tokio::spawn(async move {
+                    let (hit, watch) = match begun.await {
+                        Ok(begun) => begun,
+                        Err(error) => {
+                            tracing::warn!(?run, %error, "older output cannot be searched");
+                            match watch_for(&again) {
+                                Some(what) => (None, Watch::without_older(what)),
+                                None => return,
+                            }
+                        }
+                    };
                     // The pane is gone only when the daemon is about to be.
                     let _ = back.send(Searched { run, watch, hit });
                 });

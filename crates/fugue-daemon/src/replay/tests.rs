@@ -72,3 +72,49 @@ fn sizes_that_were_forgotten_are_not_missed() {
         }
     }
 }
+
+#[test]
+fn a_gap_lies_between_the_lines_before_it_and_those_behind_it() {
+    use fugue_term::Selection;
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = LogWriter::open(dir.path(), 1, 1 << 20, 100).unwrap();
+    log.size(5, 20).unwrap();
+    for line in 0..100 {
+        log.append(format!("line {line:03}\r\n").as_bytes())
+            .1
+            .unwrap();
+    }
+    // Lines 50 to 59.
+    fs::remove_file(dir.path().join(format!("out.{:016x}", 500))).unwrap();
+    let mut follower = Follower::open_as(
+        dir.path(),
+        size(5, 20),
+        Options {
+            keep_lines: usize::MAX,
+            secret: None,
+        },
+        Depth::All,
+        Checkpoints::None,
+    )
+    .unwrap();
+    let mut lines = Vec::new();
+    follower
+        .stream(u64::MAX, |scrollback, _, _| {
+            scrollback.visit(Selection::ALL, |line| lines.push(line.text.to_string()));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let rest = follower.terminal;
+    rest.visit(Selection::ALL, |line| lines.push(line.text.to_string()));
+    assert_eq!(lines.len(), 90);
+    assert_eq!((&lines[49][..], &lines[50][..]), ("line 049", "line 060"));
+    assert_eq!(
+        follower.gaps,
+        [Gap {
+            line: 50,
+            from: 500,
+            next: 600,
+            bytes: 100
+        }]
+    );
+}

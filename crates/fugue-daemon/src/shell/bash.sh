@@ -49,7 +49,7 @@ __fugue_m=($'\e]133;C;k='"$__fugue_k;s=" $'\e]133;D;' ";k=$__fugue_k;s=" $'\e\\'
 # Our element of PROMPT_COMMAND. The steps of a plan run from here and not from the function, whose scope would make
 # their `declare` local.
 __fugue_hook='__fugue_prompt || eval "$__fugue_lines"'
-__fugue_lines= __fugue_finished= __fugue_aliases= __fugue_flags= __fugue_debug= __fugue_draft=
+__fugue_keys=() __fugue_lines= __fugue_finished= __fugue_aliases= __fugue_flags= __fugue_debug= __fugue_draft=
 
 # What the hook left in PS1 and PS0, to see at a glance whether they were changed. No prompt is a lone newline: the
 # first look finds them changed.
@@ -202,7 +202,7 @@ __fugue_encode() {
 #
 # The plan that `go` names is turned into one line of text per step, which our element of PROMPT_COMMAND evaluates.
 # There is no loop that a `break` could end; an error goes on with the next line, and an interrupt with the next prompt,
-# which finds the step open in the log. A line is
+# which finds the step open in $__fugue_keys. A line is
 #
 #     if before; then ! eval text; else ! eval text; fi; if { after; … }; then :; fi
 #
@@ -213,11 +213,16 @@ __fugue_encode() {
 # Between two steps tracing (x, v) and the DEBUG trap are off, and the text itself switches them on again
 # (__fugue_with), so that they show nothing of ours. All that we show goes to the terminal itself, wherever a step has
 # sent the shell's output.
+#
+# Each record in the log ends with a key that is used once (see steps.rs), and begins a line, whatever a step left there.
+# The keys stand in the lines themselves, where
+# no step can take them away, and in $__fugue_keys: the plan, the first step that was left when this shell got the keys,
+# the keys, the last step that was started, and whether that one is open.
 
 # Whether there is something to run: then $__fugue_lines says what. Called by __fugue_prompt, whose $__fugue_s it reads.
 __fugue_plan() {
     builtin local -a __fugue_log
-    builtin local __fugue_n __fugue_at __fugue_t __fugue_end __fugue_last=0 __fugue_by= __fugue_i
+    builtin local __fugue_n __fugue_at __fugue_t __fugue_end __fugue_last __fugue_i __fugue_j __fugue_last_key
     builtin mapfile -t __fugue_log <"$__fugue_steps/go" || builtin return 1
     __fugue_n=${__fugue_log[0]-}
     if [[ -z $__fugue_n || $__fugue_n == *[!0-9]* || $__fugue_n == "${__fugue_finished-}" ]]; then builtin return 1; fi
@@ -226,29 +231,29 @@ __fugue_plan() {
     __fugue_end=${__fugue_log[0]-}
     if [[ -z $__fugue_end || $__fugue_end == *[!0-9]* ]]; then builtin return 1; fi
 
-    builtin mapfile -t __fugue_log <"$__fugue_at/log" || builtin return 1
-    for __fugue_t in "${__fugue_log[@]}"; do
-        case $__fugue_t in
-        'S '*) __fugue_by=${__fugue_t##* } __fugue_last=${__fugue_t#S } __fugue_last=${__fugue_last%% *} ;;
-        "E $__fugue_last "*) __fugue_by= ;;
-        D)
-            __fugue_close "$__fugue_n"
-            builtin return 1
-            ;;
-        esac
-    done
+    if [[ ${__fugue_keys[0]-} != "$__fugue_n" ]]; then
+        # No step may find the keys on the disk. Without keys there is nothing to do for this shell.
+        builtin mapfile -t __fugue_log <"$__fugue_at/keys" || builtin return 1
+        __fugue_t=${__fugue_log[0]-}
+        __fugue_i=${__fugue_t%% *}
+        if [[ -z $__fugue_i || $__fugue_i == *[!0-9]* ]]; then builtin return 1; fi
+        >|"$__fugue_at/keys" || builtin return 1
+        __fugue_keys=("$__fugue_n" "$__fugue_i" "${__fugue_t#* }" "$((__fugue_i - 1))" '')
+    fi
+    __fugue_last=${__fugue_keys[3]} __fugue_last_key=${__fugue_keys[2]: -16}
     if [[ -z ${__fugue_tty-} ]]; then
         __fugue_tty=$(builtin command -p stty -g </dev/tty)
         __fugue_children
     fi
     __fugue_code=0
-    # An open step of our own was abandoned, by an interrupt as a rule. Another shell's died with it: it has run.
-    if [[ $__fugue_by == "$$" ]]; then
-        __fugue_ended "$__fugue_n" "$__fugue_last" "$__fugue_s"
+    # An open step was abandoned, by an interrupt as a rule.
+    if [[ -n ${__fugue_keys[4]} ]]; then
+        __fugue_j=$(((__fugue_last - __fugue_keys[1]) * 32 + 16))
+        __fugue_ended "$__fugue_n" "$__fugue_last" "$__fugue_s" "${__fugue_keys[2]:__fugue_j:16}" "$__fugue_last_key"
         if [[ $__fugue_finished == "$__fugue_n" ]]; then builtin return 1; fi
     fi
     if ((__fugue_last >= __fugue_end)); then
-        __fugue_finish "$__fugue_n"
+        __fugue_finish "$__fugue_n" "$__fugue_last_key"
         builtin return 1
     fi
 
@@ -261,11 +266,12 @@ __fugue_plan() {
     __fugue_t='\builtin trap -p DEBUG >|"$__fugue_steps/trap"; \builtin trap - DEBUG; \__fugue_keep; } >/dev/null 2>&1; then \:; fi'$'\n\\:\n'
     __fugue_lines="if { \\__fugue_hush; $__fugue_t"
     for ((__fugue_i = __fugue_last + 1; __fugue_i <= __fugue_end; __fugue_i++)); do
-        __fugue_lines+="if \\__fugue_before $__fugue_n $__fugue_i >/dev/null 2>&1; then ! \\builtin eval -- \"\$__fugue_text\"; "
+        __fugue_j=$(((__fugue_i - __fugue_keys[1]) * 32))
+        __fugue_lines+="if \\__fugue_before $__fugue_n $__fugue_i ${__fugue_keys[2]:__fugue_j:16} $__fugue_last_key >/dev/null 2>&1; then ! \\builtin eval -- \"\$__fugue_text\"; "
         __fugue_lines+="else ! \\builtin eval -- \"\$__fugue_text\"; fi; "
-        __fugue_lines+="if { \\__fugue_after $__fugue_n $__fugue_i \"\${PIPESTATUS[0]}\"; $__fugue_t"
+        __fugue_lines+="if { \\__fugue_after $__fugue_n $__fugue_i \"\${PIPESTATUS[0]}\" ${__fugue_keys[2]:__fugue_j+16:16} $__fugue_last_key; $__fugue_t"
     done
-    __fugue_lines+="if { \\__fugue_finish $__fugue_n; } >/dev/null 2>&1; then \\:; fi; if \\__fugue_with; then \\:; fi"$'\n'
+    __fugue_lines+="if { \\__fugue_finish $__fugue_n $__fugue_last_key; } >/dev/null 2>&1; then \\:; fi; if \\__fugue_with; then \\:; fi"$'\n'
     # What the user's own hooks put into the prompt is from before the steps: once more.
     if [[ $__fugue_mode != first ]]; then
         for __fugue_i in "${!PROMPT_COMMAND[@]}"; do
@@ -278,16 +284,17 @@ __fugue_plan() {
     builtin return 0
 } 2>/dev/null
 
-# Before step $2 of plan $1; gives the code of the last one. No text means that it must not run.
+# Before step $2 of plan $1; gives the code of the last one. No text means that it must not run. $3 is the key of this
+# record, $4 that of the plan's end.
 __fugue_before() {
     builtin local -
     builtin set +aeuET
-    builtin local __fugue_at="$__fugue_steps/$1"
+    builtin local __fugue_checked __fugue_at="$__fugue_steps/$1"
     builtin local -a __fugue_head
     __fugue_text=
     if [[ $__fugue_finished == "$1" ]]; then builtin return 0; fi
     if [[ -e $__fugue_at/stop ]]; then
-        __fugue_finish "$1"
+        __fugue_finish "$1" "$4"
         builtin return 0
     fi
     builtin mapfile -t __fugue_head <"$__fugue_at/$2.head"
@@ -295,21 +302,27 @@ __fugue_before() {
     __fugue_text=${__fugue_text-:}
     # What cannot be written down must not run: a fresh shell would run it again.
     __fugue_now
-    if ! builtin printf 'S %s %s %s\n' "$2" "$__fugue_time" "$$" >>"$__fugue_at/log"; then
+    if ! builtin printf '\nS %s %s %s %s\n' "$2" "$__fugue_time" "$$" "$3" >>"$__fugue_at/log"; then
         __fugue_text= __fugue_finished=$1
         builtin return 0
+    fi
+    __fugue_keys[3]=$2 __fugue_keys[4]=open
+    # After an unclosed command substitution bash 5.2 writes in front of its input buffer, and aborts after a few of them. A
+    # text that has one and is no syntax is therefore evaluated in a subshell, where it fails in the same words.
+    if [[ $__fugue_text == *'$('* ]] && ! __fugue_checked=$(builtin eval -- "__fugue_checked() { :;$__fugue_text"$'\n}'); then
+        builtin printf -v __fugue_text '(builtin eval -- %q)' "$__fugue_text"
     fi
     if [[ $__fugue_flags == *[vx]* || -n $__fugue_debug ]]; then __fugue_text='\__fugue_with'$'\n'$__fugue_text; fi
     __fugue_say "${__fugue_head[0]-}"$'\n'"${__fugue_m[0]}$1.$2${__fugue_m[3]}"
     builtin return "$__fugue_code"
 }
 
-# After step $2 of plan $1, which gave the code $3.
+# After step $2 of plan $1, which gave the code $3. $4 is the key of this record, $5 that of the plan's end.
 __fugue_after() {
     __fugue_hush
     builtin local -
     builtin set +aeuET
-    if [[ ${__fugue_finished-} != "$1" ]]; then __fugue_ended "$1" "$2" "$3"; fi
+    if [[ ${__fugue_finished-} != "$1" ]]; then __fugue_ended "$@"; fi
     builtin return 0
 }
 
@@ -326,16 +339,17 @@ __fugue_ended() {
     fi
     __fugue_code=$3
     __fugue_now
-    builtin printf 'E %s %s %s\n' "$2" "$3" "$__fugue_time" >>"$__fugue_at/log"
+    builtin printf '\nE %s %s %s %s\n' "$2" "$3" "$__fugue_time" "$4" >>"$__fugue_at/log"
+    __fugue_keys[4]=
     __fugue_say "${__fugue_m[1]}$3${__fugue_m[2]}$1.$2${__fugue_m[3]}"$'\n── exit '"$3"$'\n'
-    if [[ $3 != 0 && ! -e $__fugue_at/keep-going ]]; then __fugue_finish "$1"; fi
+    if [[ $3 != 0 && ! -e $__fugue_at/keep-going ]]; then __fugue_finish "$1" "$5"; fi
     builtin return 0
 }
 
-# Nothing is left to do in plan $1.
+# Nothing is left to do in plan $1. $2 is the key of this record.
 __fugue_finish() {
     if [[ ${__fugue_finished-} != "$1" ]]; then
-        builtin printf 'D\n' >>"$__fugue_steps/$1/log"
+        builtin printf '\nD %s\n' "$2" >>"$__fugue_steps/$1/log"
         __fugue_close "$1"
     fi
 }

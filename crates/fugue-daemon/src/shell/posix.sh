@@ -10,15 +10,17 @@
 __fugue_dir=${FUGUE_STEPS_DIR-} __fugue_home=${ENV%/*}
 __fugue_c="$(printf '\033]133;C;k=')${FUGUE_SHELL_SECRET-};s=" __fugue_d="$(printf '\033]133;D;')"
 __fugue_k=";k=${FUGUE_SHELL_SECRET-};s=" __fugue_st="$(printf '\033\\')"
+__fugue_b="$(printf '\033]133;B;k=')${FUGUE_SHELL_SECRET-}$__fugue_st"
 unset ENV FUGUE_SHELL_SECRET FUGUE_STEPS_DIR FUGUE_SHELL_BARE
-readonly __fugue_dir __fugue_home __fugue_c __fugue_d __fugue_k __fugue_st
+readonly __fugue_dir __fugue_home __fugue_b __fugue_c __fugue_d __fugue_k __fugue_st
 __fugue_n= __fugue_last=0 __fugue_count=0 __fugue_code=0 __fugue_flags= __fugue_born=
 
-# Step $1. Fails if it must not run.
+# Step $1. Fails if it must not run. Each record ends with a key that is used once (see steps.rs): $2 is that of this
+# record, $3 that of the plan's end.
 __fugue_before() {
     if [ -z "$__fugue_n" ]; then return 1; fi
     if [ -e "$__fugue_dir/$__fugue_n/stop" ]; then
-        __fugue_finish
+        __fugue_finish "$3"
         return 1
     fi
     __fugue_text=$(command -p cat "$__fugue_dir/$__fugue_n/$1" && command echo .)
@@ -28,8 +30,8 @@ __fugue_before() {
 $__fugue_text"
     fi
     # What cannot be written down must not run: a fresh shell would run it again.
-    if ! command printf 'S %s - %s\n' "$1" "$$" >>"$__fugue_dir/$__fugue_n/log"; then
-        __fugue_n=
+    if ! command printf '\nS %s - %s %s\n' "$1" "$$" "$2" >>"$__fugue_dir/$__fugue_n/log"; then
+        __fugue_give_up
         return 1
     fi
     __fugue_last=$1
@@ -44,7 +46,7 @@ __fugue_start() {
     return "$__fugue_code"
 }
 
-# $1: the step's code.
+# $1: the step's code; $2: the key of this record; $3: that of the plan's end.
 __fugue_after() {
     # One by one, for with `set -a` an assignment is an export.
     case $- in *a*) set +a && __fugue_flags=' -a' ;; *) __fugue_flags= ;; esac
@@ -56,7 +58,7 @@ __fugue_after() {
     __fugue_runs=
     if [ -z "$__fugue_n" ]; then return 0; fi
     # Out of a loop, the `return` did not bring its code along.
-    if [ -n "${__fugue_int-}" ]; then set -- 130; fi
+    if [ -n "${__fugue_int-}" ]; then set -- 130 "$2" "$3"; fi
     __fugue_int=
     __fugue_code=$1
     # A program that made the terminal raw and did not put it back would leave it so. Without a child that ended there
@@ -66,14 +68,26 @@ __fugue_after() {
     if [ -n "$__fugue_tty" ] && [ -z "$__fugue_born" -o "$__fugue_born" != "$__fugue_had" ]; then
         command -p stty "$__fugue_tty" </dev/tty
     fi
-    command printf 'E %s %s -\n' "$__fugue_last" "$1" >>"$__fugue_dir/$__fugue_n/log"
+    __fugue_had=
+    command printf '\nE %s %s - %s\n' "$__fugue_last" "$1" "$2" >>"$__fugue_dir/$__fugue_n/log" || __fugue_had=lost
     command printf '%s\n── exit %s\n' "$__fugue_d$1$__fugue_k$__fugue_n.$__fugue_last$__fugue_st" "$1" >/dev/tty
-    if [ "$1" != 0 ] && [ ! -e "$__fugue_dir/$__fugue_n/keep-going" ]; then __fugue_finish; fi
+    if [ -n "$__fugue_had" ]; then
+        __fugue_give_up
+    elif [ "$1" != 0 ] && [ ! -e "$__fugue_dir/$__fugue_n/keep-going" ]; then
+        __fugue_finish "$3"
+    fi
     return 0
 }
 
+# $1: the key of this record.
 __fugue_finish() {
-    command printf 'D\n' >>"$__fugue_dir/$__fugue_n/log"
+    command printf '\nD %s\n' "$1" >>"$__fugue_dir/$__fugue_n/log" || __fugue_give_up
+    __fugue_n=
+}
+
+# A record could not be written. The mark of a prompt, the only one that this shell ever gives, tells that no step follows.
+__fugue_give_up() {
+    command printf '%s' "$__fugue_b" >/dev/tty
     __fugue_n=
 }
 
@@ -87,29 +101,41 @@ __fugue_children() {
     __fugue_born=${__fugue_born%% *}
 }
 
+# The text that runs the steps behind $__fugue_last. $@: the keys of all records.
+__fugue_build() {
+    __fugue_lines= __fugue_i=$__fugue_last
+    for __fugue_end; do :; done
+    while [ "$__fugue_i" -lt "$__fugue_count" ]; do
+        __fugue_i=$((__fugue_i + 1))
+        __fugue_lines="$__fugue_lines
+if __fugue_before $__fugue_i $1 $__fugue_end; then . \"\$__fugue_home/posix-run.sh\"; { __fugue_after \$? $2 $__fugue_end; } >/dev/null 2>&1; fi"
+        shift 2
+    done
+    __fugue_lines="$__fugue_lines
+if [ -n \"\$__fugue_n\" ]; then __fugue_finish $__fugue_end; fi"
+}
+
 PS1='$ '
 if [ -r "$__fugue_dir/go" ]; then
     IFS= read -r __fugue_n <"$__fugue_dir/go"
     IFS= read -r __fugue_count <"$__fugue_dir/$__fugue_n/count"
-    # A step that is open died with its shell: it has run.
-    while read -r __fugue_r __fugue_i __fugue_rest; do
-        case $__fugue_r in
-        S) __fugue_last=$__fugue_i ;;
-        D) __fugue_n= ;;
-        esac
-    done <"$__fugue_dir/$__fugue_n/log"
+    # The first step that is left, and the keys of all records. No step may find them on the disk, and without keys there
+    # is nothing to do for this shell.
+    __fugue_i= __fugue_rest=
+    IFS=' ' read -r __fugue_i __fugue_rest <"$__fugue_dir/$__fugue_n/keys"
+    if [ -n "$__fugue_rest" ] && command : >|"$__fugue_dir/$__fugue_n/keys"; then
+        __fugue_last=$((__fugue_i - 1))
+    else
+        __fugue_n=
+    fi
 fi 2>/dev/null
 if [ -n "$__fugue_n" ]; then
     __fugue_tty=$(command -p stty -g </dev/tty 2>/dev/null)
-    __fugue_lines= __fugue_i=$__fugue_last
-    while [ "$__fugue_i" -lt "$__fugue_count" ]; do
-        __fugue_i=$((__fugue_i + 1))
-        __fugue_lines="$__fugue_lines
-if __fugue_before $__fugue_i; then . \"\$__fugue_home/posix-run.sh\"; { __fugue_after \$?; } >/dev/null 2>&1; fi"
-    done
+    # The keys are 16 letters each.
+    __fugue_build $(command printf '%s' "$__fugue_rest" | command -p sed 's/.\{16\}/& /g')
+    unset __fugue_rest __fugue_end
     trap 'if [ -n "${__fugue_runs-}" ]; then __fugue_int=1; return 130; fi' INT
     eval "$__fugue_lines"
-    if [ -n "$__fugue_n" ]; then __fugue_finish; fi
     trap - INT
     if [ -n "$__fugue_flags" ]; then command set $__fugue_flags; fi
 fi

@@ -1,5 +1,5 @@
 # The steps of a plan in fish. Sourced with the directory of the plans and the secret, and again if a step took away what
-# is defined here.
+# is defined here; then also with the plan and the keys of its records, which the shell has read from the disk once.
 #
 # The loop over the steps is text, with all it needs in it. A pipeline's own shell evaluates it at its top level, so that
 # a plain `set` in a step is global. A shell that was woken does so in the handler of its prompt, where such a variable
@@ -8,35 +8,75 @@
 #
 # fish has no clock: records say `-`.
 
-set -g __fugue_with $argv[1] $argv[2]
+# 1 directory, 2 secret, 3 plan, 4 the first step that was left when this shell got the keys, 5 all of them in their
+# order, 16 letters each. Each record ends with a key that is used once (see steps.rs).
+if not set -q argv[3]; and set -q __fugue_with[5]
+    set -a argv $__fugue_with[3..5]
+end
+set -g __fugue_with $argv
+set -gu __fugue_with $__fugue_with
 
-# Finds out what to do next: __fugue_now is the plan, the last step that was started and the number of steps;
+# Finds out what to do next: __fugue_now is the plan, the last step that was started, the number of steps and, while that
+# step runs, a word;
 # __fugue_open is set if that step is our own and has not ended. Fails if there is nothing left.
 function __fugue_find
+    set -l last 0
+    set -l by
+    set -q __fugue_now[2]; and set last $__fugue_now[2]
+    set -q __fugue_now[4]; and set by $fish_pid
     set -e __fugue_now
     set -e __fugue_open
     set -l dir $__fugue_with[1]
     builtin read -l plan <$dir/go; or return 1
     test "$plan" = "$__fugue_finished"; and return 1
     builtin read -l count <$dir/$plan/count; or return 1
-    set -l last 0
-    set -l by
-    while builtin read -l line
-        switch $line
-            case 'S *'
-                set -l words (string split ' ' -- $line)
-                set last $words[2]
-                set by $words[4]
-            case "E $last *"
-                set by
-            case D
+    if test "$__fugue_with[3]" != $plan
+        # No step may find the keys on the disk. Without keys there is nothing to do for this shell.
+        builtin read -l first keys <$dir/$plan/keys; or return 1
+        test -n "$keys"; and builtin echo -n >$dir/$plan/keys; or return 1
+        set -g __fugue_with $__fugue_with[1..2] $plan $first $keys
+        set last 0
+        set by
+    end
+    # What a step wrote there has no key. Records that it removed do not make a step begin again.
+    set -l before (builtin math $__fugue_with[4] - 1)
+    test $last -lt $before; and set last $before
+    if test -r $dir/$plan/log
+        while builtin read -l line
+            set -l words (string split ' ' -- $line)
+            if test "$words" = "D $(__fugue_key D 0)"
                 set -g __fugue_finished $plan
                 return 1
-        end
-    end <$dir/$plan/log
+            end
+            test (count $words) -eq 5; and string match -qr '^[1-9]\d{0,4}$' -- $words[2]; or continue
+            test "$words[5]" = "$(__fugue_key $words[1] $words[2])"; or continue
+            if test "$words[1]" = S -a $words[2] -ge $last
+                set last $words[2]
+                set by $words[4]
+            else if test "$words[1]" = E -a $words[2] -eq $last
+                set by
+            end
+        end <$dir/$plan/log
+    end
     set -g __fugue_now $plan $last $count
     test "$by" = $fish_pid; and set -g __fugue_open
     return 0
+end
+
+# The key of the record that step $argv[2] starts ($argv[1] is S) or has ended (E), or that the plan is done (D).
+function __fugue_key
+    set -l at -16
+    switch $argv[1]
+        case S
+            set at (builtin math "($argv[2] - $__fugue_with[4]) * 32 + 1")
+        case E
+            set at (builtin math "($argv[2] - $__fugue_with[4]) * 32 + 17")
+    end
+    if test $at -gt 0 -o $at -eq -16
+        string sub -s $at -l 16 -- $__fugue_with[5]
+    else
+        builtin echo -
+    end
 end
 
 # A plan begins, or goes on after an interrupt: $__fugue_loop is then to be evaluated.
@@ -68,10 +108,11 @@ function __fugue_before
     end
     set __fugue_now[2] (builtin math $__fugue_now[2] + 1)
     # What cannot be written down must not run: a fresh shell would run it again.
-    if not builtin printf 'S %s - %s\n' $__fugue_now[2] $fish_pid >>$dir/log
+    if not builtin printf '\nS %s - %s %s\n' $__fugue_now[2] $fish_pid (__fugue_key S $__fugue_now[2]) >>$dir/log
         set -e __fugue_now
         return 1
     end
+    set __fugue_now[4] open
     builtin read -l head <$dir/$__fugue_now[2].head
     builtin printf '\r\e[K%s\n' "$head" >/dev/tty
     return 0
@@ -101,7 +142,8 @@ function __fugue_ended
         $__fugue_tty[1] $__fugue_tty[2] </dev/tty 2>/dev/null
         __fugue_children
     end
-    builtin printf 'E %s %s -\n' $__fugue_now[2] $__fugue_code >>$dir/log
+    builtin printf '\nE %s %s - %s\n' $__fugue_now[2] $__fugue_code (__fugue_key E $__fugue_now[2]) >>$dir/log
+    set -e __fugue_now[4]
     builtin printf '\e]133;D;%s;k=%s;s=%s.%s\e\\\\\n── exit %s\n' $__fugue_code $__fugue_with[2] $__fugue_now[1..2] $__fugue_code >/dev/tty
     if test $__fugue_code -ne 0; and not test -e $dir/keep-going
         __fugue_finish
@@ -109,7 +151,7 @@ function __fugue_ended
 end
 
 function __fugue_finish
-    builtin echo D >>$__fugue_with[1]/$__fugue_now[1]/log
+    builtin printf '\nD %s\n' (__fugue_key D 0) >>$__fugue_with[1]/$__fugue_now[1]/log
     set -g __fugue_finished $__fugue_now[1]
     set -e __fugue_now
 end

@@ -5,12 +5,23 @@
 //! dies in the middle changes nothing, and one that comes back reads on. Files are opened by path for each use:
 //! no step inherits anything of ours.
 //!
+//! A step may find the log and write to it. So every record ends with a key of its own, which is used once: a key that
+//! stands in the log already proves nothing, and the key of a record that is still to come stands nowhere. The daemon
+//! derives the keys from the plan's secret. The shell gets them in the file `keys`, reads them into a variable that is
+//! not exported, and empties the file before the first step runs. Commands that a step runs do not see them; text of a
+//! step that asks its own shell for its variables does.
+//!
 //! This module writes plans and reads records. It never starts or wakes a shell.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+/// The secret that a pane's daemons share and no program of the pane knows: the keys of records are derived from it.
+pub type Secret = [u8; 16];
 
 /// Steps for one shell, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +31,9 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Whether a step that failed is followed by the next.
     pub keep_going: bool,
+    /// How many steps are known to have been started. A shell never gets those again, whatever the log says.
+    pub begun: usize,
+    pub secret: Secret,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +47,13 @@ pub struct Step {
 /// What the shells have written down about a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records {
-    /// The steps that were started, the first one first.
+    /// The steps that were started, the first one first. A step whose records were removed from the log is there without
+    /// times and code, if a later one has a record.
     pub steps: Vec<StepRecord>,
     /// Whether nothing is left to do: all steps ended, one failed, or the plan was stopped.
     pub done: bool,
+    /// How many lines are no record of the shell: without its key, garbage, or a record that stands there already.
+    pub ignored: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,6 +86,7 @@ pub fn lay_out(dir: &Path, plan: &Plan) -> io::Result<()> {
             write(&new.join("keep-going"), "")?;
         }
         write(&new.join("log"), "")?;
+        write(&new.join("keys"), &plan.keys(plan.begun))?;
         fs::rename(&new, &home)?;
     }
     let go = dir.join("go");
@@ -81,52 +99,139 @@ pub fn lay_out(dir: &Path, plan: &Plan) -> io::Result<()> {
     fs::rename(new, go)
 }
 
+/// Lays the plan out for a shell that is about to be started, with the keys for the steps that no shell has started.
+pub fn lay_out_for_fresh_shell(dir: &Path, plan: &Plan) -> io::Result<()> {
+    lay_out(dir, plan)?;
+    let begun = match records(dir, plan.number, plan.secret) {
+        Ok(found) => found.steps.len().max(plan.begun),
+        // A step removed the log.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => plan.begun,
+        Err(error) => return Err(error),
+    };
+    let home = home(dir, plan.number);
+    let new = home.join("keys.new");
+    write(&new, &plan.keys(begun))?;
+    fs::rename(new, home.join("keys"))
+}
+
+impl Plan {
+    /// The number of the first step that is left, and the keys of all records behind that, in their order.
+    fn keys(&self, begun: usize) -> String {
+        let mut text = format!("{} ", begun + 1);
+        for step in begun + 1..=self.steps.len() {
+            text += &key(self.secret, self.number, Event::Started(step));
+            text += &key(self.secret, self.number, Event::Ended(step));
+        }
+        text += &key(self.secret, self.number, Event::Done);
+        text + "\n"
+    }
+}
+
+/// What a record tells.
+#[derive(Clone, Copy)]
+enum Event {
+    Started(usize),
+    Ended(usize),
+    Done,
+}
+
+/// 64 bits as 16 hexadecimal digits: a guess is one line that is ignored.
+fn key(secret: Secret, plan: u64, event: Event) -> String {
+    let (kind, step) = match event {
+        Event::Started(step) => ("S", step),
+        Event::Ended(step) => ("E", step),
+        Event::Done => ("D", 0),
+    };
+    let mut hash = Sha256::new();
+    hash.update(b"fugue step record ");
+    hash.update(secret);
+    hash.update(format!(" {plan} {kind} {step}"));
+    let digest = hash.finalize();
+    digest[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
 /// Says that no further step is to be started. The one that runs is not touched.
 pub fn stop(dir: &Path, plan: u64) -> io::Result<()> {
     write(&home(dir, plan).join("stop"), "")
 }
 
-/// What was written down so far. A line that is torn, or none of ours, is passed over: a step knows no path of ours,
-/// but its shell could be made to tell.
-pub fn records(dir: &Path, plan: u64) -> io::Result<Records> {
+/// What the shells have written down so far. A line without the shell's key, a torn one and a second record of the same
+/// event are ignored: steps may write to the log.
+pub fn records(dir: &Path, plan: u64, secret: Secret) -> io::Result<Records> {
     let log = fs::read(home(dir, plan).join("log"))?;
-    Ok(read(&log))
+    Ok(read(&log, plan, secret))
 }
 
-fn read(log: &[u8]) -> Records {
+fn read(log: &[u8], plan: u64, secret: Secret) -> Records {
     let mut found = Records::default();
+    let mut started = Vec::new();
     // What follows the last newline is still being written.
-    let whole = log.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
+    let Some(whole) = log.iter().rposition(|&byte| byte == b'\n') else {
+        return found;
+    };
     for line in log[..whole].split(|&byte| byte == b'\n') {
-        let Ok(line) = str::from_utf8(line) else {
+        // Every record begins with a newline, so that what a step left without one does not touch it.
+        if line.is_empty() {
             continue;
-        };
-        let words: Vec<&str> = line.split(' ').collect();
-        match words[..] {
-            // The last word is the shell's process id, for the shell itself.
-            ["S", k, at, _] => {
-                let next = found.steps.len() + 1;
-                if let (Some(at), true) = (clock(at), k.parse() == Ok(next)) {
-                    found.steps.push(StepRecord {
-                        started_us: at,
-                        ended: None,
-                    });
-                }
-            }
-            ["E", k, code, at] => {
-                let step = k.parse().ok().and_then(|k: usize| k.checked_sub(1));
-                let step = step.and_then(|index| found.steps.get_mut(index));
-                if let (Some(step), Ok(code), Some(at)) = (step, code.parse(), clock(at))
-                    && step.ended.is_none()
-                {
-                    step.ended = Some((code, at));
-                }
-            }
-            ["D"] => found.done = true,
-            _ => (),
         }
+        let taken = match parse(line) {
+            Some((event, _, given)) if key(secret, plan, event) != given => false,
+            Some((Event::Started(step), record, _)) => {
+                let known = started.contains(&step);
+                if !known {
+                    started.push(step);
+                    found.step(step).started_us = record.started_us;
+                }
+                !known
+            }
+            Some((Event::Ended(step), record, _)) => {
+                let step = found.step(step);
+                let known = step.ended.is_some();
+                if !known {
+                    step.ended = record.ended;
+                }
+                !known
+            }
+            Some((Event::Done, _, _)) => !std::mem::replace(&mut found.done, true),
+            None => false,
+        };
+        found.ignored += usize::from(!taken);
     }
     found
+}
+
+impl Records {
+    /// Its key has shown that the step is one of the plan's.
+    fn step(&mut self, step: usize) -> &mut StepRecord {
+        if self.steps.len() < step {
+            self.steps.resize(step, StepRecord::default());
+        }
+        &mut self.steps[step - 1]
+    }
+}
+
+/// What a line says, with the key that it gives.
+fn parse(line: &[u8]) -> Option<(Event, StepRecord, &str)> {
+    let line = str::from_utf8(line).ok()?;
+    let number = |word: &str| word.parse().ok().filter(|step| *step > 0);
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut record = StepRecord::default();
+    match words[..] {
+        // The word before the key is the shell's process id, for the shell itself.
+        ["S", step, at, _, given] => {
+            record.started_us = clock(at)?;
+            Some((Event::Started(number(step)?), record, given))
+        }
+        ["E", step, code, at, given] => {
+            record.ended = Some((code.parse().ok()?, clock(at)?));
+            Some((Event::Ended(number(step)?), record, given))
+        }
+        ["D", given] => Some((Event::Done, record, given)),
+        _ => None,
+    }
 }
 
 /// The time that a record says, or that it knows none; nothing if it is no record.
@@ -160,6 +265,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
+    const SECRET: Secret = [7; 16];
+
     fn plan(number: u64, texts: &[&str]) -> Plan {
         let step = |text: &&str| Step {
             heading: format!("run {text}"),
@@ -169,7 +276,13 @@ mod tests {
             number,
             steps: texts.iter().map(step).collect(),
             keep_going: false,
+            begun: 0,
+            secret: SECRET,
         }
+    }
+
+    fn line(record: &str, event: Event) -> String {
+        format!("{record} {}\n", key(SECRET, 7, event))
     }
 
     #[test]
@@ -183,20 +296,49 @@ mod tests {
         assert_eq!(text("7/2"), "printf 'a\nb' \n");
         assert_eq!(text("7/2.head"), "run printf 'a b'  \n");
         assert!(!dir.join("7/keep-going").exists());
-        for private in ["7/1", "7/log", "go"] {
+        for private in ["7/1", "7/log", "7/keys", "go"] {
             let mode = fs::metadata(dir.join(private)).expect("there");
             assert_eq!(mode.permissions().mode() & 0o777, 0o600, "{private}");
         }
 
-        fs::write(dir.join("7/log"), "S 1 5 9\n").expect("write");
+        fs::write(dir.join("7/log"), line("S 1 5 9", Event::Started(1))).expect("write");
+        fs::write(dir.join("7/keys"), "").expect("the shell has them");
         lay_out(&dir, &plan(7, &["other"])).expect("again");
         assert_eq!(text("7/1"), "true");
-        assert_eq!(records(&dir, 7).expect("records").steps.len(), 1);
+        assert_eq!(text("7/keys"), "", "not while a step may read them");
+        assert_eq!(records(&dir, 7, SECRET).expect("records").steps.len(), 1);
 
         stop(&dir, 7).expect("stopped");
         stop(&dir, 7).expect("stopped again");
         lay_out(&dir, &plan(8, &["true"])).expect("the next");
         assert_eq!(text("go"), "8\n");
+    }
+
+    #[test]
+    fn a_fresh_shell_gets_the_keys_of_what_no_shell_has_started() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let all = plan(7, &["exit 3", "true", "true"]);
+        let keys = |plan: &Plan| {
+            lay_out_for_fresh_shell(dir.path(), plan).expect("laid out");
+            fs::read_to_string(dir.path().join("7/keys")).expect("keys")
+        };
+        let from = |first: usize| {
+            let mut text = format!("{first} ");
+            for step in first..=3 {
+                text += &key(SECRET, 7, Event::Started(step));
+                text += &key(SECRET, 7, Event::Ended(step));
+            }
+            text + &key(SECRET, 7, Event::Done) + "\n"
+        };
+        assert_eq!(keys(&all), from(1));
+        let log = dir.path().join("7/log");
+        fs::write(&log, line("S 1 5 9", Event::Started(1))).expect("write");
+        assert_eq!(keys(&all), from(2));
+        // Whatever a step did to the log: what is known to have begun does not begin again.
+        let begun = Plan { begun: 2, ..all };
+        assert_eq!(keys(&begun), from(3));
+        fs::remove_dir_all(dir.path().join("7")).expect("removed");
+        assert_eq!(keys(&begun), from(3));
     }
 
     #[test]
@@ -209,9 +351,17 @@ mod tests {
     }
 
     #[test]
-    fn records_are_read_and_everything_else_is_passed_over() {
-        let log = b"S 1 100 42\nE 1 0 200\nS 2 - 42\nE 2 130 -\nS 3 300 42\n";
-        let read_all = read(log);
+    fn records_are_read_and_everything_else_is_ignored() {
+        use Event::{Done, Ended, Started};
+        let log = [
+            line("S 1 100 42", Started(1)),
+            line("E 1 0 200", Ended(1)),
+            line("S 2 - 42", Started(2)),
+            line("E 2 130 -", Ended(2)),
+            line("S 3 300 42", Started(3)),
+        ]
+        .concat();
+        let read_all = read(log.as_bytes(), 7, SECRET);
         let step = |started_us, ended| StepRecord { started_us, ended };
         let expected = [
             step(Some(100), Some((0, Some(200)))),
@@ -219,26 +369,60 @@ mod tests {
             step(Some(300), None),
         ];
         assert_eq!(read_all.steps, expected);
-        assert!(!read_all.done);
+        assert_eq!((read_all.done, read_all.ignored), (false, 0));
 
-        for (log, steps, done) in [
-            (&b""[..], 0, false),
-            (b"D\n", 0, true),
-            (b"D", 0, false),
-            (b"S 1 1 1\nE 1 0 2\nD\n", 1, true),
-            (b"S 1 1", 0, false),
-            (b"S 2 1 1\nS x 1 1\nS 1 y 1\nS\n\n\xff\nE 1 0 2\n", 0, false),
-            (b"S 1 1 1\nS 1 2 1\nE 0 0 1\nE 9 0 1\nE 1 x 1\n", 1, false),
+        let (start, end) = (line("S 1 1 1", Started(1)), line("E 1 0 2", Ended(1)));
+        let done = line("D", Done);
+        let used = key(SECRET, 7, Started(1));
+        let zero = "0".repeat(16);
+        for (log, steps, done, ignored) in [
+            (String::new(), 0, false, 0),
+            (done.clone(), 0, true, 0),
+            (done.trim_end().to_owned(), 0, false, 0),
+            (format!("{start}{end}{done}"), 1, true, 0),
+            ("S 1 1".to_owned(), 0, false, 0),
+            // Without a key, with a wrong one, with one that was used for another record, of another plan.
+            (
+                format!("{start}E 1 0 9\nE 1 9 9 {zero}\nE 1 9 9 {used}\nD\nD {used}\n"),
+                1,
+                false,
+                5,
+            ),
+            (
+                format!("S 1 1 1 {}\n", key(SECRET, 8, Started(1))),
+                0,
+                false,
+                1,
+            ),
+            (
+                format!("{start}S 99999999999999999999 1 1 {zero}\nS 0 1 1 {zero}\n\n \n"),
+                1,
+                false,
+                3,
+            ),
+            // A second record of the same event does not change the first.
+            (
+                format!("{start}{end}E 1 9 9 {}\n", key(SECRET, 7, Ended(1))),
+                1,
+                false,
+                1,
+            ),
+            // Torn by a step that truncated the log in the middle of a write: what follows is true.
+            (format!("S 1 1 \n{end}"), 1, false, 1),
         ] {
-            let found = read(log);
-            assert_eq!(found.steps.len(), steps, "{}", log.escape_ascii());
-            assert_eq!(found.done, done, "{}", log.escape_ascii());
-            assert!(
-                found
-                    .steps
-                    .iter()
-                    .all(|step| { step.ended.is_none() || step.ended == Some((0, Some(2))) })
-            );
+            let found = read(log.as_bytes(), 7, SECRET);
+            assert_eq!(found.steps.len(), steps, "{log}");
+            assert_eq!((found.done, found.ignored), (done, ignored), "{log}");
+            let true_end =
+                |step: &StepRecord| step.ended.is_none() || step.ended == Some((0, Some(2)));
+            assert!(found.steps.iter().all(true_end), "{log}");
         }
+        let garbage = [&b"\xff\xfe\n"[..], start.as_bytes()].concat();
+        let found = read(&garbage, 7, SECRET);
+        assert_eq!((found.steps.len(), found.ignored), (1, 1));
+        // A step that removed the records of steps before it.
+        let late = read(line("E 3 4 -", Ended(3)).as_bytes(), 7, SECRET);
+        assert_eq!(late.steps[2].ended, Some((4, None)));
+        assert_eq!(late.steps[0], StepRecord::default());
     }
 }

@@ -1,19 +1,29 @@
-use std::path::Path;
+use std::{
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
 
-use fugue_api::wire::Caller;
+use fugue_api::wire::{Caller, Key};
 use fugue_core::{Change, Snapshot, StoredRun, StoredWatcher, StoredWorker};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::de::DeserializeOwned;
 
-use super::{Store, StoreError};
+use super::{Check, Opened, Origin, QuarantinedRow, Store, StoreError, backup::Backup};
 
 /// The store as one SQLite file next to the panes' logs.
 pub struct Sqlite {
     connection: Connection,
+    path: PathBuf,
+    /// Device and inode of the file that was opened.
+    file: (u64, u64),
+    backup: Backup,
 }
 
 // Raised with every change of the tables; an older file is brought up step by step.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
+// A larger database is not checked at the start, which would take noticeably long.
+const MAX_CHECKED_BYTES: u64 = 64 << 20;
 
 impl Sqlite {
     pub fn at(path: &Path) -> Result<Self, StoreError> {
@@ -72,17 +82,79 @@ impl Sqlite {
                  COMMIT;",
             )?;
         }
-        Ok(Self { connection })
+        if format < 6 {
+            connection.execute_batch(
+                "BEGIN;
+                 CREATE TABLE starts (id TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT;
+                 CREATE TABLE quarantine
+                     (kind TEXT NOT NULL, id TEXT NOT NULL, raw BLOB, error TEXT NOT NULL, at INTEGER NOT NULL) STRICT;
+                 PRAGMA user_version = 6;
+                 COMMIT;",
+            )?;
+        }
+        let found =
+            std::fs::metadata(path).map_err(|error| StoreError::File(path.to_owned(), error))?;
+        Ok(Self {
+            connection,
+            path: path.to_owned(),
+            file: (found.dev(), found.ino()),
+            backup: Backup::of(path),
+        })
     }
 
-    /// All records of a table, in the order of their ids.
-    fn records<T: DeserializeOwned>(&self, table: &str) -> Result<Vec<T>, StoreError> {
-        let mut statement = self
-            .connection
-            .prepare(&format!("SELECT record FROM {table} ORDER BY id"))?;
-        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
-        rows.map(|record| Ok(serde_json::from_str(&record?)?))
-            .collect()
+    /// Whether the file is sound.
+    pub fn check(&self, check: Check) -> Result<(), StoreError> {
+        let size = std::fs::metadata(&self.path).map_or(0, |found| found.len());
+        let pragma = match check {
+            Check::Whole => "PRAGMA integrity_check(1)",
+            Check::Quick if size <= MAX_CHECKED_BYTES => "PRAGMA quick_check(1)",
+            Check::Quick => {
+                tracing::info!(size, "database not checked: it is large");
+                return Ok(());
+            }
+        };
+        let found: String = self.connection.query_row(pragma, [], |row| row.get(0))?;
+        match found.as_str() {
+            "ok" => Ok(()),
+            _ => Err(StoreError::Damaged(found)),
+        }
+    }
+
+    /// Raises every counter, so that an id that was given out after a backup was made is not given out again.
+    pub fn advance_counters(&self, by: u64) -> Result<(), StoreError> {
+        self.connection
+            .execute("UPDATE counters SET value = value + ?1", [by.cast_signed()])?;
+        Ok(())
+    }
+
+    /// A daemon of an earlier database may have had a higher number, and holders obey the highest.
+    pub fn raise_epoch(&self, to: u64) -> Result<(), StoreError> {
+        if self.counter("epoch")? < to {
+            set_counter(&self.connection, "epoch", to)?;
+        }
+        Ok(())
+    }
+
+    /// A file that was removed or replaced still takes writes, which nobody would ever find.
+    fn is_in_place(&self) -> Result<(), StoreError> {
+        match std::fs::metadata(&self.path) {
+            Ok(found) if (found.dev(), found.ino()) == self.file => Ok(()),
+            Ok(_) => Err(StoreError::Gone(self.path.clone())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(StoreError::Gone(self.path.clone()))
+            }
+            Err(error) => Err(StoreError::File(self.path.clone(), error)),
+        }
+    }
+
+    /// All records of a table, in the order of their ids. What cannot be read goes to `unreadable`.
+    fn records<T: DeserializeOwned>(
+        &self,
+        table: &str,
+        unreadable: &mut Vec<QuarantinedRow>,
+    ) -> Result<Vec<T>, StoreError> {
+        let rows = self.rows(table, "NULL", unreadable)?;
+        Ok(rows.into_iter().map(|(record, _)| record).collect())
     }
 
     /// Records with the world of their caller, where that is still needed.
@@ -90,21 +162,64 @@ impl Sqlite {
         &self,
         table: &str,
         together: impl Fn(T, Option<Caller>) -> S,
+        unreadable: &mut Vec<QuarantinedRow>,
     ) -> Result<Vec<S>, StoreError> {
-        let mut statement = self
-            .connection
-            .prepare(&format!("SELECT record, caller FROM {table} ORDER BY id"))?;
-        let rows = statement.query_map([], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
-        })?;
-        rows.map(|row| {
-            let (record, caller) = row?;
-            let caller = caller
-                .map(|caller| serde_json::from_str(&caller))
-                .transpose()?;
-            Ok(together(serde_json::from_str(&record)?, caller))
-        })
-        .collect()
+        let rows = self.rows(table, "caller", unreadable)?.into_iter();
+        Ok(rows
+            .map(|(record, caller)| together(record, caller))
+            .collect())
+    }
+
+    fn rows<T: DeserializeOwned>(
+        &self,
+        table: &str,
+        caller: &str,
+        unreadable: &mut Vec<QuarantinedRow>,
+    ) -> Result<Vec<(T, Option<Caller>)>, StoreError> {
+        let mut statement = self.connection.prepare(&format!(
+            "SELECT CAST(id AS TEXT), CAST(record AS BLOB), CAST({caller} AS BLOB) FROM {table} ORDER BY id"
+        ))?;
+        let mut rows = statement.query([])?;
+        let mut readable = Vec::new();
+        while let Some(row) = rows.next()? {
+            let id: String = row.get(0)?;
+            let record: Vec<u8> = row.get(1)?;
+            let caller: Option<Vec<u8>> = row.get(2)?;
+            let caller = caller.map(|caller| serde_json::from_slice(&caller));
+            match (serde_json::from_slice(&record), caller.transpose()) {
+                (Ok(record), Ok(caller)) => readable.push((record, caller)),
+                (Err(error), _) | (_, Err(error)) => unreadable.push(QuarantinedRow {
+                    kind: table.to_owned(),
+                    id,
+                    error: error.to_string(),
+                    raw: record,
+                }),
+            }
+        }
+        Ok(readable)
+    }
+
+    /// Moves rows out of the way of this and every later start. They are kept for whoever can make sense of them.
+    fn quarantine(&mut self, rows: &[QuarantinedRow]) -> Result<(), StoreError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let at = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
+        let transaction = self.connection.transaction()?;
+        for row in rows {
+            transaction.execute(
+                "INSERT INTO quarantine (kind, id, raw, error, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![row.kind, row.id, row.raw, row.error, at],
+            )?;
+            transaction.execute(
+                &format!("DELETE FROM {} WHERE CAST(id AS TEXT) = ?1", row.kind),
+                [&row.id],
+            )?;
+        }
+        Ok(transaction.commit()?)
     }
 
     fn counter(&self, name: &str) -> Result<u64, StoreError> {
@@ -121,32 +236,53 @@ impl Sqlite {
 }
 
 impl Store for Sqlite {
-    fn open(&mut self) -> Result<Snapshot, StoreError> {
+    fn open(&mut self) -> Result<Opened, StoreError> {
         let epoch = self.counter("epoch")? + 1;
         set_counter(&self.connection, "epoch", epoch)?;
-        Ok(Snapshot {
-            panes: self.records("panes")?,
+        let bad = &mut Vec::new();
+        let snapshot = Snapshot {
+            panes: self.records("panes", bad)?,
             next_pane: self.counter("next_pane")?,
-            runs: self
-                .records_and_callers("runs", |record, caller| StoredRun { record, caller })?,
+            runs: self.records_and_callers(
+                "runs",
+                |record, caller| StoredRun { record, caller },
+                bad,
+            )?,
             next_run: self.counter("next_run")?,
-            events: self.records("events")?,
+            events: self.records("events", bad)?,
             next_event: self.counter("next_event")?,
-            workers: self
-                .records_and_callers("workers", |record, caller| StoredWorker { record, caller })?,
+            workers: self.records_and_callers(
+                "workers",
+                |record, caller| StoredWorker { record, caller },
+                bad,
+            )?,
             next_worker: self.counter("next_worker")?,
-            questions: self.records("questions")?,
+            questions: self.records("questions", bad)?,
             next_question: self.counter("next_question")?,
             watchers: self
-                .records_and_callers("watchers", |record, caller| {
-                    caller.map(|caller| StoredWatcher { record, caller })
-                })?
+                .records_and_callers(
+                    "watchers",
+                    |record, caller| caller.map(|caller| StoredWatcher { record, caller }),
+                    bad,
+                )?
                 .into_iter()
                 .flatten()
                 .collect(),
             next_watcher: self.counter("next_watcher")?,
-            arrangements: self.records("arrangements")?,
+            arrangements: self.records("arrangements", bad)?,
+            starts: self.records("starts", bad)?,
             epoch,
+        };
+        let quarantined = std::mem::take(bad);
+        self.quarantine(&quarantined)?;
+        let quarantine_count: i64 =
+            self.connection
+                .query_row("SELECT count(*) FROM quarantine", [], |row| row.get(0))?;
+        Ok(Opened {
+            snapshot,
+            quarantined,
+            quarantine_count: quarantine_count.cast_unsigned(),
+            origin: Origin::Sound,
         })
     }
 
@@ -253,6 +389,21 @@ impl Store for Sqlite {
                 }
                 Change::DropWatcher(number) => delete(&transaction, "watchers", *number)?,
                 Change::NextWatcher(next) => set_counter(&transaction, "next_watcher", *next)?,
+                Change::PutStart(record) => {
+                    transaction
+                        .prepare_cached(
+                            "INSERT OR REPLACE INTO starts (id, record) VALUES (?1, ?2)",
+                        )?
+                        .execute(params![
+                            start_id(record.key),
+                            serde_json::to_string(record)?
+                        ])?;
+                }
+                Change::DropStart(key) => {
+                    transaction
+                        .prepare_cached("DELETE FROM starts WHERE id = ?1")?
+                        .execute([start_id(*key)])?;
+                }
                 Change::PutArrangement(record) => {
                     transaction
                         .prepare_cached(
@@ -267,8 +418,19 @@ impl Store for Sqlite {
                 }
             }
         }
-        Ok(transaction.commit()?)
+        transaction.commit()?;
+        self.is_in_place()?;
+        self.backup.note_change();
+        Ok(())
     }
+
+    fn maintain(&mut self) {
+        self.backup.make_if_due(&self.connection);
+    }
+}
+
+fn start_id(key: Key) -> String {
+    format!("{:032x}", u128::from_be_bytes(key.0))
 }
 
 fn put(
@@ -300,33 +462,4 @@ fn set_counter(connection: &Connection, name: &str, value: u64) -> Result<(), St
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sqlite_does_what_every_store_must() {
-        let dir = tempfile::tempdir().unwrap();
-        super::super::conformance::all(|| Sqlite::at(&dir.path().join("fugue.db")).unwrap());
-    }
-
-    #[test]
-    fn the_engine_is_new_enough_for_wal_that_loses_nothing() {
-        assert!(
-            rusqlite::version_number() >= 3_051_003,
-            "{}",
-            rusqlite::version()
-        );
-    }
-
-    #[test]
-    fn a_file_of_a_newer_fugue_is_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("fugue.db");
-        Sqlite::at(&path)
-            .unwrap()
-            .connection
-            .pragma_update(None, "user_version", 99)
-            .unwrap();
-        assert!(matches!(Sqlite::at(&path), Err(StoreError::Newer(99))));
-    }
-}
+mod tests;

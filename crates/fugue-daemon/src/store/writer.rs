@@ -1,86 +1,243 @@
-use std::{sync::mpsc, thread};
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
 
 use fugue_core::Change;
 
-use super::{Store, StoreError};
+use super::{Failure, Store, StoreError};
 
 /// The one writer: a thread that puts everything that waits into one transaction, so that a hundred panes opened
 /// at once cost a few syncs and not a hundred.
+///
+/// Commits are stored in the order in which they were given. One that fails is retried before any later one is
+/// tried, because later changes build on earlier ones.
 pub struct Writer<T> {
-    queue: mpsc::Sender<Commit<T>>,
+    /// `None` only while the writer is dropped.
+    queue: Option<mpsc::Sender<Commit<T>>>,
+    thread: Option<thread::JoinHandle<()>>,
 }
 
-/// Changes, and what to hand back once they are on disk.
+/// Changes, and what to hand back once they are on disk. Without changes it is a barrier: it is handed back when
+/// everything before it is on disk.
 pub struct Commit<T> {
     pub changes: Vec<Change>,
     pub then: T,
+    pub on_failure: OnFailure,
+}
+
+/// What becomes of a commit that fails for a reason that may go away, such as a full disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// It is handed back at once, and its giver undoes what it was for.
+    Refuse,
+    /// It is tried again until it succeeds.
+    Retry,
+}
+
+/// What the writer tells, on its own thread.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Report<T> {
+    /// The commit is on disk.
+    Stored(T),
+    /// The commit failed for this reason, and nothing of it is on disk.
+    Refused(T, String),
+    /// Commits fail for this reason and are retried. Told once, until `Resumed`.
+    Stalled(String),
+    /// Commits succeed again.
+    Resumed,
+    /// The writer has ended for this reason: nothing that was given to it from the first unanswered commit on is stored.
+    Ended(String),
 }
 
 // One transaction stays small enough that a reader of the same disk is not held up.
-const MOST_AT_ONCE: usize = 256;
+const MAX_COMMITS_PER_TRANSACTION: usize = 256;
+// The kernel has no event for "there is space again".
+const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 impl<T: Send + 'static> Writer<T> {
-    /// `done` is called on the writer's thread, in the order of the commits.
+    /// `report` is called on the writer's thread.
     pub fn start(
-        mut store: impl Store + 'static,
-        done: impl Fn(T, Result<(), String>) + Send + 'static,
+        store: impl Store + 'static,
+        report: impl Fn(Report<T>) + Send + 'static,
     ) -> std::io::Result<Self> {
-        // Unbounded by type, bounded by the calls in flight that the door admits.
-        let (queue, waiting) = mpsc::channel::<Commit<T>>();
-        thread::Builder::new().name("store".into()).spawn(move || {
-            while let Ok(first) = waiting.recv() {
-                let mut batch = vec![first];
-                batch.extend(waiting.try_iter().take(MOST_AT_ONCE - 1));
-                let together: Vec<&Change> =
-                    batch.iter().flat_map(|commit| &commit.changes).collect();
-                let outcome = store.commit(&together);
-                match outcome {
-                    Ok(()) => batch
-                        .into_iter()
-                        .for_each(|commit| done(commit.then, Ok(()))),
-                    // One of them may be at fault; the others must not suffer.
-                    Err(_) => batch.into_iter().for_each(|commit| {
-                        let alone: Vec<&Change> = commit.changes.iter().collect();
-                        let outcome = store
-                            .commit(&alone)
-                            .map_err(|error: StoreError| error.to_string());
-                        done(commit.then, outcome);
-                    }),
-                }
+        // Unbounded by type, bounded by the calls in flight that the door admits, and by what the engine lets in
+        // while the store is stalled.
+        let (queue, incoming) = mpsc::channel::<Commit<T>>();
+        let thread = thread::Builder::new().name("store".into()).spawn(move || {
+            let mut work = WriterThread {
+                store,
+                incoming,
+                backlog: VecDeque::new(),
+                report: &report,
+                stalled: None,
+            };
+            // A writer that ended without a word would leave every caller waiting.
+            let ended = match catch_unwind(AssertUnwindSafe(|| work.run())) {
+                Ok(ended) => ended,
+                Err(panic) => Some(format!("it panicked: {}", panic_message(&*panic))),
+            };
+            if let Some(reason) = ended {
+                report(Report::Ended(reason));
             }
         })?;
-        Ok(Self { queue })
+        Ok(Self {
+            queue: Some(queue),
+            thread: Some(thread),
+        })
     }
 
     pub fn commit(&self, commit: Commit<T>) {
-        // The thread ends only with this sender.
-        let _ = self.queue.send(commit);
+        if let Some(queue) = &self.queue {
+            // A writer that has ended has reported that.
+            let _ = queue.send(commit);
+        }
     }
+}
+
+/// What was given is stored before the daemon ends, as far as it can be.
+impl<T> Drop for Writer<T> {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct WriterThread<'a, S, T, R> {
+    store: S,
+    incoming: mpsc::Receiver<Commit<T>>,
+    backlog: VecDeque<Commit<T>>,
+    report: &'a R,
+    stalled: Option<Stall>,
+}
+
+struct Stall {
+    reason: String,
+    /// How long to wait before the next attempt.
+    interval: Duration,
+}
+
+impl<S: Store, T, R: Fn(Report<T>)> WriterThread<'_, S, T, R> {
+    /// Returns why the writer cannot go on, or nothing when the daemon ends.
+    fn run(&mut self) -> Option<String> {
+        loop {
+            if self.backlog.is_empty() {
+                match self.incoming.try_recv() {
+                    Ok(commit) => self.backlog.push_back(commit),
+                    Err(mpsc::TryRecvError::Disconnected) => return None,
+                    Err(mpsc::TryRecvError::Empty) => {
+                        self.store.maintain();
+                        self.backlog.push_back(self.incoming.recv().ok()?);
+                    }
+                }
+            }
+            self.backlog.extend(self.incoming.try_iter());
+            let together = self.backlog.len().min(MAX_COMMITS_PER_TRANSACTION);
+            let failed = match self.attempt(together) {
+                Ok(()) => continue,
+                Err(error) if together == 1 => error,
+                // One of them may be at fault; those in front of it must not suffer.
+                Err(_) => match self.attempt(1) {
+                    Ok(()) => continue,
+                    Err(error) => error,
+                },
+            };
+            match failed.failure() {
+                Failure::Permanent => return Some(failed.to_string()),
+                Failure::Passing => {}
+            }
+            if self.refuse_first(&failed) {
+                continue;
+            }
+            if !self.wait(failed.to_string()) {
+                // A last attempt; what it does not store was confirmed to nobody.
+                let _ = self.attempt(self.backlog.len());
+                return None;
+            }
+        }
+    }
+
+    /// Stores the first commits of the backlog in one transaction.
+    fn attempt(&mut self, count: usize) -> Result<(), StoreError> {
+        let changes: Vec<&Change> = self
+            .backlog
+            .iter()
+            .take(count)
+            .flat_map(|commit| &commit.changes)
+            .collect();
+        if !changes.is_empty() {
+            self.store.commit(&changes)?;
+            if self.stalled.take().is_some() {
+                (self.report)(Report::Resumed);
+            }
+        }
+        for commit in self.backlog.drain(..count) {
+            (self.report)(Report::Stored(commit.then));
+        }
+        Ok(())
+    }
+
+    /// Hands the first commit back, if it is one that is not retried.
+    fn refuse_first(&mut self, error: &StoreError) -> bool {
+        let first = self.backlog.front();
+        if first.is_none_or(|commit| commit.on_failure == OnFailure::Retry) {
+            return false;
+        }
+        if let Some(commit) = self.backlog.pop_front() {
+            (self.report)(Report::Refused(commit.then, error.to_string()));
+        }
+        true
+    }
+
+    /// Waits before the next attempt, and hands back what is not to wait. `false`: the daemon ends.
+    fn wait(&mut self, reason: String) -> bool {
+        let interval = match &self.stalled {
+            None => {
+                (self.report)(Report::Stalled(reason.clone()));
+                MIN_RETRY_INTERVAL
+            }
+            Some(stall) => (stall.interval * 2).min(MAX_RETRY_INTERVAL),
+        };
+        self.stalled = Some(Stall {
+            reason: reason.clone(),
+            interval,
+        });
+        let kept = std::mem::take(&mut self.backlog);
+        kept.into_iter()
+            .for_each(|commit| self.queue_or_refuse(commit));
+        let next_attempt = std::time::Instant::now() + interval;
+        loop {
+            let left = next_attempt.saturating_duration_since(std::time::Instant::now());
+            match self.incoming.recv_timeout(left) {
+                Ok(commit) => self.queue_or_refuse(commit),
+                Err(mpsc::RecvTimeoutError::Timeout) => return true,
+                Err(mpsc::RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn queue_or_refuse(&mut self, commit: Commit<T>) {
+        let reason = self.stalled.as_ref().map(|stall| stall.reason.clone());
+        match (commit.on_failure, reason) {
+            (OnFailure::Refuse, Some(reason)) => {
+                (self.report)(Report::Refused(commit.then, reason));
+            }
+            (OnFailure::Refuse | OnFailure::Retry, _) => self.backlog.push_back(commit),
+        }
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without a message".to_owned())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::{Sqlite, conformance::record};
-
-    #[test]
-    fn commits_are_confirmed_in_order_and_are_then_on_disk() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("fugue.db");
-        let (done, confirmed) = mpsc::channel();
-        let writer = Writer::start(Sqlite::at(&path).unwrap(), move |number: u64, outcome| {
-            done.send((number, outcome)).unwrap();
-        })
-        .unwrap();
-        for number in 1..=1000 {
-            writer.commit(Commit {
-                changes: vec![Change::Put(Box::new(record(number)))],
-                then: number,
-            });
-        }
-        for number in 1..=1000 {
-            assert_eq!(confirmed.recv().unwrap(), (number, Ok(())));
-        }
-        assert_eq!(Sqlite::at(&path).unwrap().open().unwrap().panes.len(), 1000);
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +17,7 @@ use crate::input::Typist;
 use crate::log::Moved;
 use crate::proc::{self, Stat};
 use crate::record::{ExitRecord, Meta, SizeAt, boot_id};
-use crate::spawn::SpawnError;
+use crate::spawn::{SpawnError, retry_exhausted};
 use crate::sys::{self, Ending, PidfdAnswer, Reap, Whom};
 use crate::wire::{Exited, Identity, Spec, ToDaemon};
 
@@ -112,22 +113,24 @@ impl Holder {
             segment: spec.segment,
             marks: spec.marks.clone(),
         };
+        ExitRecord::reserve(&self.dir, self.generation)
+            .map_err(wrong("the room for the record of the child's end"))?;
         meta.write(&self.dir)
             .map_err(wrong("the record of the child"))?;
-        let started =
-            self.terminal
-                .start(spec, &kept)
-                .and_then(|child| match child.pidfd.try_clone() {
-                    Ok(handed) => Ok((child, handed)),
-                    Err(e) => {
-                        child.abandon();
-                        Err(SpawnError::new("pidfd", e))
-                    }
-                });
+        let started = self.terminal.start(spec, &kept).and_then(|child| {
+            match retry_exhausted(|| child.pidfd.try_clone()) {
+                Ok(handed) => Ok((child, handed)),
+                Err(e) => {
+                    child.abandon();
+                    Err(SpawnError::new("pidfd", e))
+                }
+            }
+        });
         let (child, handed) = match started {
             Ok(started) => started,
             Err(error) => {
                 let _ = std::fs::remove_file(Meta::path(&self.dir, self.generation));
+                ExitRecord::release(&self.dir, self.generation);
                 return Err(error);
             }
         };
@@ -238,6 +241,7 @@ impl Holder {
 
     fn child_ended(&mut self, ending: Ending) {
         // Whoever types learns that nobody reads it.
+        self.acknowledge_keys();
         self.persons.clear();
         let life = std::mem::replace(&mut self.life, Life::Empty);
         self.life = match life {
@@ -248,6 +252,18 @@ impl Holder {
             },
             other => other,
         };
+        if let Flow::Stalled { .. } = self.flow {
+            self.tell_pending_exit();
+        }
+    }
+
+    /// Tells of a child that has ended while its output waits for room on the disk.
+    pub(super) fn tell_pending_exit(&mut self) {
+        if let Life::Ending { ending, .. } = self.life {
+            let in_terminal = rustix::io::ioctl_fionread(&self.terminal.master).unwrap_or(0);
+            let at = self.pump.taken_upto() + in_terminal;
+            self.say(&ToDaemon::ExitPending(Exited { ending, at }));
+        }
     }
 
     /// The terminal hung up. If the child lives on, it may open `/dev/tty` again, so the terminal is brought back.
@@ -274,24 +290,50 @@ impl Holder {
             // more can come that the child printed.
             Some(Moved::Empty | Moved::HungUp) => {}
             Some(Moved::Budget) => return More::Now,
+            None if self.directory_is_removed() => {}
             None => return More::AfterEvents,
         }
         let exited = Exited {
             ending,
             at: self.pump.log.end(),
         };
-        let recorded_ms = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |d| d.as_millis() as u64);
-        if let Err(error) = (ExitRecord {
-            exited,
-            recorded_ms,
-        })
-        .write(&self.dir, self.generation)
+        // The output first: an exit record says that all output before it is there.
+        let synced = self.pump.log.sync();
+        if let Err(error) = synced.and_then(|()| self.record_exit(exited))
+            && !self.directory_is_removed()
         {
             self.stall(error, now);
             return More::AfterEvents;
         }
+        self.flows();
+        self.exit_recorded(who, exited);
+        More::Now
+    }
+
+    /// The pane is being closed and there is no room for the rest of its output: it is lost, and the exit says how much.
+    pub(super) fn give_output_up(&mut self) {
+        let Life::Ending { who, ending, .. } = self.life else {
+            return;
+        };
+        let at = self.pump.log.end() + self.pump.discard(&self.terminal.master);
+        let exited = Exited { ending, at };
+        // What of the output is there is kept, if the disk lets it.
+        let _ = self.pump.log.sync();
+        // Where not even its reserved room can be written (a disk that is read-only now), the daemon records it.
+        let _ = self.record_exit(exited);
+        self.exit_recorded(who, exited);
+    }
+
+    fn record_exit(&self, exited: Exited) -> std::io::Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let record = ExitRecord {
+            exited,
+            recorded_ms: now.map_or(0, |since| since.as_millis() as u64),
+        };
+        record.write(&self.dir, self.generation)
+    }
+
+    fn exit_recorded(&mut self, who: Identity, exited: Exited) {
         let _ = sys::ended_child(Whom::Pid(who.pid), Reap::Take);
         let life = std::mem::replace(&mut self.life, Life::Empty);
         if let Life::Ending { who, pidfd, .. } = life {
@@ -306,7 +348,12 @@ impl Holder {
             self.say(&ToDaemon::Alone);
         }
         self.say(&ToDaemon::Exited(exited));
-        More::Now
+    }
+
+    /// Whether the pane's directory was removed, and not just moved: the lock file in it has no name any more. Nobody can
+    /// read the log or an exit record then, so the end of the child waits for neither.
+    fn directory_is_removed(&self) -> bool {
+        self.lock.metadata().is_ok_and(|lock| lock.nlink() == 0)
     }
 
     /// From here on in the log, the terminal has this size.

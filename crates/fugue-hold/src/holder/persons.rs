@@ -8,6 +8,7 @@ use rustix::event::{EventfdFlags, PollFlags};
 
 use super::life::Life;
 use super::{Holder, Source, Sources, link_interest};
+use crate::input::PersonId;
 use crate::link::{Filled, HolderLink};
 use crate::wire::{Frame, ToDaemon, ToHolder};
 
@@ -17,7 +18,10 @@ const MAX_PERSONS: usize = 8;
 const PIECES_PER_KEY: u32 = 16;
 
 pub(super) struct Person {
+    id: PersonId,
     link: HolderLink,
+    /// How many messages of keys the terminal has taken.
+    written: u64,
     /// Bumped when the log has grown.
     grew: OwnedFd,
     /// How often still, until the next key.
@@ -25,12 +29,15 @@ pub(super) struct Person {
 }
 
 impl Person {
-    fn admit(mut link: HolderLink) -> io::Result<Self> {
+    fn admit(id: PersonId, mut link: HolderLink) -> io::Result<Self> {
         let grew = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        link.push(&ToDaemon::Admitted, vec![grew.try_clone()?])?;
+        let admitted = ToDaemon::Admitted { acknowledges: true };
+        link.push(&admitted, vec![grew.try_clone()?])?;
         link.flush()?;
         Ok(Self {
+            id,
             link,
+            written: 0,
             grew,
             left: 0,
         })
@@ -50,7 +57,8 @@ impl Holder {
         let Life::Running { .. } = self.life else {
             return;
         };
-        let Ok(person) = Person::admit(link) else {
+        self.last_person += 1;
+        let Ok(person) = Person::admit(PersonId(self.last_person), link) else {
             return;
         };
         if self.persons.len() == MAX_PERSONS {
@@ -99,21 +107,43 @@ impl Holder {
         if !keys.is_empty() {
             person.left = PIECES_PER_KEY;
         }
+        let id = person.id;
         if !stays {
             // The others of this turn are heard on the next one.
             self.persons.remove(n);
         }
         for bytes in keys {
-            self.keyed(bytes);
+            self.keyed(bytes, Some(id));
         }
     }
 
+    /// Acknowledges the keys that the terminal took in this turn. Behind everything else of the turn: nobody waits for it
+    /// unless we die.
+    pub(super) fn acknowledge_keys(&mut self) {
+        let written = self.typist.take_keys_written();
+        if written.is_empty() {
+            return;
+        }
+        self.persons.retain_mut(|person| {
+            let count = written.iter().filter(|id| **id == person.id).count() as u64;
+            if count == 0 {
+                return true;
+            }
+            person.written += count;
+            let message = ToDaemon::KeysWritten {
+                count: person.written,
+            };
+            // A person who does not read is let go, and learns by that.
+            person.link.push(&message, Vec::new()).is_ok() && person.link.flush().is_ok()
+        });
+    }
+
     /// A person pressed keys, or a terminal that shows the pane answers the program.
-    pub(super) fn keyed(&mut self, bytes: Vec<u8>) {
+    pub(super) fn keyed(&mut self, bytes: Vec<u8>, person: Option<PersonId>) {
         let Life::Running { .. } = self.life else {
             return;
         };
-        self.typist.person(bytes.clone());
+        self.typist.person(bytes.clone(), person);
         self.type_on();
         // Told before any output is moved: what was typed is known before its echo is.
         self.say(&ToDaemon::Keyed { bytes });

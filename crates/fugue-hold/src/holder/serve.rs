@@ -122,6 +122,9 @@ impl Holder {
             // Out of fds: the daemon tries again, and the pane lives on.
             Err(_) => self.daemon = None,
         }
+        if let Flow::Stalled { .. } = self.flow {
+            self.tell_pending_exit();
+        }
         // It may have sent more than the Hello in one go.
         self.hear_daemon();
     }
@@ -234,6 +237,7 @@ impl Holder {
     }
 
     fn answer(&mut self, message: ToHolder, fds: Vec<OwnedFd>) {
+        self.retry_soon(Instant::now());
         match message {
             // Said before, on this connection, or another's to say; nothing changes.
             ToHolder::Hello { .. } | ToHolder::Person | ToHolder::Keys { .. } => {}
@@ -389,6 +393,7 @@ impl Holder {
                         .map(|m| m.marks.clone())
                         .unwrap_or_default(),
                     holder: Some(std::process::id() as i32),
+                    is_sole_reaper: !self.took_over,
                 };
                 let closing = Closing::begin(scope, grace, now);
                 self.close = Some(Close {

@@ -1,14 +1,10 @@
 //! What a holder does before its loop: it takes what it was started with, makes the rest, or says why it cannot.
 
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::process::ExitCode;
 
 use rustix::event::{EventfdFlags, PollFlags};
-use rustix::fs::FlockOperation;
 
 use super::life::Life;
 use super::view::View;
@@ -16,6 +12,7 @@ use super::{Flow, Holder, Source, poll, serve};
 use crate::args::{Adopt, Args, FURTHER, MASTER, PIPE_R, PIPE_W};
 use crate::input::Typist;
 use crate::link::HolderLink;
+use crate::liveness;
 use crate::log::{Pump, Segments};
 use crate::pty::Terminal;
 use crate::record::Meta;
@@ -36,7 +33,8 @@ impl Holder {
         };
         rustix::io::ioctl_fionbio(listener, true).map_err(|e| SpawnError::new("listener", e))?;
         let in_dir = format!("pane directory {}", args.dir.display());
-        let lock = lock(&args.dir).map_err(wrong(&in_dir))?;
+        // One holder at a time writes to a pane's log.
+        let lock = liveness::take_lock(&args.dir).map_err(wrong(&in_dir))?;
         let children = sys::watch_children().map_err(wrong("signals"))?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|e| SpawnError::new("subreaper", e))?;
@@ -79,7 +77,7 @@ impl Holder {
             dir: args.dir,
             generation: args.generation,
             epoch: args.epoch,
-            _lock: lock,
+            lock,
             children,
             terminal,
             pump,
@@ -94,6 +92,7 @@ impl Holder {
             took_over: false,
             strangers: Vec::new(),
             persons: Vec::new(),
+            last_person: 0,
             daemon: None,
             told_by: None,
             had_daemon: false,
@@ -105,21 +104,6 @@ impl Holder {
         }
         Ok(holder)
     }
-}
-
-/// One holder at a time writes to a pane's log. Waits for the one before, which is dying if we were started. If it
-/// was killed in the middle of starting a child, the child has the lock until its exec, and by then it has the
-/// terminal too and is found by it.
-fn lock(dir: &Path) -> io::Result<File> {
-    let path = dir.join("hold.lock");
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(path)?;
-    rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
-    Ok(file)
 }
 
 /// The daemon that started us, if it still lives.

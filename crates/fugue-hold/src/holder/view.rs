@@ -132,7 +132,7 @@ impl View {
                     budget = budget.saturating_sub(count);
                 }
                 // Slower than the log is kept; the rest of it is shown.
-                Read::Gap { next } => self.taken = next,
+                Read::Gap { next, .. } => self.taken = next,
                 Read::End => return Ok(()),
             }
         }
@@ -219,7 +219,7 @@ impl Holder {
             Ok(0) => self.view_lost(),
             Ok(count) => {
                 view.hear_answer(&keys[..count]);
-                self.keyed(keys[..count].to_vec());
+                self.keyed(keys[..count].to_vec(), None);
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => self.view_lost(),

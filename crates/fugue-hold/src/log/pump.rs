@@ -121,6 +121,30 @@ impl Pump {
         self.log.end() + held as u64
     }
 
+    /// Reads away what waits in the terminal and the pipe, for which there is no room on the disk and will be none. Returns
+    /// how much that was.
+    pub(crate) fn discard(&mut self, master: &OwnedFd) -> u64 {
+        let mut lost = 0;
+        match &mut self.way {
+            // In the pipe, and read from there.
+            Way::Splice { held } => *held = 0,
+            Way::Copy { buffer } => lost += std::mem::take(buffer).len() as u64,
+        }
+        let mut buffer = [0; 4096];
+        for from in [&self.pipe_r, master] {
+            loop {
+                match rustix::io::read(from, &mut buffer) {
+                    Ok(0) => break,
+                    Ok(count) => lost += count as u64,
+                    Err(Errno::INTR) => {}
+                    // Nothing is left there.
+                    Err(_) => break,
+                }
+            }
+        }
+        lost
+    }
+
     fn take(&mut self, master: &OwnedFd) -> Result<usize, Errno> {
         match &mut self.way {
             Way::Splice { held } => {

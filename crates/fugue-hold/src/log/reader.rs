@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::{Segment, list_segments, segment_path};
+use super::{list_segments, segment_path};
 
 /// A reader of the log in one pane's directory.
 pub struct LogReader {
@@ -19,7 +19,8 @@ pub struct LogReader {
 struct Open {
     start: u64,
     file: File,
-    /// When it was last looked for, there was no file behind it.
+    /// No later file was in the directory when the end of this one was first reached. A file that comes after it begins
+    /// where this one ends.
     newest: bool,
 }
 
@@ -28,8 +29,9 @@ struct Open {
 pub enum Read {
     /// This many bytes of the buffer are filled; never 0.
     Bytes(usize),
-    /// The offset is no longer kept; `next` is the oldest byte that is.
-    Gap { next: u64 },
+    /// The bytes `from..next` are in no file: the oldest files were dropped, or a part of the log is lost. `from` is at
+    /// or before the offset that was asked for.
+    Gap { from: u64, next: u64 },
     /// Nothing more now. The eventfd tells when to ask again.
     End,
 }
@@ -84,10 +86,7 @@ impl LogReader {
                     continue;
                 }
                 // The newest file is never dropped, so a dropped one is not the newest.
-                if offset == end && meta.nlink() > 0 {
-                    if let Some(open) = &mut self.open {
-                        open.newest = true;
-                    }
+                if offset == end && open.newest && meta.nlink() > 0 {
                     return Ok(Read::End);
                 }
             }
@@ -132,25 +131,38 @@ impl LogReader {
         }
     }
 
+    /// The file that has the byte at `offset`, or the newest one if that is where the log ends.
     fn find(&self, offset: u64) -> io::Result<Found> {
-        // Again if the file went between the look and the open; each time round the log has moved on.
+        // Again if a file was dropped or grew between two looks; each time round the log has moved on.
         loop {
             let segments = list_segments(&self.dir)?;
-            let Some(oldest) = segments.first() else {
-                return Ok(Found::Nothing(Read::End));
+            let later = segments.iter().find(|s| s.start > offset);
+            let Some(segment) = segments.iter().rev().find(|s| s.start <= offset) else {
+                return Ok(Found::Nothing(match later {
+                    Some(later) => Read::Gap {
+                        from: offset,
+                        next: later.start,
+                    },
+                    None => Read::End,
+                }));
             };
-            if offset < oldest.start {
-                return Ok(Found::Nothing(Read::Gap { next: oldest.start }));
-            }
-            let holds = |s: &&Segment| s.start <= offset;
-            let Some(segment) = segments.iter().rev().find(holds) else {
-                return Ok(Found::Nothing(Read::End));
+            let Some(mut open) = self.open_file(segment.start)? else {
+                continue;
             };
-            if offset > segment.start + segment.len {
-                return Ok(Found::Nothing(Read::End));
-            }
-            if let Some(open) = self.open_file(segment.start)? {
-                return Ok(Found::At(open));
+            // Files are written one after the other, so the length of one that has a later one is final by now.
+            let end = open.start + open.file.metadata()?.len();
+            match later {
+                Some(later) if offset >= end => {
+                    return Ok(Found::Nothing(Read::Gap {
+                        from: end,
+                        next: later.start,
+                    }));
+                }
+                None if offset > end => return Ok(Found::Nothing(Read::End)),
+                Some(_) | None => {
+                    open.newest = later.is_none();
+                    return Ok(Found::At(open));
+                }
             }
         }
     }
@@ -159,4 +171,73 @@ impl LogReader {
 enum Found {
     At(Open),
     Nothing(Read),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::LogWriter;
+
+    /// All that a reader gets of a log: its bytes and its gaps.
+    fn read_all(reader: &mut LogReader) -> (Vec<u8>, Vec<(u64, u64)>) {
+        let (mut bytes, mut gaps, mut at, mut buffer) = (Vec::new(), Vec::new(), 0, [0; 7]);
+        loop {
+            match reader.read_at(at, &mut buffer).unwrap() {
+                Read::Bytes(count) => {
+                    bytes.extend_from_slice(&buffer[..count]);
+                    at += count as u64;
+                }
+                Read::Gap { from, next } => {
+                    assert!(from <= at && next > at, "{from}..{next} at {at}");
+                    gaps.push((from, next));
+                    at = next;
+                }
+                Read::End => return (bytes, gaps),
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_or_short_file_is_a_gap_and_what_follows_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..100).collect();
+        let mut writer = LogWriter::open(dir.path(), 1, 1000, 10).unwrap();
+        writer.append(&bytes).1.unwrap();
+        // A reader that is on its way when the files go, and one that comes later.
+        let mut early = LogReader::new(dir.path());
+        assert_eq!(early.read_at(0, &mut [0; 5]).unwrap(), Read::Bytes(5));
+        for start in [30, 40] {
+            std::fs::remove_file(segment_path(dir.path(), start)).unwrap();
+        }
+        let short = File::options()
+            .write(true)
+            .open(segment_path(dir.path(), 70));
+        short.unwrap().set_len(4).unwrap();
+        let kept = [&bytes[..30], &bytes[50..74], &bytes[80..]].concat();
+        for reader in [&mut early, &mut LogReader::new(dir.path())] {
+            assert_eq!(read_all(reader), (kept.clone(), vec![(30, 50), (74, 80)]));
+        }
+        // One who begins inside a gap is told all of it.
+        let mut inside = LogReader::new(dir.path());
+        assert_eq!(
+            inside.read_at(42, &mut [0; 5]).unwrap(),
+            Read::Gap { from: 30, next: 50 }
+        );
+        // At the end, new output is found as ever.
+        writer.append(b"more").1.unwrap();
+        assert_eq!(early.read_at(100, &mut [0; 5]).unwrap(), Read::Bytes(4));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = LogWriter::open(dir.path(), 1, 1000, 10).unwrap();
+        writer.append(&[b'x'; 30]).1.unwrap();
+        std::fs::remove_file(segment_path(dir.path(), 10)).unwrap();
+        // A directory can be opened and not read.
+        std::fs::create_dir(segment_path(dir.path(), 10)).unwrap();
+        let mut reader = LogReader::new(dir.path());
+        assert_eq!(reader.read_at(0, &mut [0; 64]).unwrap(), Read::Bytes(10));
+        assert!(reader.read_at(10, &mut [0; 64]).is_err());
+    }
 }

@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::durable::sync_file;
+
 use super::{Segment, list_segments, segment_path};
 
 /// The log's files and their limits.
@@ -84,6 +86,22 @@ impl Segments {
             let _ = std::fs::remove_file(segment_path(&self.dir, oldest.start));
             self.older.pop_front();
         }
+    }
+
+    /// Makes all of the log survive a power cut. Files that the kernel has written already cost little.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        for segment in &self.older {
+            match File::open(segment_path(&self.dir, segment.start)) {
+                Ok(file) => sync_file(&file)?,
+                // Removed by somebody else, and so not to be kept.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if self.current.len > 0 {
+            sync_file(&self.file)?;
+        }
+        Ok(())
     }
 
     /// The offset of the oldest byte that is kept.

@@ -70,6 +70,7 @@ impl LogWriter {
             exited,
             recorded_ms: now.map_or(0, |since| since.as_millis() as u64),
         };
+        self.segments.sync()?;
         record.write(&self.dir, self.generation)
     }
 }
@@ -115,7 +116,7 @@ mod tests {
                 looks += 1;
                 match reader.read_at(seen, &mut buffer).unwrap() {
                     Read::Bytes(count) => seen += count as u64,
-                    Read::Gap { next } => seen = next,
+                    Read::Gap { next, .. } => seen = next,
                     Read::End => break,
                 }
                 if reader.is_at_end() {

@@ -117,7 +117,12 @@ impl Message for ToDaemon {
                 rows: r.u16()?,
                 cols: r.u16()?,
             },
-            17 => ToDaemon::Admitted,
+            17 => ToDaemon::Admitted {
+                // The first holders that let persons in did not say.
+                acknowledges: !r.0.is_empty() && r.flag()?,
+            },
+            19 => ToDaemon::KeysWritten { count: r.u64()? },
+            18 => ToDaemon::ExitPending(r.exited()?),
             9 => ToDaemon::Stalled { errno: r.i32()? },
             10 => ToDaemon::Flowing,
             11 => ToDaemon::Done { id: r.u64()? },
@@ -136,11 +141,13 @@ impl Message for ToDaemon {
             ToDaemon::HelloOk(hello) => {
                 4 + usize::from(hello.child_pidfd) + usize::from(hello.kept)
             }
-            ToDaemon::Started(_) | ToDaemon::Admitted => 1,
+            ToDaemon::Started(_) | ToDaemon::Admitted { .. } => 1,
             ToDaemon::Refused { .. }
             | ToDaemon::StartFailed { .. }
             | ToDaemon::InputState(_)
             | ToDaemon::Exited(_)
+            | ToDaemon::ExitPending(_)
+            | ToDaemon::KeysWritten { .. }
             | ToDaemon::Probed { .. }
             | ToDaemon::Closed { .. }
             | ToDaemon::Stalled { .. }

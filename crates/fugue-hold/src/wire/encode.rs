@@ -89,7 +89,9 @@ impl ToDaemon {
                 w.u16(*rows);
                 w.u16(*cols);
             }),
-            ToDaemon::Admitted => frame(out, 17, |_| {}),
+            ToDaemon::Admitted { acknowledges } => frame(out, 17, |w| w.flag(*acknowledges)),
+            ToDaemon::KeysWritten { count } => frame(out, 19, |w| w.u64(*count)),
+            ToDaemon::ExitPending(exited) => frame(out, 18, |w| w.exited(*exited)),
             ToDaemon::Unknown { kind } => frame(out, 13, |w| w.u8(*kind)),
         }
     }

@@ -152,7 +152,12 @@ fn to_daemon() -> Vec<ToDaemon> {
             bytes: b"y\r\0\xff".to_vec(),
         },
         ToDaemon::Resized { rows: 50, cols: 9 },
-        ToDaemon::Admitted,
+        ToDaemon::Admitted { acknowledges: true },
+        ToDaemon::KeysWritten { count: u64::MAX },
+        ToDaemon::ExitPending(Exited {
+            ending: Ending::Code(3),
+            at: 9,
+        }),
         ToDaemon::Done { id: 1 },
         ToDaemon::Failed {
             id: 1,
@@ -255,6 +260,10 @@ fn a_message_cut_short_is_bad_and_one_made_longer_is_understood() {
             message.encode(&mut bytes);
             let (kind, fields) = (bytes[4], &bytes[5..]);
             for cut in 0..fields.len() {
+                if (kind, cut) == (17, 0) && M::decode(kind, &[]).is_ok() {
+                    // An `Admitted` from before it had a field.
+                    continue;
+                }
                 assert!(
                     M::decode(kind, &fields[..cut]).is_err(),
                     "{message:?} cut at {cut}"

@@ -89,6 +89,15 @@ fn a_close_of_willing_processes_does_not_wait_for_the_grace() {
 }
 
 #[test]
+fn a_pane_whose_directory_was_removed_closes_too() {
+    let mut pane = Pane::sh("echo up; exec sleep 1000");
+    pane.read_until_text("up");
+    std::fs::remove_dir_all(&pane.dir).unwrap();
+    assert_eq!(pane.close(50_000), 0);
+    assert!(matches!(pane.exited().ending, Ending::Signal { .. }));
+}
+
+#[test]
 fn an_interactive_shell_closes_too() {
     for shell in ["bash", "dash", "zsh"] {
         let mut pane = Pane::empty();
@@ -184,10 +193,29 @@ fn a_daemon_and_its_holders_outlive_the_pane_they_were_started_in() {
     rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
     pane.await_exit_of(daemon);
 
-    // And a stranger with no mark, outside the session, is not touched.
+    // And a stranger outside the pane's processes is not touched.
     let stranger = Spawn::new("/bin/sleep").arg("1000").start().unwrap();
     let mut pane = Pane::sh("read x");
     assert_eq!(pane.close(100), 0);
+    assert_eq!(stranger.try_wait().unwrap(), None);
+    stranger.abandon();
+}
+
+#[test]
+fn a_close_looks_at_the_panes_own_processes_only() {
+    let mut pane = Pane::empty();
+    let spec = pane.spec(&["bash", "-c", "sleep 1000 & echo up; wait"]);
+    pane.start(spec);
+    pane.read_until_text("up");
+    // Whoever copies the pane's environment elsewhere is not a process of the pane.
+    let mark = String::from_utf8(pane.mark()).unwrap();
+    let (name, value) = mark.split_once('=').unwrap();
+    let stranger = Spawn::new("/bin/sleep")
+        .arg("1000")
+        .env(name, value)
+        .start()
+        .unwrap();
+    assert_eq!(pane.close(1000), 0);
     assert_eq!(stranger.try_wait().unwrap(), None);
     stranger.abandon();
 }

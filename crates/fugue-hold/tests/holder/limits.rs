@@ -43,7 +43,7 @@ fn the_oldest_output_goes_and_a_reader_is_told() {
     }
     let kept = kept(&pane);
     assert!((448 << 10..=512 << 10).contains(&kept), "{kept}");
-    let Read::Gap { next } = reader.read_at(0, &mut buf).unwrap() else {
+    let Read::Gap { next, .. } = reader.read_at(0, &mut buf).unwrap() else {
         panic!("no gap")
     };
     assert_eq!(
@@ -55,7 +55,7 @@ fn the_oldest_output_goes_and_a_reader_is_told() {
     let gap = loop {
         match slow.read_at(at, &mut buf).unwrap() {
             Read::Bytes(n) => at += n as u64,
-            Read::Gap { next } => break next,
+            Read::Gap { next, .. } => break next,
             Read::End => panic!("a dropped file is not the end"),
         }
     };
@@ -148,6 +148,72 @@ fn inner_full_disk() {
         seen.len(),
         wanted.len()
     );
+}
+
+#[test]
+fn on_a_full_disk_the_end_of_a_child_is_told_and_a_close_says_what_is_lost() {
+    let disk = tempfile::tempdir().unwrap();
+    let path = disk.path().display();
+    in_namespace(
+        &format!("export {SMALL_DISK}='{path}'; mount -t tmpfs -o size=1m tmpfs '{path}'"),
+        "inner_full_disk_at_the_end",
+    );
+}
+
+#[test]
+#[ignore = "runs inside a private mount namespace, see above"]
+fn inner_full_disk_at_the_end() {
+    let disk = PathBuf::from(std::env::var_os(SMALL_DISK).unwrap());
+    let dir = disk.join("pane");
+    std::fs::create_dir(&dir).unwrap();
+    let mut pane = Pane::empty_in(tempfile::tempdir().unwrap(), dir.clone());
+    // Less than a terminal holds, so that the child ends, and more than the rest of the log's last page.
+    pane.start(pane.spec(&["sh", "-c", "read x; head -c 8000 /dev/zero; exit 6"]));
+    fill(&disk.join("ballast"));
+    pane.input(1, 1, b"\n");
+    let pending = |pane: &mut Pane| {
+        pane.expect(|m| match m {
+            ToDaemon::ExitPending(exited) => Some(*exited),
+            ToDaemon::Exited(_) => panic!("the disk was large enough"),
+            _ => None,
+        })
+    };
+    let exited = pending(&mut pane);
+    let begun = std::time::Instant::now();
+    assert_eq!(exited.ending, Ending::Code(6));
+    let reader = LogReader::new(&pane.dir);
+    assert!(exited.at > reader.end().unwrap());
+    // Tried again after 100, 200 and 400 ms.
+    for _ in 0..3 {
+        pending(&mut pane);
+    }
+    let took = begun.elapsed();
+    assert!(took >= std::time::Duration::from_millis(600), "{took:?}");
+    // The next daemon is told as well, and so is the one of a new holder.
+    pane.kill_holder();
+    pane.replace_holder();
+    assert_eq!(pending(&mut pane).ending, Ending::Code(6));
+    pane.send(&ToHolder::Close { id: 9, grace_ms: 0 });
+    let exited = pane.expect(|m| match m {
+        ToDaemon::Exited(exited) => Some(*exited),
+        _ => None,
+    });
+    pane.expect(|m| match m {
+        ToDaemon::Closed { id: 9, left: 0 } => Some(()),
+        _ => None,
+    });
+    // All of it is accounted for: the echo, and what was printed.
+    assert_eq!((exited.ending, exited.at), (Ending::Code(6), 8002));
+    assert!(reader.end().unwrap() < 8002);
+    let record = fugue_hold::record::ExitRecord::read(&dir, 1).unwrap();
+    assert_eq!(record.map(|record| record.exited), Some(exited));
+}
+
+/// Takes all the room that a disk has.
+fn fill(path: &std::path::Path) {
+    use std::io::Write as _;
+    let mut file = std::fs::File::create(path).unwrap();
+    while file.write_all(&[0; 4096]).is_ok() {}
 }
 
 #[test]

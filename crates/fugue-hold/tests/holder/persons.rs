@@ -23,7 +23,7 @@ fn person_and_fd(pane: &Pane) -> (Pane, OwnedFd) {
     let mut fds = loop {
         super::world::wait(&[(link.as_fd(), PollFlags::IN)]);
         link.fill().unwrap();
-        if let Some((Frame::Known(ToDaemon::Admitted), fds)) = link.next().unwrap() {
+        if let Some((Frame::Known(ToDaemon::Admitted { .. }), fds)) = link.next().unwrap() {
             break fds;
         }
     };
@@ -61,6 +61,36 @@ fn what_persons_type_is_typed_in_order_and_told_before_its_echo() {
     }
     assert!(matches!(pane.input(1, 1, b"from the daemon\n").written, 16));
     pane.read_until_text("from the daemon");
+}
+
+/// How many messages of keys are acknowledged, when that is `count`.
+fn acknowledged(person: &mut Pane, count: u64) {
+    person.expect(|m| match m {
+        ToDaemon::KeysWritten { count: now } => (*now == count).then_some(()),
+        _ => None,
+    });
+}
+
+#[test]
+fn keys_are_acknowledged_when_the_terminal_has_taken_them() {
+    let mut pane = Pane::sh("stty raw -echo; echo ready; exec sleep 1000");
+    pane.read_until_text("ready");
+    let mut persons = [person(&pane), person(&pane)];
+    for (n, person) in persons.iter_mut().enumerate() {
+        for _ in 0..=n {
+            keys(person, b"x");
+        }
+        acknowledged(person, n as u64 + 1);
+    }
+    // More than a terminal takes from a program that does not read: what waits is not acknowledged.
+    keys(&mut persons[0], &[b'y'; 64 << 10]);
+    keys(&mut persons[0], b"z");
+    while keyed(&mut pane) != [b'y'; 64 << 10] {}
+    // An answer comes behind what the holder had to acknowledge.
+    pane.probe();
+    pane.kill_holder();
+    persons[0].hear_the_end();
+    assert_eq!(persons[0].waiting(), 0, "neither of the two");
 }
 
 #[test]

@@ -236,6 +236,11 @@ impl Pane {
         filled != Filled::Closed
     }
 
+    /// How many messages have come and were not expected yet.
+    pub fn waiting(&self) -> usize {
+        self.inbox.len()
+    }
+
     /// Waits until the holder has closed the connection.
     pub fn hear_the_end(&mut self) {
         while self.hear() {
@@ -305,7 +310,7 @@ impl Pane {
                     self.seen.extend_from_slice(&buf[..n]);
                     self.at += n as u64;
                 }
-                Read::Gap { next } => panic!("a gap from {} to {next}", self.at),
+                Read::Gap { next, .. } => panic!("a gap from {} to {next}", self.at),
                 Read::End => return,
             }
         }

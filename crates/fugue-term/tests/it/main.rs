@@ -10,6 +10,7 @@ mod properties;
 mod recording;
 mod recordings;
 mod reference;
+mod scrollback;
 mod shell;
 mod text;
 mod tmux;

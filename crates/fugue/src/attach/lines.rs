@@ -21,7 +21,13 @@ use fugue_daemon::{
     mirror::{Glimpse, Lost, Mirror},
     typist::Typist,
 };
-use tokio::{sync::Mutex, task::JoinHandle, time::Instant};
+use tokio::{
+    sync::{Mutex, mpsc},
+    task::{AbortHandle, JoinHandle},
+    time::Instant,
+};
+
+use super::model::Input;
 
 #[derive(Default)]
 pub struct Lines {
@@ -44,8 +50,18 @@ const FOLLOWED_AGAIN: Duration = Duration::from_secs(1);
 struct Open {
     line: Line,
     typist: Option<Arc<Mutex<Typist>>>,
+    /// Waits for the end of the typist's connection.
+    disconnect: Option<AbortHandle>,
     /// The frames that come on it.
     views: Mutex<Option<Views>>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(disconnect) = &self.disconnect {
+            disconnect.abort();
+        }
+    }
 }
 
 /// One of them, for one question.
@@ -76,7 +92,13 @@ impl OnLine {
 
 impl Lines {
     /// The line on which to ask this, if there is one. A pane that has been seen gets one for the next time.
-    pub fn of(&mut self, ask: &Ask, role: Role, client: &Client) -> Option<OnLine> {
+    pub fn of(
+        &mut self,
+        ask: &Ask,
+        role: Role,
+        client: &Client,
+        tell: &mpsc::Sender<Input>,
+    ) -> Option<OnLine> {
         let (pane, seen) = match ask {
             Ask::Look {
                 look: Look::View { pane, seen, .. },
@@ -97,7 +119,7 @@ impl Lines {
                 Some(OnLine { open, mirrored })
             }
             None if seen => {
-                self.open(pane, role, client.clone());
+                self.open(pane, role, client.clone(), tell.clone());
                 None
             }
             None => None,
@@ -109,7 +131,7 @@ impl Lines {
         self.lines.get(&pane)?.get()?.typist.clone()
     }
 
-    fn open(&mut self, pane: PaneId, role: Role, client: Client) {
+    fn open(&mut self, pane: PaneId, role: Role, client: Client, tell: mpsc::Sender<Input>) {
         let open = Arc::new(OnceLock::new());
         self.lines.insert(pane, open.clone());
         tokio::spawn(async move {
@@ -120,9 +142,22 @@ impl Lines {
                 Role::Hands => client.typist(pane).await,
                 Role::Eyes => None,
             };
+            let disconnect = typist.as_ref().and_then(|typist| typist.lost().ok());
+            let typist = typist.map(|typist| Arc::new(Mutex::new(typist)));
+            let disconnect = typist.clone().zip(disconnect).map(|(typist, lost)| {
+                let told = async move {
+                    lost.wait().await;
+                    let inputs = typist.lock().await.unacknowledged();
+                    if inputs > 0 {
+                        let _ = tell.send(Input::KeysLost { pane, inputs }).await;
+                    }
+                };
+                tokio::spawn(told).abort_handle()
+            });
             let _ = open.set(Arc::new(Open {
                 line,
-                typist: typist.map(|typist| Arc::new(Mutex::new(typist))),
+                typist,
+                disconnect,
                 views: Mutex::default(),
             }));
         });

@@ -53,6 +53,11 @@ pub enum Input {
     Answered(Ticket, Result<Answer, Error>),
     /// What is on a pane already, before the daemon says so.
     Glimpsed(PaneId, Glimpse),
+    /// The connection to a pane's holder ended, and these inputs were sent on it and not acknowledged.
+    KeysLost {
+        pane: PaneId,
+        inputs: u64,
+    },
     /// The connection ended under our questions.
     Lost(Gone),
     /// A daemon is there again.
@@ -252,6 +257,14 @@ impl Model {
                         Err(error) => self.refused(why, error, now, &mut effects),
                     }
                 }
+            }
+            Input::KeysLost { pane, inputs } => {
+                let what = match inputs {
+                    1 => "your last input".to_owned(),
+                    more => format!("your last {more} inputs"),
+                };
+                let text = format!("{pane}: its holder was lost; {what} may not have arrived");
+                self.say(text, Tone::Bad, now);
             }
             Input::Glimpsed(pane, seen) => {
                 if let Some(view) = self.views.get_mut(&pane)

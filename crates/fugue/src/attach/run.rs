@@ -243,7 +243,11 @@ impl Loop {
                     self.long_way = None;
                 }
             }
-            Input::Heard(_) | Input::Glimpsed(..) | Input::Resized(_) | Input::Tick => {}
+            Input::Heard(_)
+            | Input::Glimpsed(..)
+            | Input::KeysLost { .. }
+            | Input::Resized(_)
+            | Input::Tick => {}
         }
         let effects = self.model.step(input, Instant::now().into_std());
         self.stale = std::mem::take(&mut self.stale).and(self.model.take_stale());
@@ -266,7 +270,10 @@ impl Loop {
                             way.key = Some(ticket);
                             None
                         }
-                        _ => self.lines.of(&ask, self.model.role, &self.client),
+                        _ => {
+                            let role = self.model.role;
+                            self.lines.of(&ask, role, &self.client, &self.tell)
+                        }
                     };
                     let asking = tokio::spawn(async move {
                         let direct = match line {
@@ -329,7 +336,7 @@ impl Loop {
             Ok(mut typist) => {
                 let sent = typist.keys(bytes.clone());
                 self.lines.mirror(*pane, &self.client, || typist.grew());
-                sent
+                sent.map_err(|_| typist.unacknowledged())
             }
             Err(_) => return false,
         };
@@ -350,8 +357,16 @@ impl Loop {
                 });
                 self.open.insert(ticket, waiting.abort_handle());
             }
-            Err(_) => {
+            // Nothing of this one was typed, and it goes the long way.
+            Err(inputs) => {
                 self.lines.close(*pane);
+                if inputs > 0 {
+                    let lost = Input::KeysLost {
+                        pane: *pane,
+                        inputs,
+                    };
+                    tokio::spawn(async move { tell.send(lost).await });
+                }
                 return false;
             }
         }

@@ -210,5 +210,8 @@ fn expected(desk: &Desk, result: &Expected) -> Result<(), Error> {
             took(result.duration_ms)
         )),
     }
+    if let Some(note) = &result.note {
+        out.note(&clean(note));
+    }
     Ok(())
 }

@@ -1,13 +1,19 @@
-use std::process::ExitCode;
+use std::{
+    process::ExitCode,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use fugue_api::{
     Error, Kind,
-    wire::{Answer, Ask, DaemonStatus},
+    wire::{Answer, Ask, DaemonStatus, StoreState, StoreStatus},
 };
-use fugue_daemon::{paths::Paths, start::Lock};
+use fugue_daemon::{lock::Lock, paths::Paths};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{cli::Desk, out::age};
+use crate::{
+    cli::Desk,
+    out::{age, size},
+};
 
 /// The process behind it all.
 #[derive(clap::Subcommand)]
@@ -24,6 +30,11 @@ pub enum Daemon {
     },
     /// Put a new one in its place, under running panes.
     Restart,
+    /// Check the database and mend what can be mended, while no daemon runs.
+    ///
+    /// Records that cannot be read are set aside, a damaged database is kept aside and replaced by its last backup,
+    /// and panes that have lost their record are found again from their directories.
+    Repair,
     Status,
 }
 
@@ -35,6 +46,8 @@ pub fn run() -> Result<ExitCode, Error> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(false)
+        // A line that a full disk did not take is lost; the report of that would go to the same file, and panic.
+        .log_internal_errors(false)
         .init();
     let paths = Paths::of_this_user()?;
     fugue_daemon::daemon(&paths).map(|()| ExitCode::SUCCESS)
@@ -55,6 +68,7 @@ impl Daemon {
                 let status = started(desk).await?;
                 show(desk, &status)
             }
+            Self::Repair => repair(desk).await,
             Self::Status => match desk.client.ask_running(Ask::DaemonStatus).await? {
                 Some(Answer::DaemonStatus { status }) => show(desk, &status),
                 Some(_) | None => Err(Error::new(Kind::Unavailable, "no daemon runs")
@@ -90,7 +104,94 @@ fn show(desk: &Desk, status: &DaemonStatus) -> Result<ExitCode, Error> {
             age(status.uptime_ms),
             status.socket
         ))?;
+        let logs = &status.logs;
+        let quota = logs.quota_bytes.map_or("no quota".into(), |bytes| {
+            format!("a quota of {}", size(bytes))
+        });
+        desk.out.line(&format!(
+            "output logs: {} of running panes, {} of ended ones, {quota}",
+            size(logs.running_bytes),
+            size(logs.ended_bytes)
+        ))?;
+        if let Some(note) = &logs.note {
+            desk.out.note(note);
+        }
+        for line in store_lines(&status.store) {
+            desk.out.line(&line)?;
+        }
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is wrong with the store, if anything is.
+fn store_lines(store: &StoreStatus) -> Vec<String> {
+    let mut lines = Vec::new();
+    let reason = store.reason.as_deref().unwrap_or("no reason is known");
+    match store.state {
+        StoreState::Ok => {}
+        StoreState::Stalled => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let now = now.unwrap_or_default().as_millis();
+            let since = store.since.map_or(0, |since| u128::from(since.0));
+            let stalled_ms = u64::try_from(now.saturating_sub(since)).unwrap_or(u64::MAX);
+            lines.push(format!(
+                "the store is stalled for {}: {reason}; {} commits wait, and nothing new can be recorded",
+                age(stalled_ms),
+                store.unstored_commits
+            ));
+        }
+        StoreState::Ended => lines.push(format!(
+            "the store has ended, and the daemon stops: {reason}"
+        )),
+    }
+    if store.quarantined_records > 0 {
+        let records = match store.quarantined_records {
+            1 => "1 record that could not be read is".to_owned(),
+            many => format!("{many} records that could not be read are"),
+        };
+        lines.push(format!(
+            "{records} set aside in the table `quarantine` of the database"
+        ));
+    }
+    lines.extend(store.notes.iter().cloned());
+    lines
+}
+
+async fn repair(desk: &Desk) -> Result<ExitCode, Error> {
+    let paths = desk.paths.clone();
+    let repairing = tokio::task::spawn_blocking(move || {
+        paths.prepare()?;
+        // Whoever holds it is the daemon, and nobody becomes it meanwhile.
+        let Some(_lock) = Lock::try_directory(&paths.state)? else {
+            let error = Error::new(
+                Kind::Unavailable,
+                "a daemon runs; the database can be repaired only while none does",
+            );
+            return Err(error.hint(
+                "`fugue daemon stop` ends it, and panes go on; then repair, and any verb starts the next",
+            ));
+        };
+        fugue_daemon::repair(&paths)
+    });
+    let report = repairing
+        .await
+        .map_err(|error| Error::new(Kind::Internal, error.to_string()))??;
+    if desk.out.is_json() {
+        desk.out.document(&report)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for note in &report.notes {
+        desk.out.line(note)?;
+    }
+    let state = if report.notes.is_empty() {
+        "sound, nothing was done"
+    } else {
+        "sound now"
+    };
+    desk.out.line(&format!(
+        "the database is {state}; panes on record: {}",
+        report.panes
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -148,14 +249,10 @@ async fn end_quietly(desk: &Desk) -> Result<(), Error> {
 
 /// Returns when the daemon has given up its lock, which is the last thing it does.
 async fn gone(desk: &Desk) -> Result<(), Error> {
-    let path = desk.paths.daemon_lock();
-    let waiting = tokio::task::spawn_blocking(move || Lock::take(&path).map(drop));
+    let state = desk.paths.state.clone();
+    let waiting = tokio::task::spawn_blocking(move || Lock::directory(&state).map(drop));
     match waiting.await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(Error::new(
-            Kind::Unavailable,
-            format!("the daemon's lock: {error}"),
-        )),
+        Ok(outcome) => outcome,
         Err(error) => Err(Error::new(Kind::Internal, error.to_string())),
     }
 }

@@ -4,7 +4,7 @@ use std::{
 };
 
 use fugue_api::{
-    Error, EventId, Handle, Kind, Reply, Timestamp,
+    Error, EventId, Handle, Kind, Reply,
     team::{Completion, Event, EventTold, EventType, Nothing, Outcome, Told, WaitForEvent},
     wire::{Answer, Ask, Inbox, InboxRow},
 };
@@ -112,7 +112,7 @@ impl Events {
             if row.taken || !args.wants(row.event.kind()) || !of {
                 continue;
             }
-            print(desk, row.event_id, row.at, row.event)?;
+            print(desk, row)?;
         }
         loop {
             let args = self.args(FOLLOW_SECS, Some(after));
@@ -123,9 +123,16 @@ impl Events {
             let Reply::WaitForEvent(told) = handed.reply else {
                 return Err(other());
             };
-            if let (Some(id), Told::Event(event)) = (told.event_id, told.what) {
-                after = id;
-                print(desk, id, told.at, event)?;
+            if let (Some(event_id), Told::Event(event)) = (told.event_id, told.what) {
+                after = event_id;
+                let row = InboxRow {
+                    event_id,
+                    at: told.at,
+                    taken: false,
+                    dropped_events: told.dropped_events,
+                    event,
+                };
+                print(desk, row)?;
             }
         }
     }
@@ -194,11 +201,12 @@ fn other() -> Error {
     Error::new(Kind::Internal, "the daemon answered something else")
 }
 
-fn print(desk: &Desk, id: EventId, at: Timestamp, event: Event) -> Result<(), Error> {
+fn print(desk: &Desk, row: InboxRow) -> Result<(), Error> {
     let told = EventTold {
-        event_id: Some(id),
-        at,
-        what: Told::Event(event),
+        event_id: Some(row.event_id),
+        at: row.at,
+        what: Told::Event(row.event),
+        dropped_events: row.dropped_events,
         pending: Default::default(),
     };
     if desk.out.is_json() {
@@ -228,6 +236,12 @@ fn show(desk: &Desk, told: &EventTold) -> Result<(), Error> {
                 }
             }
         }
+    }
+    if told.dropped_events > 0 {
+        desk.out.note(&format!(
+            "stands for {} older events of the same source, which a full inbox dropped",
+            told.dropped_events
+        ));
     }
     let queued: u64 = told.pending.values().sum();
     if queued > 0 {

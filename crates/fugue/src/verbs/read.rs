@@ -5,6 +5,7 @@ use fugue_api::{
     panes::{Mode, ReadPane},
     wire::Followed,
 };
+use fugue_core::view;
 use fugue_term::{Options, Query, Size, Terminal};
 
 use crate::{
@@ -63,6 +64,9 @@ impl Read {
         if !text.text.is_empty() {
             desk.out.line(&text.text)?;
         }
+        if let Some(note) = &text.note {
+            desk.out.note(note);
+        }
         Ok(ExitCode::SUCCESS)
     }
 
@@ -73,12 +77,17 @@ impl Read {
         let mut from = self.read.since.as_ref().map_or(0, offset);
         while from < end {
             let mut more = more(&desk.client, &self.read.pane_id, from).await?;
+            note_gap(desk, from, more.from);
             let over = (more.from + more.raw.len() as u64).saturating_sub(end);
             more.raw
                 .truncate(more.raw.len().saturating_sub(over as usize));
             desk.out.bytes(&more.raw)?;
             from = more.from + more.raw.len() as u64;
-            if more.ended || over > 0 {
+            if over > 0 {
+                break;
+            }
+            if more.ended {
+                note_gap(desk, from, end);
                 break;
             }
         }
@@ -91,6 +100,7 @@ impl Read {
             let Some(more) = self.more_or_interrupt(desk, from).await? else {
                 return Ok(ExitCode::from(130));
             };
+            note_gap(desk, from, more.from);
             desk.out.bytes(&more.raw)?;
             from = more.from + more.raw.len() as u64;
             if more.ended {
@@ -130,10 +140,7 @@ impl Read {
             let Some(more) = self.more_or_interrupt(desk, from).await? else {
                 return Ok(ExitCode::from(130));
             };
-            if more.from > from && from > 0 {
-                desk.out
-                    .note(&format!("[{} bytes are no longer kept]", more.from - from));
-            }
+            note_gap(desk, from, more.from);
             terminal.skip_to(fugue_term::Offset(more.from));
             let end = more.from + more.raw.len() as u64;
             // The run-up is there to have the terminal in its right state; it is shown only where lines were asked for.
@@ -165,6 +172,13 @@ impl Read {
                 Ok(None)
             }
         }
+    }
+}
+
+/// Tells the reader that output is missing from the log. What a full log has dropped at its beginning is expected.
+fn note_gap(desk: &Desk, from: u64, next: u64) {
+    if next > from && from > 0 {
+        desk.out.note(&view::missing_line(next - from));
     }
 }
 

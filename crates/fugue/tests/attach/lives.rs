@@ -355,6 +355,53 @@ fn an_agent_that_waits_for_the_person_is_seen() {
 }
 
 #[test]
+fn keys_that_a_killed_holder_had_not_typed_are_told_and_never_typed_twice() {
+    let world = world();
+    let mut person = Attached::new(&world, &[], 24, 100);
+    prompts(&mut person, 1);
+    // From here on keys go to the holder directly, and have all been acknowledged when their echo is there.
+    person.type_text("echo be''gun\r");
+    person.shows("begun");
+    let pane = world.overview().panes[0].pane_id;
+    let holder = world.holder(pane).expect("a holder");
+    signal(holder.pid, Signal::STOP);
+    person.type_text("x");
+    let waits = || unread(holder.pid) > 0;
+    until("the key waits for the holder", LIMIT, waits);
+    holder.kill9();
+    person.shows("may not have arrived");
+    // It is gone, and the next one, behind the daemon's own notice of that death, is typed once.
+    until("the holder is replaced", LIMIT, || {
+        world
+            .holder(pane)
+            .is_some_and(|other| other.pid != holder.pid)
+    });
+    person.type_text("echo o''n\r");
+    person.until("the command", |screen| {
+        screen.lines().any(|line| line.trim() == "on")
+    });
+    assert!(!person.text().contains("xecho"), "{}", person.text());
+}
+
+/// Bytes that wait to be read by this process on the sockets that it has.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test asks the system's own tool"
+)]
+fn unread(pid: u32) -> u64 {
+    let sockets = std::process::Command::new("ss")
+        .args(["-xpn"])
+        .output()
+        .expect("ss");
+    let text = String::from_utf8_lossy(&sockets.stdout).into_owned();
+    let ours = text
+        .lines()
+        .filter(|line| line.contains(&format!("pid={pid},")));
+    ours.filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok())
+        .sum()
+}
+
+#[test]
 fn what_a_person_types_is_no_output_to_those_who_wait_for_some() {
     let world = world();
     let mut person = Attached::new(&world, &[], 24, 80);

@@ -3,10 +3,10 @@
 use std::{fs, path::Path};
 
 use fugue_testkit::{
-    World,
+    Missing, World,
     agents::{AtHome, Tools},
-    figure,
     model::{DONE, Model},
+    skip,
 };
 
 use crate::{
@@ -385,9 +385,9 @@ fn claude_code() {
     let mut world = world();
     let tools = Tools::beside(Path::new(env!("CARGO_BIN_EXE_fugue")));
     let Some(home) = AtHome::settle(&tools, &mut world, &model) else {
-        return figure(
-            "NOT SHOWN",
-            "Claude Code in attach: not installed (scripts/mcp-tools)",
+        return skip(
+            Missing::Program,
+            "Claude Code is not installed (scripts/mcp-tools)",
         );
     };
     fs::write(home.dir().join(".bashrc"), "PS1='$ '\n").expect("an rc file");

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use fugue_testkit::{
-    World,
+    Missing, World,
     agents::{Agent, AtHome, Tools},
-    figure,
     mcp::McpClient,
     model::{self, Call, Model},
+    skip,
 };
 use serde_json::{Value, json};
 
@@ -42,9 +42,9 @@ fn claude_code_is_kept_going_through_two_reports_to_the_stop() {
     let mut world = World::new(FUGUE, LIMIT);
     let tools = Tools::beside(Path::new(FUGUE));
     let Some(_home) = AtHome::settle(&tools, &mut world, &agent) else {
-        figure(
-            "NOT SHOWN",
-            "Claude Code, watched: not installed (scripts/mcp-tools)",
+        skip(
+            Missing::Program,
+            "Claude Code is not installed (scripts/mcp-tools)",
         );
         return;
     };

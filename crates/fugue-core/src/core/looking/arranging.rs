@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A session that somebody looks at, or has arranged.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(super) struct Arranged {
     /// As a person has arranged it; else all of them evenly.
     pub own: Option<Layout>,

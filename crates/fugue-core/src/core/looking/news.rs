@@ -8,7 +8,7 @@ use super::looked;
 use crate::{CallId, Change, Effect, PaneRecord};
 
 /// A version of all rows together, and those who have seen it.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(super) struct News {
     version: u64,
     waiting: Vec<CallId>,
@@ -16,7 +16,7 @@ pub(super) struct News {
 }
 
 /// What of a pane's record shows in its row.
-#[derive(PartialEq)]
+#[derive(PartialEq, Debug)]
 struct Row {
     name: String,
     session: SessionName,
@@ -68,6 +68,12 @@ impl News {
         });
         for change in commits.flatten() {
             match change {
+                // A pane that is forgotten keeps its record until its directory is gone, and is shown no longer.
+                Change::Put(record) if record.removing => {
+                    self.rows.remove(&record.id);
+                    changed.panes = true;
+                    changed.rows = true;
+                }
                 Change::Put(record) => {
                     changed.panes = true;
                     let row = Row::of(record);
@@ -107,7 +113,9 @@ impl News {
                 | Change::NextQuestion(_)
                 | Change::NextWatcher(_)
                 | Change::PutArrangement(_)
-                | Change::DropArrangement(_) => {}
+                | Change::DropArrangement(_)
+                | Change::PutStart(_)
+                | Change::DropStart(_) => {}
             }
         }
         changed

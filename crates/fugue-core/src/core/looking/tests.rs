@@ -211,7 +211,7 @@ fn panes_come_and_go_and_whoever_waits_is_told() {
     story.ask(3, 3, "", Request::parse("close_pane", close).unwrap());
     assert_eq!(
         story.fact(2, PaneFact::Swept),
-        "fit p1 23x80, commit 1, closed 3 Some(1)"
+        "closed 3 Some(1), fit p1 23x80, commit 1"
     );
     assert_eq!(
         story.fact(1, exited(0)),

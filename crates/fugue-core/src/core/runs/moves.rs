@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use fugue_api::{Cursor, Error, EventId, Kind, PaneId, RunId, Timestamp, team::Event};
+use fugue_api::{Cursor, Error, EventId, Kind, PaneId, RunId, team::Event};
 
-use super::Run;
+use super::{Run, pipeline::ShellEnd};
 use crate::{
-    Change, Effect, Exit, ExpectOutcome, Job, Now, Saw, Sighting, TaskOutcome, Watch, Work, Wrap,
+    CallId, Change, Effect, Exit, ExpectOutcome, Job, Now, Saw, Sighting, Started, TaskOutcome,
+    Watch, Work, Wrap,
     core::{Core, Pane, Phase, rows::put},
     inbox::Post,
+    result::LOST_BY_REBOOT,
 };
 
 // What processes of a run's pane get to end by themselves when it is closed.
@@ -22,6 +24,17 @@ impl Core {
                 continue;
             };
             effects.push(Effect::WakeAt(run.due));
+            if !run.record.is_settled() && now.is_after_reboot(run.record.started_at) {
+                self.lost_by_reboot(&id, effects);
+            }
+            let Some(run) = self.runs.get(&id) else {
+                continue;
+            };
+            // Whatever its panes tell, and also a pane that was never started, comes too late.
+            if !run.record.is_settled() && run.due <= now.since_boot {
+                self.expire(&id, now, effects);
+                continue;
+            }
             if run.record.is_settled() {
                 if let Work::Pipeline(work) = &run.record.work
                     && work.stopping
@@ -68,11 +81,37 @@ impl Core {
         }
     }
 
+    /// Nothing of a run of an earlier boot is started again. What its panes left behind decides how it ended.
+    fn lost_by_reboot(&mut self, id: &RunId, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(id) else {
+            return;
+        };
+        run.record.lost_by_reboot = true;
+        run.stored(effects);
+    }
+
+    /// Tells a pane's new task of the patterns that the one before it looked for.
+    pub(in crate::core) fn expect_again(&self, pane: PaneId, effects: &mut Vec<Effect>) {
+        for run in self.runs.values().filter(|run| !run.record.is_settled()) {
+            if let Work::Expect(work) = &run.record.work
+                && work.pane == pane
+            {
+                let watch = Box::new(Watch {
+                    run: run.record.id.clone(),
+                    args: work.args.clone(),
+                    from: work.from.clone(),
+                });
+                effects.push(Effect::Watch { pane, watch });
+            }
+        }
+    }
+
     fn pane_gone(&mut self, id: &RunId, now: Now, effects: &mut Vec<Effect>) {
         if let Some(run) = self.runs.get_mut(id) {
+            let gone = run.record.shell_end();
             match &mut run.record.work {
                 Work::Expect(work) => work.outcome = Some(ExpectOutcome::Exited(Exit::Unknown)),
-                Work::Pipeline(work) => work.shell_is_gone(now.wall, None, &Exit::Unknown),
+                Work::Pipeline(work) => work.shell_is_gone(gone, now.wall, None, &Exit::Unknown),
                 Work::Parallel(_) => {}
             }
         }
@@ -103,6 +142,7 @@ impl Core {
                 continue;
             };
             let settled = run.record.is_settled();
+            let gone = run.record.shell_end();
             let mut moved = false;
             match &mut run.record.work {
                 // The search had not begun, and what was printed is in the files.
@@ -132,12 +172,12 @@ impl Core {
                         .find(|task| task.pane == pane && task.outcome.is_none());
                     if let Some(task) = task {
                         task.outcome = Some(TaskOutcome::Exited(ended.exit.clone()));
-                        task.ended_at = Some(now.wall);
+                        task.ended_at = Some(now.moment());
                         moved = true;
                     }
                 }
                 Work::Pipeline(work) if work.pane == pane && !settled => {
-                    work.shell_is_gone(now.wall, Some(&ended.cursor), &ended.exit);
+                    work.shell_is_gone(gone, now.wall, Some(&ended.cursor), &ended.exit);
                     moved = true;
                 }
                 Work::Expect(_) | Work::Parallel(_) | Work::Pipeline(_) => {}
@@ -159,7 +199,7 @@ impl Core {
                 if work.args.fail_fast && work.tasks.iter().any(|task| task.failed()) {
                     for task in work.tasks.iter_mut().filter(|task| task.outcome.is_none()) {
                         task.outcome = Some(TaskOutcome::Cancelled);
-                        task.ended_at = Some(now.wall);
+                        task.ended_at = Some(now.moment());
                     }
                 }
                 work.tasks.iter().all(|task| task.outcome.is_some())
@@ -193,12 +233,20 @@ impl Core {
                     let Some(task) = task.filter(|task| task.outcome.is_none()) else {
                         continue;
                     };
-                    task.outcome = Some(TaskOutcome::NotStarted(error.message.clone()));
-                    task.ended_at = Some(now.wall);
+                    let why = if run.record.lost_by_reboot {
+                        LOST_BY_REBOOT
+                    } else {
+                        &error.message
+                    };
+                    task.outcome = Some(TaskOutcome::NotStarted(why.to_owned()));
+                    task.ended_at = Some(now.moment());
                     self.moved(&id, now, effects);
                 }
                 Work::Pipeline(work) if work.pane == pane && !settled => {
-                    if work.steps.is_empty() {
+                    if run.record.lost_by_reboot {
+                        work.shell_is_gone(ShellEnd::Reboot, now.wall, None, &Exit::Unknown);
+                        self.settle(&id, now, effects);
+                    } else if work.steps.is_empty() {
                         self.refuse_run(&id, error, effects);
                     } else {
                         work.trouble = Some(format!("no fresh shell: {}", error.message));
@@ -216,7 +264,7 @@ impl Core {
             return false;
         };
         let open = self.runs.values().filter(|run| !run.record.is_settled());
-        for run in open {
+        for run in open.filter(|run| !run.record.lost_by_reboot) {
             let Some(caller) = run.caller.clone() else {
                 continue;
             };
@@ -313,7 +361,7 @@ impl Core {
         let Some(run) = self.runs.get_mut(id) else {
             return;
         };
-        run.record.settled_at = Some(now.wall);
+        run.record.settled_at = Some(now.moment());
         self.close_panes(id, effects);
         if !self.end_if_over(id, now, effects)
             && let Some(run) = self.runs.get_mut(id)
@@ -396,9 +444,8 @@ impl Core {
             self.tell_owner(id, now, effects);
         }
         for waiter in waiters {
-            effects.extend(self.composed(id, waiter.call, waiter.wrap, now));
+            self.compose(id, waiter.call, waiter.wrap, now, effects);
         }
-        self.forget_old_runs(now, effects);
         true
     }
 
@@ -410,7 +457,7 @@ impl Core {
         if let Some(owner) = record.owner.clone() {
             let event = Event::RunComplete {
                 run_id: id.clone(),
-                status: crate::result::row(record, now.wall).status,
+                status: crate::result::row(record, now.moment()).status,
             };
             let post = Post::new(owner, event);
             self.team.inboxes.post(post, now, effects);
@@ -437,8 +484,10 @@ impl Core {
         let Some(run) = self.runs.remove(id) else {
             return;
         };
+        let mut changes = vec![Change::DropRun(id.clone())];
+        changes.extend(self.starts.undo(&Started::Run(id.clone())));
         effects.push(Effect::Commit {
-            changes: vec![Change::DropRun(id.clone())],
+            changes,
             undo: None,
         });
         let calls = run.waiters.iter().map(|waiter| waiter.call);
@@ -459,24 +508,27 @@ impl Core {
         let Some(run) = self.runs.remove(id) else {
             return;
         };
+        self.starts.undo(&Started::Run(id.clone()));
+        let error = Error::new(
+            Kind::Exhausted,
+            format!("the run could not be recorded: {why}"),
+        )
+        .hint("nothing was started; is the disk full?");
+        let mut calls: Vec<CallId> = run.waiters.iter().map(|waiter| waiter.call).collect();
+        calls.extend(run.followers.iter().map(|(call, _)| *call));
+        let mut remove = |pane: PaneId| {
+            let removed = self.panes.remove(&pane);
+            calls.extend(removed.into_iter().flat_map(|pane| pane.closers));
+        };
         match &run.record.work {
-            Work::Parallel(work) => work.tasks.iter().for_each(|task| {
-                self.panes.remove(&task.pane);
-            }),
-            Work::Pipeline(work) if work.world.is_some() => {
-                self.panes.remove(&work.pane);
-            }
+            Work::Parallel(work) => work.tasks.iter().for_each(|task| remove(task.pane)),
+            Work::Pipeline(work) if work.world.is_some() => remove(work.pane),
             Work::Expect(_) | Work::Pipeline(_) => {}
         }
-        for waiter in run.waiters {
-            let error = Error::new(
-                Kind::Exhausted,
-                format!("the run could not be recorded: {why}"),
-            )
-            .hint("nothing was started; is the disk full?");
+        for call in calls {
             effects.push(Effect::Answer {
-                call: waiter.call,
-                answer: Err(error),
+                call,
+                answer: Err(error.clone()),
             });
         }
     }
@@ -486,22 +538,22 @@ impl Core {
             let Some(run) = self.runs.get_mut(&id) else {
                 continue;
             };
-            if run.due <= now.uptime && !run.record.is_settled() {
+            if run.due <= now.since_boot && !run.record.is_settled() {
                 self.expire(&id, now, effects);
             }
             let Some(run) = self.runs.get_mut(&id) else {
                 continue;
             };
-            let is_due = |until: Option<Duration>| until.is_some_and(|until| until <= now.uptime);
+            let is_due =
+                |until: Option<Duration>| until.is_some_and(|until| until <= now.since_boot);
             let due: Vec<_> = run
                 .waiters
                 .extract_if(.., |waiter| is_due(waiter.until))
                 .collect();
             for waiter in due {
-                effects.extend(self.composed(&id, waiter.call, Wrap::Wait, now));
+                self.compose(&id, waiter.call, Wrap::Wait, now, effects);
             }
         }
-        self.forget_old_runs(now, effects);
     }
 
     fn expire(&mut self, id: &RunId, now: Now, effects: &mut Vec<Effect>) {
@@ -520,7 +572,7 @@ impl Core {
             Work::Parallel(work) => {
                 for task in work.tasks.iter_mut().filter(|task| task.outcome.is_none()) {
                     task.outcome = Some(TaskOutcome::TimedOut);
-                    task.ended_at = Some(now.wall);
+                    task.ended_at = Some(now.moment());
                 }
             }
             Work::Pipeline(work) => {
@@ -534,38 +586,6 @@ impl Core {
             }
         }
         self.settle(id, now, effects);
-    }
-
-    /// Ended runs can be asked about for as long as ended panes can be read.
-    fn forget_old_runs(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        let mut over: Vec<(Timestamp, RunId)> = self
-            .runs
-            .values()
-            .filter(|run| run.record.over)
-            .filter_map(|run| Some((run.record.settled_at?, run.record.id.clone())))
-            .collect();
-        over.sort();
-        let keep_for = self.settings.forget_after_ms();
-        let too_many = over.len().saturating_sub(self.settings.forget_beyond_panes);
-        let old = over
-            .iter()
-            .enumerate()
-            .take_while(|(index, (at, _))| {
-                *index < too_many || at.0.saturating_add(keep_for) <= now.wall.0
-            })
-            .map(|(_, (_, id))| id.clone());
-        let changes: Vec<Change> = old
-            .map(|id| {
-                self.runs.remove(&id);
-                Change::DropRun(id)
-            })
-            .collect();
-        if !changes.is_empty() {
-            effects.push(Effect::Commit {
-                changes,
-                undo: None,
-            });
-        }
     }
 }
 

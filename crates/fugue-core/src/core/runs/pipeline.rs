@@ -4,8 +4,8 @@ use fugue_api::{Cursor, Error, PaneId, Timestamp};
 
 use super::{Run, moves::reopened, plan_of};
 use crate::{
-    Change, Effect, Exit, Job, Now, PaneRecord, PipelineWork, StepNews, StepOutcome, StepState,
-    Work, World, core::Core,
+    Change, Effect, Exit, Job, Now, PaneRecord, PipelineWork, RunRecord, StepNews, StepOutcome,
+    StepState, Work, World, core::Core, result::LOST_BY_REBOOT,
 };
 
 impl Core {
@@ -53,7 +53,7 @@ impl Core {
     pub(in crate::core) fn step_ended(
         &mut self,
         news: StepNews,
-        code: Option<i32>,
+        code: i32,
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
@@ -77,7 +77,7 @@ impl Core {
         if step.outcome.is_some() {
             return run.stored(effects);
         }
-        step.outcome = Some(StepOutcome::Exited(code.map_or(Exit::Unknown, Exit::Code)));
+        step.outcome = Some(StepOutcome::Exited(Exit::Code(code)));
         step.ended_at = Some(news.when.unwrap_or(now.wall));
         step.to = Some(news.at);
         if work.is_through() && !settled {
@@ -86,6 +86,31 @@ impl Core {
             run.stored(effects);
             run.changed(now, effects);
         }
+    }
+
+    /// The step that was open ended with a code that is not known, and no other begins.
+    pub(in crate::core) fn steps_lost(
+        &mut self,
+        plan: u64,
+        at: &Cursor,
+        why: String,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(run) = self.pipeline_with(plan) else {
+            return;
+        };
+        let (id, settled) = (run.record.id.clone(), run.record.is_settled());
+        let Work::Pipeline(work) = &mut run.record.work else {
+            return;
+        };
+        work.stopped = true;
+        if settled {
+            return self.runs_hear_swept(now, effects);
+        }
+        work.close_open_step(now.wall, Some(at), &Exit::Unknown);
+        work.trouble = Some(why);
+        self.settle(&id, now, effects);
     }
 
     pub(in crate::core) fn steps_refused(
@@ -132,10 +157,11 @@ impl Core {
             return false;
         };
         let (number, caller) = (run.record.number, run.caller.clone());
+        let lost = run.record.lost_by_reboot;
         let Work::Pipeline(work) = &mut run.record.work else {
             return false;
         };
-        let Some(caller) = caller.filter(|_| !pane.record.closing) else {
+        let Some(caller) = caller.filter(|_| !pane.record.closing && !lost) else {
             return false;
         };
         work.close_open_step(now.wall, Some(at), exit);
@@ -168,10 +194,27 @@ impl Core {
     }
 }
 
+/// What ended a pipeline's shell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ShellEnd {
+    Itself,
+    Reboot,
+}
+
+impl RunRecord {
+    pub(super) fn shell_end(&self) -> ShellEnd {
+        if self.lost_by_reboot {
+            ShellEnd::Reboot
+        } else {
+            ShellEnd::Itself
+        }
+    }
+}
+
 impl PipelineWork {
     /// How the pane's shell is started again.
     pub(super) fn fresh_shell(&self, number: u64, record: &PaneRecord) -> (Job, World) {
-        let plan = plan_of(number, &self.args);
+        let plan = plan_of(number, &self.args, self.steps.len());
         match &self.world {
             Some(world) => (Job::Steps(plan), world.clone()),
             None => {
@@ -195,12 +238,21 @@ impl PipelineWork {
     }
 
     /// There is no shell any more, and none will be started.
-    pub(super) fn shell_is_gone(&mut self, now: Timestamp, at: Option<&Cursor>, exit: &Exit) {
+    pub(super) fn shell_is_gone(
+        &mut self,
+        by: ShellEnd,
+        now: Timestamp,
+        at: Option<&Cursor>,
+        exit: &Exit,
+    ) {
         self.close_open_step(now, at, exit);
         self.stopped = true;
         if !self.is_through() {
             let next = self.args.name_of(self.steps.len());
-            self.trouble = Some(format!("the shell ended before it took `{next}`"));
+            self.trouble = Some(match by {
+                ShellEnd::Itself => format!("the shell ended before it took `{next}`"),
+                ShellEnd::Reboot => LOST_BY_REBOOT.to_owned(),
+            });
         }
     }
 

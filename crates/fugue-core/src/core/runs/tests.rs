@@ -54,7 +54,7 @@ fn began(step: usize) -> PaneFact {
 }
 
 fn ended(step: usize, code: i32) -> PaneFact {
-    PaneFact::StepEnded(news(step), Some(code))
+    PaneFact::StepEnded(news(step), code)
 }
 
 fn gone_alone(code: i32) -> PaneFact {
@@ -76,7 +76,7 @@ fn commands_side_by_side_are_recorded_before_any_is_started() {
     );
     story.fact(1, opened());
     story.fact(2, opened());
-    assert_eq!(story.fact(2, gone_alone(1)), "commit 2, wake 86400000");
+    assert_eq!(story.fact(2, gone_alone(1)), "commit 2");
     // One commit for the pane, its closing and the run, and nothing to sweep where nothing is left.
     assert_eq!(
         story.fact(1, gone_alone(0)),
@@ -89,10 +89,7 @@ fn a_run_waits_until_nothing_of_its_panes_is_left() {
     let mut story = story();
     story.ask(1, 1, "", parallel(json!({}), &["sleep 9 & true"]));
     story.fact(1, opened());
-    assert_eq!(
-        story.fact(1, exited(0)),
-        "commit 2, sweep p1, wake 86400000"
-    );
+    assert_eq!(story.fact(1, exited(0)), "commit 2, sweep p1");
     assert_eq!(
         story.fact(1, PaneFact::Swept),
         "commit 2, result 1 completed 0"
@@ -111,11 +108,8 @@ fn time_that_runs_out_ends_what_runs_and_is_an_answer() {
     story.fact(1, opened());
     story.fact(2, opened());
     story.fact(2, gone_alone(0));
-    assert_eq!(story.after(99).step(Input::Time), "wake 86400000");
-    assert_eq!(
-        story.after(1).step(Input::Time),
-        "wake 86400000, commit 3, close p1"
-    );
+    assert_eq!(story.after(99).step(Input::Time), "");
+    assert_eq!(story.after(1).step(Input::Time), "commit 3, close p1");
     story.fact(1, exited(0));
     assert_eq!(
         story.fact(1, PaneFact::Swept),
@@ -142,10 +136,7 @@ fn the_first_failure_ends_the_others_where_that_was_asked_for() {
     story.ask(1, 1, "", parallel(fast, &["false", "sleep 9"]));
     story.fact(1, opened());
     story.fact(2, opened());
-    assert_eq!(
-        story.fact(1, gone_alone(1)),
-        "commit 4, close p2, wake 86400000"
-    );
+    assert_eq!(story.fact(1, gone_alone(1)), "commit 4, close p2");
     story.fact(2, exited(0));
     assert_eq!(
         story.fact(2, PaneFact::Swept),
@@ -316,17 +307,17 @@ fn an_expect_ends_with_its_time_its_program_or_its_pane() {
     story.ask(1, 1, "", expect(json!({})));
     story.fact(1, watching());
     story.ask(2, 2, "", request("close_pane", json!({"pane_id": "p1"})));
-    assert_eq!(story.fact(1, exited(3)), "commit 2, refuse 1 Ended");
+    assert_eq!(
+        story.fact(1, exited(3)),
+        "commit 3, refuse 1 Ended, wake 86400000"
+    );
 }
 
 #[test]
 fn a_pane_that_ends_before_it_was_searched_is_searched_in_its_files() {
     let mut story = with_pane();
     story.ask(1, 1, "", expect(json!({})));
-    assert_eq!(
-        story.fact(1, exited(0)),
-        "commit 1, search p1, wake 86400000"
-    );
+    assert_eq!(story.fact(1, exited(0)), "commit 1, search p1");
     let nothing = PaneFact::NothingSeen {
         run: RunId("seen".into()),
     };
@@ -350,10 +341,7 @@ fn a_search_goes_on_under_the_next_daemon() {
     story.fact(1, watching());
     assert_eq!(story.after(400).restart(), "adopt p1, wake 1000, watch p1");
     // The pane ended while no daemon was there: the search is not over, its files are looked at.
-    assert_eq!(
-        story.fact(1, exited(0)),
-        "commit 1, search p1, wake 86400400"
-    );
+    assert_eq!(story.fact(1, exited(0)), "commit 1, search p1");
 }
 
 #[test]
@@ -420,6 +408,28 @@ fn a_step_that_fails_with_its_shell_is_the_last() {
         story.fact(1, exited(3)),
         "commit 2, result 1 failed 3, wake 86400000"
     );
+}
+
+#[test]
+fn a_pipeline_whose_log_is_lost_ends_with_that_reason() {
+    let lost = || PaneFact::StepsLost {
+        plan: 1,
+        at: view::start(),
+        why: "its log is gone".into(),
+    };
+    for keep_going in [false, true] {
+        let mut story = story();
+        let run = pipeline(json!({"stop_on_error": !keep_going}), &["a", "b", "c"]);
+        story.ask(1, 1, "s", run);
+        story.fact(1, opened());
+        story.fact(1, began(1));
+        story.fact(1, ended(1, 0));
+        story.fact(1, began(2));
+        let said = story.fact(1, lost());
+        assert!(said.contains("result 1 failed"), "{said}");
+        // Told again, nothing happens.
+        assert_eq!(story.fact(1, lost()), "");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What workers report: by their hooks, by their own notice, by their end; and what goes with it.
 
 use fugue_api::{
-    Error, EventId, PaneId, Reply,
+    Error, EventId, Kind, PaneId, Reply,
     panes::By,
     team::{Completion, CompletionNotified, Event, NotifyCompletion, Outcome},
     wire::{Answer, HookNews, Key, Who},
@@ -9,8 +9,13 @@ use fugue_api::{
 
 use super::{noted, workers::Worker};
 use crate::{
-    Asks, CallId, Effect, Exit, InboxId, Now, Owed, WorkedOut, WorkerPhase, core::Core,
-    inbox::Post, view::shortened,
+    Asks, CallId, Effect, Exit, InboxId, Now, Owed, WorkedOut, WorkerPhase,
+    core::{
+        Core,
+        plan::{Plan, Planner},
+    },
+    inbox::Post,
+    view::shortened,
 };
 
 // What an agent says last is read by its lead.
@@ -19,6 +24,96 @@ const LONGEST_MESSAGE: usize = 8_000;
 const LONGEST_TAIL: usize = 2_000;
 // More turns than an agent begins and ends between the moment its news are stored and the moment their files are gone.
 const MOST_HEARD: usize = 32;
+// Completions of one worker that wait for `git`. All of them are in the worker's record, which is stored as a whole.
+const MAX_OWED: usize = 16;
+
+/// A call that reports a completion.
+struct Notice {
+    call: CallId,
+    key: Key,
+    lead: InboxId,
+    /// The worker that fugue spawned and whose completion it is.
+    worker: Option<u64>,
+    completion: Completion,
+    /// The worker's repository is looked at for what it changed.
+    looks_up_changes: bool,
+}
+
+impl Planner<'_> {
+    pub(super) fn notify(
+        &self,
+        call: CallId,
+        who: &Who,
+        key: Key,
+        args: NotifyCompletion,
+    ) -> Result<Plan, Error> {
+        let now = self.now;
+        if let Some(event) = self.core.team.inboxes.made_by(key) {
+            return Ok(Plan::effect(notified(call, event)));
+        }
+        let (session, agent, pane) = match who {
+            Who::Worker {
+                session,
+                agent,
+                pane,
+            } => (Some(session.clone()), Some(agent.clone()), *pane),
+            Who::Session { .. } | Who::Person { .. } => (None, None, None),
+        };
+        let said = |field: &str| {
+            Error::invalid(format!("{field}: is missing, and the environment has none")).hint(
+                "workers that fugue spawned need not say it; others give session_id and worker_id",
+            )
+        };
+        let own = args.worker_id.is_none() || args.worker_id == agent;
+        let lead = args.session_id.clone().or(session);
+        let lead = InboxId(lead.ok_or_else(|| said("session_id"))?);
+        let id = args.worker_id.clone().or(agent);
+        let id = id.ok_or_else(|| said("worker_id"))?;
+        let team = &self.core.team;
+        let worker = team.worker_of(&lead, &id, pane.filter(|_| own));
+        let looks_up_changes =
+            args.changes.is_none() && worker.is_some_and(|worker| worker.repo().is_some());
+        let completion = Completion {
+            worker_id: id,
+            instance: worker.map_or(0, |worker| worker.record.instance),
+            status: args.status,
+            changes: args.changes.unwrap_or_default(),
+            omitted_changes: 0,
+            message: args.message.unwrap_or_default(),
+            omitted_chars: 0,
+            exit_code: None,
+            signal: None,
+            turn: worker.map_or(1, |worker| worker.record.turn),
+            synthesized: false,
+            note: None,
+        };
+        match worker {
+            Some(worker) => {
+                if looks_up_changes && !worker.is_owed(key) {
+                    worker.check_owed()?;
+                }
+            }
+            // A worker that fugue spawned is never refused; anybody else may replace its own last report.
+            None => {
+                let report = Event::WorkerComplete(completion.clone());
+                if team.inboxes.replaced_by(&lead, &report).is_none() {
+                    team.inboxes.check_room(&lead)?;
+                }
+            }
+        }
+        let notice = Notice {
+            call,
+            key,
+            worker: worker.map(|worker| worker.record.number),
+            lead,
+            completion,
+            looks_up_changes,
+        };
+        Ok(Plan::new(move |core, effects| {
+            core.notify(notice, now, effects);
+        }))
+    }
+}
 
 impl Core {
     pub(in crate::core) fn hook(
@@ -148,43 +243,16 @@ impl Core {
         self.team.inboxes.post(post, now, effects);
     }
 
-    pub(super) fn notify(
-        &mut self,
-        call: CallId,
-        who: &Who,
-        key: Key,
-        args: NotifyCompletion,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        if let Some(event) = self.team.inboxes.made_by(key) {
-            effects.push(notified(call, event));
-            return Ok(());
-        }
-        let (session, agent, pane) = match who {
-            Who::Worker {
-                session,
-                agent,
-                pane,
-            } => (Some(session.clone()), Some(agent.clone()), *pane),
-            Who::Session { .. } | Who::Person { .. } => (None, None, None),
-        };
-        let said = |field: &str| {
-            Error::invalid(format!("{field}: is missing, and the environment has none")).hint(
-                "workers that fugue spawned need not say it; others give session_id and worker_id",
-            )
-        };
-        let own = args.worker_id.is_none() || args.worker_id == agent;
-        let lead = InboxId(
-            args.session_id
-                .or(session)
-                .ok_or_else(|| said("session_id"))?,
-        );
-        let id = args.worker_id.or(agent).ok_or_else(|| said("worker_id"))?;
-        let worker = self.team.worker_of(&lead, &id, pane.filter(|_| own));
-        let number = worker.map(|worker| worker.record.number);
-        let message = args.message.unwrap_or_default();
-        if let Some(worker) = number.and_then(|number| self.team.workers.get_mut(&number)) {
+    fn notify(&mut self, notice: Notice, now: Now, effects: &mut Vec<Effect>) {
+        let Notice {
+            call,
+            key,
+            lead,
+            worker,
+            completion,
+            looks_up_changes,
+        } = notice;
+        if let Some(worker) = worker.and_then(|number| self.team.workers.get_mut(&number)) {
             let again = worker
                 .record
                 .owed
@@ -192,10 +260,10 @@ impl Core {
                 .position(|owed| owed.made_by == Some(key));
             if let Some(again) = again {
                 worker.notifiers[again] = Some(call);
-                return Ok(());
+                return;
             }
-            if args.changes.is_none() && worker.repo().is_some() {
-                worker.owes(args.status, Some(message), None);
+            if looks_up_changes {
+                worker.owes(completion.status, Some(completion.message), None);
                 if let (Some(owed), Some(notifier)) =
                     (worker.record.owed.last_mut(), worker.notifiers.last_mut())
                 {
@@ -205,26 +273,11 @@ impl Core {
                 let number = worker.record.number;
                 worker.stored(effects);
                 self.work_out(number, effects);
-                return Ok(());
+                return;
             }
             worker.record.reported = true;
             worker.stored(effects);
         }
-        let worker = number.and_then(|number| self.team.workers.get(&number));
-        let completion = Completion {
-            worker_id: id,
-            instance: worker.map_or(0, |worker| worker.record.instance),
-            status: args.status,
-            changes: args.changes.unwrap_or_default(),
-            omitted_changes: 0,
-            message,
-            omitted_chars: 0,
-            exit_code: None,
-            signal: None,
-            turn: worker.map_or(1, |worker| worker.record.turn),
-            synthesized: false,
-            note: None,
-        };
         let event = self.team.inboxes.post(
             Post {
                 made_by: Some(key),
@@ -234,7 +287,6 @@ impl Core {
             effects,
         );
         effects.push(notified(call, event));
-        Ok(())
     }
 
     /// Has the daemon find out what goes with the oldest completion that is owed.
@@ -299,6 +351,7 @@ impl Core {
         let event = self.team.inboxes.post(
             Post {
                 made_by: owed.made_by,
+                dropped_events: owed.dropped,
                 ..Post::new(lead, Event::WorkerComplete(completion))
             },
             now,
@@ -321,13 +374,47 @@ impl Worker {
         before
     }
 
+    /// Whether the completion that this call reported is still owed.
+    fn is_owed(&self, key: Key) -> bool {
+        let mut owed = self.record.owed.iter();
+        owed.any(|owed| owed.made_by == Some(key))
+    }
+
+    /// Refuses one more completion whose changes would have to be looked up.
+    fn check_owed(&self) -> Result<(), Error> {
+        if self.record.owed.len() < MAX_OWED {
+            return Ok(());
+        }
+        let id = &self.record.id;
+        let error = format!(
+            "worker `{id}` has {MAX_OWED} completions whose changes are still being looked up"
+        );
+        Err(Error::new(Kind::Exhausted, error)
+            .hint("nothing was recorded; report again when the earlier calls are answered"))
+    }
+
+    /// Makes room for one more completion: the oldest that is not being worked out and that no call waits for goes.
+    /// Returns how many completions the new one then stands for.
+    fn drop_owed_beyond_limit(&mut self) -> u64 {
+        if self.record.owed.len() < MAX_OWED {
+            return 0;
+        }
+        let oldest = (1..self.notifiers.len()).find(|index| self.notifiers[*index].is_none());
+        oldest.map_or(0, |index| {
+            self.notifiers.remove(index);
+            self.record.owed.remove(index).dropped + 1
+        })
+    }
+
     fn repo(&self) -> Option<&crate::Repo> {
         self.record.ready.as_ref()?.repo.as_ref()
     }
 
     pub(super) fn owes(&mut self, status: Outcome, message: Option<String>, exit: Option<Exit>) {
         self.record.reported = true;
+        let dropped = self.drop_owed_beyond_limit();
         self.record.owed.push(Owed {
+            dropped,
             status,
             message,
             turn: self.record.turn,

@@ -7,34 +7,38 @@ use fugue_api::{
 };
 
 use super::Worker;
-use crate::{CallId, Change, Effect, Now, core::Core, inbox::Post};
+use crate::{
+    CallId, Change, Effect,
+    core::{
+        Core,
+        plan::{Plan, Planner},
+    },
+    inbox::Post,
+};
 
-impl Core {
+impl Planner<'_> {
     pub(super) fn message(
-        &mut self,
+        &self,
         call: CallId,
         who: &Who,
         key: Key,
         args: SendMessage,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        if let Some(event) = self.team.inboxes.made_by(key) {
-            effects.push(sent(call, event, Delivered::Queued));
-            return Ok(());
+    ) -> Result<Plan, Error> {
+        let now = self.now;
+        let team = &self.core.team;
+        if let Some(event) = team.inboxes.made_by(key) {
+            return Ok(Plan::effect(sent(call, event, Delivered::Queued)));
         }
-        let me = self.team.me(who);
-        let to = self.team.address(&me, args.to.as_deref())?;
-        self.team.has_room(&to)?;
+        let me = team.me(who);
+        let to = team.address(&me, args.to.as_deref())?;
+        team.inboxes.check_room(&to)?;
         let event = Event::Message {
             from: me.name,
             body: args.body,
         };
-        let to_type = args.deliver == Deliver::Type && !self.team.inboxes.waits_for(&to, &event);
-        let number = self
-            .team
-            .workers
-            .values()
+        let to_type = args.deliver == Deliver::Type && !team.inboxes.waits_for(&to, &event);
+        let mut workers = team.workers.values();
+        let number = workers
             .find(|worker| worker.record.inbox() == to)
             .map(|worker| worker.record.number);
         if to_type && number.is_none() {
@@ -43,23 +47,24 @@ impl Core {
             )
             .hint("leave `deliver` out"));
         }
-        let event = self.team.inboxes.post(
-            Post {
-                inbox: to,
-                event,
-                made_by: Some(key),
-                to_type,
-            },
-            now,
-            effects,
-        );
-        match number.filter(|_| to_type) {
-            Some(number) if self.type_next(number, Some((call, event)), effects) => {}
-            _ => effects.push(sent(call, event, Delivered::Queued)),
-        }
-        Ok(())
+        let post = Post {
+            inbox: to,
+            event,
+            made_by: Some(key),
+            to_type,
+            dropped_events: 0,
+        };
+        Ok(Plan::new(move |core, effects| {
+            let event = core.team.inboxes.post(post, now, effects);
+            match number.filter(|_| to_type) {
+                Some(number) if core.type_next(number, Some((call, event)), effects) => {}
+                _ => effects.push(sent(call, event, Delivered::Queued)),
+            }
+        }))
     }
+}
 
+impl Core {
     /// Has the pane of a worker that takes prompts say when it rests, if a message waits to be typed. `true`: `asked`
     /// is told what came of it, behind a message that is just being typed too.
     pub(super) fn type_next(

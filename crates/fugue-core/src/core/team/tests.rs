@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use crate::{
     CallId, Exit, Input, PaneFact, Prepared, Repo, Rest, Typed, WorkedOut,
     core::tests::{Story, exited, opened},
-    inbox::MOST_QUEUED,
     settings::Settings,
     view,
 };
@@ -377,45 +376,56 @@ fn what_was_in_a_hand_when_the_daemon_died_is_queued_again_unless_it_arrived() {
 }
 
 #[test]
-fn a_full_inbox_refuses_messages_and_questions_and_never_a_completion() {
-    let mut story = story();
+fn a_full_inbox_refuses_messages_and_questions_and_never_a_workers_completion() {
+    let limit = 20;
+    let mut story = Story::new(Settings {
+        inbox_max_events: limit,
+        ..Settings::default()
+    });
+    story.speaks(session("lead"));
+    live(&mut story, 1, "w", 1, 1);
     story.speaks(worker("x", 9));
-    for number in 0..MOST_QUEUED as u64 {
-        let message = request("send_message", json!({"body": number.to_string()}));
-        let sent = story.ask_keyed(number, u128::from(number) + 1, message);
+    let send = |story: &mut Story, number: u64, tool: &str, args: Value| {
+        story.ask_keyed(number, u128::from(number), request(tool, args))
+    };
+    for number in 0..limit as u64 {
+        let body = json!({"body": number.to_string()});
+        let sent = send(&mut story, 100 + number, "send_message", body);
         assert!(sent.starts_with("commit 2, sent"), "{sent}");
     }
+    for (number, tool, args) in [
+        (200, "send_message", json!({"body": "over"})),
+        (201, "ask_question", json!({"body": "over?"})),
+        // Nobody spawned `x`: whoever calls is told that it was not taken.
+        (202, "notify_completion", json!({"status": "success"})),
+    ] {
+        let refused = send(&mut story, number, tool, args);
+        assert_eq!(refused, format!("refuse {number} Exhausted"));
+    }
+    let why = story.told(200)["message"].as_str().unwrap().to_owned();
+    assert!(why.contains("inbox `lead` is full: 20 events"), "{why}");
+    assert!(why.contains("`inbox_max_events`"), "{why}");
+    story.speaks(worker("w-a", 1));
+    let args = json!({"status": "success", "message": "first", "changes": []});
     assert_eq!(
-        call(&mut story, 2_001, "send_message", json!({"body": "over"})),
-        "refuse 2001 Exhausted"
+        send(&mut story, 203, "notify_completion", args),
+        "commit 3, answer 203",
+        "a worker's own report gets in"
     );
-    assert_eq!(
-        call(&mut story, 2_002, "ask_question", json!({"body": "over?"})),
-        "refuse 2002 Exhausted"
-    );
-    assert_eq!(
-        call(
-            &mut story,
-            2_003,
-            "notify_completion",
-            json!({"status": "success"})
-        ),
-        "commit 2, answer 2003"
-    );
+    let args = json!({"status": "error", "message": "last", "changes": []});
+    let again = send(&mut story, 204, "notify_completion", args);
+    assert_eq!(again, "commit 4, answer 204", "and replaces the one before");
+    story.restart();
     story.speaks(session("lead"));
-    any(&mut story, 2_004);
+    any(&mut story, 205);
+    let oldest = &story.told(205)["body"];
+    assert_eq!(oldest, &json!("0"), "no message was dropped to make room");
+    wait(&mut story, 206, json!({"timeout_secs": 0}));
+    let told = story.told(206);
     assert_eq!(
-        story.told(2_004)["body"],
-        json!("0"),
-        "nothing was dropped to make room"
-    );
-    took(&mut story, 2_005, 1);
-    any(&mut story, 2_006);
-    took(&mut story, 2_007, 2);
-    story.speaks(worker("x", 9));
-    assert!(
-        call(&mut story, 2_008, "send_message", json!({"body": "fits"}))
-            .ends_with("sent 2008 e1002 Queued")
+        (&told["message"], &told["dropped_events"]),
+        (&json!("last"), &json!(1)),
+        "{told}"
     );
 }
 
@@ -1090,7 +1100,11 @@ fn a_pane_that_cannot_be_opened_takes_everything_with_it() {
         "commit 2, forget p1, unprepare w-a"
     );
     let back = story.restart();
-    assert_eq!(back, "unprepare w-a", "the next daemon finishes that");
+    assert_eq!(
+        back, "forget p1, unprepare w-a",
+        "the next daemon finishes both"
+    );
+    assert_eq!(story.fact(1, PaneFact::Removed), "commit 1");
     assert_eq!(
         story.step(Input::Unprepared { worker: 1, error }),
         "commit 1"

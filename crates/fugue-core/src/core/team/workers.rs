@@ -8,15 +8,21 @@ use fugue_api::{
     wire::{Answer, Caller, Key, Who},
 };
 
-use super::TurnOver;
+use super::{Team, TurnOver};
 use crate::{
-    Asks, CallId, Change, Effect, Exit, Job, Now, PaneRecord, Prepared, StoredWorker, Undo,
-    WorkerPhase, WorkerRecord, World,
-    core::{Core, calls::NewPane, cut},
+    Asks, CallId, Change, Effect, Exit, Job, Now, PaneRecord, Prepared, Started, StoredWorker,
+    Undo, WorkerPhase, WorkerRecord, World,
+    core::{
+        Core,
+        calls::NewPane,
+        cut,
+        plan::{Plan, Planner},
+    },
     inbox::Post,
 };
 
 /// A worker and everybody who waits for it.
+#[derive(Debug)]
 pub(in crate::core) struct Worker {
     pub record: WorkerRecord,
     /// What it starts from; kept until it runs.
@@ -103,7 +109,7 @@ impl Worker {
             pane_id: Some(self.record.pane),
             state: self.state(),
             turn: self.record.turn,
-            started_at: self.record.started_at,
+            started_at: self.record.started_at.wall,
         }
     }
 
@@ -141,34 +147,52 @@ impl Worker {
     }
 }
 
-impl Core {
-    pub(in crate::core) fn spawn(
-        &mut self,
-        spawn: Spawn,
-        args: SpawnWorker,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), Error> {
-        let asked_before = self
-            .team
-            .workers
-            .values_mut()
-            .find(|worker| worker.record.made_by == spawn.key);
-        if let Some(worker) = asked_before {
-            match worker.record.phase {
-                WorkerPhase::Live | WorkerPhase::Ended => effects.push(worker.spawned(spawn.call)),
-                _ => worker.spawners.push(spawn.call),
-            }
-            return Ok(());
+impl Team {
+    pub(in crate::core) fn spawners_in(&self, pane: PaneId) -> Vec<CallId> {
+        let workers = self.workers.values();
+        workers
+            .filter(|worker| worker.record.pane == pane)
+            .flat_map(|worker| &worker.spawners)
+            .copied()
+            .collect()
+    }
+
+    pub(in crate::core) fn notifiers_of(&self, worker: u64) -> Vec<CallId> {
+        let worker = self.workers.get(&worker).into_iter();
+        worker
+            .flat_map(|worker| worker.notifiers.iter().flatten())
+            .copied()
+            .collect()
+    }
+
+    pub(in crate::core) fn senders_of(&self, event: EventId) -> Vec<CallId> {
+        let all = self.workers.values().flat_map(|worker| &worker.senders);
+        all.filter(|(_, sent)| *sent == event)
+            .map(|(call, _)| *call)
+            .collect()
+    }
+}
+
+impl Planner<'_> {
+    pub(in crate::core) fn spawn(&self, spawn: Spawn, args: SpawnWorker) -> Result<Plan, Error> {
+        let now = self.now;
+        let team = &self.core.team;
+        let mut workers = team.workers.values();
+        if let Some(worker) = workers.find(|worker| worker.record.made_by == spawn.key) {
+            let number = worker.record.number;
+            return Ok(Plan::new(move |core, effects| {
+                core.spawn_again(spawn.call, number, effects);
+            }));
         }
-        let world = spawn.world?;
-        let lead = self.team.me(&spawn.who).inbox;
+        self.core.starts.refuse_repeated(spawn.key)?;
+        let world = spawn.world.clone()?;
+        let lead = team.me(&spawn.who).inbox;
         let agent = args
             .agent
             .clone()
             .ok_or_else(|| Error::new(Kind::Internal, "no agent was chosen"))?;
         let id = format!("{}-{agent}", args.name);
-        let last = self.team.worker_of(&lead, &id, None);
+        let last = team.worker_of(&lead, &id, None);
         if let Some(live) = last.filter(|worker| !worker.record.is_over()) {
             return Err(Error::invalid(format!(
                 "name: a worker `{id}` is live, in pane `{}`",
@@ -177,21 +201,17 @@ impl Core {
             .hint("choose another name, send it a message, or close its pane first"));
         }
         let instance = last.map_or(1, |last| last.record.instance + 1);
-        let number = self.team.next_worker;
-        self.team.next_worker += 1;
-        let pane = PaneId(self.next_pane);
-        self.next_pane += 1;
         let record = WorkerRecord {
-            number,
+            number: team.next_worker,
             instance,
             id,
             agent,
             lead,
             made_by: spawn.key,
-            started_at: now.wall,
+            started_at: now.moment(),
             args,
             world,
-            pane,
+            pane: PaneId(self.core.next_pane),
             ready: None,
             phase: WorkerPhase::Preparing,
             turn: 1,
@@ -202,29 +222,60 @@ impl Core {
             late_told: false,
             owed: Vec::new(),
         };
+        Ok(Plan::new(move |core, effects| {
+            core.begin_worker(spawn.call, record, spawn.caller, effects);
+        }))
+    }
+}
+
+impl Core {
+    /// The spawner lost its connection, and asks for the same worker.
+    fn spawn_again(&mut self, call: CallId, number: u64, effects: &mut Vec<Effect>) {
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return;
+        };
+        match worker.record.phase {
+            WorkerPhase::Live | WorkerPhase::Ended => effects.push(worker.spawned(call)),
+            _ => worker.spawners.push(call),
+        }
+    }
+
+    fn begin_worker(
+        &mut self,
+        call: CallId,
+        record: WorkerRecord,
+        caller: Arc<Caller>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let number = record.number;
+        self.team.next_worker = number + 1;
+        self.next_pane = record.pane.0 + 1;
+        let remembered = Started::Worker(number);
+        let started_at = record.started_at.wall;
+        let mut changes = self.starts.remember(record.made_by, remembered, started_at);
+        changes.extend([
+            Change::NextPane(self.next_pane),
+            Change::NextWorker(self.team.next_worker),
+            Change::StartWorker {
+                record: Box::new(record.clone()),
+                caller: caller.clone(),
+            },
+        ]);
         effects.push(Effect::Commit {
-            changes: vec![
-                Change::NextPane(self.next_pane),
-                Change::NextWorker(self.team.next_worker),
-                Change::StartWorker {
-                    record: Box::new(record.clone()),
-                    caller: spawn.caller.clone(),
-                },
-            ],
+            changes,
             undo: Some(Undo::Worker(number)),
         });
         effects.push(Effect::Prepare {
             worker: Box::new(record.clone()),
-            caller: spawn.caller.clone(),
+            caller: caller.clone(),
         });
         let mut worker = Worker::restored(StoredWorker {
             record,
             caller: None,
         });
-        worker.caller = Some(spawn.caller);
-        worker.spawners.push(spawn.call);
+        worker.caller = Some(caller);
+        worker.spawners.push(call);
         self.team.workers.insert(number, worker);
-        Ok(())
     }
 
     /// Its files are there, or could not be made; then nothing of them is left.
@@ -289,8 +340,10 @@ impl Core {
         let Some(worker) = self.team.workers.remove(&number) else {
             return;
         };
+        let mut changes = vec![Change::DropWorker(number)];
+        changes.extend(self.starts.undo(&Started::Worker(number)));
         effects.push(Effect::Commit {
-            changes: vec![Change::DropWorker(number)],
+            changes,
             undo: None,
         });
         for call in worker.spawners {
@@ -376,14 +429,16 @@ impl Core {
         }
     }
 
-    /// A pane of a worker that a dead daemon never started. `None`: no worker wants it.
-    pub(in crate::core) fn worker_again(&self, pane: &PaneRecord) -> Option<Effect> {
+    /// A pane of a worker that a dead daemon never started. `None`: no worker wants it, or the machine was restarted
+    /// since: then nothing is started again.
+    pub(in crate::core) fn worker_again(&self, pane: &PaneRecord, now: Now) -> Option<Effect> {
         let worker = self
             .team
             .workers
             .values()
             .find(|worker| worker.record.pane == pane.id)
-            .filter(|worker| worker.record.phase == WorkerPhase::Opening)?;
+            .filter(|worker| worker.record.phase == WorkerPhase::Opening)
+            .filter(|worker| !now.is_after_reboot(worker.record.started_at))?;
         let (job, world) = worker.job()?;
         Some(Effect::Open {
             record: Box::new(pane.clone()),
@@ -404,6 +459,16 @@ impl Core {
             effects.extend(worker.due(now).map(Effect::WakeAt));
             let pane = self.panes.get(&worker.record.pane);
             match (worker.record.phase, &worker.caller) {
+                (WorkerPhase::Preparing, _) if now.is_after_reboot(worker.record.started_at) => {
+                    let error = Error::new(
+                        Kind::Unavailable,
+                        "the machine was restarted before the worker was started",
+                    );
+                    effects.push(Effect::Unprepare {
+                        worker: Box::new(worker.record.clone()),
+                        error,
+                    });
+                }
                 (WorkerPhase::Preparing, Some(caller)) => effects.push(Effect::Prepare {
                     worker: Box::new(worker.record.clone()),
                     caller: caller.clone(),
@@ -463,7 +528,7 @@ impl Core {
     pub(super) fn time_for_workers(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let mut late = Vec::new();
         for worker in self.team.workers.values_mut() {
-            if worker.due(now).is_some_and(|due| due <= now.uptime) {
+            if worker.due(now).is_some_and(|due| due <= now.since_boot) {
                 worker.record.late_told = true;
                 worker.stored(effects);
                 let event = Event::WorkerLate {
@@ -504,8 +569,7 @@ impl Worker {
     fn due(&self, now: Now) -> Option<Duration> {
         let told = self.record.late_told || self.record.reported || self.record.is_over();
         let deadline = self.record.args.deadline_secs.filter(|_| !told)?;
-        let age = now.wall.0.saturating_sub(self.record.started_at.0);
-        let left = Duration::from_secs_f64(deadline).saturating_sub(Duration::from_millis(age));
-        Some(now.uptime + left)
+        let deadline = Duration::from_secs_f64(deadline);
+        Some(now.when_aged(self.record.started_at, deadline))
     }
 }

@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
-use fugue_api::{Error, Kind, PaneId, Reply, Timestamp, team::Event, watch::NextStep};
+use fugue_api::{Error, Kind, PaneId, Reply, team::Event, watch::NextStep};
 
 use super::{Watcher, answered};
 use crate::{
-    Change, Checked, Effect, Injected, Judge, Judged, Now, PaneSeen, Ran, Stage,
+    Change, Checked, Effect, Injected, Judge, Judged, Moment, Now, PaneSeen, Ran, Stage,
     assess::{Decision, Injection, Role},
     core::Core,
     inbox::Post,
 };
 
-const HOUR_MS: u64 = 3_600_000;
+const HOUR: Duration = Duration::from_secs(3600);
+// A deadline that is served so late passed while the machine was suspended or no daemon ran: nobody watched the pane.
+const UNWATCHED: Duration = Duration::from_secs(10);
 // A model that was told why it is wrong and says the same again is not asked a third time.
 const REFUTED_ENOUGH: u32 = 1;
 
@@ -45,12 +47,12 @@ impl Core {
             None => {
                 let secs = watcher.record.settings.default_wait_sec;
                 watcher.note(Role::Wait, format!("sleep: {secs:.2}s"), now);
-                let ms = (secs * 1000.0) as u64;
+                let wait = Duration::from_millis((secs * 1000.0) as u64);
                 watcher.record.stage = Stage::Sleeping {
-                    until: Timestamp(now.wall.0.saturating_add(ms)),
+                    until: now.after(wait),
                 };
                 watcher.stored(effects);
-                effects.push(Effect::WakeAt(now.uptime + Duration::from_millis(ms)));
+                effects.push(Effect::WakeAt(now.since_boot + wait));
             }
         }
     }
@@ -126,18 +128,22 @@ impl Core {
         let Some(watcher) = self.watchers.all.get_mut(&number) else {
             return;
         };
-        let ms = (watcher.record.settings.spin_max_sec * 1000.0) as u64;
+        let wait = Duration::from_millis((watcher.record.settings.spin_max_sec * 1000.0) as u64);
         // Back from an assessment or an injection: the same report, the same patience.
-        let until = *watcher
-            .record
-            .spin_until
-            .get_or_insert(Timestamp(now.wall.0.saturating_add(ms)));
+        let until = *watcher.record.spin_until.get_or_insert(now.after(wait));
         watcher.record.step += 1;
         watcher.record.stage = Stage::Spinning { until };
         watcher.stored(effects);
         effects.push(watcher.await_quiet());
-        let left = until.0.saturating_sub(now.wall.0);
-        effects.push(Effect::WakeAt(now.uptime + Duration::from_millis(left)));
+        effects.push(wake_at(until, now));
+    }
+
+    /// Waits for quiet anew, with all the time that a report is given.
+    fn spin_anew(&mut self, number: u64, now: Now, effects: &mut Vec<Effect>) {
+        if let Some(watcher) = self.watchers.all.get_mut(&number) {
+            watcher.record.spin_until = None;
+        }
+        self.spin(number, now, effects);
     }
 
     /// The pane has been quiet for long enough.
@@ -162,14 +168,14 @@ impl Core {
         if !matches!(watcher.record.stage, Stage::Spinning { .. }) {
             return;
         }
-        let hour_ago = now.wall.0.saturating_sub(HOUR_MS);
-        watcher.record.asked_at.retain(|at| at.0 > hour_ago);
+        let asked_at = &mut watcher.record.asked_at;
+        asked_at.retain(|at| !now.is_aged(*at, HOUR));
         let most = watcher.record.settings.assess_max_per_hour as usize;
         if watcher.record.asked_at.len() >= most {
             let why = format!("{most} assessments in an hour are enough (ASSESS_MAX_PER_HOUR)");
             return self.pause_for(number, &why, now, effects);
         }
-        watcher.record.asked_at.push(now.wall);
+        watcher.record.asked_at.push(now.moment());
         watcher.note(
             Role::IdleSpin,
             format!("idle_for={:.2}", seen.idle_ms as f64 / 1000.0),
@@ -395,21 +401,23 @@ impl Core {
                 continue;
             };
             match watcher.record.stage {
-                Stage::Sleeping { until } if until <= now.wall => {
+                Stage::Sleeping { until } if now.is_aged(until, Duration::ZERO) => {
                     let secs = watcher.record.settings.default_wait_sec;
                     self.waited(number, format!("[sleep] {secs:.2}s"), now, effects);
                 }
-                Stage::Spinning { until } if until <= now.wall => {
+                Stage::Spinning { until } if now.is_aged(until, UNWATCHED) => {
+                    self.spin_anew(number, now, effects);
+                }
+                Stage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
                     let secs = watcher.record.settings.spin_max_sec;
                     let why = format!("the pane did not rest for {secs:.0} s (SPIN_MAX_SEC)");
                     let pane = watcher.record.pane;
                     self.pause_for(number, &why, now, effects);
                     end_work(number, pane, effects);
                 }
-                // The wall clock was put back since, or another's time has come.
+                // Another's time has come.
                 Stage::Sleeping { until } | Stage::Spinning { until } => {
-                    let left = Duration::from_millis(until.0 - now.wall.0);
-                    effects.push(Effect::WakeAt(now.uptime + left));
+                    effects.push(wake_at(until, now));
                 }
                 _ => {}
             }
@@ -430,16 +438,16 @@ impl Core {
                 continue;
             }
             match watcher.record.stage.clone() {
-                Stage::Sleeping { until } => {
-                    let left = Duration::from_millis(until.0.saturating_sub(now.wall.0));
-                    effects.push(Effect::WakeAt(now.uptime + left));
-                }
+                Stage::Sleeping { until } => effects.push(wake_at(until, now)),
                 // A command is never run twice; how this one ended is not known.
                 Stage::Running { command } => {
                     let output = format!(
                         "[the daemon died while `{command}` ran; how it ended is not known]"
                     );
                     self.waited(number, output, now, effects);
+                }
+                Stage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
+                    self.spin_anew(number, now, effects);
                 }
                 Stage::Spinning { .. } | Stage::Assessing | Stage::Checking => {
                     self.spin(number, now, effects);
@@ -463,6 +471,11 @@ impl Core {
 pub(super) fn end_work(watcher: u64, pane: PaneId, effects: &mut Vec<Effect>) {
     effects.push(Effect::StopJudging { watcher });
     effects.push(Effect::ForgetQuiet { pane, watcher });
+}
+
+/// When a deadline is to be looked at: when it has come, or at once if it has.
+fn wake_at(deadline: Moment, now: Now) -> Effect {
+    Effect::WakeAt(now.when_aged(deadline, Duration::ZERO))
 }
 
 impl super::Watchers {

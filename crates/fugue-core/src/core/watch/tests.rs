@@ -107,6 +107,58 @@ fn state(story: &Story) -> String {
         .to_owned()
 }
 
+/// A pane that is waited on until it is quiet, at most 15 minutes.
+fn spinning() -> Story {
+    let mut story = watched();
+    report(&mut story, 3, None);
+    story.after(1000).step(Input::Time);
+    assert_eq!(state(&story), "IDLE_SPIN");
+    story
+}
+
+#[test]
+fn a_pane_that_was_not_watched_during_a_suspend_is_waited_for_anew() {
+    let mut story = spinning();
+    let said = story.after(8 * 3_600_000).step(Input::Time);
+    assert!(said.contains("await 3s of quiet in p1"), "{said}");
+    assert_eq!(state(&story), "IDLE_SPIN");
+    // It is given all its time again, and then given up on with the right reason.
+    assert_eq!(
+        story.after(900_000).step(Input::Time),
+        "commit 3, stop judging, forget quiet in p1"
+    );
+    assert_eq!(state(&story), "PAUSED");
+}
+
+#[test]
+fn a_pane_that_was_not_watched_while_no_daemon_ran_is_waited_for_anew() {
+    let mut story = spinning();
+    let said = story.after(8 * 3_600_000).restart();
+    assert!(said.contains("await 3s of quiet in p1"), "{said}");
+    story.step(Input::Time);
+    assert_eq!(state(&story), "IDLE_SPIN");
+}
+
+#[test]
+fn a_wall_clock_that_jumps_pauses_no_watcher_and_wakes_none_early() {
+    for wall in [1, 90_000_000_000] {
+        let mut story = spinning();
+        story.wall_clock_jumps(wall);
+        story.after(1000).step(Input::Time);
+        assert_eq!(state(&story), "IDLE_SPIN");
+        story.restart();
+        story.step(Input::Time);
+        assert_eq!(state(&story), "IDLE_SPIN");
+        let mut story = watched();
+        report(&mut story, 3, None);
+        story.wall_clock_jumps(wall);
+        story.step(Input::Time);
+        assert_eq!(state(&story), "WAIT");
+        story.after(1000).step(Input::Time);
+        assert_eq!(state(&story), "IDLE_SPIN");
+    }
+}
+
 #[test]
 fn a_report_waits_spins_is_assessed_and_continued() {
     let mut story = watched();

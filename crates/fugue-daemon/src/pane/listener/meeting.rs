@@ -4,7 +4,7 @@ use std::{collections::VecDeque, fs, io, path::Path, time::Duration};
 
 use fugue_core::TmuxPane;
 use fugue_hold::{
-    LogWriter, identify, is_alive,
+    LogWriter, find_process, lives,
     spawn::Ending,
     wire::{Exited, HelloOk, Spec, State, VERSION},
 };
@@ -46,8 +46,12 @@ impl Listener {
         let Some(seat) = seat(&tmux, whose.record.pid).await? else {
             return Ok(None);
         };
-        let Ok((leader, ended)) = pidfd(whose.record.pid) else {
-            return Ok(None);
+        let (leader, ended) = match pidfd(whose.record.pid) {
+            Ok(found) => found,
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(trouble(error)),
         };
         let place = &whose.place;
         let segment = Spec::segment_for(whose.log_cap);
@@ -82,7 +86,8 @@ impl Listener {
 
     /// After a lost link: the same pane, in whichever session it is now. `None`: it is gone, and that is recorded.
     pub async fn recover(&mut self) -> Result<HelloOk, String> {
-        let found = match is_alive(self.leader) && self.end == End::NotYet {
+        let alive = lives(self.leader).map_err(|error| error.to_string())?;
+        let found = match alive && self.end == End::NotYet {
             true => seat(&self.tmux, self.whose.record.pid).await?,
             false => None,
         };
@@ -310,7 +315,8 @@ fn prepare(dir: &Path) -> io::Result<()> {
 
 /// Where the pane is now; `None` if it, its process or its server is not the one that is meant.
 async fn seat(tmux: &TmuxPane, pid: u32) -> Result<Option<Seat>, String> {
-    if identify(pid.cast_signed()).is_none() {
+    let process = find_process(pid.cast_signed()).map_err(|error| error.to_string())?;
+    if process.is_none() {
         return Ok(None);
     }
     let tmux = tmux.clone();

@@ -73,6 +73,7 @@ impl World {
                 pid: found.pid,
                 closing: false,
                 ended: None,
+                removing: false,
             },
             keep_lines: 10_000,
             log_cap: 64 << 20,

@@ -1,0 +1,442 @@
+//! One rule for every commit: what is not stored is not answered and not acted on.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    io,
+    time::{Duration, SystemTime},
+};
+
+use fugue_api::{
+    Error, Kind, Request, Timestamp,
+    attach::Look,
+    wire::{Ask, StoreState, StoreStatus},
+};
+use fugue_core::{Asked, CallId, Change, Core, Effect, Input, TmuxLook, Undo};
+use tokio::time::Instant;
+
+use super::{Engine, Going, OWN_CALLS};
+use crate::store::{Commit, OnFailure, Report};
+
+// How long a call waits for its commit before it is answered that nothing is stored yet.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
+// While the store is stalled, calls that only add to what waits are let in up to so many unstored commits.
+const MAX_UNSTORED: usize = 10_000;
+
+/// What the engine knows of the store.
+pub(super) struct Storing {
+    trouble: Option<Trouble>,
+    next_commit: u64,
+    /// Commits that are not confirmed yet, oldest first, with what is to be done when they are.
+    unstored: BTreeMap<u64, Unstored>,
+    /// Calls that wait for commits before this one were answered that nothing is stored yet.
+    answered_below: u64,
+    /// Open calls whose answers wait for every commit before them.
+    durable_calls: HashSet<CallId>,
+    /// What the start found: records in the quarantine, and what happened to the database.
+    pub quarantined: u64,
+    pub notes: Vec<String>,
+}
+
+struct Unstored {
+    effects: Vec<Effect>,
+    undo: Option<Undo>,
+    since: Instant,
+}
+
+struct Trouble {
+    state: StoreState,
+    reason: String,
+    since: SystemTime,
+}
+
+/// What a call needs of the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// Its answer claims nothing that is recorded, or only what the next daemon finds by itself.
+    Nothing,
+    /// Its answer waits for the commits before it.
+    StoredAnswer,
+    /// It starts or records something new.
+    Record,
+}
+
+impl Storing {
+    pub fn new(quarantined: u64, notes: Vec<String>) -> Self {
+        Self {
+            trouble: None,
+            next_commit: 1,
+            unstored: BTreeMap::new(),
+            answered_below: 1,
+            durable_calls: HashSet::new(),
+            quarantined,
+            notes,
+        }
+    }
+
+    pub fn status(&self) -> StoreStatus {
+        let waiting = self.unstored.len() as u64;
+        let (state, reason, since) = match (&self.trouble, self.is_silent()) {
+            (Some(trouble), _) => (
+                trouble.state,
+                Some(trouble.reason.clone()),
+                Some(trouble.since),
+            ),
+            (None, Some(since)) => (
+                StoreState::Stalled,
+                Some(SILENT.to_owned()),
+                Some(SystemTime::now() - since.elapsed()),
+            ),
+            (None, None) => (StoreState::Ok, None, None),
+        };
+        StoreStatus {
+            state,
+            reason,
+            since: since.map(timestamp),
+            unstored_commits: waiting,
+            quarantined_records: self.quarantined,
+            notes: self.notes.clone(),
+        }
+    }
+
+    /// Since when the disk has not answered, if that is too long ago.
+    fn is_silent(&self) -> Option<Instant> {
+        let oldest = self.unstored.values().next()?.since;
+        (oldest.elapsed() >= COMMIT_TIMEOUT).then_some(oldest)
+    }
+
+    fn reason(&self) -> Option<&str> {
+        match (&self.trouble, self.is_silent()) {
+            (Some(trouble), _) => Some(&trouble.reason),
+            (None, Some(_)) => Some(SILENT),
+            (None, None) => None,
+        }
+    }
+
+    /// When calls are to be answered that their commit is not stored yet.
+    pub fn deadline(&self) -> Option<Instant> {
+        let oldest = self.unstored.range(self.answered_below..).next()?;
+        Some(oldest.1.since + COMMIT_TIMEOUT)
+    }
+
+    /// How the daemon ends: an error where it cannot go on. What was not confirmed is not known to anybody.
+    pub fn outcome(&self) -> io::Result<()> {
+        if !self.unstored.is_empty() {
+            let unstored = self.unstored.len();
+            tracing::warn!(unstored, "daemon ends with commits that are not stored yet");
+        }
+        match &self.trouble {
+            Some(Trouble {
+                state: StoreState::Ended,
+                reason,
+                ..
+            }) => Err(io::Error::other(format!("the store has ended: {reason}"))),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    pub fn call_ended(&mut self, call: CallId) {
+        self.durable_calls.remove(&call);
+    }
+
+    /// Whether an effect that comes without a commit of its own must wait for those of earlier steps.
+    fn must_wait(&self, effect: &Effect) -> bool {
+        if self.unstored.is_empty() {
+            return false;
+        }
+        match effect {
+            Effect::Answer { call, answer } | Effect::Hand { call, answer, .. } => {
+                answer.is_ok() && self.durable_calls.contains(call)
+            }
+            Effect::Compose { call, .. } => self.durable_calls.contains(call),
+            // A directory is removed only when the mark on its record is stored.
+            Effect::CollectGarbage { dry_run, .. } => !dry_run,
+            // What is done for something that is recorded is not done before.
+            Effect::Open { .. }
+            | Effect::Prepare { .. }
+            | Effect::Unprepare { .. }
+            | Effect::RunForWatcher { .. }
+            | Effect::Judge { .. }
+            | Effect::Inject { .. }
+            | Effect::TypeMessage { .. }
+            | Effect::RunSteps { .. } => true,
+            Effect::Commit { .. }
+            | Effect::WorkOut { .. }
+            | Effect::AwaitRest { .. }
+            | Effect::AwaitQuiet { .. }
+            | Effect::ForgetQuiet { .. }
+            | Effect::Fit { .. }
+            | Effect::AgentSays { .. }
+            | Effect::StopJudging { .. }
+            | Effect::ForgetWorker { .. }
+            | Effect::Adopt { .. }
+            | Effect::Ask { .. }
+            | Effect::AskArchive { .. }
+            | Effect::Survey { .. }
+            | Effect::Close { .. }
+            | Effect::Sweep { .. }
+            | Effect::Forget { .. }
+            | Effect::Watch { .. }
+            | Effect::WatchArchive { .. }
+            | Effect::Unwatch { .. }
+            | Effect::StopSteps { .. }
+            | Effect::WakeAt(_) => false,
+        }
+    }
+}
+
+const SILENT: &str = "the disk has not answered for 10 s";
+
+impl Engine {
+    /// The one way into core for calls. While the store is stalled, calls that would record something are refused
+    /// here, so that a refused call changes nothing.
+    pub(super) fn enter(&mut self, call: CallId, asked: Asked) -> Going {
+        let need = need_of(&asked, &self.core);
+        if let Some(reason) = self.storing.reason() {
+            let too_many = self.storing.unstored.len() >= MAX_UNSTORED;
+            let refused = match need {
+                Need::Nothing => false,
+                Need::StoredAnswer => too_many,
+                Need::Record => true,
+            };
+            if refused {
+                let error = refusal(reason);
+                self.desk.answer(call, Err(error));
+                return Going::On;
+            }
+        }
+        if need != Need::Nothing {
+            self.storing.durable_calls.insert(call);
+        }
+        self.step(Input::Call { call, asked })
+    }
+
+    /// Performs effects in order. What comes behind a commit waits for the disk, without holding up anything else; so
+    /// does what may only happen when earlier commits are stored.
+    pub(super) fn perform(&mut self, effects: Vec<Effect>) -> Going {
+        let mut effects = effects.into_iter();
+        while let Some(effect) = effects.next() {
+            match effect {
+                Effect::Commit { changes, undo } => {
+                    self.commit(changes, undo, effects.collect());
+                    return Going::On;
+                }
+                effect if self.storing.must_wait(&effect) => {
+                    let rest = std::iter::once(effect).chain(effects).collect();
+                    self.commit(Vec::new(), None, rest);
+                    return Going::On;
+                }
+                effect => {
+                    if self.act(effect) == Going::Over {
+                        return Going::Over;
+                    }
+                }
+            }
+        }
+        Going::On
+    }
+
+    fn commit(&mut self, changes: Vec<Change>, undo: Option<Undo>, effects: Vec<Effect>) {
+        let number = self.storing.next_commit;
+        self.storing.next_commit += 1;
+        let on_failure = match undo {
+            Some(_) => OnFailure::Refuse,
+            None => OnFailure::Retry,
+        };
+        let since = Instant::now();
+        self.storing.unstored.insert(
+            number,
+            Unstored {
+                effects,
+                undo,
+                since,
+            },
+        );
+        self.writer.commit(Commit {
+            changes,
+            then: number,
+            on_failure,
+        });
+    }
+
+    pub(super) fn hear_store(&mut self, report: Report<u64>) -> Going {
+        match report {
+            Report::Stored(number) => {
+                let stored = self.storing.unstored.remove(&number);
+                for effect in stored.into_iter().flat_map(|stored| stored.effects) {
+                    if self.act(effect) == Going::Over {
+                        return Going::Over;
+                    }
+                }
+                Going::On
+            }
+            Report::Refused(number, why) => self.undo(number, why),
+            Report::Stalled(reason) => {
+                tracing::warn!(reason, "store stalled: commits fail and are retried");
+                self.storing.trouble = Some(Trouble {
+                    state: StoreState::Stalled,
+                    reason,
+                    since: SystemTime::now(),
+                });
+                Going::On
+            }
+            Report::Resumed => {
+                let since = self.storing.trouble.take().map(|trouble| trouble.since);
+                let stalled_ms = since
+                    .and_then(|since| since.elapsed().ok())
+                    .map_or(0, |stalled| stalled.as_millis());
+                tracing::info!(stalled_ms, "store resumed: commits succeed again");
+                Going::On
+            }
+            Report::Ended(reason) => {
+                tracing::error!(
+                    reason,
+                    "store writer ended: the daemon stops, panes go on, the next call starts another daemon"
+                );
+                self.storing.trouble = Some(Trouble {
+                    state: StoreState::Ended,
+                    reason,
+                    since: SystemTime::now(),
+                });
+                Going::Over
+            }
+        }
+    }
+
+    /// A commit that can be undone was not stored.
+    fn undo(&mut self, number: u64, why: String) -> Going {
+        let Some(refused) = self.storing.unstored.remove(&number) else {
+            return Going::On;
+        };
+        let waiting: Vec<CallId> = refused
+            .effects
+            .iter()
+            .flat_map(|effect| self.core.calls_waiting_on(effect))
+            .collect();
+        if let Some(what) = refused.undo {
+            tracing::warn!(?what, why, "start refused: it could not be recorded");
+            let input = Input::NotStored {
+                what,
+                why: why.clone(),
+            };
+            if self.step(input) == Going::Over {
+                return Going::Over;
+            }
+        }
+        // Effects that were dropped would have answered these.
+        self.answer_for_store(waiting, refusal(&why));
+        Going::On
+    }
+
+    /// Answers those whose commit has waited for too long. What they changed is stored when that is possible.
+    pub(super) fn answer_unstored(&mut self) -> Going {
+        let now = Instant::now();
+        let reason = self.storing.reason().unwrap_or(SILENT).to_owned();
+        let mut waiting = Vec::new();
+        let mut answered_below = self.storing.answered_below;
+        for (number, unstored) in self.storing.unstored.range(answered_below..) {
+            if unstored.since + COMMIT_TIMEOUT > now {
+                break;
+            }
+            answered_below = number + 1;
+            for effect in &unstored.effects {
+                waiting.extend(self.core.calls_waiting_on(effect));
+            }
+        }
+        self.storing.answered_below = answered_below;
+        self.answer_for_store(waiting, not_stored_yet(&reason));
+        Going::On
+    }
+
+    fn answer_for_store(&mut self, calls: Vec<CallId>, error: Error) {
+        for call in calls {
+            if call.0 >= OWN_CALLS || !self.desk.is_open(call) {
+                continue;
+            }
+            self.desk.answer(call, Err(error.clone()));
+            self.storing.call_ended(call);
+            // An event that is in its hand is for the next.
+            self.step(Input::Cancelled { call });
+        }
+    }
+}
+
+fn refusal(reason: &str) -> Error {
+    Error::new(
+        Kind::Exhausted,
+        format!("nothing can be recorded now: {reason}; this call was refused and changed nothing"),
+    )
+    .hint("make room on that disk (closing panes that fill it works) and ask again; `fugue daemon status` tells whether the store works; reading, typing and closing do")
+}
+
+fn not_stored_yet(reason: &str) -> Error {
+    Error::new(
+        Kind::Uncertain,
+        format!(
+            "what this call is to answer is not stored yet: {reason}; it is kept in memory, stored as soon as that is possible, and lost if the daemon is killed before that"
+        ),
+    )
+    .hint("do not repeat the call; `fugue daemon status` tells when the store works again")
+}
+
+fn timestamp(at: SystemTime) -> Timestamp {
+    let since = at
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn need_of(asked: &Asked, core: &Core) -> Need {
+    // A pane of tmux is recorded when it is first named, whatever is asked of it.
+    if let TmuxLook::One(found) = &asked.tmux
+        && let Ok(found) = &**found
+        && !core.has_met(found)
+    {
+        return Need::Record;
+    }
+    match &asked.ask {
+        Ask::Tool { call } => match call {
+            Request::SendInput(_)
+            | Request::ReadPane(_)
+            | Request::GetStatus(_)
+            | Request::ClosePane(_) => Need::Nothing,
+            Request::Wait(_) | Request::WaitForEvent(_) => Need::StoredAnswer,
+            Request::CreatePane(_)
+            | Request::Expect(_)
+            | Request::RunParallel(_)
+            | Request::RunPipeline(_)
+            | Request::SpawnWorker(_)
+            | Request::NotifyCompletion(_)
+            | Request::SendMessage(_)
+            | Request::AskQuestion(_)
+            | Request::AnswerQuestion(_)
+            | Request::WatchMe(_)
+            | Request::LookMa(_)
+            | Request::Pause(_)
+            | Request::Clear(_) => Need::Record,
+        },
+        // News of a hook that waits to be stored are better than none: nobody would tell them again.
+        Ask::RunNews { .. } | Ask::Took { .. } | Ask::Inbox { .. } | Ask::Hook { .. } => {
+            Need::StoredAnswer
+        }
+        Ask::Look { look } => match look {
+            Look::Arrange { .. } => Need::Record,
+            Look::Attend { .. }
+            | Look::Fit { .. }
+            | Look::Arrangement { .. }
+            | Look::View { .. }
+            | Look::Views { .. }
+            | Look::Line { .. }
+            | Look::Lines { .. }
+            | Look::Type { .. }
+            | Look::News { .. } => Need::Nothing,
+        },
+        Ask::CollectGarbage { dry_run: false, .. } => Need::Record,
+        Ask::CollectGarbage { dry_run: true, .. }
+        | Ask::Everything
+        | Ask::Elsewhere
+        | Ask::Follow { .. }
+        | Ask::Resize { .. }
+        | Ask::DaemonStatus
+        | Ask::DaemonStop { .. } => Need::Nothing,
+    }
+}

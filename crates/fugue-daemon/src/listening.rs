@@ -1,0 +1,175 @@
+//! The daemon's socket in the state directory, and what becomes of the daemon when somebody removes either.
+//!
+//! The kernel tells the daemon by inotify. A removed socket is bound again when the next client opens the start lock,
+//! and not before, so that `rm -r` of the state directory is not disturbed. A state directory that is gone ends the
+//! daemon: nothing that it stores could be found again.
+
+use std::{
+    fs, io,
+    mem::MaybeUninit,
+    os::{fd::OwnedFd, unix::fs::MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags},
+    io::Errno,
+};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    net::UnixListener,
+};
+
+use crate::{
+    paths::{Paths, START_LOCK, SocketPath},
+    watched::watched,
+};
+
+/// The device and inode number of a file: its identity, whatever is at its path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct FileId(u64, u64);
+
+impl FileId {
+    fn at(path: &Path) -> Option<Self> {
+        fs::symlink_metadata(path)
+            .ok()
+            .map(|found| Self(found.dev(), found.ino()))
+    }
+}
+
+/// The socket file that this daemon bound.
+pub struct SocketFile {
+    path: PathBuf,
+    id: Option<FileId>,
+}
+
+impl SocketFile {
+    /// Binds the socket. Only for the daemon that has the state directory's lock: a file that is there already belongs to
+    /// no living daemon.
+    pub fn bind(path: &Path) -> io::Result<(Self, UnixListener)> {
+        // Bound under another name and moved into place when it listens: whoever finds the file can connect.
+        let unready = path.with_extension("sock.new");
+        match fs::remove_file(&unready) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let listener = std::os::unix::net::UnixListener::bind(SocketPath::new(&unready)?)?;
+        fs::rename(&unready, path)?;
+        listener.set_nonblocking(true)?;
+        let file = Self {
+            path: path.to_owned(),
+            id: FileId::at(path),
+        };
+        Ok((file, UnixListener::from_std(listener)?))
+    }
+
+    fn is_there(&self) -> bool {
+        self.id.is_some() && FileId::at(&self.path) == self.id
+    }
+
+    /// Removes the file, if it still is the one that was bound.
+    pub fn remove(&self) {
+        if self.is_there() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// What happened to the state directory.
+pub enum StateEvent {
+    /// The socket had been removed and is bound again.
+    Rebound(UnixListener),
+    /// The state directory was removed, and the panes' directories with it.
+    Removed,
+    /// Another directory is at the path, or none; the panes' directories are elsewhere.
+    Moved,
+}
+
+/// Watches the state directory and the socket in it.
+pub struct StateMonitor {
+    /// `None` where the kernel gives this user no inotify instance any more: a removed socket is then not bound again.
+    inotify: Option<AsyncFd<OwnedFd>>,
+    directory: fs::File,
+    path: PathBuf,
+    id: Option<FileId>,
+    pub socket: SocketFile,
+}
+
+impl StateMonitor {
+    pub fn new(paths: &Paths, socket: SocketFile) -> io::Result<Self> {
+        let inotify = match watch(&paths.state) {
+            Ok(inotify) => Some(watched(inotify, Interest::READABLE)?),
+            Err(error) => {
+                tracing::warn!(%error, "the state directory cannot be watched");
+                None
+            }
+        };
+        Ok(Self {
+            inotify,
+            directory: fs::File::open(&paths.state)?,
+            path: paths.state.clone(),
+            id: FileId::at(&paths.state),
+            socket,
+        })
+    }
+
+    /// Waits for the next event. Safe to drop and call again.
+    pub async fn next(&mut self) -> io::Result<StateEvent> {
+        loop {
+            let start_lock_opened = self.wait().await?;
+            if FileId::at(&self.path) != self.id {
+                let links = self.directory.metadata()?.nlink();
+                return Ok(if links == 0 {
+                    StateEvent::Removed
+                } else {
+                    StateEvent::Moved
+                });
+            }
+            if start_lock_opened && !self.socket.is_there() {
+                let path = self.socket.path.clone();
+                let (socket, listener) = SocketFile::bind(&path)?;
+                self.socket = socket;
+                return Ok(StateEvent::Rebound(listener));
+            }
+        }
+    }
+
+    /// Waits until the kernel reports something, and returns whether somebody opened the start lock. Events that the
+    /// kernel dropped count as everything.
+    async fn wait(&mut self) -> io::Result<bool> {
+        let Some(inotify) = &self.inotify else {
+            return std::future::pending().await;
+        };
+        let mut ready = inotify.readable().await?;
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(inotify.get_ref(), &mut buffer);
+        let mut start_lock_opened = false;
+        loop {
+            match events.next() {
+                Ok(event) => {
+                    start_lock_opened |= event.events().contains(ReadFlags::QUEUE_OVERFLOW)
+                        || event
+                            .file_name()
+                            .is_some_and(|name| name.to_bytes() == START_LOCK.as_bytes());
+                }
+                Err(Errno::AGAIN) => {
+                    ready.clear_ready();
+                    return Ok(start_lock_opened);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+fn watch(state: &Path) -> io::Result<OwnedFd> {
+    let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+    inotify::add_watch(&inotify, state, WatchFlags::OPEN | WatchFlags::ONLYDIR)?;
+    // A directory that is held open, as this one is by its lock, gets no event of its own removal; the one above does.
+    if let Some(parent) = state.parent() {
+        let gone = WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::ONLYDIR;
+        inotify::add_watch(&inotify, parent, gone)?;
+    }
+    Ok(inotify)
+}

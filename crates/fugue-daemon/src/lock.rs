@@ -1,0 +1,186 @@
+//! Exclusive locks on files and directories. The kernel frees a lock when the last handle on it is closed, whatever
+//! happens to its owner.
+
+use std::{
+    fs, io,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::{MetadataExt, OpenOptionsExt},
+    },
+    path::Path,
+};
+
+use fugue_api::{Error, Kind};
+use rustix::{fs::FlockOperation, io::Errno};
+
+use crate::paths;
+
+/// An exclusive lock, held until it is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    file: fs::File,
+}
+
+/// What to do while another process has the lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Contention {
+    Wait,
+    GiveUp,
+}
+
+impl Lock {
+    /// Locks a lock file, which is made where it is missing. Waits while another process has it.
+    pub fn file(path: &Path) -> Result<Self, Error> {
+        Self::wait(path, lock_file)
+    }
+
+    /// Locks a lock file; `None` if another process has it.
+    pub fn try_file(path: &Path) -> Result<Option<Self>, Error> {
+        Self::take(path, lock_file, Contention::GiveUp)
+    }
+
+    /// Locks a directory itself, so that there is no lock file that somebody could remove while the lock is held.
+    /// Waits while another process has it.
+    pub fn directory(path: &Path) -> Result<Self, Error> {
+        Self::wait(path, |path| fs::File::open(path))
+    }
+
+    /// Locks a directory itself; `None` if another process has it.
+    pub fn try_directory(path: &Path) -> Result<Option<Self>, Error> {
+        Self::take(path, |path| fs::File::open(path), Contention::GiveUp)
+    }
+
+    /// A handle on a lock that the parent process took.
+    pub(crate) fn inherited(file: fs::File) -> Self {
+        Self { file }
+    }
+
+    fn wait(path: &Path, open: fn(&Path) -> io::Result<fs::File>) -> Result<Self, Error> {
+        Self::take(path, open, Contention::Wait)?.ok_or_else(|| {
+            Error::new(
+                Kind::Internal,
+                format!("{}: the wait for a lock ended without it", path.display()),
+            )
+        })
+    }
+
+    fn take(
+        path: &Path,
+        open: fn(&Path) -> io::Result<fs::File>,
+        contention: Contention,
+    ) -> Result<Option<Self>, Error> {
+        let operation = match contention {
+            Contention::Wait => FlockOperation::LockExclusive,
+            Contention::GiveUp => FlockOperation::NonBlockingLockExclusive,
+        };
+        loop {
+            let file = open(path).map_err(|error| paths::unusable(path, &error))?;
+            match rustix::fs::flock(&file, operation) {
+                // Whoever waited may have got the lock of a file that was removed meanwhile.
+                Ok(()) if is_at(&file, path) => return Ok(Some(Self { file })),
+                Ok(()) | Err(Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(errno) => return Err(refused(path, errno)),
+            }
+        }
+    }
+}
+
+impl AsFd for Lock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn lock_file(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+}
+
+fn is_at(file: &fs::File, path: &Path) -> bool {
+    let identity = |found: fs::Metadata| (found.dev(), found.ino());
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(ours), Ok(there)) => identity(ours) == identity(there),
+        _ => false,
+    }
+}
+
+fn refused(path: &Path, errno: Errno) -> Error {
+    let error = io::Error::from(errno);
+    // EBADF: NFS locks only what is open for writing, which a directory never is.
+    if let Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP | Errno::BADF | Errno::INVAL = errno {
+        return Error::new(
+            Kind::Unavailable,
+            format!("{}: its file system gives no lock ({error}), and fugue needs one to run a single daemon", path.display()),
+        )
+        .hint("set XDG_STATE_HOME to a directory on a local disk");
+    }
+    paths::unusable(path, &error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::mpsc, thread};
+
+    #[test]
+    fn a_directory_is_locked_once_and_whatever_is_removed_from_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = Lock::directory(dir.path()).unwrap();
+        for entry in fs::read_dir(dir.path()).unwrap().flatten() {
+            fs::remove_file(entry.path()).unwrap();
+        }
+        assert!(Lock::try_directory(dir.path()).unwrap().is_none());
+        drop(lock);
+        assert!(Lock::try_directory(dir.path()).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_lock_file_that_was_removed_while_it_was_waited_for_is_not_taken_for_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let first = Lock::file(&path).unwrap();
+        let old = fs::metadata(&path).unwrap().ino();
+        let (opened, is_open) = mpsc::channel();
+        let waiter = {
+            let path = path.clone();
+            thread::spawn(move || {
+                opened.send(()).unwrap();
+                Lock::file(&path).unwrap()
+            })
+        };
+        is_open.recv().unwrap();
+        // Keeps the inode's number from being given to the new file.
+        let _kept = fs::File::open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        drop(first);
+        let second = waiter.join().unwrap();
+        assert_ne!(second.file.metadata().unwrap().ino(), old);
+        assert!(Lock::try_file(&path).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_file_system_without_locks_is_named_with_the_way_out() {
+        for errno in [Errno::NOLCK, Errno::NOSYS, Errno::OPNOTSUPP, Errno::BADF] {
+            let error = refused(Path::new("/state/fugue"), errno);
+            assert!(
+                error
+                    .message
+                    .starts_with("/state/fugue: its file system gives no lock"),
+                "{error:?}"
+            );
+            assert!(
+                error
+                    .hint
+                    .as_deref()
+                    .unwrap_or("")
+                    .contains("XDG_STATE_HOME"),
+                "{error:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! A pane whose task has panicked twice: its output is given out as it is and it can be closed. Nothing here feeds a terminal,
+//! because that is what may panic again.
+
+use std::{io, time::Duration};
+
+use fugue_api::{
+    Error, Kind, Reply,
+    panes::{Mode, ReadPane, Status},
+    wire::Answer,
+};
+use fugue_core::{PaneFact, PaneQuestion, view};
+use fugue_hold::{
+    LogReader,
+    record::{ExitRecord, Meta},
+    spawn::Ending,
+};
+use fugue_term::{Cursor, Offset};
+use tokio::time::timeout;
+
+use super::{
+    Brief, PaneCommand, Seat,
+    keeper::{Adoption, Keeper},
+    launch, unreachable,
+};
+use crate::{reading, sweep};
+
+// The child's end is an event. No event tells this task of the record that its holder writes behind it.
+const EXIT_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Serves the pane until its child has ended.
+pub(super) async fn serve(mut seat: Seat, panic: String) {
+    let meta = Meta::read(&seat.place().dir, seat.record.generation);
+    let child = meta.ok().flatten().and_then(|meta| meta.child);
+    loop {
+        tokio::select! {
+            order = seat.orders.recv() => match order {
+                Some(PaneCommand::Close { grace }) => {
+                    seat.record.closing = true;
+                    let (pane, dir) = (seat.record.id, seat.place().dir);
+                    let ends = move || sweep::pane_and_holder(pane, &dir, grace);
+                    let _ = tokio::task::spawn_blocking(ends).await;
+                }
+                Some(order) => seat.serve_raw(order, &panic),
+                None => return,
+            },
+            _ = timeout(EXIT_POLL_INTERVAL, unreachable::ended(child)) => {}
+        }
+        if let Some(ending) = seat.ending().await {
+            return seat.raw_ended(ending).await;
+        }
+    }
+}
+
+impl Seat {
+    /// How the child ended, if it is proved that it has.
+    async fn ending(&self) -> Option<Ending> {
+        let recorded = ExitRecord::read(&self.place().dir, self.record.generation);
+        if let Ok(Some(record)) = recorded {
+            return Some(record.exited.ending);
+        }
+        // The connection is dropped at once; it leaves the holder as it is.
+        match Keeper::find(self.place()).await {
+            Adoption::Dead => Some(Ending::Unknown),
+            Adoption::Answered(_, _) | Adoption::Unreachable(_) => None,
+        }
+    }
+
+    async fn raw_ended(&self, ending: Ending) {
+        let end = self.raw_end().unwrap_or_default();
+        let sweeps = self.record.closing;
+        self.say(PaneFact::Ended {
+            exit: launch::exit(ending),
+            cursor: view::shown(end),
+            title: String::new(),
+            alone: false,
+            sweeps,
+        })
+        .await;
+        if sweeps {
+            self.say(PaneFact::Swept).await;
+        }
+    }
+
+    /// Where the log ends. The line is unknown, because nothing counts lines here.
+    fn raw_end(&self) -> io::Result<Cursor> {
+        let offset = Offset(LogReader::new(self.place().dir).end()?);
+        Ok(Cursor {
+            offset,
+            ..Cursor::default()
+        })
+    }
+
+    fn serve_raw(&self, order: PaneCommand, panic: &str) {
+        match order {
+            PaneCommand::Ask {
+                question: PaneQuestion::Status(mut status),
+                responder,
+            } => {
+                status.note = Some(format!(
+                    "its terminal failed twice (`{panic}`), which is a bug in fugue; the program goes on, mode `raw` reads \
+                     its output, and it can be closed"
+                ));
+                responder.answer(Ok(Answer::Tool {
+                    reply: Reply::GetStatus(Status::Pane(status)),
+                }));
+            }
+            PaneCommand::Ask {
+                question: PaneQuestion::Read { args, .. },
+                responder,
+            } => responder.answer(self.read_raw(&args)),
+            PaneCommand::Ask { responder, .. } => responder.answer(Err(no_terminal())),
+            PaneCommand::Brief(asker) => {
+                let _ = asker.send(Brief {
+                    state: unreachable::runs(),
+                    idle_ms: 0,
+                });
+            }
+            PaneCommand::More { from, answer } => {
+                let mut log = LogReader::new(self.place().dir);
+                let end = self.raw_end().map_err(|error| unreadable(&error));
+                let _ = answer.send(end.and_then(|end| reading::more(&mut log, from, end)));
+            }
+            PaneCommand::Close { .. }
+            | PaneCommand::View { .. }
+            | PaneCommand::Stretch { .. }
+            | PaneCommand::Watch(_)
+            | PaneCommand::Unwatch(_)
+            | PaneCommand::RunSteps(_)
+            | PaneCommand::StopSteps(_)
+            | PaneCommand::AwaitRest(_)
+            | PaneCommand::TypeMessage { .. }
+            | PaneCommand::AwaitQuiet(_)
+            | PaneCommand::ForgetQuiet(_)
+            | PaneCommand::Inject(_)
+            | PaneCommand::Fit(_)
+            | PaneCommand::AgentSays(_) => {}
+        }
+    }
+
+    fn read_raw(&self, args: &ReadPane) -> Result<Answer, Error> {
+        if args.mode != Mode::Raw {
+            return Err(no_terminal());
+        }
+        let mut log = LogReader::new(self.place().dir);
+        let end = self.raw_end().map_err(|error| unreadable(&error))?;
+        let reply = reading::raw(end, &mut log, args, &unreachable::runs())?;
+        Ok(Answer::Tool {
+            reply: Reply::ReadPane(reply),
+        })
+    }
+}
+
+fn no_terminal() -> Error {
+    Error::new(
+        Kind::Unavailable,
+        "the terminal of this pane failed twice; only its raw output can be read",
+    )
+    .hint("read it with mode `raw`, or close it")
+}
+
+fn unreadable(error: &io::Error) -> Error {
+    Error::new(
+        Kind::Unavailable,
+        format!("the log cannot be read: {error}"),
+    )
+}

@@ -1,0 +1,394 @@
+//! A pane whose holder cannot be reached. Only a proof of death ends a pane; until then the pane is kept, the daemon tries
+//! again, and callers are told so.
+
+use std::{collections::VecDeque, pin::Pin, time::Duration};
+
+use fugue_api::{
+    Error, Kind, Reply,
+    panes::{By, ReadPane, State, StateBy, Status},
+    wire::Answer,
+};
+use fugue_core::{PaneFact, PaneQuestion, StepPlan};
+use fugue_hold::wire::Identity;
+use rustix::process::{Pid, PidfdFlags};
+use tokio::{
+    io::Interest,
+    time::{Instant, sleep_until, timeout, timeout_at},
+};
+
+use super::{
+    Brief, COMMANDS_IN_LINE, Pane, PaneCommand, Seat,
+    birth::Adopted,
+    keeper::{Adoption, Keeper, Unreachable},
+    listener::Whose,
+};
+use crate::{archive, desk::Responder, sweep, watched::watched, whole};
+
+// No event says that fds, memory or a disk are to be had again, so attempts are repeated by time.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+// A holder that is there answers within milliseconds. Callers of a pane that takes longer are answered without it.
+const FIRST_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(300);
+
+type Attempt = Pin<Box<dyn Future<Output = Adoption>>>;
+
+/// The attempts to reach a pane's backend, one after the other.
+pub(super) struct Reconnection {
+    /// Why the last attempt failed.
+    pub why: String,
+    pause: Duration,
+    attempt: Attempt,
+    /// Until then callers wait for the attempt instead of being refused.
+    grace_deadline: Option<Instant>,
+}
+
+impl Reconnection {
+    /// The first attempt for a pane of an earlier daemon.
+    fn adopt(seat: &Seat) -> Self {
+        Self {
+            why: "it is being looked for".into(),
+            pause: FIRST_PAUSE,
+            attempt: look_for(seat),
+            grace_deadline: None,
+        }
+    }
+
+    /// The first attempt after a lost connection.
+    pub fn recover(keeper: Keeper, why: String) -> Self {
+        Self {
+            why,
+            pause: FIRST_PAUSE,
+            attempt: Box::pin(keeper.recover()),
+            grace_deadline: Some(Instant::now() + FIRST_ATTEMPT_TIMEOUT),
+        }
+    }
+
+    /// Ends the pane's processes by what is recorded of them, the holder included, and looks for it again.
+    pub fn close(seat: &Seat, why: String, grace: Duration) -> Self {
+        let attempt = Unreachable::because(why);
+        Self::after(seat, FIRST_PAUSE, attempt, Some(grace))
+    }
+
+    /// The attempt behind one that failed.
+    fn retry(self, seat: &Seat, failed: Unreachable) -> Self {
+        if failed.why != self.why {
+            let (pane, why) = (seat.record.id, &failed.why);
+            tracing::warn!(%pane, why, "holder unreachable, trying again");
+        }
+        let grace = seat.record.closing.then_some(Duration::ZERO);
+        Self::after(seat, (self.pause * 2).min(MAX_PAUSE), failed, grace)
+    }
+
+    fn after(seat: &Seat, pause: Duration, failed: Unreachable, close: Option<Duration>) -> Self {
+        let (pane, dir) = (seat.record.id, seat.place().dir);
+        let next = match failed.keeper {
+            Some(keeper) => Box::pin(keeper.recover()),
+            None => look_for(seat),
+        };
+        let child = failed.child;
+        let attempt = async move {
+            match close {
+                Some(grace) => {
+                    let ends = move || sweep::pane_and_holder(pane, &dir, grace);
+                    let _ = tokio::task::spawn_blocking(ends).await;
+                    sleep_until(Instant::now() + pause.saturating_sub(FIRST_PAUSE)).await;
+                }
+                None => {
+                    let _ = timeout(pause, ended(child)).await;
+                }
+            }
+            next.await
+        };
+        Self {
+            why: failed.why,
+            pause,
+            attempt: Box::pin(attempt),
+            grace_deadline: None,
+        }
+    }
+}
+
+fn look_for(seat: &Seat) -> Attempt {
+    match Whose::of(seat) {
+        Some(whose) => Box::pin(Keeper::listen(whose)),
+        None => Box::pin(Keeper::find(seat.place())),
+    }
+}
+
+/// Returns when a process has ended, and never where that cannot be watched.
+pub(super) async fn ended(child: Option<Identity>) {
+    let watch = |child: Identity| {
+        let pidfd = rustix::process::pidfd_open(Pid::from_raw(child.pid)?, PidfdFlags::empty());
+        let pidfd = watched(pidfd.ok()?, Interest::READABLE).ok()?;
+        // The fd is of this very process if its number still has that start time.
+        fugue_hold::lives(child).ok()?.then_some(pidfd)
+    };
+    match child.and_then(watch) {
+        Some(pidfd) => _ = pidfd.readable().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The end of the attempt that is under way, if there is one.
+pub(super) async fn attempted(reconnection: Option<&mut Reconnection>) -> Adoption {
+    match reconnection {
+        Some(reconnection) => reconnection.attempt.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for the first attempt after a lost connection, for as long as callers are made to wait for it. A dead holder is
+/// replaced within milliseconds, and nobody is refused because of that. `None`: there is no such attempt, or it takes
+/// longer.
+pub(super) async fn first_attempt(reconnection: Option<&mut Reconnection>) -> Option<Adoption> {
+    let reconnection = reconnection?;
+    let deadline = reconnection.grace_deadline.take()?;
+    timeout_at(deadline, reconnection.attempt.as_mut())
+        .await
+        .ok()
+}
+
+/// A pane of an earlier daemon that has not been reached yet: no terminal, no connection, only the record and the files.
+struct Unadopted {
+    seat: Seat,
+    reconnection: Reconnection,
+    /// Commands that only an adopted pane can carry out.
+    deferred: VecDeque<PaneCommand>,
+}
+
+/// How a pane came to be one that is to be adopted.
+pub(super) enum Birth {
+    /// An earlier daemon may have died before the child was started.
+    Interrupted,
+    /// This daemon lost the holder while the child was started.
+    Failed(Error),
+}
+
+/// Takes over a pane that runs already, however long that takes. `None`: it never ran, which core has been told, or nobody
+/// asks any more.
+pub(super) async fn adopt(seat: Seat, mut steps: Option<StepPlan>, birth: Birth) -> Option<Pane> {
+    let mut pane = Unadopted {
+        reconnection: Reconnection::adopt(&seat),
+        seat,
+        deferred: VecDeque::new(),
+    };
+    let mut outcome = timeout(FIRST_ATTEMPT_TIMEOUT, pane.reconnection.attempt.as_mut()).await;
+    loop {
+        let adoption = match outcome {
+            Ok(adoption) => adoption,
+            Err(_) => pane.attempted().await?,
+        };
+        match Pane::adopted(pane.seat, adoption, &mut steps).await {
+            Adopted::Pane(adopted) => {
+                let mut adopted = *adopted;
+                for command in pane.deferred {
+                    adopted.order(command).await;
+                }
+                return Some(adopted);
+            }
+            Adopted::NeverStarted(seat, error) => {
+                let fact = match birth {
+                    Birth::Interrupted => PaneFact::NeverStarted(error),
+                    Birth::Failed(error) => PaneFact::OpenFailed(error),
+                };
+                seat.say(fact).await;
+                return None;
+            }
+            Adopted::Unreachable(seat, failed) => {
+                pane.reconnection = pane.reconnection.retry(&seat, failed);
+                pane.seat = seat;
+                outcome = Ok(pane.attempted().await?);
+            }
+        }
+    }
+}
+
+impl Unadopted {
+    /// Answers callers until the attempt has ended. `None`: nobody asks any more.
+    async fn attempted(&mut self) -> Option<Adoption> {
+        loop {
+            tokio::select! {
+                adoption = self.reconnection.attempt.as_mut() => return Some(adoption),
+                order = self.seat.orders.recv() => self.order(order?),
+            }
+        }
+    }
+
+    fn order(&mut self, order: PaneCommand) {
+        match order {
+            PaneCommand::Ask {
+                question: PaneQuestion::Status(mut status),
+                responder,
+            } => {
+                status.note = Some(note(&self.reconnection.why));
+                responder.answer(Ok(Answer::Tool {
+                    reply: Reply::GetStatus(Status::Pane(status)),
+                }));
+            }
+            PaneCommand::Ask {
+                question: PaneQuestion::Read { args, .. },
+                responder,
+            } => self.seat.read_files(args, responder),
+            PaneCommand::Ask {
+                question: PaneQuestion::Lines { from, most },
+                responder,
+            } => {
+                self.seat
+                    .answer_from_files(PaneQuestion::Lines { from, most }, responder);
+            }
+            PaneCommand::Ask {
+                question:
+                    PaneQuestion::Send { .. }
+                    | PaneQuestion::Type { .. }
+                    | PaneQuestion::Resize(_)
+                    | PaneQuestion::Line { .. },
+                responder,
+            } => responder.answer(Err(self.seat.refusal(&self.reconnection.why))),
+            PaneCommand::Brief(asker) => {
+                let _ = asker.send(Brief {
+                    state: runs(),
+                    idle_ms: 0,
+                });
+            }
+            PaneCommand::Stretch { answer, .. } => {
+                let _ = answer.send(None);
+            }
+            PaneCommand::Close { grace } => {
+                self.seat.record.closing = true;
+                let why = self.reconnection.why.clone();
+                self.reconnection = Reconnection::close(&self.seat, why, grace);
+            }
+            PaneCommand::Ask { responder, .. } if self.deferred.len() >= COMMANDS_IN_LINE => {
+                responder.answer(Err(self.seat.refusal(&self.reconnection.why)));
+            }
+            order @ (PaneCommand::Ask { .. }
+            | PaneCommand::View { .. }
+            | PaneCommand::More { .. }
+            | PaneCommand::Watch(_)
+            | PaneCommand::Unwatch(_)
+            | PaneCommand::RunSteps(_)
+            | PaneCommand::StopSteps(_)
+            | PaneCommand::AwaitRest(_)
+            | PaneCommand::TypeMessage { .. }
+            | PaneCommand::AwaitQuiet(_)
+            | PaneCommand::ForgetQuiet(_)
+            | PaneCommand::Inject(_)
+            | PaneCommand::Fit(_)
+            | PaneCommand::AgentSays(_)) => self.deferred.push_back(order),
+        }
+    }
+}
+
+impl Seat {
+    /// Answers a read from the pane's files.
+    pub(super) fn read_files(&self, args: Box<ReadPane>, responder: Responder) {
+        let ended = Some(runs());
+        self.answer_from_files(PaneQuestion::Read { args, ended }, responder);
+    }
+
+    fn answer_from_files(&self, question: PaneQuestion, responder: Responder) {
+        let answer = archive::answer(Box::new(self.record.clone()), question, self.house.clone());
+        whole::answer_later(responder, answer);
+    }
+
+    /// What a caller hears who wants something that only the holder can do.
+    pub(super) fn refusal(&self, why: &str) -> Error {
+        let pane = self.record.id;
+        Error::new(
+            Kind::Unavailable,
+            format!("the holder of pane `{pane}` cannot be reached ({why}); nothing was done"),
+        )
+        .hint("the daemon keeps trying; ask again, or close the pane")
+    }
+}
+
+/// What `status` says of a pane that cannot be reached.
+pub(super) fn note(why: &str) -> String {
+    format!(
+        "its holder cannot be reached ({why}); the daemon keeps trying, and the program goes on"
+    )
+}
+
+/// What is known of a pane that cannot be reached: no end was recorded.
+pub(super) fn runs() -> StateBy {
+    StateBy::new(State::Running, By::Exit)
+}
+
+impl Pane {
+    /// The connection to the backend is lost, which never means that the child died.
+    pub(super) fn lost(&mut self, why: String) {
+        tracing::debug!(pane = %self.seat.record.id, why, "holder connection lost");
+        self.keys_lost();
+        self.sending.holder_lost();
+        self.silent_since = None;
+        if let Some(keeper) = self.keeper.take() {
+            // A holder whose child has ended leaves by itself, after it recorded how.
+            if let Some(record) = keeper.recorded_exit() {
+                self.exited = Some((record.exited.ending, record.exited.at));
+                self.more_to_read = true;
+                return;
+            }
+            self.reconnection = Some(Reconnection::recover(keeper, why));
+        }
+    }
+
+    /// Ends a pane whose holder does not answer.
+    pub(super) fn close_unreachable(&mut self, grace: Duration) {
+        let why = match &self.reconnection {
+            Some(reconnection) => reconnection.why.clone(),
+            None => "it did not close the pane".into(),
+        };
+        self.keys_lost();
+        self.sending.holder_lost();
+        self.silent_since = None;
+        self.close_deadline = None;
+        self.keeper = None;
+        self.reconnection = Some(Reconnection::close(&self.seat, why, grace));
+    }
+
+    /// An attempt to reach the backend again has ended.
+    pub(super) async fn reconnected(&mut self, adoption: Adoption) {
+        let Some(reconnection) = self.reconnection.take() else {
+            return;
+        };
+        match adoption {
+            Adoption::Answered(keeper, hello) => {
+                self.keeper = Some(keeper);
+                self.greeted(&hello).await;
+                self.resume();
+            }
+            Adoption::Dead => {
+                self.exited = Some(self.recorded_end());
+                self.more_to_read = true;
+            }
+            Adoption::Unreachable(failed) => {
+                self.reconnection = Some(reconnection.retry(&self.seat, failed));
+            }
+        }
+    }
+
+    /// Fires when a holder has not answered for too long: callers are answered without it.
+    pub(super) fn holder_is_silent(&mut self) {
+        self.probe_deadline = None;
+        let Some(keeper) = &self.keeper else { return };
+        let why = keeper.silence();
+        tracing::warn!(pane = %self.seat.record.id, why, "holder does not answer");
+        self.silent_since = Some(Instant::now());
+        self.sending.refuse_unbegun(&self.seat.refusal(why));
+        let probes = std::mem::take(&mut self.probes);
+        for (id, asked) in probes {
+            if let Some(asked) = self.answer_unreachable(asked) {
+                self.probes.insert(id, asked);
+            }
+        }
+    }
+
+    /// Why the backend cannot be asked now, if it cannot.
+    pub(super) fn unreachable(&self) -> Option<String> {
+        if let Some(reconnection) = &self.reconnection {
+            return Some(reconnection.why.clone());
+        }
+        let keeper = self.keeper.as_ref().filter(|_| self.silent_since.is_some());
+        keeper.map(|keeper| keeper.silence().to_owned())
+    }
+}

@@ -1,0 +1,147 @@
+//! Opens the database at the daemon's start, also where it is damaged or gone.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{Failure, Opened, Origin, Sqlite, Store, StoreError, backup};
+
+// More ids than a day can have used up since the backup was made.
+const COUNTERS_AHEAD: u64 = 10_000;
+
+/// How much of the database is looked at before it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// What a start can afford.
+    Quick,
+    /// Every page and index.
+    Whole,
+}
+
+/// Opens the database at `path`. A damaged one is kept aside, and the backup takes its place, else an empty one; a
+/// missing one is replaced by its backup. An error is one that may pass: a full disk, or no permission.
+pub fn open(path: &Path, check: Check) -> Result<(Sqlite, Opened), StoreError> {
+    if is_missing(path) {
+        // What SQLite kept beside a file that is gone would be taken for changes to the next.
+        let left_over = with_side_files(path).iter().any(|file| file.exists());
+        let kept_aside = left_over.then(|| set_aside(path)).transpose()?;
+        if !backup::path_of(path).exists() {
+            return open_as(path, check, Origin::New);
+        }
+        let reason = format!("{} was missing", path.display());
+        return restore(path, check, reason, kept_aside);
+    }
+    match open_as(path, check, Origin::Sound) {
+        Err(StoreError::Newer(format)) => Err(StoreError::Newer(format)),
+        Err(error) if error.failure() == Failure::Permanent => {
+            let kept_aside = set_aside(path)?;
+            restore(path, check, error.to_string(), Some(kept_aside))
+        }
+        opened => opened,
+    }
+}
+
+/// Whether there is no database, or an empty file in its place.
+fn is_missing(path: &Path) -> bool {
+    let [_, wal, database] = with_side_files(path);
+    let is_empty = |path: &Path| fs::metadata(path).map_or(true, |found| found.len() == 0);
+    !database.exists() || (is_empty(&database) && is_empty(&wal))
+}
+
+fn open_as(path: &Path, check: Check, origin: Origin) -> Result<(Sqlite, Opened), StoreError> {
+    let mut store = Sqlite::at(path)?;
+    store.check(check)?;
+    let opened = store.open()?;
+    Ok((store, Opened { origin, ..opened }))
+}
+
+/// Puts the backup, or nothing, where the database was.
+fn restore(
+    path: &Path,
+    check: Check,
+    reason: String,
+    kept_aside: Option<PathBuf>,
+) -> Result<(Sqlite, Opened), StoreError> {
+    match copy_backup(path) {
+        Ok(true) => {
+            let origin = Origin::Backup {
+                reason: reason.clone(),
+                kept_aside: kept_aside.clone(),
+            };
+            match open_as(path, check, origin) {
+                Err(error) if error.failure() == Failure::Permanent => {
+                    tracing::warn!(%error, "database backup not usable");
+                    set_aside(path)?;
+                }
+                opened => return opened,
+            }
+        }
+        Ok(false) => {}
+        Err(error) if error.failure() == Failure::Permanent => {
+            tracing::warn!(%error, "database backup not usable");
+        }
+        Err(error) => return Err(error),
+    }
+    open_as(path, check, Origin::Empty { reason, kept_aside })
+}
+
+/// Copies the backup to `path`, whole or not at all. `false`: there is none.
+fn copy_backup(path: &Path) -> Result<bool, StoreError> {
+    let beside = path.with_extension("db.new");
+    let file = |error| StoreError::File(beside.clone(), error);
+    for stale in with_side_files(&beside) {
+        remove(&stale).map_err(file)?;
+    }
+    match fs::copy(backup::path_of(path), &beside) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        copied => copied.map_err(file)?,
+    };
+    let copy = Sqlite::at(&beside)?;
+    copy.check(Check::Whole)?;
+    copy.advance_counters(COUNTERS_AHEAD)?;
+    // The last connection that is closed writes everything into the one file.
+    drop(copy);
+    File::open(&beside)
+        .and_then(|copy| copy.sync_all())
+        .map_err(file)?;
+    fs::rename(&beside, path).map_err(file)?;
+    Ok(true)
+}
+
+/// Renames a damaged database, with what SQLite keeps beside it, to the first free `fugue.db.damaged-<n>`.
+fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
+    let name = |number: u32| path.with_extension(format!("db.damaged-{number}"));
+    let free = (1..).map(name).find(|aside| !aside.exists());
+    let aside = free.unwrap_or_else(|| name(0));
+    for (from, to) in with_side_files(path)
+        .into_iter()
+        .zip(with_side_files(&aside))
+    {
+        match fs::rename(&from, &to) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(StoreError::File(from, error));
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(aside)
+}
+
+/// The side files first: a database without them is sound, they without a database are not.
+fn with_side_files(path: &Path) -> [PathBuf; 3] {
+    let with = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    [with("-shm"), with("-wal"), path.to_owned()]
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,247 @@
+use std::fs;
+
+use fugue_api::PaneId;
+
+use super::*;
+use crate::store::{
+    self, backup,
+    conformance::{self, record},
+};
+
+fn put(number: u64) -> Change {
+    Change::Put(Box::new(record(number)))
+}
+
+fn ids(opened: &Opened) -> Vec<u64> {
+    opened.snapshot.panes.iter().map(|pane| pane.id.0).collect()
+}
+
+/// A database with panes 1 to `count`.
+fn filled(path: &Path, count: u64) -> Sqlite {
+    let mut store = Sqlite::at(path).unwrap();
+    store.open().unwrap();
+    let changes: Vec<Change> = (1..=count)
+        .map(put)
+        .chain([Change::NextPane(count + 1)])
+        .collect();
+    store.commit(&changes.iter().collect::<Vec<_>>()).unwrap();
+    store
+}
+
+#[test]
+fn sqlite_does_what_every_store_must() {
+    let dir = tempfile::tempdir().unwrap();
+    conformance::all(|| Sqlite::at(&dir.path().join("fugue.db")).unwrap());
+}
+
+#[test]
+fn the_engine_is_new_enough_for_wal_that_loses_nothing() {
+    assert!(
+        rusqlite::version_number() >= 3_051_003,
+        "{}",
+        rusqlite::version()
+    );
+}
+
+#[test]
+fn a_file_of_a_newer_fugue_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fugue.db");
+    Sqlite::at(&path)
+        .unwrap()
+        .connection
+        .pragma_update(None, "user_version", 99)
+        .unwrap();
+    assert!(matches!(Sqlite::at(&path), Err(StoreError::Newer(99))));
+    assert!(matches!(
+        store::open(&path, Check::Quick),
+        Err(StoreError::Newer(99))
+    ));
+}
+
+#[test]
+fn a_row_that_cannot_be_read_is_set_aside_and_the_others_are_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fugue.db");
+    let store = filled(&path, 3);
+    let damage = |sql: &str| store.connection.execute(sql, []).unwrap();
+    damage("UPDATE panes SET record = '{\"id\":2' WHERE id = 2");
+    // Not even text.
+    damage("INSERT INTO events (id, record) VALUES (7, CAST(x'ff00fe' AS TEXT))");
+    drop(store);
+
+    let (_, opened) = store::open(&path, Check::Quick).unwrap();
+    assert_eq!(ids(&opened), [1, 3]);
+    let set_aside: Vec<_> = opened
+        .quarantined
+        .iter()
+        .map(|row| (row.kind.as_str(), row.id.as_str(), row.raw.as_slice()))
+        .collect();
+    assert_eq!(
+        set_aside,
+        [
+            ("panes", "2", br#"{"id":2"#.as_slice()),
+            ("events", "7", &[0xff, 0, 0xfe]),
+        ]
+    );
+    assert_eq!(opened.origin, Origin::Sound);
+
+    // The next start says that they are there, and does not meet them again.
+    let (_, opened) = store::open(&path, Check::Quick).unwrap();
+    assert_eq!(opened.quarantined, []);
+    assert_eq!(opened.quarantine_count, 2);
+}
+
+#[test]
+fn a_damaged_database_is_kept_aside_and_the_backup_takes_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fugue.db");
+    let mut store = filled(&path, 3);
+    store.maintain();
+    store.commit(&[&put(4), &Change::NextPane(5)]).unwrap();
+    drop(store);
+    let epoch = Sqlite::at(&path).unwrap().counter("epoch").unwrap();
+
+    let garbage = vec![0x5a; 64 << 10];
+    fs::write(&path, &garbage).unwrap();
+    let (store, opened) = store::open(&path, Check::Quick).unwrap();
+    assert_eq!(ids(&opened), [1, 2, 3], "as it was when it was copied");
+    let kept = dir.path().join("fugue.db.damaged-1");
+    assert!(
+        matches!(&opened.origin, Origin::Backup { kept_aside: Some(aside), .. } if *aside == kept),
+        "{:?}",
+        opened.origin
+    );
+    assert_eq!(fs::read(&kept).unwrap(), garbage);
+    assert!(opened.snapshot.next_pane > 5, "ids are not given out twice");
+    assert!(opened.snapshot.epoch > epoch, "holders obey the highest");
+    drop(store);
+
+    // A missing one is replaced as well.
+    fs::remove_file(&path).unwrap();
+    let (_, opened) = store::open(&path, Check::Quick).unwrap();
+    assert_eq!(ids(&opened), [1, 2, 3]);
+}
+
+#[test]
+fn without_a_usable_backup_a_damaged_database_is_replaced_by_an_empty_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fugue.db");
+    for round in 1..=2 {
+        drop(filled(&path, 3));
+        // Its pages are damaged, not its header.
+        let mut bytes = fs::read(&path).unwrap();
+        let from = bytes.len() / 2;
+        bytes[from..].fill(0x5a);
+        fs::write(&path, bytes).unwrap();
+        if round == 2 {
+            fs::write(backup::path_of(&path), "no database").unwrap();
+        }
+        let (_, opened) = store::open(&path, Check::Quick).unwrap();
+        assert_eq!(ids(&opened), [0; 0]);
+        assert!(
+            matches!(
+                opened.origin,
+                Origin::Empty {
+                    kept_aside: Some(_),
+                    ..
+                }
+            ),
+            "{:?}",
+            opened.origin
+        );
+        assert!(
+            dir.path()
+                .join(format!("fugue.db.damaged-{round}"))
+                .exists()
+        );
+    }
+}
+
+#[test]
+fn a_backup_is_made_once_a_day_and_holds_no_environment() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fugue.db");
+    let mut store = filled(&path, 1);
+    let secret = "TOKEN=hunter2";
+    store
+        .connection
+        .execute(
+            "INSERT INTO runs (id, record, caller) VALUES ('r', '{}', ?1)",
+            [secret],
+        )
+        .unwrap();
+    let copy = backup::path_of(&path);
+    store.maintain();
+    let made = fs::read(&copy).unwrap();
+    assert!(
+        !made
+            .windows(secret.len())
+            .any(|part| part == secret.as_bytes())
+    );
+    store.commit(&[&put(2)]).unwrap();
+    store.maintain();
+    assert_eq!(fs::read(&copy).unwrap(), made, "not again on the same day");
+    drop(store);
+    let yesterday = SystemTime::now() - std::time::Duration::from_secs(25 * 60 * 60);
+    fs::File::options()
+        .write(true)
+        .open(&copy)
+        .unwrap()
+        .set_modified(yesterday)
+        .unwrap();
+    let mut store = Sqlite::at(&path).unwrap();
+    store.commit(&[&put(3)]).unwrap();
+    store.maintain();
+    drop(store);
+    let panes = Sqlite::at(&copy).unwrap().open().unwrap().snapshot.panes;
+    assert_eq!(panes.last().map(|pane| pane.id), Some(PaneId(3)));
+}
+
+#[test]
+fn a_database_that_was_removed_or_replaced_confirms_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fugue.db");
+    let mut store = filled(&path, 1);
+    let away = dir.path().join("away");
+    fs::rename(&path, &away).unwrap();
+    for _ in 0..2 {
+        let failed = store.commit(&[&put(2)]).unwrap_err();
+        assert!(matches!(failed, StoreError::Gone(_)), "{failed}");
+        assert_eq!(failed.failure(), store::Failure::Passing);
+        fs::write(&path, "another file").unwrap();
+    }
+    fs::rename(&away, &path).unwrap();
+    store.commit(&[&put(2)]).unwrap();
+}
+
+#[test]
+fn a_full_or_read_only_database_may_be_written_again_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fugue.db");
+    let mut store = filled(&path, 1);
+    let pages: i64 = store
+        .connection
+        .pragma_query_value(None, "page_count", |row| row.get(0))
+        .unwrap();
+    let limit = |store: &Sqlite, pages: i64| {
+        store
+            .connection
+            .pragma_update(None, "max_page_count", pages)
+            .unwrap();
+    };
+    limit(&store, pages);
+    let many: Vec<Change> = (2..=200).map(put).collect();
+    let many: Vec<&Change> = many.iter().collect();
+    let failed = store.commit(&many).unwrap_err();
+    assert_eq!(failed.failure(), store::Failure::Passing);
+    assert!(failed.to_string().contains("no space left"), "{failed}");
+    limit(&store, 1 << 20);
+    store.commit(&many).unwrap();
+    store
+        .connection
+        .pragma_update(None, "query_only", "ON")
+        .unwrap();
+    let failed = store.commit(&[&put(201)]).unwrap_err();
+    assert_eq!(failed.failure(), store::Failure::Passing, "{failed}");
+}

@@ -1,0 +1,287 @@
+//! Reads whole output logs back, line by line: only a few at a time, and for as long as somebody wants to know.
+
+use std::{
+    io,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use fugue_api::{Error, Kind, wire::Answer};
+use fugue_core::{PaneRecord, view};
+use fugue_hold::record::ExitRecord;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinHandle,
+};
+
+use crate::{
+    desk::Responder,
+    reading::{Extent, GapPlaces, Part, TextSource},
+    replay::{Checkpoints, Depth, Follower, Gap},
+};
+
+/// The permits of those who read whole output logs. Each reader costs memory, a core and the disk, so that others wait.
+pub struct WholeLogReaders(Arc<Semaphore>);
+
+/// Whether whoever wanted the answer has gone.
+#[derive(Clone, Default)]
+pub struct Cancelled(Arc<AtomicBool>);
+
+/// Tells the reader's thread that nobody waits for it any more.
+struct CancelOnDrop(Cancelled);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Cancelled {
+    fn is_so(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl WholeLogReaders {
+    pub fn new(readers: usize) -> Self {
+        Self(Arc::new(Semaphore::new(readers)))
+    }
+
+    /// Waits for a permit and does the work on a thread of its own. A caller that is dropped leaves the queue, and its
+    /// work breaks off.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Cancelled) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let permit = self.0.clone().acquire_owned().await.map_err(closed)?;
+        let cancelled = Cancelled::default();
+        let _cancel = CancelOnDrop(cancelled.clone());
+        blocking(move || {
+            let done = work(&cancelled);
+            drop(permit);
+            done
+        })
+        .await?
+    }
+
+    /// The same for work that is on a thread of its own already.
+    pub fn wait(&self) -> Result<OwnedSemaphorePermit, Error> {
+        let permit = self.0.clone().acquire_owned();
+        tokio::runtime::Handle::current()
+            .block_on(permit)
+            .map_err(closed)
+    }
+}
+
+fn closed(error: tokio::sync::AcquireError) -> Error {
+    Error::new(Kind::Internal, format!("no log can be read: {error}"))
+}
+
+/// Does work that waits for the disk on a thread of its own.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        Error::new(
+            Kind::Internal,
+            format!("the answer was not composed: {error}"),
+        )
+    })
+}
+
+/// Answers when the work is done, and drops the work when the asker's connection has ended. The task's result says
+/// whether there was somebody to answer.
+pub fn answer_later(
+    responder: Responder,
+    work: impl Future<Output = Result<Answer, Error>> + Send + 'static,
+) -> JoinHandle<bool> {
+    tokio::spawn(async move {
+        let answer = tokio::select! {
+            answer = work => answer,
+            () = responder.gone() => return false,
+        };
+        // A long answer takes a while to encode, and other calls must not wait for that.
+        blocking(move || responder.answer(answer)).await.is_ok()
+    })
+}
+
+/// A pane's output log as a text, read from its files with every visit.
+pub struct WholeLog<'a> {
+    pub record: &'a PaneRecord,
+    pub dir: PathBuf,
+    pub depth: Depth,
+    /// Where the text ends; `None` is where the log does.
+    pub to: Option<u64>,
+    pub cancelled: &'a Cancelled,
+}
+
+impl WholeLog<'_> {
+    /// A terminal before the first byte. It keeps all lines that are not taken out of it.
+    pub fn open(&self) -> Result<Follower, Error> {
+        let none = Checkpoints::None;
+        Follower::open(&self.dir, self.record, usize::MAX, self.depth, none)
+            .map_err(|error| unreadable(self.record, &error))
+    }
+
+    /// Feeds the log to a follower, for as long as the answer is wanted.
+    pub fn stream(
+        &self,
+        follower: &mut Follower,
+        mut each: impl FnMut(&fugue_term::Scrollback, &fugue_term::Terminal, &[Gap]) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let to = self.to.unwrap_or(u64::MAX);
+        follower
+            .stream(to, |scrollback, terminal, gaps| {
+                if self.cancelled.is_so() {
+                    return ControlFlow::Break(());
+                }
+                each(scrollback, terminal, gaps)
+            })
+            .map_err(|error| unreadable(self.record, &error))?;
+        if self.cancelled.is_so() {
+            return Err(Error::new(Kind::Unavailable, "the call was cancelled"));
+        }
+        Ok(())
+    }
+}
+
+impl TextSource for WholeLog<'_> {
+    fn visit(
+        &mut self,
+        selection: fugue_term::Selection,
+        visit: &mut dyn FnMut(Part<'_>),
+    ) -> Result<Extent, Error> {
+        let mut follower = self.open()?;
+        let first_kept = follower.terminal.first_kept().0;
+        let lacks = follower.terminal.lacks(selection);
+        let mut places = GapPlaces::new(selection);
+        self.stream(&mut follower, |scrollback, _, gaps| {
+            scrollback.visit(selection, |line| {
+                places.before(line.no.0, gaps, visit);
+                visit(Part::Line(line));
+            });
+            ControlFlow::Continue(())
+        })?;
+        let terminal = &follower.terminal;
+        terminal.visit(selection, |line| {
+            places.before(line.no.0, follower.gaps(), visit);
+            visit(Part::Line(line));
+        });
+        places.before(u64::MAX, follower.gaps(), visit);
+        let offset = terminal.offset().0;
+        let tail = match self.to {
+            None => short_tail(self.record, &self.dir, offset)?,
+            Some(to) => gap_at_end(offset, to),
+        };
+        places.at_end(tail, visit);
+        Ok(Extent {
+            first_kept,
+            lacks,
+            end: terminal.end(),
+        })
+    }
+}
+
+/// What is missing at the end of an ended pane's log: the records of its end say how much was printed.
+pub fn short_tail(record: &PaneRecord, dir: &Path, offset: u64) -> Result<Option<Gap>, Error> {
+    let Some(ended) = &record.ended else {
+        return Ok(None);
+    };
+    let told = view::cursor(&ended.cursor)?.offset.0;
+    let recorded = ExitRecord::read(dir, record.generation)
+        .map_err(|error| unreadable(record, &error))?
+        .map_or(0, |record| record.exited.at);
+    Ok(gap_at_end(offset, told.max(recorded)))
+}
+
+fn gap_at_end(offset: u64, end: u64) -> Option<Gap> {
+    (offset < end).then(|| Gap {
+        line: u64::MAX,
+        from: offset,
+        next: end,
+        bytes: end - offset,
+    })
+}
+
+/// A log that cannot be read is an error of the call, never the end of the text.
+pub fn unreadable(record: &PaneRecord, error: &io::Error) -> Error {
+    Error::new(
+        Kind::Unavailable,
+        format!("the output of pane `{}` cannot be read: {error}", record.id),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::{sync::oneshot, time::timeout};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_third_reader_waits_and_one_who_leaves_does_not_hold_up_others() {
+        let readers = Arc::new(WholeLogReaders::new(2));
+        let (mut ends, mut begun, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..4 {
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            let (begin, begins) = oneshot::channel();
+            let readers = readers.clone();
+            let work = move |_: &Cancelled| {
+                let _ = begin.send(());
+                let _ = ended.recv();
+                Ok(())
+            };
+            let task = tokio::spawn(async move { readers.run(work).await });
+            ends.push(end);
+            begun.push(begins);
+            tasks.push(task);
+            // In the order of the queue.
+            tokio::task::yield_now().await;
+        }
+        let fourth = begun.pop().unwrap();
+        let third = begun.pop().unwrap();
+        for begins in begun {
+            begins.await.unwrap();
+        }
+        assert_eq!(readers.0.available_permits(), 0);
+        // The third leaves while it waits; when the first is done, the fourth is next.
+        tasks[2].abort();
+        assert!(third.await.is_err(), "it began");
+        drop(ends.remove(0));
+        timeout(Duration::from_secs(20), fourth)
+            .await
+            .unwrap()
+            .unwrap();
+        drop(ends);
+        for task in [tasks.remove(3), tasks.remove(1), tasks.remove(0)] {
+            task.await.unwrap().unwrap();
+        }
+        assert_eq!(readers.0.available_permits(), 2);
+    }
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_is_told_so() {
+        let readers = WholeLogReaders::new(1);
+        let (begin, begins) = oneshot::channel();
+        let (told, tells) = std::sync::mpsc::channel();
+        let run = readers.run(move |cancelled: &Cancelled| {
+            let _ = begin.send(());
+            while !cancelled.is_so() {
+                std::thread::yield_now();
+            }
+            let _ = told.send(());
+            Ok(())
+        });
+        let left = tokio::select! {
+            _ = run => false,
+            _ = begins => true,
+        };
+        assert!(left);
+        tells.recv_timeout(Duration::from_secs(20)).unwrap();
+    }
+}

@@ -1,0 +1,271 @@
+//! Proof that a pane's holder and child are gone, taken from the pane's directory and the kernel.
+//!
+//! A holder holds an exclusive `flock` on `hold.lock` from before its first child until its process ends, however it ends.
+//! A held lock proves a living holder and a free one a dead holder; a refused connection proves neither, because every
+//! failed syscall on the way looks the same. Where the filesystem has no locks, the recorded processes are looked up.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use crate::proc::Stat;
+use crate::record::{Meta, boot_id};
+use crate::wire::Identity;
+
+/// What is proved about the processes of a pane's directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Liveness {
+    /// The holder lives.
+    Holder,
+    /// The holder is gone, and the child that it started still runs.
+    Child(Identity),
+    /// Neither holder nor child lives.
+    Dead,
+    /// The kernel did not answer, so nothing is proved. The text says what failed.
+    Unknown(String),
+}
+
+impl Liveness {
+    /// Looks at the lock and the records in a pane's directory.
+    pub fn of(dir: &Path) -> Liveness {
+        Self::look(dir).unwrap_or_else(|error| Liveness::Unknown(error.to_string()))
+    }
+
+    fn look(dir: &Path) -> io::Result<Liveness> {
+        let lock = LockState::of(dir)?;
+        if lock == LockState::Held {
+            return Ok(Liveness::Holder);
+        }
+        let boot = boot_id();
+        if boot.is_empty() {
+            return Err(io::Error::other("the boot id cannot be read"));
+        }
+        for generation in 1.. {
+            let meta = match Meta::read(dir, generation) {
+                Ok(Some(meta)) => meta,
+                Ok(None) => break,
+                // A record is renamed into place when it is whole, so only a crash of the machine leaves half of one, and
+                // that ended every process. Without locks nothing else tells that the holder is gone.
+                Err(error)
+                    if error.kind() == io::ErrorKind::InvalidData && lock == LockState::Free =>
+                {
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            // Process numbers of an earlier boot mean nothing now.
+            if meta.boot != boot {
+                continue;
+            }
+            if lock == LockState::Unsupported && is_holder_of(meta.holder, dir)? {
+                return Ok(Liveness::Holder);
+            }
+            if let Some(child) = meta.child
+                && lives(child)?
+            {
+                return Ok(Liveness::Child(child));
+            }
+        }
+        Ok(Liveness::Dead)
+    }
+}
+
+/// Pid and start time of a pane's living holder, by the records in its directory.
+pub fn find_holder(dir: &Path) -> Option<Identity> {
+    let metas = (1..).map_while(|generation| Meta::read(dir, generation).ok().flatten());
+    let holders = metas.map(|meta| meta.holder);
+    let living = holders.filter(|pid| is_holder_of(*pid, dir).unwrap_or(false));
+    living.last().and_then(crate::start::identify)
+}
+
+/// Pid and start time of a process. `Ok(None)`: it has ended. An error: it cannot be looked at.
+pub fn find_process(pid: i32) -> io::Result<Option<Identity>> {
+    let stat = Stat::read(pid)?;
+    Ok(stat
+        .filter(|stat| !stat.is_over())
+        .map(|stat| stat.identity()))
+}
+
+/// Whether a process is stopped, by a signal or by a debugger.
+pub fn is_stopped(pid: i32) -> bool {
+    Stat::of(pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
+}
+
+/// Waits for the end of a process, at most for `timeout`. Whether it has ended.
+pub fn await_exit(who: Identity, timeout: Duration) -> io::Result<bool> {
+    await_readable(&crate::proc::pidfd(who)?, timeout)
+}
+
+fn await_readable(pidfd: &OwnedFd, timeout: Duration) -> io::Result<bool> {
+    let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    Ok(rustix::event::poll(&mut fds, Some(&timeout))? > 0)
+}
+
+/// Lets a holder end whose child has ended: continues it if it is stopped, and kills it if it stays longer than `patience`.
+pub fn end_holder(holder: Identity, patience: Duration) -> io::Result<()> {
+    let pidfd = crate::proc::pidfd(holder)?;
+    for signal in [Signal::CONT, Signal::KILL] {
+        rustix::process::pidfd_send_signal(&pidfd, signal)?;
+        if await_readable(&pidfd, patience)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The state of a directory's `hold.lock`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LockState {
+    Held,
+    /// Nobody holds it, or no holder ever came as far as making it.
+    Free,
+    /// The filesystem has no locks.
+    Unsupported,
+}
+
+impl LockState {
+    fn of(dir: &Path) -> io::Result<LockState> {
+        let file = match File::open(lock_path(dir)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LockState::Free),
+            Err(error) => return Err(error),
+        };
+        // Shared, so that two who look at the same time do not take each other for a holder.
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(LockState::Free),
+            Err(Errno::WOULDBLOCK) => Ok(LockState::Held),
+            Err(error) if is_unsupported(error) => Ok(LockState::Unsupported),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Takes the lock that a holder keeps for its life. Waits for the holder before, which is dying if this one was started.
+/// If that one was killed in the middle of starting a child, the child has the lock until its exec, and by then it has the
+/// terminal too and is found by it. Where the
+/// filesystem has no locks, the file is open and not locked.
+pub(crate) fn take_lock(dir: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(lock_path(dir))?;
+    loop {
+        match flock(&file, FlockOperation::LockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::INTR) => {}
+            Err(error) if is_unsupported(error) => return Ok(file),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn lock_path(dir: &Path) -> PathBuf {
+    dir.join("hold.lock")
+}
+
+fn is_unsupported(error: Errno) -> bool {
+    matches!(error, Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP)
+}
+
+/// Whether this very process lives. An error: it cannot be looked at.
+pub fn lives(who: Identity) -> io::Result<bool> {
+    let stat = Stat::read(who.pid)?;
+    Ok(stat.is_some_and(|stat| stat.start_time == who.start_time && !stat.is_over()))
+}
+
+/// Whether a process is a holder that was started for this directory, which its command line names.
+fn is_holder_of(pid: i32, dir: &Path) -> io::Result<bool> {
+    let cmdline = match std::fs::read(format!("/proc/{pid}/cmdline")) {
+        Ok(cmdline) => cmdline,
+        Err(error) if is_gone(&error) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let named = [b"dir=", dir.as_os_str().as_bytes()].concat();
+    let mut words = cmdline.split(|byte| *byte == 0).skip(1);
+    Ok(words.next() == Some(b"hold") && words.any(|word| word == named))
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(child: Option<Identity>, boot: String) -> Meta {
+        Meta {
+            generation: 1,
+            holder: i32::MAX,
+            child,
+            boot,
+            rows: 24,
+            cols: 80,
+            log_cap: 1 << 20,
+            segment: 1 << 16,
+            marks: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_held_lock_proves_a_living_holder_and_a_free_one_a_dead_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Liveness::of(dir.path()), Liveness::Dead);
+        let lock = take_lock(dir.path()).unwrap();
+        assert_eq!(Liveness::of(dir.path()), Liveness::Holder);
+        drop(lock);
+        assert_eq!(Liveness::of(dir.path()), Liveness::Dead);
+    }
+
+    #[test]
+    fn a_child_of_this_boot_outlives_its_holder_and_one_of_another_boot_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let ours = crate::start::identify(std::process::id() as i32).unwrap();
+        meta(Some(ours), boot_id()).write(dir.path()).unwrap();
+        assert_eq!(Liveness::of(dir.path()), Liveness::Child(ours));
+        let reused = Identity {
+            start_time: ours.start_time + 1,
+            ..ours
+        };
+        meta(Some(reused), boot_id()).write(dir.path()).unwrap();
+        assert_eq!(Liveness::of(dir.path()), Liveness::Dead);
+        meta(Some(ours), "another".into())
+            .write(dir.path())
+            .unwrap();
+        assert_eq!(Liveness::of(dir.path()), Liveness::Dead);
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_is_unknown_and_never_dead() {
+        let dir = tempfile::tempdir().unwrap();
+        // A file where the directory should be: the lock cannot be opened, whoever asks (root reads through modes).
+        let file = dir.path().join("p1");
+        std::fs::write(&file, "").unwrap();
+        assert!(matches!(Liveness::of(&file), Liveness::Unknown(_)));
+        // A record that cannot be read: a directory has its name.
+        std::fs::create_dir(Meta::path(dir.path(), 1)).unwrap();
+        assert!(matches!(Liveness::of(dir.path()), Liveness::Unknown(_)));
+    }
+
+    #[test]
+    fn half_a_record_is_left_by_a_crash_of_the_machine_which_ended_every_process() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(Meta::path(dir.path(), 1), "garbage").unwrap();
+        assert_eq!(Liveness::of(dir.path()), Liveness::Dead);
+        // A holder that holds its lock lives, whatever its record says.
+        let _lock = take_lock(dir.path()).unwrap();
+        assert_eq!(Liveness::of(dir.path()), Liveness::Holder);
+    }
+}

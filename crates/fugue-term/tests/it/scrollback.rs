@@ -1,0 +1,148 @@
+//! A text that is taken out of the terminal while it is printed is the text of a terminal that keeps everything.
+
+use fugue_term::{
+    Begun, Cursor, Echo, Hit, LineNo, Options, Pattern, Selection, Size, Style, Terminal, Watch,
+    WatchFor,
+};
+use proptest::prelude::*;
+
+use crate::common::{Step, options, script, size};
+
+type Read = Vec<(u64, String, bool)>;
+
+fn config() -> ProptestConfig {
+    let default = ProptestConfig::default();
+    ProptestConfig {
+        cases: default.cases.max(400),
+        failure_persistence: None,
+        ..default
+    }
+}
+
+fn keeping(keep_lines: usize) -> Options {
+    Options {
+        keep_lines,
+        ..options()
+    }
+}
+
+/// Plays the script and calls `after` behind every piece of it.
+fn play(terminal: &mut Terminal, script: &[Step], mut after: impl FnMut(&mut Terminal)) {
+    for step in script {
+        match step {
+            Step::Resize(size) => terminal.resize(*size),
+            Step::Renew => terminal.renew(),
+            Step::Bytes(bytes) => {
+                for part in bytes.chunks(7) {
+                    terminal.feed(part);
+                    after(terminal);
+                }
+            }
+        }
+    }
+}
+
+fn read_at_once(terminal: &Terminal, selection: Selection) -> Read {
+    let mut lines = Vec::new();
+    terminal.visit(selection, |line| {
+        lines.push((line.no.0, line.text.to_string(), line.cut));
+    });
+    lines
+}
+
+fn read_in_pieces(size: Size, script: &[Step], selection: Selection) -> Read {
+    let mut terminal = Terminal::new(size, keeping(usize::MAX));
+    let mut lines = Vec::new();
+    play(&mut terminal, script, |terminal| {
+        terminal.take_scrollback().visit(selection, |line| {
+            lines.push((line.no.0, line.text.to_string(), line.cut));
+        });
+    });
+    lines.extend(read_at_once(&terminal, selection));
+    lines
+}
+
+/// What a watch finds that needs older lines, from a terminal that has them all or from the pieces.
+fn search(
+    what: &WatchFor,
+    size: Size,
+    script: &[Step],
+    in_pieces: bool,
+) -> Option<(Option<Hit>, Option<Cursor>)> {
+    let mut recent = Terminal::new(size, keeping(1));
+    play(&mut recent, script, |terminal| {
+        terminal.take_scrollback();
+    });
+    let mut watch = Watch::new(what.clone());
+    if watch.begin(&recent) != Begun::NeedsOlder {
+        return None;
+    }
+    let mut whole = Terminal::new(size, keeping(usize::MAX));
+    let mut early = None;
+    play(&mut whole, script, |terminal| {
+        if in_pieces && early.is_none() {
+            let scrollback = terminal.take_scrollback();
+            early = watch.older(&scrollback, terminal);
+        }
+    });
+    let hit = match early {
+        Some(hit) => Some(hit),
+        None => match watch.begin(&whole) {
+            Begun::Hit(hit) => Some(hit),
+            Begun::Watching | Begun::NeedsOlder => watch.end(&recent),
+        },
+    };
+    Some((hit, watch.searched_from()))
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn lines_taken_out_are_the_lines_of_one_who_keeps_all(size in size(), script in script()) {
+        let script = [&script[..], &script, &script].concat();
+        let mut whole = Terminal::new(size, keeping(usize::MAX));
+        let mut ends = vec![Cursor::default()];
+        play(&mut whole, &script, |terminal| ends.push(terminal.end()));
+        let mut selections = vec![Selection::ALL, Selection::From(LineNo(whole.line_count() / 2))];
+        for cursor in ends.iter().step_by(7) {
+            selections.push(Selection::Since(*cursor));
+            selections.push(Selection::Between(ends[ends.len() / 3], *cursor));
+            selections.push(Selection::Between(*cursor, *cursor));
+        }
+        for selection in selections {
+            let expected = read_at_once(&whole, selection);
+            prop_assert_eq!(read_in_pieces(size, &script, selection), expected, "{:?}", selection);
+        }
+    }
+
+    #[test]
+    fn styles_are_taken_out_as_well(size in size(), script in script()) {
+        let mut whole = Terminal::new(size, keeping(usize::MAX));
+        play(&mut whole, &script, |_| {});
+        let mut taken: Vec<(LineNo, Vec<(String, Style)>)> = Vec::new();
+        let mut terminal = Terminal::new(size, keeping(usize::MAX));
+        play(&mut terminal, &script, |terminal| {
+            taken.extend(terminal.take_scrollback().styled_lines(LineNo(1)));
+        });
+        for (line, styled) in taken {
+            prop_assert_eq!(styled, whole.styled_line(line));
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_found_in_what_is_taken_out(size in size(), script in script(), lines in 1usize..30, at in 0usize..40) {
+        let script = [&script[..], &script, &script].concat();
+        let mut ends = vec![Cursor::default()];
+        let mut terminal = Terminal::new(size, options());
+        play(&mut terminal, &script, |terminal| ends.push(terminal.end()));
+        for since in [None, Some(ends[at.min(ends.len() - 1)])] {
+            for text in ["[a-z]{2}", r"\d[A-Z]+$", r"^\w\d?$", r"[a-z]\n[A-Z]", "(?s)a.*b", "never this"] {
+                let pattern = Pattern::new(text).unwrap();
+                let what = WatchFor { pattern, fail: None, lines, since, echo: Echo::Match };
+                let expected = search(&what, size, &script, false);
+                prop_assert_eq!(search(&what, size, &script, true), expected, "{:?} since {:?}", text, since);
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Clocks that a test sets: the wall clock by a preload library, the boot clock by a time namespace.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{figure, world::World};
+
+// Only what goes through libc is caught. That is how std reads the wall clock.
+const SOURCE: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static long offset(void) {
+    const char *path = getenv("FUGUE_TEST_WALL_OFFSET");
+    char text[32] = {0};
+    int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (file < 0) return 0;
+    if (read(file, text, sizeof text - 1) < 0) text[0] = 0;
+    close(file);
+    return strtol(text, 0, 10);
+}
+
+int clock_gettime(clockid_t id, struct timespec *now) {
+    int failed = (int)syscall(SYS_clock_gettime, id, now);
+    if (!failed && id == CLOCK_REALTIME) now->tv_sec += offset();
+    return failed;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    struct timespec time;
+    (void)zone;
+    if (clock_gettime(CLOCK_REALTIME, &time)) return -1;
+    now->tv_sec = time.tv_sec;
+    now->tv_usec = time.tv_nsec / 1000;
+    return 0;
+}
+
+time_t time(time_t *now) {
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    if (now) *now = time.tv_sec;
+    return time.tv_sec;
+}
+"#;
+
+/// A wall clock for the daemon of a world that is so many seconds ahead of the real one, or behind it.
+pub struct WallClock {
+    offset: PathBuf,
+    way: Vec<String>,
+}
+
+impl WallClock {
+    #[track_caller]
+    pub fn new(world: &World) -> Self {
+        let at = |name: &str| world.dir().join(name);
+        let (source, library) = (at("clock.c"), at("clock.so"));
+        fs::write(&source, SOURCE).expect("the source of the clock");
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let (from, to) = (text(&source), text(&library));
+        let args = ["-shared", "-fPIC", "-O1", "-o", &to, &from];
+        world.run("cc", &args).ok();
+        let offset = at("clock.offset");
+        let way = vec![
+            "env".to_owned(),
+            format!("LD_PRELOAD={to}"),
+            format!("FUGUE_TEST_WALL_OFFSET={}", text(&offset)),
+        ];
+        let clock = Self { offset, way };
+        clock.set(0);
+        clock
+    }
+
+    /// The daemon reads the clock with this offset from now on.
+    pub fn set(&self, seconds: i64) {
+        // As one step, because the daemon may read it at any time.
+        let new = self.offset.with_extension("new");
+        fs::write(&new, seconds.to_string()).expect("the offset");
+        fs::rename(new, &self.offset).expect("the offset in its place");
+    }
+
+    /// Starts a daemon that reads this clock.
+    #[track_caller]
+    pub fn daemon(&self, world: &World) -> u32 {
+        let way: Vec<&str> = self.way.iter().map(String::as_str).collect();
+        world.daemon_by_way_of(&way)
+    }
+}
+
+/// How to start a program for which the machine has been up for so much longer, as after a suspend. `None` where time
+/// namespaces cannot be had, which is said.
+pub fn boot_clock_ahead(world: &World, seconds: u64) -> Option<Vec<String>> {
+    let ahead = seconds.to_string();
+    let ways: [&[&str]; 2] = [&["unshare", "-T"], &["unshare", "-Ur", "-T"]];
+    let found = ways.into_iter().find_map(|way| {
+        let way: Vec<&str> = [way, &["--boottime", &ahead]].concat();
+        let mut args = way[1..].to_vec();
+        args.push("true");
+        let works = world.run(way[0], &args).code == Some(0);
+        works.then(|| way.into_iter().map(str::to_owned).collect())
+    });
+    if found.is_none() {
+        let test = std::thread::current().name().unwrap_or("?").to_owned();
+        figure(
+            "NOT SHOWN",
+            format!("{test}: no time namespace can be had here"),
+        );
+    }
+    found
+}

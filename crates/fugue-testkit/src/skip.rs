@@ -1,0 +1,41 @@
+use std::{fs::OpenOptions, io::Write, thread};
+
+/// What a test needs and does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The rights of root. Where the tests run as an ordinary user, CI runs such a test once more as root.
+    Root,
+    /// A program that can be installed. In CI this is a failure.
+    Program,
+    /// Something that this machine, kernel or checkout cannot have.
+    Machine,
+}
+
+impl Missing {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Program => "program",
+            Self::Machine => "machine",
+        }
+    }
+}
+
+/// Records that the current test, or the rest of it, is skipped. The line is printed and appended to the file that
+/// `FUGUE_SKIPS` names, so that `scripts/test` can count and list the skipped tests: a test runner shows them as passed.
+#[expect(
+    clippy::print_stderr,
+    reason = "a test that is run alone says that it is skipped"
+)]
+pub fn skip(missing: Missing, reason: impl AsRef<str>) {
+    let test = thread::current().name().unwrap_or("?").to_owned();
+    let reason = reason.as_ref();
+    eprintln!("SKIPPED {test}: {reason}");
+    if let Some(path) = std::env::var_os("FUGUE_SKIPS") {
+        let file = OpenOptions::new().append(true).open(path);
+        let mut file = file.expect("FUGUE_SKIPS names a file that can be written");
+        // One write, so that tests in parallel do not mix their lines.
+        file.write_all(format!("{}\t{test}\t{reason}\n", missing.name()).as_bytes())
+            .expect("a skipped test is recorded");
+    }
+}

@@ -1,0 +1,126 @@
+//! The kernel's side of supervision: the filter, its installation, and the notifications it sends.
+#![expect(
+    unsafe_code,
+    reason = "seccomp and the ioctls of its listener have no safe wrapper"
+)]
+
+use std::{
+    io,
+    mem::{offset_of, zeroed},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+};
+
+use libc::{
+    BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_FILTER_FLAG_NEW_LISTENER,
+    SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, SECCOMP_RET_ALLOW, SECCOMP_RET_USER_NOTIF,
+    seccomp_data, sock_filter,
+};
+
+use super::{Syscall, Verdict};
+
+// From linux/audit.h, which libc does not have.
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xc000_00b7;
+
+/// A filter that notifies of the listed calls and allows all others.
+pub(super) fn program(syscalls: &[Syscall]) -> Vec<sock_filter> {
+    let op = |code: u32, k: u32, jt: u8, jf: u8| sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let load = |offset: usize| op(BPF_LD | BPF_W | BPF_ABS, offset as u32, 0, 0);
+    let skip_unless = |k: u32| op(BPF_JMP | BPF_JEQ | BPF_K, k, 0, 1);
+    let mut program = vec![
+        load(offset_of!(seccomp_data, arch)),
+        op(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0),
+        op(BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0),
+        load(offset_of!(seccomp_data, nr)),
+    ];
+    for syscall in syscalls {
+        program.push(skip_unless(syscall.number as u32));
+        program.push(op(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF, 0, 0));
+    }
+    program.push(op(BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0));
+    program
+}
+
+/// Installs the filter on the calling thread and all that it starts from now on. Gives the listener.
+pub(super) fn install(program: &[sock_filter]) -> io::Result<OwnedFd> {
+    let program = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_ptr().cast_mut(),
+    };
+    // A thread that a signal interrupts while it waits for its verdict would make its call twice.
+    let flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    // SAFETY: the first call takes numbers only; the second reads the program, which lives until it returns and is not
+    // written to, and gives a descriptor that nobody else has.
+    unsafe {
+        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let listener = libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            flags,
+            &raw const program,
+        );
+        if listener < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(listener as i32))
+    }
+}
+
+/// A notification as the kernel gives it.
+pub(super) struct Received {
+    pub(super) id: u64,
+    pub(super) thread: u32,
+    pub(super) number: i64,
+    pub(super) args: [u64; 6],
+}
+
+/// The next notification; none if its thread was killed before it was received.
+pub(super) fn receive(listener: &OwnedFd) -> Option<Received> {
+    // SAFETY: all-zero is a valid value of this plain struct, and what the kernel wants to be given.
+    let mut notification: libc::seccomp_notif = unsafe { zeroed() };
+    // SAFETY: the listener is open and the kernel writes one struct of this type.
+    let result = unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_RECV,
+            &raw mut notification,
+        )
+    };
+    (result == 0).then(|| Received {
+        id: notification.id,
+        thread: notification.pid,
+        number: i64::from(notification.data.nr),
+        args: notification.data.args,
+    })
+}
+
+pub(super) fn answer(listener: &OwnedFd, id: u64, verdict: Verdict) {
+    let (error, flags) = match verdict {
+        Verdict::Continue => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
+        Verdict::Fail(errno) => (-errno.raw_os_error(), 0),
+    };
+    let mut response = libc::seccomp_notif_resp {
+        id,
+        val: 0,
+        error,
+        flags,
+    };
+    // SAFETY: the listener is open and the kernel reads one struct of this type. It fails only if the thread was killed
+    // meanwhile, and then nobody waits for the verdict.
+    unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_SEND,
+            &raw mut response,
+        );
+    }
+}

@@ -1,0 +1,85 @@
+use std::process::ExitCode;
+
+use fugue_api::{
+    Error, Kind,
+    wire::{Answer, Ask, ForgetReason, GarbageCollected, GarbageItem, GarbageKind},
+};
+
+use crate::{
+    cli::Desk,
+    out::{Tone, size},
+};
+
+/// Remove logs and directories that nothing needs.
+///
+/// Ended panes beyond the limits of age, count and quota, directories of panes and workers without a record, and damaged
+/// databases that were set aside. Nothing of a running pane or of an open run is touched.
+#[derive(clap::Args)]
+pub struct Gc {
+    /// Show what would be removed, and remove nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Forget every ended pane that no run needs, with its output.
+    #[arg(long)]
+    ended: bool,
+}
+
+impl Gc {
+    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+        let ask = Ask::CollectGarbage {
+            dry_run: self.dry_run,
+            all_ended: self.ended,
+        };
+        let Answer::Garbage { collected } = desk.client.ask(ask).await? else {
+            return Err(Error::new(
+                Kind::Internal,
+                "the daemon answered something else",
+            ));
+        };
+        if desk.out.is_json() {
+            desk.out.document(&collected)?;
+        } else {
+            show(desk, &collected)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn show(desk: &Desk, collected: &GarbageCollected) -> Result<(), Error> {
+    let rows: Vec<Vec<(String, Tone)>> = collected.items.iter().map(row).collect();
+    if !rows.is_empty() {
+        desk.out.table(&["PATH", "SIZE", "WHY"], &rows)?;
+    }
+    let verb = if collected.dry_run {
+        "would free"
+    } else {
+        "freed"
+    };
+    desk.out.note(&format!(
+        "{verb} {}; {} are free on the disk",
+        size(collected.freed_bytes),
+        size(collected.free_disk_bytes)
+    ));
+    Ok(())
+}
+
+fn row(item: &GarbageItem) -> Vec<(String, Tone)> {
+    let why = match (item.kind, item.reason) {
+        (GarbageKind::EndedPane, Some(ForgetReason::Age)) => "ended pane, by age",
+        (GarbageKind::EndedPane, Some(ForgetReason::Count)) => "ended pane, by count",
+        (GarbageKind::EndedPane, Some(ForgetReason::Quota)) => "ended pane, by quota",
+        (GarbageKind::EndedPane, Some(ForgetReason::Asked) | None) => "ended pane",
+        (GarbageKind::StrayPane, _) => "pane without a record",
+        (GarbageKind::StrayWorker, _) => "worker without a record",
+        (GarbageKind::DamagedDatabase, _) => "damaged database",
+    };
+    let (why, tone) = match &item.kept {
+        Some(kept) => (format!("{why}; kept: {kept}"), Tone::Needy),
+        None => (why.to_owned(), Tone::Plain),
+    };
+    vec![
+        (item.path.clone(), Tone::Plain),
+        (size(item.bytes), Tone::Plain),
+        (why, tone),
+    ]
+}

@@ -1,0 +1,146 @@
+//! Which errors are plausible for which call: a table by system call and by what the call is about.
+//!
+//! EAGAIN is left out where it would mean "not ready": the kernel does not say so of a descriptor that is ready, and
+//! edge-triggered readers rightly wait for the next edge. So is EINTR of calls that never wait (eventfds, `WNOHANG`). A hang-up (EIO of a terminal, ECONNRESET) is the death of the
+//! other side, which the kill tests stage for real.
+
+use std::path::Path;
+
+use fugue_testkit::supervisor::{Errno, SupervisedCall};
+
+/// What a call is about, as far as it decides which errors are plausible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Target {
+    /// A file or directory of the private world.
+    File,
+    /// The same, opened so that it would be created.
+    NewFile,
+    /// Something in /proc.
+    Proc,
+    Socket,
+    Terminal,
+    /// A pipe, an eventfd, an epoll instance, a pidfd.
+    Kernel,
+    /// The call is about no descriptor or path.
+    Nothing,
+}
+
+impl Target {
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::File => "file",
+            Target::NewFile => "new-file",
+            Target::Proc => "proc",
+            Target::Socket => "socket",
+            Target::Terminal => "terminal",
+            Target::Kernel => "kernel",
+            Target::Nothing => "-",
+        }
+    }
+}
+
+/// Where a call's path or descriptor is among its arguments.
+enum Subject {
+    Descriptor(usize),
+    Path(usize),
+    Nothing,
+}
+
+fn subject(name: &str) -> Subject {
+    match name {
+        "openat" | "newfstatat" | "statx" | "mkdirat" | "unlinkat" | "renameat" | "renameat2"
+        | "linkat" => Subject::Path(1),
+        "mkdir" | "rename" | "rmdir" | "unlink" => Subject::Path(0),
+        "read" | "pread64" | "write" | "pwrite64" | "writev" | "fsync" | "fdatasync" | "fstat"
+        | "ftruncate" | "fallocate" | "getdents64" | "flock" | "fcntl" | "ioctl" | "connect"
+        | "bind" | "listen" | "accept4" | "sendmsg" | "sendto" | "recvmsg" | "recvfrom" | "dup"
+        | "dup3" => Subject::Descriptor(0),
+        // Out of the pipe, the file is what can refuse it.
+        "splice" => Subject::Descriptor(2),
+        _ => Subject::Nothing,
+    }
+}
+
+fn target_of_path(path: &Path, world: &Path) -> Option<Target> {
+    let text = path.to_string_lossy();
+    if path.starts_with(world) {
+        Some(Target::File)
+    } else if text.starts_with("socket:") {
+        Some(Target::Socket)
+    } else if text.starts_with("pipe:") || text.starts_with("anon_inode:") {
+        Some(Target::Kernel)
+    } else if text.starts_with("/dev/pt") || text == "/dev/tty" {
+        Some(Target::Terminal)
+    } else if text.starts_with("/proc") {
+        Some(Target::Proc)
+    } else if text.starts_with('/') {
+        // The system's own files: what the dynamic loader and libc read before fugue does anything.
+        None
+    } else {
+        // Relative to an open directory, which is one of the world's.
+        Some(Target::File)
+    }
+}
+
+/// What a call is about; none for calls that are no part of the sweep.
+pub fn target(call: &SupervisedCall, world: &Path) -> Option<Target> {
+    let name = call.syscall.name;
+    let found = match subject(name) {
+        Subject::Path(arg) => target_of_path(&call.path_at(arg)?, world)?,
+        Subject::Descriptor(arg) => target_of_path(&call.file_of(arg)?, world)?,
+        Subject::Nothing => Target::Nothing,
+    };
+    // F_DUPFD_CLOEXEC and F_SETLK; the others cannot fail for want of something.
+    if name == "fcntl" && !matches!(call.args[1], 1030 | 6) {
+        return None;
+    }
+    const O_CREAT: u64 = 0o100;
+    if name == "openat" && found == Target::File && call.args[2] & O_CREAT != 0 {
+        return Some(Target::NewFile);
+    }
+    Some(found)
+}
+
+/// The errors to try.
+pub fn plausible(name: &str, target: Target) -> &'static [Errno] {
+    use Errno as E;
+    use Target as T;
+    match (name, target) {
+        ("openat", T::NewFile) => &[E::MFILE, E::NOMEM, E::IO, E::NOSPC],
+        ("openat", T::Terminal) => &[E::MFILE, E::NOSPC, E::NOMEM],
+        ("openat", T::Proc) => &[E::MFILE, E::NFILE, E::NOMEM],
+        ("openat", _) => &[E::MFILE, E::NFILE, E::NOMEM, E::IO],
+        ("socket" | "socketpair", _) => &[E::MFILE, E::NOBUFS],
+        ("connect", _) => &[E::NOMEM, E::AGAIN, E::INTR],
+        ("bind", _) => &[E::NOMEM, E::NOSPC],
+        ("accept4", _) => &[E::MFILE, E::NFILE, E::NOMEM, E::INTR],
+        ("sendmsg" | "sendto", _) => &[E::NOBUFS, E::NOMEM, E::INTR],
+        ("recvmsg" | "recvfrom", _) => &[E::NOMEM, E::INTR],
+        ("read" | "pread64", T::File) => &[E::IO, E::NOMEM, E::INTR],
+        ("read" | "pread64", T::Proc) => &[E::NOMEM, E::INTR],
+        ("read", T::Socket | T::Terminal) => &[E::INTR],
+        ("write" | "pwrite64" | "writev", T::File) => &[E::NOSPC, E::IO, E::INTR],
+        ("write" | "writev", T::Socket) => &[E::NOBUFS, E::INTR],
+        ("write" | "writev", T::Terminal) => &[E::INTR],
+        ("splice", T::File) => &[E::NOSPC, E::IO, E::NOMEM, E::INTR],
+        ("splice", _) => &[E::NOMEM, E::INTR],
+        ("fsync" | "fdatasync", _) => &[E::IO, E::NOSPC],
+        ("rename" | "renameat" | "renameat2" | "linkat", _) => &[E::NOSPC, E::IO, E::NOMEM],
+        ("unlink" | "unlinkat" | "rmdir", _) => &[E::IO, E::NOMEM],
+        ("mkdir" | "mkdirat", _) => &[E::NOSPC, E::IO],
+        ("getdents64", _) => &[E::IO, E::NOMEM],
+        ("fallocate" | "ftruncate", _) => &[E::NOSPC, E::IO, E::INTR],
+        ("epoll_ctl", _) => &[E::NOMEM, E::NOSPC],
+        ("epoll_create1" | "eventfd2" | "timerfd_create" | "signalfd4", _) => &[E::MFILE, E::NOMEM],
+        ("pipe2" | "pidfd_open" | "dup" | "dup3", _) => &[E::MFILE, E::NFILE],
+        ("clone" | "clone3", _) => &[E::AGAIN, E::NOMEM],
+        ("execve", _) => &[E::NOMEM, E::MFILE],
+        ("flock", _) => &[E::NOLCK, E::INTR],
+        ("fcntl", T::File) => &[E::NOLCK, E::MFILE],
+        ("fcntl", _) => &[E::MFILE],
+        ("ioctl", T::Terminal) => &[E::INTR, E::NOMEM],
+        ("fstat" | "newfstatat" | "statx", T::File) => &[E::IO, E::NOMEM],
+        ("epoll_wait" | "epoll_pwait" | "poll" | "ppoll", _) => &[E::INTR],
+        _ => &[],
+    }
+}
