@@ -29,7 +29,7 @@ use fugue_api::{
     wire::Followed,
 };
 use fugue_core::{
-    AdoptAs, PaneFact, PaneQuestion, PaneRecord, StepPlan, TurnOver, Want, result::Found, view,
+    AdoptAs, Job, PaneFact, PaneQuestion, PaneRecord, StepPlan, TurnOver, Want, result::Found, view,
 };
 use fugue_hold::{
     spawn::Ending,
@@ -153,11 +153,15 @@ pub fn open(
     says: mpsc::Sender<Said>,
 ) -> (PaneHandle, Task) {
     task(record, house, says, move |desk| async move {
+        let steps = match &start.job {
+            Job::Steps(plan) | Job::ShellWithSteps(plan) => Some(plan.clone()),
+            Job::Shell | Job::Command(_) | Job::Program { .. } => None,
+        };
         match Pane::start(desk, start).await {
             Ok(pane) => pane.live().await,
             Err(Unstarted::Failed(seat, error)) => seat.say(PaneFact::OpenFailed(error)).await,
             Err(Unstarted::Unsure(seat, error)) => {
-                if let Some(pane) = unreachable::adopt(seat, None, Birth::Failed(error)).await {
+                if let Some(pane) = unreachable::adopt(seat, steps, Birth::Failed(error)).await {
                     pane.live().await;
                 }
             }

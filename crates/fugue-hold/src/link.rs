@@ -99,14 +99,18 @@ impl<In: Message, Out: Message> Link<In, Out> {
         let mut bytes = [0; 4096];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let got = match rustix::net::recvmsg(
-            &self.socket,
-            &mut [IoSliceMut::new(&mut bytes)],
-            &mut ancillary,
-            RecvFlags::CMSG_CLOEXEC,
-        ) {
+        // An interrupted call says nothing of what there is to read, and whoever is told that nothing is waits for more.
+        let received = rustix::io::retry_on_intr(|| {
+            rustix::net::recvmsg(
+                &self.socket,
+                &mut [IoSliceMut::new(&mut bytes)],
+                &mut ancillary,
+                RecvFlags::CMSG_CLOEXEC,
+            )
+        });
+        let got = match received {
             Ok(got) => got.bytes,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(Filled::Empty),
+            Err(Errno::AGAIN) => return Ok(Filled::Empty),
             Err(Errno::CONNRESET) => return Ok(Filled::Closed),
             Err(e) => return Err(e.into()),
         };

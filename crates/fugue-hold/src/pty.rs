@@ -41,6 +41,8 @@ impl Terminal {
         };
         rustix::pty::grantpt(&master).map_err(failed("a new terminal (grantpt)"))?;
         rustix::pty::unlockpt(&master).map_err(failed("a new terminal (unlockpt)"))?;
+        // For every fd of this master, also those that a later holder takes over.
+        rustix::io::ioctl_fionbio(&master, true).map_err(failed("a new terminal (FIONBIO)"))?;
         let terminal = Terminal::adopt(master);
         let peer = terminal.peer.as_ref().ok_or(SpawnError {
             what: "a new terminal (TIOCGPTPEER)".into(),
@@ -56,7 +58,6 @@ impl Terminal {
 
     /// Around the master of a holder that died.
     pub(crate) fn adopt(master: OwnedFd) -> Terminal {
-        let _ = rustix::io::ioctl_fionbio(&master, true);
         let mut terminal = Terminal { master, peer: None };
         terminal.reopen();
         terminal

@@ -90,6 +90,14 @@ impl SupervisedCall {
         fs::File::open(format!("/proc/{}/fd/{fd}", self.thread))
     }
 
+    /// The 16-bit number that this argument points to.
+    pub fn short_at(&self, arg: usize) -> Option<i16> {
+        let memory = fs::File::open(format!("/proc/{}/mem", self.thread)).ok()?;
+        let mut bytes = [0; 2];
+        memory.read_exact_at(&mut bytes, self.args[arg]).ok()?;
+        Some(i16::from_ne_bytes(bytes))
+    }
+
     /// The path that this argument points to, as the caller wrote it.
     pub fn path_at(&self, arg: usize) -> Option<PathBuf> {
         let memory = fs::File::open(format!("/proc/{}/mem", self.thread)).ok()?;

@@ -7,7 +7,7 @@ use fugue_core::{Job, PaneFact, PaneRecord, StepPlan};
 use fugue_hold::{
     record::{ExitRecord, Meta},
     spawn::Ending,
-    wire::{HelloOk, Spec, State, ToDaemon, ToHolder},
+    wire::{Exited, HelloOk, Spec, State, ToDaemon, ToHolder},
 };
 use tokio::time::Instant;
 
@@ -103,7 +103,13 @@ impl Pane {
             None => Ok(false),
         };
         let opened = match never_started {
-            Ok(false) => Self::follow(&seat, &dir),
+            Ok(false) => Self::follow(&seat, &dir).and_then(|follower| {
+                let exited = match &keeper {
+                    Some(_) => None,
+                    None => recorded_exit(&seat)?,
+                };
+                Ok((follower, exited))
+            }),
             Ok(true) => {
                 if let Some((mut keeper, _)) = keeper {
                     let _ = keeper.send(&ToHolder::Leave);
@@ -122,7 +128,7 @@ impl Pane {
                 };
                 Adopted::Unreachable(seat, failed)
             }
-            (Some((keeper, hello)), Ok(follower)) => {
+            (Some((keeper, hello)), Ok((follower, _))) => {
                 let mut pane = Self::new(seat, follower, Some(keeper));
                 pane.greeted(&hello).await;
                 // Every line again, in the same order, so that lines and cursors are what they were. What a
@@ -147,25 +153,30 @@ impl Pane {
                 }
                 Adopted::Pane(Box::new(pane))
             }
-            (None, Ok(follower)) => {
+            (None, Ok((follower, exited))) => {
                 let mut pane = Self::new(seat, follower, None);
+                // Whoever asked for the pane has not been answered: its holder and its child were gone before that.
+                if pane.seat.record.pid == 0 {
+                    let meta = Meta::read(&dir, pane.seat.record.generation);
+                    let child = meta.ok().flatten().and_then(|meta| meta.child);
+                    let pid = child.map_or(0, |child| child.pid.cast_unsigned());
+                    pane.opened(pid).await;
+                }
                 pane.read_back(u64::MAX).await;
                 if let Some(plan) = steps.take() {
                     pane.run_steps(plan).await;
                 }
-                pane.exited = Some(pane.recorded_end());
+                pane.exited = Some(pane.end_of(exited));
                 Adopted::Pane(Box::new(pane))
             }
         }
     }
 
-    /// How a child that is proved to be dead ended, as far as its holder recorded it.
-    pub(super) fn recorded_end(&self) -> (Ending, u64) {
-        let recorded = ExitRecord::read(&self.seat.place().dir, self.seat.record.generation);
-        let at = self.follower.terminal.offset().0;
+    /// How a child that is proved to be dead ended, and where its output ends, as far as its holder recorded it.
+    pub(super) fn end_of(&self, recorded: Option<Exited>) -> (Ending, u64) {
         match recorded {
-            Ok(Some(record)) => (record.exited.ending, record.exited.at),
-            Ok(None) | Err(_) => (Ending::Unknown, at),
+            Some(exited) => (exited.ending, exited.at),
+            None => (Ending::Unknown, self.follower.terminal.offset().0),
         }
     }
 
@@ -261,6 +272,16 @@ pub(super) enum Unstarted {
     Failed(Seat, Error),
     /// The holder was told to start the child, and what became of that is to be found out.
     Unsure(Seat, Error),
+}
+
+/// What the holder recorded of its child's end. A record that is damaged says nothing; one that cannot be read now may
+/// be read later, and until then nobody knows how the child ended.
+pub(super) fn recorded_exit(seat: &Seat) -> io::Result<Option<Exited>> {
+    match ExitRecord::read(&seat.place().dir, seat.record.generation) {
+        Ok(record) => Ok(record.map(|record| record.exited)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a process of the pane is recorded in its directory.

@@ -5,6 +5,7 @@ use std::{
     io,
     os::fd::{AsFd, OwnedFd},
     path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
@@ -82,7 +83,6 @@ impl Place {
     }
 
     fn connect(&self) -> io::Result<AsyncFd<DaemonLink>> {
-        check_fd_reserve()?;
         watched(
             DaemonLink::connect(SocketPath::new(&self.socket())?.as_ref())?,
             Interest::READABLE,
@@ -101,9 +101,9 @@ impl Holder {
 
     /// A holder that has been started, and listens.
     pub async fn met(place: Place) -> Result<Self, String> {
-        let link = place
-            .connect()
-            .map_err(|error| format!("its holder cannot be reached: {error}"))?;
+        let cannot = |error: io::Error| format!("its holder cannot be reached: {error}");
+        let _reserve = FdReserve::take().map_err(cannot)?;
+        let link = place.connect().map_err(cannot)?;
         let (keeper, _) = Self::greet(place, link, Known::default())
             .await
             .map_err(|unanswered| unanswered.to_string())?;
@@ -112,6 +112,10 @@ impl Holder {
 
     /// Looks for the holder that an earlier daemon started.
     pub async fn find(place: Place) -> Adoption {
+        let _reserve = match FdReserve::take() {
+            Ok(reserve) => reserve,
+            Err(error) => return Adoption::Unreachable(Unreachable::because(error.to_string())),
+        };
         let link = match place.connect() {
             Ok(link) => link,
             Err(error) => return place.prove(&error),
@@ -253,6 +257,7 @@ impl Holder {
     }
 
     async fn try_reconnect(&mut self) -> Result<HelloOk, Unanswered> {
+        let _reserve = FdReserve::take().map_err(Unanswered::lost)?;
         let mut link = match self.place.connect() {
             Ok(link) => link,
             Err(error) if is_refused(&error) => {
@@ -476,13 +481,39 @@ async fn exits(pid: i32) -> bool {
 const FD_RESERVE: usize = 16;
 const FDS_PER_PANE: usize = 8;
 
-/// Fails with EMFILE if a further pane would take the fds that clients and reads of files need.
-fn check_fd_reserve() -> io::Result<()> {
+/// The fds that clients and reads of files need, kept for as long as any pane is being connected: panes on several
+/// shards that connect at the same time cannot take them.
+struct FdReserve {
+    _fds: Vec<OwnedFd>,
+}
+
+static FD_RESERVE_IN_USE: Mutex<Weak<FdReserve>> = Mutex::new(Weak::new());
+
+impl FdReserve {
+    /// Fails with EMFILE if there are not enough fds for a further pane beside the reserve.
+    fn take() -> io::Result<Arc<Self>> {
+        let mut in_use = FD_RESERVE_IN_USE
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let reserve = match in_use.upgrade() {
+            Some(reserve) => reserve,
+            None => Arc::new(Self {
+                _fds: spare_fds(FD_RESERVE)?,
+            }),
+        };
+        drop(spare_fds(FDS_PER_PANE)?);
+        *in_use = Arc::downgrade(&reserve);
+        Ok(reserve)
+    }
+}
+
+fn spare_fds(count: usize) -> io::Result<Vec<OwnedFd>> {
     let first = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
-    let _reserve = (1..FD_RESERVE + FDS_PER_PANE)
+    let mut fds = (1..count)
         .map(|_| rustix::io::fcntl_dupfd_cloexec(&first, 0))
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(())
+    fds.push(first);
+    Ok(fds)
 }
 
 /// Nobody listens at the socket, or there is none. That is no proof that no holder lives.

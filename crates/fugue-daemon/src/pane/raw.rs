@@ -9,16 +9,13 @@ use fugue_api::{
     wire::Answer,
 };
 use fugue_core::{PaneFact, PaneQuestion, view};
-use fugue_hold::{
-    LogReader,
-    record::{ExitRecord, Meta},
-    spawn::Ending,
-};
+use fugue_hold::{LogReader, record::Meta, spawn::Ending};
 use fugue_term::{Cursor, Offset};
 use tokio::time::timeout;
 
 use super::{
     Brief, PaneCommand, Seat,
+    birth::recorded_exit,
     keeper::{Adoption, Keeper},
     launch, unreachable,
 };
@@ -54,9 +51,8 @@ pub(super) async fn serve(mut seat: Seat, panic: String) {
 impl Seat {
     /// How the child ended, if it is proved that it has.
     async fn ending(&self) -> Option<Ending> {
-        let recorded = ExitRecord::read(&self.place().dir, self.record.generation);
-        if let Ok(Some(record)) = recorded {
-            return Some(record.exited.ending);
+        if let Some(exited) = recorded_exit(self).ok()? {
+            return Some(exited.ending);
         }
         // The connection is dropped at once; it leaves the holder as it is.
         match Keeper::find(self.place()).await {

@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{
     Brief, COMMANDS_IN_LINE, Pane, PaneCommand, Seat,
-    birth::Adopted,
+    birth::{Adopted, recorded_exit},
     keeper::{Adoption, Keeper, Unreachable},
     listener::Whose,
 };
@@ -357,10 +357,16 @@ impl Pane {
                 self.greeted(&hello).await;
                 self.resume();
             }
-            Adoption::Dead => {
-                self.exited = Some(self.recorded_end());
-                self.more_to_read = true;
-            }
+            Adoption::Dead => match recorded_exit(&self.seat) {
+                Ok(recorded) => {
+                    self.exited = Some(self.end_of(recorded));
+                    self.more_to_read = true;
+                }
+                Err(error) => {
+                    let failed = Unreachable::because(format!("its end cannot be read: {error}"));
+                    self.reconnection = Some(reconnection.retry(&self.seat, failed));
+                }
+            },
             Adoption::Unreachable(failed) => {
                 self.reconnection = Some(reconnection.retry(&self.seat, failed));
             }

@@ -28,6 +28,9 @@ const MAX_CHECKED_BYTES: u64 = 64 << 20;
 impl Sqlite {
     pub fn at(path: &Path) -> Result<Self, StoreError> {
         let connection = Connection::open(path)?;
+        // One daemon has the store. Locked once and for all, SQLite needs no locks and no shared memory for a commit, and
+        // nothing of these can fail.
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         // An event that was announced must survive the machine's end, not only the daemon's.
         connection.pragma_update(None, "synchronous", "FULL")?;

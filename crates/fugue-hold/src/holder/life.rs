@@ -156,18 +156,28 @@ impl Holder {
     }
 
     /// Takes over from a holder that died.
-    pub(super) fn adopt(&mut self, adopt: &Adopt, pidfd: Option<OwnedFd>) {
+    pub(super) fn adopt(
+        &mut self,
+        adopt: &Adopt,
+        pidfd: Option<OwnedFd>,
+    ) -> Result<(), SpawnError> {
         self.took_over = true;
         self.typist = Typist::resume(adopt.last_seq, adopt.answered_upto);
         let recorded = self.meta.as_ref().and_then(|m| m.child);
         let mut who = adopt.child.or(recorded);
-        if let (Some(who), Ok(Some(record))) = (who, ExitRecord::read(&self.dir, self.generation)) {
+        let recorded = match ExitRecord::read(&self.dir, self.generation) {
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => None,
+            recorded => {
+                recorded.map_err(|e| SpawnError::new("the record of the child's end", e))?
+            }
+        };
+        if let (Some(who), Some(record)) = (who, recorded) {
             self.life = Life::Exited {
                 who,
                 pidfd,
                 exited: record.exited,
             };
-            return;
+            return Ok(());
         }
         if who.is_none() {
             // It died between the start and the telling; the terminal knows whose it is.
@@ -207,6 +217,7 @@ impl Holder {
         }
         // First of all, what the dead one left in the pipe.
         self.pump_once(Instant::now());
+        Ok(())
     }
 
     /// Notes the child's end, and reaps the orphans that became ours.

@@ -100,7 +100,7 @@ impl Holder {
             close: None,
         };
         if let Some(adopt) = args.adopt {
-            holder.adopt(&adopt, pidfd);
+            holder.adopt(&adopt, pidfd)?;
         }
         Ok(holder)
     }

@@ -65,7 +65,10 @@ impl LogReader {
         // log has grown since, and the eventfd says so.
         for _ in 0..4 {
             if let Some(open) = &self.open {
-                let got = open.file.read_at(buf, offset - open.start)?;
+                let got = match open.file.read_at(buf, offset - open.start) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    got => got?,
+                };
                 if got > 0 {
                     let end = offset - open.start + got as u64;
                     self.at_end = got < buf.len() && open.newest && end < self.least;

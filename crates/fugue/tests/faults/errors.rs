@@ -90,8 +90,7 @@ pub fn target(call: &SupervisedCall, world: &Path) -> Option<Target> {
         Subject::Descriptor(arg) => target_of_path(&call.file_of(arg)?, world)?,
         Subject::Nothing => Target::Nothing,
     };
-    // F_DUPFD_CLOEXEC and F_SETLK; the others cannot fail for want of something.
-    if name == "fcntl" && !matches!(call.args[1], 1030 | 6) {
+    if name == "fcntl" && !can_fail(call) {
         return None;
     }
     const O_CREAT: u64 = 0o100;
@@ -99,6 +98,19 @@ pub fn target(call: &SupervisedCall, world: &Path) -> Option<Target> {
         return Some(Target::NewFile);
     }
     Some(found)
+}
+
+/// Whether an `fcntl` can fail for want of something: a duplicate can, and taking a lock. A lock that is given up
+/// is not refused.
+fn can_fail(call: &SupervisedCall) -> bool {
+    const F_SETLK: u64 = 6;
+    const F_DUPFD_CLOEXEC: u64 = 1030;
+    const F_UNLCK: i16 = 2;
+    match call.args[1] {
+        F_DUPFD_CLOEXEC => true,
+        F_SETLK => call.short_at(2) != Some(F_UNLCK),
+        _ => false,
+    }
 }
 
 /// The errors to try.
@@ -136,7 +148,7 @@ pub fn plausible(name: &str, target: Target) -> &'static [Errno] {
         ("clone" | "clone3", _) => &[E::AGAIN, E::NOMEM],
         ("execve", _) => &[E::NOMEM, E::MFILE],
         ("flock", _) => &[E::NOLCK, E::INTR],
-        ("fcntl", T::File) => &[E::NOLCK, E::MFILE],
+        ("fcntl", T::File) => &[E::NOLCK],
         ("fcntl", _) => &[E::MFILE],
         ("ioctl", T::Terminal) => &[E::INTR, E::NOMEM],
         ("fstat" | "newfstatat" | "statx", T::File) => &[E::IO, E::NOMEM],

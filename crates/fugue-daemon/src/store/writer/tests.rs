@@ -1,3 +1,8 @@
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
 use fugue_api::PaneId;
 
 use super::*;
@@ -106,7 +111,13 @@ fn commits_are_confirmed_in_order_and_are_then_on_disk() {
     for number in 1..=1000 {
         assert_eq!(reports.recv().unwrap(), Report::Stored(number));
     }
-    let panes = Sqlite::at(&path).unwrap().open().unwrap().snapshot.panes;
+    // A copy of the files, because the writer has the database for itself.
+    let copy = dir.path().join("copy.db");
+    for suffix in ["", "-wal"] {
+        let of = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
+        fs::copy(of(&path), of(&copy)).unwrap();
+    }
+    let panes = Sqlite::at(&copy).unwrap().open().unwrap().snapshot.panes;
     assert_eq!(panes.len(), 1000);
     assert_eq!(panes.last().map(|pane| pane.id), Some(PaneId(1000)));
 }
