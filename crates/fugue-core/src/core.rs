@@ -228,7 +228,7 @@ impl Core {
                     Kind::Exhausted,
                     format!("the new worker could not be recorded: {why}"),
                 );
-                let error = error.hint("nothing was started; is the disk full?");
+                let error = error.hint("nothing was started; is the disk full, or read-only?");
                 self.drop_worker(*worker, &error, effects);
             }
             Undo::Both(both) => {

@@ -254,5 +254,5 @@ fn no_files(path: &Path, error: &io::Error) -> Error {
             path.display()
         ),
     )
-    .hint("nothing was started; is the disk full?")
+    .hint("nothing was started; is the disk full, or read-only?")
 }

@@ -264,7 +264,7 @@ fn not_recorded(why: &str) -> Error {
         Kind::Exhausted,
         format!("the new pane could not be recorded: {why}"),
     )
-    .hint("nothing was started; is the disk full?")
+    .hint("nothing was started; is the disk full, or read-only?")
 }
 
 impl Pane {

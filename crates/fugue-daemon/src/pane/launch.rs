@@ -178,7 +178,7 @@ pub fn no_room(error: &io::Error) -> Error {
         Kind::Exhausted,
         format!("the pane's files cannot be made: {error}"),
     )
-    .hint("nothing was started; is the disk full?")
+    .hint("nothing was started; is the disk full, or read-only?")
 }
 
 /// The holder could not be had.

@@ -3,6 +3,7 @@
 
 mod errors;
 mod powercut;
+mod readonly;
 mod shadow;
 mod story;
 mod sweep;

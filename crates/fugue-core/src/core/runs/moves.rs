@@ -513,7 +513,7 @@ impl Core {
             Kind::Exhausted,
             format!("the run could not be recorded: {why}"),
         )
-        .hint("nothing was started; is the disk full?");
+        .hint("nothing was started; is the disk full, or read-only?");
         let mut calls: Vec<CallId> = run.waiters.iter().map(|waiter| waiter.call).collect();
         calls.extend(run.followers.iter().map(|(call, _)| *call));
         let mut remove = |pane: PaneId| {
