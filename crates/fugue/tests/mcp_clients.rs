@@ -59,11 +59,12 @@ asyncio.run(main())
 fn python(args: &[&str], world: &World) {
     let tools = Tools::beside(Path::new(FUGUE));
     let Some(python) = tools.find("py/bin/python") else {
-        skip(
-            Missing::Program,
-            "the Python client is not installed (scripts/mcp-tools)",
-        );
-        return;
+        // Root's own interpreter may be where nobody else can enter.
+        let (missing, reason) = match tools.find("py/pyvenv.cfg") {
+            Some(_) => (Missing::Root, "this user cannot run the interpreter"),
+            None => (Missing::Program, "it is not installed (scripts/mcp-tools)"),
+        };
+        return skip(missing, format!("the Python client: {reason}"));
     };
     let mut command = tools.command(world, &python);
     command.args(["-c", STORY]).args(args);

@@ -322,8 +322,14 @@ impl Pane {
         let when = |us: Option<u64>| us.map(|us| Timestamp(us / 1000));
         let plan = mine.plan;
         let mut facts = Vec::new();
+        let mut lost = false;
         for (index, record) in records.steps.iter().enumerate() {
             let step = index + 1;
+            // A later step has records, and this one has none any more.
+            lost = !record.started && record.ended.is_none() && mine.ended < step;
+            if lost {
+                break;
+            }
             let seen = mine.seen.get(&(step as u64));
             if mine.began < step {
                 let at = match seen.and_then(|seen| seen.from.clone()) {
@@ -360,6 +366,9 @@ impl Pane {
         let stopped = mine.stopping.is_some() && mine.ended == mine.began;
         for fact in facts {
             self.seat.say(fact).await;
+        }
+        if lost {
+            return self.steps_lost("no record of its end").await;
         }
         if stopped {
             self.steps_stopped().await;

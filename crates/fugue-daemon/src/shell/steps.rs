@@ -58,6 +58,9 @@ pub struct Records {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepRecord {
+    /// Whether the shell's record of its start is there. One that a later step follows and that has neither start nor end
+    /// was removed.
+    pub started: bool,
     /// Microseconds since the epoch, where the shell has a clock.
     pub started_us: Option<u64>,
     /// The exit code, and when. A step that ended its shell has none: the process' code is its own.
@@ -167,7 +170,6 @@ pub fn records(dir: &Path, plan: u64, secret: Secret) -> io::Result<Records> {
 
 fn read(log: &[u8], plan: u64, secret: Secret) -> Records {
     let mut found = Records::default();
-    let mut started = Vec::new();
     // What follows the last newline is still being written.
     let Some(whole) = log.iter().rposition(|&byte| byte == b'\n') else {
         return found;
@@ -180,10 +182,10 @@ fn read(log: &[u8], plan: u64, secret: Secret) -> Records {
         let taken = match parse(line) {
             Some((event, _, given)) if key(secret, plan, event) != given => false,
             Some((Event::Started(step), record, _)) => {
-                let known = started.contains(&step);
+                let step = found.step(step);
+                let known = std::mem::replace(&mut step.started, true);
                 if !known {
-                    started.push(step);
-                    found.step(step).started_us = record.started_us;
+                    step.started_us = record.started_us;
                 }
                 !known
             }
@@ -362,7 +364,11 @@ mod tests {
         ]
         .concat();
         let read_all = read(log.as_bytes(), 7, SECRET);
-        let step = |started_us, ended| StepRecord { started_us, ended };
+        let step = |started_us, ended| StepRecord {
+            started: true,
+            started_us,
+            ended,
+        };
         let expected = [
             step(Some(100), Some((0, Some(200)))),
             step(None, Some((130, None))),

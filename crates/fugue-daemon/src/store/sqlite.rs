@@ -119,7 +119,13 @@ impl Sqlite {
         let found: String = self.connection.query_row(pragma, [], |row| row.get(0))?;
         match found.as_str() {
             "ok" => Ok(()),
-            _ => Err(StoreError::Damaged(found)),
+            _ => Err(match read_failure(&found) {
+                Some(code) => StoreError::Database(rusqlite::Error::SqliteFailure(
+                    rusqlite::ffi::Error::new(code),
+                    Some(found),
+                )),
+                None => StoreError::Damaged(found),
+            }),
         }
     }
 
@@ -236,6 +242,19 @@ impl Sqlite {
             .optional()?;
         Ok(value.unwrap_or(0).cast_unsigned())
     }
+}
+
+/// The code of a failed read, if that is all that a check found: a page that cannot be read now is no damaged page.
+fn read_failure(found: &str) -> Option<i32> {
+    let (_, code) = found.split_once("unable to get the page. error code=")?;
+    let digits = code.split(|c: char| !c.is_ascii_digit()).next()?;
+    let code: i32 = digits.parse().ok()?;
+    // The lower byte is the error, the rest says more of it.
+    matches!(
+        code & 0xff,
+        rusqlite::ffi::SQLITE_IOERR | rusqlite::ffi::SQLITE_NOMEM
+    )
+    .then_some(code)
 }
 
 impl Store for Sqlite {

@@ -245,3 +245,18 @@ fn a_full_or_read_only_database_may_be_written_again_later() {
     let failed = store.commit(&[&put(201)]).unwrap_err();
     assert_eq!(failed.failure(), store::Failure::Passing, "{failed}");
 }
+
+#[test]
+fn a_page_that_cannot_be_read_is_not_taken_for_a_damaged_one() {
+    let tree = "*** in database main ***\nTree 2 page 7: unable to get the page. error code=";
+    for (found, code) in [
+        (format!("{tree}266"), Some(266)),
+        (format!("{tree}8458\nTree 3 page 9: never used"), Some(8458)),
+        (format!("{tree}7"), Some(7)),
+        (format!("{tree}11"), None),
+        ("Tree 2 page 7 cell 1: Rowid 5 out of order".into(), None),
+        (format!("{tree}x"), None),
+    ] {
+        assert_eq!(read_failure(&found), code, "{found}");
+    }
+}
