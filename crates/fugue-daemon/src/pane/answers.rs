@@ -238,6 +238,8 @@ impl Pane {
         self.probe_deadline = None;
         self.expect_probes();
         let Some(asked) = asked else { return };
+        // What the program printed before it was looked at is in the log by now.
+        self.read_some().await;
         self.viewing.probed(probe);
         match asked {
             Asked::Sending if !self.sending.is_forced() && self.person_comes_first() => {

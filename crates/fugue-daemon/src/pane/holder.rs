@@ -11,7 +11,7 @@ use std::{
 
 use fugue_hold::{
     DaemonLink, Filled, Guarded, HolderAt, Known, Liveness, is_stopped,
-    record::ExitRecord,
+    record::{ExitRecord, Meta},
     spawn::Child,
     wire::{Frame, HelloOk, Input, State, ToDaemon, ToHolder, VERSION},
 };
@@ -63,23 +63,27 @@ impl Place {
     }
 
     /// What a failed connection means for the pane.
-    fn prove(&self, error: &io::Error) -> Adoption {
+    fn prove(&self, error: &io::Error) -> Result<Adoption, Unanswered> {
         if !is_refused(error) {
-            return Adoption::Unreachable(Unreachable::because(format!("connect: {error}")));
+            return Err(Unanswered::Lost(format!("connect: {error}")));
         }
         match Liveness::of(&self.dir) {
-            Liveness::Dead => Adoption::Dead,
-            Liveness::Holder => {
-                Adoption::Unreachable(Unreachable::because(lives_and_refuses(error)))
-            }
-            Liveness::Child(child) => Adoption::Unreachable(Unreachable {
+            Liveness::Dead => Ok(Adoption::Dead),
+            Liveness::Holder => Err(Unanswered::Closed(lives_and_refuses(error))),
+            Liveness::Child(child) => Ok(Adoption::Unreachable(Unreachable {
                 child: Some(child),
                 ..Unreachable::because(
                     "the holder and the terminal are gone, and the program still runs",
                 )
-            }),
-            Liveness::Unknown(why) => Adoption::Unreachable(Unreachable::because(why)),
+            })),
+            Liveness::Unknown(why) => Err(Unanswered::Lost(why)),
         }
+    }
+
+    /// The process id of the holder, as far as one was recorded.
+    fn recorded_holder(&self) -> Option<i32> {
+        let meta = Meta::read(&self.dir, self.generation).ok().flatten();
+        meta.map(|meta| meta.holder)
     }
 
     fn connect(&self) -> io::Result<AsyncFd<DaemonLink>> {
@@ -112,18 +116,27 @@ impl Holder {
 
     /// Looks for the holder that an earlier daemon started.
     pub async fn find(place: Place) -> Adoption {
-        let _reserve = match FdReserve::take() {
-            Ok(reserve) => reserve,
-            Err(error) => return Adoption::Unreachable(Unreachable::because(error.to_string())),
+        let found = match Self::try_find(&place).await {
+            // It is ending, perhaps because its child has: then its end is recorded.
+            Err(Unanswered::Closed(why)) => match place.recorded_holder() {
+                Some(pid) if exits(pid).await => Self::try_find(&place).await,
+                Some(_) | None => Err(Unanswered::Closed(why)),
+            },
+            found => found,
         };
+        found.unwrap_or_else(|unanswered| {
+            Adoption::Unreachable(Unreachable::because(unanswered.to_string()))
+        })
+    }
+
+    async fn try_find(place: &Place) -> Result<Adoption, Unanswered> {
+        let _reserve = FdReserve::take().map_err(Unanswered::lost)?;
         let link = match place.connect() {
             Ok(link) => link,
             Err(error) => return place.prove(&error),
         };
-        match Self::greet(place, link, Known::default()).await {
-            Ok((holder, hello)) => Adoption::Answered(Keeper::Holder(Box::new(holder)), hello),
-            Err(unanswered) => Adoption::Unreachable(Unreachable::because(unanswered.to_string())),
-        }
+        let (holder, hello) = Self::greet(place.clone(), link, Known::default()).await?;
+        Ok(Adoption::Answered(Keeper::Holder(Box::new(holder)), hello))
     }
 
     async fn greet(

@@ -281,6 +281,10 @@ impl Holder {
             ToHolder::Probe { id } => match &self.life {
                 Life::Running { who, .. } => {
                     let probe = probe(&self.terminal.master, who.pid);
+                    // A program that waits for an answer has printed its question: the log has it before that is told.
+                    if let Flow::Flowing = self.flow {
+                        self.pump_once(Instant::now());
+                    }
                     self.say(&ToDaemon::Probed { id, probe });
                 }
                 Life::Empty | Life::Ending { .. } | Life::Exited { .. } => {
