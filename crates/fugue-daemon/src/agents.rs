@@ -19,6 +19,7 @@ mod files;
 mod gemini;
 pub mod hook;
 pub mod screen;
+pub mod session;
 mod shell;
 mod template;
 
@@ -146,27 +147,10 @@ pub struct Launch {
     pub argv: Vec<String>,
     /// Set on top of the caller's environment, with the identity.
     pub env: BTreeMap<String, String>,
-    /// Taken out of the caller's environment: what an agent that starts another tells it about itself.
-    pub env_remove: Vec<String>,
 }
 
 // The kernel takes 128 KiB in one argument; the rest is room for what an agent puts in front.
 const LONGEST_PROMPT: usize = 100_000;
-
-/// What agents tell the programs they start about themselves. An agent that is started by way of another would take it
-/// for its own: a session, a socket to talk to, that it was started a second time.
-const OF_ANOTHER: [&str; 10] = [
-    "AI_AGENT",
-    "CLAUDECODE",
-    "CLAUDE_CODE_CHILD_SESSION",
-    "CLAUDE_CODE_ENTRYPOINT",
-    "CLAUDE_CODE_MESSAGING_SOCKET",
-    "CLAUDE_CODE_MESSAGING_TOKEN",
-    "CLAUDE_CODE_SESSION_ID",
-    "CLAUDE_PROJECT_DIR",
-    "GEMINI_CLI",
-    "GEMINI_CLI_NO_RELAUNCH",
-];
 
 /// The tools of ours that an agent calls without asking a person: with these a worker talks to whoever spawned it, who may
 /// be the only one to look at it, and they touch nothing but inboxes. All others it asks for as it asks for any tool: a
@@ -190,7 +174,6 @@ pub fn lay_out(agent: &Agent, assignment: &Assignment<'_>) -> Result<Launch, Err
         Agent::Template { template, .. } => template::lay_out(template, assignment),
     }?;
     launch.env.extend(assignment.identity.clone());
-    launch.env_remove.extend(OF_ANOTHER.map(str::to_owned));
     Ok(launch)
 }
 

@@ -16,6 +16,7 @@ use tokio::{sync::mpsc, task::AbortHandle, time::timeout};
 use crate::{
     assess::{Assessor, assess, run},
     engine::Said,
+    pane::launch,
     paths::Paths,
 };
 
@@ -113,12 +114,7 @@ impl Errands {
 }
 
 async fn ran(errand: &Errand) -> Ran {
-    let env: Vec<(OsString, OsString)> = errand
-        .caller
-        .env
-        .iter()
-        .map(|(key, value)| (key.into(), value.into()))
-        .collect();
+    let env = launch::inherited(&errand.caller);
     let running = run(&errand.command, errand.cwd.clone(), env);
     match timeout(errand.limit, running).await {
         Ok(Ok((code, ending, output))) => Ran {

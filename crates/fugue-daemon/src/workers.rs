@@ -105,7 +105,7 @@ fn make(worker: &WorkerRecord, caller: &Caller, house: &House) -> Result<Prepare
     Ok(Prepared {
         argv,
         env,
-        env_remove: launch.env_remove,
+        env_remove: Vec::new(),
         cwd,
         branch,
         hooks: agent.vendor().is_some(),

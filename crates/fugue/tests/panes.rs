@@ -11,7 +11,7 @@ use fugue_api::{
     Kind, PaneId,
     panes::{Overview, PaneClosed, PaneCreated, PaneStatus, State},
 };
-use fugue_testkit::{Running, World, until};
+use fugue_testkit::{Running, World, until, until_some};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -397,6 +397,77 @@ fn a_pane_starts_in_its_callers_world_and_not_the_daemons() {
     let pane: PaneCreated = world.json(&["new", "-c", "sub dir", "--", "pwd"]);
     world.exited(pane.pane_id);
     assert_eq!(world.text(pane.pane_id).trim_end(), sub.to_string_lossy());
+}
+
+#[test]
+fn nothing_that_is_started_inherits_the_session_of_the_agent_that_asked() {
+    const OF_THE_SESSION: &[&str] = &[
+        "AI_AGENT",
+        "CLAUDECODE",
+        "CLAUDE_CODE_ENTRYPOINT",
+        "CLAUDE_CODE_MESSAGING_SOCKET",
+        "CLAUDE_CODE_MESSAGING_TOKEN",
+        "CLAUDE_CODE_SESSION_ID",
+        "CLAUDE_PROJECT_DIR",
+        "CODEX_SANDBOX",
+        "CODEX_THREAD_ID",
+        "COREPACK_ENABLE_AUTO_PIN",
+        "GEMINI_CLI",
+        "NoDefaultCurrentDirectoryInExePath",
+    ];
+    const OF_THE_PERSON: &[&str] = &[
+        "ANTHROPIC_API_KEY",
+        "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+        "CLAUDE_CODE_USE_BEDROCK",
+        "CODEX_HOME",
+    ];
+    let mut world = world();
+    for name in OF_THE_SESSION.iter().chain(OF_THE_PERSON) {
+        world.set_env(name, "of-the-lead");
+    }
+    let printed = |file: &str| {
+        let path = world.work().join(file);
+        let text = until_some("the environment", LIMIT, || {
+            fs::read_to_string(&path)
+                .ok()
+                .filter(|text| text.contains("\nEND"))
+        });
+        let has = |name: &&&str| {
+            text.lines()
+                .any(|line| line == format!("{name}=of-the-lead"))
+        };
+        assert_eq!(OF_THE_SESSION.iter().find(has), None, "{file}\n{text}");
+        assert_eq!(
+            OF_THE_PERSON.iter().filter(has).count(),
+            4,
+            "{file}\n{text}"
+        );
+        text
+    };
+    let print = |file: &str| format!("(env; echo; echo END) > {file}");
+    world.fugue(&["new", "--", &print("pane")]).ok();
+    printed("pane");
+    world.fugue(&["parallel", &print("run")]).ok();
+    printed("run");
+    world.fugue(&["pipeline", &print("step")]).ok();
+    printed("step");
+    world
+        .fugue(&["spawn", "w", &print("worker"), "--agent", "shell"])
+        .ok();
+    printed("worker");
+    let shell = world.shell("bash");
+    world.type_line(shell.pane_id, &print("shell"));
+    printed("shell");
+    world
+        .fugue(&["new", "--backend", "tmux", "-s", "t", "--", &print("tmux")])
+        .ok();
+    printed("tmux");
+    let handed_down = world.tmux(&["show-environment", "-g"]);
+    assert!(!handed_down.contains("CLAUDECODE="), "{handed_down}");
+    // What the call itself says is meant.
+    let said = ["new", "-e", "CLAUDECODE=said", "--", &print("said")];
+    world.fugue(&said).ok();
+    assert!(printed("said").contains("\nCLAUDECODE=said\n"));
 }
 
 #[test]

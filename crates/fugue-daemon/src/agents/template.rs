@@ -86,7 +86,6 @@ pub fn lay_out(template: &Template, assignment: &Assignment<'_>) -> Result<Launc
             .iter()
             .map(|(name, value)| (name.clone(), fill(value)))
             .collect(),
-        env_remove: Vec::new(),
     })
 }
 

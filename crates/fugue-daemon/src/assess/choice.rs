@@ -11,6 +11,7 @@ use super::{
     provider::{Dialect, Provider},
     proxy::Proxy,
 };
+use crate::pane::launch;
 
 /// Somebody who can be asked.
 #[derive(Clone, Debug)]
@@ -87,11 +88,7 @@ fn command(line: &str, caller: &Caller) -> Result<Command, Error> {
     Ok(Command {
         line: line.to_owned(),
         cwd: PathBuf::from(OsString::from(&caller.cwd)),
-        env: caller
-            .env
-            .iter()
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect(),
+        env: launch::inherited(caller),
     })
 }
 

@@ -13,7 +13,7 @@ use fugue_api::{Error, Kind, wire::Caller};
 use fugue_core::{Exit, Job, PaneRecord, World};
 use fugue_hold::{spawn::Ending, wire::Spec};
 
-use crate::{assess, engine::House, shell, watchers};
+use crate::{agents::session, assess, engine::House, shell, watchers};
 
 /// What a new pane's process is made of.
 pub struct Start {
@@ -110,7 +110,18 @@ pub fn spec(record: &PaneRecord, start: Start, house: &House) -> Spec {
     }
 }
 
-/// The caller's environment without what belongs to the caller's own pane and terminal.
+/// The caller's environment without what belongs to the session of the agent that it is. Whatever is started for a
+/// caller starts from this.
+pub fn inherited(caller: &Caller) -> Vec<(OsString, OsString)> {
+    caller
+        .env
+        .iter()
+        .map(|(key, value)| (OsString::from(key), OsString::from(value)))
+        .filter(|(key, _)| !session::is_variable(key))
+        .collect()
+}
+
+/// What a caller hands down, without what belongs to the caller's own pane and terminal.
 pub fn environment(caller: &Caller, extra: BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
     const NOT_PASSED_ON: &[&str] = &[
         shell::SECRET,
@@ -135,12 +146,8 @@ pub fn environment(caller: &Caller, extra: BTreeMap<String, String>) -> Vec<(OsS
         "OLDPWD",
         "PWD",
     ];
-    let mut env: Vec<(OsString, OsString)> = caller
-        .env
-        .iter()
-        .map(|(key, value)| (OsString::from(key), OsString::from(value)))
-        .filter(|(key, _)| !NOT_PASSED_ON.iter().any(|not| key == not))
-        .collect();
+    let mut env = inherited(caller);
+    env.retain(|(key, _)| !NOT_PASSED_ON.iter().any(|not| key == not));
     for (key, value) in extra {
         set(&mut env, &key, value.into());
     }

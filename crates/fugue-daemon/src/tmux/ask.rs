@@ -19,7 +19,7 @@ use rustix::{
     process::Signal,
 };
 
-use crate::world;
+use crate::{pane::launch, world};
 
 /// A tmux server, by its socket, and the program that talks to it.
 #[derive(Clone, Debug)]
@@ -70,11 +70,8 @@ const ENDING_SERVERS: usize = 4;
 impl Server {
     /// The server that a caller sits in, else the one that its `tmux` would reach.
     pub fn of(caller: &Caller) -> Result<Self, Error> {
-        let env: Vec<(OsString, OsString)> = caller
-            .env
-            .iter()
-            .map(|(key, value)| (key.into(), value.into()))
-            .collect();
+        // A server that is started by this call hands its environment to every later window.
+        let env = launch::inherited(caller);
         let path = world::variable(caller, "PATH");
         let cwd = PathBuf::from(OsString::from(&caller.cwd));
         Self::with(socket_of(caller), path.as_deref(), &cwd, env)
