@@ -83,6 +83,11 @@ impl Paths {
         self.state.join("news")
     }
 
+    /// Copies of repositories' configurations while git is asked.
+    pub fn git(&self) -> PathBuf {
+        self.state.join("git")
+    }
+
     pub fn worktrees(&self) -> PathBuf {
         self.state.join("worktrees")
     }

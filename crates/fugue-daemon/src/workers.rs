@@ -44,7 +44,8 @@ fn make(worker: &WorkerRecord, caller: &Caller, house: &House) -> Result<Prepare
     let path = world::variable(caller, "PATH");
     let here = &worker.world.cwd;
     let deadline = Instant::now() + PATIENCE_FOR_A_WORKTREE;
-    let repo = Git::at(here, deadline).repository();
+    let scratch = house.paths.git();
+    let repo = Git::at(here, &scratch, deadline).repository();
     let place = Place::of(worker, repo.as_ref(), house)?;
     let dir = files(worker, house);
     fs::DirBuilder::new()
@@ -83,7 +84,8 @@ fn make(worker: &WorkerRecord, caller: &Caller, house: &House) -> Result<Prepare
     }
     let (branch, repo) = match (&place.worktree, repo) {
         (Some(tree), Some(repo)) => {
-            let branch = Git::at(&repo.root, deadline).add_worktree(tree, worker, &repo.commit)?;
+            let branch =
+                Git::at(&repo.root, &scratch, deadline).add_worktree(tree, worker, &repo.commit)?;
             let commit = repo.commit;
             (
                 Some(branch),
@@ -158,15 +160,16 @@ impl Place {
 /// Removes what was made for a worker that could not be started.
 pub fn unprepare(worker: &WorkerRecord, house: &House) {
     let deadline = Instant::now() + PATIENCE_FOR_A_WORKTREE;
+    let scratch = house.paths.git();
     if worker.args.worktree
-        && let Some(repo) = Git::at(&worker.world.cwd, deadline).repository()
+        && let Some(repo) = Git::at(&worker.world.cwd, &scratch, deadline).repository()
         && let Ok(Place {
             worktree: Some(tree),
             ..
         }) = Place::of(worker, Some(&repo), house)
         && tree.exists()
     {
-        Git::at(&repo.root, deadline).remove_worktree(&tree);
+        Git::at(&repo.root, &scratch, deadline).remove_worktree(&tree);
     }
     forget(worker, house);
 }
@@ -211,7 +214,8 @@ fn identity(worker: &WorkerRecord, caller: &Caller, house: &House) -> BTreeMap<S
 pub fn work_out(repo: Option<&Repo>, tail: Option<&PaneRecord>, house: &House) -> WorkedOut {
     let mut found = WorkedOut::default();
     if let Some(repo) = repo {
-        match Git::at(&repo.root, Instant::now() + PATIENCE_FOR_CHANGES).changes(&repo.commit) {
+        let (scratch, deadline) = (house.paths.git(), Instant::now() + PATIENCE_FOR_CHANGES);
+        match Git::at(&repo.root, &scratch, deadline).changes(&repo.commit) {
             Ok(changes) => keep_some(&mut found, changes),
             Err(why) => found.note = Some(format!("changes: {why}")),
         }

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::Write,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -365,29 +365,230 @@ fn a_repository_that_git_cannot_read_does_not_keep_a_completion_back() {
     assert!(told["note"].as_str().unwrap().contains("git"), "{told}");
 }
 
+/// The keys of git-config(1) whose value is a program or a way to one.
+const PROGRAMS: &[&str] = &[
+    "alias.diff",
+    "browser.x.cmd",
+    "core.alternateRefsCommand",
+    "core.askPass",
+    "core.editor",
+    "core.fsmonitor",
+    "core.gitProxy",
+    "core.pager",
+    "core.sshCommand",
+    "credential.helper",
+    "diff.external",
+    "diff.guitool",
+    "diff.x.command",
+    "diff.x.textconv",
+    "difftool.x.cmd",
+    "difftool.x.path",
+    "filter.x.clean",
+    "filter.x.process",
+    "filter.x.smudge",
+    "gpg.openpgp.program",
+    "gpg.program",
+    "gpg.ssh.defaultKeyCommand",
+    "gpg.ssh.program",
+    "gpg.x509.program",
+    "guitool.x.cmd",
+    "interactive.diffFilter",
+    "man.x.cmd",
+    "merge.x.driver",
+    "mergetool.x.cmd",
+    "pager.diff",
+    "receive.procReceiveRefs",
+    "remote.origin.receivepack",
+    "remote.origin.uploadpack",
+    "remote.origin.vcs",
+    "sendemail.sendmailCmd",
+    "sequence.editor",
+    "submodule.sub.update",
+    "tar.x.command",
+    "trailer.x.cmd",
+    "trailer.x.command",
+    "uploadpack.packObjectsHook",
+    "web.browser",
+];
+
+const HOOKS: &[&str] = &[
+    "applypatch-msg",
+    "fsmonitor-watchman",
+    "post-checkout",
+    "post-commit",
+    "post-index-change",
+    "post-merge",
+    "pre-auto-gc",
+    "pre-commit",
+    "reference-transaction",
+];
+
+/// Makes a repository name a program that leaves a mark, in every way that there is. `way` says where the keys stand.
+fn booby_trap(world: &World, way: &str) -> PathBuf {
+    let work = world.work();
+    let mark = world.dir().join(format!("was-run-{way}"));
+    let run = world.dir().join(format!("run-{way}"));
+    let script = format!(
+        "#!/bin/sh\necho \"$0 $*\" >> {}\nexec cat\n",
+        mark.display()
+    );
+    fs::write(&run, script).expect("a file");
+    world
+        .run("chmod", &["+x", run.to_str().expect("text")])
+        .ok();
+    let run = run.to_str().expect("text");
+    let file = match way {
+        "config" => work.join(".git/config"),
+        _ => world.dir().join("included"),
+    };
+    let file = file.to_str().expect("text");
+    if way == "included" {
+        let condition = format!("includeIf.gitdir:{}/.path", work.display());
+        git(world, &work, &["config", &condition, file]);
+    }
+    for key in PROGRAMS {
+        let value = match *key {
+            "submodule.sub.update" => format!("!{run}"),
+            _ => run.to_owned(),
+        };
+        git(world, &work, &["config", "-f", file, key, &value]);
+    }
+    let others = [
+        ("filter.x.required", "true"),
+        ("log.showSignature", "true"),
+        ("protocol.ext.allow", "always"),
+        ("submodule.recurse", "true"),
+        ("diff.submodule", "log"),
+        // What is missing is fetched from here.
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.partialclonefilter", "blob:none"),
+    ];
+    for (key, value) in others {
+        git(world, &work, &["config", "-f", file, key, value]);
+    }
+    let url = format!("ext::{run} %S");
+    git(
+        world,
+        &work,
+        &["config", "-f", file, "remote.origin.url", &url],
+    );
+    git(
+        world,
+        &work,
+        &["config", "-f", file, "core.repositoryformatversion", "1"],
+    );
+    // In the repository's own place, and where a key says.
+    let hooks = world.dir().join("hooks");
+    for dir in [work.join(".git/hooks"), hooks.clone()] {
+        fs::create_dir_all(&dir).expect("a directory");
+        for hook in HOOKS {
+            fs::copy(run, dir.join(hook)).expect("a hook");
+        }
+    }
+    if way == "included" {
+        let hooks = hooks.to_str().expect("text");
+        git(
+            world,
+            &work,
+            &["config", "-f", file, "core.hooksPath", hooks],
+        );
+    }
+    fs::write(
+        work.join(".git/info/attributes"),
+        "* filter=x diff=x merge=x\n",
+    )
+    .expect("a file");
+    mark
+}
+
 #[test]
-fn nothing_that_a_repository_names_is_run_to_find_changes() {
+fn nothing_that_a_repository_names_is_run() {
+    for way in ["config", "included"] {
+        for worktree in [false, true] {
+            let world = world();
+            repository(&world);
+            let work = world.work();
+            fs::write(work.join(".gitattributes"), "* filter=x diff=x merge=x\n").expect("a file");
+            // A submodule is a repository with a configuration of its own.
+            let sub = work.join("sub");
+            fs::create_dir(&sub).expect("a directory");
+            git(&world, &sub, &["init", "-q"]);
+            fs::write(sub.join("inner"), "one\n").expect("a file");
+            git(&world, &sub, &["add", "."]);
+            git(&world, &sub, &["commit", "-q", "-m", "inner"]);
+            git(&world, &work, &["add", "."]);
+            git(&world, &work, &["commit", "-q", "-m", "second"]);
+            let inner = world.dir().join("was-run-inner");
+            let touch = format!("touch {}; cat", inner.display());
+            git(&world, &sub, &["config", "filter.y.clean", &touch]);
+            git(&world, &sub, &["config", "core.fsmonitor", &touch]);
+            fs::write(sub.join(".git/info/attributes"), "* filter=y\n").expect("a file");
+            fs::write(sub.join("inner"), "two\n").expect("a file");
+            let mark = booby_trap(&world, way);
+            let what = format!("{way}, worktree: {worktree}");
+            let ran = || fs::read_to_string(&mark).unwrap_or_default();
+
+            let mut lead = lead(&world);
+            let args = json!({"name": "w", "agent": "shell", "worktree": worktree,
+                "prompt": "echo two >> tracked.txt; echo new > new.txt"});
+            lead.call("spawn_worker", args);
+            let told = next(&mut lead);
+            assert_eq!(ran(), "", "{what}");
+            assert!(!inner.exists(), "{what}");
+            let changes = strings(&told["changes"]);
+            assert!(changes.contains(&"tracked.txt | 1 +"), "{what}: {told}");
+            assert!(changes.contains(&"new.txt | untracked"), "{what}: {told}");
+
+            // An object that is not there is not fetched, and is said to be missing.
+            let blob = git(&world, &work, &["rev-parse", "HEAD:tracked.txt"]);
+            let (dir, rest) = blob.trim().split_at(2);
+            fs::remove_file(work.join(".git/objects").join(dir).join(rest)).expect("a blob");
+            fs::remove_file(&mark).ok();
+            let args = json!({"name": "lazy", "agent": "shell", "worktree": worktree,
+                "prompt": "echo three >> tracked.txt"});
+            if worktree {
+                let refused = lead.refused("spawn_worker", args);
+                assert!(
+                    refused.message.starts_with("worktree:"),
+                    "{what}: {refused:?}"
+                );
+            } else {
+                lead.call("spawn_worker", args);
+                let told = next(&mut lead);
+                let note = told["note"].as_str().unwrap_or_default();
+                assert!(note.contains("git"), "{what}: {told}");
+            }
+            assert_eq!(ran(), "", "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_filter_that_the_person_defined_is_used() {
     let world = world();
     repository(&world);
-    let mark = world.dir().join("was-run");
-    let run = format!("sh -c 'touch {}; cat' --", mark.display());
-    for (key, value) in [
-        ("diff.external", run.as_str()),
-        ("core.fsmonitor", run.as_str()),
-        ("diff.x.textconv", run.as_str()),
-        ("core.pager", run.as_str()),
-    ] {
-        git(&world, &world.work(), &["config", key, value]);
-    }
-    fs::write(world.work().join(".gitattributes"), "* diff=x\n").expect("a file");
-    let mut lead = lead(&world);
-    spawn(&mut lead, "w", "echo two >> tracked.txt");
-    let told = next(&mut lead);
-    assert!(
-        strings(&told["changes"]).contains(&"tracked.txt | 1 +"),
-        "{told}"
+    let work = world.work();
+    git(
+        &world,
+        &work,
+        &["config", "--global", "filter.up.clean", "tr A-Z a-z"],
     );
-    assert!(!mark.exists());
+    git(
+        &world,
+        &work,
+        &["config", "--global", "filter.up.smudge", "tr a-z A-Z"],
+    );
+    fs::write(work.join(".gitattributes"), "*.txt filter=up\n").expect("a file");
+    git(&world, &work, &["add", "."]);
+    git(&world, &work, &["commit", "-q", "-m", "second"]);
+    let mut lead = lead(&world);
+    let args = json!({"name": "w", "agent": "shell", "worktree": true,
+        "prompt": "cat tracked.txt; git status --short; touch tracked.txt"});
+    lead.call("spawn_worker", args);
+    let told = next(&mut lead);
+    assert_eq!(told["changes"], json!([]), "{told}");
+    assert_eq!(told["message"], json!("ONE"), "{told}");
 }
 
 #[test]

@@ -1,4 +1,17 @@
 //! git, asked with a time limit and without anything that a repository's own configuration could start.
+//!
+//! A repository is written by whoever works in it, and the daemon is outside of their sandbox. Two things keep its
+//! configuration from naming a program here:
+//!
+//! - Commands that only look at refs and at the list of worktrees read no file's content. What they could start has fixed
+//!   names (hooks, the file system monitor, a transport) and is overridden for every call.
+//! - Commands that read or write files of a tree run filters, whose names a repository chooses. They get a common
+//!   directory of ours (`GIT_COMMON_DIR`) in which the configuration is a copy of the few keys that say how files are
+//!   compared, so that there is nothing to override, and nothing changes between the look and the use.
+//!
+//! The person's own configuration (system and global) is read as always: a filter that is defined there (Git LFS) runs.
+
+mod snapshot;
 
 use std::{
     io::{self, Read},
@@ -15,17 +28,63 @@ use rustix::{
     process::{Pid, Signal, kill_process_group},
 };
 
+use snapshot::Snapshot;
+
 pub struct Git<'a> {
     dir: &'a Path,
+    /// A directory of the daemon's own, for copies of configurations.
+    scratch: &'a Path,
     deadline: Instant,
 }
+
+/// Whether a call sees the repository's own configuration.
+enum Config<'a> {
+    Repository,
+    Snapshot(&'a Snapshot),
+}
+
+/// Overrides for every call: all that can be started by its fixed name, with the transports that fetch missing objects.
+const OVERRIDES: &[(&str, &str)] = &[
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.sshCommand", "false"),
+    ("core.gitProxy", ""),
+    ("core.askPass", ""),
+    ("core.editor", "false"),
+    ("sequence.editor", "false"),
+    ("core.pager", "cat"),
+    ("core.alternateRefsCommand", ""),
+    ("credential.helper", ""),
+    ("diff.external", ""),
+    ("gpg.program", "false"),
+    ("gpg.openpgp.program", "false"),
+    ("gpg.ssh.program", "false"),
+    ("gpg.x509.program", "false"),
+    ("gpg.ssh.defaultKeyCommand", ""),
+    ("log.showSignature", "false"),
+    ("interactive.diffFilter", ""),
+    ("uploadpack.packObjectsHook", ""),
+    ("protocol.allow", "never"),
+    ("submodule.recurse", "false"),
+    ("maintenance.auto", "false"),
+    ("gc.auto", "0"),
+    ("core.quotePath", "false"),
+];
 
 // A listing of a huge repository is cut long before this.
 const MOST_OUTPUT: u64 = 4 * 1024 * 1024;
 
 impl<'a> Git<'a> {
-    pub fn at(dir: &'a Path, deadline: Instant) -> Self {
-        Self { dir, deadline }
+    pub fn at(dir: &'a Path, scratch: &'a Path, deadline: Instant) -> Self {
+        Self {
+            dir,
+            scratch,
+            deadline,
+        }
+    }
+
+    fn in_tree<'b>(&'b self, dir: &'b Path) -> Git<'b> {
+        Git { dir, ..*self }
     }
 
     /// The repository around, if there is one.
@@ -47,7 +106,7 @@ impl<'a> Git<'a> {
     ) -> Result<String, Error> {
         if tree.exists() {
             // An earlier daemon got as far as this.
-            let branch = Git::at(tree, self.deadline).ask(&["symbolic-ref", "--short", "HEAD"]);
+            let branch = self.in_tree(tree).ask(&["symbolic-ref", "--short", "HEAD"]);
             if let Ok(branch) = branch {
                 return Ok(branch.trim().to_owned());
             }
@@ -62,19 +121,39 @@ impl<'a> Git<'a> {
         // An earlier worker of that name may have left its work on the branch.
         let branch = if is_free(&own) { own } else { next };
         let path = tree.to_string_lossy();
-        let add = ["worktree", "add", "-q", "-b", &branch, &path, commit];
-        self.ask(&add).map(|_| branch).map_err(|why| {
+        let add = [
+            "worktree",
+            "add",
+            "-q",
+            "--no-checkout",
+            "-b",
+            &branch,
+            &path,
+            commit,
+        ];
+        let filled = self
+            .ask(&add)
+            .and_then(|_| self.in_tree(tree).fill(commit))
+            .map(|()| branch);
+        filled.map_err(|why| {
             Error::new(
                 Kind::Unavailable,
                 format!("worktree: git could not add one: {why}"),
             )
-            .hint("nothing was started")
+            .hint("nothing was started; in a partial clone, `git checkout` the files first")
         })
+    }
+
+    /// Writes the files of `commit` into a new worktree.
+    fn fill(&self, commit: &str) -> Result<(), String> {
+        let snapshot = Snapshot::of(self)?;
+        let read = ["read-tree", "--reset", "-u", commit];
+        self.call(&read, &Config::Snapshot(&snapshot)).map(|_| ())
     }
 
     /// The tree and the branch that was made with it.
     pub fn remove_worktree(&self, tree: &Path) {
-        let branch = Git::at(tree, self.deadline).ask(&["symbolic-ref", "--short", "HEAD"]);
+        let branch = self.in_tree(tree).ask(&["symbolic-ref", "--short", "HEAD"]);
         let path = tree.to_string_lossy();
         if self.ask(&["worktree", "remove", "--force", &path]).is_err() {
             let _ = std::fs::remove_dir_all(tree);
@@ -89,29 +168,35 @@ impl<'a> Git<'a> {
 
     /// A line for each file that is not as it was at `commit`.
     pub fn changes(&self, commit: &str) -> Result<Vec<String>, String> {
+        let snapshot = Snapshot::of(self)?;
+        let config = Config::Snapshot(&snapshot);
         let empty;
         let since = if commit.is_empty() {
-            empty = self.ask(&["hash-object", "-t", "tree", "/dev/null"])?;
+            empty = self.call(&["hash-object", "-t", "tree", "/dev/null"], &config)?;
             empty.trim()
         } else {
             commit
         };
-        let stat = self.ask(&[
+        // Whether a submodule is dirty is asked of a git inside of it, with that repository's configuration.
+        let diff = [
             "diff",
             "--stat=120",
             "--no-color",
             "--no-ext-diff",
             "--no-textconv",
+            "--ignore-submodules=dirty",
             since,
             "--",
-        ])?;
+        ];
+        let stat = self.call(&diff, &config)?;
         // The last line counts the others.
         let mut changes: Vec<String> = stat
             .lines()
             .filter(|line| line.contains(" | "))
             .map(|line| line.trim().to_owned())
             .collect();
-        let untracked = self.ask(&["ls-files", "--others", "--exclude-standard", "-z"])?;
+        let others = ["ls-files", "--others", "--exclude-standard", "-z"];
+        let untracked = self.call(&others, &config)?;
         let files = untracked.split('\0').filter(|file| !file.is_empty());
         changes.extend(files.map(|file| {
             let shown: String = file
@@ -123,39 +208,58 @@ impl<'a> Git<'a> {
         Ok(changes)
     }
 
+    fn ask(&self, args: &[&str]) -> Result<String, String> {
+        self.call(args, &Config::Repository)
+    }
+
     #[expect(
         clippy::disallowed_methods,
         reason = "nothing is set that keeps std from posix_spawn, and std's fds close on exec"
     )]
-    fn ask(&self, args: &[&str]) -> Result<String, String> {
+    fn call(&self, args: &[&str], config: &Config<'_>) -> Result<String, String> {
         let mut command = Command::new("git");
         command
             .arg("-C")
             .arg(self.dir)
-            // A repository may name programs to run; none of them is.
-            .args([
-                "-c",
-                "core.fsmonitor=false",
-                "-c",
-                "core.hooksPath=/dev/null",
-            ])
-            .args(["-c", "core.quotepath=false", "-c", "diff.external="])
             .args(args)
-            .env("GIT_OPTIONAL_LOCKS", "0")
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .env("LC_ALL", "C.UTF-8")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             // What git starts is ended with it.
             .process_group(0);
-        for variable in [
-            "GIT_DIR",
-            "GIT_WORK_TREE",
-            "GIT_INDEX_FILE",
-            "GIT_EXTERNAL_DIFF",
-        ] {
-            command.env_remove(variable);
+        // Whoever started the daemon may have been inside another repository. Where the person's own configuration is
+        // stays as they said.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("GIT_")
+                && ![
+                    "GIT_CONFIG_GLOBAL",
+                    "GIT_CONFIG_SYSTEM",
+                    "GIT_CONFIG_NOSYSTEM",
+                ]
+                .contains(&&*text)
+            {
+                command.env_remove(name);
+            }
+        }
+        command
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_ASKPASS", "false")
+            .env("GIT_EDITOR", "false")
+            .env("GIT_SSH_COMMAND", "false")
+            .env("GIT_NO_LAZY_FETCH", "1")
+            // An older git knows only this: no transport is allowed.
+            .env("GIT_ALLOW_PROTOCOL", "")
+            .env("LC_ALL", "C.UTF-8")
+            .env("GIT_CONFIG_COUNT", OVERRIDES.len().to_string());
+        for (index, (key, value)) in OVERRIDES.iter().enumerate() {
+            command
+                .env(format!("GIT_CONFIG_KEY_{index}"), key)
+                .env(format!("GIT_CONFIG_VALUE_{index}"), value);
+        }
+        if let Config::Snapshot(snapshot) = config {
+            command.envs(snapshot.variables());
         }
         let mut child = command.spawn().map_err(|error| format!("git: {error}"))?;
         let said = self.collect(&mut child);
