@@ -216,6 +216,26 @@ pub fn word(text: &str) -> String {
     }
 }
 
+/// A name as one word of a command line, where tmux takes the word for a format: a `#(command)` in it would be run. Every
+/// `#` is written twice, but not in front of a `[`, where tmux leaves them as they are.
+pub fn name_word(name: &str) -> String {
+    let mut escaped = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(at) = rest.find('#') {
+        let (before, from) = rest.split_at(at);
+        let after = from.trim_start_matches('#');
+        let signs = &from[..from.len() - after.len()];
+        escaped.push_str(before);
+        escaped.push_str(signs);
+        if !after.starts_with('[') {
+            escaped.push_str(signs);
+        }
+        rest = after;
+    }
+    escaped.push_str(rest);
+    word(&escaped)
+}
+
 /// Both pipes to their ends.
 fn hear(pipes: &[OwnedFd; 2], most: usize, deadline: Instant) -> io::Result<[Vec<u8>; 2]> {
     let mut heard = [Vec::new(), Vec::new()];

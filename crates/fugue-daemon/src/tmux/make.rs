@@ -13,7 +13,7 @@ use fugue_api::{Error, Kind, panes::PaneSize};
 use fugue_core::{TmuxOrigin, TmuxPane};
 
 use super::{
-    ask::{Refused, Server, word},
+    ask::{Refused, Server, name_word, word},
     tiles::{Halves, Layout, fits, halves},
 };
 
@@ -198,7 +198,7 @@ fn window(
     argv: &[String],
 ) -> Result<String, Refused> {
     let target = format!("={session}:");
-    let name = word(order.name);
+    let name = name_word(order.name);
     let new = [
         "new-window",
         "-d",
@@ -219,7 +219,7 @@ fn window(
         answered => return answered,
     }
     let (cols, rows) = (order.size.cols.to_string(), order.size.rows.to_string());
-    let session = word(session);
+    let session = name_word(session);
     let new = [
         "new-session",
         "-d",
@@ -255,7 +255,7 @@ fn split(
 ) -> Result<String, Error> {
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let Some((target, how)) = room(server, beside) else {
-        let name = word(order.name);
+        let name = name_word(order.name);
         let target = server.ask(&["display-message", "-p", "-t", beside, "#{session_id}:"])?;
         let new = [
             "new-window",

@@ -210,3 +210,55 @@ fn a_process_is_made_anew_in_its_own_pane_and_never_in_somebody_elses() {
     remove(&stale);
     assert_eq!(pid(), before);
 }
+
+#[test]
+fn a_name_is_never_taken_for_a_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let mark = |name: &str| dir.path().join(name).display().to_string();
+    let names = [
+        format!("#(touch {})", mark("name")),
+        format!("}}#(touch {});", mark("closed")),
+        "#{pid} #S ##S ###S #,#}#{l:x}".to_owned(),
+        "#[fg=red]a##[b]###[c]#".to_owned(),
+        "%H#".to_owned(),
+        "-x".to_owned(),
+    ];
+    for name in &names {
+        // In a session that is made for it, in one that is there, and where a pane beside another has no room.
+        let tmux = Private::absent();
+        let session = format!("s{}", name.replace([':', '.'], "_"));
+        let origin = TmuxOrigin::Window {
+            session: session.clone(),
+        };
+        let window = wanted(&tmux, origin);
+        let argv = cat();
+        let named = |wanted| Order {
+            name,
+            ..order(wanted, &argv)
+        };
+        let made = make(&tmux.server, &named(&window)).unwrap();
+        make(&tmux.server, &named(&window)).unwrap();
+        tmux.ask(&["resize-window", "-t", &made.pane.id, "-x", "10", "-y", "3"]);
+        let beside = TmuxOrigin::Split {
+            beside: made.pane.id.clone(),
+            session: session.clone(),
+        };
+        make(&tmux.server, &named(&wanted(&tmux, beside))).unwrap();
+        let said = tmux.ask(&[
+            "list-windows",
+            "-a",
+            "-F",
+            "#{session_name}\t#{window_name}",
+        ]);
+        let row = format!("{session}\t{name}");
+        assert_eq!(said.lines().collect::<Vec<_>>(), [&*row; 3]);
+        // A command that tmux starts later than any of theirs has run.
+        let last = mark("last");
+        tmux.ask(&["run-shell", &format!("touch {last}")]);
+        let left: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left, ["last"], "{name}");
+    }
+}
