@@ -125,6 +125,30 @@ async fn drop_when<T: std::fmt::Debug>(
 }
 
 #[tokio::test]
+async fn a_server_that_is_named_by_its_url_gets_only_the_key_for_it() {
+    const ITS_OWN: &str = "key-for-the-url";
+    for (own, sent) in [
+        (None, None),
+        (Some(ITS_OWN), Some(format!("Bearer {ITS_OWN}"))),
+    ] {
+        let server = Providers::start(vec![words(STOP)]);
+        let mut vars = vec![
+            ("OPENAI_API_KEY", KEY),
+            ("ANTHROPIC_API_KEY", KEY),
+            ("OPENAI_BASE_URL", "http://127.0.0.1:1/v1"),
+        ];
+        vars.extend(own.map(|key| ("FUGUE_ASSESS_API_KEY", key)));
+        let caller = caller(Path::new("/"), &vars);
+        let choice = format!("{}/v1#m", server.url());
+        let assessor = Assessor::new(&choice, &caller, LONG).expect("it can be asked");
+        let answer = assess(&assessor, &prompt()).await;
+        assert_eq!(shown(answer), "stop");
+        let asked = server.asked();
+        assert_eq!(asked[0].headers.get("authorization"), sent.as_ref());
+    }
+}
+
+#[tokio::test]
 async fn every_api_gets_the_prompt_the_schema_and_the_key() {
     let schema = Decision::schema();
     for (choice, base, key_name, path, auth, at_schema, at_system, at_user) in [

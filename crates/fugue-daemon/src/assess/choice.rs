@@ -1,6 +1,6 @@
-//! Which assessor `ASSESS_MODEL` means, and whether it can be asked at all.
+//! Which assessor `FUGUE_ASSESS_MODEL` means, and whether it can be asked at all.
 
-use std::{ffi::OsString, fmt, path::PathBuf, time::Duration};
+use std::{ffi::OsString, fmt, net::IpAddr, path::PathBuf, time::Duration};
 
 use fugue_api::{Error, Kind, wire::Caller};
 use hyper::{Uri, header::HeaderValue};
@@ -50,12 +50,16 @@ impl Key {
     }
 }
 
-const CHOICES: &str = "set ASSESS_MODEL to `openai:MODEL` (with OPENAI_API_KEY), `anthropic:MODEL` (ANTHROPIC_API_KEY), \
-                       `gemini:MODEL` (GEMINI_API_KEY), `ollama:MODEL`, `URL#MODEL` for an OpenAI-compatible server, or \
-                       `cmd:COMMAND` for a command that reads the prompt and prints the JSON";
+const CHOICES: &str = "set FUGUE_ASSESS_MODEL to `openai:MODEL` (with OPENAI_API_KEY), `anthropic:MODEL` (ANTHROPIC_API_KEY), \
+                       `gemini:MODEL` (GEMINI_API_KEY), `ollama:MODEL`, `URL#MODEL` for an OpenAI-compatible server (with \
+                       FUGUE_ASSESS_API_KEY, if it wants a key), or `cmd:COMMAND` for a command that reads the prompt and prints the JSON";
+
+/// The key for a server that is named by its URL. A provider's key is not given to it: whoever chooses the URL need not be
+/// who holds the key.
+const KEY_FOR_A_URL: &str = "FUGUE_ASSESS_API_KEY";
 
 impl Assessor {
-    /// Checks that what `ASSESS_MODEL` says is known and that the caller has what it needs. Nobody is asked yet.
+    /// Checks that what `FUGUE_ASSESS_MODEL` says is known and that the caller has what it needs. Nobody is asked yet.
     pub fn new(choice: &str, caller: &Caller, limit: Duration) -> Result<Self, Error> {
         let choice = choice.trim();
         let unknown = || Error::invalid(format!("no assessor `{choice}`")).hint(CHOICES);
@@ -104,13 +108,19 @@ fn provider(
         return Err(Error::invalid(format!("no model can be called `{model}`")).hint(CHOICES));
     }
     let (base, whose) = match url {
-        Some(url) => (Some(url.to_owned()), "ASSESS_MODEL"),
+        Some(url) => (Some(url.to_owned()), "FUGUE_ASSESS_MODEL"),
         None => match first(caller, dialect.base_names()) {
             Some((name, base)) => (Some(base), name),
             None => (None, ""),
         },
     };
-    let key = first(caller, dialect.key_names());
+    // A base URL in the provider's own variable stands beside the key in the same environment, and its own programs send
+    // the key there too.
+    let key_names = match url {
+        Some(_) => &[KEY_FOR_A_URL][..],
+        None => dialect.key_names(),
+    };
+    let key = first(caller, key_names);
     // A server of one's own may want no key; the provider's does.
     if key.is_none() && base.is_none() && !dialect.key_names().is_empty() {
         return Err(Error::new(
@@ -123,7 +133,6 @@ fn provider(
         )
         .hint(CHOICES));
     }
-    let key = key.map(|(name, key)| checked_key(name, key)).transpose()?;
     let base = base.map_or_else(
         || dialect.home().to_owned(),
         |base| dialect.spelled_out(&base),
@@ -134,6 +143,17 @@ fn provider(
             dialect.home()
         ))
     })?;
+    if let Some((name, _)) = &key
+        && place.roots.is_none()
+        && !is_loopback(&place.host)
+    {
+        return Err(
+            Error::invalid(format!("{name} would go to `{}` unencrypted", place.host)).hint(
+                format!("use https, or unset {name} if the server wants no key"),
+            ),
+        );
+    }
+    let key = key.map(|(name, key)| checked_key(name, key)).transpose()?;
     if place.roots.is_some() {
         place.proxy = Proxy::of(&place.host, |name| variable(caller, name)).map_err(|wanted| {
             Error::invalid(wanted).hint("a proxy of another kind: `cmd:COMMAND` can ask through it")
@@ -181,6 +201,16 @@ fn place(base: &str, caller: &Caller) -> Option<Place> {
         }),
         proxy: None,
     })
+}
+
+/// Whether what is sent to this host stays on the machine.
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    match address.parse::<IpAddr>() {
+        Ok(IpAddr::V6(v6)) => v6.to_canonical().is_loopback(),
+        Ok(IpAddr::V4(v4)) => v4.is_loopback(),
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
+    }
 }
 
 /// The first of these variables that the caller has, and its value.
@@ -262,8 +292,22 @@ mod tests {
         check(
             "https://[::1]:8443#m",
             &[key],
-            "openai m https [::1] 8443  with key",
+            "openai m https [::1] 8443  without key",
         );
+        check(
+            "https://a.example/v1#m",
+            &[key, (KEY_FOR_A_URL, "k")],
+            "openai m https a.example 443 /v1 with key",
+        );
+        for host in ["127.0.0.1", "127.8.9.1", "localhost", "LocalHost", "[::1]"] {
+            check(
+                &format!("http://{host}:8000#m"),
+                &[(KEY_FOR_A_URL, "k")],
+                &format!("openai m http {host} 8000  with key"),
+            );
+        }
+        // Without a key nothing is given away.
+        check("http://box#m", &[key], "openai m http box 80  without key");
         check(
             "anthropic:claude-sonnet-5",
             &[("ANTHROPIC_API_KEY", "k")],
@@ -347,7 +391,7 @@ mod tests {
         check(
             "http://#m",
             &[],
-            "ASSESS_MODEL: wanted a URL such as `https://api.openai.com/v1`",
+            "FUGUE_ASSESS_MODEL: wanted a URL such as `https://api.openai.com/v1`",
         );
         check(
             "openai:m",
@@ -364,6 +408,31 @@ mod tests {
             &[("OPENAI_API_KEY", "a\nb")],
             "OPENAI_API_KEY holds characters that no key has",
         );
+    }
+
+    #[test]
+    fn no_key_leaves_the_machine_unencrypted() {
+        for host in [
+            "box",
+            "10.0.0.1",
+            "[fe80::1]",
+            "localhost.example",
+            "0.0.0.0",
+        ] {
+            check(
+                &format!("http://{host}:8000/v1#m"),
+                &[(KEY_FOR_A_URL, "k")],
+                &format!("FUGUE_ASSESS_API_KEY would go to `{host}` unencrypted"),
+            );
+            check(
+                "anthropic:m",
+                &[
+                    ("ANTHROPIC_API_KEY", "k"),
+                    ("ANTHROPIC_BASE_URL", &format!("http://{host}")),
+                ],
+                &format!("ANTHROPIC_API_KEY would go to `{host}` unencrypted"),
+            );
+        }
     }
 
     #[test]
