@@ -91,6 +91,19 @@ pub struct Caller {
     pub cwd: OsText,
     pub env: Vec<(OsText, OsText)>,
     pub umask: u32,
+    #[serde(default)]
+    pub setting_names: SettingNames,
+}
+
+/// Which variables of a caller's environment are settings of fugue's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SettingNames {
+    /// `FUGUE_X`. A name such as `MODEL` means something else to other programs.
+    #[default]
+    Prefixed,
+    /// Also `X`, where there is no `FUGUE_X`: an MCP server's environment is written for it.
+    Short,
 }
 
 /// Whose inbox a caller has.

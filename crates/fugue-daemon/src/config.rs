@@ -1,23 +1,30 @@
 //! Reads `config.toml`.
 
-use std::{fs, io, path::Path};
+use std::{fs, io, io::Read, os::unix::fs::MetadataExt, path::Path};
 
 use fugue_api::{Error, Kind};
 use fugue_core::settings::Settings;
 
 /// The person's settings, or the defaults where there is no file. A file that cannot be understood is an error: a
-/// setting that silently does not hold is worse than a refusal.
+/// setting that silently does not hold is worse than a refusal. So is a file that others could have written: it names
+/// programs to run.
 pub fn load(path: &Path) -> Result<Settings, Error> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
+    let unreadable =
+        |error: io::Error| Error::new(Kind::Unavailable, format!("{}: {error}", path.display()));
+    let mut file = match fs::File::open(path) {
+        Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Settings::default()),
-        Err(error) => {
-            return Err(Error::new(
-                Kind::Unavailable,
-                format!("{}: {error}", path.display()),
-            ));
-        }
+        Err(error) => return Err(unreadable(error)),
     };
+    // Of the file that was opened, so that what is checked is what is read.
+    only_ours(path, &file.metadata().map_err(unreadable)?)?;
+    // A link may lead to another directory; whoever may write in either chooses the file.
+    let target = fs::canonicalize(path).map_err(unreadable)?;
+    for dir in [path.parent(), target.parent()].into_iter().flatten() {
+        only_ours(dir, &fs::metadata(dir).map_err(unreadable)?)?;
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(unreadable)?;
     let wrong = |said: String| {
         Error::invalid(format!("{}: {}", path.display(), said.trim_end()))
             .hint("`fugue config default` prints every key")
@@ -93,9 +100,109 @@ pub fn load(path: &Path) -> Result<Settings, Error> {
     Ok(settings)
 }
 
+/// Refuses a file or directory that anybody but this user and root may write to. In a sticky directory others cannot
+/// replace what is not theirs.
+fn only_ours(path: &Path, about: &fs::Metadata) -> Result<(), Error> {
+    const GROUP_OR_OTHERS_WRITE: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+    let shown = path.display();
+    let us = rustix::process::geteuid().as_raw();
+    if ![us, 0].contains(&about.uid()) {
+        return Err(Error::invalid(format!(
+            "{shown} belongs to the user with id {}; settings are taken only from files of yours",
+            about.uid()
+        ))
+        .hint(format!("`sudo chown {us} {}` makes it yours", quoted(path))));
+    }
+    let is_sticky = about.is_dir() && about.mode() & STICKY != 0;
+    if about.mode() & GROUP_OR_OTHERS_WRITE != 0 && !is_sticky {
+        return Err(Error::invalid(format!(
+            "{shown} may be written by others; settings are taken only from files of yours"
+        ))
+        .hint(format!("`chmod go-w {}` takes that away", quoted(path))));
+    }
+    Ok(())
+}
+
+/// A path as a word for a shell.
+fn quoted(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@".contains(c);
+    if path.chars().all(is_plain) {
+        return path.into_owned();
+    }
+    format!("'{}'", path.replace('\'', "'\\''"))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
     use super::*;
+
+    #[test]
+    fn settings_that_others_may_write_are_refused_with_the_cure() {
+        let dir = tempfile::tempdir().unwrap();
+        let ours = dir.path().join("it's ours");
+        let link = dir.path().join("link");
+        fs::create_dir(&ours).unwrap();
+        fs::create_dir(&link).unwrap();
+        let file = ours.join("config.toml");
+        fs::write(&file, "keep_lines = 500").unwrap();
+        symlink(&file, link.join("config.toml")).unwrap();
+        let chmod = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for (file_mode, dir_mode, link_mode, cure) in [
+            (0o644, 0o755, 0o755, None),
+            (0o600, 0o700, 0o700, None),
+            (0o644, 0o1777, 0o755, None),
+            (0o664, 0o755, 0o755, Some(&file)),
+            (0o646, 0o755, 0o755, Some(&file)),
+            (0o644, 0o775, 0o755, Some(&ours)),
+            (0o644, 0o757, 0o755, Some(&ours)),
+            (0o644, 0o755, 0o777, Some(&link)),
+        ] {
+            chmod(&file, file_mode);
+            chmod(&ours, dir_mode);
+            chmod(&link, link_mode);
+            let loaded = load(&link.join("config.toml"));
+            let Some(cure) = cure else {
+                assert_eq!(loaded.unwrap().keep_lines, 500);
+                continue;
+            };
+            let error = loaded.unwrap_err();
+            assert!(
+                error.message.contains("may be written by others"),
+                "{error}"
+            );
+            let hint = error.hint.unwrap();
+            let command = hint.split('`').nth(1).unwrap();
+            // The file is named as the person knows it.
+            let named = match cure == &file {
+                true => link.join("config.toml"),
+                false => cure.clone(),
+            };
+            assert!(command.starts_with("chmod go-w "), "{hint}");
+            assert!(command.contains(&*quoted(&named)), "{hint}");
+        }
+    }
+
+    #[test]
+    fn settings_of_another_user_are_refused() {
+        // Only root can give a file away.
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config.toml");
+        fs::write(&file, "").unwrap();
+        if chown(&file, Some(4242), None).is_ok() {
+            let error = load(&file).unwrap_err();
+            assert!(error.message.contains("user with id 4242"), "{error}");
+            chown(&file, Some(rustix::process::geteuid().as_raw()), None).unwrap();
+            chown(dir.path(), Some(4242), None).unwrap();
+            let error = load(&file).unwrap_err();
+            assert!(error.message.contains("user with id 4242"), "{error}");
+        }
+    }
 
     fn check(text: &str, expected: Result<Settings, &str>) {
         let dir = tempfile::tempdir().unwrap();

@@ -867,5 +867,6 @@ pub fn nobody() -> Caller {
         cwd: fugue_api::OsText::Text("/".into()),
         env: Vec::new(),
         umask: 0o22,
+        setting_names: fugue_api::wire::SettingNames::Prefixed,
     }
 }

@@ -250,7 +250,11 @@ fn watch_settings(
         return Ok(None);
     };
     let lookup = |name: &str| variable(caller, name).and_then(|value| value.into_string().ok());
-    let settings = house.settings.watch.clone().overlaid(lookup)?;
+    let settings = house
+        .settings
+        .watch
+        .clone()
+        .overlaid(caller.setting_names, lookup)?;
     let limit = Duration::from_secs_f64(settings.assess_timeout_sec);
     for model in [&*settings.assess_model, settings.next_step_model()] {
         Assessor::new(model, caller, limit)?;

@@ -39,6 +39,7 @@ fn caller(cwd: &Path, vars: &[(&str, &str)]) -> Caller {
             .map(|(name, value)| (text(name), text(value)))
             .collect(),
         umask: 0o022,
+        setting_names: fugue_api::wire::SettingNames::Prefixed,
     }
 }
 

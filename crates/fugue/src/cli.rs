@@ -3,7 +3,10 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, error::ErrorKind};
-use fugue_api::{Error, Kind, wire::Who};
+use fugue_api::{
+    Error, Kind,
+    wire::{SettingNames, Who},
+};
 use fugue_daemon::{client::Client, paths::Paths};
 
 use crate::{
@@ -108,7 +111,11 @@ fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
     let paths = Paths::of_this_user()?;
     let who = verb.who(&paths)?;
     let who_is_worker = matches!(who, Who::Worker { .. });
-    let client = Client::new(paths.clone(), verbs::caller()?, who);
+    let mut caller = verbs::caller()?;
+    if matches!(verb, Verb::Mcp(_)) {
+        caller.setting_names = SettingNames::Short;
+    }
+    let client = Client::new(paths.clone(), caller, who);
     let desk = Desk {
         out: out.clone(),
         paths,

@@ -34,7 +34,7 @@ use fugue_api::{
     panes::{State, StateBy},
     team::{WorkerRow, WorkerState},
     watch::{WatcherRow, WatcherState},
-    wire::Caller,
+    wire::{Caller, SettingNames},
 };
 
 use crate::{cli::Desk, out::Tone};
@@ -54,6 +54,7 @@ pub fn caller() -> Result<Caller, Error> {
             .map(|(key, value)| (key.into(), value.into()))
             .collect(),
         umask: umask.as_raw_mode(),
+        setting_names: SettingNames::Prefixed,
     })
 }
 

@@ -57,7 +57,7 @@ fn a_command_of_a_few_rules_is_measured() {
 #[test]
 fn people_get_a_table_and_the_wrong_ones() {
     let mut world = world();
-    world.set_env("ASSESS_MODEL", rules());
+    world.set_env("FUGUE_ASSESS_MODEL", rules());
     let ran = world.fugue(&["assess-corpus"]).ok();
     let shown = ran.out();
     for word in ["PRECISION", "RECALL", "all ", "hostile ", "WRONG", "WANTED"] {

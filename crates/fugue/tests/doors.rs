@@ -46,6 +46,7 @@ fn hello(protocol: u32) -> Vec<u8> {
             cwd: OsText::Text("/".into()),
             env: Vec::new(),
             umask: 0o022,
+            setting_names: wire::SettingNames::Prefixed,
         },
         who: wire::Who::Person {
             project: "doors".into(),

@@ -144,6 +144,7 @@ impl Line {
                 cwd: OsText::Text("/".into()),
                 env: Vec::new(),
                 umask: 0o22,
+                setting_names: fugue_api::wire::SettingNames::Prefixed,
             },
             who: Who::Session { id: session.into() },
         })?;

@@ -81,7 +81,7 @@ fn a_persons_pane_is_read_typed_into_and_waited_on() {
 #[test]
 fn a_refused_first_call_leaves_a_pane_that_can_still_be_used() {
     let (mut world, pane) = world();
-    world.set_env("ASSESS_MODEL", "cmd:cat");
+    world.set_env("FUGUE_ASSESS_MODEL", "cmd:cat");
     // Each of them is the first to name the pane, and is refused.
     world.refused(&["expect", &pane, "("], 2);
     world.refused(&["look", "half way", "--pane", &pane], 1);

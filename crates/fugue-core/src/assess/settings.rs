@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use fugue_api::Error;
+use fugue_api::{Error, wire::SettingNames};
 use serde::{Deserialize, Serialize};
 
 /// Every setting of a watcher. Times are in seconds.
@@ -120,12 +120,21 @@ const ROWS: &[Row] = &[
 ];
 
 impl WatchSettings {
-    /// These settings with what the caller's environment says on top: `FUGUE_X`, else `X`. An empty variable says
-    /// nothing. `lookup` gives a variable of the caller's.
-    pub fn overlaid(mut self, lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
+    /// These settings with what the caller's environment says on top, by the names that hold for it. An empty variable
+    /// says nothing. `lookup` gives a variable of the caller's.
+    pub fn overlaid(
+        mut self,
+        names: SettingNames,
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, Error> {
         for row in ROWS {
             let ours = format!("FUGUE_{}", row.name);
-            let found = [ours.as_str(), row.name].into_iter().find_map(|name| {
+            let short = match names {
+                SettingNames::Prefixed => None,
+                SettingNames::Short => Some(row.name),
+            };
+            let names = [ours.as_str()].into_iter().chain(short);
+            let found = names.into_iter().find_map(|name| {
                 let value = lookup(name).filter(|value| !value.trim().is_empty())?;
                 Some((name.to_owned(), value))
             });
@@ -231,13 +240,23 @@ mod tests {
             let found = vars.iter().find(|(var, _)| *var == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        WatchSettings::default().overlaid(lookup)
+        WatchSettings::default().overlaid(SettingNames::Short, lookup)
     }
 
     fn check(vars: &[(&str, &str)], change: impl Fn(&mut WatchSettings)) {
         let mut wanted = WatchSettings::default();
         change(&mut wanted);
         assert_eq!(overlaid(vars), Ok(wanted), "{vars:?}");
+    }
+
+    #[test]
+    fn short_names_hold_only_where_they_are_meant() {
+        for row in ROWS {
+            // Nothing that a setting could be: whatever is read is refused.
+            let lookup = |name: &str| (name == row.name).then(|| "\0".to_owned());
+            let settings = WatchSettings::default().overlaid(SettingNames::Prefixed, lookup);
+            assert_eq!(settings, Ok(WatchSettings::default()), "{}", row.name);
+        }
     }
 
     #[test]

@@ -259,6 +259,7 @@ fn caller(c: &Choices) -> Arc<Caller> {
         cwd: OsText::Text("/".into()),
         env: pane.map(named).into_iter().collect(),
         umask: 0o22,
+        setting_names: fugue_api::wire::SettingNames::Prefixed,
     })
 }
 

@@ -368,6 +368,7 @@ pub(super) fn caller() -> Arc<Caller> {
         cwd: OsText::Text("/".into()),
         env: Vec::new(),
         umask: 0o22,
+        setting_names: fugue_api::wire::SettingNames::Prefixed,
     })
 }
 

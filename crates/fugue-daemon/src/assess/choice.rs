@@ -243,6 +243,7 @@ mod tests {
                 .map(|(name, value)| (text(name), text(value)))
                 .collect(),
             umask: 0o022,
+            setting_names: fugue_api::wire::SettingNames::Prefixed,
         };
         Assessor::new(choice, &caller, Duration::from_secs(1)).map(|assessor| assessor.who)
     }

@@ -333,6 +333,7 @@ mod tests {
                 .map(|(key, value)| (OsStr::new(key).into(), OsStr::new(value).into()))
                 .collect(),
             umask: 0,
+            setting_names: fugue_api::wire::SettingNames::Prefixed,
         };
         let uid = rustix::process::getuid().as_raw();
         for (env, socket) in [

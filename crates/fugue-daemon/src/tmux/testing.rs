@@ -52,6 +52,7 @@ impl Private {
             .map(|(key, value)| (key.into(), value.into()))
             .to_vec(),
             umask: 0o022,
+            setting_names: fugue_api::wire::SettingNames::Prefixed,
         };
         let server = Server::of(&caller).unwrap();
         Self {

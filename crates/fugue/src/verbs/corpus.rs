@@ -1,6 +1,6 @@
 use std::{fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use fugue_api::{Error, Kind};
+use fugue_api::{Error, Kind, wire::SettingNames};
 use fugue_core::assess::{
     Decision, Fence, WatchSettings,
     corpus::{Case, Corpus, Label, Mark, Score},
@@ -28,14 +28,14 @@ const BUILT_IN: &[(&str, &str)] = &[
 
 /// Ask an assessor about situations whose right answer is known, and count how often it is right.
 ///
-/// The assessor is that of a watcher: ASSESS_MODEL, or --model. Each case is one question (at most two requests), which
-/// costs what your provider takes for it. Exit code 1 if a case got no answer.
+/// The assessor is that of a watcher: FUGUE_ASSESS_MODEL, or --model. Each case is one question (at most two requests),
+/// which costs what your provider takes for it. Exit code 1 if a case got no answer.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  fugue assess-corpus --model anthropic:claude-sonnet-5\n  fugue assess-corpus --model 'cmd:claude -p' --only hostile"
 )]
 pub struct AssessCorpus {
-    /// Whom to ask; default ASSESS_MODEL.
+    /// Whom to ask; default FUGUE_ASSESS_MODEL.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// Cases of your own instead of those that come with fugue.
@@ -57,7 +57,8 @@ struct Asked {
 
 impl AssessCorpus {
     pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let settings = WatchSettings::default().overlaid(|name| std::env::var(name).ok())?;
+        let settings = WatchSettings::default()
+            .overlaid(SettingNames::Prefixed, |name| std::env::var(name).ok())?;
         let model = self.model.as_deref().unwrap_or(&settings.assess_model);
         let limit = Duration::from_secs_f64(settings.assess_timeout_sec);
         let assessor = Arc::new(Assessor::new(model, &verbs::caller()?, limit)?);

@@ -10,7 +10,7 @@ use crate::{cli::Desk, verbs};
 /// Watch a pane: after each report, a model types the next line, until the plan is done.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  fugue watch agent 'all tests pass' --done-when 'cargo test'      (ASSESS_MODEL names the model)"
+    after_help = "Example:\n  fugue watch agent 'all tests pass' --done-when 'cargo test'      (FUGUE_ASSESS_MODEL names the model)"
 )]
 pub struct Watch {
     /// The pane.

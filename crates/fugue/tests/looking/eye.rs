@@ -72,6 +72,7 @@ impl Eye {
                 cwd: OsText::Text("/".into()),
                 env: Vec::new(),
                 umask: 0o022,
+                setting_names: wire::SettingNames::Prefixed,
             },
             who: wire::Who::Person {
                 project: "looking".into(),

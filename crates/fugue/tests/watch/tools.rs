@@ -134,13 +134,20 @@ fn the_verbs_say_what_the_watcher_does_and_why() {
     }
     let mut world = world();
     let said = json!({"action": "continue", "injection_prompt": NEXT});
-    world.set_env("ASSESS_MODEL", format!("cmd:cat > asked; echo '{said}'"));
+    // A verb reads only names that are ours: the short ones may be another program's.
+    for name in ["ASSESS_MODEL", "MODEL", "DEFAULT_WAIT_SEC", "POLL_SECS"] {
+        world.set_env(name, "of another program");
+    }
     world.set_env(
-        "MODEL",
+        "FUGUE_ASSESS_MODEL",
+        format!("cmd:cat > asked; echo '{said}'"),
+    );
+    world.set_env(
+        "FUGUE_MODEL",
         "cmd:echo '{\"injection_prompt\": null, \"achieved\": true}'",
     );
-    world.set_env("DEFAULT_WAIT_SEC", "0.01");
-    world.set_env("IDLE_THRESHOLD", "0.1");
+    world.set_env("FUGUE_DEFAULT_WAIT_SEC", "0.01");
+    world.set_env("FUGUE_IDLE_THRESHOLD", "0.1");
     let pane = world.shell("bash").pane_id;
     let id = pane.to_string();
     let watching: Watching = world.json(&["watch", &id, "reach the end"]);
