@@ -1,6 +1,6 @@
 //! The command line: what can be said, and how refusals look.
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 use clap::{Parser, Subcommand, error::ErrorKind};
 use fugue_api::{
@@ -12,6 +12,7 @@ use fugue_daemon::{client::Client, paths::Paths};
 use crate::{
     identity::{self, Role},
     out::Out,
+    text::clean_lines,
     verbs,
 };
 
@@ -183,7 +184,14 @@ fn refuse_words(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         _ => {
-            let _ = error.print();
+            // The words that were wrong are repeated, in clap's colours if they are only text.
+            let text = error.render().to_string();
+            let cleaned = clean_lines(text.trim_end());
+            if cleaned == text.trim_end() {
+                let _ = error.print();
+            } else {
+                let _ = writeln!(std::io::stderr(), "{cleaned}");
+            }
             ExitCode::from(2)
         }
     }

@@ -11,7 +11,10 @@ use fugue_daemon::client::Client;
 use fugue_term::{Line, LineNo};
 use tokio::time::{Instant, sleep_until};
 
-use crate::out::{Out, fit, terminal_width};
+use crate::{
+    out::{Out, clean, fit, terminal_width},
+    text::Styled,
+};
 
 /// What there is behind an offset, as soon as there is something.
 pub async fn more(client: &Client, pane: &str, from: u64) -> Result<Followed, Error> {
@@ -137,19 +140,19 @@ impl Printer {
     }
 
     /// Prints complete lines, then shows the one that grows.
-    pub fn print<S: AsRef<str>>(
+    pub fn print(
         &mut self,
-        complete: impl IntoIterator<Item = S>,
+        complete: impl IntoIterator<Item = Styled>,
         open: Option<&str>,
     ) -> Result<(), Error> {
         let width = terminal_width().filter(|_| self.out.can_redraw());
         // Cut at the edge: a wrapped line could not be taken back.
         let open = open
             .zip(width)
-            .map(|(open, width)| fit(open, width.saturating_sub(1)));
+            .map(|(open, width)| fit(&clean(open), width.saturating_sub(1)));
         let mut text = String::new();
         for line in complete {
-            text.push_str(line.as_ref());
+            text.push_str(line.as_str());
             text.push('\n');
         }
         if text.is_empty() && open == self.drawn {

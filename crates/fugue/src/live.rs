@@ -5,12 +5,15 @@
 
 use fugue_api::Error;
 
-use crate::out::{Out, Tone, clean, fit, width};
+use crate::{
+    out::{Out, Tone, clean, fit, width},
+    text::Styled,
+};
 
 /// One row of words in their colours, and how wide it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    text: String,
+    text: Styled,
     width: usize,
 }
 
@@ -19,8 +22,7 @@ impl Row {
     pub fn word(mut self, out: &Out, word: &str, tone: Tone, columns: usize) -> Self {
         let word = fit(&clean(word), columns);
         let pad = columns.saturating_sub(width(&word));
-        self.text.push_str(&out.toned(&word, tone));
-        self.text.extend(std::iter::repeat_n(' ', pad));
+        self.text = self.text.then(out.toned(&word, tone)).then(" ".repeat(pad));
         self.width += columns;
         self
     }
@@ -29,12 +31,12 @@ impl Row {
     pub fn rest(mut self, out: &Out, word: &str, tone: Tone, columns: usize) -> Self {
         let word = fit(&clean(word), columns.saturating_sub(self.width));
         self.width += width(&word);
-        self.text.push_str(&out.toned(&word, tone));
+        self.text = self.text.then(out.toned(&word, tone));
         self
     }
 
     pub fn text(&self) -> &str {
-        self.text.trim_end()
+        self.text.as_str().trim_end()
     }
 }
 
@@ -102,7 +104,7 @@ impl Live {
 
 /// Blanks at the end were not written.
 fn width_of(shown: &str, row: &Row) -> usize {
-    row.width - (row.text.len() - shown.len())
+    row.width - (row.text.as_str().len() - shown.len())
 }
 
 #[cfg(test)]

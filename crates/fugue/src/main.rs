@@ -7,6 +7,7 @@ mod identity;
 mod live;
 mod out;
 mod runs;
+mod text;
 mod verbs;
 
 use std::process::ExitCode;

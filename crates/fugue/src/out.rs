@@ -6,6 +6,9 @@ use fugue_api::{Error, Kind};
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar;
 
+pub use crate::text::clean;
+use crate::text::{Styled, clean_lines, escaped_json};
+
 #[derive(Clone)]
 pub struct Out {
     json: bool,
@@ -67,14 +70,33 @@ impl Out {
     pub fn document(&self, value: &impl Serialize) -> Result<(), Error> {
         let text = serde_json::to_string(value)
             .map_err(|error| Error::new(Kind::Internal, error.to_string()))?;
-        self.bytes(format!("{text}\n").as_bytes())
+        self.bytes(format!("{}\n", escaped_json(text)).as_bytes())
     }
 
-    /// What was asked for.
-    pub fn line(&self, text: &str) -> Result<(), Error> {
-        self.bytes(format!("{text}\n").as_bytes())
+    /// What was asked for, on one line.
+    pub fn line(&self, text: impl Into<Styled>) -> Result<(), Error> {
+        self.bytes(format!("{}\n", text.into().as_str()).as_bytes())
     }
 
+    /// A text of several lines that was asked for: cleaned for a terminal, and exact for a pipe or a file.
+    pub fn lines(&self, text: &str) -> Result<(), Error> {
+        if self.on_terminal() {
+            self.bytes(format!("{}\n", clean_lines(text)).as_bytes())
+        } else {
+            self.bytes(format!("{text}\n").as_bytes())
+        }
+    }
+
+    /// One line of a program's output: cleaned for a terminal, and exact for a pipe or a file.
+    pub fn output(&self, line: String) -> Styled {
+        if self.on_terminal() {
+            Styled::output(&line)
+        } else {
+            Styled::exact(line)
+        }
+    }
+
+    /// Bytes as they are: what somebody asked for raw, and frames of cleaned words with sequences of ours between them.
     pub fn bytes(&self, bytes: &[u8]) -> Result<(), Error> {
         let mut stdout = std::io::stdout().lock();
         stdout
@@ -92,23 +114,20 @@ impl Out {
     /// Something worth knowing that was not asked for.
     pub fn note(&self, text: &str) {
         if !self.quiet && !self.json {
-            let _ = writeln!(std::io::stderr(), "{text}");
+            let _ = writeln!(std::io::stderr(), "{}", clean(text));
         }
     }
 
     pub fn error(&self, error: &Error) {
         let mut stderr = std::io::stderr().lock();
         if self.json {
-            let _ = writeln!(
-                stderr,
-                "{}",
-                serde_json::to_string(error).unwrap_or_default()
-            );
+            let json = serde_json::to_string(error).unwrap_or_default();
+            let _ = writeln!(stderr, "{}", escaped_json(json));
             return;
         }
-        let _ = writeln!(stderr, "fugue: {}", error.message);
+        let _ = writeln!(stderr, "fugue: {}", clean_lines(&error.message));
         if let Some(hint) = error.hint.as_ref().filter(|_| !self.quiet) {
-            let _ = writeln!(stderr, "  {hint}");
+            let _ = writeln!(stderr, "  {}", clean_lines(hint));
         }
     }
 
@@ -117,7 +136,7 @@ impl Out {
         let mut widths: Vec<usize> = head.iter().map(|word| word.len()).collect();
         for row in rows {
             for (wide, (word, _)) in widths.iter_mut().zip(row) {
-                *wide = (*wide).max(width(word));
+                *wide = (*wide).max(width(&clean(word)));
             }
         }
         let head: Vec<(String, Tone)> = head
@@ -126,7 +145,7 @@ impl Out {
             .collect();
         let edge = self.on_terminal().then(terminal_width).flatten();
         for row in std::iter::once(&head).chain(rows) {
-            let mut line = String::new();
+            let mut line = Styled::default();
             let mut used = 0;
             for (index, ((word, tone), wide)) in row.iter().zip(&widths).enumerate() {
                 let room = edge.map_or(usize::MAX, |edge| edge.saturating_sub(used));
@@ -138,35 +157,25 @@ impl Out {
                     (wide + 2).saturating_sub(width(&word))
                 };
                 used += width(&word) + pad;
-                line.push_str(&self.toned(&word, *tone));
-                line.extend(std::iter::repeat_n(' ', pad));
+                line = line.then(self.toned(&word, *tone)).then(" ".repeat(pad));
             }
             self.line(line.trim_end())?;
         }
         Ok(())
     }
 
-    pub fn toned(&self, word: &str, tone: Tone) -> String {
-        let code = match tone {
-            Tone::Plain => return word.to_owned(),
-            Tone::Good => 32,
-            Tone::Needy => 33,
-            Tone::Bad => 31,
-            Tone::Faint => 2,
-            Tone::Strong => 1,
+    pub fn toned(&self, word: &str, tone: Tone) -> Styled {
+        let begin = match tone {
+            Tone::Plain => return word.into(),
+            _ if !self.colour => return word.into(),
+            Tone::Good => "\x1b[32m",
+            Tone::Needy => "\x1b[33m",
+            Tone::Bad => "\x1b[31m",
+            Tone::Faint => "\x1b[2m",
+            Tone::Strong => "\x1b[1m",
         };
-        if self.colour {
-            format!("\x1b[{code}m{word}\x1b[0m")
-        } else {
-            word.to_owned()
-        }
+        Styled::between(begin, word, "\x1b[0m")
     }
-}
-
-/// A name, a path or a command may hold anything; on a person's terminal it is only ever text.
-pub fn clean(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    text.chars().map(shown).collect()
 }
 
 pub fn terminal_width() -> Option<usize> {
@@ -264,14 +273,6 @@ pub fn age(ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn a_path_with_an_escape_in_it_is_only_text() {
-        assert_eq!(
-            super::clean("/tmp/a\x1b]52;c;x\x07\n\u{9b}é"),
-            "/tmp/a\u{fffd}]52;c;x\u{fffd}\u{fffd}\u{fffd}é"
-        );
-    }
-
     #[test]
     fn a_text_is_cut_by_the_columns_it_takes() {
         for (text, room, fits) in [

@@ -3,6 +3,8 @@
 //! Names, titles and prompts come from programs and agents, and a screen's text from anywhere. A control character in
 //! one would be obeyed; one that has no shape would hide something, or turn the rest of the row around.
 
+use crate::text::is_invisible;
+
 /// A name, a title or a prompt as it may be shown: control characters are told, what cannot be seen is left out, and
 /// white space is a space.
 pub fn line(text: &str) -> String {
@@ -37,29 +39,6 @@ pub fn cell(text: &str) -> Option<String> {
 /// Of use inside a cell, where it can only change how its own character looks.
 fn joins(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}')
-}
-
-/// Has no shape of its own: formatting, directions, joiners, selectors, tags, fillers.
-fn is_invisible(c: char) -> bool {
-    matches!(
-        c,
-        '\u{34f}'
-            | '\u{61c}'
-            | '\u{115f}'..='\u{1160}'
-            | '\u{17b4}'..='\u{17b5}'
-            | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}'
-            | '\u{ffa0}'
-            | '\u{fff0}'..='\u{fffb}'
-            | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e0fff}'
-    )
 }
 
 #[cfg(test)]

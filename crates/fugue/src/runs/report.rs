@@ -15,6 +15,7 @@ use super::{
 use crate::{
     cli::Desk,
     out::{Tone, clean, fit, terminal_width, took, width},
+    text::Styled,
 };
 
 // Of each failing task: about two screens, so that a few failures can be read by scrolling.
@@ -116,7 +117,7 @@ fn parallel(desk: &Desk, result: &ParallelResult) -> Result<(), Error> {
         (false, 0) => Tone::Bad,
         (false, _) => Tone::Needy,
     };
-    out.line(&out.toned(&words.join(" · "), tone))
+    out.line(out.toned(&words.join(" · "), tone))
 }
 
 /// The end of what a failing task printed, and where the rest is.
@@ -131,18 +132,18 @@ fn failure(desk: &Desk, task: &TaskResult) -> Result<(), Error> {
     });
     let head = format!("── {} · ", fit(&clean(&label(task)), room));
     let head = out.toned(&head, Tone::Strong);
-    out.line(&format!("{head}{}", out.toned(&how, tone)))?;
+    out.line(head.then(out.toned(&how, tone)))?;
     let lines: Vec<&str> = task.output.lines().collect();
     let above = lines.len().saturating_sub(MOST_LINES) as u64 + task.omitted_lines;
     if above > 0 {
         let more = format!("… {above} lines above; all of it: fugue read {pane} --raw | less -R");
-        out.line(&out.toned(&more, Tone::Faint))?;
+        out.line(out.toned(&more, Tone::Faint))?;
     }
     for line in &lines[lines.len().saturating_sub(MOST_LINES)..] {
-        out.line(&clean(line))?;
+        out.line(Styled::output(line))?;
     }
     for said in [&task.error, &task.note].into_iter().flatten() {
-        out.line(&out.toned(&clean(said), Tone::Bad))?;
+        out.line(out.toned(said, Tone::Bad))?;
     }
     Ok(())
 }
@@ -172,7 +173,7 @@ fn pipeline(desk: &Desk, result: &PipelineResult) -> Result<(), Error> {
         }
     };
     let took = took(result.total_duration_ms);
-    out.line(&out.toned(&format!("{said} · {took} · {}", result.pane_id), tone))?;
+    out.line(out.toned(&format!("{said} · {took} · {}", result.pane_id), tone))?;
     if let Some(note) = &result.note {
         out.note(&clean(note));
     }
@@ -183,7 +184,9 @@ fn expected(desk: &Desk, result: &Expected) -> Result<(), Error> {
     let out = &desk.out;
     let pane = result.pane_id;
     if let Some(text) = result.output.as_ref().or(result.line.as_ref()) {
-        out.line(&text.lines().map(clean).collect::<Vec<_>>().join("\n"))?;
+        for line in text.lines() {
+            out.line(Styled::output(line))?;
+        }
     }
     if result.omitted_chars > 0 {
         out.note(&format!(

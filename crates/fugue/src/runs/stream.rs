@@ -19,6 +19,7 @@ use crate::{
     cli::Desk,
     follow::{self, Pace, Printer},
     out::{Out, Tone, clean, took},
+    text::Styled,
 };
 
 /// Where in its pane's output a run begins.
@@ -211,7 +212,7 @@ impl Shown {
                     self.headed = step;
                     ready.extend(self.heading(&heading));
                 }
-                Piece::Line { text, .. } => ready.push(text),
+                Piece::Line { text, .. } => ready.push(self.out.output(text)),
                 Piece::End { step, .. } => match self.step(step) {
                     Some(known) if known.status != StepStatus::Running => {
                         ready.extend(self.ending(known));
@@ -235,7 +236,9 @@ impl Shown {
     /// Nobody waits any more.
     fn stop(&mut self) -> Result<(), Error> {
         let open = self.reader.as_mut().map(Reader::close);
-        self.printer.print(open.into_iter().flatten(), None)
+        let open = open.into_iter().flatten();
+        self.printer
+            .print(open.map(|line| self.out.output(line)), None)
     }
 
     /// Reads what the pane had printed when the run was over.
@@ -264,14 +267,15 @@ impl Shown {
         self.now = 0;
         self.print()?;
         let running = |step: &StepResult| step.status == StepStatus::Running;
-        let mut ready: Vec<String> = Vec::new();
+        let mut ready: Vec<Styled> = Vec::new();
         if self.headed > self.ended {
             ready.extend(
                 self.reader
                     .as_mut()
                     .map(Reader::close)
                     .into_iter()
-                    .flatten(),
+                    .flatten()
+                    .map(|line| self.out.output(line)),
             );
             let last = self.step(self.headed).filter(|step| !running(step));
             ready.extend(last.and_then(|step| self.ending(step)));
@@ -283,7 +287,7 @@ impl Shown {
             let command = step.command.lines().next().unwrap_or_default();
             let heading = format!("── {number} {}: {}", clean(&step.name), clean(command));
             ready.extend(self.heading(&heading));
-            ready.extend(step.output.lines().map(clean));
+            ready.extend(step.output.lines().map(Styled::output));
             if step.omitted_lines > 0 {
                 let (lines, pane) = (step.omitted_lines, result.pane_id);
                 let more = format!("… {lines} lines are left out; `fugue read {pane}` has them");
@@ -301,11 +305,11 @@ impl Shown {
         self.steps.get(index)
     }
 
-    fn heading(&self, text: &str) -> Option<String> {
+    fn heading(&self, text: &str) -> Option<Styled> {
         (!self.out.is_quiet()).then(|| self.out.toned(text, Tone::Strong))
     }
 
-    fn ending(&self, step: &StepResult) -> Option<String> {
+    fn ending(&self, step: &StepResult) -> Option<Styled> {
         if self.out.is_quiet() {
             return None;
         }

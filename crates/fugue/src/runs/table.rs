@@ -39,7 +39,7 @@ pub async fn plain(desk: &Desk, wait: &mut Wait) -> Result<Ended, Error> {
                 let (state, _) = state(task);
                 let took = took(task.duration_ms);
                 let name = crate::out::clean(&task.name);
-                desk.out.line(&format!(
+                desk.out.line(format!(
                     "{state:<9}  {took:>6}  {name}: {}",
                     first_line(task)
                 ))?;

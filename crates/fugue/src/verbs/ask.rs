@@ -7,7 +7,8 @@ use fugue_api::{
 
 use crate::{
     cli::Desk,
-    out::{Interrupt, clean, span_ms},
+    out::{Interrupt, span_ms},
+    text::Styled,
 };
 
 /// Ask a worker, or whoever spawned this one, and wait for the answer.
@@ -57,7 +58,7 @@ impl Ask {
             desk.out.document(&asked)?;
         } else if let Some(answer) = &asked.answer {
             for line in answer.lines() {
-                desk.out.line(&clean(line))?;
+                desk.out.line(Styled::output(line))?;
             }
         } else {
             desk.out.note(&format!(

@@ -24,7 +24,7 @@ impl Config {
                 if desk.out.is_json() {
                     desk.out.document(&serde_json::json!({"path": path}))?;
                 } else {
-                    desk.out.line(&path)?;
+                    desk.out.line(&*path)?;
                 }
                 return Ok(ExitCode::SUCCESS);
             }
@@ -36,7 +36,7 @@ impl Config {
         } else {
             let text = toml::to_string(&settings)
                 .map_err(|error| Error::new(Kind::Internal, error.to_string()))?;
-            desk.out.line(text.trim_end())?;
+            desk.out.lines(text.trim_end())?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -97,7 +97,7 @@ fn show(desk: &Desk, status: &DaemonStatus) -> Result<ExitCode, Error> {
         } else {
             format!("{} panes", status.panes)
         };
-        desk.out.line(&format!(
+        desk.out.line(format!(
             "fugue {} runs as pid {} for {} with {panes}, at {}",
             status.version,
             status.pid,
@@ -108,7 +108,7 @@ fn show(desk: &Desk, status: &DaemonStatus) -> Result<ExitCode, Error> {
         let quota = logs.quota_bytes.map_or("no quota".into(), |bytes| {
             format!("a quota of {}", size(bytes))
         });
-        desk.out.line(&format!(
+        desk.out.line(format!(
             "output logs: {} of running panes, {} of ended ones, {quota}",
             size(logs.running_bytes),
             size(logs.ended_bytes)
@@ -188,7 +188,7 @@ async fn repair(desk: &Desk) -> Result<ExitCode, Error> {
     } else {
         "sound now"
     };
-    desk.out.line(&format!(
+    desk.out.line(format!(
         "the database is {state}; panes on record: {}",
         report.panes
     ))?;

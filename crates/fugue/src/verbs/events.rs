@@ -225,14 +225,14 @@ fn show(desk: &Desk, told: &EventTold) -> Result<(), Error> {
             let id = told.event_id.map(|id| id.to_string()).unwrap_or_default();
             let (word, _) = kind(event);
             let from = event.sender().map(|from| format!(" {}", clean(from)));
-            desk.out.line(&format!(
+            desk.out.line(format!(
                 "{id} {word}{}: {}",
                 from.unwrap_or_default(),
                 text(event)
             ))?;
             if let Event::WorkerComplete(completion) = event {
                 for change in &completion.changes {
-                    desk.out.line(&format!("  {}", clean(change)))?;
+                    desk.out.line(format!("  {}", clean(change)))?;
                 }
             }
         }

@@ -38,7 +38,7 @@ impl Message {
             desk.out.document(&sent)?;
             return Ok(ExitCode::SUCCESS);
         }
-        desk.out.line(&sent.event_id.to_string())?;
+        desk.out.line(sent.event_id.to_string())?;
         match (deliver, sent.delivered) {
             (Deliver::Type, Delivered::Queued) => desk
                 .out

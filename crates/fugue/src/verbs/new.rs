@@ -42,7 +42,7 @@ impl New {
         if desk.out.is_json() {
             desk.out.document(&made)?;
         } else {
-            desk.out.line(&made.pane_id.to_string())?;
+            desk.out.line(made.pane_id.to_string())?;
             if let Some(note) = &made.note {
                 desk.out.note(&format!("not ready: {note}"));
             }

@@ -18,7 +18,7 @@ impl Notify {
         if desk.out.is_json() {
             desk.out.document(&made)?;
         } else {
-            desk.out.line(&made.event_id.to_string())?;
+            desk.out.line(made.event_id.to_string())?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -62,7 +62,7 @@ impl Read {
             desk.out.note(&format!("$ {command}  ({code})"));
         }
         if !text.text.is_empty() {
-            desk.out.line(&text.text)?;
+            desk.out.lines(&text.text)?;
         }
         if let Some(note) = &text.note {
             desk.out.note(note);
@@ -157,7 +157,7 @@ impl Read {
                 tail.show(desk, &terminal, &more)?;
             }
             if more.ended {
-                tail.finish()?;
+                tail.finish(desk)?;
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -168,7 +168,9 @@ impl Read {
             found = more(&desk.client, &self.read.pane_id, from) => found.map(Some),
             _ = tokio::signal::ctrl_c() => {
                 let since = fugue_term::Cursor { offset: fugue_term::Offset(from), ..Default::default() };
-                desk.out.note(&format!("\ngo on with: fugue read {} -f --since {since}", self.read.pane_id));
+                // Behind the `^C` of the terminal's own echo.
+                desk.out.note("");
+                desk.out.note(&format!("go on with: fugue read {} -f --since {since}", self.read.pane_id));
                 Ok(None)
             }
         }
@@ -214,10 +216,13 @@ impl Tail {
             }));
         }
         let complete = self.growing.take(&found.lines, self.shown.line);
+        let complete = complete.into_iter().map(|line| desk.out.output(line));
         self.printer.print(complete, self.growing.open())
     }
 
-    fn finish(&mut self) -> Result<(), Error> {
-        self.printer.print(self.growing.close(), None)
+    fn finish(&mut self, desk: &Desk) -> Result<(), Error> {
+        let last = self.growing.close();
+        let last = last.into_iter().map(|line| desk.out.output(line));
+        self.printer.print(last, None)
     }
 }

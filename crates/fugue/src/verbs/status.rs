@@ -7,7 +7,8 @@ use fugue_api::{
 
 use crate::{
     cli::Desk,
-    out::{age, clean},
+    out::age,
+    text::Styled,
     verbs::{self, ls::Ls, state_word, watcher_word, worker_word},
 };
 
@@ -44,48 +45,40 @@ fn show(desk: &Desk, pane: &PaneStatus) -> Result<(), Error> {
         .ok()
         .and_then(|by| by.as_str().map(str::to_owned))
         .unwrap_or_default();
-    desk.out.line(&format!(
+    desk.out.line(format!(
         "{}  {}  in {}",
         pane.pane_id, pane.name, pane.session
     ))?;
-    desk.out.line(&format!(
-        "  state    {} (known by {})",
-        desk.out.toned(&state, tone),
-        by.replace('_', " ")
-    ))?;
+    let known_by = format!(" (known by {})", by.replace('_', " "));
+    let state = desk.out.toned(&state, tone);
     desk.out
-        .line(&format!("  command  {}", clean(&pane.command)))?;
-    desk.out.line(&format!("  pid      {}", pane.pid))?;
-    desk.out.line(&format!("  cwd      {}", clean(&pane.cwd)))?;
+        .line(Styled::from("  state    ").then(state).then(known_by))?;
+    desk.out.line(format!("  command  {}", pane.command))?;
+    desk.out.line(format!("  pid      {}", pane.pid))?;
+    desk.out.line(format!("  cwd      {}", pane.cwd))?;
     desk.out
-        .line(&format!("  size     {}×{}", pane.size.cols, pane.size.rows))?;
+        .line(format!("  size     {}×{}", pane.size.cols, pane.size.rows))?;
     if !pane.title.is_empty() {
-        desk.out
-            .line(&format!("  title    {}", clean(&pane.title)))?;
+        desk.out.line(format!("  title    {}", pane.title))?;
     }
-    desk.out
-        .line(&format!("  quiet    {}", age(pane.idle_ms)))?;
-    desk.out.line(&format!("  created  {}", pane.created_at))?;
+    desk.out.line(format!("  quiet    {}", age(pane.idle_ms)))?;
+    desk.out.line(format!("  created  {}", pane.created_at))?;
     if let Some(worker) = &pane.worker {
         let (state, tone) = worker_word(worker);
-        desk.out.line(&format!(
-            "  worker   {} of {}, {}",
-            worker.worker_id,
-            clean(&worker.session_id),
-            desk.out.toned(&state, tone)
-        ))?;
+        let whose = format!("  worker   {} of {}, ", worker.worker_id, worker.session_id);
+        let state = desk.out.toned(&state, tone);
+        desk.out.line(Styled::from(whose).then(state))?;
     }
     if let Some(watcher) = &pane.watcher {
         let (state, tone) = watcher_word(watcher);
         let reason = watcher.reason.as_ref();
-        desk.out.line(&format!(
-            "  watcher  {}{}",
-            desk.out.toned(&state, tone),
-            reason.map_or(String::new(), |reason| format!(": {}", clean(reason)))
-        ))?;
+        let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
+        let state = desk.out.toned(&state, tone);
+        desk.out
+            .line(Styled::from("  watcher  ").then(state).then(reason))?;
     }
     if let Some(note) = &pane.note {
-        desk.out.line(&format!("  note     {note}"))?;
+        desk.out.line(format!("  note     {note}"))?;
     }
     Ok(())
 }
