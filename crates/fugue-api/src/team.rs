@@ -467,6 +467,9 @@ pub enum Deliver {
 pub struct MessageSent {
     pub event_id: EventId,
     pub delivered: Delivered,
+    /// Why it was not typed yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -693,6 +693,8 @@ pub struct PanePlace {
 pub enum Injected {
     /// Something has happened since, or a person is waited for or types.
     NotNow,
+    /// Nothing was typed: what has the keyboard shows a dialog, or nothing that is known to take a line.
+    Refused(String),
     Typed {
         submitted: bool,
     },

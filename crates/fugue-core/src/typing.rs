@@ -69,6 +69,20 @@ pub enum AgentBox {
     Empty,
     /// Somebody's text is in it.
     Filled,
+    /// A dialog is in its place, which an Enter would answer.
+    Dialog,
+}
+
+/// A text of somebody else's as it may be typed: line breaks stay, and every other control character, which might be a key
+/// or the end of a paste, is a space or nothing.
+pub fn without_controls(text: &str) -> String {
+    let lines = text.replace("\r\n", "\n").replace('\r', "\n");
+    let typed = lines.chars().filter_map(|c| match c {
+        '\n' => Some(c),
+        '\t' => Some(' '),
+        c => (!c.is_control()).then_some(c),
+    });
+    typed.collect()
 }
 
 impl Typing {
@@ -137,7 +151,7 @@ impl Typing {
         match self.stage {
             // An agent that has just drawn a paste takes an Enter for a part of it.
             Stage::AwaitTaken if self.agent_box => Next::Watch,
-            Stage::AwaitTaken if self.shows_tail(seen) => self.press_enter(true),
+            Stage::AwaitTaken if self.shows_tail(seen) => self.press_enter(true, seen),
             Stage::AwaitSubmitted if seen.command_started => Next::Done(Submitted::Yes),
             Stage::AwaitTaken | Stage::AwaitSubmitted => Next::Watch,
         }
@@ -147,19 +161,19 @@ impl Typing {
     pub fn quiet(&mut self, seen: &Seen<'_>) -> Next {
         match self.stage {
             Stage::AwaitTaken if self.agent_box => match seen.agent_box {
-                AgentBox::Filled => self.press_enter(false),
+                AgentBox::Filled => self.press_enter(false, seen),
                 // What it printed was something else, or it is in the middle of drawing.
-                AgentBox::Empty | AgentBox::Absent => Next::Watch,
+                AgentBox::Empty | AgentBox::Absent | AgentBox::Dialog => Next::Watch,
             },
             // An agent may think before it clears its box; the others clear it at once or never.
             Stage::AwaitSubmitted if self.agent_box => match seen.agent_box {
                 AgentBox::Empty => Next::Done(Submitted::Yes),
-                AgentBox::Filled | AgentBox::Absent => Next::Watch,
+                AgentBox::Filled | AgentBox::Absent | AgentBox::Dialog => Next::Watch,
             },
             // It drew something else for the text, such as a placeholder for a long paste.
             Stage::AwaitTaken => {
                 let shown = self.shows_tail(seen);
-                self.press_enter(shown)
+                self.press_enter(shown, seen)
             }
             Stage::AwaitSubmitted if seen.command_started => Next::Done(Submitted::Yes),
             Stage::AwaitSubmitted if self.shows_tail(seen) => Next::Done(Submitted::No),
@@ -173,14 +187,14 @@ impl Typing {
         match self.stage {
             Stage::AwaitTaken => {
                 let shown = self.shows_tail(seen);
-                self.press_enter(shown)
+                self.press_enter(shown, seen)
             }
             Stage::AwaitSubmitted if self.agent_box => match seen.agent_box {
-                AgentBox::Empty | AgentBox::Absent => Next::Done(Submitted::Yes),
+                AgentBox::Empty | AgentBox::Absent | AgentBox::Dialog => Next::Done(Submitted::Yes),
                 // A busy agent takes an Enter that comes soon behind a paste for a part of it, and the next one not.
                 AgentBox::Filled if !self.insisted => {
                     self.insisted = true;
-                    self.press_enter(self.tail_was_seen)
+                    self.press_enter(self.tail_was_seen, seen)
                 }
                 AgentBox::Filled => Next::Done(Submitted::No),
             },
@@ -191,7 +205,13 @@ impl Typing {
         }
     }
 
-    fn press_enter(&mut self, tail_seen: bool) -> Next {
+    /// Presses Enter, unless it would answer a dialog that came up meanwhile, or go to something else than the box that
+    /// the text was typed into.
+    fn press_enter(&mut self, tail_seen: bool, seen: &Seen<'_>) -> Next {
+        let lost = self.agent_box && seen.agent_box == AgentBox::Absent;
+        if lost || seen.agent_box == AgentBox::Dialog {
+            return Next::Done(Submitted::No);
+        }
         self.stage = Stage::AwaitSubmitted;
         self.tail_was_seen = tail_seen;
         Next::Type(self.enter.clone())
@@ -506,5 +526,35 @@ mod tests {
         );
         let no = Next::Done(Submitted::No);
         assert_eq!(swallowed.gave_up(&shows(AgentBox::Filled)), no);
+    }
+
+    #[test]
+    fn an_enter_does_not_answer_a_dialog_that_came_up_meanwhile() {
+        let dialog = Seen {
+            near_cursor: "> hello",
+            agent_box: AgentBox::Dialog,
+            command_started: false,
+        };
+        let no = Next::Done(Submitted::No);
+        for agent_box in [false, true] {
+            let manners = Manners {
+                agent_box,
+                ..Manners::default()
+            };
+            let mut typing = Typing::start(&send("hello", &[], true), manners).1.unwrap();
+            assert_eq!(typing.gave_up(&dialog), no, "{agent_box}");
+        }
+        let manners = Manners {
+            agent_box: true,
+            ..Manners::default()
+        };
+        let mut gone = Typing::start(&send("hello", &[], true), manners).1.unwrap();
+        assert_eq!(gone.gave_up(&seen("")), no, "the box is gone");
+    }
+
+    #[test]
+    fn a_message_has_no_keys_in_it() {
+        let body = "a\tb\x1b[201~\x03\r\nc\rd\u{9b}A\u{7f} é😀\n";
+        assert_eq!(without_controls(body), "a b[201~\nc\ndA é😀\n");
     }
 }

@@ -16,6 +16,7 @@ mod resting;
 mod sending;
 mod shown;
 mod stepping;
+mod target;
 mod unreachable;
 pub mod viewing;
 pub mod watching;

@@ -373,10 +373,14 @@ fn fact(c: &Choices) -> PaneFact {
         11 => PaneFact::StepBegan(news(step_at)),
         12 => PaneFact::StepEnded(news(step_at), i32::from(c[6] % 2)),
         13 => PaneFact::Asks((c[3].is_multiple_of(2)).then(|| ("may I".into(), By::Hook))),
-        14 => PaneFact::Rest(pick(c, 3, &[Rest::Now, Rest::NotYet])),
+        14 => PaneFact::Rest(pick(c, 3, &[Rest::Now, Rest::NotYet(None)])),
         15 => PaneFact::MessageTyped {
             event: EventId(u64::from(c[3] % 5)),
-            how: pick(c, 4, &[Typed::Submitted, Typed::Waits, Typed::Refused]),
+            how: pick(
+                c,
+                4,
+                &[Typed::Submitted, Typed::Waits(None), Typed::Refused],
+            ),
         },
         _ => PaneFact::Quiet {
             watcher,

@@ -461,7 +461,14 @@ fn words(effects: &[Effect]) -> String {
                 Ok(Answer::Tool {
                     reply: Reply::SendMessage(sent),
                 }),
-        } => format!("sent {} {} {:?}", call.0, sent.event_id, sent.delivered),
+        } => {
+            let why = sent.reason.iter().map(|why| format!(": {why}"));
+            let why: String = why.collect();
+            format!(
+                "sent {} {} {:?}{why}",
+                call.0, sent.event_id, sent.delivered
+            )
+        }
         Effect::Answer {
             call,
             answer: Ok(_),

@@ -46,17 +46,40 @@ pub fn look(vendor: Vendor, lines: &[String], cursor: (u16, u16)) -> Look {
     judge(vendor, lines, lines, cursor)
 }
 
-/// The agent in whose input box the cursor is, whoever started it.
-pub fn box_of(screen: &Screen<'_>) -> Option<Vendor> {
+/// Looks at a terminal of which nobody said whose it is: an agent may have been started in it by hand, in a person's own
+/// tmux or by a template. The boxes of all agents are tried, and the shapes of their dialogs.
+pub fn look_at_any(screen: &Screen<'_>) -> Look {
     let lines: Vec<String> = screen.rows().collect();
-    let (row, _) = screen.cursor();
-    Vendor::ALL
+    judge_any(&lines, &bright(screen, lines.len()), screen.cursor())
+}
+
+/// The same for visible lines without colours.
+pub fn look_any(lines: &[String], cursor: (u16, u16)) -> Look {
+    let cursor = (usize::from(cursor.0), usize::from(cursor.1));
+    judge_any(lines, lines, cursor)
+}
+
+fn judge_any(lines: &[String], bright: &[String], cursor: (usize, usize)) -> Look {
+    let mut boxes = Vendor::ALL
         .into_iter()
-        .find(|vendor| find_box(*vendor, &lines, row).is_some())
+        .filter_map(|vendor| find_box(vendor, lines, cursor.0));
+    let found = boxes.next();
+    // Above a box there is what was said before, which may look like anything.
+    let from = found.as_ref().map_or(0, |rows| rows.start);
+    let dialog = known_dialog(lines, from, cursor.0);
+    let input = match found.filter(|_| dialog.is_none()) {
+        Some(rows) => contents(bright, rows, cursor),
+        None => Input::Unknown,
+    };
+    Look {
+        dialog,
+        input,
+        working: says_working(lines),
+    }
 }
 
 fn judge(vendor: Vendor, lines: &[String], bright: &[String], cursor: (usize, usize)) -> Look {
-    let working = lines.iter().rev().take(BOTTOM).any(|line| is_working(line));
+    let working = says_working(lines);
     match find_box(vendor, lines, cursor.0) {
         Some(rows) => Look {
             dialog: None,
@@ -74,8 +97,10 @@ fn judge(vendor: Vendor, lines: &[String], bright: &[String], cursor: (usize, us
 // Where agents say what they do: the box with a few lines of a draft, and the lines around it.
 const BOTTOM: usize = 16;
 
-fn is_working(line: &str) -> bool {
-    line.contains("esc to interrupt") || line.contains("(esc to cancel, ")
+fn says_working(lines: &[String]) -> bool {
+    let is_working =
+        |line: &String| line.contains("esc to interrupt") || line.contains("(esc to cancel, ");
+    lines.iter().rev().take(BOTTOM).any(is_working)
 }
 
 /// The rows of the box that the cursor is in.
@@ -173,26 +198,92 @@ fn dialog(lines: &[String], cursor_row: usize) -> Option<String> {
     // A mark alone may be what somebody said before; one with the cursor on it is not.
     let marked = marked.filter(|row| keys.is_some() || *row == cursor_row);
     let end = chosen.or(marked).or(keys)?;
-    let text = question(&lines[..end]);
-    Some(if text.contains('?') {
-        text
+    Some(worded(question(&lines[..end])))
+}
+
+fn worded(question: String) -> String {
+    if question.contains('?') {
+        question
     } else {
-        format!("unknown prompt: {text}")
-    })
+        format!("unknown prompt: {question}")
+    }
+}
+
+/// The text of a dialog, if the end of the screen has the shape of a known agent's: a list of numbered choices with a mark
+/// on one, a marked choice above the keys that Enter and Esc are offered by, one with the cursor on it above another
+/// choice, or these keys alone. Programs that are no
+/// agents ask in other shapes (`Press ENTER or type command to continue`), and a shell's prompt below all this says that
+/// the dialog is over.
+fn known_dialog(lines: &[String], from: usize, cursor_row: usize) -> Option<String> {
+    let last = lines.iter().rposition(|line| !bare(line).is_empty())?;
+    let from = from.max(last.saturating_sub(DIALOG));
+    let rows = || from..=last;
+    let numbered = rows().filter(|row| number_of(bare(&lines[*row])).is_some());
+    let listed = numbered.count() > 1;
+    // Of quoted lines more than one begins with this sign.
+    let is_quoted = |row: &usize| {
+        let line = bare(&lines[*row]);
+        line.starts_with(QUOTE) && number_of(line).is_some()
+    };
+    let quoted = rows()
+        .find(is_quoted)
+        .filter(|_| rows().filter(is_quoted).count() == 1);
+    let chosen = rows()
+        .rfind(|row| is_numbered_choice(bare(&lines[*row])))
+        .or(quoted)
+        .filter(|_| listed);
+    let keys = rows()
+        .filter(|row| *row + 2 >= last)
+        .find(|row| offers_enter_and_escape(bare(&lines[*row])));
+    let marked = rows()
+        .rfind(|row| bare(&lines[*row]).starts_with(MARKS))
+        .filter(|_| keys.is_some());
+    let aligned = rows().find(|row| *row == cursor_row && is_aligned_choice(&lines[*row..]));
+    let end = chosen.or(marked).or(aligned).or(keys)?;
+    let below = cursor_row == last && cursor_row > end && Some(cursor_row) != keys;
+    let prompt = below && number_of(bare(&lines[last])).is_none() && !lines[last].contains('│');
+    (!prompt).then(|| worded(question(&lines[..end])))
 }
 
 // The longest list of choices with its descriptions that we have seen, twice.
 const DIALOG: usize = 32;
 
 const MARKS: [char; 4] = ['❯', '›', '●', '○'];
+// The mark of Codex's first screen, which is also how mail and Markdown quote.
+const QUOTE: char = '>';
 
 /// `❯ 1. Yes`: the choice that Enter would take.
 fn is_numbered_choice(line: &str) -> bool {
-    line.strip_prefix(MARKS).is_some_and(|rest| {
-        let rest = rest.trim_start();
-        let digits = rest.chars().take_while(char::is_ascii_digit).count();
-        digits > 0 && rest[digits..].starts_with(". ")
-    })
+    line.starts_with(MARKS) && number_of(line).is_some()
+}
+
+/// A marked choice that is indented, as no prompt of a shell is, and below it one without a mark.
+fn is_aligned_choice(lines: &[String]) -> bool {
+    let indent = |line: &str| line.chars().take_while(|c| *c == ' ').count();
+    let [first, second, ..] = lines else {
+        return false;
+    };
+    let at = indent(first);
+    let marked = at > 0 && first.trim_start().starts_with(MARKS);
+    marked && !second.trim().is_empty() && indent(second) == at + 2
+}
+
+/// The number of a choice in a list, with or without a mark.
+fn number_of(line: &str) -> Option<&str> {
+    let marks = |c: char| c == QUOTE || MARKS.contains(&c);
+    let rest = line.strip_prefix(marks).unwrap_or(line).trim_start();
+    let digits = rest.chars().take_while(char::is_ascii_digit).count();
+    (digits > 0 && rest[digits..].starts_with(". ")).then(|| &rest[..digits])
+}
+
+/// Both keys in one line, as the dialogs of agents have them and few other programs.
+fn offers_enter_and_escape(line: &str) -> bool {
+    let line = line.to_lowercase();
+    let says = |key: &str| {
+        line.split(|c: char| !c.is_alphanumeric())
+            .any(|word| word == key)
+    };
+    offers_keys(&line) && says("enter") && (says("esc") || says("escape"))
 }
 
 /// `Enter to confirm · Esc to cancel`, in whatever words.
@@ -273,8 +364,9 @@ mod tests {
         let mut terminal = Terminal::new(Size { rows: 10, cols: 60 }, Options::default());
         terminal.feed(format!("\r\n\r\n› {text}\r\n\r\n  model · /work\x1b[3;3H").as_bytes());
         let screen = terminal.screen();
-        assert_eq!(box_of(&screen), Some(Vendor::Codex));
-        look_at(Vendor::Codex, &screen).input
+        let look = look_at(Vendor::Codex, &screen);
+        assert_eq!(look_at_any(&screen), look);
+        look.input
     }
 
     #[test]
@@ -290,7 +382,29 @@ mod tests {
         for text in ["$ ls", "❯ ls", "› ls", "> x\r\n> y", ""] {
             let mut terminal = Terminal::new(Size { rows: 10, cols: 60 }, Options::default());
             terminal.feed(format!("\r\nhello\r\n{text}").as_bytes());
-            assert_eq!(box_of(&terminal.screen()), None, "{text}");
+            let look = look_at_any(&terminal.screen());
+            assert_eq!((look.input, look.dialog), (Input::Unknown, None), "{text}");
+        }
+    }
+
+    #[test]
+    fn programs_that_are_no_agents_show_no_dialog() {
+        for text in [
+            // vim after `:!ls`, and an installer.
+            "a.txt\r\n\r\nPress ENTER or type command to continue",
+            "Press any key to continue . . . ",
+            "Proceed ([y]/n)? ",
+            // A list in a text, and what is left of a dialog above a prompt.
+            "1. one\r\n2. two\r\n3. three\r\n:",
+            "> 1. one\r\n> 2. two\r\n:",
+            "Trust?\r\n❯ 1. Yes\r\n  2. No\r\n  Enter to confirm · Esc to cancel\r\n$ ",
+            "● 1. Allow once\r\n  2. No\r\n\r\nada@host:~$ ls",
+            // One numbered line behind a prompt of that sign.
+            "❯ 1. x",
+        ] {
+            let mut terminal = Terminal::new(Size { rows: 10, cols: 60 }, Options::default());
+            terminal.feed(text.as_bytes());
+            assert_eq!(look_at_any(&terminal.screen()).dialog, None, "{text}");
         }
     }
 }

@@ -248,6 +248,12 @@ impl Pane {
                 self.go_on_sending();
             }
             Asked::Sending => {
+                // The last look counts, so all that was printed before it does.
+                self.read_some().await;
+                let target = self.target(probe);
+                if !self.sending.admit(&target) {
+                    return self.go_on_sending();
+                }
                 let manners = self.manners(probe);
                 let cursor = self.cursor();
                 self.sending.begin(manners, cursor);

@@ -69,11 +69,12 @@ impl Pane {
 
     fn agent_box(&self) -> AgentBox {
         let screen = self.follower.terminal.screen();
-        let looked = screen::box_of(&screen).map(|vendor| screen::look_at(vendor, &screen).input);
-        match looked {
-            Some(Input::Empty) => AgentBox::Empty,
-            Some(Input::Draft) => AgentBox::Filled,
-            Some(Input::Unknown) | None => AgentBox::Absent,
+        let look = screen::look_at_any(&screen);
+        match (look.dialog, look.input) {
+            (Some(_), _) => AgentBox::Dialog,
+            (None, Input::Empty) => AgentBox::Empty,
+            (None, Input::Draft) => AgentBox::Filled,
+            (None, Input::Unknown) => AgentBox::Absent,
         }
     }
 
@@ -83,7 +84,7 @@ impl Pane {
             line_mode: probe.canonical,
             bracketed_paste: modes.bracketed_paste,
             application_cursor: modes.app_cursor,
-            agent_box: self.agent_box() != AgentBox::Absent,
+            agent_box: matches!(self.agent_box(), AgentBox::Empty | AgentBox::Filled),
         }
     }
 }

@@ -8,9 +8,9 @@ use fugue_hold::wire::Probe;
 use fugue_term::ShellState;
 use tokio::time::Instant;
 
-use super::{Pane, answers::Asked, sending::Asker};
+use super::{Pane, answers::Asked, sending::Asker, target::Target};
 use crate::{
-    agents::screen::{self, Input},
+    agents::screen::Input,
     reading::{self, Reading, RecentText},
 };
 
@@ -100,7 +100,8 @@ impl Pane {
     }
 
     /// Nothing happened for long enough, if that is still so. A pane that waits for a person does not rest, and neither
-    /// does one in which somebody has begun a line: what ends either is typed, and then it is looked at again.
+    /// does one in which somebody has begun a line: what ends either is typed, and then it is looked at again. At an agent's
+    /// dialog the watcher is told so.
     pub(super) async fn looked_for_watcher(&mut self, probe: &Probe) {
         let Some(quiet) = self.quiet else {
             return;
@@ -108,8 +109,17 @@ impl Pane {
         if self.last_moved().elapsed() < quiet.quiet {
             return self.quiet_output();
         }
-        if !quiet.quiet.is_zero() && (self.waits_for_a_person(probe) || self.drafted()) {
-            return;
+        if !quiet.quiet.is_zero() {
+            if self.asks_a_person(probe) || self.drafted() {
+                return;
+            }
+            // Whatever a model would say, nothing may be typed.
+            let target = self.target(probe);
+            if let (Target::Dialog(_), Some(why)) = (&target, target.obstacle()) {
+                self.quiet = None;
+                let how = Injected::Refused(why);
+                return self.injected(quiet.watcher, quiet.step, how).await;
+            }
         }
         self.quiet = None;
         let tail = self.tail(quiet.lines);
@@ -155,20 +165,11 @@ impl Pane {
         }
     }
 
-    fn place(&self) -> PanePlace {
+    pub(super) fn place(&self) -> PanePlace {
         PanePlace {
             printed: self.follower.terminal.end().offset.0,
             typed: self.typed,
         }
-    }
-
-    fn waits_for_a_person(&self, probe: &Probe) -> bool {
-        let screen = self.follower.terminal.screen();
-        let dialog = self
-            .vendor()
-            .or_else(|| screen::box_of(&screen))
-            .is_some_and(|vendor| screen::look_at(vendor, &screen).dialog.is_some());
-        dialog || self.state(probe).state == State::NeedsInput
     }
 
     pub(super) async fn inject(&mut self, inject: Inject) {
@@ -183,10 +184,13 @@ impl Pane {
     /// The last look before a line is typed.
     pub(super) async fn looked_before_typing(&mut self, inject: Inject, probe: &Probe) {
         let moved = self.place() != inject.seen || self.more_to_read;
-        if moved || self.drafted() || self.waits_for_a_person(probe) {
-            return self
-                .injected(inject.watcher, inject.step, Injected::NotNow)
-                .await;
+        let how = if moved || self.drafted() || self.asks_a_person(probe) {
+            Some(Injected::NotNow)
+        } else {
+            self.target(probe).obstacle().map(Injected::Refused)
+        };
+        if let Some(how) = how {
+            return self.injected(inject.watcher, inject.step, how).await;
         }
         let mut key = [0; 16];
         key[..8].copy_from_slice(&inject.watcher.to_le_bytes());
@@ -232,12 +236,10 @@ impl Pane {
     /// Whether some text stands where it would be typed, if that can be seen.
     fn draft_seen(&self) -> Option<Seen> {
         let terminal = &self.follower.terminal;
-        let screen = terminal.screen();
-        let vendor = self.vendor().or_else(|| screen::box_of(&screen));
-        match vendor.map(|vendor| screen::look_at(vendor, &screen).input) {
-            Some(Input::Draft) => return Some(Seen::InABox(true)),
-            Some(Input::Empty) => return Some(Seen::InABox(false)),
-            Some(Input::Unknown) | None => {}
+        match self.look().input {
+            Input::Draft => return Some(Seen::InABox(true)),
+            Input::Empty => return Some(Seen::InABox(false)),
+            Input::Unknown => {}
         }
         match terminal.prompt() {
             ShellState::AtPrompt { since } => {

@@ -6,15 +6,12 @@ use fugue_api::{
     EventId,
     panes::{By, Paste, SendInput, State},
 };
-use fugue_core::{PaneFact, Rest, TurnOver, Typed};
+use fugue_core::{PaneFact, PanePlace, Rest, TurnOver, Typed, typing::without_controls};
 use fugue_hold::wire::Probe;
 use tokio::time::Instant;
 
-use super::{Pane, sending::Asker};
-use crate::agents::{
-    Vendor,
-    screen::{self, Input, Look},
-};
+use super::{Pane, sending::Asker, target::Target};
+use crate::agents::screen::Input;
 
 /// What an agent's pane watches for.
 #[derive(Default)]
@@ -23,6 +20,8 @@ pub struct Resting {
     asks: Option<(String, By)>,
     /// A daemon before this one told something, and nobody knows what.
     untold: bool,
+    /// Why the last message could not be typed; as long as nothing is printed or typed, that is so.
+    refused: Option<(PanePlace, String)>,
     awaited: Option<Awaited>,
 }
 
@@ -51,34 +50,46 @@ const STILL_UNTOLD: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Pane {
-    pub(super) fn vendor(&self) -> Option<Vendor> {
-        self.seat.record.agent.as_deref().and_then(Vendor::named)
-    }
-
-    /// What its screen shows, if it is an agent that we can read.
-    fn look(&self) -> Option<Look> {
-        let screen = self.follower.terminal.screen();
-        self.vendor().map(|vendor| screen::look_at(vendor, &screen))
-    }
-
     /// Nothing moves, nothing is asked, and nobody has begun to type.
     fn rests(&self, now: Instant) -> bool {
         let silent = now.saturating_duration_since(self.last_output);
         let taken = self.resting.asks.is_some() || self.person_comes_first();
-        if self.keeper.is_none() || taken || silent < STILL {
+        let refused = |(place, _): &(PanePlace, String)| *place == self.place();
+        let refused = self.resting.refused.as_ref().is_some_and(refused);
+        if self.keeper.is_none() || taken || refused || silent < STILL {
             return false;
         }
-        match self.look() {
-            Some(look) => look.dialog.is_none() && look.input == Input::Empty,
-            // An agent that we cannot read rests when it has been silent for long.
-            None => self.idle_ms() > self.seat.house.settings.idle_threshold_ms(),
+        let look = self.look();
+        match look.input {
+            Input::Empty => look.dialog.is_none(),
+            Input::Draft => false,
+            // An agent that we cannot read rests when it has been silent for long. Whether it takes a line is looked at
+            // before that is typed.
+            Input::Unknown => {
+                let quiet = self.idle_ms() > self.seat.house.settings.idle_threshold_ms();
+                self.vendor().is_none() && look.dialog.is_none() && quiet
+            }
+        }
+    }
+
+    /// Why a message has to wait, where that is more than somebody at work.
+    fn cannot_type_because(&self) -> Option<String> {
+        let look = self.look();
+        let refused = self.resting.refused.as_ref();
+        let refused = refused.filter(|(place, _)| *place == self.place());
+        if let Some(question) = look.dialog {
+            Target::Dialog(question).obstacle()
+        } else if self.person_comes_first() || look.input == Input::Draft {
+            Some("somebody has begun a line in its pane".to_owned())
+        } else {
+            refused.map(|(_, why)| why.clone())
         }
     }
 
     /// Whether a turn that its agent said nothing of is over: nothing has moved for long, and nothing says that it works.
     fn seems_over(&self, now: Instant) -> bool {
         let silent = now.saturating_duration_since(self.last_output);
-        silent >= STILL_UNTOLD && self.look().is_some_and(|look| !look.working)
+        self.vendor().is_some() && silent >= STILL_UNTOLD && !self.look().working
     }
 
     pub(super) async fn await_rest(&mut self, over: TurnOver) {
@@ -136,7 +147,8 @@ impl Pane {
         };
         if awaited.patience.is_some_and(|at| at <= now) {
             awaited.patience = None;
-            self.seat.say(PaneFact::Rest(Rest::NotYet)).await;
+            let why = self.cannot_type_because();
+            self.seat.say(PaneFact::Rest(Rest::NotYet(why))).await;
         }
     }
 
@@ -145,14 +157,15 @@ impl Pane {
             return self.message_typed(event, Typed::Refused).await;
         }
         if !self.rests(Instant::now()) {
-            return self.message_typed(event, Typed::Waits).await;
+            let why = self.cannot_type_because();
+            return self.message_typed(event, Typed::Waits(why)).await;
         }
         let mut key = [0; 16];
         key[..8].copy_from_slice(&event.0.to_le_bytes());
         key[8..].copy_from_slice(b"message ");
         let args = SendInput {
             pane_id: self.seat.record.id.to_string(),
-            input: Some(text),
+            input: Some(without_controls(&text)),
             keys: Vec::new(),
             submit: true,
             paste: Paste::Auto,
@@ -169,6 +182,13 @@ impl Pane {
     /// Tells what became of messages since the last time.
     pub(super) async fn tell_messages(&mut self) {
         for told in self.sending.told() {
+            if let PaneFact::MessageTyped {
+                how: Typed::Waits(Some(why)),
+                ..
+            } = &told
+            {
+                self.resting.refused = Some((self.place(), why.clone()));
+            }
             self.seat.say(told).await;
         }
     }
@@ -179,7 +199,7 @@ impl Pane {
         let asks = match state.state {
             State::NeedsInput => Some((state.prompt.unwrap_or_default(), state.by)),
             State::Running | State::Idle | State::Exited | State::Closed => {
-                let dialog = self.look().and_then(|look| look.dialog);
+                let dialog = self.look().dialog;
                 dialog.map(|question| (question, By::Screen))
             }
         };

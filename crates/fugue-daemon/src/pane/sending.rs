@@ -14,6 +14,7 @@ use fugue_core::{
 use fugue_hold::wire::{InputState, Outcome};
 use tokio::time::Instant;
 
+use super::target::Target;
 use crate::{desk::Responder, typist::uncertain};
 
 // Long enough for a program to draw what was typed, however slow its screen; nothing waits for it without need.
@@ -159,7 +160,7 @@ impl Sending {
                 true
             }
             Asker::Message(event) => {
-                let how = Typed::Waits;
+                let how = Typed::Waits(None);
                 told.push(PaneFact::MessageTyped { event, how });
                 false
             }
@@ -228,6 +229,44 @@ impl Sending {
         }
     }
 
+    /// Refuses what may not be typed into what has the keyboard now.
+    pub(super) fn admit(&mut self, target: &Target) -> bool {
+        let Some(active) = &self.active else {
+            return true;
+        };
+        if matches!(active.stage, Stage::Unwanted) {
+            return true;
+        }
+        let fact = match &active.request.asker {
+            Asker::Caller(_) => return true,
+            Asker::Message(event) => {
+                let how = match target {
+                    Target::FilledBox => Typed::Waits(None),
+                    _ => match target.obstacle() {
+                        Some(why) => Typed::Waits(Some(why)),
+                        None => return true,
+                    },
+                };
+                let event = *event;
+                PaneFact::MessageTyped { event, how }
+            }
+            Asker::Watcher { watcher, step, .. } => {
+                let how = match target {
+                    Target::FilledBox => Injected::NotNow,
+                    _ => match target.obstacle() {
+                        Some(why) => Injected::Refused(why),
+                        None => return true,
+                    },
+                };
+                let (watcher, step) = (*watcher, *step);
+                PaneFact::Injected { watcher, step, how }
+            }
+        };
+        self.active = None;
+        self.told.push(fact);
+        false
+    }
+
     /// The terminal has been looked at; now it is known how to type.
     pub fn begin(&mut self, manners: Manners, cursor: Cursor) {
         let Some(active) = &mut self.active else {
@@ -236,6 +275,12 @@ impl Sending {
         if matches!(active.stage, Stage::Unwanted) {
             self.active = None;
             return;
+        }
+        let is_message = matches!(active.request.asker, Asker::Message(_));
+        if is_message && !manners.bracketed_paste {
+            // Without a paste a line break is an Enter.
+            let text = active.request.args.input.take();
+            active.request.args.input = text.map(|text| text.replace('\n', " "));
         }
         let (bytes, rest) = Typing::start(&active.request.args, manners);
         match rest {

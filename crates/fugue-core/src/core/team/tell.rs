@@ -27,7 +27,7 @@ impl Planner<'_> {
         let now = self.now;
         let team = &self.core.team;
         if let Some(event) = team.inboxes.made_by(key) {
-            return Ok(Plan::effect(sent(call, event, Delivered::Queued)));
+            return Ok(Plan::effect(sent(call, event, Delivered::Queued, None)));
         }
         let me = team.me(who);
         let to = team.address(&me, args.to.as_deref())?;
@@ -58,7 +58,13 @@ impl Planner<'_> {
             let event = core.team.inboxes.post(post, now, effects);
             match number.filter(|_| to_type) {
                 Some(number) if core.type_next(number, Some((call, event)), effects) => {}
-                _ => effects.push(sent(call, event, Delivered::Queued)),
+                _ => {
+                    let worker = number.filter(|_| to_type);
+                    let worker = worker.and_then(|number| core.team.workers.get(&number));
+                    let asks = worker.and_then(|worker| worker.record.asks.as_ref());
+                    let reason = asks.map(|asks| format!("it waits for a person: {}", asks.prompt));
+                    effects.push(sent(call, event, Delivered::Queued, reason));
+                }
             }
         }))
     }
@@ -105,8 +111,8 @@ impl Core {
         else {
             return;
         };
-        if rest == Rest::NotYet {
-            return worker.senders_wait_no_longer(effects);
+        if let Rest::NotYet(why) = rest {
+            return worker.senders_wait_no_longer(why.as_deref(), effects);
         }
         worker.awaited = None;
         let record = self.team.inboxes.to_type(&worker.record.inbox());
@@ -115,7 +121,7 @@ impl Core {
             _ => None,
         }) else {
             // The worker took it by itself.
-            return worker.senders_wait_no_longer(effects);
+            return worker.senders_wait_no_longer(None, effects);
         };
         worker.typing = Some(event);
         worker.prompted = false;
@@ -153,10 +159,14 @@ impl Core {
         let delivered = match how {
             Typed::Submitted => Delivered::Submitted,
             Typed::Typed => Delivered::Typed,
-            Typed::Waits | Typed::Refused => Delivered::Queued,
+            Typed::Waits(_) | Typed::Refused => Delivered::Queued,
+        };
+        let reason = match &how {
+            Typed::Waits(why) => why.clone(),
+            Typed::Refused | Typed::Typed | Typed::Submitted => None,
         };
         match how {
-            Typed::Waits => self.team.inboxes.put_back(event, effects),
+            Typed::Waits(_) => self.team.inboxes.put_back(event, effects),
             Typed::Refused => {
                 self.team.inboxes.put_back(event, effects);
                 self.team.inboxes.not_to_type(event, effects);
@@ -169,21 +179,22 @@ impl Core {
                 self.team.inboxes.took(event, effects);
             }
         }
-        effects.extend(sender.map(|(call, event)| sent(call, event, delivered)));
+        let sent_it = |(call, event)| sent(call, event, delivered, reason.clone());
+        effects.extend(sender.map(sent_it));
         self.type_next(number, None, effects);
         if let Some(worker) = self.team.workers.get_mut(&number)
             && worker.awaited.is_none()
         {
-            worker.senders_wait_no_longer(effects);
+            worker.senders_wait_no_longer(reason.as_deref(), effects);
         }
     }
 }
 
 /// Whether something may be typed into an agent's pane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// It works, or a person's draft is in it. It is told again when that is over.
-    NotYet,
+    /// It works, or what it shows takes no message, and why. It is told again when that is over.
+    NotYet(Option<String>),
     Now,
 }
 
@@ -197,10 +208,10 @@ pub enum TurnOver {
 }
 
 /// What became of a message that was to be typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Typed {
-    /// The pane is not idle, or a person's draft is in it.
-    Waits,
+    /// The pane is not idle, or what it shows takes no message, and why.
+    Waits(Option<String>),
     /// It is in the pane, and nobody saw it taken.
     Typed,
     Submitted,
@@ -208,13 +219,14 @@ pub enum Typed {
     Refused,
 }
 
-fn sent(call: CallId, event_id: EventId, delivered: Delivered) -> Effect {
+fn sent(call: CallId, event_id: EventId, delivered: Delivered, reason: Option<String>) -> Effect {
     Effect::Answer {
         call,
         answer: Ok(Answer::Tool {
             reply: Reply::SendMessage(MessageSent {
                 event_id,
                 delivered,
+                reason,
             }),
         }),
     }
@@ -222,9 +234,10 @@ fn sent(call: CallId, event_id: EventId, delivered: Delivered) -> Effect {
 
 impl Worker {
     /// What they sent is typed some other time.
-    pub(super) fn senders_wait_no_longer(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn senders_wait_no_longer(&mut self, why: Option<&str>, effects: &mut Vec<Effect>) {
+        let reason = || why.map(str::to_owned);
         let senders = self.senders.drain(..);
-        effects.extend(senders.map(|(call, event)| sent(call, event, Delivered::Queued)));
+        effects.extend(senders.map(|(call, event)| sent(call, event, Delivered::Queued, reason())));
     }
 
     pub(super) fn stored(&self, effects: &mut Vec<Effect>) {
@@ -356,7 +369,7 @@ mod tests {
         assert_eq!(send(&mut story, 5), "commit 2");
         let said = typed(&mut story, 2, Typed::Submitted);
         assert_eq!(said, "commit 2, sent 4 e2 Submitted, await rest of p1");
-        assert_eq!(rests(&mut story, Rest::NotYet), "sent 5 e3 Queued");
+        assert_eq!(rests(&mut story, Rest::NotYet(None)), "sent 5 e3 Queued");
         // When the turn is over, less is needed to see that it rests.
         let said = tells(&mut story, 6, through());
         assert_eq!(said, "commit 1, work out 1, await rest of p1, answer 6");
@@ -366,7 +379,7 @@ mod tests {
     fn an_agent_that_says_nothing_is_looked_at() {
         let mut story = story();
         assert_eq!(send(&mut story, 3), "commit 2, await rest of p1");
-        assert_eq!(rests(&mut story, Rest::NotYet), "sent 3 e1 Queued");
+        assert_eq!(rests(&mut story, Rest::NotYet(None)), "sent 3 e1 Queued");
         // A person interrupted it, say.
         assert_eq!(rests(&mut story, Rest::Now), "type e1 into p1");
     }

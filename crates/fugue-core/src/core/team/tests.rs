@@ -1302,7 +1302,7 @@ fn a_sender_is_not_kept_waiting_for_a_pane_that_does_not_rest() {
     resting(&mut story);
     typed(&mut story, 1, "go on");
     assert_eq!(
-        story.fact(1, PaneFact::Rest(Rest::NotYet)),
+        story.fact(1, PaneFact::Rest(Rest::NotYet(None))),
         "sent 1 e2 Queued"
     );
     assert_eq!(
@@ -1311,9 +1311,30 @@ fn a_sender_is_not_kept_waiting_for_a_pane_that_does_not_rest() {
         "it is typed all the same, later"
     );
     assert_eq!(
-        story.fact(1, typed_as(2, Typed::Waits)),
+        story.fact(1, typed_as(2, Typed::Waits(None))),
         "await rest of p1",
         "somebody began to type in between"
+    );
+}
+
+#[test]
+fn a_sender_hears_why_a_message_is_not_typed() {
+    let why = || Some("a dialog is shown: Really?".to_owned());
+    let wanted = "sent 1 e2 Queued: a dialog is shown: Really?";
+    let mut waits = story();
+    resting(&mut waits);
+    typed(&mut waits, 1, "go on");
+    let said = waits.fact(1, PaneFact::Rest(Rest::NotYet(why())));
+    assert_eq!(said, wanted);
+    let mut refused = story();
+    resting(&mut refused);
+    typed(&mut refused, 1, "go on");
+    refused.fact(1, PaneFact::Rest(Rest::Now));
+    let said = refused.fact(1, typed_as(2, Typed::Waits(why())));
+    assert!(said.contains(wanted), "{said}");
+    assert!(
+        said.contains("await rest of p1"),
+        "it is typed later: {said}"
     );
 }
 

@@ -508,7 +508,7 @@ impl Core {
         worker.record.asks = None;
         worker.awaited = None;
         if worker.typing.is_none() {
-            worker.senders_wait_no_longer(effects);
+            worker.senders_wait_no_longer(None, effects);
         }
         for call in std::mem::take(&mut worker.spawners) {
             effects.push(worker.spawned(call));

@@ -276,10 +276,18 @@ impl Core {
         let Some(watcher) = self.watchers.at(number, step) else {
             return;
         };
+        // A dialog is seen before a model is asked.
+        if let (Injected::Refused(why), Stage::Spinning { .. }) = (&how, &watcher.record.stage) {
+            return self.pause_for(number, why, now, effects);
+        }
         let Stage::Injecting { line } = watcher.record.stage.clone() else {
             return;
         };
         match how {
+            Injected::Refused(why) => {
+                let reason = format!("`{}` was not typed: {why}", line.as_str());
+                self.pause_for(number, &reason, now, effects);
+            }
             // Something moved since the model looked: what it decided is old.
             Injected::NotNow => self.spin(number, now, effects),
             Injected::Typed { submitted } => {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    Injected, Input, Judged, PaneFact, PanePlace, PaneSeen, Ran,
+    Injected, Input, Judged, PaneFact, PanePlace, PaneSeen, Ran, Stage,
     assess::{Decision, Injection, WatchSettings},
     core::tests::{Story, exited, opened},
     settings::Settings,
@@ -267,6 +267,30 @@ fn what_moved_in_the_last_moment_is_looked_at_again() {
     let again = injected(&mut story, Injected::NotNow);
     assert!(again.contains("await 3s of quiet"), "{again}");
     assert_eq!(state(&story), "IDLE_SPIN");
+}
+
+#[test]
+fn what_may_not_be_typed_into_pauses_it_with_the_reason() {
+    let refused = || Injected::Refused("a dialog is shown: Really?".to_owned());
+    let reason = |story: &Story| match &story.core_watcher().stage {
+        Stage::Paused { reason } => reason.clone(),
+        other => panic!("{other:?}"),
+    };
+    // Before a model is asked, and after it.
+    let mut story = watched();
+    report(&mut story, 3, Some("true"));
+    ran(&mut story, 0);
+    let said = injected(&mut story, refused());
+    assert!(!said.contains("judge"), "{said}");
+    assert_eq!(reason(&story), "a dialog is shown: Really?");
+    let mut story = watched();
+    report(&mut story, 3, Some("true"));
+    ran(&mut story, 0);
+    quiet(&mut story);
+    judged(&mut story, Ok(Decision::Continue(line("go"))));
+    injected(&mut story, refused());
+    let wanted = "`go` was not typed: a dialog is shown: Really?";
+    assert_eq!(reason(&story), wanted);
 }
 
 #[test]
