@@ -238,7 +238,13 @@ impl Sending {
             return true;
         }
         let fact = match &active.request.asker {
-            Asker::Caller(_) => return true,
+            Asker::Caller(_) => match target.refusal(&active.request.args) {
+                Some(error) => {
+                    self.finish(Err(error));
+                    return false;
+                }
+                None => return true,
+            },
             Asker::Message(event) => {
                 let how = match target {
                     Target::FilledBox => Typed::Waits(None),

@@ -2,9 +2,12 @@
 //!
 //! Text that fugue types by itself or for somebody else (a watcher's line, a message) goes to a program that takes lines, or
 //! into the empty input box of an agent, and nowhere else: what looks idle may be a dialog, whose answer it would be.
-//! A caller of `send_input` types into any program.
+//! A caller of `send_input` types into any program; only an Enter behind a text does not answer a dialog.
 
-use fugue_api::panes::State;
+use fugue_api::{
+    Error, Kind,
+    panes::{SendInput, State},
+};
 use fugue_core::{TmuxOrigin, TmuxPane, state};
 use fugue_hold::wire::Probe;
 use fugue_term::ShellState;
@@ -43,6 +46,24 @@ impl Target {
                     .to_owned(),
             ),
         }
+    }
+
+    /// Why an input of a caller is not typed into it.
+    pub(super) fn refusal(&self, args: &SendInput) -> Option<Error> {
+        let Self::Dialog(question) = self else {
+            return None;
+        };
+        let text = args.input.as_deref().unwrap_or_default();
+        // A line break in a text is an Enter, wherever it stands.
+        let enters = args.submit || text.contains(['\n', '\r']);
+        enters.then(|| {
+            let message = format!(
+                "`{}` shows a dialog, and `submit` or a newline would answer it; nothing was typed: {question}",
+                args.pane_id
+            );
+            Error::new(Kind::Unavailable, message)
+                .hint("answer it with `keys`, such as `Enter`, `Down` or `Escape`; `read_pane` with mode `screen` shows it")
+        })
     }
 }
 

@@ -1,0 +1,433 @@
+//! What is typed where: nothing that fugue types by itself or for somebody else answers a dialog of an agent that a person
+//! started by hand, in a pane or in their own tmux, and a caller answers one only with keys. Programs that are no agents
+//! take text and Enter as ever.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use fugue_api::{PaneId, panes::Submitted};
+use fugue_testkit::{
+    Missing, World,
+    agents::{Agent, AtHome, Started, Tools},
+    figure,
+    mcp::McpClient,
+    model::{Call, Model},
+    skip, until,
+};
+use serde_json::{Value, json};
+
+const FUGUE: &str = env!("CARGO_BIN_EXE_fugue");
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often each agent's dialog is tried; a sample, unless somebody wants to know better.
+fn tries() -> usize {
+    let said = std::env::var("FUGUE_TRIES").ok();
+    said.and_then(|number| number.parse().ok()).unwrap_or(1)
+}
+
+fn limit() -> Duration {
+    Duration::from_secs(180 + 60 * tries() as u64)
+}
+
+/// Where a person starts their agent.
+#[derive(Clone, Copy)]
+enum Place {
+    Pane,
+    Tmux,
+}
+
+/// An agent that asks before it makes a file, once for each prompt, and whoever tries to make it.
+struct Desk {
+    client: McpClient,
+    target: String,
+    agent: Agent,
+    world: World,
+    _home: AtHome,
+    _model: Model,
+}
+
+impl Desk {
+    /// `None` where the agents are not installed. Animations are off, so that a dialog stands still.
+    fn open(agent: Agent, place: Place, files: &[String]) -> Option<Self> {
+        let call = |file: &String| vec![agent.shell_call(&format!("touch {file}"))];
+        let model = Model::in_turns(files.iter().map(call).collect());
+        let mut world = World::new(FUGUE, limit());
+        let home = settle(agent, &mut world, &model)?;
+        let line = match agent {
+            Agent::Claude => "claude 'make a file'",
+            Agent::Codex => "codex --no-daemon 'make a file'",
+            Agent::Gemini => "gemini -i 'make a file'",
+        };
+        let target = match place {
+            Place::Pane => {
+                let pane = world.shell("bash").pane_id;
+                world.type_line(pane, line);
+                pane.to_string()
+            }
+            Place::Tmux => {
+                let shell = format!("{line}; exec bash --norc --noprofile");
+                let start = ["-f", "/dev/null", "new-session", "-d", "-P", "-F"];
+                let size = ["#{pane_id}", "-s", "own", "-x", "120", "-y", "40", &shell];
+                world.tmux(&[&start[..], &size[..]].concat())
+            }
+        };
+        let mut command = world.fugue_command(["mcp", "--session", "lead"]);
+        let says = json!({"action": "continue", "injection_prompt": "please go on"});
+        command
+            .env(
+                "ASSESS_MODEL",
+                format!("cmd:echo asked >> asks; echo '{says}'"),
+            )
+            .env("DEFAULT_WAIT_SEC", "0.01")
+            .env("IDLE_THRESHOLD", "0.5");
+        let mut client = McpClient::start(command);
+        client.initialize("2025-11-25", "test");
+        let mut desk = Self {
+            client,
+            target,
+            agent,
+            world,
+            _home: home,
+            _model: model,
+        };
+        // A window of tmux is known to fugue from here on.
+        let watching = desk.watch();
+        desk.target = watching["pane_id"].as_str().expect("its id").to_owned();
+        Some(desk)
+    }
+
+    fn watch(&mut self) -> Value {
+        let args = json!({"tmux_window": self.target, "strategy_plan": "reach the end"});
+        self.client.call("watch_me", args)
+    }
+
+    fn shown(&mut self) -> String {
+        let args = json!({"pane_id": self.target, "mode": "screen"});
+        let screen = self.client.call("read_pane", args);
+        screen["text"].as_str().expect("a text").to_owned()
+    }
+
+    fn asks(&mut self) -> bool {
+        let question = match self.agent {
+            Agent::Claude => "Do you want to proceed?",
+            Agent::Codex => "Would you like to run the following command?",
+            Agent::Gemini => "Allow execution of",
+        };
+        self.shown().contains(question)
+    }
+
+    /// The dialog is there, whole, and nobody moves.
+    #[track_caller]
+    fn await_dialog(&mut self) {
+        let mut last = (String::new(), Instant::now());
+        until("it asks", PATIENCE, || {
+            let shown = self.shown();
+            if shown != last.0 {
+                last = (shown, Instant::now());
+            }
+            last.1.elapsed() > Duration::from_secs(1) && self.asks()
+        });
+    }
+
+    fn made(&self, file: &str) -> bool {
+        self.world.work().join(file).exists()
+    }
+
+    #[track_caller]
+    fn untouched(&mut self, file: &str, by: &str) {
+        assert!(!self.made(file), "{by} answered the dialog");
+        assert!(self.asks(), "{by}: {}", self.shown());
+    }
+
+    #[track_caller]
+    fn refused(&mut self, tool: &str, args: Value) -> String {
+        format!("{:?}", self.client.refused(tool, args))
+    }
+
+    /// Everybody who must not answer it tries to.
+    #[track_caller]
+    fn is_left_alone(&mut self, file: &str) {
+        let pane = self.target.clone();
+        let args = json!({"tmux_window": pane, "status_report": "a part is done"});
+        self.client.call("look_ma", args);
+        let args = json!({"types": ["watcher"], "timeout_secs": 30});
+        let event = self.client.call("wait_for_event", args);
+        assert_eq!(event["decision"], "paused", "{event}\n{}", self.shown());
+        let reason = event["reason"].as_str().expect("a reason");
+        assert!(
+            reason.contains("shows a dialog") && reason.contains(file),
+            "{reason}"
+        );
+        self.untouched(file, "a watcher");
+        let args = json!({"commands": [{"command": "echo hi"}], "pane_id": pane});
+        self.refused("fugue_run_pipeline", args);
+        self.untouched(file, "a pipeline");
+        for args in [
+            json!({"pane_id": pane, "input": "please go on", "submit": true}),
+            json!({"pane_id": pane, "input": "y\n"}),
+            json!({"pane_id": pane, "submit": true}),
+        ] {
+            let error = self.refused("send_input", args);
+            let says = error.contains("shows a dialog") && error.contains("keys");
+            assert!(says && error.contains(file), "{error}");
+            self.untouched(file, "an input with Enter");
+        }
+    }
+
+    /// Whoever means the dialog presses a key. Codex takes none in its first moments.
+    #[track_caller]
+    fn answer(&mut self, file: &str) {
+        let mut pressed: Option<Instant> = None;
+        until("the command runs", PATIENCE, || {
+            let again = pressed.is_none_or(|at| at.elapsed() > Duration::from_secs(2));
+            if again && self.asks() {
+                let keys = json!({"pane_id": self.target, "keys": ["Enter"]});
+                self.client.call("send_input", keys);
+                pressed = Some(Instant::now());
+            }
+            self.made(file)
+        });
+    }
+
+    /// The next prompt, typed into an input box that is empty again.
+    #[track_caller]
+    fn prompt_again(&mut self) {
+        let mut sent = false;
+        until("it takes a prompt", PATIENCE, || {
+            if !sent && !self.asks() {
+                let prompt = json!({"pane_id": self.target, "input": "one more", "submit": true});
+                let reply = self.client.call("send_input", prompt);
+                sent = reply["submitted"] == "yes";
+            }
+            sent
+        });
+    }
+}
+
+fn settle(agent: Agent, world: &mut World, model: &Model) -> Option<AtHome> {
+    let tools = Tools::beside(Path::new(FUGUE));
+    if let Some((missing, reason)) = agent.obstacle(&tools, Started::Headless) {
+        skip(missing, reason);
+        return None;
+    }
+    let home = AtHome::settle(&tools, world, model);
+    let Some(home) = home else {
+        let reason = "not all agents are installed (scripts/mcp-tools)";
+        skip(Missing::Program, reason);
+        return None;
+    };
+    stand_still(home.dir());
+    Some(home)
+}
+
+/// Switches off what moves on a screen.
+fn stand_still(home: &Path) {
+    let claude = home.join(".claude/settings.json");
+    let text = fs::read_to_string(&claude).expect("Claude's settings");
+    let mut settings: Value = serde_json::from_str(&text).expect("JSON");
+    settings["prefersReducedMotion"] = json!(true);
+    fs::write(&claude, settings.to_string()).expect("Claude's settings");
+    let codex = home.join(".codex/config.toml");
+    let config = fs::read_to_string(&codex).expect("Codex's settings");
+    fs::write(&codex, format!("{config}[tui]\nanimations = false\n")).expect("Codex's settings");
+}
+
+fn dialog_is_left_alone(agent: Agent, place: Place) {
+    let files: Vec<String> = (1..=tries()).map(|n| format!("made-{n}.txt")).collect();
+    let Some(mut desk) = Desk::open(agent, place, &files) else {
+        return;
+    };
+    for (number, file) in files.iter().enumerate() {
+        if number > 0 {
+            desk.prompt_again();
+            desk.watch();
+        }
+        desk.await_dialog();
+        desk.is_left_alone(file);
+        desk.answer(file);
+    }
+    let asks = fs::read_to_string(desk.world.work().join("asks")).unwrap_or_default();
+    assert_eq!(asks, "", "no model is asked about a dialog");
+    let place = match place {
+        Place::Pane => "a pane",
+        Place::Tmux => "tmux",
+    };
+    let figures = format!("{} tries, none answered by text and Enter", files.len());
+    figure(&format!("dialogs of {agent:?} in {place}"), figures);
+    // Before the home, where its daemon's files are.
+    let Desk { client, world, .. } = desk;
+    drop((client, world));
+}
+
+#[test]
+fn a_dialog_of_claude_code_in_a_pane_is_left_alone() {
+    dialog_is_left_alone(Agent::Claude, Place::Pane);
+}
+
+#[test]
+fn a_dialog_of_codex_in_a_pane_is_left_alone() {
+    dialog_is_left_alone(Agent::Codex, Place::Pane);
+}
+
+#[test]
+fn a_dialog_of_gemini_cli_in_a_pane_is_left_alone() {
+    dialog_is_left_alone(Agent::Gemini, Place::Pane);
+}
+
+#[test]
+fn a_dialog_of_claude_code_in_tmux_is_left_alone() {
+    dialog_is_left_alone(Agent::Claude, Place::Tmux);
+}
+
+#[test]
+fn a_dialog_of_codex_in_tmux_is_left_alone() {
+    dialog_is_left_alone(Agent::Codex, Place::Tmux);
+}
+
+#[test]
+fn a_dialog_of_gemini_cli_in_tmux_is_left_alone() {
+    dialog_is_left_alone(Agent::Gemini, Place::Tmux);
+}
+
+#[test]
+fn a_message_to_a_template_worker_at_its_dialog_stays_queued() {
+    let script: Vec<Call> = vec![Agent::Claude.shell_call("touch made.txt")];
+    let model = Model::start(script);
+    let mut world = World::new(FUGUE, limit());
+    let Some(_home) = settle(Agent::Claude, &mut world, &model) else {
+        return;
+    };
+    world.configure(
+        "idle_threshold_secs = 0.5\n[agents.mine]\ncommand = [\"claude\", \"{prompt}\"]\n",
+    );
+    let mut lead = McpClient::start(world.fugue_command(["mcp"]));
+    lead.initialize("2025-11-25", "test");
+    let args = json!({"name": "w", "agent": "mine", "prompt": "make a file"});
+    let worker = lead.call("spawn_worker", args);
+    let screen = json!({"pane_id": worker["pane_id"], "mode": "screen"});
+    until("it asks", PATIENCE, || {
+        let shown = lead.call("read_pane", screen.clone());
+        shown["text"]
+            .to_string()
+            .contains("Do you want to proceed?")
+    });
+    let args = json!({"to": worker["worker_id"], "body": "please go on", "deliver": "type"});
+    let mut sent = Value::Null;
+    // Of a dialog that has just come up it is said that the pane is busy.
+    until("the reason is told", PATIENCE, || {
+        sent = lead.call("send_message", args.clone());
+        sent["reason"].is_string()
+    });
+    assert_eq!(sent["delivered"], "queued", "{sent}");
+    let reason = sent["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("Do you want to proceed?"), "{reason}");
+    assert!(!world.work().join("made.txt").exists());
+    let keys = json!({"pane_id": worker["pane_id"], "keys": ["Enter"]});
+    lead.call("send_input", keys);
+    until("the command runs", PATIENCE, || {
+        world.work().join("made.txt").exists()
+    });
+    drop((lead, world));
+}
+
+/// A pane in which a program shows a text.
+fn program(world: &World, command: &str, shows: &str) -> PaneId {
+    let pane = world.shell("bash").pane_id;
+    world.type_line(pane, command);
+    until("it is shown", PATIENCE, || {
+        world.read(pane, &["--screen"]).text.contains(shows)
+    });
+    pane
+}
+
+fn installed(world: &World, name: &str) -> bool {
+    let found = world.run("sh", &["-c", &format!("command -v {name} || true")]);
+    let found = !found.ok().stdout.is_empty();
+    if !found {
+        skip(Missing::Program, format!("{name} is not installed"));
+    }
+    found
+}
+
+#[test]
+fn vim_takes_a_command_with_submit() {
+    let world = World::new(FUGUE, limit());
+    if !installed(&world, "vim") {
+        return;
+    }
+    let pane = program(&world, "vim -u NONE -N a.txt", "a.txt");
+    // The text looks like a dialog, and `:!` ends with a prompt for Enter.
+    world.type_line(pane, "i1. Yes");
+    world.type_line(pane, "2. No");
+    world.press(pane, &["Escape"]);
+    world.type_line(pane, ":!echo hello-$((1+1))");
+    until("vim wants Enter", PATIENCE, || {
+        let text = world.read(pane, &["--screen"]).text;
+        text.contains("hello-2") && text.contains("Press ENTER")
+    });
+    world.type_line(pane, ":wq");
+    let file: PathBuf = world.work().join("a.txt");
+    until("it is written", PATIENCE, || {
+        fs::read_to_string(&file).is_ok_and(|text| text.starts_with("1. Yes\n2. No"))
+    });
+}
+
+#[test]
+fn less_takes_a_search_with_submit() {
+    let world = World::new(FUGUE, limit());
+    if !installed(&world, "less") {
+        return;
+    }
+    let pane = program(&world, "seq 1 9999 | less", "\n20\n");
+    world.type_line(pane, "/^7777$");
+    until("it is found", PATIENCE, || {
+        world.read(pane, &["--screen"]).text.starts_with("7777\n")
+    });
+}
+
+#[test]
+fn a_python_prompt_takes_a_line_with_submit() {
+    let world = World::new(FUGUE, limit());
+    if !installed(&world, "python3") {
+        return;
+    }
+    let pane = program(&world, "python3 -q", ">>>");
+    let sent = world.type_line(pane, "print(6*7, 'is it')");
+    assert_ne!(sent.submitted, Submitted::No);
+    world.until_printed(pane, |text| text.contains("42 is it"));
+}
+
+#[test]
+fn a_watcher_types_nothing_into_a_program_that_it_does_not_know() {
+    let world = World::new(FUGUE, limit());
+    if !installed(&world, "less") {
+        return;
+    }
+    let pane = program(&world, "seq 1 9999 | less", "\n20\n");
+    let mut command = world.fugue_command(["mcp"]);
+    let says = json!({"action": "continue", "injection_prompt": "quit"});
+    command
+        .env("ASSESS_MODEL", format!("cmd:echo '{says}'"))
+        .env("DEFAULT_WAIT_SEC", "0.01")
+        .env("IDLE_THRESHOLD", "0.3");
+    let mut client = McpClient::start(command);
+    client.initialize("2025-11-25", "test");
+    let target = json!({"tmux_window": pane.to_string(), "strategy_plan": "go on"});
+    client.call("watch_me", target);
+    let report = json!({"tmux_window": pane.to_string(), "status_report": "done"});
+    client.call("look_ma", report);
+    let args = json!({"types": ["watcher"], "timeout_secs": 30});
+    let event = client.call("wait_for_event", args);
+    assert_eq!(event["decision"], "paused", "{event}");
+    let reason = event["reason"].as_str().expect("a reason");
+    assert!(reason.contains("`quit` was not typed"), "{reason}");
+    assert!(world.read(pane, &["--screen"]).text.contains("\n20\n"));
+    // By a caller it is typed.
+    world.json::<Value>(&["send", &pane.to_string(), "q"]);
+    until("less is over", PATIENCE, || {
+        !world.read(pane, &["--screen"]).text.contains("\n20\n")
+    });
+}
