@@ -199,10 +199,37 @@ fn no_process_finds_the_secret_in_what_it_inherits() {
             }
         }
         let by_rc = fs::read_to_string(home.root.path().join("seen-by-rc")).expect("rc ran");
-        // fish reads the user's config first; that is why it has only half of the secret by then.
-        assert!(!by_rc.contains(SECRET), "{name}: {by_rc}");
+        assert!(!by_rc.contains(&SECRET[..8]), "{name}: {by_rc}");
         assert!(!by_rc.contains(&SECRET[16..]), "{name}: {by_rc}");
-        assert_eq!(by_rc.contains(shell::SECRET), name == "fish", "{name}");
+        // fish reads the user's config first.
+        assert_eq!(by_rc.contains(shell::STEPS_DIR), name == "fish", "{name}");
+    }
+}
+
+#[test]
+fn no_process_finds_the_secret_in_what_the_kernel_tells_of_its_shell() {
+    for name in ALL {
+        let home = Home::new(name);
+        let mut pane = home.start();
+        // The command line of a shell is part of what is looked at, so nothing is passed by it.
+        let script = "import glob, os\n\
+            p = os.environ['SHELL_PID']\n\
+            found = [open(f, 'rb').read() for f in\n\
+                [f'/proc/{p}/environ', f'/proc/{p}/cmdline', '/proc/self/environ']]\n\
+            for fd in glob.glob(f'/proc/{p}/fd/*'):\n\
+            \x20   target = os.path.realpath(fd)\n\
+            \x20   if os.path.isfile(target): found.append(open(target, 'rb').read())\n\
+            for top, dirs, files in os.walk(os.environ['HOME'] + '/..'):\n\
+            \x20   found += [open(f'{top}/{f}', 'rb').read() for f in files]\n\
+            open('found', 'wb').write(b'|'.join(found))\n";
+        home.write("look.py", script);
+        let pid = if name == "fish" { "$fish_pid" } else { "$$" };
+        pane.run(&format!("SHELL_PID={pid} python3 $HOME/look.py"));
+        let found = fs::read(home.path().join("found")).expect("looked");
+        let found = String::from_utf8_lossy(&found);
+        assert!(found.contains("TERM=xterm-256color"), "{name}: {found}");
+        assert!(!found.contains(&SECRET[..16]), "{name}");
+        assert!(!found.contains(&SECRET[16..]), "{name}");
     }
 }
 
@@ -891,6 +918,9 @@ impl Home {
         let launch =
             shell::interactive(Path::new(self.name), &dir, SECRET, &dir.join("steps"), &env);
         assert_eq!(launch.integrated, ALL.contains(&self.name));
+        if launch.integrated {
+            shell::hand_over(&dir.join("steps"), SECRET).expect("handed over");
+        }
 
         let (master, child) = pty::start(&launch, env, &self.path());
         Pane {

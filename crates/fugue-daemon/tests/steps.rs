@@ -1267,6 +1267,7 @@ impl Home {
             &env,
         );
         assert!(launch.integrated);
+        shell::hand_over(&self.steps(), SECRET).expect("handed over");
 
         let (master, child) = pty::start(&launch, env, &self.path());
         Pane {

@@ -48,8 +48,9 @@ const KNOWN_DEFECTS: &[(At, &str, &str)] = &[
     ),
 ];
 
-/// The first step of a pipeline tells the end of any such, with the secret if it lies about.
-const FORGED: &str = r#"sh -c 'cd /proc/$PPID; s=$(tr "\0" "\n" <environ | sed -n s/^FUGUE_SHELL_SECRET=//p)$(tr "\0" "\n" <cmdline | sed -n "s/^source .* //p"); for n in $(seq 200); do printf "\033]133;D;0;k=%s;s=%s.1\007" "$s" $n; done; echo hidden; exit 5'"#;
+/// Tells the end of every step, with whatever could be the secret in what the kernel shows of the shell, and in the file that
+/// hands it over.
+const FORGED: &str = r#"sh -c 'p=/proc/$PPID; for s in none $(cat $p/environ $p/cmdline /proc/self/environ "$XDG_STATE_HOME"/fugue/panes/*/steps/secret $(find $p/fd -lname "/*[^0-9]" ! -lname "/dev/*") 2>/dev/null | tr -c "0-9a-f" "\n" | grep -E "^[0-9a-f]{16,}$"); do for n in $(seq 60); do printf "\033]133;D;0;k=%s;s=%s.1\007" "$s" $n; done; done; echo shown; exit 5'"#;
 /// Writes to the logs of all steps that it finds, as their shells do, and with the keys that stand there.
 const FORGED_RECORDS: &str = r#"sh -c 'for l in "$XDG_STATE_HOME"/fugue/panes/*/steps/*/log; do [ -f "$l" ] || continue; k=$(tail -n 1 "$l"); k=${k##* }; for n in $(seq 60); do echo "E $n 0 -"; echo "E $n 0 - $k"; done >>"$l"; printf "D\nD $k\n\377" >>"$l"; done; exit 5'"#;
 /// A shell that reads its end.
@@ -752,8 +753,8 @@ fn looks_of_marks() -> Vec<Row> {
         row("printf '\\033[6n\\033[c'; echo asked", 0, "…\n…asked…\n…")
             .next(0, "…\n…alive…\n…")
             .last(),
-        // Whoever finds out the secret may hide what they print themselves, and never change a code.
-        row(FORGED, 5, "…").last(),
+        // Whoever knew the secret could hide what they print.
+        row(FORGED, 5, "shown").last(),
         row(FORGED_RECORDS, 5, ""),
         // Left open. What comes next closes it.
         row("printf 'x\\033]133;D;0'", 0, "x"),

@@ -20,7 +20,12 @@ use super::{
     shown, stepping,
 };
 use crate::replay::{CHECKPOINT_EVERY, Checkpoints, Depth, Follower};
-use crate::{recovery, shell::steps, sweep, tmux::make};
+use crate::{
+    recovery,
+    shell::{self, steps},
+    sweep,
+    tmux::make,
+};
 
 impl Pane {
     pub(super) async fn start(mut seat: Seat, start: launch::Start) -> Result<Self, Unstarted> {
@@ -299,16 +304,22 @@ async fn unshow(seat: &Seat) {
     }
 }
 
-/// The pane's own directory, and the steps that its shell will find there.
+/// The pane's own directory, and the secret and the steps that its shell will find there.
 fn lay_ground(dir: &Path, job: &Job, record: &PaneRecord) -> io::Result<()> {
     make_private_dir(dir)?;
+    let steps_dir = launch::steps_dir(dir);
     match job {
         Job::Steps(plan) | Job::ShellWithSteps(plan) => {
             let plan = stepping::plan_for(plan, record);
-            steps::lay_out_for_fresh_shell(&launch::steps_dir(dir), &plan)
+            steps::lay_out_for_fresh_shell(&steps_dir, &plan)?;
         }
-        Job::Shell | Job::Command(_) | Job::Program { .. } => Ok(()),
+        Job::Shell => {}
+        Job::Command(_) | Job::Program { .. } => return Ok(()),
     }
+    if record.announces_prompts() {
+        shell::hand_over(&steps_dir, &record.secret)?;
+    }
+    Ok(())
 }
 
 fn make_private_dir(dir: &Path) -> io::Result<()> {

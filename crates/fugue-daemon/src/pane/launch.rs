@@ -124,7 +124,6 @@ pub fn inherited(caller: &Caller) -> Vec<(OsString, OsString)> {
 /// What a caller hands down, without what belongs to the caller's own pane and terminal.
 pub fn environment(caller: &Caller, extra: BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
     const NOT_PASSED_ON: &[&str] = &[
-        shell::SECRET,
         shell::STEPS_DIR,
         // A pane that a watcher's command makes is not that command's.
         assess::MARK,

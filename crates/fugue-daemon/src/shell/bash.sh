@@ -11,9 +11,13 @@
 # PROMPT_COMMAND as an array came with 5.1. Before that, our hook could not have `$?` to itself, and a wrong exit
 # code is worse than none; older shells get the user's rc file and nothing else.
 
-# The secret leaves the environment before any line of the user's runs. The hooks use what is built from it here.
-__fugue_k=${FUGUE_SHELL_SECRET-} __fugue_steps=${FUGUE_STEPS_DIR-} __fugue_bare=${FUGUE_SHELL_BARE-}
-unset -v FUGUE_SHELL_SECRET FUGUE_STEPS_DIR FUGUE_SHELL_BARE
+# The secret is read, and its file emptied, before any line of the user's runs. The hooks use what is built from it here.
+__fugue_k= __fugue_steps=${FUGUE_STEPS_DIR-} __fugue_bare=${FUGUE_SHELL_BARE-}
+unset -v FUGUE_STEPS_DIR FUGUE_SHELL_BARE
+if [[ -s $__fugue_steps/secret ]]; then
+    IFS= builtin read -r __fugue_k <"$__fugue_steps/secret"
+    >|"$__fugue_steps/secret" || __fugue_k=
+fi
 
 # A pipeline's own shell was started in POSIX mode, which is the only way to have a file read and no other, the system's
 # included; and it must read one: a bash whose first command of all comes from PROMPT_COMMAND has no PIPESTATUS for the
@@ -479,7 +483,7 @@ __fugue_install() { return "$1"; }
 if [[ -n $__fugue_k && -n $__fugue_bare ]]; then
     __fugue_lines=
     __fugue_prompt() { :; }
-    FUGUE_SHELL_SECRET=$__fugue_k FUGUE_STEPS_DIR=$__fugue_steps ENV=${BASH_SOURCE[0]%/*}/posix.sh
+    __fugue_secret=$__fugue_k FUGUE_STEPS_DIR=$__fugue_steps ENV=${BASH_SOURCE[0]%/*}/posix.sh
     unset -v __fugue_k __fugue_bare __fugue_steps
     . "$ENV"
     return

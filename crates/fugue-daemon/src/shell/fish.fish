@@ -8,12 +8,16 @@
 # command inherits. fish_prompt is wrapped only while a command line is edited and is the user's own whenever a
 # command runs, so that `funcsave fish_prompt` saves theirs.
 #
-# fish has no way to run something before the user's config. So the secret comes in two halves: the environment's is
-# all that programs started by the config could see, and the other is the argument of -C ($argv here).
+# The secret is read here and its file emptied. fish has no way to run something before the user's config, so programs that
+# the config starts are the only ones that could have found it.
 
-if status is-interactive; and set -q FUGUE_SHELL_SECRET; and set -q argv[1]
-    set -g __fugue_k $FUGUE_SHELL_SECRET$argv[1]
-    set -gu __fugue_k $__fugue_k
+set -gu __fugue_k
+if test -s "$FUGUE_STEPS_DIR/secret"
+    builtin read -gu __fugue_k <$FUGUE_STEPS_DIR/secret
+    builtin echo -n >$FUGUE_STEPS_DIR/secret; or set -gu __fugue_k
+end
+
+if status is-interactive; and test -n "$__fugue_k"
     set -g __fugue_cwd
     set -g __fugue_steps $FUGUE_STEPS_DIR
     set -gu __fugue_steps $__fugue_steps
@@ -115,7 +119,6 @@ if status is-interactive; and set -q FUGUE_SHELL_SECRET; and set -q argv[1]
         end
     end
 end
-set -e FUGUE_SHELL_SECRET
 set -e FUGUE_STEPS_DIR
 
 # A pipeline's own shell, which read nothing of the user's. Out here, a plain `set` in a step is global.

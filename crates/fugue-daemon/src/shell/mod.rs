@@ -7,6 +7,14 @@
 //! This module writes the integration's files and says how to start a shell with them. It never starts one, never
 //! reads or changes a file of the user's, and makes no secrets.
 //!
+//! The secret comes to the shell in a file ([`hand_over`]), which our rc file reads into a variable that is not exported
+//! and empties before it does anything else. So it is in no process' environment and on no command line, where
+//! `/proc/PID/environ` and `/proc/PID/cmdline` would show it for as long as the shell lives. bash, zsh and the POSIX shells
+//! read our file before any of the user's; fish reads the user's configuration first, so programs that the
+//! configuration itself starts could find the file. Out of scope is who reads the shell's memory (ptrace,
+//! `/proc/PID/mem`) or fugue's own state as the same user: the output log has the marks as they were printed, and the
+//! pane's record has the secret for the next daemon.
+//!
 //! | shell | way in | asks for |
 //! |---|---|---|
 //! | bash | `--rcfile`, which then reads `~/.bashrc` | 5.1; an older one runs as if we were not there |
@@ -33,11 +41,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The variable that carries the secret to the shell. The shell forgets it before the user's own files run; in fish,
-/// which reads those first, it carries only half.
-pub const SECRET: &str = "FUGUE_SHELL_SECRET";
+/// The file in the directory of the steps that hands the secret to the shell. Our rc files name it too.
+pub const SECRET_FILE: &str = "secret";
 
-/// The variable that tells the shell where its steps are laid out. Forgotten together with the secret.
+/// The variable that tells the shell where its secret and its steps are. The shell forgets it before the user's own files
+/// run, but for fish, which reads those first.
 pub const STEPS_DIR: &str = "FUGUE_STEPS_DIR";
 
 /// What the daemon types at the prompt of a shell that has steps to run: the half-typed line goes aside, the steps run,
@@ -133,9 +141,19 @@ pub fn install(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Writes the secret where a shell that is started next finds it, and empties the file. For each start anew: a shell that a
+/// step ended is started again.
+pub fn hand_over(steps: &Path, secret: &str) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(steps)?;
+    replace(&steps.join(SECRET_FILE), &format!("{secret}\n"))
+}
+
 /// How to start `shell` for a person or an agent to type into, in an environment `env`, with the files that
-/// [`install`] put into `dir` and steps that will be laid out in `steps`. The secret is letters and digits; the longer the
-/// better.
+/// [`install`] put into `dir` and steps that will be laid out in `steps`. The secret is letters and digits, the longer the
+/// better; it is not part of the launch and wants to be handed over ([`hand_over`]) before the start.
 pub fn interactive(
     shell: &Path,
     dir: &Path,
@@ -150,12 +168,11 @@ pub fn interactive(
     match Kind::of(shell) {
         Kind::Bash => {
             let rc = dir.join(BASH);
-            // In POSIX mode bash reads $ENV and no rc file, and nobody would take the secret out of the environment.
+            // In POSIX mode bash reads $ENV and no rc file, and nobody would empty the secret's file.
             if !rc.is_file() || get(env, "POSIXLY_CORRECT").is_some() {
                 return launch;
             }
             launch.argv.splice(1..1, ["--rcfile".into(), rc.into()]);
-            launch.env_set.push((SECRET.into(), secret.into()));
         }
         Kind::Zsh => {
             let ours = dir.join(ZDOTDIR);
@@ -163,21 +180,18 @@ pub fn interactive(
                 return launch;
             }
             launch.env_set.extend(zdotdir(ours, env));
-            launch.env_set.push((SECRET.into(), secret.into()));
         }
         Kind::Fish => {
             let script = dir.join(FISH);
             if !script.is_file() {
                 return launch;
             }
-            let (in_env, in_argv) = secret.split_at(secret.len() / 2);
             // fish 4 has marks of its own, which are switched off so that only ours are there. Versions that do not
             // know a feature say nothing about it.
             let features = ["--features".into(), "no-mark-prompt".into()];
             launch.argv.splice(1..1, features);
             launch.argv.push("-C".into());
-            launch.argv.push(source(&script, in_argv));
-            launch.env_set.push((SECRET.into(), in_env.into()));
+            launch.argv.push(source(&script));
         }
         Kind::Posix | Kind::Other => return launch,
     }
@@ -218,12 +232,7 @@ pub fn bare(
     if kind == Kind::Other {
         launch.instead = Some(sh.into());
     }
-    let (in_env, in_argv) = match kind {
-        Kind::Fish => secret.split_at(secret.len() / 2),
-        Kind::Bash | Kind::Zsh | Kind::Posix | Kind::Other => (secret, ""),
-    };
     let mut set = |name: &str, value: OsString| launch.env_set.push((name.into(), value));
-    set(SECRET, in_env.into());
     set(STEPS_DIR, steps.into());
     set(IS_BARE, "1".into());
     match kind {
@@ -241,7 +250,7 @@ pub fn bare(
             let flags = ["--no-config", "--features", "no-mark-prompt"];
             launch.argv.splice(1..1, flags.map(OsString::from));
             launch.argv.push("-C".into());
-            launch.argv.push(source(&file, in_argv));
+            launch.argv.push(source(&file));
         }
         Kind::Posix | Kind::Other => set("ENV", file.into()),
     }
@@ -264,7 +273,7 @@ fn plain(shell: &Path) -> Launch {
     Launch {
         argv: vec![shell.into(), "-i".into()],
         env_set: Vec::new(),
-        env_remove: [SECRET, STEPS_DIR, IS_BARE, USER_ZDOTDIR]
+        env_remove: [STEPS_DIR, IS_BARE, USER_ZDOTDIR]
             .map(OsString::from)
             .into(),
         integrated: false,
@@ -283,8 +292,8 @@ fn get<'a>(env: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {
         .map(|(_, value)| value.as_os_str())
 }
 
-/// `source '<script>' <argument>`, in fish's quoting.
-fn source(script: &Path, argument: &str) -> OsString {
+/// `source '<script>'`, in fish's quoting.
+fn source(script: &Path) -> OsString {
     let mut command = b"source '".to_vec();
     for &byte in script.as_os_str().as_bytes() {
         if matches!(byte, b'\'' | b'\\') {
@@ -292,13 +301,12 @@ fn source(script: &Path, argument: &str) -> OsString {
         }
         command.push(byte);
     }
-    command.extend_from_slice(b"' ");
-    command.extend_from_slice(argument.as_bytes());
+    command.push(b'\'');
     OsString::from_vec(command)
 }
 
 /// zsh reads this file before it looks at `ZDOTDIR`. One that sets it would lead zsh past our `.zshenv`, and the
-/// secret would stay in the environment.
+/// secret would stay in its file.
 fn system_sets_zdotdir() -> bool {
     ["/etc/zshenv", "/etc/zsh/zshenv"]
         .iter()
@@ -319,6 +327,11 @@ fn write_if_other(file: &Path, text: &str) -> io::Result<()> {
     {
         return Ok(());
     }
+    replace(file, text)
+}
+
+/// Writes a whole file, for us alone, and gives it its name when it is complete.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
     let mut name = file.as_os_str().to_owned();
     // Two daemons may start at once, each with its own file to rename; one that is left over is our own pid's.
     name.push(format!(".{}", std::process::id()));
@@ -385,7 +398,7 @@ mod tests {
             assert_eq!(launch.argv, [shell, "-i"]);
             assert!(!launch.integrated);
             assert_eq!(launch.env_set, []);
-            assert!(launch.env_remove.contains(&SECRET.into()));
+            assert!(launch.env_remove.contains(&STEPS_DIR.into()));
         }
     }
 
@@ -444,12 +457,32 @@ mod tests {
     }
 
     #[test]
-    fn fish_gets_half_of_the_secret_by_each_way() {
-        let (found, _dir) = launch("/bin/fish", &[]);
-        assert_eq!(set(&found, SECRET), Some(OsStr::new("abcd")));
-        let command = found.argv.last().expect("an argument").as_bytes();
-        assert!(command.ends_with(b"/fish.fish' 1234"));
-        assert_eq!(source(Path::new("/a'b\\c"), "x"), r"source '/a\'b\\c' x");
+    fn no_shell_gets_the_secret_by_its_environment_or_its_arguments() {
+        let (_, dir) = launch("/bin/bash", &[]);
+        for shell in ["bash", "zsh", "fish", "sh", "tcsh"] {
+            for how in [interactive, bare] {
+                let (shell, steps) = (Path::new(shell), Path::new("/s"));
+                let found = how(shell, dir.path(), "abcd1234", steps, &[]);
+                let all = format!("{found:?}");
+                assert!(!all.contains("abcd") && !all.contains("1234"), "{all}");
+            }
+        }
+        assert_eq!(source(Path::new("/a'b\\c")), r"source '/a\'b\\c'");
+    }
+
+    #[test]
+    fn a_secret_is_handed_over_in_a_private_file_for_each_start() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let steps = dir.path().join("p1/steps");
+        for _start in 0..2 {
+            hand_over(&steps, "abcd1234").expect("handed over");
+            let file = steps.join(SECRET_FILE);
+            assert_eq!(fs::read_to_string(&file).expect("there"), "abcd1234\n");
+            let mode = fs::metadata(&file).expect("there").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            fs::write(&file, "").expect("the shell empties it");
+        }
+        assert_eq!(fs::read_dir(&steps).expect("list").count(), 1);
     }
 
     #[test]
@@ -477,7 +510,6 @@ mod tests {
             assert_eq!(set(&found, STEPS_DIR), Some(OsStr::new("/s")));
         }
         assert!(of("fish").argv.contains(&"--no-config".into()));
-        assert_eq!(set(&of("fish"), SECRET), Some(OsStr::new("abcd")));
 
         let nowhere = dir.path().join("nowhere");
         for shell in ["bash", "zsh", "fish", "sh", "tcsh"] {

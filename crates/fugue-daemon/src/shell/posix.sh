@@ -7,11 +7,16 @@
 # Between two steps the options that would show, end or export something of ours are off, and the step's own text
 # switches them on again.
 
-__fugue_dir=${FUGUE_STEPS_DIR-} __fugue_home=${ENV%/*}
-__fugue_c="$(printf '\033]133;C;k=')${FUGUE_SHELL_SECRET-};s=" __fugue_d="$(printf '\033]133;D;')"
-__fugue_k=";k=${FUGUE_SHELL_SECRET-};s=" __fugue_st="$(printf '\033\\')"
-__fugue_b="$(printf '\033]133;B;k=')${FUGUE_SHELL_SECRET-}$__fugue_st"
-unset ENV FUGUE_SHELL_SECRET FUGUE_STEPS_DIR FUGUE_SHELL_BARE
+# The secret is read, and its file emptied, before the first step runs. (An old bash has read it already: see bash.sh.)
+__fugue_dir=${FUGUE_STEPS_DIR-} __fugue_home=${ENV%/*} __fugue_secret=${__fugue_secret-}
+if [ -s "$__fugue_dir/secret" ]; then
+    IFS= read -r __fugue_secret <"$__fugue_dir/secret"
+    command : >|"$__fugue_dir/secret" || __fugue_secret=
+fi 2>/dev/null
+__fugue_c="$(printf '\033]133;C;k=')$__fugue_secret;s=" __fugue_d="$(printf '\033]133;D;')"
+__fugue_k=";k=$__fugue_secret;s=" __fugue_st="$(printf '\033\\')"
+__fugue_b="$(printf '\033]133;B;k=')$__fugue_secret$__fugue_st"
+unset ENV __fugue_secret FUGUE_STEPS_DIR FUGUE_SHELL_BARE
 readonly __fugue_dir __fugue_home __fugue_b __fugue_c __fugue_d __fugue_k __fugue_st
 __fugue_n= __fugue_last=0 __fugue_count=0 __fugue_code=0 __fugue_flags= __fugue_born=
 

@@ -23,21 +23,28 @@ if [[ -n ${FUGUE_SHELL_BARE-} ]]; then
     PS1='%~ %# '
 fi
 
-if [[ -o interactive && -n ${FUGUE_SHELL_SECRET-} ]]; then
+# The secret is read, and its file emptied, before any line of the user's runs.
+typeset -g _fugue_k=
+if [[ -s ${FUGUE_STEPS_DIR-}/secret ]]; then
+    IFS= builtin read -r _fugue_k <$FUGUE_STEPS_DIR/secret
+    builtin : >|$FUGUE_STEPS_DIR/secret || _fugue_k=
+fi
+
+if [[ -o interactive && -n $_fugue_k ]]; then
 
 # An array cannot be exported, not even by `setopt all_export`. 1 A, 2 B, 3 C, 4 and 5 around D's code, 6 and 7
 # around the directory.
 typeset -ga _fugue_m
 _fugue_m=(
-    $'\e]133;A;k='$FUGUE_SHELL_SECRET$'\e\\'
-    $'\e]133;B;k='$FUGUE_SHELL_SECRET$'\e\\'
-    $'\e]133;C;k='$FUGUE_SHELL_SECRET$'\e\\'
-    $'\e]133;D;' ";k=$FUGUE_SHELL_SECRET"$'\e\\'
-    $'\e]133;P;k='$FUGUE_SHELL_SECRET';cwd=' $'\e\\'
+    $'\e]133;A;k='$_fugue_k$'\e\\'
+    $'\e]133;B;k='$_fugue_k$'\e\\'
+    $'\e]133;C;k='$_fugue_k$'\e\\'
+    $'\e]133;D;' ";k=$_fugue_k"$'\e\\'
+    $'\e]133;P;k='$_fugue_k';cwd=' $'\e\\'
 )
 # Where steps are laid out, the secret, and what knows how to run them.
 typeset -ga _fugue_at _fugue_now
-_fugue_at=("${FUGUE_STEPS_DIR-}" $FUGUE_SHELL_SECRET ${${(%):-%x}:A:h}/{steps,run}.zsh)
+_fugue_at=("${FUGUE_STEPS_DIR-}" $_fugue_k ${${(%):-%x}:A:h}/{steps,run}.zsh)
 typeset -g _fugue_finished=
 # _fugue_ran: C was given and D is owed.
 typeset -gi _fugue_ran=0 _fugue_exported=0 _fugue_bound=0
@@ -188,7 +195,7 @@ periodic_functions+=(_fugue_late)
 typeset -gi _fugue_period=-1000003 PERIOD=-1000003
 
 fi
-unset FUGUE_SHELL_SECRET FUGUE_STEPS_DIR FUGUE_SHELL_BARE
+unset _fugue_k FUGUE_STEPS_DIR FUGUE_SHELL_BARE
 
 # Last, and as zsh would have done: whatever the user's file does from here (return, set ZDOTDIR, fail) is its own affair.
 if [[ -o rcs && -r ${ZDOTDIR-$HOME}/.zshenv ]]; then
