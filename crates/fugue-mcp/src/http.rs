@@ -1,13 +1,15 @@
 //! Streamable HTTP: one address, one path, and a guard in front of everything.
 
+mod clients;
 mod guard;
+mod sessions;
 mod token;
 
 use std::{convert::Infallible, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fugue_api::{Error, Kind};
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -17,15 +19,14 @@ use rmcp::{
         StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
     },
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_service::Service;
 
 use crate::receipts::{Signed, Slip};
+use clients::{Client, Clients};
 use guard::Guard;
+use sessions::Sessions;
 pub use token::Token;
 
 /// Where to listen and whom to let in.
@@ -48,10 +49,14 @@ pub const PATH: &str = "/mcp";
 
 // The longest input is 1,000,000 bytes, and JSON may spell each of them with six.
 const LARGEST_BODY: usize = 8 * 1024 * 1024;
-// One person's agents, each with a few streams; more is a mistake or an attack, and waits in the kernel's line.
-const MOST_CONNECTIONS: usize = 256;
-// A client that is slower than this with its headers is none of ours.
-const PATIENCE_FOR_HEADERS: Duration = Duration::from_secs(30);
+// Of a connection's first request, until it has shown the token.
+const ADMISSION_TIMEOUT: Duration = Duration::from_secs(10);
+// From one request of a connection to the end of the next one's headers.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+// A request line and headers. Bodies go through the same buffer in parts.
+const MAX_BUFFER: usize = 64 * 1024;
+// A client that takes nothing of a reply for so long is not there any more; the kernel then ends the connection.
+const UNREAD_REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 // After Ctrl-C, replies that are being written may be written to their end.
 const FAREWELL: Duration = Duration::from_secs(2);
 // An agent may think, or its person be at lunch, for hours; many clients cannot begin a session again in the middle.
@@ -132,32 +137,29 @@ impl Listening {
             .with_cancellation_token(ending.clone());
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(IDLE_SESSION);
-        let mcp =
-            StreamableHttpService::new(move || Ok(server.clone()), Arc::new(sessions), config);
+        let sessions = Arc::new(sessions);
+        let mcp = StreamableHttpService::new(move || Ok(server.clone()), sessions.clone(), config);
         let house = House {
             guard: Arc::new(self.guard),
+            sessions: Arc::new(Sessions::new(sessions)),
             mcp,
         };
         let visits = TaskTracker::new();
-        let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let clients = Clients::new();
         let mut signal = std::pin::pin!(asked_to_end());
         loop {
-            let Ok(place) = room.clone().acquire_owned().await else {
-                break;
-            };
             tokio::select! {
+                // However many come: the signal is looked at first.
+                biased;
                 () = &mut signal => break,
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => {
-                        let house = house.clone();
-                        let ending = ending.clone();
-                        visits.spawn(async move {
-                            let _place = place;
-                            visit(stream, house, ending).await;
-                        });
+                        let client = Arc::new(clients.enter());
+                        visits.spawn(visit(stream, client, house.clone(), ending.clone()));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "no connection could be taken");
+                        clients.evict_stranger();
                         tokio::time::sleep_until(tokio::time::Instant::now() + RETRY_ACCEPT).await;
                     }
                 },
@@ -175,6 +177,7 @@ type Body = BoxBody<Bytes, Infallible>;
 
 struct House<S: ServerHandler + Clone> {
     guard: Arc<Guard>,
+    sessions: Arc<Sessions>,
     mcp: StreamableHttpService<S, LocalSessionManager>,
 }
 
@@ -182,6 +185,7 @@ impl<S: ServerHandler + Clone> Clone for House<S> {
     fn clone(&self) -> Self {
         Self {
             guard: self.guard.clone(),
+            sessions: self.sessions.clone(),
             mcp: self.mcp.clone(),
         }
     }
@@ -189,25 +193,45 @@ impl<S: ServerHandler + Clone> Clone for House<S> {
 
 async fn visit<S: ServerHandler + Clone>(
     stream: TcpStream,
+    client: Arc<Client>,
     house: House<S>,
     ending: CancellationToken,
 ) {
     // Small replies in several writes must not wait for each other's acknowledgement: p99 was 44 ms.
     let _ = stream.set_nodelay(true);
+    let unread = u32::try_from(UNREAD_REPLY_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, unread);
+    let caller = client.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let mut house = house.clone();
-        async move { Ok::<_, Infallible>(house.answer(request).await) }
+        let (mut house, caller) = (house.clone(), caller.clone());
+        async move { Ok::<_, Infallible>(house.answer(request, &caller).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE_FOR_HEADERS)
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_BUFFER)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    let outcome = tokio::select! {
-        outcome = &mut connection => outcome,
-        () = ending.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    // Nobody waits for a stranger: not another client, not the server's end.
+    let admission = async {
+        tokio::select! {
+            outcome = &mut connection => Some(outcome),
+            () = client.admitted.cancelled() => None,
+            () = client.evicted.cancelled() => Some(Ok(())),
+            () = ending.cancelled() => Some(Ok(())),
+        }
+    };
+    let outcome = match tokio::time::timeout(ADMISSION_TIMEOUT, admission).await {
+        Ok(Some(outcome)) => outcome,
+        Err(_) => Ok(()),
+        Ok(None) => {
+            tokio::select! {
+                outcome = &mut connection => outcome,
+                () = ending.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            }
         }
     };
     if let Err(error) = outcome {
@@ -216,12 +240,18 @@ async fn visit<S: ServerHandler + Clone>(
 }
 
 impl<S: ServerHandler + Clone> House<S> {
-    async fn answer(&mut self, request: Request<Incoming>) -> Response<Body> {
-        if let Err(refusal) = self
+    async fn answer(&mut self, request: Request<Incoming>, client: &Client) -> Response<Body> {
+        let (method, uri) = (request.method(), request.uri());
+        let admitted = self
             .guard
-            .admit(request.method(), request.headers(), LARGEST_BODY)
-        {
+            .admit(method, uri, request.headers(), LARGEST_BODY);
+        if let Err(refusal) = admitted {
             return refused(refusal.status, &refusal.error);
+        }
+        if !client.admit() {
+            let error = Error::new(Kind::Exhausted, "too many connections are open")
+                .hint("close some, or use one for several requests");
+            return refused(StatusCode::SERVICE_UNAVAILABLE, &error);
         }
         if request.uri().path() != PATH {
             let error = Error::new(
@@ -233,14 +263,38 @@ impl<S: ServerHandler + Clone> House<S> {
                 &error.hint(format!("MCP is at {PATH}")),
             );
         }
+        let mut in_use = match session(request.headers()) {
+            Some(id) => self.sessions.open(id).await,
+            None => {
+                self.sessions.make_room().await;
+                None
+            }
+        };
         let slip = Slip::default();
         let mut request = request;
         request.extensions_mut().insert(slip.clone());
-        match self.mcp.call(request).await {
-            Ok(response) => response.map(|body| Signed::new(body, slip).boxed()),
+        let response = match self.mcp.call(request).await {
+            Ok(response) => response,
             Err(never) => match never {},
+        };
+        if in_use.is_none()
+            && let Some(id) = session(response.headers())
+        {
+            in_use = self.sessions.open(id).await;
         }
+        response.map(|body| {
+            let body = Signed::new(body, slip).map_frame(move |frame| {
+                // The session is in use for as long as this body is there.
+                let _ = &in_use;
+                frame
+            });
+            body.boxed()
+        })
     }
+}
+
+fn session(headers: &HeaderMap) -> Option<&str> {
+    headers.get("mcp-session-id")?.to_str().ok()
 }
 
 fn refused(status: StatusCode, error: &Error) -> Response<Body> {

@@ -5,7 +5,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     os::unix::fs::MetadataExt,
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use fugue_api::Kind;
@@ -543,4 +543,109 @@ fn a_client_that_hangs_up_while_it_waits_takes_nothing() {
         json!({"timeout_secs": 30}),
     );
     assert_eq!(told["worker_id"], json!("w"));
+}
+
+/// Hundreds of connections that say half of a request or read nothing, and thousands of sessions: a client is served
+/// meanwhile, memory is bounded, and a signal ends the server at once.
+#[test]
+fn a_client_is_served_under_attack_and_a_signal_is_heard() {
+    let world = world();
+    let server = Server::start(&world);
+    let session = server.session("2025-11-25");
+    let status = || {
+        let began = Instant::now();
+        let reply = server.call(&session, "get_status", json!({}));
+        assert_eq!(facts(&reply)["panes"], json!([]));
+        began.elapsed()
+    };
+    let mut slowest = status();
+    let first_of_many = server.session("2025-11-25");
+
+    let connect = |text: &str| {
+        let mut stream = TcpStream::connect(server.address).expect("it listens");
+        // One that was evicted while it wrote is gone.
+        let _ = stream.write_all(text.as_bytes());
+        stream
+    };
+    let host = server.address;
+    let head: String = server
+        .headers()
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let mut open = Vec::new();
+    for n in 0..500 {
+        open.push(connect(match n % 3 {
+            0 => "",
+            1 => "POST /mcp HTTP/1.1\r\nHost: half",
+            _ => "POST /mcp HTTP/1.1\r\nContent-Length: 9\r\nX: ",
+        }));
+        if n % 50 == 0 {
+            slowest = slowest.max(status());
+        }
+    }
+    // Refused, whether they read it or not.
+    for _ in 0..100 {
+        open.push(connect(&format!(
+            "POST /mcp HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000000\r\n\r\nx"
+        )));
+    }
+    // With the token: streams that nobody reads, and bodies that never come.
+    for _ in 0..40 {
+        open.push(connect(&format!(
+            "GET /mcp HTTP/1.1\r\n{head}Mcp-Session-Id: {first_of_many}\r\n\r\n"
+        )));
+        open.push(connect(&format!(
+            "POST /mcp HTTP/1.1\r\n{head}Content-Length: 1000000\r\n\r\nx"
+        )));
+    }
+    slowest = slowest.max(status());
+    let mut oldest = &open[0];
+    oldest.set_read_timeout(Some(LIMIT)).expect("a limit");
+    let ended = oldest.read(&mut [0; 1]);
+    assert!(
+        matches!(&ended, Ok(0))
+            || ended
+                .as_ref()
+                .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset),
+        "the oldest half-sent request was evicted: {ended:?}"
+    );
+
+    let unused = server.session("2025-11-25");
+    for n in 0..2000 {
+        server.session("2025-11-25");
+        if n % 100 == 0 {
+            slowest = slowest.max(status());
+        }
+    }
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let gone = server.post(&list, &[("Mcp-Session-Id", &unused)]);
+    assert_eq!(gone.status, 404, "{gone:?}");
+    slowest = slowest.max(status());
+    assert!(slowest < Duration::from_secs(10), "{slowest:?}");
+
+    let peak = peak_memory(server.child.id());
+    assert!(peak < 96 << 20, "{peak} bytes");
+    figure(
+        "MCP over HTTP under attack",
+        format!(
+            "slowest call {} ms, {} MB at most",
+            slowest.as_millis(),
+            peak >> 20
+        ),
+    );
+    let ended = Ended::of(server.child.id()).expect("it runs");
+    let pid = Pid::from_raw(server.child.id().cast_signed()).expect("a pid");
+    kill_process(pid, Signal::TERM).expect("a signal");
+    ended.wait(Duration::from_secs(20));
+    drop(open);
+}
+
+/// The most memory that a process has had, in bytes.
+fn peak_memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    let kilobytes: u64 = kilobytes.expect("VmHWM").parse().expect("a number");
+    kilobytes * 1024
 }

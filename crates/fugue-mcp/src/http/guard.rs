@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 
 use fugue_api::{Error, Kind};
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, Uri, header};
 
 use super::Entry;
 
@@ -65,11 +65,13 @@ impl Guard {
     pub fn admit(
         &self,
         method: &Method,
+        uri: &Uri,
         headers: &HeaderMap,
         largest_body: usize,
     ) -> Result<(), Refusal> {
         self.right_host(headers)?;
         self.right_origin(headers)?;
+        no_token_in_query(uri)?;
         self.right_token(headers)?;
         bearable_body(method, headers, largest_body)
     }
@@ -139,6 +141,27 @@ impl Guard {
     }
 }
 
+/// An address is kept in histories and logs. So a token in it is refused, the right one and with the header too: whoever sends
+/// it learns of it at once. The answer does not repeat it.
+fn no_token_in_query(uri: &Uri) -> Result<(), Refusal> {
+    let query = uri.query().unwrap_or_default().to_ascii_lowercase();
+    let is_secret = |part: &str| {
+        let (name, value) = part.split_once('=').unwrap_or((part, part));
+        ["token", "bearer", "auth", "key", "secret", "password"]
+            .iter()
+            .any(|word| name.contains(word))
+            || value.bytes().filter(u8::is_ascii_hexdigit).count() >= 64
+    };
+    if !query.split(['&', ';']).any(is_secret) {
+        return Ok(());
+    }
+    Err(Refusal {
+        status: StatusCode::BAD_REQUEST,
+        error: Error::invalid("no token may be in the address, which others keep and log")
+            .hint("send it as `Authorization: Bearer` and the token"),
+    })
+}
+
 /// The body of a POST is counted again while it arrives; other methods have no use for one.
 fn bearable_body(method: &Method, headers: &HeaderMap, largest: usize) -> Result<(), Refusal> {
     let declared = headers.get(header::CONTENT_LENGTH).map(|length| {
@@ -205,7 +228,8 @@ mod tests {
             Method::PUT,
             Method::HEAD,
         ] {
-            let got = guard.admit(&method, &headers, 100).err();
+            let uri = Uri::from_static("/mcp");
+            let got = guard.admit(&method, &uri, &headers, 100).err();
             let got = got.map(|refusal| refusal.status.as_u16());
             assert_eq!(got, wanted, "{method} {lines:?}");
         }
@@ -309,6 +333,27 @@ mod tests {
         check(&guard, &with("100"), None);
         for length in ["101", "99999999999999999999999", "-1", "x"] {
             check(&guard, &with(length), Some(413));
+        }
+    }
+
+    #[test]
+    fn a_token_in_the_address_is_refused_and_not_repeated() {
+        for (query, refused) in [
+            ("", false),
+            ("?", false),
+            ("?client=x&v=1", false),
+            (&*format!("?token={TOKEN}"), true),
+            ("?a=1&access_token=x", true),
+            (&*format!("?{TOKEN}"), true),
+            (&*format!("?x={}", TOKEN.to_uppercase()), true),
+        ] {
+            let uri = format!("/mcp{query}").parse().unwrap();
+            let got = no_token_in_query(&uri).err();
+            assert_eq!(got.is_some(), refused, "{query}");
+            if let Some(got) = got {
+                assert_eq!(got.status.as_u16(), 400);
+                assert!(!got.error.to_string().contains(TOKEN));
+            }
         }
     }
 

@@ -1,0 +1,140 @@
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+/// Connections that have not shown the token yet. Another client's request comes within milliseconds, so where there are this
+/// many, the oldest is one that was half sent and left lying.
+const MAX_STRANGERS: usize = 256;
+
+/// Connections that have shown it: one person's agents, each with a few streams.
+const MAX_CLIENTS: usize = 512;
+
+/// All connections, told apart by whether a request of theirs was admitted.
+pub struct Clients {
+    /// The oldest first.
+    strangers: Mutex<VecDeque<(u64, CancellationToken)>>,
+    next: AtomicU64,
+    room: Arc<Semaphore>,
+}
+
+impl Clients {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            strangers: Mutex::default(),
+            next: AtomicU64::new(0),
+            room: Arc::new(Semaphore::new(MAX_CLIENTS)),
+        })
+    }
+
+    /// A new connection, for which the oldest stranger leaves if there are too many.
+    pub fn enter(self: &Arc<Self>) -> Client {
+        let client = Client {
+            number: self.next.fetch_add(1, Ordering::Relaxed),
+            all: self.clone(),
+            evicted: CancellationToken::new(),
+            admitted: CancellationToken::new(),
+            place: OnceLock::new(),
+        };
+        let mut strangers = self.strangers();
+        strangers.push_back((client.number, client.evicted.clone()));
+        if strangers.len() > MAX_STRANGERS {
+            evict(&mut strangers);
+        }
+        drop(strangers);
+        client
+    }
+
+    /// Makes a file descriptor free, if a stranger has one.
+    pub fn evict_stranger(&self) {
+        evict(&mut self.strangers());
+    }
+
+    fn strangers(&self) -> MutexGuard<'_, VecDeque<(u64, CancellationToken)>> {
+        self.strangers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, number: u64) {
+        self.strangers().retain(|(known, _)| *known != number);
+    }
+}
+
+fn evict(strangers: &mut VecDeque<(u64, CancellationToken)>) {
+    if let Some((_, evicted)) = strangers.pop_front() {
+        evicted.cancel();
+    }
+}
+
+/// One connection.
+pub struct Client {
+    number: u64,
+    all: Arc<Clients>,
+    /// Another took its place before it was admitted.
+    pub evicted: CancellationToken,
+    pub admitted: CancellationToken,
+    place: OnceLock<OwnedSemaphorePermit>,
+}
+
+impl Client {
+    /// A request of this connection has shown the token. False: there is no room for one more.
+    pub fn admit(&self) -> bool {
+        if self.place.get().is_some() {
+            return true;
+        }
+        let Ok(place) = self.all.room.clone().try_acquire_owned() else {
+            return false;
+        };
+        // A second request at the same time would give its place back.
+        let _ = self.place.set(place);
+        self.all.forget(self.number);
+        self.admitted.cancel();
+        true
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if self.place.get().is_none() {
+            self.all.forget(self.number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_stranger_leaves_and_a_client_never_does() {
+        let clients = Clients::new();
+        let client = clients.enter();
+        assert!(client.admit() && client.admit());
+        let strangers: Vec<_> = (0..MAX_STRANGERS + 3).map(|_| clients.enter()).collect();
+        let evicted = |client: &Client| client.evicted.is_cancelled();
+        assert!(!evicted(&client));
+        assert!(strangers[..3].iter().all(evicted));
+        assert!(!strangers[3..].iter().any(evicted));
+        drop(strangers);
+        assert!(clients.strangers().is_empty());
+    }
+
+    #[test]
+    fn clients_are_counted_and_give_their_places_back() {
+        let clients = Clients::new();
+        let all: Vec<_> = (0..MAX_CLIENTS).map(|_| clients.enter()).collect();
+        // Each becomes a client before the next comes.
+        assert!(all.iter().all(Client::admit));
+        let more = clients.enter();
+        assert!(!more.admit());
+        drop(all);
+        assert!(more.admit());
+    }
+}
