@@ -3,6 +3,7 @@
 //! A change of state and what it causes are one commit; the daemon acts on a commit only once it is on disk.
 
 mod backup;
+mod environments;
 mod open;
 mod sqlite;
 mod writer;

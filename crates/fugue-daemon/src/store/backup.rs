@@ -62,14 +62,6 @@ impl Backup {
             Ok(()) | Err(_) => {}
         }
         connection.execute("VACUUM INTO ?1", [beside.to_string_lossy()])?;
-        // Environments of callers may hold secrets, and what they were for is over when a backup is needed.
-        let copy = Connection::open(&beside)?;
-        copy.execute_batch(
-            "PRAGMA secure_delete = ON;
-             UPDATE runs SET caller = NULL;
-             UPDATE workers SET caller = NULL;",
-        )?;
-        copy.close().map_err(|(_, error)| error)?;
         File::open(&beside)
             .and_then(|copy| copy.sync_all())
             .map_err(file)?;

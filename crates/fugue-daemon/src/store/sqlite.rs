@@ -5,11 +5,18 @@ use std::{
 };
 
 use fugue_api::wire::{Caller, Key};
-use fugue_core::{Change, Snapshot, StoredRun, StoredWatcher, StoredWorker};
+use fugue_core::{
+    Change, RunRecord, Snapshot, StoredRun, StoredWatcher, StoredWorker, WatcherRecord,
+    WorkerRecord,
+};
 use rusqlite::{Connection, OptionalExtension, params};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Check, Opened, Origin, QuarantinedRow, Store, StoreError, backup::Backup};
+use super::{
+    Check, Opened, Origin, QuarantinedRow, Store, StoreError,
+    backup::{self, Backup},
+    environments::{Environments, Scrubbed, scrubbed},
+};
 
 /// The store as one SQLite file next to the panes' logs.
 pub struct Sqlite {
@@ -18,23 +25,24 @@ pub struct Sqlite {
     /// Device and inode of the file that was opened.
     file: (u64, u64),
     backup: Backup,
+    environments: Environments,
 }
 
 // Raised with every change of the tables; an older file is brought up step by step.
-const FORMAT: u32 = 6;
+const FORMAT: u32 = 7;
 // A larger database is not checked at the start, which would take noticeably long.
 const MAX_CHECKED_BYTES: u64 = 64 << 20;
 
 impl Sqlite {
     pub fn at(path: &Path) -> Result<Self, StoreError> {
-        let connection = Connection::open(path)?;
+        let mut connection = Connection::open(path)?;
         // One daemon has the store. Locked once and for all, SQLite needs no locks and no shared memory for a commit, and
         // nothing of these can fail.
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         // An event that was announced must survive the machine's end, not only the daemon's.
         connection.pragma_update(None, "synchronous", "FULL")?;
-        // A caller's environment may hold secrets; what is deleted is overwritten.
+        // Databases of earlier formats hold environments, which may hold secrets; what is deleted is overwritten.
         connection.pragma_update(None, "secure_delete", "ON")?;
         let format: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         if format > FORMAT {
@@ -50,7 +58,7 @@ impl Sqlite {
             )?;
         }
         if format < 2 {
-            // The caller's world is a column of its own: it is written once, and gone when the run is over.
+            // The caller's world was a column of its own, until format 7.
             connection.execute_batch(
                 "BEGIN;
                  UPDATE panes SET record = json_set(record, '$.generation', 1);
@@ -95,6 +103,17 @@ impl Sqlite {
                  COMMIT;",
             )?;
         }
+        let mut environments = Environments::of(path);
+        if format < 7 {
+            drop_environments(&mut connection, &mut environments)?;
+            // The copy that is there was made with environments in it.
+            match std::fs::remove_file(backup::path_of(path)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(StoreError::File(backup::path_of(path), error));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
         let found =
             std::fs::metadata(path).map_err(|error| StoreError::File(path.to_owned(), error))?;
         Ok(Self {
@@ -102,6 +121,7 @@ impl Sqlite {
             path: path.to_owned(),
             file: (found.dev(), found.ino()),
             backup: Backup::of(path),
+            environments,
         })
     }
 
@@ -162,42 +182,17 @@ impl Sqlite {
         table: &str,
         unreadable: &mut Vec<QuarantinedRow>,
     ) -> Result<Vec<T>, StoreError> {
-        let rows = self.rows(table, "NULL", unreadable)?;
-        Ok(rows.into_iter().map(|(record, _)| record).collect())
-    }
-
-    /// Records with the world of their caller, where that is still needed.
-    fn records_and_callers<T: DeserializeOwned, S>(
-        &self,
-        table: &str,
-        together: impl Fn(T, Option<Caller>) -> S,
-        unreadable: &mut Vec<QuarantinedRow>,
-    ) -> Result<Vec<S>, StoreError> {
-        let rows = self.rows(table, "caller", unreadable)?.into_iter();
-        Ok(rows
-            .map(|(record, caller)| together(record, caller))
-            .collect())
-    }
-
-    fn rows<T: DeserializeOwned>(
-        &self,
-        table: &str,
-        caller: &str,
-        unreadable: &mut Vec<QuarantinedRow>,
-    ) -> Result<Vec<(T, Option<Caller>)>, StoreError> {
         let mut statement = self.connection.prepare(&format!(
-            "SELECT CAST(id AS TEXT), CAST(record AS BLOB), CAST({caller} AS BLOB) FROM {table} ORDER BY id"
+            "SELECT CAST(id AS TEXT), CAST(record AS BLOB) FROM {table} ORDER BY id"
         ))?;
         let mut rows = statement.query([])?;
         let mut readable = Vec::new();
         while let Some(row) = rows.next()? {
             let id: String = row.get(0)?;
             let record: Vec<u8> = row.get(1)?;
-            let caller: Option<Vec<u8>> = row.get(2)?;
-            let caller = caller.map(|caller| serde_json::from_slice(&caller));
-            match (serde_json::from_slice(&record), caller.transpose()) {
-                (Ok(record), Ok(caller)) => readable.push((record, caller)),
-                (Err(error), _) | (_, Err(error)) => unreadable.push(QuarantinedRow {
+            match serde_json::from_slice(&record) {
+                Ok(record) => readable.push(record),
+                Err(error) => unreadable.push(QuarantinedRow {
                     kind: table.to_owned(),
                     id,
                     error: error.to_string(),
@@ -206,6 +201,20 @@ impl Sqlite {
             }
         }
         Ok(readable)
+    }
+
+    /// Records with the world of their caller, where that is still needed.
+    fn records_and_callers<T: DeserializeOwned + Scrubbed>(
+        &mut self,
+        table: &str,
+        unreadable: &mut Vec<QuarantinedRow>,
+    ) -> Result<Vec<(T, Option<Caller>)>, StoreError> {
+        let records = self.records(table, unreadable)?.into_iter();
+        let together = records.map(|mut record: T| {
+            let caller = self.environments.restore(&mut record);
+            (record, caller)
+        });
+        Ok(together.collect())
     }
 
     /// Moves rows out of the way of this and every later start. They are kept for whoever can make sense of them.
@@ -262,39 +271,35 @@ impl Store for Sqlite {
         let epoch = self.counter("epoch")? + 1;
         set_counter(&self.connection, "epoch", epoch)?;
         let bad = &mut Vec::new();
+        let runs = self.records_and_callers("runs", bad)?.into_iter();
+        let workers = self.records_and_callers("workers", bad)?.into_iter();
+        let watchers = self.records_and_callers("watchers", bad)?.into_iter();
         let snapshot = Snapshot {
             panes: self.records("panes", bad)?,
             next_pane: self.counter("next_pane")?,
-            runs: self.records_and_callers(
-                "runs",
-                |record, caller| StoredRun { record, caller },
-                bad,
-            )?,
+            runs: runs
+                .map(|(record, caller)| StoredRun { record, caller })
+                .collect(),
             next_run: self.counter("next_run")?,
             events: self.records("events", bad)?,
             next_event: self.counter("next_event")?,
-            workers: self.records_and_callers(
-                "workers",
-                |record, caller| StoredWorker { record, caller },
-                bad,
-            )?,
+            workers: workers
+                .map(|(record, caller)| StoredWorker { record, caller })
+                .collect(),
             next_worker: self.counter("next_worker")?,
             questions: self.records("questions", bad)?,
             next_question: self.counter("next_question")?,
-            watchers: self
-                .records_and_callers(
-                    "watchers",
-                    |record, caller| caller.map(|caller| StoredWatcher { record, caller }),
-                    bad,
-                )?
-                .into_iter()
-                .flatten()
+            watchers: watchers
+                .filter_map(|(record, caller)| {
+                    caller.map(|caller| StoredWatcher { record, caller })
+                })
                 .collect(),
             next_watcher: self.counter("next_watcher")?,
             arrangements: self.records("arrangements", bad)?,
             starts: self.records("starts", bad)?,
             epoch,
         };
+        self.environments.remove_others();
         let quarantined = std::mem::take(bad);
         self.quarantine(&quarantined)?;
         let quarantine_count: i64 =
@@ -309,32 +314,50 @@ impl Store for Sqlite {
     }
 
     fn commit(&mut self, changes: &[&Change]) -> Result<(), StoreError> {
+        let plan = self.environments.plan(changes);
+        let stored = self
+            .environments
+            .write(&plan)
+            .and_then(|()| self.commit_records(changes));
+        match stored {
+            Ok(()) => self.environments.apply(plan),
+            Err(error) => {
+                self.environments.undo(&plan);
+                return Err(error);
+            }
+        }
+        self.is_in_place()?;
+        self.backup.note_change();
+        Ok(())
+    }
+
+    fn maintain(&mut self) {
+        self.backup.make_if_due(&self.connection);
+    }
+}
+
+impl Sqlite {
+    fn commit_records(&mut self, changes: &[&Change]) -> Result<(), StoreError> {
         let transaction = self.connection.transaction()?;
         for change in changes {
             match change {
                 Change::Put(record) => put(&transaction, "panes", record.id.0, record)?,
                 Change::Drop(pane) => delete(&transaction, "panes", pane.0)?,
                 Change::NextPane(next) => set_counter(&transaction, "next_pane", *next)?,
-                Change::StartRun { record, caller } => {
-                    let (text, caller) = (
-                        serde_json::to_string(record)?,
-                        serde_json::to_string(&**caller)?,
-                    );
+                Change::StartRun { record, caller: _ } => {
                     transaction
-                        .prepare_cached(
-                            "INSERT OR REPLACE INTO runs (id, record, caller) VALUES (?1, ?2, ?3)",
-                        )?
-                        .execute(params![record.id.0, text, caller])?;
+                        .prepare_cached("INSERT OR REPLACE INTO runs (id, record) VALUES (?1, ?2)")?
+                        .execute(params![record.id.0, scrubbed(&**record)?])?;
                 }
                 Change::PutRun(record) => {
                     transaction
                         .prepare_cached("UPDATE runs SET record = ?2 WHERE id = ?1")?
-                        .execute(params![record.id.0, serde_json::to_string(record)?])?;
+                        .execute(params![record.id.0, scrubbed(&**record)?])?;
                 }
                 Change::EndRun(record) => {
                     transaction
-                        .prepare_cached("UPDATE runs SET record = ?2, caller = NULL WHERE id = ?1")?
-                        .execute(params![record.id.0, serde_json::to_string(record)?])?;
+                        .prepare_cached("UPDATE runs SET record = ?2 WHERE id = ?1")?
+                        .execute(params![record.id.0, scrubbed(&**record)?])?;
                 }
                 Change::DropRun(run) => {
                     transaction
@@ -352,34 +375,22 @@ impl Store for Sqlite {
                 }
                 Change::DropEvent(event) => delete(&transaction, "events", event.0)?,
                 Change::NextEvent(next) => set_counter(&transaction, "next_event", *next)?,
-                Change::StartWorker { record, caller } => {
-                    let (text, caller) = (
-                        serde_json::to_string(record)?,
-                        serde_json::to_string(&**caller)?,
-                    );
+                Change::StartWorker { record, caller: _ } => {
                     transaction
                         .prepare_cached(
-                            "INSERT OR REPLACE INTO workers (id, record, caller) VALUES (?1, ?2, ?3)",
+                            "INSERT OR REPLACE INTO workers (id, record) VALUES (?1, ?2)",
                         )?
-                        .execute(params![record.number.cast_signed(), text, caller])?;
+                        .execute(params![record.number.cast_signed(), scrubbed(&**record)?])?;
                 }
                 Change::PutWorker(record) => {
                     transaction
                         .prepare_cached("UPDATE workers SET record = ?2 WHERE id = ?1")?
-                        .execute(params![
-                            record.number.cast_signed(),
-                            serde_json::to_string(record)?
-                        ])?;
+                        .execute(params![record.number.cast_signed(), scrubbed(&**record)?])?;
                 }
                 Change::WorkerRuns(record) => {
                     transaction
-                        .prepare_cached(
-                            "UPDATE workers SET record = ?2, caller = NULL WHERE id = ?1",
-                        )?
-                        .execute(params![
-                            record.number.cast_signed(),
-                            serde_json::to_string(record)?
-                        ])?;
+                        .prepare_cached("UPDATE workers SET record = ?2 WHERE id = ?1")?
+                        .execute(params![record.number.cast_signed(), scrubbed(&**record)?])?;
                 }
                 Change::DropWorker(number) => delete(&transaction, "workers", *number)?,
                 Change::NextWorker(next) => set_counter(&transaction, "next_worker", *next)?,
@@ -390,16 +401,12 @@ impl Store for Sqlite {
                     delete(&transaction, "questions", question.0)?;
                 }
                 Change::NextQuestion(next) => set_counter(&transaction, "next_question", *next)?,
-                Change::StartWatcher { record, caller } => {
-                    let (text, caller) = (
-                        serde_json::to_string(record)?,
-                        serde_json::to_string(&**caller)?,
-                    );
+                Change::StartWatcher { record, caller: _ } => {
                     transaction
                         .prepare_cached(
-                            "INSERT OR REPLACE INTO watchers (id, record, caller) VALUES (?1, ?2, ?3)",
+                            "INSERT OR REPLACE INTO watchers (id, record) VALUES (?1, ?2)",
                         )?
-                        .execute(params![record.number.cast_signed(), text, caller])?;
+                        .execute(params![record.number.cast_signed(), scrubbed(&**record)?])?;
                 }
                 Change::PutWatcher(record) => {
                     transaction
@@ -440,15 +447,63 @@ impl Store for Sqlite {
                 }
             }
         }
-        transaction.commit()?;
-        self.is_in_place()?;
-        self.backup.note_change();
-        Ok(())
+        Ok(transaction.commit()?)
     }
+}
 
-    fn maintain(&mut self) {
-        self.backup.make_if_due(&self.connection);
+/// The log of a database that is closed holds nothing that was deleted from it.
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        if let Err(error) = truncate_log(&self.connection) {
+            tracing::debug!(%error, "database log not truncated");
+        }
     }
+}
+
+/// Brings what earlier formats had in the database to where it is now, or away if nothing needs it.
+fn drop_environments(
+    connection: &mut Connection,
+    environments: &mut Environments,
+) -> Result<(), StoreError> {
+    let transaction = connection.transaction()?;
+    move_environments::<RunRecord>(&transaction, "runs", environments)?;
+    move_environments::<WorkerRecord>(&transaction, "workers", environments)?;
+    move_environments::<WatcherRecord>(&transaction, "watchers", environments)?;
+    transaction.pragma_update(None, "user_version", 7)?;
+    transaction.commit()?;
+    truncate_log(connection)
+}
+
+fn move_environments<T: DeserializeOwned + Scrubbed + Clone + Serialize>(
+    transaction: &Connection,
+    table: &str,
+    environments: &mut Environments,
+) -> Result<(), StoreError> {
+    let select = format!("SELECT rowid, CAST(record AS BLOB), CAST(caller AS BLOB) FROM {table}");
+    let update = format!("UPDATE {table} SET record = ?2, caller = NULL WHERE rowid = ?1");
+    let rows: Vec<(i64, Vec<u8>, Option<Vec<u8>>)> = transaction
+        .prepare(&select)?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<Result<_, _>>()?;
+    for (id, record, caller) in rows {
+        // One that cannot be read is set aside when the records are.
+        let Ok(record) = serde_json::from_slice::<T>(&record) else {
+            continue;
+        };
+        let caller = caller.and_then(|caller| serde_json::from_slice(&caller).ok());
+        if let Some(caller) = caller
+            && record.needs_environment()
+        {
+            environments.keep(&record, caller)?;
+        }
+        transaction.execute(&update, params![id, scrubbed(&record)?])?;
+    }
+    transaction.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN caller"))?;
+    Ok(())
+}
+
+fn truncate_log(connection: &Connection) -> Result<(), StoreError> {
+    Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 
 fn start_id(key: Key) -> String {
@@ -459,7 +514,7 @@ fn put(
     connection: &Connection,
     table: &str,
     id: u64,
-    record: &impl serde::Serialize,
+    record: &impl Serialize,
 ) -> Result<(), StoreError> {
     connection
         .prepare_cached(&format!(

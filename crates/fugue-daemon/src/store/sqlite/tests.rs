@@ -1,6 +1,7 @@
 use std::fs;
 
 use fugue_api::PaneId;
+use fugue_core::{ParallelWork, Work};
 
 use super::*;
 use crate::store::{
@@ -163,22 +164,11 @@ fn a_backup_is_made_once_a_day_and_holds_no_environment() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fugue.db");
     let mut store = filled(&path, 1);
-    let secret = "TOKEN=hunter2";
-    store
-        .connection
-        .execute(
-            "INSERT INTO runs (id, record, caller) VALUES ('r', '{}', ?1)",
-            [secret],
-        )
-        .unwrap();
+    store.commit(&[&start_run()]).unwrap();
     let copy = backup::path_of(&path);
     store.maintain();
     let made = fs::read(&copy).unwrap();
-    assert!(
-        !made
-            .windows(secret.len())
-            .any(|part| part == secret.as_bytes())
-    );
+    assert!(!holds_secret(&copy));
     store.commit(&[&put(2)]).unwrap();
     store.maintain();
     assert_eq!(fs::read(&copy).unwrap(), made, "not again on the same day");
@@ -259,4 +249,154 @@ fn a_page_that_cannot_be_read_is_not_taken_for_a_damaged_one() {
     ] {
         assert_eq!(read_failure(&found), code, "{found}");
     }
+}
+
+const SECRET: &str = "hunter2";
+
+fn holds_secret(file: &Path) -> bool {
+    let bytes = fs::read(file).unwrap_or_default();
+    bytes
+        .windows(SECRET.len())
+        .any(|part| part == SECRET.as_bytes())
+}
+
+fn caller() -> Caller {
+    let text = |text: &str| std::ffi::OsString::from(text).into();
+    Caller {
+        cwd: text("/"),
+        env: vec![(text("TOKEN"), text(SECRET))],
+        umask: 0o22,
+        setting_names: fugue_api::wire::SettingNames::Prefixed,
+    }
+}
+
+/// A run of one command with a variable of its own.
+fn run() -> RunRecord {
+    let args = serde_json::json!({"commands": [{"command": "true", "env": {"KEY": SECRET}}]});
+    RunRecord {
+        id: fugue_api::RunId("../r".into()),
+        number: 1,
+        made_by: Key([1; 16]),
+        owner: None,
+        started_at: fugue_api::Timestamp(1_700_000_000_000).into(),
+        work: Work::Parallel(Box::new(ParallelWork {
+            args: serde_json::from_value(args).unwrap(),
+            tasks: Vec::new(),
+        })),
+        settled_at: None,
+        over: false,
+        fetched: false,
+        lost_by_reboot: false,
+    }
+}
+
+fn start_run() -> Change {
+    Change::StartRun {
+        record: Box::new(run()),
+        caller: caller().into(),
+    }
+}
+
+/// The names of the files that hold the secret, beside the database and with the environments.
+fn holding(dir: &Path) -> Vec<String> {
+    let files = [dir.to_owned(), dir.join("environments")];
+    let files = files
+        .iter()
+        .flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten());
+    files
+        .filter(|file| holds_secret(&file.path()))
+        .map(|file| file.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+#[test]
+fn an_environment_is_in_a_file_of_its_own_until_the_run_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fugue.db");
+    let mut store = filled(&path, 1);
+    store.commit(&[&start_run()]).unwrap();
+    let kept = holding(dir.path());
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert!(kept[0].starts_with("run-"), "{kept:?}");
+    drop(store);
+    // Of a daemon that was killed before its commit.
+    fs::write(dir.path().join("environments/run-other"), SECRET).unwrap();
+
+    let mut store = Sqlite::at(&path).unwrap();
+    let runs = store.open().unwrap().snapshot.runs;
+    let stored = StoredRun {
+        record: run(),
+        caller: Some(caller()),
+    };
+    assert_eq!(runs, [stored]);
+    assert_eq!(holding(dir.path()), kept, "what nothing needs is removed");
+    let over = RunRecord {
+        over: true,
+        ..run()
+    };
+    store
+        .commit(&[&Change::EndRun(Box::new(over.clone()))])
+        .unwrap();
+    assert_eq!(holding(dir.path()), [] as [&str; 0]);
+    // Its record is put once more when its result was fetched.
+    store.commit(&[&Change::PutRun(Box::new(over))]).unwrap();
+    assert_eq!(holding(dir.path()), [] as [&str; 0]);
+    assert_eq!(store.open().unwrap().snapshot.runs[0].caller, None);
+}
+
+#[test]
+fn what_is_not_stored_leaves_no_environment() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fugue.db");
+    let mut store = filled(&path, 1);
+    store.connection.execute_batch("DROP TABLE runs").unwrap();
+    assert!(store.commit(&[&start_run()]).is_err());
+    assert_eq!(holding(dir.path()), [] as [&str; 0]);
+}
+
+#[test]
+fn environments_of_earlier_formats_leave_the_database_and_its_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fugue.db");
+    let old = Connection::open(&path).unwrap();
+    old.pragma_update(None, "journal_mode", "WAL").unwrap();
+    old.execute_batch(
+        "CREATE TABLE panes (id INTEGER PRIMARY KEY, record TEXT NOT NULL) STRICT;
+         CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+         CREATE TABLE runs (id TEXT PRIMARY KEY, record TEXT NOT NULL, caller TEXT) STRICT;
+         CREATE TABLE events (id INTEGER PRIMARY KEY, record TEXT NOT NULL) STRICT;
+         CREATE TABLE workers (id INTEGER PRIMARY KEY, record TEXT NOT NULL, caller TEXT) STRICT;
+         CREATE TABLE questions (id INTEGER PRIMARY KEY, record TEXT NOT NULL) STRICT;
+         CREATE TABLE watchers (id INTEGER PRIMARY KEY, record TEXT NOT NULL, caller TEXT) STRICT;
+         CREATE TABLE arrangements (id TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT;
+         CREATE TABLE starts (id TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT;
+         CREATE TABLE quarantine
+             (kind TEXT NOT NULL, id TEXT NOT NULL, raw BLOB, error TEXT NOT NULL, at INTEGER NOT NULL) STRICT;
+         PRAGMA user_version = 6;",
+    )
+    .unwrap();
+    let text = |record: &RunRecord| serde_json::to_string(record).unwrap();
+    let over = RunRecord {
+        id: fugue_api::RunId("over".into()),
+        over: true,
+        ..run()
+    };
+    let insert = "INSERT INTO runs (id, record, caller) VALUES (?1, ?2, ?3)";
+    let with = serde_json::to_string(&caller()).unwrap();
+    old.execute(insert, params![run().id.0, text(&run()), with])
+        .unwrap();
+    old.execute(insert, params!["over", text(&over), None::<String>])
+        .unwrap();
+    drop(old);
+    fs::copy(&path, backup::path_of(&path)).unwrap();
+    assert_eq!(holding(dir.path()).len(), 2);
+
+    let mut store = Sqlite::at(&path).unwrap();
+    let runs = store.open().unwrap().snapshot.runs;
+    let callers: Vec<_> = runs.iter().map(|run| run.caller.clone()).collect();
+    assert_eq!(callers, [Some(caller()), None]);
+    assert_eq!(runs[0].record, run());
+    let kept = holding(dir.path());
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert!(kept[0].starts_with("run-"), "{kept:?}");
 }

@@ -1,0 +1,330 @@
+//! The environments that callers had and that commands and workers are given: whatever may hold secrets and is needed
+//! until something was started.
+//!
+//! None of it is in the database, whose log and copies would keep it for long. Each record that needs one has a file of its own
+//! beside the database, for its owner alone, which is on disk before the record is and is removed when the record needs it
+//! no more. What a daemon that was killed left over is removed at the next start.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use fugue_api::wire::Caller;
+use fugue_core::{Change, RunRecord, WatcherRecord, Work, WorkerPhase, WorkerRecord};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::StoreError;
+
+/// What a record is kept without.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    pub caller: Caller,
+    /// The variables of the record itself, in the order in which [`Scrubbed::take`] finds them.
+    pub own: Vec<BTreeMap<String, String>>,
+}
+
+/// The name of a record's file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name(String);
+
+/// A record that is stored without its variables.
+pub trait Scrubbed {
+    fn name(&self) -> Name;
+    /// Whether something may still be started with its environment.
+    fn needs_environment(&self) -> bool;
+    /// The places of its variables.
+    fn places(&mut self) -> Vec<&mut BTreeMap<String, String>>;
+
+    fn take(&mut self) -> Vec<BTreeMap<String, String>> {
+        self.places().into_iter().map(std::mem::take).collect()
+    }
+
+    fn put_back(&mut self, own: Vec<BTreeMap<String, String>>) {
+        for (place, own) in self.places().into_iter().zip(own) {
+            *place = own;
+        }
+    }
+}
+
+impl Scrubbed for RunRecord {
+    fn name(&self) -> Name {
+        Name::of_run(&self.id.0)
+    }
+
+    fn needs_environment(&self) -> bool {
+        !self.over
+    }
+
+    fn places(&mut self) -> Vec<&mut BTreeMap<String, String>> {
+        match &mut self.work {
+            Work::Parallel(work) => {
+                let commands = work.args.commands.iter_mut();
+                commands.map(|one| &mut one.env).collect()
+            }
+            Work::Expect(_) | Work::Pipeline(_) => Vec::new(),
+        }
+    }
+}
+
+impl Scrubbed for WorkerRecord {
+    fn name(&self) -> Name {
+        Name::of_worker(self.number)
+    }
+
+    fn needs_environment(&self) -> bool {
+        match self.phase {
+            WorkerPhase::Preparing | WorkerPhase::Opening => true,
+            WorkerPhase::Live | WorkerPhase::Ended | WorkerPhase::Failed => false,
+        }
+    }
+
+    fn places(&mut self) -> Vec<&mut BTreeMap<String, String>> {
+        let ready = self.ready.as_mut().map(|ready| &mut ready.env);
+        [&mut self.args.env].into_iter().chain(ready).collect()
+    }
+}
+
+impl Scrubbed for WatcherRecord {
+    fn name(&self) -> Name {
+        Name::of_watcher(self.number)
+    }
+
+    /// Its commands are started with it again and again.
+    fn needs_environment(&self) -> bool {
+        true
+    }
+
+    fn places(&mut self) -> Vec<&mut BTreeMap<String, String>> {
+        Vec::new()
+    }
+}
+
+impl Name {
+    /// Clients choose the ids of runs, and may put anything into them.
+    fn of_run(id: &str) -> Self {
+        let digest = Sha256::digest(id.as_bytes());
+        let hex: String = digest[..16].iter().map(|b| format!("{b:02x}")).collect();
+        Self(format!("run-{hex}"))
+    }
+
+    fn of_worker(number: u64) -> Self {
+        Self(format!("worker-{number}"))
+    }
+
+    fn of_watcher(number: u64) -> Self {
+        Self(format!("watcher-{number}"))
+    }
+}
+
+/// A record as it is stored: without its variables.
+pub fn scrubbed<T: Scrubbed + Clone + Serialize>(record: &T) -> serde_json::Result<String> {
+    let mut record = record.clone();
+    record.take();
+    serde_json::to_string(&record)
+}
+
+/// The directory of the files, and what is in them.
+pub struct Environments {
+    dir: PathBuf,
+    kept: BTreeMap<Name, Environment>,
+}
+
+/// What a commit makes of the files: `None` removes one.
+pub type Plan = BTreeMap<Name, Option<Environment>>;
+
+impl Environments {
+    /// Those that belong to the database at `database`.
+    pub fn of(database: &Path) -> Self {
+        Self {
+            dir: database.with_file_name("environments"),
+            kept: BTreeMap::new(),
+        }
+    }
+
+    /// Writes the environment of a record that has it with it.
+    pub fn keep<T: Scrubbed + Clone>(
+        &mut self,
+        record: &T,
+        caller: Caller,
+    ) -> Result<(), StoreError> {
+        let mut plan = Plan::new();
+        self.start(&mut plan, record, &caller);
+        self.write(&plan)
+    }
+
+    /// What these changes make of the files.
+    pub fn plan(&self, changes: &[&Change]) -> Plan {
+        let mut plan = Plan::new();
+        for change in changes {
+            match change {
+                Change::StartRun { record, caller } => self.start(&mut plan, &**record, caller),
+                Change::StartWorker { record, caller } => self.start(&mut plan, &**record, caller),
+                Change::StartWatcher { record, caller } => self.start(&mut plan, &**record, caller),
+                Change::PutRun(record) => self.update(&mut plan, &**record),
+                Change::PutWorker(record) => self.update(&mut plan, &**record),
+                Change::EndRun(record) => self.end(&mut plan, record.name()),
+                Change::WorkerRuns(record) => self.end(&mut plan, record.name()),
+                Change::DropRun(run) => self.end(&mut plan, Name::of_run(&run.0)),
+                Change::DropWorker(number) => self.end(&mut plan, Name::of_worker(*number)),
+                Change::DropWatcher(number) => self.end(&mut plan, Name::of_watcher(*number)),
+                _ => {}
+            }
+        }
+        plan
+    }
+
+    fn start<T: Scrubbed + Clone>(&self, plan: &mut Plan, record: &T, caller: &Caller) {
+        let environment = Environment {
+            caller: caller.clone(),
+            own: record.clone().take(),
+        };
+        plan.insert(record.name(), Some(environment));
+    }
+
+    /// A worker's variables are complete when its files are there.
+    fn update<T: Scrubbed + Clone>(&self, plan: &mut Plan, record: &T) {
+        let name = record.name();
+        let known = match plan.get(&name) {
+            Some(planned) => planned.as_ref(),
+            None => self.kept.get(&name),
+        };
+        let Some(known) = known else { return };
+        if !record.needs_environment() {
+            return self.end(plan, name);
+        }
+        let own = record.clone().take();
+        if own != known.own {
+            let caller = known.caller.clone();
+            plan.insert(name, Some(Environment { caller, own }));
+        }
+    }
+
+    fn end(&self, plan: &mut Plan, name: Name) {
+        if self.kept.contains_key(&name) || plan.contains_key(&name) {
+            plan.insert(name, None);
+        }
+    }
+
+    /// Puts on disk what the commit needs. Before the commit.
+    pub fn write(&self, plan: &Plan) -> Result<(), StoreError> {
+        let new: Vec<_> = plan
+            .iter()
+            .filter_map(|(name, environment)| Some((name, environment.as_ref()?)))
+            .collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let failed = |error| StoreError::File(self.dir.clone(), error);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.dir)
+            .map_err(failed)?;
+        for (name, environment) in new {
+            let text = serde_json::to_vec(environment)?;
+            replace(&self.path(name), &text).map_err(failed)?;
+        }
+        File::open(&self.dir)
+            .and_then(|dir| dir.sync_all())
+            .map_err(failed)
+    }
+
+    /// Removes what is needed no more. After the commit.
+    pub fn apply(&mut self, plan: Plan) {
+        for (name, environment) in plan {
+            match environment {
+                Some(environment) => {
+                    self.kept.insert(name, environment);
+                }
+                None => {
+                    self.remove(&name);
+                    self.kept.remove(&name);
+                }
+            }
+        }
+    }
+
+    /// The commit failed: files of records that are not stored go.
+    pub fn undo(&self, plan: &Plan) {
+        for name in plan.keys().filter(|name| !self.kept.contains_key(name)) {
+            self.remove(name);
+        }
+    }
+
+    /// The caller of a stored record, whose own variables are put back, if it still needs them.
+    pub fn restore<T: Scrubbed>(&mut self, record: &mut T) -> Option<Caller> {
+        if !record.needs_environment() {
+            return None;
+        }
+        let name = record.name();
+        let text = match fs::read(self.path(&name)) {
+            Ok(text) => text,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::warn!(%error, name = name.0, "environment not read");
+                }
+                return None;
+            }
+        };
+        let environment: Environment = serde_json::from_slice(&text)
+            .inspect_err(|error| tracing::warn!(%error, name = name.0, "environment not readable"))
+            .ok()?;
+        record.put_back(environment.own.clone());
+        let caller = environment.caller.clone();
+        self.kept.insert(name, environment);
+        Some(caller)
+    }
+
+    /// Removes the files that no record needs: those that were not [restored](Self::restore).
+    pub fn remove_others(&self) {
+        let known: BTreeSet<&str> = self.kept.keys().map(|name| name.0.as_str()).collect();
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if !name.to_str().is_some_and(|name| known.contains(name))
+                && let Err(error) = fs::remove_file(entry.path())
+            {
+                tracing::warn!(%error, path = %entry.path().display(), "environment not removed");
+            }
+        }
+    }
+
+    fn path(&self, name: &Name) -> PathBuf {
+        self.dir.join(&name.0)
+    }
+
+    fn remove(&self, name: &Name) {
+        match fs::remove_file(self.path(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, name = name.0, "environment not removed");
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+}
+
+/// Whole and on disk, or not at all.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)?;
+    let written = file
+        .write_all(text)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
