@@ -744,7 +744,7 @@ fn a_message_for_a_worker_that_rests_is_typed_into_its_pane() {
     let worker = spawn(
         &mut lead,
         "w",
-        "while read -er line; do echo \"<$line>\"; done",
+        "while read -r line; do echo \"<$line>\"; done",
     );
     let pane = worker["pane_id"].as_str().unwrap().parse().unwrap();
     let args = json!({"to": "w-shell", "body": "go on", "deliver": "type"});

@@ -221,7 +221,7 @@ fn a_message_is_not_typed_into_a_persons_line() {
     let mut eye = Eye::new(&world);
     let spawn = json!({
         "name": "w", "agent": "shell", "cwd": "/tmp",
-        "prompt": "while read -er line; do echo \"<$line>\"; done",
+        "prompt": "while read -r line; do echo \"<$line>\"; done",
     });
     let spawned = eye.call("spawn_worker", spawn, Key([1; 16]));
     let Ok(Answer::Tool {
