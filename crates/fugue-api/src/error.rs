@@ -17,6 +17,8 @@ pub struct Error {
 pub enum Kind {
     /// An argument is wrong; asking again with the same one cannot help.
     InvalidArgument,
+    /// The caller may not do this; whoever may is named.
+    Denied,
     /// The thing that was named is not there.
     NotFound,
     /// The name fits several things.
@@ -46,6 +48,10 @@ impl Error {
         Self::new(Kind::InvalidArgument, message)
     }
 
+    pub fn denied(message: impl Into<String>) -> Self {
+        Self::new(Kind::Denied, message)
+    }
+
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -55,7 +61,8 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self.kind {
             Kind::InvalidArgument | Kind::Ambiguous => 2,
-            Kind::NotFound
+            Kind::Denied
+            | Kind::NotFound
             | Kind::Ended
             | Kind::Exhausted
             | Kind::Unavailable

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Raised when an older client or daemon could misread a frame.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 
 /// The largest frame either side accepts: the largest reply a caller may ask for, as JSON escapes, with room to spare.
 pub const LARGEST_FRAME: usize = 128 * 1024 * 1024;
@@ -106,7 +106,8 @@ pub enum SettingNames {
     Short,
 }
 
-/// Whose inbox a caller has.
+/// Who a caller says it is, and so whose inbox it has. The daemon believes it as far as the process that calls may be
+/// that: a process in an agent's pane is that agent, whatever it says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "who", rename_all = "snake_case")]
 pub enum Who {

@@ -1,5 +1,6 @@
 //! The registry of panes and everybody who waits on one.
 
+mod authority;
 mod calls;
 mod facts;
 mod forget;

@@ -14,6 +14,18 @@ impl InboxId {
     pub fn of_worker(lead: &Self, worker: &str, instance: u32) -> Self {
         Self(format!("{lead}/{worker}.{instance}"))
     }
+
+    /// Whether it belongs to a worker of `lead`, or to a worker of such a worker, and so on.
+    pub fn is_below(&self, lead: &Self) -> bool {
+        let rest = self.0.strip_prefix(&lead.0);
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// The inbox that a worker's own inbox stands below.
+    pub fn lead(&self) -> Option<Self> {
+        let (lead, _) = self.0.rsplit_once('/')?;
+        Some(Self(lead.to_owned()))
+    }
 }
 
 impl fmt::Display for InboxId {
@@ -46,7 +58,13 @@ pub struct QuestionRecord {
     pub id: QuestionId,
     pub made_by: Key,
     pub asker: InboxId,
+    /// The inbox that it was sent to. `None` in records of versions that did not know: the asker's lead.
+    #[serde(default)]
+    pub addressee: Option<InboxId>,
     pub asked_at: Timestamp,
     pub body: String,
     pub answer: Option<String>,
+    /// Who answered.
+    #[serde(default)]
+    pub answered_by: Option<String>,
 }

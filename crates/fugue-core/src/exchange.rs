@@ -23,6 +23,10 @@ use crate::{
 pub struct CallId(pub u64);
 
 /// What happens to core.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is on its way at a time, and most are calls"
+)]
 pub enum Input {
     Call {
         call: CallId,
@@ -81,7 +85,10 @@ pub enum Input {
 #[derive(Debug)]
 pub struct Asked {
     pub key: Key,
+    /// Who the caller says it is.
     pub who: Who,
+    /// The pane that the calling process runs in, as the kernel knows it.
+    pub within: Option<PaneId>,
     pub caller: Arc<Caller>,
     pub ask: Ask,
     /// One for each pane that the call opens: looked up at the door, where files may be looked at. An error there is

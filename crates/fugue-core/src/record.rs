@@ -1,4 +1,8 @@
-use fugue_api::{Cursor, PaneId, RunId, SessionName, Timestamp, panes::PaneSize, wire::Key};
+use fugue_api::{
+    Cursor, PaneId, RunId, SessionName, Timestamp,
+    panes::PaneSize,
+    wire::{Key, Who},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{Moment, layout::Layout};
@@ -17,6 +21,9 @@ pub struct PaneRecord {
     pub created_at: Timestamp,
     /// The call that made it: asked again, it is this pane that is meant.
     pub made_by: Key,
+    /// The agent that opened it. `None`: a person, as in all records of versions that did not know.
+    #[serde(default)]
+    pub opened_by: Option<Who>,
     /// What our shell marks carry, so that nothing a program prints passes for one. Empty: no integration.
     pub secret: String,
     /// Where it is, if a tmux server has it and no holder of ours.

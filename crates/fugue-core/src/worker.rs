@@ -6,11 +6,14 @@ use fugue_api::{
     PaneId,
     panes::By,
     team::{Outcome, SpawnWorker},
-    wire::Key,
+    wire::{Key, Who},
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{Exit, InboxId, Moment, World};
+
+// The agent whose prompt is a shell command.
+const SHELL_AGENT: &str = "shell";
 
 /// One worker, from the moment its lead asks for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +29,9 @@ pub struct WorkerRecord {
     pub lead: InboxId,
     /// The call that spawned it: asked again, it is this worker that is meant.
     pub made_by: Key,
+    /// The agent that spawned it. `None`: a person.
+    #[serde(default)]
+    pub opened_by: Option<Who>,
     pub started_at: Moment,
     pub args: SpawnWorker,
     pub world: World,
@@ -109,6 +115,11 @@ pub struct Owed {
 impl WorkerRecord {
     pub fn inbox(&self) -> InboxId {
         InboxId::of_worker(&self.lead, &self.id, self.instance)
+    }
+
+    /// Whether its program has an input box that takes prompts. A shell command reads what is typed as its own input.
+    pub fn has_input_box(&self) -> bool {
+        self.agent != SHELL_AGENT
     }
 
     pub fn is_over(&self) -> bool {

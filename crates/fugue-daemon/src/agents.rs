@@ -153,8 +153,9 @@ pub struct Launch {
 const LONGEST_PROMPT: usize = 100_000;
 
 /// The tools of ours that an agent calls without asking a person: with these a worker talks to whoever spawned it, who may
-/// be the only one to look at it, and they touch nothing but inboxes. All others it asks for as it asks for any tool: a
-/// pane can run whatever the agent itself must ask for.
+/// be the only one to look at it, and they touch nothing but inboxes: a message of a worker's that is to be typed is
+/// refused, except into the panes of workers that it spawned itself, for which it had to ask. All others it asks for as it
+/// asks for any tool: a pane can run whatever the agent itself must ask for.
 const FREE_TOOLS: [&str; 5] = [
     "answer_question",
     "ask_question",

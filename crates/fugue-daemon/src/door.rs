@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     io,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -24,6 +25,7 @@ use tokio::{
 use crate::{
     desk::{Back, Responder, UnreadReplies},
     frame::{self, Frames},
+    origin::Origin,
     socket,
 };
 
@@ -36,7 +38,9 @@ pub enum Knock {
     Call {
         call: CallId,
         key: Key,
+        /// As the caller says.
         who: Who,
+        origin: Arc<Origin>,
         caller: Arc<Caller>,
         ask: Ask,
         responder: Responder,
@@ -48,6 +52,8 @@ pub enum Knock {
 
 // No event says that a fd has become free.
 const RETRY_ACCEPT: Duration = Duration::from_millis(50);
+// As often as a look at the processes above a client may fail, for want of fds or memory.
+const MAX_LOOKS_AT_ORIGIN: usize = 100;
 // The largest thing a client may say: an environment and a long input.
 const LARGEST_QUESTION: usize = 16 * 1024 * 1024;
 
@@ -72,6 +78,7 @@ pub async fn serve(
     mut listener: UnixListener,
     mut rebound: mpsc::Receiver<UnixListener>,
     limits: ClientLimits,
+    panes: PathBuf,
     engine: mpsc::Sender<Knock>,
     closing: watch::Receiver<bool>,
     visits: mpsc::Sender<()>,
@@ -94,6 +101,7 @@ pub async fn serve(
                     calls: calls.clone(),
                     closing: closing.clone(),
                     limits,
+                    panes: panes.clone(),
                 };
                 let until_over = visits.clone();
                 tokio::spawn(async move {
@@ -123,12 +131,15 @@ struct Visit {
     calls: Arc<AtomicU64>,
     closing: watch::Receiver<bool>,
     limits: ClientLimits,
+    /// The directory that has the directories of all panes.
+    panes: PathBuf,
 }
 
 /// Who a connection belongs to, and how replies get to it.
 struct Guest {
     caller: Arc<Caller>,
     who: Who,
+    origin: Arc<Origin>,
     back: mpsc::UnboundedSender<Back>,
     unread: Arc<UnreadReplies>,
 }
@@ -142,6 +153,11 @@ impl Visit {
                 peer.uid()
             )));
         }
+        let origin = match peer.pid() {
+            // It is in no process table of ours, and so in no pane either.
+            None | Some(0) => Origin::default(),
+            Some(pid) => self.origin(pid).await?,
+        };
         let (incoming, mut sink) = socket::split(stream.into_std()?)?;
         let mut incoming = Frames::new(incoming, LARGEST_QUESTION);
         let Some(Hello {
@@ -166,6 +182,7 @@ impl Visit {
         let guest = Guest {
             caller: Arc::new(caller),
             who,
+            origin: Arc::new(origin),
             back,
             unread: UnreadReplies::at_most(self.limits.max_unread_bytes),
         };
@@ -214,6 +231,22 @@ impl Visit {
         outcome
     }
 
+    /// Looks before anything is read, while the client waits for its welcome and so is there to be looked at.
+    async fn origin(&self, peer: i32) -> io::Result<Origin> {
+        let mut failed = 0;
+        loop {
+            let panes = self.panes.clone();
+            let looking = tokio::task::spawn_blocking(move || Origin::of(peer, &panes));
+            match looking.await.map_err(io::Error::other)? {
+                Err(error) if error.raw_os_error().is_some() && failed < MAX_LOOKS_AT_ORIGIN => {
+                    failed += 1;
+                    tokio::time::sleep_until(Instant::now() + RETRY_ACCEPT).await;
+                }
+                looked => return looked,
+            }
+        }
+    }
+
     async fn question(&self, question: ToDaemon, guest: &Guest, open: &mut HashMap<u64, CallId>) {
         match question {
             ToDaemon::Cancel { id } => {
@@ -245,6 +278,7 @@ impl Visit {
                         call,
                         key,
                         who: who.unwrap_or_else(|| guest.who.clone()),
+                        origin: guest.origin.clone(),
                         caller: guest.caller.clone(),
                         ask,
                         responder,

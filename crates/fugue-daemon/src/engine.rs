@@ -34,6 +34,7 @@ use crate::{
     desk::{Desk, Responder},
     door::{ClientLimits, Knock},
     follow, gc,
+    origin::Origin,
     pane::{self, Inject, PaneCommand, PaneHandle, Quiet, launch},
     paths::Paths,
     shards::{Panicked, Shards, Task},
@@ -96,6 +97,7 @@ pub enum Said {
         call: CallId,
         key: Key,
         who: Who,
+        within: Option<PaneId>,
         caller: Arc<Caller>,
         ask: Ask,
         furnished: world::Furnished,
@@ -242,17 +244,30 @@ impl Engine {
             }
             Knock::Call {
                 ask: Ask::DaemonStop { panes },
+                who,
+                origin,
                 responder,
                 ..
-            } => self.stop(responder, panes),
+            } => {
+                let within = self.pane_of(&origin);
+                match self.core.authorize_stop(within, who) {
+                    Ok(()) => self.stop(responder, panes),
+                    Err(error) => {
+                        responder.answer(Err(error));
+                        Going::On
+                    }
+                }
+            }
             Knock::Call {
                 call,
                 key,
                 who,
+                origin,
                 caller,
                 ask,
                 responder,
             } => {
+                let within = self.pane_of(&origin);
                 self.desk.open(call, responder);
                 if let Ask::Hook { news } = &ask
                     && news.is_kept()
@@ -262,7 +277,7 @@ impl Engine {
                 let target = world::tmux_target(&ask, &caller, |said| self.core.knows(said));
                 match ask {
                     ask if target.is_some() || world::is_needed(&ask, &caller) => {
-                        self.look_up(call, key, who, caller, ask, target);
+                        self.look_up(call, key, who, within, caller, ask, target);
                         Going::On
                     }
                     ask => self.enter(
@@ -270,6 +285,7 @@ impl Engine {
                         Asked {
                             key,
                             who,
+                            within,
                             caller,
                             ask,
                             worlds: Ok(Vec::new()),
@@ -282,6 +298,12 @@ impl Engine {
         }
     }
 
+    /// The pane that a client's process runs in.
+    fn pane_of(&self, origin: &Origin) -> Option<PaneId> {
+        let nearest = || self.core.pane_of(&origin.ancestors);
+        *origin.pane.get_or_init(nearest)
+    }
+
     /// What hooks told while no daemon ran. We listen by now, so that none of them is told behind our back.
     fn take_up_news(&mut self) {
         for kept in spool::all(&self.house.paths) {
@@ -291,6 +313,7 @@ impl Engine {
             let asked = Asked {
                 key: kept.key,
                 who: kept.who,
+                within: None,
                 caller: Arc::new(nobody()),
                 ask: Ask::Hook { news: kept.news },
                 worlds: Ok(Vec::new()),
@@ -303,11 +326,16 @@ impl Engine {
 
     /// A directory may be on a disk that does not answer, and tmux may not answer either, so looking at them is not
     /// this thread's business.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all of a call, which is passed on as it is"
+    )]
     fn look_up(
         &self,
         call: CallId,
         key: Key,
         who: Who,
+        within: Option<PaneId>,
         caller: Arc<Caller>,
         mut ask: Ask,
         target: Option<String>,
@@ -319,6 +347,7 @@ impl Engine {
                 call,
                 key,
                 who,
+                within,
                 caller,
                 ask,
                 furnished,
@@ -361,6 +390,7 @@ impl Engine {
                 call,
                 key,
                 who,
+                within,
                 caller,
                 ask,
                 furnished,
@@ -369,6 +399,7 @@ impl Engine {
                 Asked {
                     key,
                     who,
+                    within,
                     caller,
                     ask,
                     worlds: furnished.worlds,
@@ -774,6 +805,11 @@ impl Engine {
         }
     }
 
+    /// The directory that has the directories of all panes.
+    pub fn panes_directory(&self) -> std::path::PathBuf {
+        self.house.paths.panes()
+    }
+
     pub fn client_limits(&self) -> ClientLimits {
         ClientLimits::of(&self.house.settings)
     }
@@ -822,6 +858,7 @@ impl Engine {
                 who: Who::Person {
                     project: String::new(),
                 },
+                within: None,
                 caller: caller.clone(),
                 ask,
                 worlds: Ok(Vec::new()),

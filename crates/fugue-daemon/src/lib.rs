@@ -20,6 +20,7 @@ mod gc;
 mod listening;
 pub mod lock;
 pub mod mirror;
+mod origin;
 mod pane;
 pub mod paths;
 mod picture;

@@ -140,6 +140,7 @@ fn record_of(pane: PaneId, dir: &Path, meta: &Meta) -> PaneRecord {
             },
             created_at: Timestamp(u64::try_from(made).unwrap_or(u64::MAX)),
             made_by: Key([0; 16]),
+            opened_by: None,
             secret: String::new(),
             tmux: None,
             agent: None,

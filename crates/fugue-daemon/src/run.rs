@@ -142,6 +142,7 @@ async fn serve(
     mut monitor: StateMonitor,
 ) -> io::Result<StateMonitor> {
     let limits = engine.client_limits();
+    let panes = engine.panes_directory();
     let (knock, knocks) = mpsc::channel(KNOCKS_IN_LINE);
     let (close, closing) = watch::channel(false);
     let (rebound, listeners) = mpsc::channel(1);
@@ -151,6 +152,7 @@ async fn serve(
         listener,
         listeners,
         limits,
+        panes,
         knock.clone(),
         closing,
         visit,
@@ -210,6 +212,7 @@ async fn stop(engine: &mpsc::Sender<Knock>, panes: Panes) {
         who: fugue_api::wire::Who::Person {
             project: String::new(),
         },
+        origin: Default::default(),
         caller: std::sync::Arc::new(engine::nobody()),
         ask: Ask::DaemonStop {
             panes: panes == Panes::Close,

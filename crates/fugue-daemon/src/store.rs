@@ -154,6 +154,7 @@ pub(crate) mod conformance {
             },
             created_at: Timestamp(1_000),
             made_by: Key([7; 16]),
+            opened_by: None,
             secret: "s".into(),
             agent: None,
             generation: 1,

@@ -28,7 +28,8 @@ pub use close::{KILL_WAIT, Scope, close_leftovers};
 pub use holder::run;
 pub use link::{DaemonLink, Filled, Flushed, Link, Received};
 pub use liveness::{
-    Liveness, await_exit, end_holder, find_holder, find_process, is_stopped, lives,
+    Liveness, await_exit, end_holder, find_holder, find_process, held_directory, is_stopped, lives,
+    parent_of,
 };
 pub use log::{LogReader, LogWriter, Read};
 pub use probe::probe_at;

@@ -95,6 +95,31 @@ pub fn find_process(pid: i32) -> io::Result<Option<Identity>> {
         .map(|stat| stat.identity()))
 }
 
+/// The parent of a process. `Ok(None)`: no such process can be seen, because it has ended or is hidden from us.
+pub fn parent_of(pid: i32) -> io::Result<Option<i32>> {
+    Ok(Stat::read(pid)?.map(|stat| stat.ppid))
+}
+
+/// The pane's directory below `panes` that a process is the holder of. Its command line names the directory, which any
+/// process may do; the record in that directory names the process, and only a holder writes that.
+pub fn held_directory(pid: i32, panes: &Path) -> Option<PathBuf> {
+    let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut words = cmdline.split(|byte| *byte == 0).skip(1);
+    if words.next() != Some(b"hold") {
+        return None;
+    }
+    let dir = words.find_map(|word| word.strip_prefix(b"dir="))?;
+    let dir = Path::new(std::ffi::OsStr::from_bytes(dir));
+    if dir.parent() != Some(panes) {
+        return None;
+    }
+    let boot = boot_id();
+    let mut metas = (1..).map_while(|generation| Meta::read(dir, generation).ok().flatten());
+    metas
+        .any(|meta| meta.holder == pid && meta.boot == boot)
+        .then(|| dir.to_owned())
+}
+
 /// Whether a process is stopped, by a signal or by a debugger.
 pub fn is_stopped(pid: i32) -> bool {
     Stat::of(pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'))

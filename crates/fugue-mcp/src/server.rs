@@ -90,7 +90,10 @@ impl<H: Handle + Clone> Server<H> {
         let session = match (self.door, &self.session) {
             (_, Some(named)) => Some(named.to_string()),
             (Door::Stdio, None) => None,
-            (Door::Http, None) => header("fugue-session").or_else(|| header("mcp-session-id")),
+            // Whoever has no session all the same is a lead, and no person.
+            (Door::Http, None) => header("fugue-session")
+                .or_else(|| header("mcp-session-id"))
+                .or_else(|| Some("http".to_owned())),
         };
         match session {
             Some(session) => self.handle.speaking_for(&session),

@@ -233,9 +233,10 @@ fn what_ends_a_wait_is_told_apart() {
 fn a_match_may_close_its_pane_or_bring_the_text_along() {
     let world = world();
     let mut client = client(&world);
-    let pane = world
-        .pane("echo one; echo two; sleep 0.2; echo listening; sleep 600")
-        .pane_id;
+    let command = "echo one; echo two; sleep 0.2; echo listening; sleep 600";
+    let made = client.call("create_pane", json!({"command": command}));
+    let pane = made["pane_id"].as_str().expect("an id");
+    let pane = pane.parse().expect("a pane");
     let found = expect(
         &mut client,
         pane,

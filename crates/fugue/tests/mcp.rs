@@ -45,10 +45,11 @@ fn client(world: &World, flags: &[&str]) -> McpClient {
 }
 
 /// A pane whose program ignores every polite request to end, so that closing it takes as long as it is given.
-fn stubborn(world: &World) -> PaneId {
-    let pane = world
-        .pane("trap '' HUP TERM; echo stubborn; exec sleep 1000")
-        .pane_id;
+fn stubborn(world: &World, client: &mut McpClient) -> PaneId {
+    let command = json!({"command": "trap '' HUP TERM; echo stubborn; exec sleep 1000"});
+    let made = client.call("create_pane", command);
+    let pane = made["pane_id"].as_str().expect("an id");
+    let pane = pane.parse().expect("a pane");
     world.until_printed(pane, |text| text.contains("stubborn"));
     pane
 }
@@ -310,7 +311,7 @@ fn of_two_hundred_interleaved_calls_each_gets_its_own_answer() {
 fn a_ping_and_a_status_do_not_wait_for_ten_blocked_calls() {
     let world = world();
     let mut client = client(&world, &[]);
-    let panes: Vec<PaneId> = (0..10).map(|_| stubborn(&world)).collect();
+    let panes: Vec<PaneId> = (0..10).map(|_| stubborn(&world, &mut client)).collect();
     let blocked: Vec<u64> = panes
         .iter()
         .map(|pane| client.ask_tool("close_pane", json!({"pane_id": pane, "grace_ms": 600_000})))
@@ -347,7 +348,10 @@ fn a_ping_and_a_status_do_not_wait_for_ten_blocked_calls() {
 #[test]
 fn a_client_that_is_killed_in_mid_call_leaves_nothing_behind() {
     let world = world();
-    let pane = stubborn(&world);
+    // The next server in this directory has the same session.
+    let mut opener = client(&world, &[]);
+    let pane = stubborn(&world, &mut opener);
+    opener.end();
     // The client is a process of its own that is killed with its pipes open, as an agent would be.
     let script = format!(
         "import subprocess, json, sys\n\
@@ -451,7 +455,7 @@ fn garbage_on_stdin_is_survived() {
 fn a_blocked_call_rides_through_the_daemons_death() {
     let world = world();
     let mut client = client(&world, &[]);
-    let pane = stubborn(&world);
+    let pane = stubborn(&world, &mut client);
     let before = world.daemons();
     let blocked = client.ask_tool("close_pane", json!({"pane_id": pane, "grace_ms": 8000}));
     // Calls are answered in any order, but taken in the order they came: this one was asked behind the blocked one.
@@ -479,7 +483,7 @@ fn a_blocked_call_rides_through_the_daemons_death() {
 fn a_cancelled_call_is_never_answered_and_its_work_goes_on() {
     let world = world();
     let mut client = client(&world, &[]);
-    let pane = stubborn(&world);
+    let pane = stubborn(&world, &mut client);
     let id = client.ask_tool("close_pane", json!({"pane_id": pane, "grace_ms": 3000}));
     client.call("get_status", json!({}));
     client.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": "the person changed their mind"}}));
@@ -495,7 +499,7 @@ fn a_cancelled_call_is_never_answered_and_its_work_goes_on() {
 fn a_client_that_wants_to_know_hears_every_five_seconds() {
     let world = world();
     let mut client = client(&world, &[]);
-    let pane = stubborn(&world);
+    let pane = stubborn(&world, &mut client);
     let id = client.ask(
         "tools/call",
         json!({"name": "close_pane", "arguments": {"pane_id": pane, "grace_ms": 11_000}, "_meta": {"progressToken": "how-far"}}),
@@ -534,7 +538,7 @@ fn a_slow_rc_file_is_waited_for_and_then_told_of() {
 fn a_wait_ends_before_its_clients_patience_does() {
     let world = world();
     let mut client = client(&world, &["--max-wait-ms", "700"]);
-    let pane = stubborn(&world);
+    let pane = stubborn(&world, &mut client);
     let start = Instant::now();
     let said = client.call("close_pane", json!({"pane_id": pane, "grace_ms": 5000}));
     assert_eq!(said["pane_id"], json!(pane));

@@ -739,19 +739,19 @@ fn a_worker_that_takes_longer_than_it_may_is_told_of_and_goes_on() {
 #[test]
 fn a_message_for_a_worker_that_rests_is_typed_into_its_pane() {
     let world = world();
-    world.configure("idle_threshold_secs = 0.3\n");
-    let mut lead = lead(&world);
-    let worker = spawn(
-        &mut lead,
-        "w",
-        "while read -r line; do echo \"<$line>\"; done",
+    world.configure(
+        "idle_threshold_secs = 0.3\n[agents.reader]\ncommand = [\"bash\", \"{prompt_file}\"]\n",
     );
+    let mut lead = lead(&world);
+    let prompt = "while read -r line; do echo \"<$line>\"; done";
+    let args = json!({"name": "w", "agent": "reader", "prompt": prompt});
+    let worker = lead.call("spawn_worker", args);
     let pane = worker["pane_id"].as_str().unwrap().parse().unwrap();
-    let args = json!({"to": "w-shell", "body": "go on", "deliver": "type"});
+    let args = json!({"to": "w-reader", "body": "go on", "deliver": "type"});
     lead.call("send_message", args);
     world.until_printed(pane, |text| text.contains("<Message from lead: go on>"));
     until("what was typed is taken", PATIENCE, || {
-        let left: Value = world.json(&["events", "--inbox", "lead/w-shell.1"]);
+        let left: Value = world.json(&["events", "--inbox", "lead/w-reader.1"]);
         left["events"] == json!([])
     });
 }

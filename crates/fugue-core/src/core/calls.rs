@@ -8,7 +8,7 @@ use fugue_api::{
         By, CreatePane, GetStatus, Overview, PaneSize, PaneStatus, ReadPane, SendInput, SessionRow,
         State, StateBy, Status, TmuxRow,
     },
-    wire::{Answer, Ask, Caller, Key},
+    wire::{Answer, Ask, Caller, Key, Who},
 };
 
 use super::{
@@ -35,6 +35,7 @@ impl Core {
         now: Now,
         effects: &mut Vec<Effect>,
     ) -> Result<(), Error> {
+        asked.who = self.identify(asked.within, asked.who)?;
         let mut elsewhere = Vec::new();
         let mut discovered = None;
         match std::mem::take(&mut asked.tmux) {
@@ -54,6 +55,7 @@ impl Core {
             discovered: discovered.as_ref(),
             now,
         };
+        planner.authorize(&asked.who, &asked.caller, &asked.ask)?;
         let plan = planner.plan(call, asked, elsewhere)?;
         if let Some(pane) = discovered {
             self.enter_discovered(pane, effects);
@@ -71,7 +73,7 @@ impl Planner<'_> {
                 request.check()?;
                 match request {
                     Request::CreatePane(args) => {
-                        let (key, caller) = (asked.key, asked.caller);
+                        let (key, caller, who) = (asked.key, asked.caller, asked.who);
                         // A pane that is there already needs nothing that could be refused.
                         let mut panes = self.core.panes.values();
                         if let Some(made) = panes.find(|pane| pane.record.made_by == key) {
@@ -83,7 +85,7 @@ impl Planner<'_> {
                         self.core.starts.refuse_repeated(key)?;
                         let world = only(asked.worlds)?;
                         Ok(Plan::new(move |core, effects| {
-                            core.create(call, args, world, key, caller, now, effects);
+                            core.create(call, args, world, key, caller, &who, now, effects);
                         }))
                     }
                     Request::SendInput(args) => self.send(call, args, asked.key),
@@ -264,9 +266,11 @@ impl Core {
         world: World,
         key: Key,
         caller: Arc<Caller>,
+        who: &Who,
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
+        let opened_by = self.team.opener(who);
         let command = args
             .command
             .clone()
@@ -283,6 +287,7 @@ impl Core {
                 },
                 world: &world,
                 key,
+                opened_by,
                 callers: vec![call],
                 promised: None,
                 agent: None,
@@ -325,6 +330,7 @@ impl Core {
             size: new.size,
             created_at: now.wall,
             made_by: new.key,
+            opened_by: new.opened_by,
             secret: new.world.secret.clone(),
             tmux: new.world.tmux.clone(),
             agent: new.agent,
@@ -482,6 +488,7 @@ pub(super) struct NewPane<'a> {
     pub size: PaneSize,
     pub world: &'a World,
     pub key: Key,
+    pub opened_by: Option<Who>,
     /// Those who wait for it.
     pub callers: Vec<CallId>,
     pub promised: Option<PaneId>,

@@ -321,6 +321,7 @@ fn asked(kind: usize, c: &Choices, d: &Choices) -> Option<Asked> {
     Some(Asked {
         key: Key([d[6] % 8; 16]),
         who,
+        within: None,
         caller: caller(d),
         ask,
         worlds: match d[6] % 5 {

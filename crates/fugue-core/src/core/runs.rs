@@ -83,6 +83,7 @@ impl Core {
     ) {
         let run_id = args.run_id.clone();
         let session = self.session_for(args.layout, &start.caller, worlds.first());
+        let opened_by = self.team.opener(&start.who);
         let mut changes = Vec::new();
         let mut opens = Vec::new();
         let mut tasks = Vec::new();
@@ -97,6 +98,7 @@ impl Core {
                     size: SIZE,
                     world,
                     key: start.key,
+                    opened_by: opened_by.clone(),
                     callers: Vec::new(),
                     promised: None,
                     agent: None,
@@ -148,6 +150,7 @@ impl Core {
                         size: SIZE,
                         world: &world,
                         key: start.key,
+                        opened_by: self.team.opener(&start.who),
                         callers: Vec::new(),
                         promised: None,
                         agent: None,

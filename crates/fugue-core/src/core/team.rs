@@ -22,7 +22,7 @@ use super::{
     plan::{Plan, Planner},
 };
 use crate::{
-    CallId, Change, Effect, InboxId, Now, QuestionRecord, Snapshot,
+    CallId, Change, Effect, InboxId, Now, QuestionRecord, Snapshot, WorkerRecord,
     inbox::{InboxLimits, Inboxes, Post},
     settings::Settings,
 };
@@ -54,12 +54,15 @@ struct Waiter {
 }
 
 /// A caller as its team knows it.
-struct Me {
-    inbox: InboxId,
+pub(super) struct Me {
+    pub inbox: InboxId,
     /// What others see as `from`.
-    name: String,
-    parent: Option<InboxId>,
+    pub name: String,
+    pub parent: Option<InboxId>,
 }
+
+// What an answer of a person's has as `from`.
+const PERSON: &str = "person";
 
 // Questions that nobody answers are forgotten behind so many.
 const MOST_QUESTIONS: usize = 1_000;
@@ -121,7 +124,56 @@ impl Team {
             .or_else(|| of_name().max_by_key(|worker| worker.record.instance))
     }
 
-    fn me(&self, who: &Who) -> Me {
+    /// What a record says of whoever opened a pane or spawned a worker. `None`: a person.
+    pub fn opener(&self, who: &Who) -> Option<Who> {
+        match who {
+            Who::Person { .. } => None,
+            Who::Session { .. } => Some(who.clone()),
+            Who::Worker {
+                session,
+                agent,
+                pane,
+            } => {
+                let known = self.worker_of(&InboxId(session.clone()), agent, *pane);
+                Some(Who::Worker {
+                    session: session.clone(),
+                    agent: agent.clone(),
+                    pane: known.map(|worker| worker.record.pane),
+                })
+            }
+        }
+    }
+
+    /// The worker whose pane this is.
+    pub fn worker_in(&self, pane: PaneId) -> Option<&WorkerRecord> {
+        let mut workers = self.workers.values().rev();
+        let worker = workers.find(|worker| worker.record.pane == pane)?;
+        Some(&worker.record)
+    }
+
+    /// The worker whose inbox this is.
+    pub fn worker_with(&self, inbox: &InboxId) -> Option<&WorkerRecord> {
+        let mut workers = self.workers.values();
+        let worker = workers.find(|worker| worker.record.inbox() == *inbox)?;
+        Some(&worker.record)
+    }
+
+    /// Whether fugue spawned a worker of this id for this lead.
+    pub fn has_spawned(&self, lead: &InboxId, id: &str) -> bool {
+        self.worker_of(lead, id, None).is_some()
+    }
+
+    /// Whether anybody is known to be, or to have been, this session.
+    pub fn knows_session(&self, session: &InboxId) -> bool {
+        let mut workers = self.workers.values();
+        self.inboxes.knows(session) || workers.any(|worker| worker.record.lead == *session)
+    }
+
+    pub fn question(&self, id: QuestionId) -> Option<&QuestionRecord> {
+        self.questions.get(&id).map(|question| &question.record)
+    }
+
+    pub fn me(&self, who: &Who) -> Me {
         match who {
             Who::Session { id } => Me::lead(id),
             Who::Person { project } => Me::lead(project),
@@ -145,7 +197,7 @@ impl Team {
     }
 
     /// Where something for `to` goes: one's parent, a worker of one's own, a fellow, or an inbox by its full id.
-    fn address(&self, me: &Me, to: Option<&str>) -> Result<InboxId, Error> {
+    pub fn address(&self, me: &Me, to: Option<&str>) -> Result<InboxId, Error> {
         let Some(to) = to else {
             return me.parent.clone().ok_or_else(|| {
                 Error::invalid("to: nobody spawned you, so there is no one to tell by default")
@@ -223,7 +275,7 @@ impl Waiter {
             Some(_) => QuestionStatus::Default,
             None => QuestionStatus::Pending,
         };
-        asked(self.call, question, status, self.default)
+        asked(self.call, question, status, self.default, None)
     }
 }
 
@@ -305,7 +357,10 @@ impl Planner<'_> {
         if question.waiters.is_empty() {
             team.inboxes.check_room(&question.record.asker)?;
         }
-        let from = team.me(who).name;
+        let from = match who {
+            Who::Person { .. } => PERSON.to_owned(),
+            Who::Session { .. } | Who::Worker { .. } => team.me(who).name,
+        };
         Ok(Plan::new(move |core, effects| {
             core.answer(call, id, from, args.answer, now, effects);
         }))
@@ -381,7 +436,8 @@ impl Core {
         effects.push(Effect::WakeAt(waiter.until));
         question.waiters.push(waiter);
         if let Some(answer) = question.record.answer.clone() {
-            self.returned_again(id, &answer, effects);
+            let from = question.record.answered_by.clone();
+            self.returned_again(id, &answer, from.as_deref(), effects);
         }
     }
 
@@ -405,9 +461,11 @@ impl Core {
             id,
             made_by: key,
             asker: me.inbox,
+            addressee: Some(to.clone()),
             asked_at: now.wall,
             body: body.clone(),
             answer: None,
+            answered_by: None,
         };
         let mut changes = vec![
             Change::NextQuestion(self.team.next_question),
@@ -441,7 +499,13 @@ impl Core {
     }
 
     /// The asker lost its connection, and asks again for an answer that was given meanwhile.
-    fn returned_again(&mut self, id: QuestionId, answer: &str, effects: &mut Vec<Effect>) {
+    fn returned_again(
+        &mut self,
+        id: QuestionId,
+        answer: &str,
+        from: Option<&str>,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(question) = self.team.questions.get_mut(&id) else {
             return;
         };
@@ -461,6 +525,7 @@ impl Core {
                 id,
                 QuestionStatus::Answered,
                 Some(answer.to_owned()),
+                from.map(str::to_owned),
             );
             // It stays an event until this reply has arrived.
             let inboxes = &mut self.team.inboxes;
@@ -489,6 +554,7 @@ impl Core {
             return;
         };
         question.record.answer = Some(text.clone());
+        question.record.answered_by = Some(from.clone());
         effects.push(Effect::Commit {
             changes: vec![Change::PutQuestion(Box::new(question.record.clone()))],
             undo: None,
@@ -497,7 +563,7 @@ impl Core {
             question.record.asker.clone(),
             Event::Answer {
                 question_id: id,
-                from,
+                from: from.clone(),
                 body: text.clone(),
             },
         );
@@ -514,6 +580,7 @@ impl Core {
                     id,
                     QuestionStatus::Answered,
                     Some(text.clone()),
+                    Some(from.clone()),
                 ) else {
                     return;
                 };
@@ -530,8 +597,14 @@ impl Core {
             }
         };
         for waiter in waiters {
-            let answer = Some(text.clone());
-            effects.push(asked(waiter.call, id, QuestionStatus::Answered, answer));
+            let (answer, from) = (Some(text.clone()), Some(from.clone()));
+            effects.push(asked(
+                waiter.call,
+                id,
+                QuestionStatus::Answered,
+                answer,
+                from,
+            ));
         }
         effects.push(delivered(call, id, how));
     }
@@ -563,6 +636,7 @@ fn asked(
     question_id: QuestionId,
     status: QuestionStatus,
     answer: Option<String>,
+    from: Option<String>,
 ) -> Effect {
     Effect::Answer {
         call,
@@ -571,6 +645,7 @@ fn asked(
                 question_id,
                 status,
                 answer,
+                from,
             }),
         }),
     }

@@ -27,6 +27,7 @@ pub(crate) fn record(id: u64, name: &str) -> PaneRecord {
         },
         created_at: Timestamp(0),
         made_by: Key([0; 16]),
+        opened_by: None,
         secret: String::new(),
         agent: None,
         generation: 1,
@@ -57,6 +58,8 @@ pub(super) struct Story {
     disk: Snapshot,
     /// Whose calls these are.
     pub(super) who: Who,
+    /// The pane that whoever calls runs in.
+    pub(super) within: Option<PaneId>,
     /// What holds for watchers.
     pub(super) watch: WatchSettings,
     /// What each call was told last.
@@ -78,6 +81,7 @@ impl Story {
             who: Who::Person {
                 project: "project".into(),
             },
+            within: None,
             watch: WatchSettings::default(),
             told: HashMap::new(),
         }
@@ -271,6 +275,7 @@ impl Story {
         let asked = Asked {
             key: Key(key),
             who: self.who.clone(),
+            within: self.within,
             caller: caller(),
             ask,
             worlds: Ok(Vec::new()),
@@ -310,6 +315,7 @@ impl Story {
         Asked {
             key: Key([key; 16]),
             who: self.who.clone(),
+            within: self.within,
             caller: caller(),
             ask: Ask::Tool { call: request },
             worlds: Ok(vec![world; worlds]),
@@ -323,6 +329,7 @@ impl Story {
         let asked = Asked {
             key: Key(key.to_le_bytes()),
             who: self.who.clone(),
+            within: self.within,
             caller: caller(),
             ask: Ask::Tool { call: request },
             worlds: Ok(Vec::new()),
@@ -818,6 +825,7 @@ fn what_an_earlier_daemon_left_is_adopted() {
         who: Who::Person {
             project: "project".into(),
         },
+        within: None,
         watch: WatchSettings::default(),
         told: HashMap::new(),
     };

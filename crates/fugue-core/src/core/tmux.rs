@@ -47,6 +47,7 @@ impl Core {
             size: found.size,
             created_at: now.wall,
             made_by: key,
+            opened_by: None,
             secret: String::new(),
             tmux: Some(found.pane),
             agent: None,
@@ -150,6 +151,7 @@ mod tests {
         let asked = Asked {
             key: Key([number as u8; 16]),
             who: story.who.clone(),
+            within: None,
             caller: super::super::tests::caller(),
             ask: Ask::Tool { call },
             worlds: Ok(vec![World {

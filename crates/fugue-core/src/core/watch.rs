@@ -146,15 +146,20 @@ impl Planner<'_> {
     }
 
     /// The pane that is meant: as named, else the caller's own, else the one that it watched last.
-    fn window(&self, asking: &Asking, said: Option<&str>) -> Result<PaneId, Error> {
+    pub(super) fn window(
+        &self,
+        who: &Who,
+        caller: &Caller,
+        said: Option<&str>,
+    ) -> Result<PaneId, Error> {
         if let Some(said) = said {
             return Ok(self.resolve(said)?.record.id);
         }
-        let own = own_pane(&asking.caller).and_then(|own| self.pane(own));
+        let own = own_pane(caller).and_then(|own| self.pane(own));
         if let Some(own) = own.filter(|own| own.live().is_ok()) {
             return Ok(own.record.id);
         }
-        let owner = self.core.team.inbox(&asking.who);
+        let owner = self.core.team.inbox(who);
         let last = self.core.watchers.all.values().rev();
         let mut last = last.filter(|watcher| watcher.record.owner == owner);
         last.next()
@@ -181,7 +186,7 @@ impl Planner<'_> {
 
     fn watch_me(&self, asking: Asking, args: WatchMe) -> Result<Plan, Error> {
         let now = self.now;
-        let pane = self.window(&asking, args.tmux_window.as_deref())?;
+        let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         self.pane(pane).map_or(Ok(()), Pane::live)?;
         let world = asking.worlds.clone()?.into_iter().next();
         let settings = *asking
@@ -195,7 +200,7 @@ impl Planner<'_> {
 
     fn look_ma(&self, asking: &Asking, args: LookMa) -> Result<Plan, Error> {
         let (call, now) = (asking.call, self.now);
-        let pane = self.window(asking, args.tmux_window.as_deref())?;
+        let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         let number = self.watcher_of(pane)?;
         let queued = self.core.watchers.all.get(&number);
         if queued.is_some_and(|watcher| watcher.record.reports.len() >= MOST_REPORTS) {
@@ -212,7 +217,7 @@ impl Planner<'_> {
 
     fn pause(&self, asking: &Asking, args: &Pause) -> Result<Plan, Error> {
         let (call, now) = (asking.call, self.now);
-        let pane = self.window(asking, args.tmux_window.as_deref())?;
+        let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         let number = self.watcher_of(pane)?;
         Ok(Plan::new(move |core, effects| {
             core.pause(call, number, pane, now, effects);
@@ -221,7 +226,7 @@ impl Planner<'_> {
 
     fn clear(&self, asking: &Asking, args: &Clear) -> Result<Plan, Error> {
         let call = asking.call;
-        let pane = self.window(asking, args.tmux_window.as_deref())?;
+        let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         Ok(Plan::new(move |core, effects| {
             core.clear(call, pane, effects);
         }))

@@ -39,6 +39,10 @@ impl Message {
             return Ok(ExitCode::SUCCESS);
         }
         desk.out.line(sent.event_id.to_string())?;
+        if let Some(reason) = &sent.reason {
+            desk.out.note(reason);
+            return Ok(ExitCode::SUCCESS);
+        }
         match (deliver, sent.delivered) {
             (Deliver::Type, Delivered::Queued) => desk
                 .out

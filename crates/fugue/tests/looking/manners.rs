@@ -216,11 +216,13 @@ fn a_pane_that_ends_lets_nobody_wait() {
 #[test]
 fn a_message_is_not_typed_into_a_persons_line() {
     let world = world();
-    world.configure("idle_threshold_secs = 0.2\n");
+    world.configure(
+        "idle_threshold_secs = 0.2\n[agents.reader]\ncommand = [\"bash\", \"{prompt_file}\"]\n",
+    );
     world.fugue(&["daemon", "start"]).ok();
     let mut eye = Eye::new(&world);
     let spawn = json!({
-        "name": "w", "agent": "shell", "cwd": "/tmp",
+        "name": "w", "agent": "reader", "cwd": "/tmp",
         "prompt": "while read -r line; do echo \"<$line>\"; done",
     });
     let spawned = eye.call("spawn_worker", spawn, Key([1; 16]));
@@ -233,7 +235,7 @@ fn a_message_is_not_typed_into_a_persons_line() {
     let pane = worker.pane_id;
     eye.type_keys(pane, "abc");
     eye.until(pane, |drawn| drawn.shows("abc"));
-    let message = json!({"to": "w-shell", "body": "go on", "deliver": "type"});
+    let message = json!({"to": "w-reader", "body": "go on", "deliver": "type"});
     let sent = eye.call("send_message", message, Key([2; 16]));
     eye.answer(sent).expect("it is sent");
     // Five times as long as it takes an agent to count as idle.
@@ -241,8 +243,10 @@ fn a_message_is_not_typed_into_a_persons_line() {
         world.status(pane).idle_ms > 1_000
     });
     assert!(!world.text(pane).contains("Message"));
+    // The person's line arrives whole, and the message is not lost.
     eye.type_keys(pane, "\r");
-    world.until_printed(pane, |text| {
-        text.contains("<abc>\n") && text.contains("<Message from looking: go on>")
-    });
+    let text = world.until_printed(pane, |text| text.contains("<abc>"));
+    assert!(!text.contains("Message"), "{text}");
+    let left: serde_json::Value = world.json(&["events", "--inbox", "looking/w-reader.1"]);
+    assert_eq!(left["events"][0]["body"], "go on", "{left}");
 }

@@ -186,7 +186,11 @@ fn a_workers_lead_hears_what_the_worker_hears() {
         ("FUGUE_AGENT_ID", text("worker_id")),
         ("FUGUE_PANE_ID", text("pane_id")),
     ];
-    let mut watch = Watch::begin(&world, &model, &identity, json!({}));
+    // A worker watches what it opened itself.
+    let opened = client(&world, &model, &identity).call("create_pane", json!({"shell": "bash"}));
+    let pane = opened["pane_id"].as_str().expect("a pane");
+    let pane = pane.parse().expect("its id");
+    let mut watch = Watch::of(&world, pane, &model, &identity, json!({}));
     for decision in ["continue", "stop"] {
         watch.report(json!({}));
         let own = watch.told(decision);

@@ -36,16 +36,23 @@ impl Planner<'_> {
             from: me.name,
             body: args.body,
         };
-        let to_type = args.deliver == Deliver::Type && !team.inboxes.waits_for(&to, &event);
+        let mut to_type = args.deliver == Deliver::Type && !team.inboxes.waits_for(&to, &event);
         let mut workers = team.workers.values();
-        let number = workers
-            .find(|worker| worker.record.inbox() == to)
-            .map(|worker| worker.record.number);
+        let worker = workers.find(|worker| worker.record.inbox() == to);
+        let number = worker.map(|worker| worker.record.number);
         if to_type && number.is_none() {
             return Err(Error::invalid(
                 "deliver: `type` is for workers, which have a pane; this is a lead's inbox",
             )
             .hint("leave `deliver` out"));
+        }
+        let mut note = None;
+        if let Some(worker) = worker.filter(|worker| to_type && !worker.record.has_input_box()) {
+            to_type = false;
+            note = Some(format!(
+                "worker `{}` runs a shell command and has no input box, so nothing is typed; the message is in its inbox",
+                worker.record.id
+            ));
         }
         let post = Post {
             inbox: to,
@@ -63,7 +70,7 @@ impl Planner<'_> {
                     let worker = worker.and_then(|number| core.team.workers.get(&number));
                     let asks = worker.and_then(|worker| worker.record.asks.as_ref());
                     let reason = asks.map(|asks| format!("it waits for a person: {}", asks.prompt));
-                    effects.push(sent(call, event, Delivered::Queued, reason));
+                    effects.push(sent(call, event, Delivered::Queued, note.or(reason)));
                 }
             }
         }))
@@ -341,6 +348,33 @@ mod tests {
     fn typed(story: &mut Story, event: u64, how: Typed) -> String {
         let event = EventId(event);
         story.fact(1, PaneFact::MessageTyped { event, how })
+    }
+
+    #[test]
+    fn a_message_to_be_typed_stays_in_the_inbox_of_a_shell_command() {
+        let mut story = Story::new(Settings::default());
+        story.speaks(lead());
+        let args = json!({"name": "w", "prompt": "cat", "agent": "shell"});
+        let spawn = Request::parse("spawn_worker", args).expect("a good request");
+        story.ask(1, 1, "", spawn);
+        let ready = Prepared {
+            argv: vec!["bash".into()],
+            env: Default::default(),
+            env_remove: Vec::new(),
+            cwd: "/".into(),
+            branch: None,
+            hooks: false,
+            repo: None,
+        };
+        let outcome = Ok(ready);
+        story.step(Input::Prepared { worker: 1, outcome });
+        story.fact(1, opened());
+        let args = json!({"to": "w-shell", "body": "touch x", "deliver": "type"});
+        let message = Request::parse("send_message", args).expect("a good request");
+        assert_eq!(story.ask(2, 2, "", message), "commit 2, sent 2 e1 Queued");
+        let note = story.told(2)["note"].as_str().expect("a reason");
+        assert!(note.contains("no input box"), "{note}");
+        assert_eq!(rests(&mut story, Rest::Now), "", "nothing is ever typed");
     }
 
     #[test]

@@ -81,7 +81,8 @@ impl Worker {
     /// Whether it may be given something to do, if its pane rests. Not before its agent has taken its first prompt.
     pub fn takes_prompts(&self) -> Option<TurnOver> {
         let tells = self.record.ready.as_ref().is_some_and(|ready| ready.hooks);
-        if self.record.phase != WorkerPhase::Live || self.record.asks.is_some() {
+        let takes = self.record.phase == WorkerPhase::Live && self.record.has_input_box();
+        if !takes || self.record.asks.is_some() {
             None
         } else if self.record.reported || !tells {
             Some(TurnOver::Told)
@@ -208,6 +209,7 @@ impl Planner<'_> {
             agent,
             lead,
             made_by: spawn.key,
+            opened_by: team.opener(&spawn.who),
             started_at: now.moment(),
             args,
             world,
@@ -314,6 +316,7 @@ impl Core {
                 size: super::super::runs::SIZE,
                 world: &world,
                 key: record.made_by,
+                opened_by: record.opened_by.clone(),
                 callers: Vec::new(),
                 promised: Some(record.pane),
                 agent: Some(record.agent.clone()),

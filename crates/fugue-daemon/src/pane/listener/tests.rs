@@ -66,6 +66,7 @@ impl World {
                 size: found.size,
                 created_at: Timestamp(0),
                 made_by: Key([0; 16]),
+                opened_by: None,
                 secret: String::new(),
                 tmux: Some(found.pane.clone()),
                 agent: None,

@@ -1,0 +1,472 @@
+//! Who may do what: the one table that every call passes while it is planned, so that a refused call changes nothing.
+//!
+//! The same table, in words, is in `docs/security.md`.
+
+#[cfg(test)]
+mod tests;
+
+use fugue_api::{
+    Error, PaneId, Request,
+    attach::{Look, Role as ViewerRole},
+    panes::SendInput,
+    runs::Action,
+    team::{AnswerQuestion, Deliver, NotifyCompletion, SendMessage},
+    wire::{Ask, Caller, Who},
+};
+
+use super::{Core, Pane, plan::Planner};
+use crate::InboxId;
+
+/// What a caller is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Person,
+    /// A named or project session.
+    Lead,
+    Worker,
+}
+
+/// What a call does to a pane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PaneRight {
+    /// Status, output, expect.
+    Read,
+    /// Input of every kind: text, keys, steps, messages that are typed.
+    Type,
+    /// Watchers: begin, report to, pause, clear.
+    Watch,
+    /// Close and resize.
+    Manage,
+}
+
+/// Whose pane it is, as seen by a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PaneOwner {
+    /// The caller or a worker below it opened it, or it is where the caller or a worker below it runs.
+    Own,
+    Person,
+    /// Another lead or worker.
+    Other,
+}
+
+/// Where a message or a question goes, as seen by its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Receiver {
+    /// A worker of the sender's, or one below that.
+    Below,
+    Lead,
+    /// Another worker of the same lead.
+    Sibling,
+    Other,
+}
+
+impl Role {
+    fn of(who: &Who) -> Self {
+        match who {
+            Who::Person { .. } => Self::Person,
+            Who::Session { .. } => Self::Lead,
+            Who::Worker { .. } => Self::Worker,
+        }
+    }
+
+    fn may(self, right: PaneRight, owner: PaneOwner) -> bool {
+        use PaneOwner as Owner;
+        use PaneRight as Right;
+        match (self, owner, right) {
+            (Self::Person, _, _) | (_, Owner::Own, _) | (_, _, Right::Read) => true,
+            (Self::Lead, Owner::Person, Right::Type | Right::Watch) => true,
+            (Self::Lead, Owner::Person, Right::Manage) | (Self::Lead, Owner::Other, _) => false,
+            (Self::Worker, Owner::Person | Owner::Other, _) => false,
+        }
+    }
+
+    fn may_write_to(self, receiver: Receiver) -> bool {
+        match (self, receiver) {
+            (Self::Person | Self::Lead, _) => true,
+            (Self::Worker, Receiver::Below | Receiver::Lead | Receiver::Sibling) => true,
+            (Self::Worker, Receiver::Other) => false,
+        }
+    }
+}
+
+impl PaneRight {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Type => "type into",
+            Self::Watch => "watch",
+            Self::Manage => "close or resize",
+        }
+    }
+}
+
+impl Core {
+    /// Who makes a call: whoever the caller says it is, unless its process runs in the pane of an agent, or in one that
+    /// an agent opened. Then it is that agent, or a worker below it.
+    pub fn identify(&self, within: Option<PaneId>, claimed: Who) -> Result<Who, Error> {
+        let occupant = within.and_then(|pane| Some((pane, self.occupant(pane)?)));
+        let Some((pane, agent)) = occupant else {
+            return Ok(claimed);
+        };
+        let own = self.team.me(&agent).inbox;
+        let inbox = self.team.me(&claimed).inbox;
+        let (session, name) = match &claimed {
+            Who::Person { .. } => return Ok(agent),
+            _ if inbox == own => return Ok(agent),
+            _ if inbox.is_below(&own) => return Ok(claimed),
+            Who::Session { id } => (InboxId(id.clone()), id),
+            Who::Worker { session, agent, .. } => (InboxId(session.clone()), agent),
+        };
+        if !self.is_somebody(&session) {
+            // An agent that fugue did not spawn and that nobody has heard of, started by this one.
+            return Ok(Who::Worker {
+                session: own.0,
+                agent: name.clone(),
+                pane: None,
+            });
+        }
+        Err(Error::denied(format!(
+            "a process in pane `{pane}` is {}, and cannot speak for {}",
+            described(&agent),
+            described(&claimed),
+        ))
+        .hint("leave FUGUE_SESSION_ID, FUGUE_AGENT_ID, FUGUE_SESSION and `--session` as they are"))
+    }
+
+    /// The agent whose pane this is: the worker that runs in it, else the agent that opened it.
+    fn occupant(&self, pane: PaneId) -> Option<Who> {
+        if let Some(worker) = self.team.worker_in(pane) {
+            return Some(Who::Worker {
+                session: worker.lead.0.clone(),
+                agent: worker.id.clone(),
+                pane: Some(pane),
+            });
+        }
+        self.panes.get(&pane)?.record.opened_by.clone()
+    }
+
+    /// The pane of the nearest of these processes, each with the pane that it is the holder of.
+    pub fn pane_of(&self, ancestors: &[(u32, Option<PaneId>)]) -> Option<PaneId> {
+        let child = |pid: u32| {
+            let mut live = self.records().filter(|record| record.ended.is_none());
+            live.find(|record| record.pid == pid && pid != 0)
+                .map(|record| record.id)
+        };
+        let mut panes = ancestors
+            .iter()
+            .filter_map(|(pid, holds)| holds.or_else(|| child(*pid)));
+        panes.next()
+    }
+
+    /// Refuses to end the daemon for anybody but a person.
+    pub fn authorize_stop(&self, within: Option<PaneId>, claimed: Who) -> Result<(), Error> {
+        let who = self.identify(within, claimed)?;
+        only_person(&who, "stop the daemon", "it ends the calls of everybody")
+    }
+
+    fn is_somebody(&self, session: &InboxId) -> bool {
+        let opened = |who: &Who| self.team.me(who).inbox == *session;
+        let mut openers = self
+            .records()
+            .filter_map(|record| record.opened_by.as_ref());
+        self.team.knows_session(session) || openers.any(opened)
+    }
+}
+
+impl Planner<'_> {
+    /// Refuses what the caller may not do. Panes and receivers that do not exist are left to the plan, which says so.
+    pub(super) fn authorize(&self, who: &Who, caller: &Caller, ask: &Ask) -> Result<(), Error> {
+        match ask {
+            Ask::Tool { call } => self.authorize_tool(who, caller, call),
+            Ask::Look { look } => self.authorize_look(who, look),
+            Ask::Resize { pane, .. } => self.may(who, PaneRight::Manage, pane),
+            Ask::Follow { pane, .. } => self.may(who, PaneRight::Read, pane),
+            Ask::Took { event } => self.may_take(who, *event),
+            Ask::CollectGarbage { dry_run: false, .. } => only_person(
+                who,
+                "remove what ended panes have left",
+                "it forgets panes of others",
+            ),
+            Ask::DaemonStop { .. } => {
+                only_person(who, "stop the daemon", "it ends the calls of everybody")
+            }
+            // Everybody's status, and the caller's own inbox and agent.
+            Ask::CollectGarbage { dry_run: true, .. }
+            | Ask::Everything
+            | Ask::Elsewhere
+            | Ask::RunNews { .. }
+            | Ask::Inbox { .. }
+            | Ask::Hook { .. }
+            | Ask::DaemonStatus => Ok(()),
+        }
+    }
+
+    fn authorize_tool(&self, who: &Who, caller: &Caller, request: &Request) -> Result<(), Error> {
+        let watch = |said: Option<&str>| match self.window(who, caller, said) {
+            Ok(pane) => self.may(who, PaneRight::Watch, &pane.to_string()),
+            Err(_) => Ok(()),
+        };
+        match request {
+            Request::SendInput(args) => {
+                check_force(who, args)?;
+                self.may(who, PaneRight::Type, &args.pane_id)
+            }
+            Request::ClosePane(args) => self.may(who, PaneRight::Manage, &args.pane_id),
+            Request::ReadPane(args) => self.may(who, PaneRight::Read, &args.pane_id),
+            Request::Expect(args) => {
+                let right = match args.action {
+                    Action::ClosePane => PaneRight::Manage,
+                    Action::Notify | Action::ReturnOutput => PaneRight::Read,
+                };
+                self.may(who, right, &args.pane_id)
+            }
+            Request::RunPipeline(args) => match &args.pane_id {
+                Some(pane) => self.may(who, PaneRight::Type, pane),
+                None => Ok(()),
+            },
+            Request::WatchMe(args) => watch(args.tmux_window.as_deref()),
+            Request::LookMa(args) => watch(args.tmux_window.as_deref()),
+            Request::Pause(args) => watch(args.tmux_window.as_deref()),
+            Request::Clear(args) => watch(args.tmux_window.as_deref()),
+            Request::SendMessage(args) => self.may_send(who, args),
+            Request::AskQuestion(args) => self.may_write(who, args.to.as_deref()),
+            Request::AnswerQuestion(args) => self.may_answer(who, args),
+            Request::NotifyCompletion(args) => self.may_complete(who, args),
+            // Each opens something of the caller's own, or tells what everybody may know.
+            Request::CreatePane(_)
+            | Request::RunParallel(_)
+            | Request::SpawnWorker(_)
+            | Request::GetStatus(_)
+            | Request::Wait(_)
+            | Request::WaitForEvent(_) => Ok(()),
+        }
+    }
+
+    fn authorize_look(&self, who: &Who, look: &Look) -> Result<(), Error> {
+        match look {
+            Look::Type { pane, .. }
+            | Look::Line {
+                pane,
+                role: ViewerRole::Hands,
+            } => self.may(who, PaneRight::Type, &pane.to_string()),
+            // Both change the sizes of all panes of a session.
+            Look::Attend {
+                session,
+                role: ViewerRole::Hands,
+                ..
+            }
+            | Look::Arrange { session, .. } => {
+                let panes = self.records().filter(|record| record.ended.is_none());
+                let mut panes = panes.filter(|record| record.session == *session);
+                panes
+                    .try_for_each(|record| self.may(who, PaneRight::Manage, &record.id.to_string()))
+            }
+            Look::Attend {
+                role: ViewerRole::Eyes,
+                ..
+            }
+            | Look::Line {
+                role: ViewerRole::Eyes,
+                ..
+            }
+            | Look::Fit { .. }
+            | Look::Arrangement { .. }
+            | Look::View { .. }
+            | Look::Views { .. }
+            | Look::Lines { .. }
+            | Look::News { .. } => Ok(()),
+        }
+    }
+
+    fn may(&self, who: &Who, right: PaneRight, said: &str) -> Result<(), Error> {
+        let Ok(pane) = self.resolve(said) else {
+            return Ok(());
+        };
+        if Role::of(who).may(right, self.owner(who, pane)) {
+            return Ok(());
+        }
+        let id = pane.record.id;
+        let whose = match (self.core.team.worker_in(id), &pane.record.opened_by) {
+            (Some(worker), _) => format!(
+                "in which worker `{}` of `{lead}` runs; that worker, `{lead}`",
+                worker.id,
+                lead = worker.lead
+            ),
+            (None, Some(agent)) => {
+                format!("which {agent} opened; {agent}", agent = described(agent))
+            }
+            (None, None) => "which a person opened; a lead may type there and watch it".to_owned(),
+        };
+        Err(Error::denied(format!(
+            "{} may not {} pane `{id}`, {whose}, and a person may",
+            described(who),
+            right.verb(),
+        ))
+        .hint(match who {
+            Who::Worker { .. } => "`read_pane` and `fugue_expect` work in every pane; `ask_question` asks your lead",
+            _ => "`read_pane` and `fugue_expect` work in every pane; `send_message` reaches other sessions",
+        }))
+    }
+
+    fn owner(&self, who: &Who, pane: &Pane) -> PaneOwner {
+        let team = &self.core.team;
+        let own = team.me(who).inbox;
+        let is_own = |inbox: &InboxId| *inbox == own || inbox.is_below(&own);
+        let opener = pane.record.opened_by.as_ref();
+        let runs_in_it = team.worker_in(pane.record.id);
+        if runs_in_it.is_some_and(|worker| is_own(&worker.inbox()))
+            || opener.is_some_and(|opener| is_own(&team.me(opener).inbox))
+        {
+            PaneOwner::Own
+        } else if opener.is_none() && runs_in_it.is_none() {
+            PaneOwner::Person
+        } else {
+            PaneOwner::Other
+        }
+    }
+
+    fn may_take(&self, who: &Who, event: fugue_api::EventId) -> Result<(), Error> {
+        let team = &self.core.team;
+        let own = team.me(who).inbox;
+        let is_own = team
+            .inboxes
+            .get(event)
+            .is_none_or(|event| event.inbox == own);
+        if is_own || Role::of(who) == Role::Person {
+            return Ok(());
+        }
+        Err(Error::denied(format!(
+            "event `{event}` is not in the inbox of {}",
+            described(who)
+        )))
+    }
+
+    fn may_send(&self, who: &Who, args: &SendMessage) -> Result<(), Error> {
+        self.may_write(who, args.to.as_deref())?;
+        let team = &self.core.team;
+        let Ok(to) = team.address(&team.me(who), args.to.as_deref()) else {
+            return Ok(());
+        };
+        match (args.deliver, team.worker_with(&to)) {
+            (Deliver::Type, Some(worker)) => {
+                let typed = self.may(who, PaneRight::Type, &worker.pane.to_string());
+                typed.map_err(|error| {
+                    error.hint("leave `deliver` out: the message then waits in the inbox")
+                })
+            }
+            (Deliver::Type, None) | (Deliver::Inbox, _) => Ok(()),
+        }
+    }
+
+    fn may_write(&self, who: &Who, to: Option<&str>) -> Result<(), Error> {
+        let team = &self.core.team;
+        let me = team.me(who);
+        let Ok(to) = team.address(&me, to) else {
+            return Ok(());
+        };
+        let receiver = if to.is_below(&me.inbox) {
+            Receiver::Below
+        } else if me.parent.as_ref() == Some(&to) {
+            Receiver::Lead
+        } else if me.parent.is_some() && to.lead() == me.parent {
+            Receiver::Sibling
+        } else {
+            Receiver::Other
+        };
+        if Role::of(who).may_write_to(receiver) {
+            return Ok(());
+        }
+        Err(Error::denied(format!(
+            "to: {} writes to its lead, its lead's workers and its own; `{to}` is none of them",
+            described(who)
+        ))
+        .hint("tell your lead, who can pass it on"))
+    }
+
+    fn may_answer(&self, who: &Who, args: &AnswerQuestion) -> Result<(), Error> {
+        let team = &self.core.team;
+        let Some(question) = team.question(args.question_id) else {
+            return Ok(());
+        };
+        let own = team.me(who).inbox;
+        let addressee = question.addressee.clone().or_else(|| question.asker.lead());
+        let is_addressee = addressee
+            .as_ref()
+            .is_some_and(|to| *to == own || to.is_below(&own));
+        let is_asker = question.asker == own;
+        if Role::of(who) == Role::Person || (is_addressee && !is_asker) {
+            return Ok(());
+        }
+        let addressee = addressee.map_or_else(|| "a person".to_owned(), |to| format!("`{to}`"));
+        let id = question.id;
+        Err(Error::denied(format!(
+            "question_id: `{id}` was put to {addressee}; {} may not answer it, only {addressee}, whoever leads it, and a \
+             person",
+            described(who)
+        ))
+        .hint("`send_message` tells the asker or the lead what you know"))
+    }
+
+    fn may_complete(&self, who: &Who, args: &NotifyCompletion) -> Result<(), Error> {
+        let (session, worker) = (args.session_id.as_deref(), args.worker_id.as_deref());
+        let is_allowed = match who {
+            Who::Person { .. } => true,
+            Who::Worker {
+                session: own,
+                agent,
+                ..
+            } => {
+                session.is_none_or(|session| session == own)
+                    && worker.is_none_or(|worker| worker == agent)
+            }
+            // An agent that fugue did not spawn says by the arguments who it is.
+            Who::Session { .. } => match (session, worker) {
+                (Some(session), Some(worker)) => {
+                    let lead = InboxId(session.to_owned());
+                    !self.core.team.has_spawned(&lead, worker)
+                }
+                _ => true,
+            },
+        };
+        if is_allowed {
+            return Ok(());
+        }
+        Err(Error::denied(format!(
+            "worker_id: {} may not report the completion of worker `{}` of `{}`; that worker and a person may",
+            described(who),
+            worker.unwrap_or("?"),
+            session.unwrap_or("its lead"),
+        ))
+        .hint("leave `session_id` and `worker_id` out to report your own; `send_message` tells anything else"))
+    }
+}
+
+fn check_force(who: &Who, args: &SendInput) -> Result<(), Error> {
+    if !args.force {
+        return Ok(());
+    }
+    only_person(
+        who,
+        "pass `force`",
+        "it types into a line that a person has begun",
+    )
+}
+
+fn only_person(who: &Who, act: &str, because: &str) -> Result<(), Error> {
+    match Role::of(who) {
+        Role::Person => Ok(()),
+        Role::Lead | Role::Worker => Err(Error::denied(format!(
+            "{} may not {act}: {because}; only a person may",
+            described(who)
+        ))
+        .hint("nothing was done; leave that to a person")),
+    }
+}
+
+fn described(who: &Who) -> String {
+    match who {
+        Who::Person { .. } => "a person".to_owned(),
+        Who::Session { id } => format!("session `{id}`"),
+        Who::Worker { session, agent, .. } => format!("worker `{agent}` of `{session}`"),
+    }
+}
