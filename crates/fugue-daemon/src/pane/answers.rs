@@ -248,8 +248,6 @@ impl Pane {
                 self.go_on_sending();
             }
             Asked::Sending => {
-                // The last look counts, so all that was printed before it does.
-                self.read_some().await;
                 let target = self.target(probe);
                 if !self.sending.admit(&target) {
                     return self.go_on_sending();
