@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::PaneId;
+use fugue_api::{PaneId, panes::PaneCreated};
 use fugue_testkit::{
     Running, World,
     agents::{Agent, Started, Tools, carries},
@@ -117,10 +117,15 @@ fn check(agent: Agent) {
     );
 }
 
+/// Opened by the project's lead, which the agent is: nobody else's pane is a lead's to close.
 fn stubborn(world: &World) -> PaneId {
-    let pane = world
-        .pane("trap '' HUP TERM; echo stubborn; exec sleep 1000")
-        .pane_id;
+    let inbox: Value = world.json(&["events"]);
+    let lead = inbox["session_id"].as_str().expect("the project's lead");
+    let command = "trap '' HUP TERM; echo stubborn; exec sleep 1000";
+    let mut command = world.fugue_command(["new", "--json", "--", command]);
+    command.env("FUGUE_SESSION", lead);
+    let opened: PaneCreated = Running::start(command).end(LIMIT).ok().json();
+    let pane = opened.pane_id;
     world.until_printed(pane, |text| text.contains("stubborn"));
     pane
 }

@@ -371,9 +371,9 @@ mod tests {
         story.fact(1, opened());
         let args = json!({"to": "w-shell", "body": "touch x", "deliver": "type"});
         let message = Request::parse("send_message", args).expect("a good request");
-        assert_eq!(story.ask(2, 2, "", message), "commit 2, sent 2 e1 Queued");
-        let note = story.told(2)["note"].as_str().expect("a reason");
-        assert!(note.contains("no input box"), "{note}");
+        let said = story.ask(2, 2, "", message);
+        assert!(said.starts_with("commit 2, sent 2 e1 Queued: "), "{said}");
+        assert!(said.contains("no input box"), "{said}");
         assert_eq!(rests(&mut story, Rest::Now), "", "nothing is ever typed");
     }
 
