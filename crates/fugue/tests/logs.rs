@@ -62,7 +62,9 @@ fn the_output_of_long_tasks_costs_little_memory() {
             .lines()
             .filter(|line| line.ends_with('.'))
             .count();
-        assert_eq!(shown as u64 + task.omitted_lines, size() * 65_536);
+        // The lines in which the head ends and the tail begins are shown in part.
+        let (known, all) = (shown as u64 + task.omitted_lines, size() * 65_536);
+        assert!((all - 2..=all).contains(&known), "{known} of {all}");
     }
     let peak = peak_kb(&world);
     figure(
