@@ -289,11 +289,15 @@ pub(super) fn recorded_exit(seat: &Seat) -> io::Result<Option<Exited>> {
     }
 }
 
-/// Whether a process of the pane is recorded in its directory.
+/// Whether a process of the pane is recorded in its directory. A record that a power cut has torn says that one was about to
+/// be started; whether it was is not known, so the pane is not called one that never started.
 fn was_started(seat: &Seat, dir: &Path) -> io::Result<bool> {
     let generation = seat.record.generation;
-    let child = Meta::read(dir, generation)?.and_then(|meta| meta.child);
-    Ok(child.is_some() || ExitRecord::read(dir, generation)?.is_some())
+    let child = match Meta::read(dir, generation) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(true),
+        meta => meta?.and_then(|meta| meta.child),
+    };
+    Ok(child.is_some() || recorded_exit(seat)?.is_some())
 }
 
 /// Nothing runs in it, so tmux need not show it.
