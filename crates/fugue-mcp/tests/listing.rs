@@ -38,6 +38,25 @@ fn a_model_pays_at_most_ten_kilobytes_for_all_tools() {
 }
 
 #[test]
+fn the_security_page_says_what_every_tool_can_do() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/security.md");
+    let page = fs::read_to_string(page).expect("docs/security.md");
+    let rows: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .collect();
+    for tool in fugue_mcp::listed() {
+        let name = format!("`{}`", tool.name);
+        let is_named = |row: &&&str| {
+            row.split('|')
+                .nth(1)
+                .is_some_and(|cell| cell.contains(&name))
+        };
+        assert_eq!(rows.iter().filter(is_named).count(), 1, "rows for {name}");
+    }
+}
+
+#[test]
 fn a_strict_checker_finds_nothing_to_say() {
     for tool in fugue_mcp::listed() {
         let input = Value::Object((*tool.input_schema).clone());
