@@ -263,11 +263,7 @@ pub enum Job {
     /// One command as the pane's own process.
     Command(String),
     /// A program with its arguments, without a shell.
-    Program {
-        argv: Vec<String>,
-        /// Variables of the caller's that it does not get.
-        without: Vec<String>,
-    },
+    Program(Vec<String>),
     /// A pipeline's own shell, as bare as the one that runs commands.
     Steps(StepPlan),
     /// A person's shell that was ended by a step, once more.

@@ -73,8 +73,6 @@ pub enum WorkerPhase {
 pub struct Prepared {
     pub argv: Vec<String>,
     pub env: BTreeMap<String, String>,
-    /// What of its caller's variables it must not see.
-    pub env_remove: Vec<String>,
     pub cwd: PathBuf,
     pub branch: Option<String>,
     /// It tells by itself when it has done what it was told.

@@ -156,7 +156,7 @@ pub fn open(
     task(record, house, says, move |desk| async move {
         let steps = match &start.job {
             Job::Steps(plan) | Job::ShellWithSteps(plan) => Some(plan.clone()),
-            Job::Shell | Job::Command(_) | Job::Program { .. } => None,
+            Job::Shell | Job::Command(_) | Job::Program(_) => None,
         };
         match Pane::start(desk, start).await {
             Ok(pane) => pane.live().await,

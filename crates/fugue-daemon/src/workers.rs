@@ -107,7 +107,6 @@ fn make(worker: &WorkerRecord, caller: &Caller, house: &House) -> Result<Prepare
     Ok(Prepared {
         argv,
         env,
-        env_remove: Vec::new(),
         cwd,
         branch,
         hooks: agent.vendor().is_some(),

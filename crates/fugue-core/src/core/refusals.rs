@@ -410,7 +410,6 @@ fn happens(c: &Choices) -> Input {
                 _ => Ok(Prepared {
                     argv: vec!["claude".into()],
                     env: Default::default(),
-                    env_remove: Vec::new(),
                     cwd: "/".into(),
                     branch: None,
                     hooks: c[3].is_multiple_of(2),

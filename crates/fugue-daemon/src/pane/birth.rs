@@ -33,7 +33,7 @@ impl Pane {
         let dir = place.dir.clone();
         let plan = match &start.job {
             Job::Steps(plan) | Job::ShellWithSteps(plan) => Some(plan.number),
-            Job::Shell | Job::Command(_) | Job::Program { .. } => None,
+            Job::Shell | Job::Command(_) | Job::Program(_) => None,
         };
         let ground = lay_ground(&dir, &start.job, &seat.record)
             .and_then(|()| recovery::note_record(&dir, &seat.record));
@@ -318,7 +318,7 @@ fn lay_ground(dir: &Path, job: &Job, record: &PaneRecord) -> io::Result<()> {
             steps::lay_out_for_fresh_shell(&steps_dir, &plan)?;
         }
         Job::Shell => {}
-        Job::Command(_) | Job::Program { .. } => return Ok(()),
+        Job::Command(_) | Job::Program(_) => return Ok(()),
     }
     if record.announces_prompts() {
         shell::hand_over(&steps_dir, &record.secret)?;

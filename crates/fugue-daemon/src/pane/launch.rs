@@ -36,13 +36,7 @@ pub fn spec(record: &PaneRecord, start: Start, house: &House) -> Spec {
         world,
         caller,
     } = start;
-    let own: Vec<String> = env.keys().cloned().collect();
     let mut env = environment(&caller, env);
-    if let Job::Program { without, .. } = &job {
-        let goes = |key: &OsString| without.iter().any(|not| key == not.as_str());
-        let is_own = |key: &OsString| own.iter().any(|own| key == own.as_str());
-        env.retain(|(key, _)| is_own(key) || !goes(key));
-    }
     let id = record.id.to_string();
     let socket = house.paths.socket();
     set(&mut env, "FUGUE_PANE_ID", id.clone().into());
@@ -51,7 +45,7 @@ pub fn spec(record: &PaneRecord, start: Start, house: &House) -> Spec {
     set(&mut env, "TERM", "xterm-256color".into());
     set(&mut env, "COLORTERM", "truecolor".into());
     let argv = match job {
-        Job::Program { argv, .. } => argv.into_iter().map(OsString::from).collect(),
+        Job::Program(argv) => argv.into_iter().map(OsString::from).collect(),
         Job::Command(mut command) => {
             // Some shells look for options behind `-c` too.
             if command.starts_with(['-', '+']) {

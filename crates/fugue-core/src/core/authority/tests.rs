@@ -66,7 +66,6 @@ impl Team {
         let ready = || Prepared {
             argv: vec!["claude".into()],
             env: Default::default(),
-            env_remove: Vec::new(),
             cwd: "/".into(),
             branch: None,
             hooks: true,

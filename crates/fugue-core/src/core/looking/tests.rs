@@ -383,7 +383,6 @@ fn those_who_look_see_at_once_that_an_agent_asks() {
     let prepared = crate::Prepared {
         argv: vec!["a".into()],
         env: std::collections::BTreeMap::new(),
-        env_remove: Vec::new(),
         cwd: "/".into(),
         branch: None,
         hooks: true,

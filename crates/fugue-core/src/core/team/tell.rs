@@ -302,7 +302,6 @@ mod tests {
         let ready = Prepared {
             argv: vec!["claude".into()],
             env: Default::default(),
-            env_remove: Vec::new(),
             cwd: "/".into(),
             branch: None,
             hooks: true,
@@ -360,7 +359,6 @@ mod tests {
         let ready = Prepared {
             argv: vec!["bash".into()],
             env: Default::default(),
-            env_remove: Vec::new(),
             cwd: "/".into(),
             branch: None,
             hooks: false,

@@ -85,7 +85,6 @@ fn ready(hooks: bool) -> Prepared {
     Prepared {
         argv: vec!["agent".into()],
         env: Default::default(),
-        env_remove: Vec::new(),
         cwd: "/".into(),
         branch: None,
         hooks,

@@ -140,10 +140,7 @@ impl Worker {
             cwd: ready.cwd.clone(),
             ..self.record.world.clone()
         };
-        let job = Job::Program {
-            argv: ready.argv.clone(),
-            without: ready.env_remove.clone(),
-        };
+        let job = Job::Program(ready.argv.clone());
         Some((job, world))
     }
 }
