@@ -50,9 +50,6 @@ pub enum Look {
         client: ClientId,
         seen: u64,
         most: u32,
-        /// The client sees by itself what comes of a key, and wants no more frames than a screen can show.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        mirrored: bool,
     },
     /// Makes the connection that this is asked on the pane's own. On it nothing but `View`, `Views` and `Type` of this
     /// pane is asked, and the pane answers by itself, so that a key and its echo take the shortest way.

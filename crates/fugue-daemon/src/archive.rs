@@ -258,7 +258,7 @@ pub async fn stretch(record: Box<PaneRecord>, want: Want, most: usize, house: Ar
     };
     let length = match depth {
         Depth::From(offset) => end.saturating_sub(offset),
-        Depth::Screen | Depth::Recent | Depth::All => end,
+        Depth::Recent | Depth::All => end,
     };
     let readers = house.clone();
     let work = move |cancelled: &Cancelled| {

@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     io,
-    os::{fd::OwnedFd, unix::net::UnixStream as StdStream},
+    os::unix::net::UnixStream as StdStream,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -22,17 +22,14 @@ use fugue_api::{
 };
 use tokio::{
     sync::{Mutex, mpsc, oneshot},
-    task::JoinHandle,
     time::Instant,
 };
 
 use crate::{
     frame::{self, Frames},
-    mirror::{Lost, Mirror},
     paths::{Paths, SocketPath},
     socket::{self, Incoming},
     start,
-    typist::Typist,
 };
 
 /// One client of the daemon. Cheap to clone; all clones share a connection.
@@ -193,17 +190,6 @@ impl Client {
         matches!(answer, Some(Ok(Answer::Noted))).then_some(line)
     }
 
-    /// A person's hand on one pane, if the pane has a holder of ours.
-    pub async fn typist(&self, pane: PaneId) -> Option<Typist> {
-        Typist::open(&self.inner.paths, pane).await
-    }
-
-    /// Reads along in one pane, on a thread of its own until it has caught up.
-    pub fn mirror(&self, pane: PaneId, grew: OwnedFd) -> JoinHandle<Result<Mirror, Lost>> {
-        let dir = self.inner.paths.panes().join(pane.to_string());
-        tokio::task::spawn_blocking(move || Mirror::open(&dir, grew))
-    }
-
     /// The pid of the daemon that runs, if one does; also of one whose protocol we do not speak.
     pub async fn running_daemon(&self) -> Option<u32> {
         let paths = &self.inner.paths;
@@ -353,13 +339,7 @@ impl Line {
     }
 
     /// The pane's next frames, as they come. `None`: the line is gone.
-    pub async fn views(
-        &self,
-        key: Key,
-        client: ClientId,
-        seen: u64,
-        mirrored: bool,
-    ) -> Option<Views> {
+    pub async fn views(&self, key: Key, client: ClientId, seen: u64) -> Option<Views> {
         let id = self.client.inner.next_id.fetch_add(1, Ordering::Relaxed);
         let (asker, frames) = mpsc::unbounded_channel();
         lock(&self.link.waiting).insert(id, Asker::Each(asker));
@@ -379,7 +359,6 @@ impl Line {
                 client,
                 seen,
                 most: VIEWS,
-                mirrored,
             },
         };
         let who = None;

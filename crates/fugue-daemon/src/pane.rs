@@ -51,7 +51,6 @@ use crate::{
 };
 use answers::Asked;
 use birth::Unstarted;
-pub(crate) use holder::next as next_word;
 use keeper::{Event, Keeper, Place};
 use quiet::{Draft, Hand};
 pub use quiet::{Inject, Quiet};
@@ -421,8 +420,6 @@ impl Pane {
             ToDaemon::HelloOk(_)
             | ToDaemon::Refused { .. }
             | ToDaemon::Started(_)
-            | ToDaemon::Admitted { .. }
-            | ToDaemon::KeysWritten { .. }
             | ToDaemon::StartFailed { .. }
             | ToDaemon::Unknown { .. } => {}
         }

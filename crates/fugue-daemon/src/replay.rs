@@ -20,8 +20,6 @@ use tokio::time::Instant;
 /// How far back to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// Enough for the screen.
-    Screen,
     /// Enough for the screen and the latest lines.
     Recent,
     /// Enough for what was printed behind this offset.
@@ -66,9 +64,7 @@ pub struct Follower {
     pub log: LogReader,
     sizes: Vec<SizeAt>,
     /// How long their file was.
-    sizes_length: u64,
     sizes_applied: usize,
-    resizes: u64,
     /// The process whose output is read now, of those that the pane has had.
     generation: u32,
     buffer: Vec<u8>,
@@ -118,12 +114,10 @@ impl Follower {
         let log = LogReader::new(dir);
         let (first, end) = (log.first()?, log.end()?);
         let goal = match depth {
-            Depth::Screen => end,
             Depth::Recent => end.saturating_sub(RECENT_BYTES).max(first),
             Depth::From(offset) => offset.max(first),
             Depth::All => first,
         };
-        let sizes_length = sizes_length(dir)?;
         let sizes = SizeAt::read_all(dir)?;
         let size = sizes.first().map_or(size, |at| Size {
             rows: at.rows,
@@ -140,9 +134,7 @@ impl Follower {
             generation: generation_before(&sizes, last_checkpoint),
             // A checkpoint is made before the sizes of its own offset are applied.
             sizes_applied: sizes.partition_point(|size| size.offset < last_checkpoint),
-            resizes: 0,
             sizes,
-            sizes_length,
             buffer: vec![0; BYTES_PER_TURN],
             checkpoints,
             last_checkpoint,
@@ -156,25 +148,6 @@ impl Follower {
         self.apply_sizes(at);
         let piece = self.piece(at, u64::MAX);
         let read = self.log.read_at(at, &mut self.buffer[..piece])?;
-        self.take(read, piece)
-    }
-
-    /// The same for one whom nobody tells of new sizes, and who wants no screen with something missing; up to an offset.
-    pub fn turn_alone(&mut self, to: u64) -> io::Result<Turn> {
-        let at = self.terminal.offset().0;
-        let piece = self.piece(at, to);
-        let mut read = self.log.read_at(at, &mut self.buffer[..piece])?;
-        // What was printed at a new size is in the log after the size is in its file, so that this is looked at second.
-        if sizes_length(self.log.dir())? != self.sizes_length {
-            self.reload_sizes()?;
-        }
-        self.apply_sizes(at);
-        let piece = self.piece(at, to);
-        match &mut read {
-            Read::Bytes(count) => *count = (*count).min(piece),
-            Read::Gap { .. } => return Err(io::ErrorKind::NotFound.into()),
-            Read::End => {}
-        }
         self.take(read, piece)
     }
 
@@ -294,14 +267,8 @@ impl Follower {
         Instant::now().checked_sub(latest.elapsed().ok()?)
     }
 
-    /// How many sizes the terminal was given here.
-    pub fn resizes(&self) -> u64 {
-        self.resizes
-    }
-
     /// The sizes file has changed.
     pub fn reload_sizes(&mut self) -> io::Result<()> {
-        self.sizes_length = sizes_length(self.log.dir())?;
         let sizes = SizeAt::read_all(self.log.dir())?;
         if !sizes.starts_with(&self.sizes[..self.sizes_applied]) {
             // The oldest were forgotten.
@@ -320,7 +287,6 @@ impl Follower {
         let due = self.sizes[self.sizes_applied..].iter();
         for size in due.take_while(|size| size.offset <= at) {
             self.sizes_applied += 1;
-            self.resizes += 1;
             if size.generation > self.generation {
                 self.generation = size.generation;
                 self.terminal.renew();
@@ -357,14 +323,6 @@ impl Follower {
         if let Err(error) = write_checkpoint(self.log.dir(), at, &saved) {
             tracing::debug!(%error, "a checkpoint could not be written; reading back takes longer");
         }
-    }
-}
-
-fn sizes_length(dir: &Path) -> io::Result<u64> {
-    match fs::metadata(SizeAt::path(dir)) {
-        Ok(file) => Ok(file.len()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
-        Err(error) => Err(error),
     }
 }
 

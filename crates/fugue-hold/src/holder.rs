@@ -1,7 +1,6 @@
 //! The holder's main loop: one `poll` over everything that can happen, no threads, no wake-ups while nothing does.
 
 mod life;
-mod persons;
 mod serve;
 mod setup;
 mod view;
@@ -27,7 +26,6 @@ use crate::record::Meta;
 use crate::sys;
 use crate::wire::ToDaemon;
 use life::Life;
-use persons::Person;
 use view::View;
 pub(crate) use view::{MEETING, SOCKET};
 
@@ -101,8 +99,6 @@ pub(super) struct Holder {
     /// `meta` is newer than its file.
     meta_unsaved: bool,
     strangers: Vec<HolderLink>,
-    persons: Vec<Person>,
-    last_person: u64,
     daemon: Option<HolderLink>,
     /// All that is still to be told is that something was typed, and that can wait until then.
     told_by: Option<Instant>,
@@ -143,7 +139,6 @@ enum Source {
     View,
     Daemon,
     Stranger(usize),
-    Person(usize),
     Victim,
 }
 
@@ -219,7 +214,6 @@ impl Holder {
                 link_interest(stranger),
             ));
         }
-        self.person_sources(&mut sources);
         if let Some(close) = &self.close {
             sources.extend(
                 close
@@ -270,7 +264,6 @@ impl Holder {
             Source::Listener => self.accept(listener),
             Source::Daemon => self.hear_daemon(),
             Source::Stranger(n) => self.hear_stranger(n),
-            Source::Person(n) => self.hear_person(n),
             Source::Children => {
                 drain_signals(&self.children);
                 self.reap();
@@ -301,7 +294,6 @@ impl Holder {
         }
         let more = self.finish_ending(now);
         self.go_on_closing(now);
-        self.acknowledge_keys();
         more
     }
 
@@ -309,7 +301,6 @@ impl Holder {
     fn pump_once(&mut self, now: Instant) -> Option<Moved> {
         let (grew, result) = self.pump.turn(&self.terminal.master, BYTES_PER_TURN);
         if grew > 0 {
-            self.tell_persons();
             // A full counter is a daemon that will look anyway.
             let _ = rustix::io::write(&self.grew, &1u64.to_ne_bytes());
             self.told_by = None;

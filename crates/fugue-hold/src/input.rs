@@ -20,18 +20,10 @@ pub(crate) struct Typist {
     seen: VecDeque<Seen>,
     last_seq: u64,
     answered_upto: u64,
-    /// Persons whose keys the terminal has taken, one entry for each message, until that is acknowledged.
-    keys_written: Vec<PersonId>,
 }
-
-/// A person's connection to this holder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PersonId(pub(crate) u64);
 
 struct Item {
     seq: u64,
-    /// Who waits for an acknowledgement, if it is a person.
-    person: Option<PersonId>,
     key: [u8; 16],
     bytes: Vec<u8>,
     written: usize,
@@ -119,7 +111,6 @@ impl Typist {
         self.queued += bytes.len();
         self.queue.push_back(Item {
             seq,
-            person: None,
             key,
             bytes,
             written: 0,
@@ -127,12 +118,11 @@ impl Typist {
         None
     }
 
-    /// What a person types, here or in a terminal that shows the pane. Of the latter nobody waits to hear.
-    pub(crate) fn person(&mut self, bytes: Vec<u8>, person: Option<PersonId>) {
+    /// Queues what a person types in the terminal that shows the pane. Nobody waits for its outcome.
+    pub(crate) fn person(&mut self, bytes: Vec<u8>) {
         self.queued += bytes.len();
         self.queue.push_back(Item {
             seq: 0,
-            person,
             key: [0; 16],
             bytes,
             written: 0,
@@ -190,16 +180,8 @@ impl Typist {
         lost
     }
 
-    /// Whose keys were taken since this was last asked.
-    pub(crate) fn take_keys_written(&mut self) -> Vec<PersonId> {
-        std::mem::take(&mut self.keys_written)
-    }
-
     fn finish(&mut self, outcome: Outcome) -> Option<InputState> {
         let item = self.queue.pop_front()?;
-        if outcome == Outcome::Written {
-            self.keys_written.extend(item.person);
-        }
         self.queued -= item.bytes.len() - item.written;
         self.note(item.key, item.written as u32);
         Some(item.state(outcome))

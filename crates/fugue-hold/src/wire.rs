@@ -22,7 +22,7 @@ pub const VERSION: u16 = 1;
 /// How many fds may come with one `Start`.
 pub const MAX_KEPT: usize = 8;
 
-/// From the daemon, or from who types for a person. `Hello` or `Person` is the first message of a connection.
+/// From the daemon. `Hello` is the first message of a connection. The kinds 9 and 10 are retired and not used again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToHolder {
     Hello {
@@ -52,17 +52,9 @@ pub enum ToHolder {
     },
     /// Ends the holder; only without a live child.
     Leave,
-    /// Instead of a Hello: a person types on this connection, and nothing else. Answered with `Admitted`; closed when
-    /// the child has ended.
-    Person,
-    /// What a person types. The daemon is told of it before it hears what the child made of it. Keys are numbered by their
-    /// order on the connection, from 1, and acknowledged with `KeysWritten`.
-    Keys {
-        bytes: Vec<u8>,
-    },
 }
 
-/// From the holder.
+/// From the holder. The kinds 17 and 19 are retired and not used again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToDaemon {
     /// With SCM_RIGHTS fds: master, pipe's read end, pipe's write end, eventfd, the child's pidfd if
@@ -119,19 +111,9 @@ pub enum ToDaemon {
         rows: u16,
         cols: u16,
     },
-    /// To a person, with an eventfd: bumped when the log grows soon after a key.
-    Admitted {
-        /// Whether `KeysWritten` will be sent.
-        acknowledges: bool,
-    },
     /// The child has ended and its exit is not recorded yet, because the log cannot be written. `at` is where the log will
     /// end when all output that waits is in it, as far as that is known. `Exited` follows.
     ExitPending(Exited),
-    /// To a person: the terminal has taken the first `count` messages of keys of this connection. Of several at once only
-    /// the last is told.
-    KeysWritten {
-        count: u64,
-    },
 }
 
 /// A child to start. It may hold secrets, so it is never written to disk nor shown by `ps` of the holder.

@@ -2,14 +2,14 @@
 
 #[path = "attach/attached.rs"]
 mod attached;
+#[path = "attach/drawn.rs"]
+mod drawn;
 #[path = "attach/hostile.rs"]
 mod hostile;
 #[path = "attach/lives.rs"]
 mod lives;
 #[path = "attach/looks.rs"]
 mod looks;
-#[path = "attach/mirrored.rs"]
-mod mirrored;
 #[path = "attach/programs.rs"]
 mod programs;
 

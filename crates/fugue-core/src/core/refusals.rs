@@ -161,7 +161,6 @@ fn look(c: &Choices) -> Look {
             client,
             seen,
             most: 3,
-            mirrored: false,
         },
         7 => Look::Line { pane, role },
         8 => Look::Lines {

@@ -118,19 +118,12 @@ impl Line {
                 asks: Asks::once(seen, responder),
             }),
             Ask::Look {
-                look:
-                    Look::Views {
-                        client,
-                        seen,
-                        most,
-                        mirrored,
-                    },
+                look: Look::Views { client, seen, most },
             } => Ok(PaneCommand::View {
                 client,
                 asks: Asks {
                     seen,
                     more: most.clamp(1, MOST_AHEAD) - 1,
-                    mirrored,
                     responder,
                 },
             }),

@@ -185,11 +185,7 @@ impl Listener {
                 let errno = rustix::io::Errno::PERM.raw_os_error();
                 self.words.push_back(failed(*id, "resize", errno));
             }
-            ToHolder::Hello { .. }
-            | ToHolder::Start(_)
-            | ToHolder::Leave
-            | ToHolder::Person
-            | ToHolder::Keys { .. } => {}
+            ToHolder::Hello { .. } | ToHolder::Start(_) | ToHolder::Leave => {}
         }
     }
 

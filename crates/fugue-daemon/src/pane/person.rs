@@ -8,7 +8,7 @@ use fugue_hold::wire::{Input, InputKind, InputState, Outcome, ToHolder};
 use tokio::time::Instant;
 
 use super::{Pane, QUIET, quiet::Hand};
-use crate::{desk::Responder, typist::uncertain};
+use crate::desk::Responder;
 
 impl Pane {
     pub(super) fn type_for_a_person(&mut self, bytes: Vec<u8>, key: Key, responder: Responder) {
@@ -76,4 +76,12 @@ impl Pane {
             )));
         }
     }
+}
+
+/// The error for an input whose holder died before it acknowledged the input.
+pub(super) fn uncertain() -> Error {
+    Error::new(
+        Kind::Uncertain,
+        "the holder of the pane died during this input; it may not have arrived",
+    )
 }

@@ -14,8 +14,8 @@ use fugue_core::{
 use fugue_hold::wire::{InputState, Outcome};
 use tokio::time::Instant;
 
-use super::target::Target;
-use crate::{desk::Responder, typist::uncertain};
+use super::{person::uncertain, target::Target};
+use crate::desk::Responder;
 
 // Long enough for a program to draw what was typed, however slow its screen; nothing waits for it without need.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -60,8 +60,6 @@ pub struct Asks {
     pub seen: u64,
     /// So many more frames are wanted behind it.
     pub more: u32,
-    /// What comes of a key is seen without them.
-    pub mirrored: bool,
     pub responder: Responder,
 }
 
@@ -70,7 +68,6 @@ impl Asks {
         Self {
             seen,
             more: 0,
-            mirrored: false,
             responder,
         }
     }
@@ -245,7 +242,7 @@ impl Pane {
             let Some(asks) = viewer.asks.take() else {
                 continue;
             };
-            let paced = (floods || asks.mirrored) && !ended;
+            let paced = floods && !ended;
             let next = viewer.given_at.map(|at| at + PACE);
             if let Some(next) = next.filter(|next| paced && now < *next) {
                 viewer.asks = Some(asks);

@@ -251,9 +251,6 @@ impl Holder {
     }
 
     fn child_ended(&mut self, ending: Ending) {
-        // Whoever types learns that nobody reads it.
-        self.acknowledge_keys();
-        self.persons.clear();
         let life = std::mem::replace(&mut self.life, Life::Empty);
         self.life = match life {
             Life::Running { who, pidfd, .. } => Life::Ending {

@@ -97,7 +97,6 @@ impl Holder {
                     self.welcome(link, epoch);
                 }
             }
-            Ok(Some((Frame::Known(ToHolder::Person), _))) => self.admit_person(link),
             Ok(None) => {}
             Ok(Some(_)) | Err(_) => {
                 refuse(&mut link, Refusal::NoHello, 0, "the first frame is a Hello")
@@ -239,8 +238,8 @@ impl Holder {
     fn answer(&mut self, message: ToHolder, fds: Vec<OwnedFd>) {
         self.retry_soon(Instant::now());
         match message {
-            // Said before, on this connection, or another's to say; nothing changes.
-            ToHolder::Hello { .. } | ToHolder::Person | ToHolder::Keys { .. } => {}
+            // A repeated Hello changes nothing.
+            ToHolder::Hello { .. } => {}
             ToHolder::Start(spec) => {
                 if !matches!(self.life, Life::Empty) {
                     let what = "a child was started already".to_owned();

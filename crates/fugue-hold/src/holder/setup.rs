@@ -91,8 +91,6 @@ impl Holder {
             meta_unsaved: false,
             took_over: false,
             strangers: Vec::new(),
-            persons: Vec::new(),
-            last_person: 0,
             daemon: None,
             told_by: None,
             had_daemon: false,

@@ -219,11 +219,23 @@ impl Holder {
             Ok(0) => self.view_lost(),
             Ok(count) => {
                 view.hear_answer(&keys[..count]);
-                self.keyed(keys[..count].to_vec(), None);
+                self.type_from_view(keys[..count].to_vec());
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => self.view_lost(),
         }
+    }
+
+    /// Types keys that a person pressed in the view, or the view's answer to a query of the program.
+    fn type_from_view(&mut self, bytes: Vec<u8>) {
+        let Life::Running { .. } = self.life else {
+            return;
+        };
+        self.typist.person(bytes.clone());
+        self.type_on();
+        // The daemon is told before any output is moved, so that it knows the keys before their echo.
+        self.say(&ToDaemon::Keyed { bytes });
+        self.flush();
     }
 
     /// A person's `new window here` in tmux begins where we are.

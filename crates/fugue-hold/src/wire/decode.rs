@@ -53,8 +53,6 @@ impl Message for ToHolder {
             },
             7 => ToHolder::Probe { id: r.u64()? },
             8 => ToHolder::Leave,
-            9 => ToHolder::Person,
-            10 => ToHolder::Keys { bytes: r.bytes()? },
             kind => return Ok(Frame::Unknown { kind }),
         }))
     }
@@ -68,9 +66,7 @@ impl Message for ToHolder {
             | ToHolder::Signal { .. }
             | ToHolder::Close { .. }
             | ToHolder::Probe { .. }
-            | ToHolder::Leave
-            | ToHolder::Person
-            | ToHolder::Keys { .. } => 0,
+            | ToHolder::Leave => 0,
         }
     }
 }
@@ -117,11 +113,6 @@ impl Message for ToDaemon {
                 rows: r.u16()?,
                 cols: r.u16()?,
             },
-            17 => ToDaemon::Admitted {
-                // The first holders that let persons in did not say.
-                acknowledges: !r.0.is_empty() && r.flag()?,
-            },
-            19 => ToDaemon::KeysWritten { count: r.u64()? },
             18 => ToDaemon::ExitPending(r.exited()?),
             9 => ToDaemon::Stalled { errno: r.i32()? },
             10 => ToDaemon::Flowing,
@@ -141,13 +132,12 @@ impl Message for ToDaemon {
             ToDaemon::HelloOk(hello) => {
                 4 + usize::from(hello.child_pidfd) + usize::from(hello.kept)
             }
-            ToDaemon::Started(_) | ToDaemon::Admitted { .. } => 1,
+            ToDaemon::Started(_) => 1,
             ToDaemon::Refused { .. }
             | ToDaemon::StartFailed { .. }
             | ToDaemon::InputState(_)
             | ToDaemon::Exited(_)
             | ToDaemon::ExitPending(_)
-            | ToDaemon::KeysWritten { .. }
             | ToDaemon::Probed { .. }
             | ToDaemon::Closed { .. }
             | ToDaemon::Stalled { .. }

@@ -35,8 +35,6 @@ impl ToHolder {
             }),
             ToHolder::Probe { id } => frame(out, 7, |w| w.u64(*id)),
             ToHolder::Leave => frame(out, 8, |_| {}),
-            ToHolder::Person => frame(out, 9, |_| {}),
-            ToHolder::Keys { bytes } => frame(out, 10, |w| w.bytes(bytes)),
         }
     }
 }
@@ -89,8 +87,6 @@ impl ToDaemon {
                 w.u16(*rows);
                 w.u16(*cols);
             }),
-            ToDaemon::Admitted { acknowledges } => frame(out, 17, |w| w.flag(*acknowledges)),
-            ToDaemon::KeysWritten { count } => frame(out, 19, |w| w.u64(*count)),
             ToDaemon::ExitPending(exited) => frame(out, 18, |w| w.exited(*exited)),
             ToDaemon::Unknown { kind } => frame(out, 13, |w| w.u8(*kind)),
         }

@@ -9,7 +9,6 @@ mod close;
 mod kills;
 mod limits;
 mod output;
-mod persons;
 mod probe;
 mod start;
 mod talk;

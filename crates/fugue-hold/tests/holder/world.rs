@@ -236,11 +236,6 @@ impl Pane {
         filled != Filled::Closed
     }
 
-    /// How many messages have come and were not expected yet.
-    pub fn waiting(&self) -> usize {
-        self.inbox.len()
-    }
-
     /// Waits until the holder has closed the connection.
     pub fn hear_the_end(&mut self) {
         while self.hear() {

@@ -29,7 +29,6 @@ use fugue_api::{
     panes::{CreatePane, GetStatus, Overview, PaneRow, PaneSize, State},
     wire::{Answer, Ask, Key},
 };
-use fugue_daemon::mirror::Glimpse;
 
 pub use asks::Ticket;
 pub use copying::Copied;
@@ -46,18 +45,12 @@ use typing::Typing;
 
 /// What happened.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most inputs are answers")]
 pub enum Input {
     Heard(Heard),
     /// The person's terminal has another size.
     Resized(PaneSize),
     Answered(Ticket, Result<Answer, Error>),
-    /// What is on a pane already, before the daemon says so.
-    Glimpsed(PaneId, Glimpse),
-    /// The connection to a pane's holder ended, and these inputs were sent on it and not acknowledged.
-    KeysLost {
-        pane: PaneId,
-        inputs: u64,
-    },
     /// The connection ended under our questions.
     Lost(Gone),
     /// A daemon is there again.
@@ -256,21 +249,6 @@ impl Model {
                         Ok(answer) => stale = self.answered(why, answer, now, &mut effects),
                         Err(error) => self.refused(why, error, now, &mut effects),
                     }
-                }
-            }
-            Input::KeysLost { pane, inputs } => {
-                let what = match inputs {
-                    1 => "your last input".to_owned(),
-                    more => format!("your last {more} inputs"),
-                };
-                let text = format!("{pane}: its holder was lost; {what} may not have arrived");
-                self.say(text, Tone::Bad, now);
-            }
-            Input::Glimpsed(pane, seen) => {
-                if let Some(view) = self.views.get_mut(&pane)
-                    && let Some(rows) = view.glimpse(seen)
-                {
-                    stale = Stale::inside(pane, rows);
                 }
             }
             Input::Lost(gone) => {

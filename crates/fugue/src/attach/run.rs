@@ -5,18 +5,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use fugue_api::{
-    Error, Kind, PaneId,
-    attach::Look,
-    wire::{Answer, Ask},
-};
-use fugue_daemon::{
-    client::{self, Client},
-    typist::Flushed,
-};
+use fugue_api::{Error, Kind, PaneId, attach::Look, wire::Ask};
+use fugue_daemon::client::{self, Client};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc::{self, error::TrySendError},
+    sync::mpsc,
     task::AbortHandle,
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
@@ -117,7 +110,6 @@ impl Loop {
         let came = tokio::select! {
             written = self.outer.flush(), if behind => Came::Written(written),
             bytes = self.outer.read() => Came::Bytes(bytes),
-            () = self.lines.grew() => Came::Grew,
             input = self.told.recv() => Came::Told(input),
             called = calls.recv() => Came::Called(called.unwrap_or(Called::Ended)),
             () = sleep_until(deadline.unwrap_or(far)) => Came::Time,
@@ -152,12 +144,6 @@ impl Loop {
                     ended = self.step(input);
                 }
                 ended
-            }
-            Came::Grew => {
-                let views = &self.model.views;
-                let shown = |pane| views.get(&pane).map(|view| view.offset);
-                let (pane, seen) = self.lines.glimpse(shown)?;
-                self.step(Input::Glimpsed(pane, seen))
             }
             Came::Called(Called::Size) => {
                 let size = self.outer.size();
@@ -243,11 +229,7 @@ impl Loop {
                     self.long_way = None;
                 }
             }
-            Input::Heard(_)
-            | Input::Glimpsed(..)
-            | Input::KeysLost { .. }
-            | Input::Resized(_)
-            | Input::Tick => {}
+            Input::Heard(_) | Input::Resized(_) | Input::Tick => {}
         }
         let effects = self.model.step(input, Instant::now().into_std());
         self.stale = std::mem::take(&mut self.stale).and(self.model.take_stale());
@@ -261,9 +243,6 @@ impl Loop {
                     if changes_sizes(&ask) {
                         self.long_way = Some(LongWay { key: None });
                     }
-                    if self.type_directly(ticket, &ask) {
-                        continue;
-                    }
                     let (client, tell) = (self.client.clone(), self.tell.clone());
                     let line = match &mut self.long_way {
                         Some(way) if is_typing(&ask) => {
@@ -272,7 +251,7 @@ impl Loop {
                         }
                         _ => {
                             let role = self.model.role;
-                            self.lines.of(&ask, role, &self.client, &self.tell)
+                            self.lines.of(&ask, role, &self.client)
                         }
                     };
                     let asking = tokio::spawn(async move {
@@ -317,60 +296,6 @@ impl Loop {
         }
         self.lines.keep(|pane| self.model.views.contains_key(&pane));
         None
-    }
-
-    /// Hands keys to who types for a person in that pane, if somebody does. Otherwise the daemon is asked to.
-    fn type_directly(&mut self, ticket: Ticket, ask: &Ask) -> bool {
-        let Ask::Look {
-            look: Look::Type { pane, bytes, .. },
-        } = ask
-        else {
-            return false;
-        };
-        let typist = self.lines.typist(*pane);
-        let Some(typist) = typist.filter(|_| self.long_way.is_none()) else {
-            return false;
-        };
-        // One call at a time is under way, so that nobody else has it.
-        let sent = match typist.try_lock() {
-            Ok(mut typist) => {
-                let sent = typist.keys(bytes.clone());
-                self.lines.mirror(*pane, &self.client, || typist.grew());
-                sent.map_err(|_| typist.unacknowledged())
-            }
-            Err(_) => return false,
-        };
-        let tell = self.tell.clone();
-        match sent {
-            Ok(Flushed::All) => {
-                let taken = Input::Answered(ticket, Ok(Answer::Noted));
-                if let Err(TrySendError::Full(taken)) = tell.try_send(taken) {
-                    tokio::spawn(async move { tell.send(taken).await });
-                }
-            }
-            // The program does not read what was typed before.
-            Ok(Flushed::Later) => {
-                let waiting = tokio::spawn(async move {
-                    let flushed = typist.lock().await.flush().await;
-                    let answer = flushed.map(|()| Answer::Noted);
-                    let _ = tell.send(Input::Answered(ticket, answer)).await;
-                });
-                self.open.insert(ticket, waiting.abort_handle());
-            }
-            // Nothing of this one was typed, and it goes the long way.
-            Err(inputs) => {
-                self.lines.close(*pane);
-                if inputs > 0 {
-                    let lost = Input::KeysLost {
-                        pane: *pane,
-                        inputs,
-                    };
-                    tokio::spawn(async move { tell.send(lost).await });
-                }
-                return false;
-            }
-        }
-        true
     }
 
     /// Finds the next daemon, or starts it.
@@ -476,7 +401,6 @@ fn patient_interval() -> tokio::time::Interval {
 enum Came {
     Bytes(std::io::Result<Vec<u8>>),
     Written(std::io::Result<usize>),
-    Grew,
     Told(Option<Input>),
     Called(Called),
     Time,

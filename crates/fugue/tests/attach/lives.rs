@@ -359,7 +359,6 @@ fn keys_that_a_killed_holder_had_not_typed_are_told_and_never_typed_twice() {
     let world = world();
     let mut person = Attached::new(&world, &[], 24, 100);
     prompts(&mut person, 1);
-    // From here on keys go to the holder directly, and have all been acknowledged when their echo is there.
     person.type_text("echo be''gun\r");
     person.shows("begun");
     let pane = world.overview().panes[0].pane_id;
@@ -406,7 +405,6 @@ fn what_a_person_types_is_no_output_to_those_who_wait_for_some() {
     let world = world();
     let mut person = Attached::new(&world, &[], 24, 80);
     prompts(&mut person, 1);
-    // From here on keys go to the holder directly.
     person.type_text("echo be''gun\r");
     person.shows("begun");
     let waiting = world.start(&["expect", "p1", "ready now|it is over"]);

@@ -1,7 +1,5 @@
 //! A client's own line to a pane.
 
-use std::time::Instant;
-
 use fugue_api::{
     Kind, PaneId,
     attach::{ClientId, Look, Role},
@@ -22,14 +20,9 @@ fn line(world: &World, pane: PaneId, role: Role) -> Eye {
 }
 
 /// The number of the question for so many frames behind the first.
-fn views(eye: &mut Eye, pane: PaneId, most: u32, mirrored: bool) -> u64 {
+fn views(eye: &mut Eye, pane: PaneId, most: u32) -> u64 {
     let (client, seen) = (eye.client, eye.view(pane).frame.number);
-    eye.ask(Look::Views {
-        client,
-        seen,
-        most,
-        mirrored,
-    })
+    eye.ask(Look::Views { client, seen, most })
 }
 
 #[test]
@@ -61,7 +54,7 @@ fn frames_follow_each_other_without_being_asked_for_one_by_one() {
     let world = world();
     let pane = world.pane("exec cat").pane_id;
     let mut eye = line(&world, pane, Role::Hands);
-    let views = views(&mut eye, pane, 3, false);
+    let views = views(&mut eye, pane, 3);
     let mut typed = String::new();
     let mut frames = 0;
     while frames < 3 {
@@ -89,31 +82,8 @@ fn frames_follow_each_other_without_being_asked_for_one_by_one() {
         client: eye.client,
         seen: 0,
         most: 3,
-        mirrored: false,
     });
     assert_eq!(refused.kind, Kind::InvalidArgument);
-}
-
-#[test]
-fn one_who_reads_along_gets_no_more_frames_than_a_screen_shows() {
-    let world = world();
-    let pane = world.pane("exec cat").pane_id;
-    let mut eye = line(&world, pane, Role::Hands);
-    let views = views(&mut eye, pane, 16, true);
-    let typed: String = ('a'..='z').cycle().take(70).collect();
-    let begun = Instant::now();
-    for key in typed.chars() {
-        eye.type_keys(pane, &key.to_string());
-    }
-    let mut frames = 0;
-    let mut shown = String::new();
-    while shown != typed && frames < 16 {
-        let frame = eye.frame(views);
-        frames += 1;
-        shown = eye.draw(pane, frame).rows[0].clone();
-    }
-    let most = begun.elapsed().as_millis() / 16 + 2;
-    assert!(frames <= most, "{frames} of {most}");
 }
 
 #[test]

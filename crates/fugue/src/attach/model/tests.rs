@@ -324,17 +324,6 @@ fn keys_go_to_the_pane_in_focus_in_order_and_one_call_at_a_time() {
 }
 
 #[test]
-fn keys_that_were_not_acknowledged_are_told() {
-    let mut story = Story::new(24, 80);
-    let pane = PaneId(1);
-    for (inputs, said) in [(1, "your last input may"), (3, "your last 3 inputs may")] {
-        story.step(Input::KeysLost { pane, inputs });
-        let message = story.model.message.as_ref().expect("a message");
-        assert!(message.text.contains(said), "{}", message.text);
-    }
-}
-
-#[test]
 fn what_is_typed_and_its_echo_need_no_whole_picture() {
     let mut story = Story::new(24, 80);
     let stale = |story: &mut Story, input: Input| {

@@ -1,7 +1,7 @@
 use fugue_api::attach::Appearance;
 
 use super::*;
-use crate::attach::model::tests::{frame, headed, size};
+use crate::attach::model::tests::{frame, headed};
 
 /// What the pane shows after each piece that it prints; some rows come and go.
 const SCREENS: [[&str; 3]; 5] = [
@@ -30,7 +30,7 @@ fn different(from: usize, to: usize) -> Vec<FrameRow> {
 /// What the program wants to hear comes and goes as well.
 fn modes(at: usize) -> FrameModes {
     FrameModes {
-        bracketed_paste: at.is_multiple_of(2),
+        bracketed_paste: at > 2,
         ..FrameModes::default()
     }
 }
@@ -56,21 +56,6 @@ fn frame_of(from: usize, to: usize) -> Frame {
     }
 }
 
-fn glimpse_of(from: Option<usize>, to: usize) -> Glimpse {
-    let all = || SCREENS[to].iter().enumerate();
-    Glimpse {
-        offset: to as u64,
-        size: size(10, 40),
-        modes: modes(to),
-        rows: match from {
-            Some(from) => different(from, to),
-            None => all().map(|(number, text)| row(number, text)).collect(),
-        },
-        cursor: FrameCursor::default(),
-        top_line: to as u64,
-    }
-}
-
 fn shows(view: &View) -> Vec<String> {
     let text = |row: &Vec<Cell>| {
         let text = row.iter().map(|cell| match &cell.glyph {
@@ -82,97 +67,28 @@ fn shows(view: &View) -> Vec<String> {
     view.rows[..3].iter().map(text).collect()
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Comes {
-    Frame(usize),
-    Glimpse(usize),
-    /// All rows of it, for one who does not know what is shown.
-    WholeGlimpse(usize),
-}
-
-/// Every order in which frames and glimpses of growing age can come.
-fn orders(
-    frames: usize,
-    glimpses: usize,
-    so_far: &mut Vec<Comes>,
-    each: &mut impl FnMut(&[Comes]),
-) {
-    each(so_far);
-    for next in frames + 1..SCREENS.len() {
-        so_far.push(Comes::Frame(next));
-        orders(next, glimpses, so_far, each);
-        so_far.pop();
-    }
-    for next in glimpses + 1..SCREENS.len() {
-        for comes in [Comes::Glimpse(next), Comes::WholeGlimpse(next)] {
-            so_far.push(comes);
-            orders(frames, next, so_far, each);
-            so_far.pop();
-        }
-    }
-}
-
 #[test]
-fn of_frames_and_glimpses_the_newest_is_shown() {
-    let mut count = 0;
-    orders(0, 0, &mut Vec::new(), &mut |order| {
-        count += 1;
-        let mut view = View::default();
-        view.take(whole(0));
-        let (mut told, mut shown) = (0, 0);
-        for comes in order {
-            let (before, wanted) = (shows(&view), view.modes);
-            let rows = match *comes {
-                Comes::Frame(at) => {
-                    let rows = view.take(frame_of(told, at));
-                    told = at;
-                    shown = shown.max(at);
-                    rows
-                }
-                Comes::Glimpse(at) => {
-                    let rows = view.glimpse(glimpse_of(Some(shown), at));
-                    shown = shown.max(at);
-                    rows
-                }
-                Comes::WholeGlimpse(at) => {
-                    let rows = view.glimpse(glimpse_of(None, at));
-                    shown = shown.max(at);
-                    rows
-                }
-            };
-            assert_eq!(shows(&view), SCREENS[shown], "{order:?}");
-            assert_eq!((view.offset, view.top_line), (shown as u64, shown as u64));
-            assert_eq!(view.modes, modes(shown), "{order:?}");
-            // What has changed is said to have; nothing said is everything.
-            let Some(rows) = rows else {
-                continue;
-            };
-            assert_eq!(wanted, view.modes);
-            for (row, (was, is)) in before.iter().zip(shows(&view)).enumerate() {
-                assert!(*was == is || rows.contains(&(row as u16)), "{order:?}");
-            }
-        }
-    });
-    assert!(count > 1000, "{count}");
-}
-
-#[test]
-fn a_glimpse_of_another_size_is_left_to_the_next_frame() {
+fn frames_are_applied_and_the_rows_that_changed_are_reported() {
     let mut view = View::default();
-    let nothing = Some(Vec::new());
-    assert_eq!(view.glimpse(glimpse_of(None, 1)), nothing, "no frame yet");
+    assert_eq!(view.take(whole(0)), None);
+    for (at, screen) in SCREENS.iter().enumerate().skip(1) {
+        let rows = view.take(frame_of(at - 1, at));
+        assert_eq!(shows(&view), *screen);
+        assert_eq!((view.offset, view.top_line), (at as u64, at as u64));
+        assert_eq!(view.modes, modes(at));
+        let changed: Vec<u16> = different(at - 1, at).iter().map(|row| row.0).collect();
+        assert_eq!(rows, (modes(at - 1) == modes(at)).then_some(changed));
+    }
+}
+
+#[test]
+fn a_whole_frame_replaces_everything() {
+    let mut view = View::default();
     view.take(whole(0));
-    let resized = Glimpse {
-        size: size(5, 40),
-        ..glimpse_of(None, 1)
-    };
-    assert_eq!(view.glimpse(resized), nothing);
-    assert_eq!(shows(&view), SCREENS[0]);
-    // A whole frame counts, whatever was seen ahead of it: another daemon's may have seen less.
-    view.glimpse(glimpse_of(None, 3));
-    assert_eq!(shows(&view), SCREENS[3]);
+    view.take(frame_of(0, 4));
+    // Another daemon's terminal may have read less of the log.
     view.take(whole(1));
     assert_eq!(shows(&view), SCREENS[1]);
-    view.take(frame_of(1, 4));
-    assert_eq!(shows(&view), SCREENS[4]);
+    view.take(frame_of(1, 2));
+    assert_eq!(shows(&view), SCREENS[2]);
 }

@@ -1,40 +1,8 @@
-//! The pane that a person types into, seen by way of its log.
+//! Two clients show the same of a pane, whatever its program draws.
 
-use fugue_testkit::{Chance, until};
-use rustix::process::Signal;
+use fugue_testkit::Chance;
 
-use crate::{LIMIT, attached::Attached, lives::signal, prompts, world};
-
-#[test]
-fn what_is_typed_is_seen_while_the_daemon_stands_still() {
-    let world = world();
-    let mut person = Attached::new(&world, &[], 24, 80);
-    prompts(&mut person, 1);
-    person.type_text("echo fi''rst\r");
-    person.shows("first");
-    // Behind a change of sizes keys take the long way; the next ones do not.
-    until("it reads along", LIMIT, || {
-        person.type_text("\x15");
-        person.soon();
-        reads_a_log(person.pid())
-    });
-    let daemon = world.daemons()[0].pid;
-    signal(daemon, Signal::STOP);
-    person.type_text("ls -");
-    person.shows("ls -");
-    person.type_text("\x15");
-    person.hides("ls -");
-    person.type_text("echo sec''ond\r");
-    person.shows("second");
-    signal(daemon, Signal::CONT);
-    // What comes from the daemon then is the same.
-    person.type_text("echo th''ird\r");
-    let screen = person.shows("third");
-    assert_eq!(screen.matches("second").count(), 1, "{screen}");
-    let mut other = Attached::new(&world, &[], 24, 80);
-    other.shows("third");
-    agree(&mut person, &mut other, 24, 80);
-}
+use crate::{attached::Attached, prompts, world};
 
 /// Both see the same of the pane, at last.
 #[track_caller]
@@ -48,17 +16,6 @@ fn agree(one: &mut Attached, other: &mut Attached, rows: u16, cols: u16) {
         other.soon();
     }
     panic!("one sees:\n{}\nthe other:\n{}", part(one), part(other));
-}
-
-fn reads_a_log(pid: u32) -> bool {
-    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
-    let names = open.flatten().filter_map(|fd| fd.path().read_link().ok());
-    names.into_iter().any(|name| {
-        let name = name
-            .file_name()
-            .map(|name| name.as_encoded_bytes().to_vec());
-        name.is_some_and(|name| name.starts_with(b"out."))
-    })
 }
 
 /// A program that answers each key with something to draw, and says how many it was asked to count.
@@ -91,7 +48,6 @@ fn whatever_is_drawn_is_seen_as_it_is() {
     prompts(&mut person, 1);
     person.type_text("exec python3 draws.py\r");
     person.shows("ready");
-    // It gets everything from the daemon.
     let mut other = Attached::new(&world, &["--read-only"], 24, 80);
     other.shows("ready");
     let mut chance = Chance::default();
