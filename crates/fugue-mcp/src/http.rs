@@ -1,5 +1,6 @@
 //! Streamable HTTP: one address, one path, and a guard in front of everything.
 
+mod ack_body;
 mod clients;
 mod guard;
 mod sessions;
@@ -23,7 +24,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_service::Service;
 
-use crate::receipts::{Signed, Slip};
+use crate::ack::AckSlot;
+use ack_body::AckBody;
 use clients::{Client, Clients};
 use guard::Guard;
 use sessions::Sessions;
@@ -270,9 +272,9 @@ impl<S: ServerHandler + Clone> House<S> {
                 None
             }
         };
-        let slip = Slip::default();
+        let slot = AckSlot::default();
         let mut request = request;
-        request.extensions_mut().insert(slip.clone());
+        request.extensions_mut().insert(slot.clone());
         let response = match self.mcp.call(request).await {
             Ok(response) => response,
             Err(never) => match never {},
@@ -283,7 +285,7 @@ impl<S: ServerHandler + Clone> House<S> {
             in_use = self.sessions.open(id).await;
         }
         response.map(|body| {
-            let body = Signed::new(body, slip).map_frame(move |frame| {
+            let body = AckBody::new(body, slot).map_frame(move |frame| {
                 // The session is in use for as long as this body is there.
                 let _ = &in_use;
                 frame

@@ -10,7 +10,7 @@ use std::io::Write;
 
 use fugue_api::{Error, Handed, Handle, Kind, Request, Unread};
 use fugue_mcp::{
-    Door, Server,
+    McpServer, TransportKind,
     http::{Listening, Settings},
 };
 
@@ -34,6 +34,6 @@ async fn main() -> Result<(), Error> {
     let listening = Listening::at(Settings::open_to_anybody(address)).await?;
     // Whoever started us waits for this line.
     let _ = writeln!(std::io::stdout(), "http://{}/mcp", listening.address());
-    let ours = Server::new(EmptyHouse, Door::Http);
+    let ours = McpServer::new(EmptyHouse, TransportKind::Http);
     listening.serve(fixtures::Fixtures::new(ours)).await
 }
