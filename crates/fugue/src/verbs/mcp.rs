@@ -49,7 +49,7 @@ impl Mcp {
                 desk.paths.prepare()?;
                 let token = desk.paths.state.join("mcp-token");
                 let settings = http::Settings::new(address, self.allow_host, &token)?;
-                let listening = http::Listening::at(settings).await?;
+                let listening = http::HttpListener::at(settings).await?;
                 let url = format!("http://{}{}", listening.address(), http::PATH);
                 if desk.out.is_json() {
                     desk.out
