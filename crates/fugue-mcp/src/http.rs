@@ -1,5 +1,6 @@
-//! Streamable HTTP: one address, one path, and a guard in front of everything.
+//! Streamable HTTP on one address and one path; the guard checks every request first.
 
+mod ack_body;
 mod clients;
 mod guard;
 mod sessions;
@@ -23,49 +24,50 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_service::Service;
 
-use crate::receipts::{Signed, Slip};
+use crate::ack::AckSlot;
+use ack_body::AckBody;
 use clients::{Client, Clients};
 use guard::Guard;
 use sessions::Sessions;
 pub use token::Token;
 
-/// Where to listen and whom to let in.
+/// The address of the listener and the conditions for requests.
 pub struct Settings {
     address: SocketAddr,
     hosts: Vec<String>,
     entry: Entry,
 }
 
-/// Who may come in, once Host and Origin are right.
+/// The authentication of requests with a valid Host and Origin.
 pub enum Entry {
-    /// Whoever shows the token.
+    /// A bearer token.
     Token(Token),
-    /// Everybody on this machine. For test servers with nothing behind them.
+    /// No authentication, for test servers without a daemon.
     Anybody,
 }
 
-/// The one path.
+/// The path of the MCP endpoint.
 pub const PATH: &str = "/mcp";
 
-// The longest input is 1,000,000 bytes, and JSON may spell each of them with six.
-const LARGEST_BODY: usize = 8 * 1024 * 1024;
-// Of a connection's first request, until it has shown the token.
+// The longest input is 1,000,000 bytes, and JSON escapes use up to six bytes for each.
+const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
+// From the accept of a connection to its first authenticated request.
 const ADMISSION_TIMEOUT: Duration = Duration::from_secs(10);
-// From one request of a connection to the end of the next one's headers.
+// From the end of a request to the end of the next request's headers.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 // A request line and headers. Bodies go through the same buffer in parts.
 const MAX_BUFFER: usize = 64 * 1024;
-// A client that takes nothing of a reply for so long is not there any more; the kernel then ends the connection.
+// The kernel closes a connection whose client has read nothing of a reply for this time (TCP_USER_TIMEOUT).
 const UNREAD_REPLY_TIMEOUT: Duration = Duration::from_secs(120);
-// After Ctrl-C, replies that are being written may be written to their end.
-const FAREWELL: Duration = Duration::from_secs(2);
-// An agent may think, or its person be at lunch, for hours; many clients cannot begin a session again in the middle.
-const IDLE_SESSION: Duration = Duration::from_secs(24 * 3600);
-// No event says that a file descriptor has become free.
-const RETRY_ACCEPT: Duration = Duration::from_millis(50);
+// After a termination signal, for replies that are being written.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+// Agents are idle for hours, and many clients cannot replace an expired session.
+const IDLE_SESSION_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+// A free file descriptor causes no event.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Settings {
-    /// `hosts` are names that clients on other machines use; without one, only this machine may be listened to.
+    /// `hosts` are the server's names on other machines. Without any, only a loopback address is accepted.
     pub fn new(address: SocketAddr, hosts: Vec<String>, token: &Path) -> Result<Self, Error> {
         if !address.ip().is_loopback() && hosts.is_empty() {
             return Err(Error::invalid(format!(
@@ -92,14 +94,14 @@ impl Settings {
     }
 }
 
-/// A bound address that serves nobody yet.
-pub struct Listening {
+/// A bound TCP listener, before the first accept.
+pub struct HttpListener {
     listener: TcpListener,
     address: SocketAddr,
     guard: Guard,
 }
 
-impl Listening {
+impl HttpListener {
     pub async fn at(settings: Settings) -> Result<Self, Error> {
         let unavailable = |error: io::Error| {
             Error::new(
@@ -120,7 +122,7 @@ impl Listening {
         })
     }
 
-    /// With the port that was found, if any was asked for.
+    /// The bound address, with the actual port for port 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -129,14 +131,14 @@ impl Listening {
     pub async fn serve<S: ServerHandler + Clone>(self, server: S) -> Result<(), Error> {
         let ending = CancellationToken::new();
         let config = StreamableHttpServerConfig::default()
-            // The guard has looked already; a second look costs nothing and survives a mistake in the first.
+            // rmcp checks Host and Origin a second time, after the guard.
             .with_allowed_hosts(self.guard.hosts())
             .with_allowed_origins(self.guard.origins())
             .enforce_origin_validation()
-            .with_max_request_body_bytes(LARGEST_BODY)
+            .with_max_request_body_bytes(MAX_BODY_BYTES)
             .with_cancellation_token(ending.clone());
         let mut sessions = LocalSessionManager::default();
-        sessions.session_config.keep_alive = Some(IDLE_SESSION);
+        sessions.session_config.keep_alive = Some(IDLE_SESSION_TIMEOUT);
         let sessions = Arc::new(sessions);
         let mcp = StreamableHttpService::new(move || Ok(server.clone()), sessions.clone(), config);
         let house = House {
@@ -149,7 +151,7 @@ impl Listening {
         let mut signal = std::pin::pin!(asked_to_end());
         loop {
             tokio::select! {
-                // However many come: the signal is looked at first.
+                // The signal takes precedence over new connections.
                 biased;
                 () = &mut signal => break,
                 accepted = self.listener.accept() => match accepted {
@@ -160,15 +162,15 @@ impl Listening {
                     Err(error) => {
                         tracing::warn!(%error, "no connection could be taken");
                         clients.evict_stranger();
-                        tokio::time::sleep_until(tokio::time::Instant::now() + RETRY_ACCEPT).await;
+                        tokio::time::sleep_until(tokio::time::Instant::now() + ACCEPT_RETRY_INTERVAL).await;
                     }
                 },
             }
         }
         ending.cancel();
         visits.close();
-        // Streams that never end are cut off; so be it.
-        let _ = tokio::time::timeout(FAREWELL, visits.wait()).await;
+        // Endless streams are closed at the timeout.
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, visits.wait()).await;
         Ok(())
     }
 }
@@ -197,7 +199,7 @@ async fn visit<S: ServerHandler + Clone>(
     house: House<S>,
     ending: CancellationToken,
 ) {
-    // Small replies in several writes must not wait for each other's acknowledgement: p99 was 44 ms.
+    // Without TCP_NODELAY, small replies in several writes had a p99 of 44 ms.
     let _ = stream.set_nodelay(true);
     let unread = u32::try_from(UNREAD_REPLY_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, unread);
@@ -212,7 +214,7 @@ async fn visit<S: ServerHandler + Clone>(
         .max_buf_size(MAX_BUFFER)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    // Nobody waits for a stranger: not another client, not the server's end.
+    // An unauthenticated connection delays neither other clients nor the shutdown.
     let admission = async {
         tokio::select! {
             outcome = &mut connection => Some(outcome),
@@ -244,7 +246,7 @@ impl<S: ServerHandler + Clone> House<S> {
         let (method, uri) = (request.method(), request.uri());
         let admitted = self
             .guard
-            .admit(method, uri, request.headers(), LARGEST_BODY);
+            .admit(method, uri, request.headers(), MAX_BODY_BYTES);
         if let Err(refusal) = admitted {
             return refused(refusal.status, &refusal.error);
         }
@@ -270,9 +272,9 @@ impl<S: ServerHandler + Clone> House<S> {
                 None
             }
         };
-        let slip = Slip::default();
+        let slot = AckSlot::default();
         let mut request = request;
-        request.extensions_mut().insert(slip.clone());
+        request.extensions_mut().insert(slot.clone());
         let response = match self.mcp.call(request).await {
             Ok(response) => response,
             Err(never) => match never {},
@@ -283,8 +285,8 @@ impl<S: ServerHandler + Clone> House<S> {
             in_use = self.sessions.open(id).await;
         }
         response.map(|body| {
-            let body = Signed::new(body, slip).map_frame(move |frame| {
-                // The session is in use for as long as this body is there.
+            let body = AckBody::new(body, slot).map_frame(move |frame| {
+                // The session is in use until the body is dropped.
                 let _ = &in_use;
                 frame
             });
@@ -306,7 +308,7 @@ fn refused(status: StatusCode, error: &Error) -> Response<Body> {
         http::header::CONTENT_TYPE,
         http::HeaderValue::from_static("application/json"),
     );
-    // What came with a refused request is not read, so nothing can follow it.
+    // The body of a refused request is not read, so the connection cannot be reused.
     headers.insert(
         http::header::CONNECTION,
         http::HeaderValue::from_static("close"),

@@ -1,22 +1,19 @@
-//! Speaks MCP, over stdio or streamable HTTP, for whoever answers calls ([`fugue_api::Handle`]).
+//! MCP server over stdio and streamable HTTP, for any [`fugue_api::Handle`].
 //!
-//! Tools are not written here: they are listed from their definitions in `fugue-api`, and a call is read, passed on and
-//! answered the same way whichever it is. This crate never decides what a tool does; it decides how long a client is
-//! kept waiting, what it hears meanwhile, and who may come in by HTTP.
+//! Every tool call takes one route: transport, rmcp, [`McpServer`], `Handle`. Tools are defined in `fugue-api`; this crate
+//! lists them and forwards their calls without knowledge of their results. It decides how long a call may wait, which
+//! progress notifications a client receives, when an event is acked, and which HTTP requests are accepted.
 
-mod calls;
-mod direct;
+mod ack;
+mod call;
+mod client_timeouts;
 pub mod http;
-mod out;
-mod patience;
-mod receipts;
 pub mod schema;
 mod server;
 mod stdio;
 mod tools;
-mod wait;
 
-pub use patience::Patience;
-pub use server::{Door, Server};
+pub use client_timeouts::ClientTimeouts;
+pub use server::{McpServer, TransportKind};
 pub use stdio::serve as serve_stdio;
-pub use tools::{INSTRUCTIONS, listed};
+pub use tools::{INSTRUCTIONS, tool_listing};

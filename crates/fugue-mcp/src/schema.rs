@@ -1,19 +1,19 @@
-//! Makes schemas that strict checkers take and models read cheaply, out of what schemars writes.
+//! Conversion of schemars' schemas into short schemas that strict validators accept.
 //!
-//! schemars is exact about Rust: an `Option` may be null, a `u32` has a format of its own, an enum with documented
-//! variants is a choice of constants. Strict checkers and some model vendors refuse the first two, and a model pays
-//! for all three by the byte.
+//! schemars describes Rust types exactly: an `Option` is nullable, a `u32` has its own format, an enum with documented
+//! variants is a `oneOf` of constants. Strict validators and some model vendors reject nullable types and unknown
+//! formats, and all three cost a model's context.
 
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-/// The schema of a tool's arguments.
-pub fn of_arguments(schema: &Schema) -> Map<String, Value> {
+/// The input schema of a tool.
+pub fn arguments_schema(schema: &Schema) -> Map<String, Value> {
     let mut schema = plain(schema);
-    // The tool itself carries it.
+    // The description is part of the tool entry.
     schema.remove("description");
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-        properties.values_mut().for_each(cheaper);
+        properties.values_mut().for_each(shorten);
     }
     schema
         .entry("properties")
@@ -21,17 +21,15 @@ pub fn of_arguments(schema: &Schema) -> Map<String, Value> {
     schema
 }
 
-/// Leaves out what a model knows anyway: a flag is off, the first of several words holds, a number is not negative, a
-/// limit is beyond all use. The door
-/// checks them all the same.
-fn cheaper(property: &mut Value) {
+/// Removes keywords with little information for a model: the default of a flag, the default of an enum if equal to the first
+/// value, a minimum of 0 or 1, and a very large maximum. The server validates all of them.
+fn shorten(property: &mut Value) {
     let Value::Object(property) = property else {
         return;
     };
     if property.get("default") == Some(&json!(false)) {
         property.remove("default");
     }
-    // The first of several words is what holds where none is said.
     let first = property.get("enum").and_then(|words| words.get(0)).cloned();
     if first.is_some() && property.get("default") == first.as_ref() {
         property.remove("default");
@@ -40,32 +38,34 @@ fn cheaper(property: &mut Value) {
         property.remove("minItems");
     }
     let number = |value: Option<&Value>| value.and_then(Value::as_f64);
-    if number(property.get("minimum")).is_some_and(|least| least <= 1.0) {
+    if number(property.get("minimum")).is_some_and(|minimum| minimum <= 1.0) {
         property.remove("minimum");
     }
-    if number(property.get("maximum")).is_some_and(|most| most > 10_000.0) {
+    if number(property.get("maximum")).is_some_and(|maximum| maximum > 10_000.0) {
         property.remove("maximum");
     }
 }
 
-/// The schema of a tool's result: one object at the top, also where the reply is one of several, and also for a
-/// refusal. The TypeScript SDK checks the structured part of a refusal against this schema too, and a client built on
-/// it would otherwise throw the refusal away and tell its model about the schema.
-pub fn of_result(gives: &Schema, refusal: &Schema) -> Map<String, Value> {
-    let gives = plain(gives);
-    let mut shapes: Vec<Map<String, Value>> = match gives.get("anyOf") {
+/// The output schema of a tool: one object with the properties of all reply variants and of an error.
+///
+/// The TypeScript SDK validates structured content of error results too. Without the error's properties in the schema, an
+/// SDK client would replace the error by a message about the schema.
+pub fn result_schema(reply: &Schema, error: &Schema) -> Map<String, Value> {
+    let reply = plain(reply);
+    let mut variants: Vec<Map<String, Value>> = match reply.get("anyOf") {
         Some(Value::Array(choices)) => choices
             .iter()
             .filter_map(|choice| choice.as_object().cloned())
             .collect(),
-        _ => vec![gives],
+        _ => vec![reply],
     };
-    shapes.push(plain(refusal));
+    variants.push(plain(error));
     let mut properties = Map::new();
-    let mut ways = Vec::new();
-    for mut shape in shapes {
-        ways.push(json!({"required": shape.remove("required").unwrap_or_else(|| json!([]))}));
-        if let Some(Value::Object(own)) = shape.remove("properties") {
+    let mut required = Vec::new();
+    for mut variant in variants {
+        let names = variant.remove("required").unwrap_or_else(|| json!([]));
+        required.push(json!({"required": names}));
+        if let Some(Value::Object(own)) = variant.remove("properties") {
             for (name, property) in own {
                 merge(&mut properties, name, property);
             }
@@ -74,11 +74,11 @@ pub fn of_result(gives: &Schema, refusal: &Schema) -> Map<String, Value> {
     Map::from_iter([
         ("type".to_owned(), json!("object")),
         ("properties".to_owned(), Value::Object(properties)),
-        ("anyOf".to_owned(), Value::Array(ways)),
+        ("anyOf".to_owned(), Value::Array(required)),
     ])
 }
 
-/// A name that two shapes use for different things may be either.
+/// Adds a property. Two different schemas of one name become an `anyOf`.
 fn merge(properties: &mut Map<String, Value>, name: String, property: Value) {
     let merged = match properties.get(&name) {
         None => property,
@@ -93,7 +93,7 @@ fn plain(schema: &Schema) -> Map<String, Value> {
     clean(&mut value);
     match value {
         Value::Object(object) => object,
-        // `true`: anything goes, which for a tool is an object.
+        // The schema `true`; the arguments of a tool are always an object.
         _ => Map::new(),
     }
 }
@@ -105,7 +105,7 @@ fn clean(value: &mut Value) {
     for noise in ["$schema", "title"] {
         schema.remove(noise);
     }
-    // Rust's widths, and nothing a JSON checker knows; `date-time` and its like are left.
+    // The widths of Rust's numbers are not formats of JSON Schema. `date-time` and other standard formats remain.
     if schema
         .get("format")
         .and_then(Value::as_str)
@@ -135,7 +135,7 @@ fn clean(value: &mut Value) {
             clean(inner);
         }
     }
-    // A list of types is what strict checkers stumble over; a choice says the same.
+    // Strict validators reject a list of types; an `anyOf` is equivalent.
     if let Some(Value::Array(types)) = schema.get("type") {
         let choices: Vec<Value> = types.iter().map(|name| json!({"type": name})).collect();
         schema.remove("type");
@@ -149,7 +149,7 @@ fn clean(value: &mut Value) {
     constants_as_one_enum(schema);
 }
 
-/// A property that may be left out is left out, never null.
+/// Removes `null` from an optional property, which clients omit instead.
 fn without_null(property: &mut Value) {
     let Value::Object(schema) = property else {
         return;
@@ -173,14 +173,14 @@ fn without_null(property: &mut Value) {
             let only = std::mem::take(only);
             schema.remove("anyOf");
             for (key, value) in only {
-                // What is said of the property is closer to the point than what is said of its type.
+                // The property's own keywords take precedence over the type's.
                 schema.entry(key).or_insert(value);
             }
         }
     }
 }
 
-/// `oneOf: [{const: "a", description: …}, …]` says in many words what `enum` says in one.
+/// Replaces `oneOf: [{const: "a", description: …}, …]` by the shorter `enum`.
 fn constants_as_one_enum(schema: &mut Map<String, Value>) {
     let Some(Value::Array(choices)) = schema.get("oneOf") else {
         return;
@@ -205,7 +205,7 @@ mod tests {
     #[track_caller]
     fn check(given: Value, wanted: Value) {
         let schema = Schema::try_from(given).unwrap();
-        assert_eq!(Value::Object(of_arguments(&schema)), wanted);
+        assert_eq!(Value::Object(arguments_schema(&schema)), wanted);
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
         let choice = |name: &str, kind: &str| json!({"type": "object", "required": [name], "properties": {name: {"type": kind}, "both": {"type": kind}}});
         let gives = json!({"anyOf": [choice("a", "string"), choice("b", "string")]});
         let refusal = choice("kind", "integer");
-        let schema = of_result(
+        let schema = result_schema(
             &Schema::try_from(gives).unwrap(),
             &Schema::try_from(refusal).unwrap(),
         );

@@ -1,6 +1,6 @@
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc};
 
-use fugue_api::{Error, Handed, Handle, Kind, Receipt, Request, RunId, Unread};
+use fugue_api::{Error, Handed, Handle, Kind, Request, RunId, Unread};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -15,50 +15,47 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    patience::Patience,
-    receipts::{Receipts, Slip},
-    tools::{INSTRUCTIONS, listed},
-    wait::{Ear, Progress, Wait},
+    ack::AckSlot,
+    call::{CallContext, ProgressSink},
+    client_timeouts::ClientTimeouts,
+    tools::{INSTRUCTIONS, tool_listing},
 };
 
-/// Answers MCP requests by passing them on to whoever answers fugue's calls. Cheap to clone; one for each connection.
+/// The MCP request handler, which forwards tool calls to a [`Handle`]. A clone serves one connection.
 #[derive(Clone)]
-pub struct Server<H> {
+pub struct McpServer<H> {
     handle: H,
-    door: Door,
-    patience: Patience,
-    /// Whose inbox this connection is, as `--session` said.
+    transport: TransportKind,
+    timeouts: ClientTimeouts,
+    /// The lead session of all connections, set by `--session`.
     session: Option<Arc<str>>,
     tools: Arc<[Tool]>,
-    receipts: Receipts,
-    /// Cancelled when nobody is left to hear an answer.
-    gone: CancellationToken,
+    disconnected: CancellationToken,
 }
 
-/// The way a client came in.
+/// The transport of a server's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
-    /// Started by its client, in the client's own directory.
+pub enum TransportKind {
+    /// The client has started the server in the client's own directory.
     Stdio,
-    /// Started by somebody else, somewhere else: a relative path would mean nothing to the client.
+    /// The server's directory is unrelated to the client's, so relative paths are refused.
     Http,
 }
 
-impl<H: Handle + Clone> Server<H> {
-    pub fn new(handle: H, door: Door) -> Self {
+impl<H: Handle + Clone> McpServer<H> {
+    pub fn new(handle: H, transport: TransportKind) -> Self {
         Self {
             handle,
-            door,
-            patience: Patience::default(),
+            transport,
+            timeouts: ClientTimeouts::default(),
             session: None,
-            tools: listed().into(),
-            receipts: Receipts::default(),
-            gone: CancellationToken::new(),
+            tools: tool_listing().into(),
+            disconnected: CancellationToken::new(),
         }
     }
 
-    pub fn patience(mut self, patience: Patience) -> Self {
-        self.patience = patience;
+    pub fn timeouts(mut self, timeouts: ClientTimeouts) -> Self {
+        self.timeouts = timeouts;
         self
     }
 
@@ -67,31 +64,22 @@ impl<H: Handle + Clone> Server<H> {
         self
     }
 
-    /// Ends every wait when it is cancelled; the work goes on.
-    pub(crate) fn gone(&self) -> CancellationToken {
-        self.gone.clone()
+    /// The token that cancels all pending calls after a disconnect. Work that the daemon has begun continues.
+    pub(crate) fn disconnected(&self) -> CancellationToken {
+        self.disconnected.clone()
     }
 
-    pub(crate) fn receipts(&self) -> Receipts {
-        self.receipts.clone()
-    }
-
-    /// How long a client of this name is kept waiting.
-    pub(crate) fn ceiling(&self, client: Option<&str>) -> Duration {
-        self.patience.of(client)
-    }
-
-    /// Over HTTP many clients come by one connection of ours; each has its own inbox.
-    pub(crate) fn handle_for(&self, parts: Option<&http::request::Parts>) -> H {
+    /// The handle of one call. Over HTTP, one server has many clients, and each has its own lead session.
+    fn handle_for(&self, parts: Option<&http::request::Parts>) -> H {
         let header = |name: &str| {
             let value = parts?.headers.get(name)?.to_str().ok()?;
             (!value.trim().is_empty()).then(|| value.trim().to_owned())
         };
-        let session = match (self.door, &self.session) {
-            (_, Some(named)) => Some(named.to_string()),
-            (Door::Stdio, None) => None,
-            // Whoever has no session all the same is a lead, and no person.
-            (Door::Http, None) => header("fugue-session")
+        let session = match (self.transport, &self.session) {
+            (_, Some(session)) => Some(session.to_string()),
+            (TransportKind::Stdio, None) => None,
+            // An HTTP client without any session is still a lead, not a person.
+            (TransportKind::Http, None) => header("fugue-session")
                 .or_else(|| header("mcp-session-id"))
                 .or_else(|| Some("http".to_owned())),
         };
@@ -101,103 +89,95 @@ impl<H: Handle + Clone> Server<H> {
         }
     }
 
-    /// To be signed when the reply has been written.
-    fn keep(&self, receipt: Receipt, context: &RequestContext<RoleServer>) {
-        let parts = context.extensions.get::<http::request::Parts>();
-        match parts.and_then(|parts| parts.extensions.get::<Slip>()) {
-            Some(slip) => slip.keep(receipt),
-            None => self
-                .receipts
-                .keep(context.id.clone(), receipt, context.ct.clone()),
-        }
-    }
-
-    /// Reads a call, and refuses it before anything has happened if it is wrong.
-    fn read(&self, tool: &str, args: Value) -> Result<Request, Error> {
-        let mut request = Request::parse(tool, args)?;
+    /// Parses and validates a call, before the daemon receives anything.
+    fn parse(&self, tool: &str, args: JsonObject) -> Result<Request, Error> {
+        let mut request = Request::parse(tool, Value::Object(args))?;
         request.check()?;
-        if self.door == Door::Http
-            && let Some(cwd) = directories(&request)
-                .into_iter()
-                .find(|cwd| !Path::new(cwd).is_absolute())
+        let fields = RequestFields::new(&mut request);
+        let is_relative = |dir: &&&str| !Path::new(dir).is_absolute();
+        if self.transport == TransportKind::Http
+            && let Some(dir) = fields.directories.iter().find(is_relative)
         {
             return Err(Error::invalid(format!(
-                "cwd: wanted an absolute path over HTTP, got `{cwd}`"
+                "cwd: wanted an absolute path over HTTP, got `{dir}`"
             ))
             .hint("the server does not run in your directory"));
         }
-        // Named before it starts, so that it can be asked about while it is waited for.
-        let run_id = match &mut request {
-            Request::Expect(args) => &mut args.run_id,
-            Request::RunParallel(args) => &mut args.run_id,
-            Request::RunPipeline(args) => &mut args.run_id,
-            _ => return Ok(request),
-        };
-        if run_id.is_none() {
+        // An id before the start lets progress messages and interim replies refer to the run.
+        if let Some(run_id @ None) = fields.run_id {
             *run_id = Some(RunId::fresh(random()?));
         }
         Ok(request)
     }
 }
 
-impl<H: Handle + Clone + Send + Sync + 'static> Server<H> {
-    /// `None`: nobody wants to know any more.
-    pub(crate) async fn answer(
-        &self,
-        handle: &H,
-        tool: &str,
-        args: JsonObject,
-        wait: Wait,
-    ) -> Option<Result<Handed<Unread>, Error>> {
-        match self.read(tool, Value::Object(args)) {
-            Ok(call) => wait.for_answer(handle, call, &self.gone).await,
-            Err(error) => Some(Err(error)),
-        }
-    }
-
+impl<H: Handle + Clone + Send + Sync + 'static> McpServer<H> {
     async fn call(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if !Request::NAMES.contains(&&*request.name) {
-            return Err(no_tool(&request.name));
+            return Err(unknown_tool(&request.name));
         }
-        let client = context.client_info();
-        let token = context.meta.get_progress_token();
-        let wait = Wait {
-            ceiling: self.ceiling(client.as_ref().map(|client| &*client.name)),
-            cancelled: context.ct.clone(),
-            progress: token.map(|token| Progress {
-                token,
-                ear: Ear::Rmcp(context.peer.clone()),
-            }),
+        let reply = match self.parse(&request.name, request.arguments.unwrap_or_default()) {
+            Ok(call) => {
+                let handle = self.handle_for(context.extensions.get());
+                self.call_context(&context).run(&handle, call).await
+            }
+            Err(error) => Some(Err(error)),
         };
-        let handle = self.handle_for(context.extensions.get());
-        let args = request.arguments.unwrap_or_default();
-        let Some(answer) = self.answer(&handle, &request.name, args, wait).await else {
-            // Nobody hears this: a cancelled request has no response.
+        let Some(reply) = reply else {
+            // rmcp drops the response to a cancelled request.
             return Err(ErrorData::internal_error("the call was cancelled", None));
         };
-        let answer = answer.map(|Handed { reply, receipt }| {
-            if let Some(receipt) = receipt {
-                self.keep(receipt, &context);
+        let reply = reply.map(|Handed { reply, receipt }| {
+            // Without a slot the ack is dropped, and the event released.
+            if let Some(ack) = receipt
+                && let Some(slot) = ack_slot(&context)
+            {
+                slot.store(ack);
             }
             reply
         });
-        Ok(result(answer).into())
+        Ok(tool_result(reply).into())
+    }
+
+    fn call_context(&self, context: &RequestContext<RoleServer>) -> CallContext {
+        let client = context.client_info();
+        let token = context.meta.get_progress_token();
+        CallContext {
+            max_wait: self
+                .timeouts
+                .max_wait(client.as_ref().map(|client| &*client.name)),
+            cancelled: context.ct.clone(),
+            disconnected: self.disconnected.clone(),
+            progress: token.map(|token| ProgressSink {
+                token,
+                peer: context.peer.clone(),
+            }),
+        }
     }
 }
 
-impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for Server<H> {
+/// The slot that the transport has added to a request: on stdio to the message, over HTTP to the HTTP request.
+fn ack_slot(context: &RequestContext<RoleServer>) -> Option<&AckSlot> {
+    let extensions = &context.extensions;
+    extensions.get::<AckSlot>().or_else(|| {
+        let parts = extensions.get::<http::request::Parts>()?;
+        parts.extensions.get::<AckSlot>()
+    })
+}
+
+impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
     fn get_info(&self) -> ServerConfig {
-        let ours = Implementation::new("fugue", env!("CARGO_PKG_VERSION"))
+        let implementation = Implementation::new("fugue", env!("CARGO_PKG_VERSION"))
             .with_title("fugue")
             .with_description(
                 "Terminals for agents: panes that stay, and calls that say exactly what happened.",
             );
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_server_info(ours)
+            .with_server_info(implementation)
             .with_instructions(INSTRUCTIONS)
     }
 
@@ -213,7 +193,7 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for Server<H> {
         self.tools.iter().find(|tool| tool.name == name).cloned()
     }
 
-    // In a box: rmcp moves a request's future about several times, and this one is large.
+    // Boxed, because rmcp moves the future several times.
     fn call_tool(
         &self,
         request: CallToolRequestParams,
@@ -222,7 +202,7 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for Server<H> {
         Box::pin(self.call(request, context))
     }
 
-    // What we do not have we do not answer for: a client that asks all the same learns that there is no such method.
+    // Prompts and resources are not offered: their methods return "method not found" instead of rmcp's empty lists.
 
     async fn list_prompts(
         &self,
@@ -254,7 +234,7 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for Server<H> {
         >())
     }
 
-    /// A known method whose parameters have the wrong shape arrives here too, and deserves to be told so.
+    /// Answers unknown methods, and known methods whose parameters have the wrong shape.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -286,45 +266,74 @@ fn random() -> Result<[u8; 8], Error> {
     }
 }
 
-/// The directories that a call names.
-fn directories(request: &Request) -> Vec<&str> {
-    match request {
-        Request::CreatePane(args) => args.cwd.as_deref().into_iter().collect(),
-        Request::RunPipeline(args) => args.cwd.as_deref().into_iter().collect(),
-        Request::RunParallel(args) => {
-            let commands = args.commands.iter();
-            commands.filter_map(|one| one.cwd.as_deref()).collect()
+/// The fields of a call that the server validates or completes, whatever the tool.
+struct RequestFields<'a> {
+    directories: Vec<&'a str>,
+    /// Present for tools that start a run.
+    run_id: Option<&'a mut Option<RunId>>,
+}
+
+impl<'a> RequestFields<'a> {
+    fn new(request: &'a mut Request) -> Self {
+        let (directories, run_id) = match request {
+            Request::CreatePane(args) => (Vec::from_iter(args.cwd.as_deref()), None),
+            Request::SpawnWorker(args) => (Vec::from_iter(args.cwd.as_deref()), None),
+            Request::Expect(args) => (Vec::new(), Some(&mut args.run_id)),
+            Request::RunPipeline(args) => {
+                (Vec::from_iter(args.cwd.as_deref()), Some(&mut args.run_id))
+            }
+            Request::RunParallel(args) => {
+                let commands = args.commands.iter();
+                let directories = commands.filter_map(|command| command.cwd.as_deref());
+                (directories.collect(), Some(&mut args.run_id))
+            }
+            Request::SendInput(_)
+            | Request::ReadPane(_)
+            | Request::GetStatus(_)
+            | Request::ClosePane(_)
+            | Request::Wait(_)
+            | Request::WaitForEvent(_)
+            | Request::NotifyCompletion(_)
+            | Request::SendMessage(_)
+            | Request::AskQuestion(_)
+            | Request::AnswerQuestion(_)
+            | Request::WatchMe(_)
+            | Request::LookMa(_)
+            | Request::Pause(_)
+            | Request::Clear(_) => (Vec::new(), None),
+        };
+        Self {
+            directories,
+            run_id,
         }
-        Request::SpawnWorker(args) => args.cwd.as_deref().into_iter().collect(),
-        _ => Vec::new(),
     }
 }
 
-/// The same facts twice: some clients show a model only the one, some only the other.
-pub(crate) fn result(answer: Result<Unread, Error>) -> CallToolResult {
-    let read = answer.and_then(|reply| match serde_json::from_str(reply.json().get()) {
-        Ok(facts) => Ok((reply, facts)),
+/// A tool result with the reply as text and as structured content, because some clients show a model only one of the two.
+fn tool_result(reply: Result<Unread, Error>) -> CallToolResult {
+    let parsed = reply.and_then(|reply| match serde_json::from_str(reply.json().get()) {
+        Ok(structured) => Ok((reply, structured)),
         Err(error) => Err(Error::new(
             Kind::Internal,
-            format!("a reply that is no JSON: {error}"),
+            format!("the daemon's reply is not JSON: {error}"),
         )),
     });
-    let (mut result, facts) = match read {
-        Ok((reply, facts)) => {
+    let (mut result, structured) = match parsed {
+        Ok((reply, structured)) => {
             let text = ContentBlock::text(reply.json().get());
-            (CallToolResult::success(vec![text]), facts)
+            (CallToolResult::success(vec![text]), structured)
         }
         Err(error) => {
-            let facts = json!(error);
-            let text = ContentBlock::text(facts.to_string());
-            (CallToolResult::error(vec![text]), facts)
+            let structured = json!(error);
+            let text = ContentBlock::text(structured.to_string());
+            (CallToolResult::error(vec![text]), structured)
         }
     };
-    result.structured_content = Some(facts);
+    result.structured_content = Some(structured);
     result
 }
 
-fn no_tool(name: &str) -> ErrorData {
+fn unknown_tool(name: &str) -> ErrorData {
     let names = Request::NAMES.join(", ");
     ErrorData::invalid_params(format!("no tool `{name}`; there are: {names}"), None)
 }

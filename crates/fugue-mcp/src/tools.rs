@@ -5,33 +5,35 @@ use rmcp::model::{Tool, ToolAnnotations};
 
 use crate::schema;
 
-/// What a model is told once, before any tool: which tool replaces which habit. Clients cut it at 2 KB.
+/// The server instructions that a model receives once per connection. Clients truncate them at 2 KB.
 pub const INSTRUCTIONS: &str = include_str!("instructions.md");
 
-/// All tools as a client lists them.
-pub fn listed() -> Vec<Tool> {
-    Request::definitions().iter().map(listing).collect()
+/// All tools, as in the result of `tools/list`.
+pub fn tool_listing() -> Vec<Tool> {
+    Request::definitions().iter().map(tool_entry).collect()
 }
 
-fn listing(definition: &Definition) -> Tool {
-    let said = definition.takes.get("description");
-    let description = said.and_then(|said| said.as_str()).unwrap_or_default();
+fn tool_entry(definition: &Definition) -> Tool {
+    let description = definition.takes.get("description");
+    let description = description
+        .and_then(|text| text.as_str())
+        .unwrap_or_default();
     Tool::new(
         definition.name,
-        // A sentence is wrapped in the source and not in a listing.
+        // Line breaks of the doc comment.
         description.replace('\n', " "),
-        Arc::new(schema::of_arguments(&definition.takes)),
+        Arc::new(schema::arguments_schema(&definition.takes)),
     )
-    .with_raw_output_schema(Arc::new(schema::of_result(
+    .with_raw_output_schema(Arc::new(schema::result_schema(
         &definition.gives,
         &Definition::refusal(),
     )))
     .with_annotations(annotations(definition.hints))
 }
 
-/// All four are said, because what is left out means the worst to a client.
+/// All four hints, because clients assume the worst for a missing hint.
 fn annotations(hints: Hints) -> ToolAnnotations {
-    let say = |read_only, destructive, idempotent, open_world| {
+    let hints_of = |read_only, destructive, idempotent, open_world| {
         ToolAnnotations::new()
             .read_only(read_only)
             .destructive(destructive)
@@ -39,10 +41,10 @@ fn annotations(hints: Hints) -> ToolAnnotations {
             .open_world(open_world)
     };
     match hints {
-        Hints::ReadOnly => say(true, false, true, false),
-        // What runs in a terminal may reach anywhere.
-        Hints::Writes => say(false, false, false, true),
-        Hints::Destructive => say(false, true, true, false),
+        Hints::ReadOnly => hints_of(true, false, true, false),
+        // A command in a terminal may reach the network.
+        Hints::Writes => hints_of(false, false, false, true),
+        Hints::Destructive => hints_of(false, true, true, false),
     }
 }
 
@@ -52,25 +54,25 @@ mod tests {
 
     use super::*;
 
-    /// Every property with a range, below it and above it.
+    /// The name, minimum and maximum of each property with a range.
     fn ranges(tool: &Definition) -> Vec<(String, u64, u64)> {
         let takes = tool.takes.as_value();
         let properties = takes["properties"].as_object().unwrap();
         properties
             .iter()
             .filter_map(|(name, property)| {
-                let least = property.get("minimum")?.as_u64()?;
-                let most = property.get("maximum")?.as_u64()?;
-                Some((name.clone(), least, most))
+                let minimum = property.get("minimum")?.as_u64()?;
+                let maximum = property.get("maximum")?.as_u64()?;
+                Some((name.clone(), minimum, maximum))
             })
             .collect()
     }
 
     #[test]
-    fn a_range_in_a_schema_is_the_one_that_is_checked() {
-        let mut looked_at = 0;
+    fn ranges_in_schemas_equal_the_validated_ranges() {
+        let mut checked = 0;
         for tool in Request::definitions() {
-            for (field, least, most) in ranges(&tool) {
+            for (field, minimum, maximum) in ranges(&tool) {
                 let refused = |given: i128| {
                     let mut args = Map::new();
                     args.insert(
@@ -90,23 +92,23 @@ mod tests {
                         .and_then(|request| request.check())
                         .err()
                 };
-                for outside in [i128::from(least) - 1, i128::from(most) + 1] {
+                for outside in [i128::from(minimum) - 1, i128::from(maximum) + 1] {
                     let error = refused(outside).expect("outside its range");
                     assert!(error.message.contains(&field), "{error:?}");
                 }
-                for inside in [least, most] {
+                for inside in [minimum, maximum] {
                     assert_eq!(refused(i128::from(inside)), None, "{field} {inside}");
                 }
-                looked_at += 1;
+                checked += 1;
             }
         }
-        assert!(looked_at >= 5);
+        assert!(checked >= 5);
     }
 
     #[test]
-    fn a_model_is_told_the_product_in_less_than_two_kilobytes() {
+    fn the_instructions_name_every_tool_in_less_than_two_kilobytes() {
         assert!(INSTRUCTIONS.len() < 2048, "{} bytes", INSTRUCTIONS.len());
-        for tool in listed() {
+        for tool in tool_listing() {
             assert!(INSTRUCTIONS.contains(&*tool.name), "{}", tool.name);
         }
     }

@@ -11,7 +11,7 @@ const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/listing.json");
 
 #[test]
 fn the_listing_is_the_one_that_was_agreed_on() {
-    let listed = fugue_mcp::listed();
+    let listed = fugue_mcp::tool_listing();
     let now = serde_json::to_string_pretty(&listed).expect("a listing is JSON") + "\n";
     if std::env::var_os("FUGUE_BLESS").is_some() {
         fs::write(GOLDEN, &now).expect("the golden file is written");
@@ -26,7 +26,7 @@ fn the_listing_is_the_one_that_was_agreed_on() {
 
 #[test]
 fn a_model_pays_at_most_ten_kilobytes_for_all_tools() {
-    let listed = fugue_mcp::listed();
+    let listed = fugue_mcp::tool_listing();
     let paid: usize = listed.iter().map(paid_for).sum();
     let whole = json!(listed).to_string().len();
     println!(
@@ -45,7 +45,7 @@ fn the_security_page_says_what_every_tool_can_do() {
         .lines()
         .filter(|line| line.starts_with("| `"))
         .collect();
-    for tool in fugue_mcp::listed() {
+    for tool in fugue_mcp::tool_listing() {
         let name = format!("`{}`", tool.name);
         let is_named = |row: &&&str| {
             row.split('|')
@@ -58,7 +58,7 @@ fn the_security_page_says_what_every_tool_can_do() {
 
 #[test]
 fn a_strict_checker_finds_nothing_to_say() {
-    for tool in fugue_mcp::listed() {
+    for tool in fugue_mcp::tool_listing() {
         let input = Value::Object((*tool.input_schema).clone());
         assert_eq!(input["additionalProperties"], json!(false), "{}", tool.name);
         let output = tool.output_schema.as_ref().expect("an output schema");

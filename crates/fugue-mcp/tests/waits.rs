@@ -5,8 +5,8 @@ use std::{net::SocketAddr, time::Duration};
 
 use fugue_api::{Error, Handed, Handle, Request, Unread};
 use fugue_mcp::{
-    Door, Server,
-    http::{Listening, Settings},
+    McpServer, TransportKind,
+    http::{HttpListener, Settings},
 };
 use rmcp::ServiceExt;
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ async fn say(to: &mut DuplexStream, message: &Value) {
 async fn a_cancelled_call_is_dropped_at_once_and_the_others_are_not() {
     let (handle, mut count) = never();
     let (mut client, theirs) = tokio::io::duplex(1 << 20);
-    let server = Server::new(handle, Door::Stdio);
+    let server = McpServer::new(handle, TransportKind::Stdio);
     let serving =
         tokio::spawn(async move { server.serve(theirs).await.map(|running| running.waiting()) });
     let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
@@ -99,11 +99,11 @@ async fn a_cancelled_call_is_dropped_at_once_and_the_others_are_not() {
 async fn a_stream_that_the_client_closes_ends_its_call() {
     let (handle, mut count) = never();
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listening = Listening::at(Settings::open_to_anybody(anywhere))
+    let listening = HttpListener::at(Settings::open_to_anybody(anywhere))
         .await
         .expect("a port");
     let address = listening.address();
-    let serving = tokio::spawn(listening.serve(Server::new(handle, Door::Http)));
+    let serving = tokio::spawn(listening.serve(McpServer::new(handle, TransportKind::Http)));
     let about = |key: &str| format!("io.modelcontextprotocol/{key}");
     let meta = json!({
         about("protocolVersion"): "2026-07-28",

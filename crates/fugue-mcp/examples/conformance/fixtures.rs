@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use crate::{EmptyHouse, rounds};
-use fugue_mcp::Server;
+use fugue_mcp::McpServer;
 
 /// Our server, and beside its tools the ones the suite wants.
 #[derive(Clone)]
 pub struct Fixtures {
-    ours: Server<EmptyHouse>,
+    ours: McpServer<EmptyHouse>,
     /// Told of when a fixture pretends that a list has changed.
     changes: Arc<broadcast::Sender<Change>>,
 }
@@ -57,7 +57,7 @@ const PLAIN_TOOLS: &[&str] = &[
 ];
 
 impl Fixtures {
-    pub fn new(ours: Server<EmptyHouse>) -> Self {
+    pub fn new(ours: McpServer<EmptyHouse>) -> Self {
         Self {
             ours,
             changes: Arc::new(broadcast::channel(16).0),

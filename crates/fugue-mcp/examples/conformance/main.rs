@@ -10,8 +10,8 @@ use std::io::Write;
 
 use fugue_api::{Error, Handed, Handle, Kind, Request, Unread};
 use fugue_mcp::{
-    Door, Server,
-    http::{Listening, Settings},
+    McpServer, TransportKind,
+    http::{HttpListener, Settings},
 };
 
 /// Answers every call alike: there is nothing here.
@@ -31,9 +31,9 @@ impl Handle for EmptyHouse {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let address = ([127, 0, 0, 1], 0).into();
-    let listening = Listening::at(Settings::open_to_anybody(address)).await?;
+    let listening = HttpListener::at(Settings::open_to_anybody(address)).await?;
     // Whoever started us waits for this line.
     let _ = writeln!(std::io::stdout(), "http://{}/mcp", listening.address());
-    let ours = Server::new(EmptyHouse, Door::Http);
+    let ours = McpServer::new(EmptyHouse, TransportKind::Http);
     listening.serve(fixtures::Fixtures::new(ours)).await
 }

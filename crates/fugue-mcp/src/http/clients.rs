@@ -9,14 +9,14 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// Connections that have not shown the token yet. Another client's request comes within milliseconds, so where there are this
-/// many, the oldest is one that was half sent and left lying.
+/// The limit of unauthenticated connections. Real clients authenticate within milliseconds, so at the limit the oldest
+/// connection is an abandoned request.
 const MAX_STRANGERS: usize = 256;
 
-/// Connections that have shown it: one person's agents, each with a few streams.
+/// The limit of authenticated connections: the agents of a person, each with a few streams.
 const MAX_CLIENTS: usize = 512;
 
-/// All connections, told apart by whether a request of theirs was admitted.
+/// All connections, authenticated and not.
 pub struct Clients {
     /// The oldest first.
     strangers: Mutex<VecDeque<(u64, CancellationToken)>>,
@@ -33,7 +33,7 @@ impl Clients {
         })
     }
 
-    /// A new connection, for which the oldest stranger leaves if there are too many.
+    /// Adds a connection, and evicts the oldest unauthenticated connection beyond the limit.
     pub fn enter(self: &Arc<Self>) -> Client {
         let client = Client {
             number: self.next.fetch_add(1, Ordering::Relaxed),
@@ -51,7 +51,7 @@ impl Clients {
         client
     }
 
-    /// Makes a file descriptor free, if a stranger has one.
+    /// Evicts the oldest unauthenticated connection, which frees a file descriptor.
     pub fn evict_stranger(&self) {
         evict(&mut self.strangers());
     }
@@ -77,14 +77,14 @@ fn evict(strangers: &mut VecDeque<(u64, CancellationToken)>) {
 pub struct Client {
     number: u64,
     all: Arc<Clients>,
-    /// Another took its place before it was admitted.
+    /// Cancelled at eviction, before authentication.
     pub evicted: CancellationToken,
     pub admitted: CancellationToken,
     place: OnceLock<OwnedSemaphorePermit>,
 }
 
 impl Client {
-    /// A request of this connection has shown the token. False: there is no room for one more.
+    /// Marks the connection as authenticated. Returns false at the limit.
     pub fn admit(&self) -> bool {
         if self.place.get().is_some() {
             return true;
@@ -92,7 +92,7 @@ impl Client {
         let Ok(place) = self.all.room.clone().try_acquire_owned() else {
             return false;
         };
-        // A second request at the same time would give its place back.
+        // A concurrent second request drops its own permit.
         let _ = self.place.set(place);
         self.all.forget(self.number);
         self.admitted.cancel();

@@ -5,10 +5,10 @@ use http::{HeaderMap, Method, StatusCode, Uri, header};
 
 use super::Entry;
 
-/// Looks at every request before anything else does, whatever its method or path.
+/// The check of every request before any other code, for all methods and paths.
 ///
-/// A web page in the person's own browser can reach a loopback port. `Host` tells a name that was bent to point here,
-/// `Origin` tells the page, and the token keeps out other users of the machine.
+/// Web pages in a browser can reach a loopback port. The check of `Host` stops DNS rebinding, the check of `Origin` stops
+/// requests of web pages, and the token stops other users of the machine.
 pub struct Guard {
     port: u16,
     /// Names and addresses without a port, in lower case.
@@ -16,7 +16,7 @@ pub struct Guard {
     entry: Entry,
 }
 
-/// Why a request goes no further.
+/// The response to a refused request.
 #[derive(Debug)]
 pub struct Refusal {
     pub status: StatusCode,
@@ -34,7 +34,7 @@ impl Guard {
             SocketAddr::V4(address) => address.ip().to_string(),
             SocketAddr::V6(address) => format!("[{}]", address.ip()),
         };
-        // 0.0.0.0 is where we listen and no name that anybody calls us by.
+        // 0.0.0.0 is a listening address, not a valid Host.
         if !address.ip().is_unspecified() && !hosts.contains(&own) {
             hosts.push(own);
         }
@@ -46,7 +46,7 @@ impl Guard {
         }
     }
 
-    /// What `Host` may say, with our port.
+    /// Accepted values of `Host`, with the port.
     pub fn hosts(&self) -> Vec<String> {
         self.hosts
             .iter()
@@ -54,7 +54,7 @@ impl Guard {
             .collect()
     }
 
-    /// The pages that may call: our own, which are none yet, but a client may call itself one.
+    /// Accepted values of `Origin`: the server's own addresses, which some clients send.
     pub fn origins(&self) -> Vec<String> {
         self.hosts
             .iter()
@@ -141,8 +141,8 @@ impl Guard {
     }
 }
 
-/// An address is kept in histories and logs. So a token in it is refused, the right one and with the header too: whoever sends
-/// it learns of it at once. The answer does not repeat it.
+/// Refuses a token in the URL, even a valid token, because URLs are stored in histories and logs. The response does not
+/// contain the token.
 fn no_token_in_query(uri: &Uri) -> Result<(), Refusal> {
     let query = uri.query().unwrap_or_default().to_ascii_lowercase();
     let is_secret = |part: &str| {

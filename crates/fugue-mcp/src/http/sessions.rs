@@ -7,12 +7,11 @@ use rmcp::transport::streamable_http_server::session::{
     SessionId, SessionManager, local::LocalSessionManager,
 };
 
-/// A session costs about 60 KB, and one person's agents have a few each day; a client that begins one for each call must
-/// not fill the memory.
+/// The limit of sessions, about 60 KB each. Bounds the memory for a client with a new session per call.
 const MAX_SESSIONS: usize = 256;
 
-/// The sessions that rmcp keeps, with when each was last used: the one that was unused for longest makes room for a new one.
-/// Its client is told with 404, which in MCP means that a new session is to be begun.
+/// rmcp's sessions with the order of their uses. At the limit, the least recently used session is closed; its client receives
+/// 404, which in MCP requests a new session.
 pub struct Sessions {
     manager: Arc<LocalSessionManager>,
     uses: Arc<Mutex<Uses>>,
@@ -40,7 +39,7 @@ impl Sessions {
         }
     }
 
-    /// A request or a stream of this session, until what is returned is dropped. Nothing if there is no such session.
+    /// Counts a request or a stream of a session until the guard is dropped. Returns `None` for an unknown session.
     pub async fn open(&self, id: &str) -> Option<OpenUse> {
         let sessions = self.manager.sessions.read().await;
         let (id, _) = sessions.get_key_value(id)?;
@@ -52,14 +51,14 @@ impl Sessions {
         })
     }
 
-    /// Closes what is over the limit before one more begins.
+    /// Closes least recently used sessions until a new session fits.
     pub async fn make_room(&self) {
         loop {
             let oldest = {
                 let sessions = self.manager.sessions.read().await;
                 let mut uses = lock(&self.uses);
                 uses.of.retain(|id, _| sessions.contains_key(id));
-                // One that has just begun, or whose client left before it was told the id.
+                // New sessions, and sessions whose client left before the id was sent.
                 for id in sessions.keys() {
                     if !uses.of.contains_key(id) {
                         uses.touch(id);
@@ -87,14 +86,14 @@ impl Uses {
         entry
     }
 
-    /// The one that was unused for longest; one with something open only if all have.
+    /// The least recently used session, if possible without open requests.
     fn oldest(&self) -> Option<SessionId> {
         let oldest = self.of.iter().min_by_key(|(_, u)| (u.open > 0, u.last));
         oldest.map(|(id, _)| id.clone())
     }
 }
 
-/// Keeps its session from being the first to go.
+/// Marks a session as in use until dropped.
 pub struct OpenUse {
     id: SessionId,
     uses: Arc<Mutex<Uses>>,

@@ -1,7 +1,7 @@
 use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
 use fugue_api::{Error, wire::Ask};
-use fugue_mcp::{Door, Patience, Server, http};
+use fugue_mcp::{ClientTimeouts, McpServer, TransportKind, http};
 
 use crate::{cli::Desk, identity::Role};
 
@@ -32,13 +32,13 @@ impl Mcp {
     }
 
     pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let door = if self.http.is_some() {
-            Door::Http
-        } else {
-            Door::Stdio
+        let transport = match self.http {
+            Some(_) => TransportKind::Http,
+            None => TransportKind::Stdio,
         };
-        let server = Server::new(desk.client.clone(), door)
-            .patience(Patience::new(self.max_wait_ms.map(Duration::from_millis)))
+        let max_wait = self.max_wait_ms.map(Duration::from_millis);
+        let server = McpServer::new(desk.client.clone(), transport)
+            .timeouts(ClientTimeouts::new(max_wait))
             .session(self.session);
         // The daemon starts while the client says hello. If it cannot, the first call says why.
         let client = desk.client.clone();
@@ -49,7 +49,7 @@ impl Mcp {
                 desk.paths.prepare()?;
                 let token = desk.paths.state.join("mcp-token");
                 let settings = http::Settings::new(address, self.allow_host, &token)?;
-                let listening = http::Listening::at(settings).await?;
+                let listening = http::HttpListener::at(settings).await?;
                 let url = format!("http://{}{}", listening.address(), http::PATH);
                 if desk.out.is_json() {
                     desk.out
