@@ -95,6 +95,18 @@ pub struct Caller {
     pub setting_names: SettingNames,
 }
 
+impl Caller {
+    /// The caller of requests that the daemon makes by itself, and of probes: no environment, in the root directory.
+    pub fn nobody() -> Self {
+        Self {
+            cwd: OsText::Text("/".into()),
+            env: Vec::new(),
+            umask: 0o22,
+            setting_names: SettingNames::Prefixed,
+        }
+    }
+}
+
 /// Which variables of a caller's environment are settings of fugue's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -14,7 +14,7 @@ use rustix::time::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-use crate::watched::watched;
+use fugue_client::watched::watched;
 
 /// Reads the clocks.
 pub struct Clock {

@@ -19,7 +19,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::frame;
+use fugue_client::frame;
 
 /// The open calls of all connections.
 #[derive(Default)]

@@ -24,8 +24,10 @@ use tokio::{
 
 use crate::{
     desk::{Back, Responder, UnreadReplies},
-    frame::{self, Frames},
     origin::Origin,
+};
+use fugue_client::{
+    frame::{self, Frames},
     socket,
 };
 

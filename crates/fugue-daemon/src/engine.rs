@@ -36,15 +36,14 @@ use crate::{
     follow, gc,
     origin::Origin,
     pane::{self, Inject, PaneCommand, PaneHandle, Quiet, launch},
-    paths::Paths,
     shards::{Panicked, Shards, Task},
-    spool,
     store::{Opened, Report, Store, Writer},
     sweep,
     watchers::{Errand, Errands},
     whole::{self, WholeLogReaders},
     workers, world,
 };
+use fugue_client::{paths::Paths, spool};
 use storing::Storing;
 
 /// What every part of the daemon may look at.
@@ -314,7 +313,7 @@ impl Engine {
                 key: kept.key,
                 who: kept.who,
                 within: None,
-                caller: Arc::new(nobody()),
+                caller: Arc::new(Caller::nobody()),
                 ask: Ask::Hook { news: kept.news },
                 worlds: Ok(Vec::new()),
                 watch: None,
@@ -844,7 +843,7 @@ impl Engine {
             open,
             closed: live.len() as u64,
         });
-        let caller = Arc::new(nobody());
+        let caller = Arc::new(Caller::nobody());
         for (call, pane) in calls.into_iter().zip(live) {
             let close = ClosePane {
                 pane_id: pane.to_string(),
@@ -895,15 +894,5 @@ impl Engine {
             }));
         }
         Going::Over
-    }
-}
-
-/// The caller of what the engine asks by itself.
-pub fn nobody() -> Caller {
-    Caller {
-        cwd: fugue_api::OsText::Text("/".into()),
-        env: Vec::new(),
-        umask: 0o22,
-        setting_names: fugue_api::wire::SettingNames::Prefixed,
     }
 }

@@ -15,9 +15,9 @@ use fugue_hold::Liveness;
 
 use crate::{
     disk,
-    paths::Paths,
     sweep::{self, Removal},
 };
+use fugue_client::paths::Paths;
 
 /// Finds what nothing needs and, unless it is a dry run, removes it. `removed` hears of the directory of each forgotten
 /// pane, as its record is dropped only when the directory is gone.

@@ -20,7 +20,7 @@ use tokio::{
     net::UnixListener,
 };
 
-use crate::{
+use fugue_client::{
     paths::{Paths, START_LOCK, SocketPath},
     watched::watched,
 };

@@ -14,9 +14,9 @@ use serde::Serialize;
 
 use crate::{
     pane::launch,
-    paths::Paths,
     store::{self, Check, Opened, Origin, QuarantinedRow, Sqlite, Store, StoreError},
 };
+use fugue_client::paths::Paths;
 
 // Notes are for people; the log has all of them.
 const MAX_LISTED: usize = 10;

@@ -17,15 +17,17 @@ use crate::{
     config,
     desk::{Responder, UnreadReplies},
     door::{self, Knock},
-    engine::{self, Engine, House},
+    engine::{Engine, House},
     listening::{SocketFile, StateEvent, StateMonitor},
-    lock::Lock,
-    paths::Paths,
     recovery, shell,
-    start::{self, Starter},
     store::{self, Check},
     watchers::Errands,
     whole::WholeLogReaders,
+};
+use fugue_client::{
+    lock::Lock,
+    paths::Paths,
+    start::{self, Starter},
 };
 
 // Knocks wait here while the engine is busy; a client that fills it waits at its own socket.
@@ -115,7 +117,7 @@ fn begin(paths: &Paths, lock: Lock) -> Result<Begun, Error> {
         .map_err(trouble)?;
     let _inside = runtime.enter();
     let (socket, listener) = SocketFile::bind(&paths.socket())
-        .map_err(|error| crate::paths::unusable(&paths.socket(), &error))?;
+        .map_err(|error| fugue_client::paths::unusable(&paths.socket(), &error))?;
     let monitor = StateMonitor::new(paths, socket).map_err(trouble)?;
     let house = House {
         paths: paths.clone(),
@@ -213,7 +215,7 @@ async fn stop(engine: &mpsc::Sender<Knock>, panes: Panes) {
             project: String::new(),
         },
         origin: Default::default(),
-        caller: std::sync::Arc::new(engine::nobody()),
+        caller: std::sync::Arc::new(fugue_api::wire::Caller::nobody()),
         ask: Ask::DaemonStop {
             panes: panes == Panes::Close,
         },

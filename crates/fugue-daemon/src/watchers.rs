@@ -17,8 +17,8 @@ use crate::{
     assess::{Assessor, assess, run},
     engine::Said,
     pane::launch,
-    paths::Paths,
 };
+use fugue_client::paths::Paths;
 
 /// Every process that runs for a watcher has this variable, with the directory of the daemon it runs for.
 pub const WHOSE: &str = "FUGUE_ERRAND_OF";

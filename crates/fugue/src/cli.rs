@@ -7,7 +7,7 @@ use fugue_api::{
     Error, Kind,
     wire::{SettingNames, Who},
 };
-use fugue_daemon::{client::Client, paths::Paths};
+use fugue_client::{client::Client, paths::Paths};
 
 use crate::{
     identity::{self, Role},

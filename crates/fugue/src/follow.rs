@@ -7,7 +7,7 @@ use fugue_api::{
     panes::{GetStatus, PaneStatus, Status},
     wire::{Answer, Ask, Followed},
 };
-use fugue_daemon::client::Client;
+use fugue_client::client::Client;
 use fugue_term::{Line, LineNo};
 use tokio::time::{Instant, sleep_until};
 

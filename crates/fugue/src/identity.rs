@@ -6,7 +6,7 @@ use std::{
 };
 
 use fugue_api::{Error, wire::Who};
-use fugue_daemon::{lock::Lock, paths::Paths};
+use fugue_client::{lock::Lock, paths::Paths};
 
 /// What a process is here for.
 #[derive(Clone, Copy, PartialEq, Eq)]

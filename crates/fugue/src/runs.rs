@@ -14,7 +14,7 @@ use fugue_api::{
     runs::{RunKind, RunResult},
     wire::{Answer, Ask, RunNews},
 };
-use fugue_daemon::client::Client;
+use fugue_client::client::Client;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,

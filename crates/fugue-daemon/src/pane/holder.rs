@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use super::keeper::{Adoption, Event, Keeper, Place, Unreachable};
-use crate::{paths::SocketPath, watched::watched};
+use fugue_client::{paths::SocketPath, watched::watched};
 
 /// A holder that has said hello.
 pub struct Holder {

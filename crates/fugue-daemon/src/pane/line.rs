@@ -11,11 +11,8 @@ use fugue_core::PaneQuestion;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Asks, Pane, PaneCommand};
-use crate::{
-    desk::{Back, Responder, UnreadReplies},
-    frame::Frames,
-    socket,
-};
+use crate::desk::{Back, Responder, UnreadReplies};
+use fugue_client::{frame::Frames, socket};
 
 /// One line's end here.
 struct Line {

@@ -25,14 +25,12 @@ use super::{
     Seat,
     keeper::{Event, Place},
 };
-use crate::{
-    tmux::{
-        control::{Said, quote},
-        link::Link,
-        picture::{Facts, Picture},
-    },
-    watched::watched,
+use crate::tmux::{
+    control::{Said, quote},
+    link::Link,
+    picture::{Facts, Picture},
 };
+use fugue_client::watched::watched;
 use person::Person;
 use typing::Typist;
 

@@ -15,12 +15,12 @@ use super::{
 };
 use crate::{
     desk::Responder,
-    paths::SocketPath,
     tmux::{
         ask::Server,
         make::{self, Made, Order},
     },
 };
+use fugue_client::paths::SocketPath;
 
 // tmux starts a process in some milliseconds; what takes longer has failed.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(5);

@@ -22,7 +22,8 @@ use super::{
     keeper::{Adoption, Keeper, Unreachable},
     listener::Whose,
 };
-use crate::{archive, desk::Responder, sweep, watched::watched, whole};
+use crate::{archive, desk::Responder, sweep, whole};
+use fugue_client::watched::watched;
 
 // No event says that fds, memory or a disk are to be had again, so attempts are repeated by time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

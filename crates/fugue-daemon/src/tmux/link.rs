@@ -18,7 +18,7 @@ use super::{
     ask::Server,
     control::{Parser, Said},
 };
-use crate::watched::watched;
+use fugue_client::watched::watched;
 
 pub struct Link {
     client: Option<Child>,

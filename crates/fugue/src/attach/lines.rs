@@ -13,7 +13,7 @@ use fugue_api::{
     attach::{Look, Role},
     wire::{Answer, Ask, Key},
 };
-use fugue_daemon::client::{Client, Line, Views};
+use fugue_client::client::{Client, Line, Views};
 use tokio::sync::Mutex;
 
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use fugue_api::{Error, Kind, PaneId, attach::Look, wire::Ask};
-use fugue_daemon::client::{self, Client};
+use fugue_client::client::{self, Client};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use fugue_api::{Error, Kind, panes::PaneSize};
-use fugue_daemon::watched::watched;
+use fugue_client::watched::watched;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Mode, OFlags},

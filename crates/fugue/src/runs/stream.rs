@@ -10,7 +10,7 @@ use fugue_api::{
     runs::{PipelineResult, RunResult, StepResult, StepStatus},
     wire::Followed,
 };
-use fugue_daemon::client::Client;
+use fugue_client::client::Client;
 use fugue_term::Size;
 use tokio::sync::mpsc;
 

@@ -9,7 +9,7 @@ use fugue_api::{
     Error, Kind, PaneId,
     runs::{ParallelResult, RunResult, TaskResult, TaskStatus},
 };
-use fugue_daemon::client::Client;
+use fugue_client::client::Client;
 use fugue_term::{Offset, Options, Query, Size, Terminal};
 use tokio::{
     signal::unix::{SignalKind, signal},

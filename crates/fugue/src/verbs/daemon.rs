@@ -7,7 +7,7 @@ use fugue_api::{
     Error, Kind,
     wire::{Answer, Ask, DaemonStatus, StoreState, StoreStatus},
 };
-use fugue_daemon::{lock::Lock, paths::Paths};
+use fugue_client::{lock::Lock, paths::Paths};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{

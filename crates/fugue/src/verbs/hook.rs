@@ -4,13 +4,10 @@ use fugue_api::{
     Error,
     wire::{Ask, HookNews},
 };
-use fugue_daemon::{
-    agents::{
-        Vendor,
-        hook::{self, News},
-    },
-    client::new_key,
-    spool,
+use fugue_client::{client::new_key, spool};
+use fugue_daemon::agents::{
+    Vendor,
+    hook::{self, News},
 };
 use tokio::time::timeout;
 

@@ -12,9 +12,9 @@ use std::{
 use fugue_api::{Error, Kind};
 
 /// The name of the daemon's socket in the state directory.
-pub(crate) const SOCKET: &str = "daemon.sock";
+pub const SOCKET: &str = "daemon.sock";
 /// The name of the lock file of clients that start a daemon. The daemon's own lock is on the state directory itself.
-pub(crate) const START_LOCK: &str = "start.lock";
+pub const START_LOCK: &str = "start.lock";
 
 /// The state directory and the configuration file of this user, not yet opened.
 ///

@@ -51,7 +51,7 @@ impl Lock {
     }
 
     /// A handle on a lock that the parent process took.
-    pub(crate) fn inherited(file: fs::File) -> Self {
+    pub fn inherited(file: fs::File) -> Self {
         Self { file }
     }
 

@@ -545,4 +545,4 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 pub const STOPPED: &str = "the daemon was stopped";
 
 /// How long a daemon may take to say that it listens.
-pub(crate) const PATIENCE_FOR_A_DAEMON: Duration = Duration::from_secs(20);
+pub const DAEMON_START_TIMEOUT: Duration = Duration::from_secs(20);

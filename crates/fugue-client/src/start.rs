@@ -14,14 +14,14 @@ use std::{
 
 use fugue_api::{
     Error, Kind,
-    wire::{Hello, PROTOCOL, Who},
+    wire::{Caller, Hello, PROTOCOL, Who},
 };
 use fugue_hold::spawn::{Session, Spawn};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use crate::{
-    client::PATIENCE_FOR_A_DAEMON,
-    engine, frame,
+    client::DAEMON_START_TIMEOUT,
+    frame,
     lock::Lock,
     paths::{self, Paths, SocketPath},
 };
@@ -52,7 +52,7 @@ const LONGEST_LOG: u64 = 4 << 20;
 pub async fn daemon(paths: &Paths) -> Result<(), Error> {
     let paths = paths.clone();
     let starting = tokio::task::spawn_blocking(move || start_one(&paths));
-    match tokio::time::timeout(PATIENCE_FOR_A_DAEMON, starting).await {
+    match tokio::time::timeout(DAEMON_START_TIMEOUT, starting).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) => Err(Error::new(
             Kind::Internal,
@@ -122,7 +122,7 @@ pub async fn find_daemon(paths: &Paths) -> Result<(), Error> {
         let _turn = Lock::file(&paths.start_lock())?;
         lock_state(&paths).map(drop)
     });
-    match tokio::time::timeout(PATIENCE_FOR_A_DAEMON, finding).await {
+    match tokio::time::timeout(DAEMON_START_TIMEOUT, finding).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) => Err(Error::new(
             Kind::Internal,
@@ -134,7 +134,7 @@ pub async fn find_daemon(paths: &Paths) -> Result<(), Error> {
 
 /// Locks the state directory for this process; `None` if the daemon that has the lock answers at its socket. A daemon
 /// that is ending gives its lock up, and one whose socket was removed binds it again, so one of the two comes about.
-pub(crate) fn lock_state(paths: &Paths) -> Result<Option<Lock>, Error> {
+pub fn lock_state(paths: &Paths) -> Result<Option<Lock>, Error> {
     if let Some(lock) = Lock::try_directory(&paths.state)? {
         return Ok(Some(lock));
     }
@@ -187,12 +187,12 @@ fn daemon_answers(paths: &Paths) -> io::Result<bool> {
     };
     let hello = frame::encode(&Hello {
         protocol: PROTOCOL,
-        caller: engine::nobody(),
+        caller: Caller::nobody(),
         who: Who::Person {
             project: String::new(),
         },
     })?;
-    stream.set_read_timeout(Some(PATIENCE_FOR_A_DAEMON))?;
+    stream.set_read_timeout(Some(DAEMON_START_TIMEOUT))?;
     let answer = stream
         .write_all(&hello)
         .and_then(|()| stream.read(&mut [0]));
