@@ -16,6 +16,8 @@ mod door;
 mod engine;
 mod follow;
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod gc;
 mod listening;
 pub mod lock;

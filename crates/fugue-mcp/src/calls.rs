@@ -118,7 +118,7 @@ impl From<Call> for RxJsonRpcMessage<RoleServer> {
 }
 
 /// The line as a call, if that is what it is.
-fn call(line: &[u8]) -> Option<Call> {
+pub(crate) fn call(line: &[u8]) -> Option<Call> {
     #[derive(Deserialize)]
     struct Line {
         #[serde(rename = "jsonrpc")]

@@ -6,6 +6,8 @@
 
 mod calls;
 mod direct;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod http;
 mod out;
 mod patience;
