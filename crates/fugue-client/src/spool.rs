@@ -28,6 +28,13 @@ pub struct Kept {
     at: u64,
 }
 
+impl Kept {
+    /// Parses the contents of a spool file.
+    pub fn parse(text: &[u8]) -> io::Result<Self> {
+        Ok(serde_json::from_slice(text)?)
+    }
+}
+
 /// Keeps news until they are forgotten.
 pub fn keep(paths: &Paths, who: Who, key: Key, news: HookNews) -> io::Result<()> {
     let dir = paths.spool();
@@ -65,7 +72,7 @@ pub fn all(paths: &Paths) -> Vec<Kept> {
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_none())
         .filter_map(|path| {
-            let read = fs::read(&path).and_then(|text| Ok(serde_json::from_slice(&text)?));
+            let read = fs::read(&path).and_then(|text| Kept::parse(&text));
             read.inspect_err(
                 |error| tracing::warn!(path = %path.display(), %error, "a hook's news cannot be read"),
             )

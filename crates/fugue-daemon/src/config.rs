@@ -25,11 +25,16 @@ pub fn load(path: &Path) -> Result<Settings, Error> {
     }
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(unreadable)?;
+    parse(path, &text)
+}
+
+/// Reads the text of the file at `path`, which errors name.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Settings, Error> {
     let wrong = |said: String| {
         Error::invalid(format!("{}: {}", path.display(), said.trim_end()))
             .hint("`fugue config default` prints every key")
     };
-    let settings: Settings = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let settings: Settings = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
     for (key, number) in [
         ("idle_threshold_secs", settings.idle_threshold_secs),
         ("draft_wait_secs", settings.draft_wait_secs),

@@ -14,6 +14,8 @@ mod disk;
 mod door;
 mod engine;
 mod follow;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod gc;
 mod listening;
 mod origin;

@@ -4,6 +4,8 @@
 
 mod backup;
 mod environments;
+#[cfg(any(test, fuzzing))]
+pub use environments::Environment;
 mod open;
 mod sqlite;
 mod writer;

@@ -16,4 +16,4 @@ pub mod make;
 pub mod picture;
 #[cfg(test)]
 pub mod testing;
-mod tiles;
+pub(crate) mod tiles;

@@ -10,6 +10,8 @@
 mod args;
 mod close;
 mod durable;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod holder;
 mod input;
 mod link;

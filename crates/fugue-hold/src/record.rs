@@ -168,7 +168,7 @@ impl ExitRecord {
     }
 
     /// Longer than any ending's text: the longest has a signal and two numbers of 64 bits.
-    const RESERVED: usize = 256;
+    pub(crate) const RESERVED: usize = 256;
 
     /// Takes the room for an ending of this generation. To be asked for before the child starts.
     pub(crate) fn reserve(dir: &Path, generation: u32) -> io::Result<()> {
@@ -212,7 +212,7 @@ pub struct SizeAt {
 }
 
 impl SizeAt {
-    const LEN: usize = 16;
+    pub(crate) const LEN: usize = 16;
     // 4,096 resizes: what a person dragging a window for minutes makes.
     const COMPACT_ABOVE: u64 = 64 << 10;
 
@@ -223,10 +223,7 @@ impl SizeAt {
     /// All of them, oldest first. A torn last record is not there yet.
     pub fn read_all(dir: &Path) -> io::Result<Vec<SizeAt>> {
         match std::fs::read(SizeAt::path(dir)) {
-            Ok(bytes) => Ok(bytes
-                .chunks_exact(SizeAt::LEN)
-                .map(SizeAt::decode)
-                .collect()),
+            Ok(bytes) => Ok(SizeAt::decode_all(&bytes).collect()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(e) => Err(e),
         }
@@ -262,7 +259,11 @@ impl SizeAt {
         &all[from..]
     }
 
-    fn encode(self) -> [u8; SizeAt::LEN] {
+    pub(crate) fn decode_all(bytes: &[u8]) -> impl Iterator<Item = SizeAt> {
+        bytes.chunks_exact(SizeAt::LEN).map(SizeAt::decode)
+    }
+
+    pub(crate) fn encode(self) -> [u8; SizeAt::LEN] {
         let mut bytes = Vec::with_capacity(SizeAt::LEN);
         let mut w = crate::wire::Writer(&mut bytes);
         w.u64(self.offset);

@@ -7,6 +7,8 @@
 mod ack;
 mod call;
 mod client_timeouts;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod http;
 pub mod schema;
 mod server;

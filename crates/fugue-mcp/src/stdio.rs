@@ -1,6 +1,6 @@
 //! MCP on stdin and stdout, one JSON-RPC message per line.
 
-mod transport;
+pub(crate) mod transport;
 
 use std::pin::pin;
 

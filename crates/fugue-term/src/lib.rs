@@ -12,6 +12,8 @@ mod charsets;
 mod clusters;
 mod csi;
 mod dump;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod gap;
 mod grid;
 mod history;

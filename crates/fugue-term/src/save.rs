@@ -281,7 +281,8 @@ impl<'a> Reader<'a> {
         let mut history = History::new(keep_lines, self.number()?);
         let (touched, renumbered) = (self.number()?, self.number()?);
         for _ in 0..self.number()? {
-            let (text, past) = (self.text()?, self.past()?);
+            let text = self.text().filter(|text| !text.contains('\n'))?;
+            let past = self.past()?;
             history.push_kept(&text, past, self.flag()?);
         }
         history.began_after(touched, renumbered);
@@ -347,6 +348,18 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use crate::{Options, Size, Terminal};
+
+    #[test]
+    fn a_line_with_a_line_feed_in_it_is_no_line() {
+        let mut terminal = Terminal::new(Size { rows: 1, cols: 4 }, Options::default());
+        terminal.feed(b"abcdefgh");
+        let mut saved = terminal.save().expect("a checkpoint");
+        assert!(Terminal::load(&saved, Options::default()).is_some());
+        // The screen shows `efgh`; what has left it is there once.
+        let at = saved.windows(4).position(|text| text == b"abcd");
+        saved[at.expect("the beginning of the line") + 1] = b'\n';
+        assert!(Terminal::load(&saved, Options::default()).is_none());
+    }
 
     #[test]
     fn an_end_that_a_new_size_drew_in_is_kept() {

@@ -7,6 +7,7 @@
 pub mod agents;
 mod chance;
 mod clock;
+mod corpus;
 mod figures;
 pub mod mcp;
 pub mod model;
@@ -21,6 +22,7 @@ mod world;
 
 pub use chance::Chance;
 pub use clock::{WallClock, boot_clock_ahead};
+pub use corpus::replay;
 pub use figures::{figure, stay_on_one_core};
 pub use proc::{Ended, Process};
 pub use pty::Pty;

@@ -12,6 +12,8 @@
 mod canvas;
 mod clean;
 mod draw;
+#[cfg(test)]
+mod fuzzing;
 mod input;
 mod keys;
 mod lines;

@@ -36,6 +36,14 @@ pub enum News {
     Nothing,
 }
 
+/// Reads one payload as it came.
+pub fn read_bytes(vendor: Vendor, payload: &[u8]) -> News {
+    match serde_json::from_str(&String::from_utf8_lossy(payload)) {
+        Ok(payload) => read(vendor, &payload),
+        Err(_) => News::Nothing,
+    }
+}
+
 /// Reads one payload.
 pub fn read(vendor: Vendor, payload: &Value) -> News {
     let event = text(payload, "hook_event_name");
@@ -170,11 +178,11 @@ fn text<'a>(payload: &'a Value, field: &str) -> &'a str {
     payload[field].as_str().unwrap_or_default()
 }
 
-// As much as a person reads of it; the whole is in the pane.
-const QUESTION: usize = 400;
+/// As much as a person reads of a question; the whole is in the pane. A question that is cut ends with one character more.
+pub const MAX_QUESTION_CHARS: usize = 400;
 
 fn short(text: &str) -> String {
-    match text.char_indices().nth(QUESTION) {
+    match text.char_indices().nth(MAX_QUESTION_CHARS) {
         Some((cut, _)) => format!("{}…", &text[..cut]),
         None => text.to_owned(),
     }

@@ -151,7 +151,7 @@ fn unframed(lines: &[String], cursor_row: usize, sign: char) -> Option<Range<usi
     let end = (0..last).rev().find(|row| lines[*row].is_empty())?;
     let first = (1..=cursor_row)
         .rev()
-        .find(|row| lines[*row].starts_with(sign))?;
+        .find(|row| lines.get(*row).is_some_and(|line| line.starts_with(sign)))?;
     let continued = |line: &String| line.is_empty() || line.starts_with("  ");
     let whole = first < end
         && cursor_row < end
@@ -375,6 +375,15 @@ mod tests {
         assert_eq!(input("\x1b[2mExplain this codebase\x1b[0m"), Input::Empty);
         assert_eq!(input("Explain this codebase"), Input::Draft);
         assert_eq!(input("fix \x1b[2mthe bug\x1b[0m"), Input::Draft);
+    }
+
+    #[test]
+    fn a_cursor_below_all_lines_is_in_no_box() {
+        let lines = ["", "› ", "", "  model · /work"].map(str::to_owned);
+        for vendor in Vendor::ALL {
+            assert_eq!(look(vendor, &lines, (9, 2)).input, Input::Unknown);
+        }
+        assert_eq!(look_any(&lines, (9, 2)).input, Input::Unknown);
     }
 
     #[test]

@@ -132,14 +132,14 @@ impl Plan {
 
 /// What a record tells.
 #[derive(Clone, Copy)]
-enum Event {
+pub(crate) enum Event {
     Started(usize),
     Ended(usize),
     Done,
 }
 
 /// 64 bits as 16 hexadecimal digits: a guess is one line that is ignored.
-fn key(secret: Secret, plan: u64, event: Event) -> String {
+pub(crate) fn key(secret: Secret, plan: u64, event: Event) -> String {
     let (kind, step) = match event {
         Event::Started(step) => ("S", step),
         Event::Ended(step) => ("E", step),
@@ -168,7 +168,7 @@ pub fn records(dir: &Path, plan: u64, secret: Secret) -> io::Result<Records> {
     Ok(read(&log, plan, secret))
 }
 
-fn read(log: &[u8], plan: u64, secret: Secret) -> Records {
+pub(crate) fn read(log: &[u8], plan: u64, secret: Secret) -> Records {
     let mut found = Records::default();
     // What follows the last newline is still being written.
     let Some(whole) = log.iter().rposition(|&byte| byte == b'\n') else {
@@ -216,7 +216,7 @@ impl Records {
 }
 
 /// What a line says, with the key that it gives.
-fn parse(line: &[u8]) -> Option<(Event, StepRecord, &str)> {
+pub(crate) fn parse(line: &[u8]) -> Option<(Event, StepRecord, &str)> {
     let line = str::from_utf8(line).ok()?;
     let number = |word: &str| word.parse().ok().filter(|step| *step > 0);
     let words: Vec<&str> = line.split(' ').collect();

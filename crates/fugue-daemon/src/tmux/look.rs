@@ -150,14 +150,14 @@ fn session_name(wanted: &str) -> String {
     }
 }
 
-struct Row {
+pub(crate) struct Row {
     found: TmuxFound,
     dead: bool,
     target: String,
 }
 
 impl Row {
-    fn parse(line: &str, socket: &str) -> Option<Self> {
+    pub(crate) fn parse(line: &str, socket: &str) -> Option<Self> {
         let parts: Vec<&str> = line.splitn(11, '\t').collect();
         let [
             server,

@@ -184,6 +184,8 @@ fn character(bytes: &[u8], rest: Rest) -> Next {
                 .ok()
                 .and_then(|text| text.chars().next())
             {
+                // A control code of eight bits, which no key gives and no protocol can tell.
+                Some(c) if c.is_control() => Next::Heard(Heard::Unknown(whole.to_vec()), length),
                 Some(c) => key(Code::Char(c), Mods::NONE, length),
                 None => Next::Heard(Heard::Unknown(vec![first]), 1),
             }
@@ -246,12 +248,15 @@ fn by_number(number: u32) -> Option<Code> {
 /// `CSI`, parameters, a last letter.
 fn sequence(bytes: &[u8], extra: Mods, rest: Rest) -> Next {
     let body = &bytes[2..];
+    // No further than this, however much of it has come: what is heard must not depend on how it was cut.
+    let body = &body[..body.len().min(LONGEST)];
     let Some(end) = body.iter().position(|byte| !(0x20..0x40).contains(byte)) else {
         return match rest {
-            Rest::MayFollow if body.len() < LONGEST => Next::More,
+            _ if body.len() == LONGEST => Next::Nothing(body.len() + 2),
+            Rest::MayFollow => Next::More,
             Rest::IsThere if body.is_empty() => key(Code::Char('['), Mods::ALT, 2),
             // The terminal stopped in the middle of one, or it is none.
-            _ => Next::Nothing(bytes.len()),
+            Rest::IsThere => Next::Nothing(bytes.len()),
         };
     };
     let used = end + 3;

@@ -37,11 +37,10 @@ impl Hook {
     async fn tell(self, desk: &Desk) -> Option<()> {
         let vendor = Vendor::named(&self.agent)?;
         let payload = match self.payload {
-            Some(payload) => payload,
+            Some(payload) => payload.into_bytes(),
             None => tokio::task::spawn_blocking(payload).await.ok()??,
         };
-        let payload = serde_json::from_str(&payload).ok()?;
-        let news = match hook::read(vendor, &payload) {
+        let news = match hook::read_bytes(vendor, &payload) {
             News::PromptGiven => HookNews::PromptGiven,
             News::TurnEnded { message } => HookNews::TurnEnded { message },
             News::TurnFailed { message } => HookNews::TurnFailed { message },
@@ -66,9 +65,9 @@ impl Hook {
     }
 }
 
-fn payload() -> Option<String> {
+fn payload() -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let stdin = std::io::stdin().lock();
     stdin.take(LONGEST_PAYLOAD).read_to_end(&mut text).ok()?;
-    Some(String::from_utf8_lossy(&text).into_owned())
+    Some(text)
 }

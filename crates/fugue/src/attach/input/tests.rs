@@ -48,6 +48,23 @@ fn keys_are_known_by_their_sequences() {
 }
 
 #[test]
+fn a_sequence_that_never_ends_is_given_up_at_one_place_however_it_is_cut() {
+    let bytes = [b"\x1b[", &b"1;".repeat(LONGEST)[..], b"A"].concat();
+    let mut input = Input::default();
+    let mut single: Vec<Heard> = bytes.chunks(1).flat_map(|byte| input.feed(byte)).collect();
+    single.extend(input.settle());
+    assert_eq!(heard(&bytes), single);
+}
+
+#[test]
+fn a_control_code_of_eight_bits_is_no_key() {
+    assert_eq!(
+        heard("\u{9b}".as_bytes()),
+        [Heard::Unknown(b"\xc2\x9b".to_vec())]
+    );
+}
+
+#[test]
 fn what_xterm_sends_is_what_a_program_reads() {
     // Each of these goes through the client unchanged when neither side speaks anything newer.
     let modes = FrameModes::default();

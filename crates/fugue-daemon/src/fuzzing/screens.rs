@@ -1,0 +1,85 @@
+use fugue_term::{Options, Size, Terminal};
+
+use crate::agents::{
+    Vendor,
+    screen::{Input, Look, look, look_any, look_at, look_at_any},
+};
+
+const ROWS: u16 = 30;
+const COLS: u16 = 90;
+
+/// Any text on an agent's screen: a dialog is never taken for an empty box, a box into which something was typed is not
+/// empty, and a question is short and clean.
+///
+/// The first two bytes are the cursor's place among the lines that follow; the same bytes are also printed to a terminal.
+pub fn screens(bytes: &[u8]) {
+    let [row, col, shown @ ..] = bytes else {
+        return;
+    };
+    let text = String::from_utf8_lossy(shown);
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let cursor = (u16::from(*row), u16::from(*col));
+    let typed = with_typed(&lines, cursor);
+    let mut looks = Vec::new();
+    for vendor in Vendor::ALL {
+        let seen = look(vendor, &lines, cursor);
+        if seen.input == Input::Empty {
+            let then = look(vendor, &typed, cursor);
+            assert_ne!(then.input, Input::Empty, "what was typed is not seen");
+        }
+        looks.push(seen);
+    }
+    let any = look_any(&lines, cursor);
+    if any.input == Input::Empty {
+        let is_empty = |seen: &Look| seen.input == Input::Empty;
+        assert!(looks.iter().any(is_empty), "no agent has such a box");
+        assert_ne!(look_any(&typed, cursor).input, Input::Empty);
+    }
+    looks.push(any);
+    looks.iter().for_each(check);
+
+    let mut terminal = Terminal::new(
+        Size {
+            rows: ROWS,
+            cols: COLS,
+        },
+        Options::default(),
+    );
+    terminal.feed(text.replace('\n', "\r\n").as_bytes());
+    terminal.feed(format!("\x1b[{row};{col}H").as_bytes());
+    let screen = terminal.screen();
+    for seen in Vendor::ALL.map(|vendor| look_at(vendor, &screen)) {
+        check(&seen);
+        check_clean(&seen);
+    }
+    let any = look_at_any(&screen);
+    check(&any);
+    check_clean(&any);
+}
+
+/// The lines with one more letter where the cursor is.
+fn with_typed(lines: &[String], (row, col): (u16, u16)) -> Vec<String> {
+    let mut typed = lines.to_vec();
+    if let Some(line) = typed.get_mut(usize::from(row)) {
+        let before: String = line.chars().take(col.into()).collect();
+        let after: String = line.chars().skip(usize::from(col) + 1).collect();
+        *line = format!("{before:<width$}x{after}", width = col.into());
+    }
+    typed
+}
+
+fn check(look: &Look) {
+    if let Some(dialog) = &look.dialog {
+        assert_ne!(
+            look.input,
+            Input::Empty,
+            "a dialog is taken for an empty box"
+        );
+        assert!(dialog.chars().count() <= 450);
+    }
+}
+
+fn check_clean(look: &Look) {
+    let dialog = look.dialog.iter().flat_map(|dialog| dialog.chars());
+    assert!(!dialog.into_iter().any(char::is_control));
+}

@@ -1,0 +1,102 @@
+use fugue_term::{Options, Size, Terminal};
+
+use crate::tmux::{
+    control::{Parser, Said},
+    look::Row,
+    picture::{Facts, Picture},
+    tiles::{self, Layout, Place},
+};
+
+/// Any bytes from a tmux server: what control mode says does not depend on how it was cut and is no longer than what was
+/// read, layouts survive their text, and a picture paints a screen of its own size.
+///
+/// The first byte says what the rest is.
+pub fn tmux(bytes: &[u8]) {
+    let [what, rest @ ..] = bytes else { return };
+    let text = String::from_utf8_lossy(rest);
+    match what % 8 {
+        0..4 => control(rest, usize::from(what >> 3) + 1),
+        4 => layout(&text),
+        // As many splits inside each other as a window could never hold.
+        5 => layout(&format!(
+            "0,{}{text}",
+            "9x9,0,0{".repeat(usize::from(what >> 3) * 500)
+        )),
+        6 => picture(&text),
+        _ => text.lines().for_each(|line| {
+            let _ = Row::parse(line, "/tmp/tmux-0/default");
+        }),
+    }
+}
+
+fn control(bytes: &[u8], piece: usize) {
+    let whole = Parser::default().feed(bytes);
+    let mut parser = Parser::default();
+    let pieces = bytes.chunks(piece);
+    let cut: Vec<Said> = pieces.flat_map(|piece| parser.feed(piece)).collect();
+    assert_eq!(whole, cut, "what is said depends on the cutting");
+    let length = |said: &Said| match said {
+        Said::Answer { body, .. } => body.len(),
+        Said::Output { bytes, .. } => bytes.len(),
+        Said::Changed | Said::Exit => 1,
+    };
+    assert!(whole.iter().map(length).sum::<usize>() <= bytes.len());
+    for said in whole {
+        let Said::Output { pane, bytes } = &said else {
+            continue;
+        };
+        let escaped: String = bytes.iter().map(|byte| format!("\\{byte:03o}")).collect();
+        let line = format!("%output %{pane} {escaped}\n");
+        assert_eq!(Parser::default().feed(line.as_bytes()), [said]);
+    }
+}
+
+fn layout(text: &str) {
+    let Some(layout) = Layout::parse(text) else {
+        return;
+    };
+    assert_eq!(Layout::parse(&layout.text()).as_ref(), Some(&layout));
+    let order = layout.order();
+    let share = layout.share(&order);
+    for pane in order.iter().take(3) {
+        layout.crossing(*pane);
+    }
+    if let Some(Place { cols, rows, .. }) = share {
+        tiles::halves(cols, rows);
+    }
+    if let Some(evened) = layout.evened(&order) {
+        assert_eq!(Layout::parse(&evened.text()).as_ref(), Some(&evened));
+        assert_eq!(evened.order(), order, "a pane was lost or moved");
+        assert_eq!(evened.share(&order), share);
+        assert_eq!(evened.evened(&order).as_ref(), Some(&evened));
+    }
+}
+
+/// The numbers, then texts behind lines of `--`. As in what tmux captures, there is nothing but text and colours in them.
+fn picture(text: &str) {
+    let clean = text.replace(|c: char| c.is_control() && c != '\n', "");
+    let mut parts = clean
+        .split("\n--\n")
+        .map(|part| part.replace("^[", "\x1b["));
+    let Some(facts) = parts.next().as_deref().and_then(Facts::parse) else {
+        return;
+    };
+    let mut part = || parts.next().unwrap_or_default();
+    let picture = Picture {
+        facts: facts.clone(),
+        all: part(),
+        rows: part(),
+        behind: part(),
+        front: part(),
+        history: part(),
+    };
+    let known: Vec<String> = part().lines().map(str::to_owned).collect();
+    let size = Size {
+        rows: facts.rows.min(50),
+        cols: facts.cols.min(100),
+    };
+    let mut terminal = Terminal::new(size, Options::default());
+    terminal.feed(&picture.whole());
+    let (news, _) = picture.since(&known);
+    terminal.feed(&news);
+}
