@@ -57,13 +57,14 @@ pub fn screens(bytes: &[u8]) {
     check_clean(&any);
 }
 
-/// The lines with one more letter where the cursor is.
+/// The lines with another character where the cursor is.
 fn with_typed(lines: &[String], (row, col): (u16, u16)) -> Vec<String> {
     let mut typed = lines.to_vec();
     if let Some(line) = typed.get_mut(usize::from(row)) {
         let before: String = line.chars().take(col.into()).collect();
         let after: String = line.chars().skip(usize::from(col) + 1).collect();
-        *line = format!("{before:<width$}x{after}", width = col.into());
+        // No hint of an agent's has it, and no box begins with it.
+        *line = format!("{before:<width$}~{after}", width = col.into());
     }
     typed
 }
