@@ -38,10 +38,42 @@ pub enum News {
 
 /// Reads one payload as it came.
 pub fn read_bytes(vendor: Vendor, payload: &[u8]) -> News {
-    match serde_json::from_str(&String::from_utf8_lossy(payload)) {
+    let text = String::from_utf8_lossy(payload);
+    let payload = serde_json::from_str(&text)
+        .or_else(|_| serde_json::from_str(&replace_lone_surrogates(&text)));
+    match payload {
         Ok(payload) => read(vendor, &payload),
         Err(_) => News::Nothing,
     }
+}
+
+/// Replaces escapes of half a surrogate pair by the replacement character. JavaScript writes them for text that was cut in
+/// the middle of a character, and `serde_json` refuses the whole payload for them.
+fn replace_lone_surrogates(json: &str) -> String {
+    let unit = |at: usize| {
+        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut out = String::with_capacity(json.len());
+    let mut at = 0;
+    while let Some(escape) = json[at..].find('\\').map(|found| at + found) {
+        out.push_str(&json[at..escape]);
+        at = match (unit(escape), unit(escape + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => escape + 12,
+            (Some(0xd800..=0xdfff), _) => {
+                out.push('\u{fffd}');
+                at = escape + 6;
+                continue;
+            }
+            (Some(_), _) => escape + 6,
+            (None, _) => {
+                let escaped = json[escape + 1..].chars().next();
+                escape + 1 + escaped.map_or(0, char::len_utf8)
+            }
+        };
+        out.push_str(&json[escape..at]);
+    }
+    out + &json[at..]
 }
 
 /// Reads one payload.
@@ -196,6 +228,27 @@ mod tests {
 
     fn check(vendor: Vendor, payload: Value, expected: News) {
         assert_eq!(read(vendor, &payload), expected, "{payload}");
+    }
+
+    #[test]
+    fn half_a_character_does_not_lose_a_payload() {
+        for (written, wanted) in [
+            (r"cut \ud83d", "cut \u{fffd}"),
+            (r"\ude00 begins", "\u{fffd} begins"),
+            (
+                r"\ud83d\ude00 whole, \ud83d half",
+                "\u{1f600} whole, \u{fffd} half",
+            ),
+            (r"\\ud83d is text, \ud83d", r"\ud83d is text, \u{fffd}"),
+        ] {
+            let wanted = wanted.replace("\\u{fffd}", "\u{fffd}");
+            let json = format!("\"{written}\"");
+            assert!(serde_json::from_str::<String>(&json).is_err(), "{json}");
+            let read: String = serde_json::from_str(&replace_lone_surrogates(&json)).unwrap();
+            assert_eq!(read, wanted);
+        }
+        let stop = br#"{"hook_event_name": "Stop", "last_assistant_message": "done \ud83d"}"#;
+        assert_ne!(read_bytes(Vendor::Claude, stop), News::Nothing);
     }
 
     fn needs(prompt: &str) -> News {

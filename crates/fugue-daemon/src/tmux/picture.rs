@@ -189,10 +189,20 @@ impl Picture {
         let facts = &self.facts;
         out.push_str("\x1b[m");
         if facts.region != (0, u32::from(facts.rows).saturating_sub(1)) {
-            let _ = write!(out, "\x1b[{};{}r", facts.region.0 + 1, facts.region.1 + 1);
+            let _ = write!(
+                out,
+                "\x1b[{};{}r",
+                facts.region.0.saturating_add(1),
+                facts.region.1.saturating_add(1)
+            );
         }
         // From the screen's corner, whatever the region; the modes come behind it.
-        let _ = write!(out, "\x1b[{};{}H", facts.cursor.0 + 1, facts.cursor.1 + 1);
+        let _ = write!(
+            out,
+            "\x1b[{};{}H",
+            facts.cursor.0.saturating_add(1),
+            facts.cursor.1.saturating_add(1)
+        );
         for (mode, on) in &facts.modes {
             // Switching it moves the cursor.
             if *mode == "?6" && !on {

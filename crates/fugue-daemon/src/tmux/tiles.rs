@@ -32,6 +32,10 @@ const LEAST_COLS: u32 = 20;
 const LEAST_ROWS: u32 = 3;
 // A cell of a terminal is about twice as high as wide, and lines are read from left to right.
 const WIDE: u32 = 3;
+// tmux's own limit for the sides of a window (`WINDOW_MAXIMUM`).
+const MAX_EXTENT: u32 = 10_000;
+// Deeper splits do not fit into a window; the parser is recursive.
+const MAX_DEPTH: usize = 256;
 
 /// How a pane of this size is best halved, if it can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +59,7 @@ impl Layout {
     pub fn parse(text: &str) -> Option<Self> {
         let (_checksum, text) = text.trim().split_once(',')?;
         let mut rest = text;
-        let tree = Tree::parse(&mut rest)?;
+        let tree = Tree::parse(&mut rest, MAX_DEPTH)?;
         rest.is_empty().then_some(Self(tree))
     }
 
@@ -216,14 +220,15 @@ impl Tree {
     }
 
     /// `80x24,0,0,5`, or in the place of the pane's number `{…}` across, `[…]` down.
-    fn parse(rest: &mut &str) -> Option<Self> {
-        let cols = number(rest)?;
+    /// `depth` is how many levels of splits may follow.
+    fn parse(rest: &mut &str, depth: usize) -> Option<Self> {
+        let cols = extent(rest)?;
         skip(rest, 'x')?;
-        let rows = number(rest)?;
+        let rows = extent(rest)?;
         skip(rest, ',')?;
-        let left = number(rest)?;
+        let left = extent(rest)?;
         skip(rest, ',')?;
-        let top = number(rest)?;
+        let top = extent(rest)?;
         let place = Place {
             cols,
             rows,
@@ -240,10 +245,11 @@ impl Tree {
             '[' => ']',
             _ => return None,
         };
+        let depth = depth.checked_sub(1)?;
         let mut inside = Vec::new();
         let mut before = opening;
         while skip(rest, before).is_some() {
-            inside.push(Self::parse(rest)?);
+            inside.push(Self::parse(rest, depth)?);
             before = ',';
         }
         skip(rest, closing)?;
@@ -277,6 +283,11 @@ impl Tree {
     }
 }
 
+/// A size or a position in cells.
+fn extent(rest: &mut &str) -> Option<u32> {
+    number(rest).filter(|cells| *cells <= MAX_EXTENT)
+}
+
 fn number(rest: &mut &str) -> Option<u32> {
     let end = rest
         .find(|c: char| !c.is_ascii_digit())
@@ -300,6 +311,18 @@ mod tests {
         "b25d,80x24,0,0,0",
         "d67b,200x60,0,0{100x60,0,0,0,99x60,101,0[99x30,101,0,1,99x29,101,31,2]}",
     ];
+
+    #[test]
+    fn a_layout_that_no_tmux_writes_is_refused() {
+        let deep = format!("0000,{}", "9x9,0,0{".repeat(100_000));
+        for text in [
+            "0000,4294967295x9,0,0,1",
+            "0000,9x9,4294967295,0,1",
+            deep.as_str(),
+        ] {
+            assert!(Layout::parse(text).is_none());
+        }
+    }
 
     #[test]
     fn a_layout_survives_its_text() {

@@ -66,7 +66,7 @@ pub fn encode(mouse: Mouse, modes: &FrameModes) -> Option<Vec<u8>> {
     let code = if mouse.released { code | 0b11 } else { code };
     let mut out = b"\x1b[M".to_vec();
     for number in [code, col, row] {
-        let number = number + 32;
+        let number = number.checked_add(32)?;
         match modes.mouse_format {
             MouseFormat::Utf8 => {
                 let c = char::from_u32(u32::from(number)).filter(|c| (*c as u32) < 0x800)?;
