@@ -696,6 +696,8 @@ pub struct PanePlace {
 pub enum Injected {
     /// Something has happened since, or a person is waited for or types.
     NotNow,
+    /// The pane is quiet, and a person is waited for or has begun a line: it is looked at again when something happens.
+    Held(String),
     /// Nothing was typed: what has the keyboard shows a dialog, or nothing that is known to take a line.
     Refused(String),
     Typed {

@@ -34,6 +34,8 @@ pub(super) struct Watcher {
     pausers: Vec<CallId>,
     /// Where the pane was when it was quiet.
     seen: Option<PanePlace>,
+    /// Why the quiet pane is not assessed, while the watcher waits for that to change.
+    held: Option<String>,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,7 @@ impl Watchers {
                         caller: Arc::new(stored.caller),
                         pausers: Vec::new(),
                         seen: None,
+                        held: None,
                     };
                     (watcher.record.number, watcher)
                 })
@@ -97,6 +100,7 @@ impl Watcher {
             state: record.stage.state(),
             reason: match &record.stage {
                 Stage::Paused { reason } => Some(reason.clone()),
+                Stage::Spinning { .. } => self.held.clone(),
                 _ => None,
             },
             decision: record.decision.clone(),
@@ -280,6 +284,7 @@ impl Core {
                     caller: asking.caller.clone(),
                     pausers: Vec::new(),
                     seen: None,
+                    held: None,
                 };
                 watcher.note(Role::Plan, args.strategy_plan, now);
                 effects.push(Effect::Commit {

@@ -242,7 +242,7 @@ impl Pane {
         self.read_some().await;
         self.viewing.probed(probe);
         match asked {
-            Asked::Sending if !self.sending.is_forced() && self.person_comes_first() => {
+            Asked::Sending if self.next_input_waits() => {
                 // They began while it was looked at.
                 self.sending.step_back();
                 self.go_on_sending();
@@ -296,7 +296,8 @@ impl Pane {
                     cols: size.cols,
                 };
                 let stalled = self.stall_note();
-                let drafted = self.person_comes_first().then(|| {
+                let drafted = self.person_comes_first() || self.shows_a_strangers_draft();
+                let drafted = drafted.then(|| {
                     "a person has begun a line in it; what others type waits until that is sent"
                         .to_owned()
                 });

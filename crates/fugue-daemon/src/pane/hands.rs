@@ -14,7 +14,7 @@ use crate::agents::screen::{self, Input};
 impl Pane {
     pub(super) fn go_on_sending(&mut self) {
         loop {
-            let gate = match self.sending.wants_in() && self.person_comes_first() {
+            let gate = match self.sending.wants_in() && self.next_input_waits() {
                 true => Gate::Shut {
                     until: Instant::now() + self.seat.house.settings.draft_wait(),
                     look_at: self.person_moves_on(),
@@ -39,6 +39,16 @@ impl Pane {
                 }
             }
         }
+    }
+
+    /// Whether the input that is next, or about to be typed, waits for a person. Keys are meant for what is there, also for a
+    /// line that nobody is known to have begun.
+    pub(super) fn next_input_waits(&self) -> bool {
+        let Some(args) = self.sending.next_args().filter(|args| !args.force) else {
+            return false;
+        };
+        let is_text = args.submit || args.input.is_some();
+        self.person_comes_first() || is_text && self.shows_a_strangers_draft()
     }
 
     /// What those who look on are told of input that waits.

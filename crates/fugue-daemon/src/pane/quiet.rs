@@ -110,8 +110,9 @@ impl Pane {
             return self.quiet_output();
         }
         if !quiet.quiet.is_zero() {
-            if self.asks_a_person(probe) || self.drafted() {
-                return;
+            if let Some(why) = self.waits_for_a_person(probe) {
+                let how = Injected::Held(why.to_owned());
+                return self.injected(quiet.watcher, quiet.step, how).await;
             }
             // Whatever a model would say, nothing may be typed.
             let target = self.target(probe);
@@ -135,6 +136,17 @@ impl Pane {
                 seen,
             })
             .await;
+    }
+
+    /// Why a watcher's line would be in a person's way, whatever it says.
+    fn waits_for_a_person(&self, probe: &Probe) -> Option<&'static str> {
+        if self.asks_a_person(probe) {
+            Some("its program waits for a person's answer")
+        } else if self.drafted() {
+            Some("somebody has begun a line in it and not sent it")
+        } else {
+            None
+        }
     }
 
     /// What a person would see: the end of the text, or the screen of a full-screen program.
@@ -275,6 +287,13 @@ impl Pane {
             _ => false,
         };
         Some(at + ECHO).filter(|due| !next && Instant::now() < *due)
+    }
+
+    /// Whether an agent's box holds a text that was not typed by way of fugue: a person's keys in tmux are not seen.
+    pub(super) fn shows_a_strangers_draft(&self) -> bool {
+        let typed_here = matches!(self.draft, Draft::Begun(_)) || self.sending.left_a_text();
+        let is_tmux = self.seat.record.tmux.is_some();
+        is_tmux && !typed_here && self.look().input == Input::Draft
     }
 
     /// The same of a person: what a tool typed and did not send is the tool's own affair.

@@ -32,6 +32,8 @@ pub struct Sending {
     told: Vec<PaneFact>,
     /// The first one waits for a person who types.
     held: Option<Held>,
+    /// Enter was pressed behind the last text, and the text is still there.
+    left_a_text: bool,
 }
 
 /// Input waits until a person has sent the line that they have begun.
@@ -134,10 +136,16 @@ impl Sending {
         self.held.is_some()
     }
 
-    /// Whether what is about to be typed does not mind a person's line.
-    pub fn is_forced(&self) -> bool {
-        let active = self.active.as_ref();
-        active.is_some_and(|active| active.request.args.force)
+    /// The input that is being typed, else the one that is next.
+    pub fn next_args(&self) -> Option<&SendInput> {
+        let active = self.active.as_ref().map(|active| &active.request);
+        let next = active.or(self.waiting.front());
+        next.map(|request| &request.args)
+    }
+
+    /// Whether the last text is still in the input box of an agent, although Enter was pressed behind it.
+    pub fn left_a_text(&self) -> bool {
+        self.left_a_text
     }
 
     /// What was about to be typed waits once more.
@@ -298,6 +306,7 @@ impl Sending {
     }
 
     pub fn typed(&mut self, seq: u64) {
+        self.left_a_text = false;
         if let Some(active) = &mut self.active {
             active.stage = Stage::Typed(seq);
             active.give_up_at = Instant::now() + PATIENCE;
@@ -477,6 +486,7 @@ impl Sending {
 
     fn done(&mut self, submitted: Submitted, pending_bytes: u64) {
         let Some(active) = &self.active else { return };
+        self.left_a_text = active.request.args.submit && submitted == Submitted::No;
         let sent = InputSent {
             accepted: true,
             bytes: active.bytes,

@@ -133,6 +133,7 @@ impl Core {
         let until = *watcher.record.spin_until.get_or_insert(now.after(wait));
         watcher.record.step += 1;
         watcher.record.stage = Stage::Spinning { until };
+        watcher.held = None;
         watcher.stored(effects);
         effects.push(watcher.await_quiet());
         effects.push(wake_at(until, now));
@@ -276,9 +277,14 @@ impl Core {
         let Some(watcher) = self.watchers.at(number, step) else {
             return;
         };
-        // A dialog is seen before a model is asked.
-        if let (Injected::Refused(why), Stage::Spinning { .. }) = (&how, &watcher.record.stage) {
-            return self.pause_for(number, why, now, effects);
+        // A dialog or a draft is seen before a model is asked.
+        if let Stage::Spinning { .. } = &watcher.record.stage {
+            match how {
+                Injected::Refused(why) => self.pause_for(number, &why, now, effects),
+                Injected::Held(why) => watcher.held = Some(why),
+                Injected::NotNow | Injected::Typed { .. } | Injected::Unknown(_) => {}
+            }
+            return;
         }
         let Stage::Injecting { line } = watcher.record.stage.clone() else {
             return;
@@ -289,7 +295,7 @@ impl Core {
                 self.pause_for(number, &reason, now, effects);
             }
             // Something moved since the model looked: what it decided is old.
-            Injected::NotNow => self.spin(number, now, effects),
+            Injected::NotNow | Injected::Held(_) => self.spin(number, now, effects),
             Injected::Typed { submitted } => {
                 let doubt =
                     (!submitted).then(|| "whether Enter was taken cannot be seen".to_owned());
@@ -418,7 +424,14 @@ impl Core {
                 }
                 Stage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
                     let secs = watcher.record.settings.spin_max_sec;
-                    let why = format!("the pane did not rest for {secs:.0} s (SPIN_MAX_SEC)");
+                    let why = match watcher.held.as_ref() {
+                        Some(held) => {
+                            format!(
+                                "nothing was typed for {secs:.0} s (SPIN_MAX_SEC), because {held}"
+                            )
+                        }
+                        None => format!("the pane did not rest for {secs:.0} s (SPIN_MAX_SEC)"),
+                    };
                     let pane = watcher.record.pane;
                     self.pause_for(number, &why, now, effects);
                     end_work(number, pane, effects);

@@ -294,6 +294,23 @@ fn what_may_not_be_typed_into_pauses_it_with_the_reason() {
 }
 
 #[test]
+fn a_draft_is_waited_for_and_named_when_the_time_is_over() {
+    let mut story = watched();
+    report(&mut story, 3, Some("true"));
+    ran(&mut story, 0);
+    let held = injected(&mut story, Injected::Held("somebody types".to_owned()));
+    assert_eq!(
+        (held, state(&story)),
+        (String::new(), "IDLE_SPIN".to_owned())
+    );
+    story.after(901_000).step(Input::Time);
+    let Stage::Paused { reason } = &story.core_watcher().stage else {
+        panic!("it waits on");
+    };
+    assert!(reason.contains("because somebody types"), "{reason}");
+}
+
+#[test]
 fn a_clock_that_is_put_back_is_waited_for_anew() {
     let mut story = watched();
     report(&mut story, 3, None);
