@@ -10,8 +10,10 @@ mod prompt;
 mod settings;
 mod transcript;
 
-pub use answer::{Answer, Decision, Injection, MAX_ANSWER, MAX_INJECTION, Misfit, NextStep};
+pub use answer::{
+    AnswerMisfit, Decision, Injection, MAX_ANSWER, MAX_INJECTION, ModelAnswer, NextStepAnswer,
+};
 pub use clean::{cleaned, one_line};
 pub use prompt::{Fence, Prompt, Situation, Verdict};
 pub use settings::WatchSettings;
-pub use transcript::{Entry, Role, Transcript};
+pub use transcript::{EntryRole, Transcript, TranscriptEntry};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// The clocks at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Now {
+pub struct ClockReading {
     /// For people.
     pub wall: Timestamp,
     /// For deadlines and ages.
@@ -68,7 +68,7 @@ impl From<Timestamp> for Moment {
     }
 }
 
-impl Now {
+impl ClockReading {
     pub fn moment(self) -> Moment {
         self.after(Duration::ZERO)
     }
@@ -140,8 +140,8 @@ mod tests {
 
     const DAY: u64 = 86_400_000;
 
-    fn now(wall: u64, since_boot: u64, boot: u64) -> Now {
-        Now {
+    fn now(wall: u64, since_boot: u64, boot: u64) -> ClockReading {
+        ClockReading {
             wall: Timestamp(wall),
             since_boot: Duration::from_millis(since_boot),
             boot_id: BootId(boot),

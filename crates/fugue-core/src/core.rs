@@ -23,16 +23,17 @@ use std::{collections::BTreeMap, time::Duration};
 use fugue_api::{Error, Kind, PaneId, RunId};
 
 use crate::{
-    AdoptAs, CallId, Effect, Input, Now, PaneRecord, Snapshot, TmuxOrigin, Undo, settings::Settings,
+    AdoptMode, CallId, ClockReading, Effect, Input, PaneRecord, Snapshot, TmuxOrigin, Undo,
+    settings::Settings,
 };
 use forget::log_bytes;
 pub use forget::{Inventory, LogUsage};
-use looking::Looking;
+use looking::AttachState;
 pub(crate) use rows::cut;
-use runs::Run;
-use starts::Starts;
+use runs::RunEntry;
+use starts::StartHistory;
 use team::Team;
-pub use team::{Rest, TurnOver, Typed};
+pub use team::{IdleState, TurnEnd, TypingOutcome};
 use watch::Watchers;
 
 // A shell whose rc files take longer than this is handed over as "not ready yet" instead of keeping the caller.
@@ -43,19 +44,19 @@ const PATIENCE_FOR_A_PROMPT: Duration = Duration::from_secs(10);
 pub struct Core {
     settings: Settings,
     next_pane: u64,
-    panes: BTreeMap<PaneId, Pane>,
+    panes: BTreeMap<PaneId, PaneEntry>,
     next_run: u64,
-    runs: BTreeMap<RunId, Run>,
-    starts: Starts,
+    runs: BTreeMap<RunId, RunEntry>,
+    starts: StartHistory,
     team: Team,
     watchers: Watchers,
-    looking: Looking,
+    looking: AttachState,
 }
 
 #[derive(Debug)]
-struct Pane {
+struct PaneEntry {
     record: PaneRecord,
-    phase: Phase,
+    phase: PanePhase,
     closers: Vec<CallId>,
     /// Its process is known to have left no other behind.
     alone: bool,
@@ -69,7 +70,7 @@ struct Pane {
 
 /// Where a pane is in its life.
 #[derive(Debug)]
-enum Phase {
+enum PanePhase {
     /// Its holder is being started, and these calls wait for that.
     Opening {
         callers: Vec<CallId>,
@@ -83,31 +84,35 @@ enum Phase {
     Ended,
 }
 
-impl Pane {
+impl PaneEntry {
     /// The calls that wait until it is open, or shows its first prompt.
     fn callers(&self) -> &[CallId] {
         match &self.phase {
-            Phase::Opening { callers } | Phase::Settling { callers, .. } => callers,
-            Phase::Live | Phase::Ended => &[],
+            PanePhase::Opening { callers } | PanePhase::Settling { callers, .. } => callers,
+            PanePhase::Live | PanePhase::Ended => &[],
         }
     }
 }
 
 impl Core {
     /// Takes up what an earlier daemon left.
-    pub fn restore(settings: Settings, mut snapshot: Snapshot, now: Now) -> (Self, Vec<Effect>) {
+    pub fn restore(
+        settings: Settings,
+        mut snapshot: Snapshot,
+        now: ClockReading,
+    ) -> (Self, Vec<Effect>) {
         let mut effects = Vec::new();
         let team = Team::restored(&mut snapshot, &settings, now);
         let watchers = Watchers::restored(&mut snapshot);
-        let looking = Looking::restored(&mut snapshot);
+        let looking = AttachState::restored(&mut snapshot);
         // Above all that an earlier daemon told: whoever followed a run then hears of what happened in between.
         let first_version = snapshot.epoch << 32;
-        let runs: BTreeMap<RunId, Run> = snapshot
+        let runs: BTreeMap<RunId, RunEntry> = snapshot
             .runs
             .into_iter()
             .map(|stored| {
                 let id = stored.record.id.clone();
-                (id, Run::restored(stored, first_version, now))
+                (id, RunEntry::restored(stored, first_version, now))
             })
             .collect();
         let mut panes = BTreeMap::new();
@@ -120,26 +125,26 @@ impl Core {
                 ended.at = now.stamped(ended.at);
             }
             let phase = if record.ended.is_some() {
-                Phase::Ended
+                PanePhase::Ended
             } else {
                 effects.push(Effect::Adopt {
                     steps: runs.values().find_map(|run| run.steps_in(record.id)),
                     record: Box::new(record.clone()),
-                    how: AdoptAs::Terminal,
+                    how: AdoptMode::Terminal,
                 });
                 if record.pid == 0 {
-                    Phase::Opening {
+                    PanePhase::Opening {
                         callers: Vec::new(),
                     }
                 } else {
-                    Phase::Live
+                    PanePhase::Live
                 }
             };
             let ended = record.ended.as_ref();
             let log_bytes = ended.map_or(0, |ended| log_bytes(&ended.cursor, &settings));
             panes.insert(
                 record.id,
-                Pane {
+                PaneEntry {
                     log_bytes,
                     record,
                     phase,
@@ -156,7 +161,7 @@ impl Core {
             panes,
             next_run: snapshot.next_run.max(1),
             runs,
-            starts: Starts::restored(snapshot.starts),
+            starts: StartHistory::restored(snapshot.starts),
             team,
             watchers,
             looking,
@@ -169,7 +174,7 @@ impl Core {
         (core, in_one_commit(effects))
     }
 
-    pub fn step(&mut self, input: Input, now: Now) -> Vec<Effect> {
+    pub fn step(&mut self, input: Input, now: ClockReading) -> Vec<Effect> {
         let mut effects = Vec::new();
         if let Input::NotStored { .. } = input {
             self.looking.is_stale();
@@ -190,7 +195,7 @@ impl Core {
                 self.watchers.forget_call(call);
                 self.forget_look(call, &mut effects);
             }
-            Input::Pane { pane, fact } => self.fact(pane, fact, now, &mut effects),
+            Input::Pane { pane, event: fact } => self.fact(pane, fact, now, &mut effects),
             Input::NotStored { what, why } => self.undo(&what, &why, &mut effects),
             Input::Prepared { worker, outcome } => {
                 self.prepared(worker, outcome, now, &mut effects)

@@ -12,10 +12,10 @@ use fugue_api::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ArrangementRecord, Checked, EventRecord, Exit, Inventory, PaneRecord, Prepared, QuestionRecord,
-    Repo, Rest, RunRecord, Sighting, StartRecord, TmuxPane, TurnOver, Typed, WatcherRecord,
-    WorkerRecord,
-    assess::{Decision, Injection, NextStep, Transcript, WatchSettings},
+    CheckResult, EventRecord, ExitStatus, ExpectMatch, IdleState, Inventory, LayoutRecord,
+    PaneRecord, QuestionRecord, RunRecord, StartRecord, TmuxPane, TurnEnd, TypingOutcome,
+    WatcherRecord, WorkerLaunch, WorkerRecord, WorkerRepo,
+    assess::{Decision, Injection, NextStepAnswer, Transcript, WatchSettings},
 };
 
 /// One call of one connection, for as long as it is open.
@@ -30,7 +30,7 @@ pub struct CallId(pub u64);
 pub enum Input {
     Call {
         call: CallId,
-        asked: Asked,
+        asked: CallRequest,
     },
     /// Nobody waits for this call any more.
     Cancelled {
@@ -38,7 +38,7 @@ pub enum Input {
     },
     Pane {
         pane: PaneId,
-        fact: PaneFact,
+        event: PaneEvent,
     },
     /// What was to be started could not be recorded, so it must not be.
     NotStored {
@@ -48,7 +48,7 @@ pub enum Input {
     /// A worker's files are there; if not, nothing is left of them.
     Prepared {
         worker: u64,
-        outcome: Result<Prepared, Error>,
+        outcome: Result<WorkerLaunch, Error>,
     },
     /// What was made for a worker is gone, because of this.
     Unprepared {
@@ -58,19 +58,19 @@ pub enum Input {
     /// What goes with a worker's completion is known.
     WorkedOut {
         worker: u64,
-        found: WorkedOut,
+        found: CompletionDetails,
     },
     /// A watcher's command has ended.
     WatcherRan {
         watcher: u64,
         step: u64,
-        ran: Ran,
+        ran: CommandEnd,
     },
     /// A model has judged, or could not.
     Judged {
         watcher: u64,
         step: u64,
-        judged: Judged,
+        judged: Assessment,
     },
     /// A result that [`Effect::Compose`] asked for is complete; `delivered`: somebody was there to take it.
     Composed {
@@ -83,7 +83,7 @@ pub enum Input {
 
 /// A call with everything about its caller that matters.
 #[derive(Debug)]
-pub struct Asked {
+pub struct CallRequest {
     pub key: Key,
     /// Who the caller says it is.
     pub who: Who,
@@ -93,26 +93,26 @@ pub struct Asked {
     pub ask: Ask,
     /// One for each pane that the call opens: looked up at the door, where files may be looked at. An error there is
     /// the call's, unless it asks for what it started before.
-    pub worlds: Result<Vec<World>, Error>,
+    pub worlds: Result<Vec<LaunchEnv>, Error>,
     /// What holds for a watcher that this call begins.
     pub watch: Option<Box<WatchSettings>>,
-    pub tmux: TmuxLook,
+    pub tmux: TmuxLookup,
 }
 
 /// What was looked up in the caller's tmux.
 #[derive(Debug, Default)]
-pub enum TmuxLook {
+pub enum TmuxLookup {
     #[default]
     None,
     /// The pane that the call names, or why there is none.
-    One(Box<Result<TmuxFound, Error>>),
+    One(Box<Result<TmuxPaneInfo, Error>>),
     /// All of them.
-    All(Vec<TmuxFound>),
+    All(Vec<TmuxPaneInfo>),
 }
 
 /// A pane of tmux that somebody named.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TmuxFound {
+pub struct TmuxPaneInfo {
     pub pane: TmuxPane,
     /// The tmux session and window that it is in.
     pub session: String,
@@ -125,7 +125,7 @@ pub struct TmuxFound {
 
 /// Where and by what a new pane runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct World {
+pub struct LaunchEnv {
     pub cwd: PathBuf,
     pub shell: PathBuf,
     /// Empty where that shell has no integration, or none is wanted.
@@ -137,7 +137,7 @@ pub struct World {
 
 /// What a pane's own task tells.
 #[derive(Debug)]
-pub enum PaneFact {
+pub enum PaneEvent {
     Opened {
         pid: u32,
         cursor: Cursor,
@@ -164,7 +164,7 @@ pub enum PaneFact {
     },
     Resized(PaneSize),
     Ended {
-        exit: Exit,
+        exit: ExitStatus,
         cursor: Cursor,
         title: String,
         /// It is known that the process left no other behind.
@@ -187,15 +187,15 @@ pub enum PaneFact {
     },
     Sighted {
         run: RunId,
-        saw: Saw,
-        sighting: Sighting,
+        saw: MatchedPattern,
+        sighting: ExpectMatch,
     },
     /// All that an ended pane ever printed was searched, and nothing found.
     NothingSeen {
         run: RunId,
     },
-    StepBegan(StepNews),
-    StepEnded(StepNews, i32),
+    StepBegan(StepEvent),
+    StepEnded(StepEvent, i32),
     /// So much of its last output could not be written and is in no file. Told before the end.
     OutputLost {
         bytes: u64,
@@ -219,27 +219,27 @@ pub enum PaneFact {
     /// Something in it waits for a person, as far as can be seen from outside, or no longer does.
     Asks(Option<(String, By)>),
     /// Whether something may be typed into the agent in it.
-    Rest(Rest),
+    Rest(IdleState),
     MessageTyped {
         event: EventId,
-        how: Typed,
+        how: TypingOutcome,
     },
     /// It has been quiet for as long as a watcher wanted.
     Quiet {
         watcher: u64,
         step: u64,
-        seen: PaneSeen,
+        seen: QuietPane,
     },
     Injected {
         watcher: u64,
         step: u64,
-        how: Injected,
+        how: InjectionOutcome,
     },
 }
 
 /// Something a shell said about a step of a plan.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StepNews {
+pub struct StepEvent {
     pub plan: u64,
     /// Counted from 1.
     pub step: usize,
@@ -250,14 +250,14 @@ pub struct StepNews {
 
 /// Which of the two patterns was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Saw {
+pub enum MatchedPattern {
     Pattern,
     Fail,
 }
 
 /// What a new pane is for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Job {
+pub enum PaneJob {
     /// A shell to type into.
     Shell,
     /// One command as the pane's own process.
@@ -289,7 +289,7 @@ pub struct PlannedStep {
 
 /// What to look for in a pane.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Watch {
+pub struct ExpectRequest {
     pub run: RunId,
     pub args: fugue_api::runs::Expect,
     /// Where an earlier daemon began.
@@ -307,7 +307,7 @@ pub enum Undo {
 
 /// Whose reply is composed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrap {
+pub enum ReplyFormat {
     /// The tool's that started the run.
     Own,
     /// That of `fugue_wait`.
@@ -316,13 +316,13 @@ pub enum Wrap {
 
 /// A piece of a result that only a pane or its files know.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct OutputPart {
     pub record: Box<PaneRecord>,
-    pub want: Want,
+    pub want: OutputRange,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Want {
+pub enum OutputRange {
     /// The text of a stretch; without ends, all there is.
     Text {
         from: Option<Cursor>,
@@ -363,13 +363,13 @@ pub enum Effect {
     /// Find out what has changed in a worker's repository, and what it printed last.
     WorkOut {
         worker: u64,
-        repo: Option<Repo>,
+        repo: Option<WorkerRepo>,
         tail: Option<Box<PaneRecord>>,
     },
     /// Say when something may be typed into an agent's pane.
     AwaitRest {
         pane: PaneId,
-        over: TurnOver,
+        over: TurnEnd,
     },
     /// Type it and press Enter, unless the agent is no longer at rest.
     TypeMessage {
@@ -410,7 +410,7 @@ pub enum Effect {
     },
     /// Ask a model.
     Judge {
-        job: Box<WatchJob>,
+        job: Box<AssessmentJob>,
         caller: Arc<Caller>,
     },
     /// End a watcher's command or question; nobody wants the answer.
@@ -424,7 +424,7 @@ pub enum Effect {
         step: u64,
         line: Injection,
         enter: bool,
-        seen: PanePlace,
+        seen: PaneActivity,
     },
     /// Remove a worker's private files.
     ForgetWorker {
@@ -432,27 +432,27 @@ pub enum Effect {
     },
     Open {
         record: Box<PaneRecord>,
-        job: Job,
+        job: PaneJob,
         env: BTreeMap<String, String>,
-        world: World,
+        world: LaunchEnv,
         caller: Arc<Caller>,
     },
     /// Find a pane's holder again, or what it left behind, and how far its shell is with the steps it was given.
     Adopt {
         record: Box<PaneRecord>,
         steps: Option<StepPlan>,
-        how: AdoptAs,
+        how: AdoptMode,
     },
     Ask {
         call: CallId,
         pane: PaneId,
-        question: PaneQuestion,
+        question: PaneRequest,
     },
     /// The same question, of a pane that has no task any more: its files answer.
     AskArchive {
         call: CallId,
         record: Box<PaneRecord>,
-        question: PaneQuestion,
+        question: PaneRequest,
     },
     /// Find what nothing needs in the state directory, remove it unless it is a dry run, and answer.
     CollectGarbage {
@@ -482,12 +482,12 @@ pub enum Effect {
     },
     Watch {
         pane: PaneId,
-        watch: Box<Watch>,
+        watch: Box<ExpectRequest>,
     },
     /// The same in a pane that has ended.
     WatchArchive {
         record: Box<PaneRecord>,
-        watch: Box<Watch>,
+        watch: Box<ExpectRequest>,
     },
     Unwatch {
         pane: PaneId,
@@ -507,9 +507,9 @@ pub enum Effect {
     Compose {
         call: CallId,
         run: RunId,
-        wrap: Wrap,
+        wrap: ReplyFormat,
         result: Box<RunResult>,
-        parts: Vec<Option<Part>>,
+        parts: Vec<Option<OutputPart>>,
         most_chars: usize,
     },
     /// Hand in [`Input::Time`] when the boot clock has come to this.
@@ -518,7 +518,7 @@ pub enum Effect {
 
 /// What a pane's task does with the output of the pane that it adopts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AdoptAs {
+pub enum AdoptMode {
     /// Feed it to a terminal.
     Terminal,
     /// Give it out as it is: feeding it has made the task panic twice.
@@ -527,7 +527,7 @@ pub enum AdoptAs {
 
 /// What only the pane's task (or its files) can answer.
 #[derive(Clone, Debug)]
-pub enum PaneQuestion {
+pub enum PaneRequest {
     Status(Box<PaneStatus>),
     Read {
         args: Box<ReadPane>,
@@ -606,7 +606,7 @@ pub enum Change {
     PutWatcher(Box<WatcherRecord>),
     DropWatcher(u64),
     NextWatcher(u64),
-    PutArrangement(Box<ArrangementRecord>),
+    PutArrangement(Box<LayoutRecord>),
     DropArrangement(SessionName),
     PutStart(StartRecord),
     DropStart(Key),
@@ -627,7 +627,7 @@ pub struct Snapshot {
     pub next_question: u64,
     pub watchers: Vec<StoredWatcher>,
     pub next_watcher: u64,
-    pub arrangements: Vec<ArrangementRecord>,
+    pub arrangements: Vec<LayoutRecord>,
     pub starts: Vec<StartRecord>,
     /// How many daemons there were before this one.
     pub epoch: u64,
@@ -649,7 +649,7 @@ pub struct StoredWorker {
 
 /// What goes with a completion.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct WorkedOut {
+pub struct CompletionDetails {
     pub changes: Vec<String>,
     pub omitted_changes: u64,
     /// The end of what the worker printed, where that was asked for.
@@ -666,7 +666,7 @@ pub struct StoredWatcher {
 
 /// How a command of a watcher's ended.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ran {
+pub struct CommandEnd {
     /// `None`: by a signal, or not in time.
     pub code: Option<i32>,
     /// In words: `exited with 1`.
@@ -676,15 +676,15 @@ pub struct Ran {
 
 /// What a watcher sees of a quiet pane.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PaneSeen {
+pub struct QuietPane {
     pub tail: String,
     pub idle_ms: u64,
-    pub place: PanePlace,
+    pub place: PaneActivity,
 }
 
 /// Where a pane stands: as long as neither changes, nothing has happened in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PanePlace {
+pub struct PaneActivity {
     /// All that it printed.
     pub printed: u64,
     /// How often somebody typed.
@@ -693,7 +693,7 @@ pub struct PanePlace {
 
 /// What became of a line that was to be typed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Injected {
+pub enum InjectionOutcome {
     /// Something has happened since, or a person is waited for or types.
     NotNow,
     /// The pane is quiet, and a person is waited for or has begun a line: it is looked at again when something happens.
@@ -708,29 +708,29 @@ pub enum Injected {
 
 /// What a model is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judge {
+pub enum AssessmentKind {
     Decide,
     NextStep,
 }
 
 /// A question to a model, with all that it is about.
 #[derive(Clone, Debug)]
-pub struct WatchJob {
+pub struct AssessmentJob {
     pub watcher: u64,
     pub step: u64,
-    pub judge: Judge,
+    pub judge: AssessmentKind,
     pub settings: WatchSettings,
     pub transcript: Transcript,
     pub wait_output: Option<String>,
     pub pane_tail: String,
     pub done_when: Option<String>,
-    pub verdict: Option<Checked>,
+    pub verdict: Option<CheckResult>,
     pub now: Timestamp,
 }
 
 /// A model's answer, or why there is none.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Judged {
+pub enum Assessment {
     Decision(Result<Decision, String>),
-    NextStep(Result<NextStep, String>),
+    NextStep(Result<NextStepAnswer, String>),
 }

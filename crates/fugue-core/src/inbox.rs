@@ -23,14 +23,14 @@ use fugue_api::{
     wire::{Answer, Key},
 };
 
-use crate::{CallId, Change, Effect, EventRecord, InboxId, Now, settings::Settings};
+use crate::{CallId, Change, ClockReading, Effect, EventRecord, InboxId, settings::Settings};
 
 /// All inboxes.
 #[derive(Default, Debug)]
 pub(crate) struct Inboxes {
     limits: InboxLimits,
     next: u64,
-    events: BTreeMap<EventId, Kept>,
+    events: BTreeMap<EventId, StoredEvent>,
     boxes: HashMap<InboxId, Inbox>,
     /// Events that a call caused.
     made_by: HashMap<Key, EventId>,
@@ -60,16 +60,16 @@ impl InboxLimits {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredEvent {
     record: EventRecord,
     /// Size of the event as JSON, counted against the inbox's limit.
     bytes: u64,
-    hand: Option<Hand>,
+    hand: Option<Lease>,
 }
 
 /// Who has an event that is not taken yet.
 #[derive(Clone, Copy, Debug)]
-enum Hand {
+enum Lease {
     Caller(CallId),
     /// It is on its way into the receiver's pane.
     Typing,
@@ -85,11 +85,11 @@ struct Inbox {
     /// Kept for those who may have lost a reply.
     taken: BTreeSet<EventId>,
     taken_bytes: u64,
-    waiters: Vec<Waiter>,
+    waiters: Vec<EventWaiter>,
 }
 
 #[derive(Debug)]
-struct Waiter {
+struct EventWaiter {
     call: CallId,
     args: WaitForEvent,
     since: Duration,
@@ -104,7 +104,7 @@ impl Inbox {
 }
 
 /// An event to be.
-pub(crate) struct Post {
+pub(crate) struct NewEvent {
     pub inbox: InboxId,
     pub event: Event,
     pub made_by: Option<Key>,
@@ -113,7 +113,7 @@ pub(crate) struct Post {
     pub dropped_events: u64,
 }
 
-impl Post {
+impl NewEvent {
     pub fn new(inbox: InboxId, event: Event) -> Self {
         Self {
             inbox,
@@ -155,7 +155,7 @@ impl Inboxes {
         if let Some(key) = record.made_by {
             self.made_by.insert(key, record.id);
         }
-        let kept = Kept {
+        let kept = StoredEvent {
             record,
             bytes,
             hand: None,
@@ -193,7 +193,12 @@ impl Inboxes {
     }
 
     /// Records an event, and hands it to whoever waits for it.
-    pub fn post(&mut self, post: Post, now: Now, effects: &mut Vec<Effect>) -> EventId {
+    pub fn post(
+        &mut self,
+        post: NewEvent,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) -> EventId {
         let id = self.enter(post, now.wall, effects);
         self.offer(id, effects);
         id
@@ -202,9 +207,9 @@ impl Inboxes {
     /// Records an event that is in a caller's hand already.
     pub fn post_into_hand(
         &mut self,
-        post: Post,
+        post: NewEvent,
         call: CallId,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) -> EventId {
         let id = self.enter(post, now.wall, effects);
@@ -212,7 +217,7 @@ impl Inboxes {
         id
     }
 
-    fn enter(&mut self, post: Post, at: Timestamp, effects: &mut Vec<Effect>) -> EventId {
+    fn enter(&mut self, post: NewEvent, at: Timestamp, effects: &mut Vec<Effect>) -> EventId {
         let id = EventId(self.next.max(1));
         self.next = id.0 + 1;
         // A full inbox keeps the newest event of each source, and that one says how many it stands for.
@@ -253,11 +258,11 @@ impl Inboxes {
         call: CallId,
         inbox: InboxId,
         args: WaitForEvent,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let until = now.since_boot + Duration::from_secs_f64(args.timeout_secs);
-        let waiter = Waiter {
+        let waiter = EventWaiter {
             call,
             args,
             since: now.since_boot,
@@ -317,7 +322,7 @@ impl Inboxes {
                 None => std::mem::take(&mut free),
             };
             if gets {
-                told.push(Waiter {
+                told.push(EventWaiter {
                     call: waiter.call,
                     args: waiter.args.clone(),
                     since: waiter.since,
@@ -333,7 +338,7 @@ impl Inboxes {
 
     /// Puts a queued event into a caller's hand. `false`: somebody else has it, or has taken it.
     pub fn hand_over(&mut self, id: EventId, call: CallId, effects: &mut Vec<Effect>) -> bool {
-        let is_free = |kept: &Kept| kept.hand.is_none() && !kept.record.taken;
+        let is_free = |kept: &StoredEvent| kept.hand.is_none() && !kept.record.taken;
         if !self.events.get(&id).is_some_and(is_free) {
             return false;
         }
@@ -344,7 +349,7 @@ impl Inboxes {
 
     fn hand(&mut self, id: EventId, call: CallId) {
         if let Some(kept) = self.events.get_mut(&id) {
-            kept.hand = Some(Hand::Caller(call));
+            kept.hand = Some(Lease::Caller(call));
             self.in_hand.insert(call, id);
             self.not_free(id);
         }
@@ -353,7 +358,7 @@ impl Inboxes {
     /// It is being typed, and nobody else gets it meanwhile.
     pub fn typing(&mut self, id: EventId) {
         if let Some(kept) = self.events.get_mut(&id) {
-            kept.hand = Some(Hand::Typing);
+            kept.hand = Some(Lease::Typing);
             self.not_free(id);
         }
     }
@@ -367,7 +372,7 @@ impl Inboxes {
         }
     }
 
-    fn tell(&mut self, waiter: &Waiter, id: EventId, effects: &mut Vec<Effect>) {
+    fn tell(&mut self, waiter: &EventWaiter, id: EventId, effects: &mut Vec<Effect>) {
         let looks = waiter.args.after_event_id.is_some();
         if !looks {
             self.hand(id, waiter.call);
@@ -399,7 +404,7 @@ impl Inboxes {
         });
     }
 
-    fn nothing(&self, waiter: &Waiter, inbox: &InboxId, now: Now) -> Effect {
+    fn nothing(&self, waiter: &EventWaiter, inbox: &InboxId, now: ClockReading) -> Effect {
         let waited = now.since_boot.saturating_sub(waiter.since);
         let told = EventTold {
             event_id: None,
@@ -437,7 +442,7 @@ impl Inboxes {
         let Some(kept) = self.events.get_mut(&id) else {
             return;
         };
-        if let Some(Hand::Caller(call)) = kept.hand.take() {
+        if let Some(Lease::Caller(call)) = kept.hand.take() {
             self.in_hand.remove(&call);
         }
         if kept.record.taken {
@@ -498,7 +503,7 @@ impl Inboxes {
         }
     }
 
-    pub fn time(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    pub fn time(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
         let mut over = Vec::new();
         for (id, inbox) in &mut self.boxes {
             let late = inbox

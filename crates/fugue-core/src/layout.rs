@@ -15,37 +15,37 @@ use fugue_api::{
 };
 use serde::{Deserialize, Serialize};
 
-use flat::Piece;
-use place::{Area, least, lengths, part_area};
+use flat::FlatPiece;
+use place::{TileArea, least, lengths, part_area};
 
 /// Panes and how they lie beside each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Vec<Piece>", into = "Vec<Piece>")]
+#[serde(from = "Vec<FlatPiece>", into = "Vec<FlatPiece>")]
 pub struct Layout {
-    root: Option<Node>,
+    root: Option<LayoutNode>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Node {
+enum LayoutNode {
     Pane(PaneId),
     /// At least two parts.
     Split {
-        way: Way,
-        parts: Vec<Part>,
+        way: SplitDirection,
+        parts: Vec<LayoutPart>,
     },
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Part {
+struct LayoutPart {
     /// Never 0.
     share: u32,
-    node: Node,
+    node: LayoutNode,
 }
 
 /// In which direction one part follows the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Way {
+enum SplitDirection {
     /// Columns, with a line between two of them.
     Across,
     /// Rows; a tile's title parts it from the one above.
@@ -73,11 +73,14 @@ impl Layout {
             let here = left.len().div_ceil(rows - row).min(left.len());
             let (now, rest) = left.split_at(here);
             left = rest;
-            Node::of(Way::Across, now.iter().copied().map(Node::Pane))
+            LayoutNode::of(
+                SplitDirection::Across,
+                now.iter().copied().map(LayoutNode::Pane),
+            )
         });
-        let rows: Vec<Node> = rows.collect();
+        let rows: Vec<LayoutNode> = rows.collect();
         Self {
-            root: Node::of(Way::Down, rows.into_iter()),
+            root: LayoutNode::of(SplitDirection::Down, rows.into_iter()),
         }
     }
 
@@ -105,15 +108,15 @@ impl Layout {
             None => self.root.as_mut(),
         };
         let Some(leaf) = leaf else {
-            self.root = Some(Node::Pane(new));
+            self.root = Some(LayoutNode::Pane(new));
             return;
         };
-        let old = std::mem::replace(leaf, Node::Pane(new));
+        let old = std::mem::replace(leaf, LayoutNode::Pane(new));
         let (first, second) = match side {
-            Side::Left | Side::Above => (Node::Pane(new), old),
-            Side::Right | Side::Below => (old, Node::Pane(new)),
+            Side::Left | Side::Above => (LayoutNode::Pane(new), old),
+            Side::Right | Side::Below => (old, LayoutNode::Pane(new)),
         };
-        if let Some(split) = Node::of(way_of(side), [first, second].into_iter()) {
+        if let Some(split) = LayoutNode::of(way_of(side), [first, second].into_iter()) {
             *leaf = split;
         }
     }
@@ -150,7 +153,7 @@ impl Layout {
                 let Some(parent) = self.node_at(above) else {
                     return;
                 };
-                let Node::Split { parts, .. } = parent else {
+                let LayoutNode::Split { parts, .. } = parent else {
                     return;
                 };
                 let gone = parts.remove(*index);
@@ -187,7 +190,7 @@ impl Layout {
         room: PaneSize,
     ) -> Result<(), NoEdge> {
         let path = self.path(pane).ok_or(NoEdge)?;
-        let mut area = Area::of(room);
+        let mut area = TileArea::of(room);
         let mut node = self.root.as_ref().ok_or(NoEdge)?;
         if !area.holds(least(node)) {
             return Err(NoEdge);
@@ -195,7 +198,7 @@ impl Layout {
         // The innermost split that has something on the other side of that edge.
         let mut edge = None;
         for (depth, index) in path.iter().enumerate() {
-            let Node::Split { way, parts } = node else {
+            let LayoutNode::Split { way, parts } = node else {
                 break;
             };
             let lengths = lengths(*way, parts, &area);
@@ -210,7 +213,7 @@ impl Layout {
             node = &parts[*index].node;
         }
         let (depth, index, beyond, mut lengths) = edge.ok_or(NoEdge)?;
-        let Some(Node::Split { way, parts }) = self.node_at(&path[..depth]) else {
+        let Some(LayoutNode::Split { way, parts }) = self.node_at(&path[..depth]) else {
             return Err(NoEdge);
         };
         let spare = |part: usize| lengths[part] - way.along(least(&parts[part].node));
@@ -238,10 +241,10 @@ impl Layout {
         root.find(pane, &mut path).then_some(path)
     }
 
-    fn node_at(&mut self, path: &[usize]) -> Option<&mut Node> {
+    fn node_at(&mut self, path: &[usize]) -> Option<&mut LayoutNode> {
         let mut node = self.root.as_mut()?;
         for index in path {
-            let Node::Split { parts, .. } = node else {
+            let LayoutNode::Split { parts, .. } = node else {
                 return None;
             };
             node = &mut parts.get_mut(*index)?.node;
@@ -250,20 +253,20 @@ impl Layout {
     }
 }
 
-impl Node {
+impl LayoutNode {
     /// Nothing, the only one, or all of them with the same share.
-    fn of(way: Way, nodes: impl Iterator<Item = Node>) -> Option<Node> {
-        let mut parts: Vec<Part> = nodes.map(|node| Part { share: 1, node }).collect();
+    fn of(way: SplitDirection, nodes: impl Iterator<Item = LayoutNode>) -> Option<LayoutNode> {
+        let mut parts: Vec<LayoutPart> = nodes.map(|node| LayoutPart { share: 1, node }).collect();
         match parts.len() {
             0 | 1 => parts.pop().map(|part| part.node),
-            _ => Some(Node::Split { way, parts }),
+            _ => Some(LayoutNode::Split { way, parts }),
         }
     }
 
     fn panes_into(&self, panes: &mut Vec<PaneId>) {
         match self {
-            Node::Pane(pane) => panes.push(*pane),
-            Node::Split { parts, .. } => {
+            LayoutNode::Pane(pane) => panes.push(*pane),
+            LayoutNode::Split { parts, .. } => {
                 for part in parts {
                     part.node.panes_into(panes);
                 }
@@ -273,8 +276,8 @@ impl Node {
 
     fn find(&self, wanted: PaneId, path: &mut Vec<usize>) -> bool {
         match self {
-            Node::Pane(pane) => *pane == wanted,
-            Node::Split { parts, .. } => parts.iter().enumerate().any(|(index, part)| {
+            LayoutNode::Pane(pane) => *pane == wanted,
+            LayoutNode::Split { parts, .. } => parts.iter().enumerate().any(|(index, part)| {
                 path.push(index);
                 let found = part.node.find(wanted, path);
                 if !found {
@@ -287,8 +290,8 @@ impl Node {
 
     fn rename(&mut self, name: &impl Fn(PaneId) -> PaneId) {
         match self {
-            Node::Pane(pane) => *pane = name(*pane),
-            Node::Split { parts, .. } => {
+            LayoutNode::Pane(pane) => *pane = name(*pane),
+            LayoutNode::Split { parts, .. } => {
                 for part in parts {
                     part.node.rename(name);
                 }
@@ -297,10 +300,10 @@ impl Node {
     }
 }
 
-fn way_of(side: Side) -> Way {
+fn way_of(side: Side) -> SplitDirection {
     match side {
-        Side::Left | Side::Right => Way::Across,
-        Side::Above | Side::Below => Way::Down,
+        Side::Left | Side::Right => SplitDirection::Across,
+        Side::Above | Side::Below => SplitDirection::Down,
     }
 }
 

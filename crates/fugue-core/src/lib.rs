@@ -21,21 +21,24 @@ pub mod view;
 mod watcher;
 mod worker;
 
-pub use clock::{BootId, Moment, Now};
-pub use core::{Core, Inventory, LogUsage, Rest, TurnOver, Typed};
+pub use clock::{BootId, ClockReading, Moment};
+pub use core::{Core, IdleState, Inventory, LogUsage, TurnEnd, TypingOutcome};
 pub use event::{EventRecord, InboxId, QuestionRecord};
 pub use exchange::{
-    AdoptAs, Asked, CallId, Change, Effect, Injected, Input, Job, Judge, Judged, PaneFact,
-    PanePlace, PaneQuestion, PaneSeen, Part, PlannedStep, Ran, Saw, Snapshot, StepNews, StepPlan,
-    StoredRun, StoredWatcher, StoredWorker, TmuxFound, TmuxLook, Undo, Want, Watch, WatchJob,
-    WorkedOut, World, Wrap,
+    AdoptMode, Assessment, AssessmentJob, AssessmentKind, CallId, CallRequest, Change, CommandEnd,
+    CompletionDetails, Effect, ExpectRequest, InjectionOutcome, Input, LaunchEnv, MatchedPattern,
+    OutputPart, OutputRange, PaneActivity, PaneEvent, PaneJob, PaneRequest, PlannedStep, QuietPane,
+    ReplyFormat, Snapshot, StepEvent, StepPlan, StoredRun, StoredWatcher, StoredWorker, TmuxLookup,
+    TmuxPaneInfo, Undo,
 };
 pub use record::{
-    ArrangementRecord, Ended, Exit, PaneRecord, StartRecord, Started, TmuxOrigin, TmuxPane,
+    ExitStatus, LayoutRecord, PaneEnd, PaneRecord, StartRecord, StartTarget, TmuxOrigin, TmuxPane,
 };
 pub use run::{
-    ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, Sighting, StepOutcome,
-    StepState, Task, TaskOutcome, Work,
+    ExpectMatch, ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, RunTask,
+    RunWork, StepOutcome, StepState, TaskOutcome,
 };
-pub use watcher::{Checked, Stage, WatcherRecord};
-pub use worker::{Asks, Owed, Prepared, Repo, WorkerPhase, WorkerRecord};
+pub use watcher::{CheckResult, WatcherRecord, WatcherStage};
+pub use worker::{
+    InputRequest, PendingCompletion, WorkerLaunch, WorkerPhase, WorkerRecord, WorkerRepo,
+};

@@ -38,7 +38,7 @@ pub struct PaneRecord {
     pub pid: u32,
     /// Somebody asked for its end.
     pub closing: bool,
-    pub ended: Option<Ended>,
+    pub ended: Option<PaneEnd>,
     /// The pane is forgotten and its directory is being removed. The record goes when the directory has gone, so that a
     /// daemon that dies in between leaves no directory without a record.
     #[serde(default)]
@@ -63,19 +63,19 @@ impl PaneRecord {
 pub struct StartRecord {
     pub key: Key,
     pub at: Timestamp,
-    pub what: Started,
+    pub what: StartTarget,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Started {
+pub enum StartTarget {
     Pane(PaneId),
     Run(RunId),
     /// The worker's number.
     Worker(u64),
 }
 
-impl std::fmt::Display for Started {
+impl std::fmt::Display for StartTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Pane(pane) => write!(f, "pane `{pane}`"),
@@ -87,7 +87,7 @@ impl std::fmt::Display for Started {
 
 /// How a person wants a session's panes to lie.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ArrangementRecord {
+pub struct LayoutRecord {
     pub session: SessionName,
     /// `None`: evenly.
     pub layout: Option<Layout>,
@@ -134,8 +134,8 @@ impl TmuxPane {
 
 /// How a pane ended, and what it looked like then.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ended {
-    pub exit: Exit,
+pub struct PaneEnd {
+    pub exit: ExitStatus,
     pub at: Moment,
     /// Closed on request, not only exited.
     pub closed: bool,
@@ -146,14 +146,14 @@ pub struct Ended {
 /// How a process ended. What nobody saw is unknown, never a guess.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Exit {
+pub enum ExitStatus {
     Code(i32),
     /// The signal's name, such as `SIGKILL`.
     Signal(String),
     Unknown,
 }
 
-impl Exit {
+impl ExitStatus {
     pub fn code(&self) -> Option<i32> {
         match self {
             Self::Code(code) => Some(*code),

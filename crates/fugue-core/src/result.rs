@@ -9,14 +9,14 @@ use fugue_api::{
 };
 
 use crate::{
-    Exit, ExpectOutcome, ExpectWork, Moment, ParallelWork, PipelineWork, RunRecord, StepOutcome,
-    StepState, TaskOutcome, Want, Work, Wrap,
+    ExitStatus, ExpectOutcome, ExpectWork, Moment, OutputRange, ParallelWork, PipelineWork,
+    ReplyFormat, RunRecord, RunWork, StepOutcome, StepState, TaskOutcome,
     core::cut,
     view::{self, Clip, Outcome, shares},
 };
 
 /// What a pane had to say for one part of a result.
-pub struct Found {
+pub struct PartText {
     /// `None` where only the end was asked for, or where the pane is forgotten.
     pub clip: Option<Clip>,
     /// Lines that no file has any more.
@@ -29,7 +29,7 @@ pub struct Found {
     pub error: Option<String>,
 }
 
-impl Found {
+impl PartText {
     /// Of a pane whose files are gone.
     pub fn nothing() -> Self {
         Self {
@@ -59,16 +59,16 @@ pub fn of(record: &RunRecord, now: Moment) -> RunResult {
     let until = record.settled_at.unwrap_or(now);
     let total = record.started_at.shown_ms_until(until);
     match &record.work {
-        Work::Expect(work) => RunResult::Expect(expected(record, work, total)),
-        Work::Parallel(work) => RunResult::Parallel(parallel(record, work, until, total)),
-        Work::Pipeline(work) => RunResult::Pipeline(pipeline(record, work, until, total)),
+        RunWork::Expect(work) => RunResult::Expect(expected(record, work, total)),
+        RunWork::Parallel(work) => RunResult::Parallel(parallel(record, work, until, total)),
+        RunWork::Pipeline(work) => RunResult::Pipeline(pipeline(record, work, until, total)),
     }
 }
 
 /// What is wanted of the panes for a whole result: one for each task or step, or one for the pane of an expect.
-pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<Want>)> {
+pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<OutputRange>)> {
     match &record.work {
-        Work::Expect(work) => {
+        RunWork::Expect(work) => {
             let sighting = match &work.outcome {
                 Some(ExpectOutcome::Matched(sighting) | ExpectOutcome::Failed(sighting)) => {
                     Some(sighting)
@@ -76,17 +76,19 @@ pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<Want>)> {
                 _ => None,
             };
             let want = match (work.args.action, sighting) {
-                (Action::ReturnOutput, sighting) if record.is_settled() => Some(Want::Text {
-                    from: work.from.clone(),
-                    to: sighting.map(|sighting| sighting.behind.clone()),
-                }),
+                (Action::ReturnOutput, sighting) if record.is_settled() => {
+                    Some(OutputRange::Text {
+                        from: work.from.clone(),
+                        to: sighting.map(|sighting| sighting.behind.clone()),
+                    })
+                }
                 (_, Some(_)) => None,
-                (_, None) => Some(Want::End),
+                (_, None) => Some(OutputRange::End),
             };
             vec![(work.pane, want)]
         }
-        Work::Parallel(work) => {
-            let all = || Want::Text {
+        RunWork::Parallel(work) => {
+            let all = || OutputRange::Text {
                 from: None,
                 to: None,
             };
@@ -98,11 +100,11 @@ pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<Want>)> {
                 })
                 .collect()
         }
-        Work::Pipeline(work) => {
+        RunWork::Pipeline(work) => {
             let steps = work.steps.iter();
             steps
                 .map(|step| {
-                    let want = step.from.clone().map(|from| Want::Text {
+                    let want = step.from.clone().map(|from| OutputRange::Text {
                         from: Some(from),
                         to: step.to.clone(),
                     });
@@ -170,7 +172,7 @@ fn expected(record: &RunRecord, work: &ExpectWork, total: u64) -> Expected {
         Some(ExpectOutcome::Exited(exit)) => {
             expected.status = ExpectStatus::Exited;
             (expected.exit_code, expected.signal) = (exit.code(), exit.signal());
-            expected.note = (*exit == Exit::Unknown && record.lost_by_reboot)
+            expected.note = (*exit == ExitStatus::Unknown && record.lost_by_reboot)
                 .then(|| LOST_BY_REBOOT.to_owned());
         }
         Some(ExpectOutcome::PaneClosed) => expected.status = ExpectStatus::Exited,
@@ -218,7 +220,7 @@ fn parallel(record: &RunRecord, work: &ParallelWork, until: Moment, total: u64) 
             Some(TaskOutcome::Exited(exit)) => {
                 result.status = TaskStatus::Exited;
                 (result.exit_code, result.signal) = (exit.code(), exit.signal());
-                result.note = (*exit == Exit::Unknown).then(|| unknown_exit(record));
+                result.note = (*exit == ExitStatus::Unknown).then(|| unknown_exit(record));
             }
             Some(TaskOutcome::TimedOut) => result.status = TaskStatus::Timeout,
             Some(TaskOutcome::Cancelled) => result.status = TaskStatus::Cancelled,
@@ -333,7 +335,7 @@ fn step_result(
         Some(StepOutcome::Exited(exit)) => {
             result.status = StepStatus::Exited;
             (result.exit_code, result.signal) = (exit.code(), exit.signal());
-            if *exit == Exit::Unknown {
+            if *exit == ExitStatus::Unknown {
                 result.note = Some(unknown_exit(record));
             }
         }
@@ -350,7 +352,12 @@ fn echo(count: usize, most_chars: u32) -> usize {
 }
 
 /// Puts what the panes printed into a result, so that all of it together has at most `most` characters as JSON.
-pub fn complete(mut result: RunResult, found: &[Option<Found>], most: usize, wrap: Wrap) -> Reply {
+pub fn complete(
+    mut result: RunResult,
+    found: &[Option<PartText>],
+    most: usize,
+    wrap: ReplyFormat,
+) -> Reply {
     if let RunResult::Expect(expected) = &mut result
         && expected.matched.is_none()
         && let Some(end) = found
@@ -378,15 +385,15 @@ pub fn complete(mut result: RunResult, found: &[Option<Found>], most: usize, wra
             .min(budget - 1);
     }
     match (wrap, result) {
-        (Wrap::Wait, result) => Reply::Wait(result),
-        (Wrap::Own, RunResult::Parallel(result)) => Reply::RunParallel(result),
-        (Wrap::Own, RunResult::Pipeline(result)) => Reply::RunPipeline(result),
-        (Wrap::Own, RunResult::Expect(result)) => Reply::Expect(result),
+        (ReplyFormat::Wait, result) => Reply::Wait(result),
+        (ReplyFormat::Own, RunResult::Parallel(result)) => Reply::RunParallel(result),
+        (ReplyFormat::Own, RunResult::Pipeline(result)) => Reply::RunPipeline(result),
+        (ReplyFormat::Own, RunResult::Expect(result)) => Reply::Expect(result),
     }
 }
 
 /// One output of a result, to be filled.
-struct Slot<'a> {
+struct OutputSlot<'a> {
     outcome: Outcome,
     output: &'a mut String,
     omitted_chars: &'a mut u64,
@@ -394,32 +401,32 @@ struct Slot<'a> {
 }
 
 /// Puts what must be known about the outputs beside what is noted already.
-fn add_notes(result: &mut RunResult, found: &[Option<Found>]) {
+fn add_notes(result: &mut RunResult, found: &[Option<PartText>]) {
     let notes: Vec<&mut Option<String>> = match result {
         RunResult::Parallel(result) => result.results.iter_mut().map(|t| &mut t.note).collect(),
         RunResult::Pipeline(result) => result.steps.iter_mut().map(|s| &mut s.note).collect(),
         RunResult::Expect(result) => vec![&mut result.note],
     };
     for (note, found) in notes.into_iter().zip(found) {
-        let Some(more) = found.as_ref().and_then(Found::note) else {
+        let Some(more) = found.as_ref().and_then(PartText::note) else {
             continue;
         };
         add_note(note, &more);
     }
 }
 
-fn fill(result: &mut RunResult, found: &[Option<Found>], budget: usize) {
+fn fill(result: &mut RunResult, found: &[Option<PartText>], budget: usize) {
     let mut expected_output = String::new();
     let mut no_lines = 0;
     let wanted_output = found
         .first()
         .and_then(Option::as_ref)
         .is_some_and(|found| found.clip.is_some());
-    let mut slots: Vec<Slot<'_>> = match result {
+    let mut slots: Vec<OutputSlot<'_>> = match result {
         RunResult::Parallel(result) => result
             .results
             .iter_mut()
-            .map(|task| Slot {
+            .map(|task| OutputSlot {
                 outcome: outcome(task.status == TaskStatus::Exited && task.exit_code == Some(0)),
                 output: &mut task.output,
                 omitted_chars: &mut task.omitted_chars,
@@ -429,14 +436,14 @@ fn fill(result: &mut RunResult, found: &[Option<Found>], budget: usize) {
         RunResult::Pipeline(result) => result
             .steps
             .iter_mut()
-            .map(|step| Slot {
+            .map(|step| OutputSlot {
                 outcome: outcome(step.status == StepStatus::Exited && step.exit_code == Some(0)),
                 output: &mut step.output,
                 omitted_chars: &mut step.omitted_chars,
                 omitted_lines: &mut step.omitted_lines,
             })
             .collect(),
-        RunResult::Expect(result) => vec![Slot {
+        RunResult::Expect(result) => vec![OutputSlot {
             outcome: Outcome::Failure,
             output: &mut expected_output,
             omitted_chars: &mut result.omitted_chars,
@@ -497,11 +504,11 @@ mod tests {
         }
     }
 
-    fn found(text: &str, most: usize) -> Option<Found> {
+    fn found(text: &str, most: usize) -> Option<PartText> {
         let lines: Vec<&str> = text.lines().collect();
-        Some(Found {
+        Some(PartText {
             clip: Some(Clip::of(&lines, most)),
-            ..Found::nothing()
+            ..PartText::nothing()
         })
     }
 
@@ -517,38 +524,38 @@ mod tests {
                 total_duration_ms: 1,
             })
         };
-        let note = |before: Option<&str>, found: Found| {
-            let reply = complete(result(before), &[Some(found)], 10_000, Wrap::Own);
+        let note = |before: Option<&str>, found: PartText| {
+            let reply = complete(result(before), &[Some(found)], 10_000, ReplyFormat::Own);
             match reply {
                 Reply::RunParallel(result) => result.results[0].note.clone(),
                 other => panic!("{other:?}"),
             }
         };
         let clip = || Some(Clip::of(&["text"], 100));
-        let short = Found {
+        let short = PartText {
             clip: clip(),
             missing_bytes: 5000,
-            ..Found::nothing()
+            ..PartText::nothing()
         };
         assert_eq!(
             note(Some("first"), short).as_deref(),
             Some("first; 5,000 bytes of its output are missing from the log")
         );
-        let unreadable = Found {
+        let unreadable = PartText {
             error: Some("Input/output error".into()),
-            ..Found::nothing()
+            ..PartText::nothing()
         };
         assert_eq!(
             note(None, unreadable).as_deref(),
             Some("its output could not be read: Input/output error")
         );
         assert_eq!(
-            note(None, Found::nothing()).as_deref(),
+            note(None, PartText::nothing()).as_deref(),
             Some("its output is no longer kept")
         );
-        let whole = Found {
+        let whole = PartText {
             clip: clip(),
-            ..Found::nothing()
+            ..PartText::nothing()
         };
         assert_eq!(note(None, whole), None);
     }
@@ -562,7 +569,7 @@ mod tests {
             total_duration_ms: 1,
         };
         let found = [found(first, most), found(second, most)];
-        let reply = complete(RunResult::Parallel(result), &found, most, Wrap::Own);
+        let reply = complete(RunResult::Parallel(result), &found, most, ReplyFormat::Own);
         let Reply::RunParallel(result) = reply else {
             panic!("{reply:?}")
         };

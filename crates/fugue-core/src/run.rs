@@ -8,7 +8,7 @@ use fugue_api::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Exit, InboxId, Moment, World};
+use crate::{ExitStatus, InboxId, LaunchEnv, Moment};
 
 /// One run, for as long as anybody may ask about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct RunRecord {
     #[serde(default)]
     pub owner: Option<InboxId>,
     pub started_at: Moment,
-    pub work: Work,
+    pub work: RunWork,
     /// When its result was settled; panes may still have to be closed.
     pub settled_at: Option<Moment>,
     /// Nothing is left to do.
@@ -37,7 +37,7 @@ pub struct RunRecord {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Work {
+pub enum RunWork {
     Expect(Box<ExpectWork>),
     Parallel(Box<ParallelWork>),
     Pipeline(Box<PipelineWork>),
@@ -55,18 +55,18 @@ pub struct ExpectWork {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpectOutcome {
-    Matched(Sighting),
+    Matched(ExpectMatch),
     /// The fail pattern came first.
-    Failed(Sighting),
+    Failed(ExpectMatch),
     TimedOut,
-    Exited(Exit),
+    Exited(ExitStatus),
     /// Somebody closed the pane meanwhile.
     PaneClosed,
 }
 
 /// A match, and where it was.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sighting {
+pub struct ExpectMatch {
     pub text: String,
     pub line: String,
     /// Just behind it.
@@ -77,13 +77,13 @@ pub struct Sighting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ParallelWork {
     pub args: RunParallel,
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<RunTask>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Task {
+pub struct RunTask {
     pub pane: PaneId,
-    pub world: World,
+    pub world: LaunchEnv,
     pub outcome: Option<TaskOutcome>,
     pub ended_at: Option<Moment>,
 }
@@ -91,7 +91,7 @@ pub struct Task {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskOutcome {
-    Exited(Exit),
+    Exited(ExitStatus),
     TimedOut,
     Cancelled,
     NotStarted(String),
@@ -102,7 +102,7 @@ pub struct PipelineWork {
     pub args: RunPipeline,
     pub pane: PaneId,
     /// Of a shell of the pipeline's own; `None`: the steps run in a pane that was there before.
-    pub world: Option<World>,
+    pub world: Option<LaunchEnv>,
     /// Those that were reached.
     pub steps: Vec<StepState>,
     /// How many had been reached when the shell of now was started.
@@ -130,16 +130,16 @@ pub struct StepState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepOutcome {
-    Exited(Exit),
+    Exited(ExitStatus),
     TimedOut,
 }
 
 impl RunRecord {
     pub fn timeout_ms(&self) -> u64 {
         match &self.work {
-            Work::Expect(work) => work.args.timeout_ms,
-            Work::Parallel(work) => work.args.timeout_ms,
-            Work::Pipeline(work) => work.args.timeout_ms,
+            RunWork::Expect(work) => work.args.timeout_ms,
+            RunWork::Parallel(work) => work.args.timeout_ms,
+            RunWork::Pipeline(work) => work.args.timeout_ms,
         }
     }
 
@@ -150,32 +150,32 @@ impl RunRecord {
     /// The panes whose output is part of the result.
     pub fn panes(&self) -> Vec<PaneId> {
         match &self.work {
-            Work::Expect(work) => vec![work.pane],
-            Work::Parallel(work) => work.tasks.iter().map(|task| task.pane).collect(),
-            Work::Pipeline(work) => vec![work.pane],
+            RunWork::Expect(work) => vec![work.pane],
+            RunWork::Parallel(work) => work.tasks.iter().map(|task| task.pane).collect(),
+            RunWork::Pipeline(work) => vec![work.pane],
         }
     }
 
     /// The panes that are to be closed before the run is over.
     pub fn closes(&self) -> Vec<PaneId> {
         match &self.work {
-            Work::Expect(work) => {
+            RunWork::Expect(work) => {
                 let matched = matches!(work.outcome, Some(ExpectOutcome::Matched(_)));
                 let close = matched && work.args.action == Action::ClosePane;
                 close.then_some(work.pane).into_iter().collect()
             }
-            Work::Parallel(work) => work
+            RunWork::Parallel(work) => work
                 .tasks
                 .iter()
                 .filter(|task| work.args.cleanup || task.outcome == Some(TaskOutcome::Cancelled))
                 .map(|task| task.pane)
                 .collect(),
-            Work::Pipeline(work) => work.args.cleanup.then_some(work.pane).into_iter().collect(),
+            RunWork::Pipeline(work) => work.args.cleanup.then_some(work.pane).into_iter().collect(),
         }
     }
 }
 
-impl Task {
+impl RunTask {
     pub fn failed(&self) -> bool {
         match &self.outcome {
             None => false,

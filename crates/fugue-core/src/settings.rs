@@ -48,13 +48,13 @@ pub struct Settings {
     /// The watcher's.
     pub watch: WatchSettings,
     /// Agents besides those fugue knows, by name.
-    pub agents: BTreeMap<String, Template>,
+    pub agents: BTreeMap<String, AgentTemplate>,
 }
 
 /// How to start an agent that fugue does not know: `[agents.aider]` in `config.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Template {
+pub struct AgentTemplate {
     /// The program and its arguments, with placeholders such as `{prompt_file}`.
     pub command: Vec<String>,
     /// Set for it, on top of the caller's environment.

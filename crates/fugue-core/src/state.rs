@@ -9,9 +9,9 @@ use fugue_api::panes::{By, State, StateBy};
 
 /// What can be seen of a live pane at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Signs {
-    pub shell: ShellSays,
-    pub tty: TtySays,
+pub struct StateSignals {
+    pub shell: ShellSignal,
+    pub tty: TtySignal,
     /// The pane is a shell for a person: if the pane's own process reads the terminal, that is its prompt.
     pub interactive: bool,
     /// The line the terminal's cursor is on, up to the cursor.
@@ -22,7 +22,7 @@ pub struct Signs {
 
 /// The last word of a shell with integration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ShellSays {
+pub enum ShellSignal {
     #[default]
     Nothing,
     AtPrompt,
@@ -31,7 +31,7 @@ pub enum ShellSays {
 
 /// Who waits in a read of the pane's terminal, in line mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TtySays {
+pub enum TtySignal {
     /// Nobody, or it cannot be known.
     #[default]
     Nothing,
@@ -43,7 +43,7 @@ pub enum TtySays {
     SecretWanted,
 }
 
-pub fn of(signs: &Signs) -> StateBy {
+pub fn of(signs: &StateSignals) -> StateBy {
     let asks = |secret| {
         let prompt = signs.prompt_line.trim().to_owned();
         StateBy {
@@ -53,17 +53,17 @@ pub fn of(signs: &Signs) -> StateBy {
         }
     };
     match (signs.shell, signs.tty) {
-        (_, TtySays::SecretWanted) => asks(true),
-        (ShellSays::AtPrompt, _) => StateBy::new(State::Idle, By::ShellMark),
-        (ShellSays::Nothing, TtySays::OwnProcessReads) if signs.interactive => {
+        (_, TtySignal::SecretWanted) => asks(true),
+        (ShellSignal::AtPrompt, _) => StateBy::new(State::Idle, By::ShellMark),
+        (ShellSignal::Nothing, TtySignal::OwnProcessReads) if signs.interactive => {
             StateBy::new(State::Idle, By::TtyRead)
         }
-        (_, TtySays::OwnProcessReads | TtySays::ProgramReads) => asks(false),
-        (_, TtySays::Nothing) if signs.silent_ms > signs.idle_threshold_ms => {
+        (_, TtySignal::OwnProcessReads | TtySignal::ProgramReads) => asks(false),
+        (_, TtySignal::Nothing) if signs.silent_ms > signs.idle_threshold_ms => {
             StateBy::new(State::Idle, By::Silence)
         }
-        (ShellSays::Running, TtySays::Nothing) => StateBy::new(State::Running, By::ShellMark),
-        (ShellSays::Nothing, TtySays::Nothing) => StateBy::new(State::Running, By::Silence),
+        (ShellSignal::Running, TtySignal::Nothing) => StateBy::new(State::Running, By::ShellMark),
+        (ShellSignal::Nothing, TtySignal::Nothing) => StateBy::new(State::Running, By::Silence),
     }
 }
 
@@ -96,14 +96,14 @@ mod tests {
     }
 
     fn check(
-        shell: ShellSays,
-        tty: TtySays,
+        shell: ShellSignal,
+        tty: TtySignal,
         interactive: bool,
         silent_ms: u64,
         state: State,
         by: By,
     ) {
-        let signs = Signs {
+        let signs = StateSignals {
             shell,
             tty,
             interactive,
@@ -119,16 +119,16 @@ mod tests {
     #[test]
     fn the_shells_own_word_comes_first() {
         check(
-            ShellSays::AtPrompt,
-            TtySays::Nothing,
+            ShellSignal::AtPrompt,
+            TtySignal::Nothing,
             true,
             0,
             State::Idle,
             By::ShellMark,
         );
         check(
-            ShellSays::Running,
-            TtySays::Nothing,
+            ShellSignal::Running,
+            TtySignal::Nothing,
             true,
             0,
             State::Running,
@@ -139,32 +139,32 @@ mod tests {
     #[test]
     fn a_program_that_reads_the_terminal_needs_input() {
         check(
-            ShellSays::Running,
-            TtySays::ProgramReads,
+            ShellSignal::Running,
+            TtySignal::ProgramReads,
             true,
             9000,
             State::NeedsInput,
             By::TtyRead,
         );
         check(
-            ShellSays::Nothing,
-            TtySays::OwnProcessReads,
+            ShellSignal::Nothing,
+            TtySignal::OwnProcessReads,
             false,
             0,
             State::NeedsInput,
             By::TtyRead,
         );
         check(
-            ShellSays::Running,
-            TtySays::OwnProcessReads,
+            ShellSignal::Running,
+            TtySignal::OwnProcessReads,
             true,
             0,
             State::NeedsInput,
             By::TtyRead,
         );
         check(
-            ShellSays::Running,
-            TtySays::SecretWanted,
+            ShellSignal::Running,
+            TtySignal::SecretWanted,
             true,
             0,
             State::NeedsInput,
@@ -175,8 +175,8 @@ mod tests {
     #[test]
     fn a_shell_without_integration_that_reads_is_at_its_prompt() {
         check(
-            ShellSays::Nothing,
-            TtySays::OwnProcessReads,
+            ShellSignal::Nothing,
+            TtySignal::OwnProcessReads,
             true,
             0,
             State::Idle,
@@ -187,24 +187,24 @@ mod tests {
     #[test]
     fn silence_is_the_last_resort() {
         check(
-            ShellSays::Nothing,
-            TtySays::Nothing,
+            ShellSignal::Nothing,
+            TtySignal::Nothing,
             false,
             3000,
             State::Running,
             By::Silence,
         );
         check(
-            ShellSays::Nothing,
-            TtySays::Nothing,
+            ShellSignal::Nothing,
+            TtySignal::Nothing,
             false,
             3001,
             State::Idle,
             By::Silence,
         );
         check(
-            ShellSays::Running,
-            TtySays::Nothing,
+            ShellSignal::Running,
+            TtySignal::Nothing,
             true,
             3001,
             State::Idle,

@@ -10,7 +10,7 @@ use fugue_api::{
 
 /// What must be known about the terminal before typing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Manners {
+pub struct InputModes {
     /// The kernel assembles lines and hands them over at Enter; nothing can be swallowed.
     pub line_mode: bool,
     pub bracketed_paste: bool,
@@ -22,8 +22,8 @@ pub struct Manners {
 
 /// One `send_input` on its way. The caller types what it is told to, and reports what it sees.
 #[derive(Debug)]
-pub struct Typing {
-    stage: Stage,
+pub struct SubmitMachine {
+    stage: SubmitStage,
     /// The end of the text, by which it is recognised on the screen. Empty: nothing to recognise.
     tail: String,
     tail_was_seen: bool,
@@ -35,7 +35,7 @@ pub struct Typing {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Stage {
+enum SubmitStage {
     /// The text is out; the program has not shown it.
     AwaitTaken,
     /// Enter is out.
@@ -44,7 +44,7 @@ enum Stage {
 
 /// What to do next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum SubmitAction {
     /// Go on watching.
     Watch,
     Type(Vec<u8>),
@@ -53,17 +53,17 @@ pub enum Next {
 
 /// What the pane shows now.
 #[derive(Debug)]
-pub struct Seen<'a> {
+pub struct InputView<'a> {
     /// The lines around the terminal's cursor: where typed text would stand.
     pub near_cursor: &'a str,
-    pub agent_box: AgentBox,
+    pub agent_box: AgentInputBox,
     /// The shell has marked that a command started since the Enter.
     pub command_started: bool,
 }
 
 /// The input box of an agent with the cursor in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AgentBox {
+pub enum AgentInputBox {
     #[default]
     Absent,
     Empty,
@@ -85,9 +85,9 @@ pub fn without_controls(text: &str) -> String {
     typed.collect()
 }
 
-impl Typing {
+impl SubmitMachine {
     /// The bytes to type at once, and what remains to be watched, if anything.
-    pub fn start(args: &SendInput, manners: Manners) -> (Vec<u8>, Result<Self, Submitted>) {
+    pub fn start(args: &SendInput, manners: InputModes) -> (Vec<u8>, Result<Self, Submitted>) {
         let text = args.input.as_deref().unwrap_or_default();
         let mut first = text_bytes(text, args.paste, manners);
         for key in &args.keys {
@@ -119,7 +119,7 @@ impl Typing {
         }
         if first.is_empty() {
             let typing = Self {
-                stage: Stage::AwaitSubmitted,
+                stage: SubmitStage::AwaitSubmitted,
                 tail: String::new(),
                 tail_was_seen: false,
                 enter: Vec::new(),
@@ -131,7 +131,7 @@ impl Typing {
         (
             first,
             Ok(Self {
-                stage: Stage::AwaitTaken,
+                stage: SubmitStage::AwaitTaken,
                 tail: tail(text),
                 tail_was_seen: false,
                 enter,
@@ -147,77 +147,89 @@ impl Typing {
     }
 
     /// The pane printed something.
-    pub fn output(&mut self, seen: &Seen<'_>) -> Next {
+    pub fn output(&mut self, seen: &InputView<'_>) -> SubmitAction {
         match self.stage {
             // An agent that has just drawn a paste takes an Enter for a part of it.
-            Stage::AwaitTaken if self.agent_box => Next::Watch,
-            Stage::AwaitTaken if self.shows_tail(seen) => self.press_enter(true, seen),
-            Stage::AwaitSubmitted if seen.command_started => Next::Done(Submitted::Yes),
-            Stage::AwaitTaken | Stage::AwaitSubmitted => Next::Watch,
+            SubmitStage::AwaitTaken if self.agent_box => SubmitAction::Watch,
+            SubmitStage::AwaitTaken if self.shows_tail(seen) => self.press_enter(true, seen),
+            SubmitStage::AwaitSubmitted if seen.command_started => {
+                SubmitAction::Done(Submitted::Yes)
+            }
+            SubmitStage::AwaitTaken | SubmitStage::AwaitSubmitted => SubmitAction::Watch,
         }
     }
 
     /// The pane printed something and has been quiet since.
-    pub fn quiet(&mut self, seen: &Seen<'_>) -> Next {
+    pub fn quiet(&mut self, seen: &InputView<'_>) -> SubmitAction {
         match self.stage {
-            Stage::AwaitTaken if self.agent_box => match seen.agent_box {
-                AgentBox::Filled => self.press_enter(false, seen),
+            SubmitStage::AwaitTaken if self.agent_box => match seen.agent_box {
+                AgentInputBox::Filled => self.press_enter(false, seen),
                 // What it printed was something else, or it is in the middle of drawing.
-                AgentBox::Empty | AgentBox::Absent | AgentBox::Dialog => Next::Watch,
+                AgentInputBox::Empty | AgentInputBox::Absent | AgentInputBox::Dialog => {
+                    SubmitAction::Watch
+                }
             },
             // An agent may think before it clears its box; the others clear it at once or never.
-            Stage::AwaitSubmitted if self.agent_box => match seen.agent_box {
-                AgentBox::Empty => Next::Done(Submitted::Yes),
-                AgentBox::Filled | AgentBox::Absent | AgentBox::Dialog => Next::Watch,
+            SubmitStage::AwaitSubmitted if self.agent_box => match seen.agent_box {
+                AgentInputBox::Empty => SubmitAction::Done(Submitted::Yes),
+                AgentInputBox::Filled | AgentInputBox::Absent | AgentInputBox::Dialog => {
+                    SubmitAction::Watch
+                }
             },
             // It drew something else for the text, such as a placeholder for a long paste.
-            Stage::AwaitTaken => {
+            SubmitStage::AwaitTaken => {
                 let shown = self.shows_tail(seen);
                 self.press_enter(shown, seen)
             }
-            Stage::AwaitSubmitted if seen.command_started => Next::Done(Submitted::Yes),
-            Stage::AwaitSubmitted if self.shows_tail(seen) => Next::Done(Submitted::No),
-            Stage::AwaitSubmitted if self.tail_was_seen => Next::Done(Submitted::Yes),
-            Stage::AwaitSubmitted => Next::Done(Submitted::Unknown),
+            SubmitStage::AwaitSubmitted if seen.command_started => {
+                SubmitAction::Done(Submitted::Yes)
+            }
+            SubmitStage::AwaitSubmitted if self.shows_tail(seen) => {
+                SubmitAction::Done(Submitted::No)
+            }
+            SubmitStage::AwaitSubmitted if self.tail_was_seen => SubmitAction::Done(Submitted::Yes),
+            SubmitStage::AwaitSubmitted => SubmitAction::Done(Submitted::Unknown),
         }
     }
 
     /// Nothing was printed for as long as anybody should wait.
-    pub fn gave_up(&mut self, seen: &Seen<'_>) -> Next {
+    pub fn gave_up(&mut self, seen: &InputView<'_>) -> SubmitAction {
         match self.stage {
-            Stage::AwaitTaken => {
+            SubmitStage::AwaitTaken => {
                 let shown = self.shows_tail(seen);
                 self.press_enter(shown, seen)
             }
-            Stage::AwaitSubmitted if self.agent_box => match seen.agent_box {
-                AgentBox::Empty | AgentBox::Absent | AgentBox::Dialog => Next::Done(Submitted::Yes),
+            SubmitStage::AwaitSubmitted if self.agent_box => match seen.agent_box {
+                AgentInputBox::Empty | AgentInputBox::Absent | AgentInputBox::Dialog => {
+                    SubmitAction::Done(Submitted::Yes)
+                }
                 // A busy agent takes an Enter that comes soon behind a paste for a part of it, and the next one not.
-                AgentBox::Filled if !self.insisted => {
+                AgentInputBox::Filled if !self.insisted => {
                     self.insisted = true;
                     self.press_enter(self.tail_was_seen, seen)
                 }
-                AgentBox::Filled => Next::Done(Submitted::No),
+                AgentInputBox::Filled => SubmitAction::Done(Submitted::No),
             },
-            Stage::AwaitSubmitted if self.tail_was_seen && self.shows_tail(seen) => {
-                Next::Done(Submitted::No)
+            SubmitStage::AwaitSubmitted if self.tail_was_seen && self.shows_tail(seen) => {
+                SubmitAction::Done(Submitted::No)
             }
-            Stage::AwaitSubmitted => Next::Done(Submitted::Unknown),
+            SubmitStage::AwaitSubmitted => SubmitAction::Done(Submitted::Unknown),
         }
     }
 
     /// Presses Enter, unless it would answer a dialog that came up meanwhile, or go to something else than the box that
     /// the text was typed into.
-    fn press_enter(&mut self, tail_seen: bool, seen: &Seen<'_>) -> Next {
-        let lost = self.agent_box && seen.agent_box == AgentBox::Absent;
-        if lost || seen.agent_box == AgentBox::Dialog {
-            return Next::Done(Submitted::No);
+    fn press_enter(&mut self, tail_seen: bool, seen: &InputView<'_>) -> SubmitAction {
+        let lost = self.agent_box && seen.agent_box == AgentInputBox::Absent;
+        if lost || seen.agent_box == AgentInputBox::Dialog {
+            return SubmitAction::Done(Submitted::No);
         }
-        self.stage = Stage::AwaitSubmitted;
+        self.stage = SubmitStage::AwaitSubmitted;
         self.tail_was_seen = tail_seen;
-        Next::Type(self.enter.clone())
+        SubmitAction::Type(self.enter.clone())
     }
 
-    fn shows_tail(&self, seen: &Seen<'_>) -> bool {
+    fn shows_tail(&self, seen: &InputView<'_>) -> bool {
         !self.tail.is_empty() && squeezed(seen.near_cursor).contains(&self.tail)
     }
 }
@@ -247,7 +259,7 @@ fn squeezed(text: &str) -> String {
 const PASTE_START: &str = "\x1b[200~";
 const PASTE_END: &str = "\x1b[201~";
 
-fn text_bytes(text: &str, paste: Paste, manners: Manners) -> Vec<u8> {
+fn text_bytes(text: &str, paste: Paste, manners: InputModes) -> Vec<u8> {
     let several_lines = text.contains(['\n', '\r']);
     let as_paste = manners.bracketed_paste
         && !text.is_empty()
@@ -270,7 +282,7 @@ fn text_bytes(text: &str, paste: Paste, manners: Manners) -> Vec<u8> {
 }
 
 /// What a terminal of the xterm family sends for a key.
-fn key_bytes(key: Key, manners: Manners) -> Vec<u8> {
+fn key_bytes(key: Key, manners: InputModes) -> Vec<u8> {
     let modifier = 1 + u8::from(key.shift) + 2 * u8::from(key.alt) + 4 * u8::from(key.ctrl);
     let plain = modifier == 1;
     let letter = |c: char| -> Vec<u8> {
@@ -370,10 +382,10 @@ mod tests {
         }
     }
 
-    fn seen(near_cursor: &str) -> Seen<'_> {
-        Seen {
+    fn seen(near_cursor: &str) -> InputView<'_> {
+        InputView {
             near_cursor,
-            agent_box: AgentBox::Absent,
+            agent_box: AgentInputBox::Absent,
             command_started: false,
         }
     }
@@ -381,12 +393,12 @@ mod tests {
     #[test]
     fn keys_are_what_xterm_sends() {
         let check = |key: &str, application_cursor, bytes: &[u8]| {
-            let manners = Manners {
+            let manners = InputModes {
                 application_cursor,
-                ..Manners::default()
+                ..InputModes::default()
             };
             assert_eq!(
-                Typing::start(&send("", &[key], false), manners).0,
+                SubmitMachine::start(&send("", &[key], false), manners).0,
                 bytes,
                 "{key}"
             );
@@ -413,142 +425,188 @@ mod tests {
 
     #[test]
     fn several_lines_go_in_as_one_paste_that_cannot_be_left_early() {
-        let manners = Manners {
+        let manners = InputModes {
             bracketed_paste: true,
-            ..Manners::default()
+            ..InputModes::default()
         };
-        let (bytes, _) = Typing::start(
+        let (bytes, _) = SubmitMachine::start(
             &send("a\nb\x1b[20\x1b[201~1~; rm -rf /", &[], false),
             manners,
         );
         assert_eq!(bytes, b"\x1b[200~a\rb; rm -rf /\x1b[201~");
-        let (bytes, _) = Typing::start(&send("one line", &[], false), manners);
+        let (bytes, _) = SubmitMachine::start(&send("one line", &[], false), manners);
         assert_eq!(bytes, b"one line");
         let agent_box = true;
-        let manners = Manners {
+        let manners = InputModes {
             agent_box,
             ..manners
         };
-        let (bytes, _) = Typing::start(&send("one line", &[], false), manners);
+        let (bytes, _) = SubmitMachine::start(&send("one line", &[], false), manners);
         assert_eq!(bytes, b"\x1b[200~one line\x1b[201~");
     }
 
     #[test]
     fn in_line_mode_the_enter_cannot_be_swallowed() {
-        let manners = Manners {
+        let manners = InputModes {
             line_mode: true,
-            ..Manners::default()
+            ..InputModes::default()
         };
-        let (bytes, rest) = Typing::start(&send("yes", &[], true), manners);
+        let (bytes, rest) = SubmitMachine::start(&send("yes", &[], true), manners);
         assert_eq!(bytes, b"yes\r");
         assert_eq!(rest.unwrap_err(), Submitted::Yes);
     }
 
     #[test]
     fn enter_follows_when_the_text_is_on_the_screen() {
-        let (bytes, rest) =
-            Typing::start(&send("please fix the bug", &[], true), Manners::default());
+        let (bytes, rest) = SubmitMachine::start(
+            &send("please fix the bug", &[], true),
+            InputModes::default(),
+        );
         assert_eq!(bytes, b"please fix the bug");
         let mut typing = rest.unwrap();
-        assert_eq!(typing.output(&seen("> please fi")), Next::Watch);
+        assert_eq!(typing.output(&seen("> please fi")), SubmitAction::Watch);
         assert_eq!(
             typing.output(&seen("│ > please fix  │\n│ the bug   │")),
-            Next::Type(b"\r".to_vec())
+            SubmitAction::Type(b"\r".to_vec())
         );
-        assert_eq!(typing.output(&seen("> please fix the bug")), Next::Watch);
-        assert_eq!(typing.quiet(&seen("> ")), Next::Done(Submitted::Yes));
+        assert_eq!(
+            typing.output(&seen("> please fix the bug")),
+            SubmitAction::Watch
+        );
+        assert_eq!(
+            typing.quiet(&seen("> ")),
+            SubmitAction::Done(Submitted::Yes)
+        );
     }
 
     #[test]
     fn a_text_that_stays_in_the_box_was_not_submitted() {
-        let mut typing = Typing::start(&send("hello", &[], true), Manners::default())
+        let mut typing = SubmitMachine::start(&send("hello", &[], true), InputModes::default())
             .1
             .unwrap();
-        assert_eq!(typing.output(&seen("> hello")), Next::Type(b"\r".to_vec()));
-        assert_eq!(typing.quiet(&seen("> hello")), Next::Done(Submitted::No));
+        assert_eq!(
+            typing.output(&seen("> hello")),
+            SubmitAction::Type(b"\r".to_vec())
+        );
+        assert_eq!(
+            typing.quiet(&seen("> hello")),
+            SubmitAction::Done(Submitted::No)
+        );
     }
 
     #[test]
     fn what_was_never_seen_is_unknown() {
-        let mut typing = Typing::start(&send("hello", &[], true), Manners::default())
+        let mut typing = SubmitMachine::start(&send("hello", &[], true), InputModes::default())
             .1
             .unwrap();
-        assert_eq!(typing.gave_up(&seen("")), Next::Type(b"\r".to_vec()));
-        assert_eq!(typing.gave_up(&seen("")), Next::Done(Submitted::Unknown));
+        assert_eq!(
+            typing.gave_up(&seen("")),
+            SubmitAction::Type(b"\r".to_vec())
+        );
+        assert_eq!(
+            typing.gave_up(&seen("")),
+            SubmitAction::Done(Submitted::Unknown)
+        );
     }
 
     #[test]
     fn a_shell_that_marks_the_start_of_a_command_settles_it() {
-        let mut typing = Typing::start(&send("ls", &[], true), Manners::default())
+        let mut typing = SubmitMachine::start(&send("ls", &[], true), InputModes::default())
             .1
             .unwrap();
-        assert_eq!(typing.output(&seen("$ ls")), Next::Type(b"\r".to_vec()));
         assert_eq!(
-            typing.output(&Seen {
+            typing.output(&seen("$ ls")),
+            SubmitAction::Type(b"\r".to_vec())
+        );
+        assert_eq!(
+            typing.output(&InputView {
                 near_cursor: "$ ls",
-                agent_box: AgentBox::Absent,
+                agent_box: AgentInputBox::Absent,
                 command_started: true
             }),
-            Next::Done(Submitted::Yes)
+            SubmitAction::Done(Submitted::Yes)
         );
     }
 
     #[test]
     fn in_an_agents_box_the_box_settles_it() {
-        let manners = Manners {
+        let manners = InputModes {
             bracketed_paste: true,
             agent_box: true,
-            ..Manners::default()
+            ..InputModes::default()
         };
-        let shows = |agent_box| Seen {
+        let shows = |agent_box| InputView {
             near_cursor: "> hello",
             agent_box,
             command_started: false,
         };
-        let typing = || Typing::start(&send("hello", &[], true), manners).1.unwrap();
+        let typing = || {
+            SubmitMachine::start(&send("hello", &[], true), manners)
+                .1
+                .unwrap()
+        };
         let mut taken = typing();
-        assert_eq!(taken.output(&shows(AgentBox::Filled)), Next::Watch);
-        assert_eq!(taken.quiet(&shows(AgentBox::Empty)), Next::Watch);
-        let enter = Next::Type(b"\r".to_vec());
-        assert_eq!(taken.quiet(&shows(AgentBox::Absent)), Next::Watch);
-        assert_eq!(taken.quiet(&shows(AgentBox::Filled)), enter);
-        assert_eq!(taken.quiet(&shows(AgentBox::Filled)), Next::Watch);
-        // A box that is gone may just be drawn again, with the text in it.
-        assert_eq!(taken.quiet(&shows(AgentBox::Absent)), Next::Watch);
-        let yes = Next::Done(Submitted::Yes);
-        assert_eq!(taken.quiet(&shows(AgentBox::Empty)), yes);
-        let mut swallowed = typing();
-        assert_eq!(swallowed.quiet(&shows(AgentBox::Filled)), enter);
         assert_eq!(
-            swallowed.gave_up(&shows(AgentBox::Filled)),
+            taken.output(&shows(AgentInputBox::Filled)),
+            SubmitAction::Watch
+        );
+        assert_eq!(
+            taken.quiet(&shows(AgentInputBox::Empty)),
+            SubmitAction::Watch
+        );
+        let enter = SubmitAction::Type(b"\r".to_vec());
+        assert_eq!(
+            taken.quiet(&shows(AgentInputBox::Absent)),
+            SubmitAction::Watch
+        );
+        assert_eq!(taken.quiet(&shows(AgentInputBox::Filled)), enter);
+        assert_eq!(
+            taken.quiet(&shows(AgentInputBox::Filled)),
+            SubmitAction::Watch
+        );
+        // A box that is gone may just be drawn again, with the text in it.
+        assert_eq!(
+            taken.quiet(&shows(AgentInputBox::Absent)),
+            SubmitAction::Watch
+        );
+        let yes = SubmitAction::Done(Submitted::Yes);
+        assert_eq!(taken.quiet(&shows(AgentInputBox::Empty)), yes);
+        let mut swallowed = typing();
+        assert_eq!(swallowed.quiet(&shows(AgentInputBox::Filled)), enter);
+        assert_eq!(
+            swallowed.gave_up(&shows(AgentInputBox::Filled)),
             enter,
             "once more"
         );
-        let no = Next::Done(Submitted::No);
-        assert_eq!(swallowed.gave_up(&shows(AgentBox::Filled)), no);
+        let no = SubmitAction::Done(Submitted::No);
+        assert_eq!(swallowed.gave_up(&shows(AgentInputBox::Filled)), no);
     }
 
     #[test]
     fn an_enter_does_not_answer_a_dialog_that_came_up_meanwhile() {
-        let dialog = Seen {
+        let dialog = InputView {
             near_cursor: "> hello",
-            agent_box: AgentBox::Dialog,
+            agent_box: AgentInputBox::Dialog,
             command_started: false,
         };
-        let no = Next::Done(Submitted::No);
+        let no = SubmitAction::Done(Submitted::No);
         for agent_box in [false, true] {
-            let manners = Manners {
+            let manners = InputModes {
                 agent_box,
-                ..Manners::default()
+                ..InputModes::default()
             };
-            let mut typing = Typing::start(&send("hello", &[], true), manners).1.unwrap();
+            let mut typing = SubmitMachine::start(&send("hello", &[], true), manners)
+                .1
+                .unwrap();
             assert_eq!(typing.gave_up(&dialog), no, "{agent_box}");
         }
-        let manners = Manners {
+        let manners = InputModes {
             agent_box: true,
-            ..Manners::default()
+            ..InputModes::default()
         };
-        let mut gone = Typing::start(&send("hello", &[], true), manners).1.unwrap();
+        let mut gone = SubmitMachine::start(&send("hello", &[], true), manners)
+            .1
+            .unwrap();
         assert_eq!(gone.gave_up(&seen("")), no, "the box is gone");
     }
 

@@ -2,7 +2,7 @@
 
 mod clip;
 
-pub use clip::{Clip, ClipBuilder, Gathered, LastLines};
+pub use clip::{Clip, ClipBuilder, ClipInput, LastLines};
 
 use fugue_api::Error;
 pub use regex::Regex as LineFilter;
@@ -10,7 +10,7 @@ use regex::{Regex, RegexBuilder};
 
 /// A text that fits, and what it lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bounded {
+pub struct BoundedText {
     pub text: String,
     /// Lines that are in `text`, whole or cut.
     pub lines: u64,
@@ -20,7 +20,7 @@ pub struct Bounded {
 
 /// Joins lines to at most `most` characters. The head tells what was started, the tail how it went, so both are
 /// kept and the middle goes: a quarter for the head, the rest for the tail.
-pub fn bound<L: AsRef<str>>(lines: &[L], most: usize) -> Bounded {
+pub fn bound<L: AsRef<str>>(lines: &[L], most: usize) -> BoundedText {
     let total = joined_chars(lines);
     if total <= most {
         return whole(lines);
@@ -44,16 +44,16 @@ fn joined_chars<L: AsRef<str>>(lines: &[L]) -> usize {
         .saturating_sub(1)
 }
 
-fn whole<L: AsRef<str>>(lines: &[L]) -> Bounded {
+fn whole<L: AsRef<str>>(lines: &[L]) -> BoundedText {
     let text = lines
         .iter()
         .map(AsRef::as_ref)
         .collect::<Vec<_>>()
         .join("\n");
-    Bounded {
+    BoundedText {
         text,
         lines: lines.len() as u64,
-        ..Bounded::default()
+        ..BoundedText::default()
     }
 }
 
@@ -64,7 +64,7 @@ fn ends<'a>(
     count: usize,
     total: usize,
     most: usize,
-) -> Bounded {
+) -> BoundedText {
     // The note about the gap counts as well; it is never longer than this.
     let room = most.saturating_sub(GAP_NOTE);
     let (head, head_lines, head_chars) = take(from_start, room / 4, End::Start);
@@ -80,7 +80,7 @@ fn ends<'a>(
         // A caller who asks for a handful of characters gets the last of them and no note.
         text = take(from_end, most, End::Finish).0;
     }
-    Bounded {
+    BoundedText {
         text,
         lines: whole_lines as u64,
         omitted_lines,
@@ -304,14 +304,14 @@ mod tests {
         let bounded = bound(&["one", "two", ""], 8);
         assert_eq!(
             bounded,
-            Bounded {
+            BoundedText {
                 text: "one\ntwo\n".into(),
                 lines: 3,
                 omitted_lines: 0,
                 omitted_chars: 0
             }
         );
-        assert_eq!(bound::<&str>(&[], 10), Bounded::default());
+        assert_eq!(bound::<&str>(&[], 10), BoundedText::default());
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct WatcherRecord {
     /// Where its commands run.
     pub cwd: PathBuf,
     pub transcript: Transcript,
-    pub stage: Stage,
+    pub stage: WatcherStage,
     /// Counts everything that was begun, so that what comes back late is told from what is waited for.
     pub step: u64,
     /// Reports that came while it was busy, each with a command to wait for.
@@ -35,7 +35,7 @@ pub struct WatcherRecord {
     /// The output of the wait that the next assessment is about.
     pub wait_output: Option<String>,
     /// How the last check that the plan is done went, if it failed.
-    pub verdict: Option<Checked>,
+    pub verdict: Option<CheckResult>,
     /// How often the model called this report's work done and the check did not.
     pub refuted: u32,
     /// When a model was asked, within the last hour.
@@ -46,7 +46,7 @@ pub struct WatcherRecord {
 /// Where a watcher is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum WatcherStage {
     Active,
     Sleeping {
         until: Moment,
@@ -71,12 +71,12 @@ pub enum Stage {
 
 /// How a check ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Checked {
+pub struct CheckResult {
     pub ending: String,
     pub output: String,
 }
 
-impl Stage {
+impl WatcherStage {
     pub fn state(&self) -> WatcherState {
         match self {
             Self::Active => WatcherState::Active,

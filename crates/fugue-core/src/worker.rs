@@ -10,7 +10,7 @@ use fugue_api::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Exit, InboxId, Moment, World};
+use crate::{ExitStatus, InboxId, LaunchEnv, Moment};
 
 // The agent whose prompt is a shell command.
 const SHELL_AGENT: &str = "shell";
@@ -34,10 +34,10 @@ pub struct WorkerRecord {
     pub opened_by: Option<Who>,
     pub started_at: Moment,
     pub args: SpawnWorker,
-    pub world: World,
+    pub world: LaunchEnv,
     pub pane: PaneId,
     /// How it is started, once all that it needs is there.
-    pub ready: Option<Prepared>,
+    pub ready: Option<WorkerLaunch>,
     pub phase: WorkerPhase,
     /// Counts its prompts, from 1.
     pub turn: u32,
@@ -49,10 +49,10 @@ pub struct WorkerRecord {
     /// The last news of its turns, which may be told again by the files they were kept in.
     #[serde(default)]
     pub heard: Vec<Key>,
-    pub asks: Option<Asks>,
+    pub asks: Option<InputRequest>,
     pub late_told: bool,
     /// Completions whose changes are being worked out, oldest first.
-    pub owed: Vec<Owed>,
+    pub owed: Vec<PendingCompletion>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,19 +70,19 @@ pub enum WorkerPhase {
 
 /// A worker's own files, and how to run it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Prepared {
+pub struct WorkerLaunch {
     pub argv: Vec<String>,
     pub env: BTreeMap<String, String>,
     pub cwd: PathBuf,
     pub branch: Option<String>,
     /// It tells by itself when it has done what it was told.
     pub hooks: bool,
-    pub repo: Option<Repo>,
+    pub repo: Option<WorkerRepo>,
 }
 
 /// Where changes are counted from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Repo {
+pub struct WorkerRepo {
     pub root: PathBuf,
     /// What was checked out when the worker was spawned; empty in a repository without a commit.
     pub commit: String,
@@ -90,20 +90,20 @@ pub struct Repo {
 
 /// What it wants a person to answer, and how that is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asks {
+pub struct InputRequest {
     pub prompt: String,
     pub by: By,
 }
 
 /// A completion that is not told yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Owed {
+pub struct PendingCompletion {
     pub status: Outcome,
     /// `None`: the end of its output.
     pub message: Option<String>,
     pub turn: u32,
     /// How its process ended, where that is the reason.
-    pub exit: Option<Exit>,
+    pub exit: Option<ExitStatus>,
     pub made_by: Option<Key>,
     /// Older completions that were dropped for this one.
     #[serde(default)]

@@ -26,7 +26,7 @@ mod template;
 use std::{collections::BTreeMap, ffi::OsStr, path::Path};
 
 use fugue_api::Error;
-pub use fugue_core::settings::Template;
+pub use fugue_core::settings::AgentTemplate;
 
 use crate::world::find;
 
@@ -39,7 +39,7 @@ pub enum Agent {
     /// What the user's `config.toml` says of it.
     Template {
         name: String,
-        template: Template,
+        template: AgentTemplate,
     },
 }
 
@@ -90,7 +90,7 @@ impl Agent {
 }
 
 /// The agent of this name. The user's own templates go before ours, so that `claude` can be their wrapper.
-pub fn known(name: &str, templates: &BTreeMap<String, Template>) -> Result<Agent, Error> {
+pub fn known(name: &str, templates: &BTreeMap<String, AgentTemplate>) -> Result<Agent, Error> {
     if let Some(template) = templates.get(name) {
         template::check(name, template)?;
         return Ok(Agent::Template {
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn an_unknown_agent_is_refused_with_all_the_choices() {
-        let template = Template {
+        let template = AgentTemplate {
             command: vec!["aider".to_owned()],
             env: BTreeMap::new(),
         };

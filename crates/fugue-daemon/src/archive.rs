@@ -8,7 +8,7 @@ use fugue_api::{
     panes::{By, Mode, PaneText, ReadPane, State, StateBy},
     wire::Answer,
 };
-use fugue_core::{PaneFact, PaneQuestion, PaneRecord, Want, result::Found, view};
+use fugue_core::{OutputRange, PaneEvent, PaneRecord, PaneRequest, result::PartText, view};
 use fugue_hold::LogReader;
 use fugue_term::{Begun, Hit, Selection, Watch};
 
@@ -23,29 +23,29 @@ use crate::{
 
 pub async fn answer(
     record: Box<PaneRecord>,
-    question: PaneQuestion,
+    question: PaneRequest,
     house: Arc<House>,
 ) -> Result<Answer, Error> {
     match question {
-        PaneQuestion::Read { args, ended } => {
+        PaneRequest::Read { args, ended } => {
             let state = ended.unwrap_or_else(|| StateBy::new(State::Exited, By::Exit));
             let text = read(record, args, state, house).await?;
             Ok(Answer::Tool {
                 reply: Reply::ReadPane(text),
             })
         }
-        PaneQuestion::Follow { from } => blocking(move || follow(&record, from, &house)).await?,
-        PaneQuestion::Status(status) => Ok(Answer::Tool {
+        PaneRequest::Follow { from } => blocking(move || follow(&record, from, &house)).await?,
+        PaneRequest::Status(status) => Ok(Answer::Tool {
             reply: Reply::GetStatus(fugue_api::panes::Status::Pane(status)),
         }),
-        PaneQuestion::View { ended, .. } => {
+        PaneRequest::View { ended, .. } => {
             blocking(move || frame(&record, ended.as_deref(), &house)).await?
         }
-        PaneQuestion::Lines { from, most } => lines(record, from, most, house).await,
-        PaneQuestion::Send { .. }
-        | PaneQuestion::Type { .. }
-        | PaneQuestion::Line { .. }
-        | PaneQuestion::Resize(_) => Err(Error::new(
+        PaneRequest::Lines { from, most } => lines(record, from, most, house).await,
+        PaneRequest::Send { .. }
+        | PaneRequest::Type { .. }
+        | PaneRequest::Line { .. }
+        | PaneRequest::Resize(_) => Err(Error::new(
             Kind::Ended,
             format!("pane `{}` has ended", record.id),
         )),
@@ -234,14 +234,19 @@ fn read_from(
 }
 
 /// A part of what a pane printed.
-pub async fn stretch(record: Box<PaneRecord>, want: Want, most: usize, house: Arc<House>) -> Found {
+pub async fn stretch(
+    record: Box<PaneRecord>,
+    want: OutputRange,
+    most: usize,
+    house: Arc<House>,
+) -> PartText {
     let end = record.ended.as_ref().map(|ended| &ended.cursor);
     if let Some(end) = end.filter(|end| **end == view::start()) {
         // It never printed anything.
-        return Found {
+        return PartText {
             clip: Some(view::Clip::of::<&str>(&[], most)),
             end: Some(end.clone()),
-            ..Found::nothing()
+            ..PartText::nothing()
         };
     }
     let dir = directory(&record, &house);
@@ -250,7 +255,7 @@ pub async fn stretch(record: Box<PaneRecord>, want: Want, most: usize, house: Ar
         Ok(true) | Err(_) => Some(LogReader::new(&dir).end().unwrap_or(u64::MAX)),
     });
     let Some(end) = ends.await.unwrap_or(Some(u64::MAX)) else {
-        return Found::nothing();
+        return PartText::nothing();
     };
     let depth = match reading::selection_of(&want) {
         (Selection::From(_) | Selection::Since(_), _) => Depth::All,
@@ -283,18 +288,18 @@ pub async fn stretch(record: Box<PaneRecord>, want: Want, most: usize, house: Ar
     } else {
         readers.whole_log_readers.run(work).await
     };
-    found.unwrap_or_else(|error| Found {
+    found.unwrap_or_else(|error| PartText {
         error: Some(error.message),
-        ..Found::nothing()
+        ..PartText::nothing()
     })
 }
 
 /// Looks for a pattern in all that an ended pane ever printed.
 pub async fn search(
     record: Box<PaneRecord>,
-    wanted: &fugue_core::Watch,
+    wanted: &fugue_core::ExpectRequest,
     house: Arc<House>,
-) -> Vec<PaneFact> {
+) -> Vec<PaneEvent> {
     let run = wanted.run.clone();
     let Some(watch) = watching::watch_for(wanted).map(Watch::new) else {
         return Vec::new();
@@ -309,14 +314,14 @@ pub async fn search(
     };
     let mut facts = Vec::new();
     if let Some(from) = from {
-        facts.push(PaneFact::Watching {
+        facts.push(PaneEvent::Watching {
             run: run.clone(),
             from: view::shown(from),
         });
     }
     facts.push(match hit {
         Some(hit) => watching::sighted(&run, hit),
-        None => PaneFact::NothingSeen { run },
+        None => PaneEvent::NothingSeen { run },
     });
     facts
 }

@@ -12,7 +12,7 @@ mod proxy;
 
 use std::{ffi::OsString, io, path::PathBuf, time::Duration};
 
-use fugue_core::assess::{Answer, Misfit, Prompt};
+use fugue_core::assess::{AnswerMisfit, ModelAnswer, Prompt};
 use fugue_hold::spawn::Ending;
 
 pub use choice::Assessor;
@@ -20,7 +20,10 @@ use choice::Who;
 pub(crate) use command::MARK;
 
 /// The answer of an assessor, checked. The time limit is for all of it.
-pub async fn assess<A: Answer>(assessor: &Assessor, prompt: &Prompt<A>) -> Result<A, AssessError> {
+pub async fn assess<A: ModelAnswer>(
+    assessor: &Assessor,
+    prompt: &Prompt<A>,
+) -> Result<A, AssessError> {
     let limit = assessor.limit;
     let answer = tokio::time::timeout(limit, in_two_tries(assessor, prompt)).await;
     answer.unwrap_or(Err(AssessError::TimedOut { limit }))
@@ -60,7 +63,7 @@ pub enum AssessError {
     #[error("the assessor's command {ending}: {said}")]
     Failed { ending: String, said: String },
     #[error("the assessor answered twice what cannot be used: {0}")]
-    Unfit(Misfit),
+    Unfit(AnswerMisfit),
 }
 
 impl AssessError {
@@ -74,7 +77,7 @@ impl AssessError {
     }
 }
 
-async fn in_two_tries<A: Answer>(
+async fn in_two_tries<A: ModelAnswer>(
     assessor: &Assessor,
     prompt: &Prompt<A>,
 ) -> Result<A, AssessError> {
@@ -89,7 +92,10 @@ async fn in_two_tries<A: Answer>(
     A::parse(&second?).map_err(AssessError::Unfit)
 }
 
-async fn ask<A: Answer>(assessor: &Assessor, prompt: &Prompt<A>) -> Result<String, AssessError> {
+async fn ask<A: ModelAnswer>(
+    assessor: &Assessor,
+    prompt: &Prompt<A>,
+) -> Result<String, AssessError> {
     match &assessor.who {
         Who::Provider(provider) => provider.ask(prompt).await,
         Who::Command(command) => command.ask(prompt.text()).await,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fugue_api::Timestamp;
-use fugue_core::{BootId, Now};
+use fugue_core::{BootId, ClockReading};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
@@ -30,11 +30,11 @@ impl Clock {
         }
     }
 
-    pub fn now(&self) -> Now {
+    pub fn now(&self) -> ClockReading {
         let wall = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        Now {
+        ClockReading {
             wall: Timestamp(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)),
             since_boot: since_boot(),
             boot_id: self.boot_id,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use fugue_api::{Error, runs::RunResult, wire::Answer};
 use fugue_core::{
-    Part, Wrap,
-    result::{self, Found},
+    OutputPart, ReplyFormat,
+    result::{self, PartText},
 };
 use tokio::{sync::oneshot, task::JoinSet};
 
@@ -18,14 +18,14 @@ use crate::{
 
 pub async fn reply(
     result: RunResult,
-    parts: Vec<Option<(Part, Option<PaneHandle>)>>,
+    parts: Vec<Option<(OutputPart, Option<PaneHandle>)>>,
     most_chars: usize,
-    wrap: Wrap,
+    wrap: ReplyFormat,
     house: Arc<House>,
 ) -> Result<Answer, Error> {
     // All are asked before the first answer is waited for. Whoever no longer waits for the reply stops the asking.
     let mut asked = JoinSet::new();
-    let mut all: Vec<Option<Found>> = Vec::new();
+    let mut all: Vec<Option<PartText>> = Vec::new();
     for (index, part) in parts.into_iter().enumerate() {
         all.push(None);
         if let Some((part, handle)) = part {
@@ -46,11 +46,11 @@ pub async fn reply(
 }
 
 async fn found(
-    part: Part,
+    part: OutputPart,
     handle: Option<PaneHandle>,
     most_chars: usize,
     house: Arc<House>,
-) -> Found {
+) -> PartText {
     if let Some(handle) = handle {
         let (answer, answered) = oneshot::channel();
         handle.tell(PaneCommand::Stretch {

@@ -18,7 +18,7 @@ use fugue_api::{
     wire::{Answer, Ask, Caller, DaemonStatus, Key, LogsStatus, Who},
 };
 use fugue_core::{
-    Asked, CallId, Core, Effect, Input, LogUsage, PaneFact, PaneQuestion, TmuxLook,
+    CallId, CallRequest, Core, Effect, Input, LogUsage, PaneEvent, PaneRequest, TmuxLookup,
     settings::Settings, view,
 };
 use tokio::{
@@ -90,7 +90,7 @@ pub struct Engine {
 
 /// What pane tasks and helpers tell the engine.
 pub enum Said {
-    Pane(PaneId, PaneFact),
+    Pane(PaneId, PaneEvent),
     /// A call after the look at files that core must not take.
     Furnished {
         call: CallId,
@@ -200,8 +200,8 @@ impl Engine {
                 Some(said) = self.said.recv() => self.hear(said),
                 Some(Panicked { pane, message }) = self.panicked.recv() => {
                     self.panes.remove(&pane);
-                    let fact = PaneFact::TaskPanicked { message };
-                    self.step(Input::Pane { pane, fact })
+                    let fact = PaneEvent::TaskPanicked { message };
+                    self.step(Input::Pane { pane, event: fact })
                 }
                 Some(report) = self.store_reports.recv() => self.hear_store(report),
                 () = sleep_until(store_deadline.unwrap_or_else(Instant::now)), if store_deadline.is_some() => {
@@ -281,7 +281,7 @@ impl Engine {
                     }
                     ask => self.enter(
                         call,
-                        Asked {
+                        CallRequest {
                             key,
                             who,
                             within,
@@ -289,7 +289,7 @@ impl Engine {
                             ask,
                             worlds: Ok(Vec::new()),
                             watch: None,
-                            tmux: TmuxLook::None,
+                            tmux: TmuxLookup::None,
                         },
                     ),
                 }
@@ -309,7 +309,7 @@ impl Engine {
             let call = CallId(self.own_calls);
             self.own_calls += 1;
             self.kept_news.insert(call, kept.key);
-            let asked = Asked {
+            let asked = CallRequest {
                 key: kept.key,
                 who: kept.who,
                 within: None,
@@ -317,7 +317,7 @@ impl Engine {
                 ask: Ask::Hook { news: kept.news },
                 worlds: Ok(Vec::new()),
                 watch: None,
-                tmux: TmuxLook::None,
+                tmux: TmuxLookup::None,
             };
             self.enter(call, asked);
         }
@@ -357,17 +357,17 @@ impl Engine {
     fn hear(&mut self, said: Said) -> Going {
         match said {
             Said::Pane(pane, fact) => {
-                if let PaneFact::Ended { .. }
-                | PaneFact::OpenFailed(_)
-                | PaneFact::NeverStarted(_) = fact
+                if let PaneEvent::Ended { .. }
+                | PaneEvent::OpenFailed(_)
+                | PaneEvent::NeverStarted(_) = fact
                 {
                     self.panes.remove(&pane);
                 }
                 let changes_usage = matches!(
                     fact,
-                    PaneFact::LogGrew { .. } | PaneFact::Ended { .. } | PaneFact::OpenFailed(_)
+                    PaneEvent::LogGrew { .. } | PaneEvent::Ended { .. } | PaneEvent::OpenFailed(_)
                 );
-                let going = self.step(Input::Pane { pane, fact });
+                let going = self.step(Input::Pane { pane, event: fact });
                 if changes_usage {
                     self.check_quota();
                 }
@@ -378,8 +378,8 @@ impl Engine {
                 self.removals = self.removals.saturating_sub(1);
                 match outcome {
                     sweep::Removal::Removed => {
-                        let fact = PaneFact::Removed;
-                        self.step(Input::Pane { pane, fact });
+                        let fact = PaneEvent::Removed;
+                        self.step(Input::Pane { pane, event: fact });
                     }
                     sweep::Removal::Kept => {}
                 }
@@ -395,7 +395,7 @@ impl Engine {
                 furnished,
             } => self.enter(
                 call,
-                Asked {
+                CallRequest {
                     key,
                     who,
                     within,
@@ -592,7 +592,7 @@ impl Engine {
                 );
                 tokio::task::spawn_blocking(move || {
                     sweep::pane(pane, &dir, grace);
-                    let _ = says.blocking_send(Said::Pane(pane, PaneFact::Swept));
+                    let _ = says.blocking_send(Said::Pane(pane, PaneEvent::Swept));
                 });
             }
             Effect::Forget { pane } => {
@@ -685,7 +685,7 @@ impl Engine {
         self.shards.spawn(pane, task);
     }
 
-    fn ask(&mut self, call: CallId, pane: PaneId, question: PaneQuestion) {
+    fn ask(&mut self, call: CallId, pane: PaneId, question: PaneRequest) {
         let Some(handle) = self.panes.get(&pane) else {
             // It ended a moment ago, and core hears of it next.
             let error =
@@ -695,7 +695,7 @@ impl Engine {
         let Some(responder) = self.desk.take(call) else {
             return;
         };
-        if let PaneQuestion::Follow { from } = question {
+        if let PaneRequest::Follow { from } = question {
             let wait = tokio::spawn(follow::live(handle.clone(), from, responder));
             self.desk.waits(call, wait.abort_handle());
         } else if let Err(PaneCommand::Ask { responder, .. }) = handle.try_tell(PaneCommand::Ask {
@@ -852,7 +852,7 @@ impl Engine {
             let ask = Ask::Tool {
                 call: Request::ClosePane(close),
             };
-            let asked = Asked {
+            let asked = CallRequest {
                 key: Key([0; 16]),
                 who: Who::Person {
                     project: String::new(),
@@ -862,7 +862,7 @@ impl Engine {
                 ask,
                 worlds: Ok(Vec::new()),
                 watch: None,
-                tmux: TmuxLook::None,
+                tmux: TmuxLookup::None,
             };
             self.enter(call, asked);
         }

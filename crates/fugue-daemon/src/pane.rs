@@ -30,7 +30,8 @@ use fugue_api::{
     wire::Followed,
 };
 use fugue_core::{
-    AdoptAs, Job, PaneFact, PaneQuestion, PaneRecord, StepPlan, TurnOver, Want, result::Found, view,
+    AdoptMode, OutputRange, PaneEvent, PaneJob, PaneRecord, PaneRequest, StepPlan, TurnEnd,
+    result::PartText, view,
 };
 use fugue_hold::{
     spawn::Ending,
@@ -72,7 +73,7 @@ pub struct PaneHandle {
 
 pub enum PaneCommand {
     Ask {
-        question: PaneQuestion,
+        question: PaneRequest,
         responder: Responder,
     },
     Brief(oneshot::Sender<Brief>),
@@ -88,11 +89,11 @@ pub enum PaneCommand {
     Close {
         grace: Duration,
     },
-    Watch(Box<fugue_core::Watch>),
+    Watch(Box<fugue_core::ExpectRequest>),
     Unwatch(RunId),
     RunSteps(StepPlan),
     StopSteps(u64),
-    AwaitRest(TurnOver),
+    AwaitRest(TurnEnd),
     TypeMessage {
         event: EventId,
         text: String,
@@ -104,9 +105,9 @@ pub enum PaneCommand {
     AgentSays(Option<StateBy>),
     /// Part of the text. `None` is the answer if the files must be asked.
     Stretch {
-        want: Want,
+        want: OutputRange,
         most_chars: usize,
-        answer: oneshot::Sender<Option<Found>>,
+        answer: oneshot::Sender<Option<PartText>>,
     },
 }
 
@@ -154,12 +155,12 @@ pub fn open(
 ) -> (PaneHandle, Task) {
     task(record, house, says, move |desk| async move {
         let steps = match &start.job {
-            Job::Steps(plan) | Job::ShellWithSteps(plan) => Some(plan.clone()),
-            Job::Shell | Job::Command(_) | Job::Program(_) => None,
+            PaneJob::Steps(plan) | PaneJob::ShellWithSteps(plan) => Some(plan.clone()),
+            PaneJob::Shell | PaneJob::Command(_) | PaneJob::Program(_) => None,
         };
         match Pane::start(desk, start).await {
             Ok(pane) => pane.live().await,
-            Err(Unstarted::Failed(seat, error)) => seat.say(PaneFact::OpenFailed(error)).await,
+            Err(Unstarted::Failed(seat, error)) => seat.say(PaneEvent::OpenFailed(error)).await,
             Err(Unstarted::Unsure(seat, error)) => {
                 if let Some(pane) = unreachable::adopt(seat, steps, Birth::Failed(error)).await {
                     pane.live().await;
@@ -173,18 +174,18 @@ pub fn open(
 pub fn adopt(
     record: PaneRecord,
     steps: Option<StepPlan>,
-    how: AdoptAs,
+    how: AdoptMode,
     house: Arc<House>,
     says: mpsc::Sender<Said>,
 ) -> (PaneHandle, Task) {
     task(record, house, says, |seat| async move {
         match how {
-            AdoptAs::Terminal => {
+            AdoptMode::Terminal => {
                 if let Some(pane) = unreachable::adopt(seat, steps, Birth::Interrupted).await {
                     pane.live().await;
                 }
             }
-            AdoptAs::RawOutput { panic } => raw::serve(seat, panic).await,
+            AdoptMode::RawOutput { panic } => raw::serve(seat, panic).await,
         }
     })
 }
@@ -225,7 +226,7 @@ struct Seat {
 }
 
 impl Seat {
-    async fn say(&self, fact: PaneFact) {
+    async fn say(&self, fact: PaneEvent) {
         // The engine outlives every pane but at the daemon's own end.
         let _ = self.says.send(Said::Pane(self.record.id, fact)).await;
     }
@@ -513,14 +514,14 @@ impl Pane {
                         self.prompted = true;
                         self.look_at = None;
                         let cursor = view::shown(mark.at);
-                        self.seat.say(PaneFact::Prompted { cursor }).await;
+                        self.seat.say(PaneEvent::Prompted { cursor }).await;
                     }
                     MarkKind::Output => self.sending.command_started(),
                     MarkKind::Prompt | MarkKind::Input | MarkKind::Done { .. } => {}
                 }
                 self.step_mark(&mark).await;
             }
-            Fact::Cwd(cwd) => self.seat.say(PaneFact::Moved { cwd }).await,
+            Fact::Cwd(cwd) => self.seat.say(PaneEvent::Moved { cwd }).await,
             Fact::Reply { at, bytes } => self.reply(at.0, bytes),
             Fact::Title(_) | Fact::Bell | Fact::Alternate(_) => {}
         }
@@ -606,7 +607,7 @@ impl Pane {
         let lost = at.saturating_sub(self.follower.terminal.offset().0);
         if lost > 0 {
             tracing::warn!(pane = %self.seat.record.id, bytes = lost, "output could not be written and is lost");
-            self.seat.say(PaneFact::OutputLost { bytes: lost }).await;
+            self.seat.say(PaneEvent::OutputLost { bytes: lost }).await;
         }
         let keeper = self.keeper.take();
         (self.probe_deadline, self.close_deadline) = (None, None);
@@ -615,7 +616,7 @@ impl Pane {
         let cursor = self.cursor();
         let title = self.follower.terminal.title().to_owned();
         // A note to ourselves that the end was told; core writes the real one.
-        self.seat.record.ended = Some(fugue_core::Ended {
+        self.seat.record.ended = Some(fugue_core::PaneEnd {
             exit: exit.clone(),
             at: self.seat.record.created_at.into(),
             closed: false,
@@ -635,7 +636,7 @@ impl Pane {
         self.tell_steps().await;
         let alone = self.alone;
         self.seat
-            .say(PaneFact::Ended {
+            .say(PaneEvent::Ended {
                 exit,
                 cursor,
                 title,
@@ -659,7 +660,7 @@ impl Pane {
             if !swept || self.seat.record.tmux.is_some() {
                 let _ = tokio::task::spawn_blocking(sweeps).await;
             }
-            self.seat.say(PaneFact::Swept).await;
+            self.seat.say(PaneEvent::Swept).await;
         }
     }
 

@@ -8,9 +8,9 @@ use fugue_api::{
     wire::Followed,
 };
 use fugue_core::{
-    Want,
-    result::Found,
-    view::{self, ClipBuilder, Gathered, LastLines, LineFilter},
+    OutputRange,
+    result::PartText,
+    view::{self, ClipBuilder, ClipInput, LastLines, LineFilter},
 };
 use fugue_hold::{LogReader, Read};
 use fugue_term::{Cursor, Line, LineNo, Offset, Selection, Terminal};
@@ -246,8 +246,8 @@ impl TextPlan {
                 .filter(|_| short)
                 .map_or(0, |first| extent.first_kept.saturating_sub(first));
             match last.finish() {
-                Gathered::Again { skip: more } => skip = Some(more),
-                Gathered::Lines { clip, before } => {
+                ClipInput::Again { skip: more } => skip = Some(more),
+                ClipInput::Lines { clip, before } => {
                     let bounded = clip.bound(self.most_chars);
                     return Ok(Some(PaneText {
                         text: bounded.text,
@@ -319,9 +319,9 @@ fn screen(terminal: &Terminal, args: &ReadPane, state: &StateBy) -> Result<Readi
 pub fn stretch(
     source: &mut dyn TextSource,
     past: Past,
-    want: &Want,
+    want: &OutputRange,
     most: usize,
-) -> Result<Option<Found>, Error> {
+) -> Result<Option<PartText>, Error> {
     let mut clip = ClipBuilder::new(most);
     let mut missing_bytes = 0;
     let (selection, is_text) = selection_of(want);
@@ -340,7 +340,7 @@ pub fn stretch(
         Selection::Since(cursor) | Selection::Between(cursor, _) => cursor.line,
     };
     let lost_lines = extent.first_kept.saturating_sub(first.0);
-    Ok(Some(Found {
+    Ok(Some(PartText {
         clip: is_text.then(|| clip.finish()),
         lost_lines: if extent.lacks && is_text {
             lost_lines
@@ -354,7 +354,7 @@ pub fn stretch(
 }
 
 /// The lines that a part of a result has, and whether their text is wanted or only where it ends.
-pub fn selection_of(want: &Want) -> (Selection, bool) {
+pub fn selection_of(want: &OutputRange) -> (Selection, bool) {
     const END: Cursor = Cursor {
         offset: Offset(u64::MAX),
         line: LineNo(u64::MAX),
@@ -363,8 +363,8 @@ pub fn selection_of(want: &Want) -> (Selection, bool) {
     let place =
         |cursor: &Option<fugue_api::Cursor>| cursor.as_ref().and_then(|at| view::cursor(at).ok());
     match want {
-        Want::End => (Selection::Between(END, END), false),
-        Want::Text { from, to } => match (place(from), place(to)) {
+        OutputRange::End => (Selection::Between(END, END), false),
+        OutputRange::Text { from, to } => match (place(from), place(to)) {
             (None, None) => (Selection::ALL, true),
             (from, to) => {
                 let between = Selection::Between(from.unwrap_or_default(), to.unwrap_or(END));

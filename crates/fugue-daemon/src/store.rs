@@ -141,7 +141,7 @@ pub(crate) mod conformance {
 
     use super::*;
     use fugue_api::{PaneId, SessionName, Timestamp, panes::PaneSize, wire::Key};
-    use fugue_core::{ArrangementRecord, PaneRecord, StartRecord, Started, layout::Layout};
+    use fugue_core::{LayoutRecord, PaneRecord, StartRecord, StartTarget, layout::Layout};
 
     pub fn record(id: u64) -> PaneRecord {
         PaneRecord {
@@ -180,7 +180,7 @@ pub(crate) mod conformance {
         let start = |key: u8| StartRecord {
             key: Key([key; 16]),
             at: Timestamp(u64::from(key)),
-            what: Started::Pane(PaneId(u64::from(key))),
+            what: StartTarget::Pane(PaneId(u64::from(key))),
         };
         let put = |key| Change::PutStart(start(key));
         let mut store = reopen();
@@ -217,7 +217,7 @@ pub(crate) mod conformance {
     }
 
     fn a_session_stays_as_it_was_arranged<S: Store>(reopen: &impl Fn() -> S) {
-        let arranged = |session: &str, zoomed| ArrangementRecord {
+        let arranged = |session: &str, zoomed| LayoutRecord {
             session: SessionName(session.into()),
             layout: Some(Layout::tiled(
                 &[PaneId(1), PaneId(2)],
@@ -225,7 +225,7 @@ pub(crate) mod conformance {
             )),
             zoomed,
         };
-        let put = |record: &ArrangementRecord| Change::PutArrangement(Box::new(record.clone()));
+        let put = |record: &LayoutRecord| Change::PutArrangement(Box::new(record.clone()));
         let (main, other) = (arranged("main", None), arranged("other", None));
         let zoomed = arranged("main", Some(PaneId(2)));
         let mut store = reopen();

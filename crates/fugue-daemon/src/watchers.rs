@@ -7,7 +7,7 @@ use std::{
 
 use fugue_api::{OsText, wire::Caller};
 use fugue_core::{
-    Input, Judge, Judged, Ran, WatchJob,
+    Assessment, AssessmentJob, AssessmentKind, CommandEnd, Input,
     assess::{Fence, Situation, Verdict},
 };
 use fugue_hold::{Scope, close_leftovers};
@@ -85,7 +85,7 @@ impl Errands {
         self.begin(watcher, task.abort_handle());
     }
 
-    pub fn judge(&mut self, job: WatchJob, caller: &Caller, says: mpsc::Sender<Said>) {
+    pub fn judge(&mut self, job: AssessmentJob, caller: &Caller, says: mpsc::Sender<Said>) {
         let watcher = job.watcher;
         let caller = self.marked(caller);
         let task = tokio::spawn(async move {
@@ -113,21 +113,21 @@ impl Errands {
     }
 }
 
-async fn ran(errand: &Errand) -> Ran {
+async fn ran(errand: &Errand) -> CommandEnd {
     let env = launch::inherited(&errand.caller);
     let running = run(&errand.command, errand.cwd.clone(), env);
     match timeout(errand.limit, running).await {
-        Ok(Ok((code, ending, output))) => Ran {
+        Ok(Ok((code, ending, output))) => CommandEnd {
             code,
             ending,
             output,
         },
-        Ok(Err(error)) => Ran {
+        Ok(Err(error)) => CommandEnd {
             code: None,
             ending: format!("could not be started: {error}"),
             output: String::new(),
         },
-        Err(_) => Ran {
+        Err(_) => CommandEnd {
             code: None,
             ending: format!("was ended after {} s", errand.limit.as_secs()),
             output: String::new(),
@@ -135,15 +135,15 @@ async fn ran(errand: &Errand) -> Ran {
     }
 }
 
-async fn judged(job: &WatchJob, caller: &Caller) -> Judged {
+async fn judged(job: &AssessmentJob, caller: &Caller) -> Assessment {
     let model = match job.judge {
-        Judge::Decide => &job.settings.assess_model,
-        Judge::NextStep => job.settings.next_step_model(),
+        AssessmentKind::Decide => &job.settings.assess_model,
+        AssessmentKind::NextStep => job.settings.next_step_model(),
     };
     let limit = Duration::from_secs_f64(job.settings.assess_timeout_sec);
     let limit = match job.judge {
-        Judge::Decide => limit,
-        Judge::NextStep => limit.min(NEXT_STEP),
+        AssessmentKind::Decide => limit,
+        AssessmentKind::NextStep => limit.min(NEXT_STEP),
     };
     let asked = Assessor::new(model, caller, limit)
         .map_err(|error| error.message)
@@ -162,15 +162,15 @@ async fn judged(job: &WatchJob, caller: &Caller) -> Judged {
         now: job.now,
     };
     match (job.judge, asked) {
-        (Judge::Decide, Err(why)) => Judged::Decision(Err(why)),
-        (Judge::NextStep, Err(why)) => Judged::NextStep(Err(why)),
-        (Judge::Decide, Ok((assessor, fence))) => {
+        (AssessmentKind::Decide, Err(why)) => Assessment::Decision(Err(why)),
+        (AssessmentKind::NextStep, Err(why)) => Assessment::NextStep(Err(why)),
+        (AssessmentKind::Decide, Ok((assessor, fence))) => {
             let decision = assess(&assessor, &situation.assess(&fence)).await;
-            Judged::Decision(decision.map_err(|error| error.to_string()))
+            Assessment::Decision(decision.map_err(|error| error.to_string()))
         }
-        (Judge::NextStep, Ok((assessor, fence))) => {
+        (AssessmentKind::NextStep, Ok((assessor, fence))) => {
             let next = assess(&assessor, &situation.next_step(&fence)).await;
-            Judged::NextStep(next.map_err(|error| error.to_string()))
+            Assessment::NextStep(next.map_err(|error| error.to_string()))
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use fugue_api::{Error, Kind, wire::Caller};
-use fugue_core::{PaneRecord, Prepared, Repo, WorkedOut, WorkerRecord, view};
+use fugue_core::{CompletionDetails, PaneRecord, WorkerLaunch, WorkerRecord, WorkerRepo, view};
 
 use crate::{
     agents::{self, Assignment},
@@ -32,7 +32,11 @@ const TAIL_CHARS: usize = 4_000;
 
 /// Makes a worker's files and its worktree. What an earlier daemon made of it is taken as it is. After an error
 /// nothing of it is left.
-pub fn prepare(worker: &WorkerRecord, caller: &Caller, house: &House) -> Result<Prepared, Error> {
+pub fn prepare(
+    worker: &WorkerRecord,
+    caller: &Caller,
+    house: &House,
+) -> Result<WorkerLaunch, Error> {
     let made = make(worker, caller, house);
     if made.is_err() {
         unprepare(worker, house);
@@ -40,7 +44,7 @@ pub fn prepare(worker: &WorkerRecord, caller: &Caller, house: &House) -> Result<
     made
 }
 
-fn make(worker: &WorkerRecord, caller: &Caller, house: &House) -> Result<Prepared, Error> {
+fn make(worker: &WorkerRecord, caller: &Caller, house: &House) -> Result<WorkerLaunch, Error> {
     let path = world::variable(caller, "PATH");
     let here = &worker.world.cwd;
     let deadline = Instant::now() + PATIENCE_FOR_A_WORKTREE;
@@ -89,7 +93,7 @@ fn make(worker: &WorkerRecord, caller: &Caller, house: &House) -> Result<Prepare
             let commit = repo.commit;
             (
                 Some(branch),
-                Some(Repo {
+                Some(WorkerRepo {
                     root: tree.clone(),
                     commit,
                 }),
@@ -104,7 +108,7 @@ fn make(worker: &WorkerRecord, caller: &Caller, house: &House) -> Result<Prepare
     };
     let mut env = launch.env;
     env.extend(worker.args.env.clone());
-    Ok(Prepared {
+    Ok(WorkerLaunch {
         argv,
         env,
         cwd,
@@ -121,7 +125,7 @@ struct Place {
 }
 
 impl Place {
-    fn of(worker: &WorkerRecord, repo: Option<&Repo>, house: &House) -> Result<Self, Error> {
+    fn of(worker: &WorkerRecord, repo: Option<&WorkerRepo>, house: &House) -> Result<Self, Error> {
         let here = worker.world.cwd.clone();
         if !worker.args.worktree {
             return Ok(Self {
@@ -210,8 +214,12 @@ fn identity(worker: &WorkerRecord, caller: &Caller, house: &House) -> BTreeMap<S
 }
 
 /// What goes with a completion.
-pub fn work_out(repo: Option<&Repo>, tail: Option<&PaneRecord>, house: &House) -> WorkedOut {
-    let mut found = WorkedOut::default();
+pub fn work_out(
+    repo: Option<&WorkerRepo>,
+    tail: Option<&PaneRecord>,
+    house: &House,
+) -> CompletionDetails {
+    let mut found = CompletionDetails::default();
     if let Some(repo) = repo {
         let (scratch, deadline) = (house.paths.git(), Instant::now() + PATIENCE_FOR_CHANGES);
         match Git::at(&repo.root, &scratch, deadline).changes(&repo.commit) {
@@ -236,7 +244,7 @@ pub fn work_out(repo: Option<&Repo>, tail: Option<&PaneRecord>, house: &House) -
     found
 }
 
-fn keep_some(found: &mut WorkedOut, changes: Vec<String>) {
+fn keep_some(found: &mut CompletionDetails, changes: Vec<String>) {
     let mut room = MOST_CHANGE_CHARS;
     for change in changes {
         let chars = change.chars().count() + 3;

@@ -15,7 +15,7 @@ use fugue_api::{
     runs::Layout,
     wire::{Ask, Caller},
 };
-use fugue_core::{TmuxLook, TmuxPane, World, assess::WatchSettings};
+use fugue_core::{LaunchEnv, TmuxLookup, TmuxPane, assess::WatchSettings};
 
 use crate::{
     agents,
@@ -29,9 +29,9 @@ use crate::{
 
 /// What is looked up for a call.
 pub struct Furnished {
-    pub worlds: Result<Vec<World>, Error>,
+    pub worlds: Result<Vec<LaunchEnv>, Error>,
     pub watch: Option<Box<WatchSettings>>,
-    pub tmux: TmuxLook,
+    pub tmux: TmuxLookup,
 }
 
 /// Whether something must be looked up for a call: the world of each pane that it opens, or what tmux has.
@@ -86,11 +86,11 @@ pub fn furnish(ask: &mut Ask, target: Option<&str>, caller: &Caller, house: &Hou
     let tmux = match target {
         Some(target) => match look::find(target, caller) {
             // A plain name is rather one of ours that is not there.
-            Err(_) if !is_of_tmux(target) => TmuxLook::None,
-            found => TmuxLook::One(Box::new(found)),
+            Err(_) if !is_of_tmux(target) => TmuxLookup::None,
+            found => TmuxLookup::One(Box::new(found)),
         },
-        None if wants_all(ask) => TmuxLook::All(look::list(caller)),
-        None => TmuxLook::None,
+        None if wants_all(ask) => TmuxLookup::All(look::list(caller)),
+        None => TmuxLookup::None,
     };
     let mut furnished = Furnished {
         worlds: Ok(Vec::new()),
@@ -124,7 +124,7 @@ fn opens_panes(request: &Request) -> bool {
 
 /// One world for each pane that the call opens. A worker's agent is settled here too, where programs can be looked
 /// for.
-fn look_up(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<World>, Error> {
+fn look_up(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<LaunchEnv>, Error> {
     let mut worlds = worlds(request, caller, house)?;
     if worlds.is_empty() {
         return Ok(worlds);
@@ -166,7 +166,7 @@ fn tmux_home(request: &Request, caller: &Caller, house: &House) -> Result<Option
         .transpose()
 }
 
-fn worlds(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<World>, Error> {
+fn worlds(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<LaunchEnv>, Error> {
     match request {
         Request::CreatePane(args) => {
             let purpose = match args.command {
@@ -178,7 +178,7 @@ fn worlds(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<W
             Ok(vec![world(cwd, shell, purpose, &args.env, caller, house)?])
         }
         Request::RunParallel(args) => {
-            let mut worlds: Vec<World> = Vec::with_capacity(args.commands.len());
+            let mut worlds: Vec<LaunchEnv> = Vec::with_capacity(args.commands.len());
             for (index, one) in args.commands.iter().enumerate() {
                 let field = format!("commands[{index}].cwd");
                 let cwd = directory(&field, one.cwd.as_deref(), caller)?;
@@ -233,7 +233,7 @@ fn worlds(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<W
 }
 
 /// Where commands run that nobody named a shell for.
-fn for_commands(cwd: PathBuf, caller: &Caller, house: &House) -> Result<World, Error> {
+fn for_commands(cwd: PathBuf, caller: &Caller, house: &House) -> Result<LaunchEnv, Error> {
     let shell = shell(None, Purpose::Command, &cwd, caller, house)?;
     let env = BTreeMap::new();
     world(cwd, shell, Purpose::Command, &env, caller, house)
@@ -306,7 +306,7 @@ fn world(
     env: &BTreeMap<String, String>,
     caller: &Caller,
     house: &House,
-) -> Result<World, Error> {
+) -> Result<LaunchEnv, Error> {
     let secret = match purpose {
         Purpose::Command => String::new(),
         // Its steps are marked whatever the shell.
@@ -323,7 +323,7 @@ fn world(
             }
         }
     };
-    Ok(World {
+    Ok(LaunchEnv {
         cwd,
         shell,
         secret,

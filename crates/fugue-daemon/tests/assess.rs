@@ -15,7 +15,8 @@ use std::{
 
 use fugue_api::{Timestamp, wire::Caller};
 use fugue_core::assess::{
-    Answer, Decision, Fence, NextStep, Prompt, Role, Situation, Transcript, WatchSettings,
+    Decision, EntryRole, Fence, ModelAnswer, NextStepAnswer, Prompt, Situation, Transcript,
+    WatchSettings,
 };
 use fugue_daemon::assess::{AssessError, Assessor, assess};
 use fugue_testkit::{
@@ -60,7 +61,7 @@ fn command(line: &str, cwd: &Path, limit: Duration) -> Assessor {
 
 fn situation<T>(question: impl Fn(&Situation<'_>, &Fence) -> T) -> T {
     let mut transcript = Transcript::default();
-    transcript.push(Role::Status, "the parser is fixed", Timestamp(0), 200);
+    transcript.push(EntryRole::Status, "the parser is fixed", Timestamp(0), 200);
     let situation = Situation {
         plan: "make the tests pass",
         transcript: &transcript,
@@ -239,13 +240,13 @@ async fn a_next_step_is_asked_for_with_its_own_schema() {
     let server = Providers::start(vec![words(
         r#"{"injection_prompt": "push", "achieved": false}"#,
     )]);
-    let prompt: Prompt<NextStep> = situation(|situation, fence| situation.next_step(fence));
+    let prompt: Prompt<NextStepAnswer> = situation(|situation, fence| situation.next_step(fence));
     let step = assess(&openai(&server, LONG), &prompt).await.unwrap();
     assert_eq!(step.injection_prompt.unwrap().as_str(), "push");
     let body = &server.asked()[0].body;
     assert_eq!(
         body["response_format"]["json_schema"]["schema"],
-        NextStep::schema()
+        NextStepAnswer::schema()
     );
 }
 

@@ -14,14 +14,14 @@ pub const MAX_INJECTION: usize = 160;
 pub const MAX_ANSWER: usize = 64 * 1024;
 
 /// A kind of answer: its schema, and how a text becomes one.
-pub trait Answer: Sized {
+pub trait ModelAnswer: Sized {
     /// What providers call the schema by.
     const NAME: &'static str;
     /// In the dialect that every provider takes: all properties required, no others, no lengths.
     fn schema() -> Value;
     /// Strict, but for one thing: models like to put a fence or a sentence around their JSON, so one object in the
     /// text is enough. None, or two, is a misfit.
-    fn parse(text: &str) -> Result<Self, Misfit>;
+    fn parse(text: &str) -> Result<Self, AnswerMisfit>;
 }
 
 /// What is to be done with a pane that came to rest.
@@ -40,7 +40,7 @@ pub enum Decision {
 
 /// What a person who paused a watcher could do next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NextStep {
+pub struct NextStepAnswer {
     /// None only where the goal is reached.
     pub injection_prompt: Option<Injection>,
     pub achieved: bool,
@@ -55,15 +55,15 @@ pub struct Injection(String);
 
 /// Why a text is not an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit(String);
+pub struct AnswerMisfit(String);
 
-impl fmt::Display for Misfit {
+impl fmt::Display for AnswerMisfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Misfit {}
+impl std::error::Error for AnswerMisfit {}
 
 impl Injection {
     pub fn as_str(&self) -> &str {
@@ -72,30 +72,30 @@ impl Injection {
 }
 
 impl TryFrom<String> for Injection {
-    type Error = Misfit;
+    type Error = AnswerMisfit;
 
-    fn try_from(text: String) -> Result<Self, Misfit> {
+    fn try_from(text: String) -> Result<Self, AnswerMisfit> {
         // Space around a line is no part of what it says.
         let line = text.trim();
         let length = line.chars().count();
         if line.is_empty() {
-            return Err(Misfit(
+            return Err(AnswerMisfit(
                 "injection_prompt: wanted a line to type, got an empty one".into(),
             ));
         }
         if line.contains(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']) {
-            return Err(Misfit(
+            return Err(AnswerMisfit(
                 "injection_prompt: wanted one line, got several".into(),
             ));
         }
         if let Some(c) = line.chars().find(|c| is_unseen(*c)) {
-            return Err(Misfit(format!(
+            return Err(AnswerMisfit(format!(
                 "injection_prompt: wanted visible characters only, got U+{:04X}",
                 u32::from(c)
             )));
         }
         if length > MAX_INJECTION {
-            return Err(Misfit(format!(
+            return Err(AnswerMisfit(format!(
                 "injection_prompt: wanted at most {MAX_INJECTION} characters, got {length}"
             )));
         }
@@ -132,7 +132,7 @@ struct RawNextStep {
     achieved: bool,
 }
 
-impl Answer for Decision {
+impl ModelAnswer for Decision {
     const NAME: &'static str = "decision";
 
     fn schema() -> Value {
@@ -147,22 +147,22 @@ impl Answer for Decision {
         })
     }
 
-    fn parse(text: &str) -> Result<Self, Misfit> {
+    fn parse(text: &str) -> Result<Self, AnswerMisfit> {
         let raw: RawDecision = the_object(text)?;
         match (raw.action, said(raw.injection_prompt)) {
             (Action::Stop, None) => Ok(Self::Stop),
-            (Action::Stop, Some(_)) => Err(Misfit(
+            (Action::Stop, Some(_)) => Err(AnswerMisfit(
                 "action is stop, so injection_prompt must be null".into(),
             )),
             (Action::Continue, Some(line)) => line.try_into().map(Self::Continue),
-            (Action::Continue, None) => Err(Misfit(
+            (Action::Continue, None) => Err(AnswerMisfit(
                 "action is continue, so injection_prompt must say what to type".into(),
             )),
         }
     }
 }
 
-impl Answer for NextStep {
+impl ModelAnswer for NextStepAnswer {
     const NAME: &'static str = "next_step";
 
     fn schema() -> Value {
@@ -177,11 +177,11 @@ impl Answer for NextStep {
         })
     }
 
-    fn parse(text: &str) -> Result<Self, Misfit> {
+    fn parse(text: &str) -> Result<Self, AnswerMisfit> {
         let raw: RawNextStep = the_object(text)?;
         let line = said(raw.injection_prompt);
         if line.is_none() && !raw.achieved {
-            return Err(Misfit(
+            return Err(AnswerMisfit(
                 "achieved is false, so injection_prompt must say what to type".into(),
             ));
         }
@@ -206,9 +206,9 @@ fn said(line: Option<String>) -> Option<String> {
 }
 
 /// The one JSON object of a text.
-fn the_object<T: DeserializeOwned>(text: &str) -> Result<T, Misfit> {
+fn the_object<T: DeserializeOwned>(text: &str) -> Result<T, AnswerMisfit> {
     if text.len() > MAX_ANSWER {
-        return Err(Misfit(format!(
+        return Err(AnswerMisfit(format!(
             "wanted one short JSON object, got {} bytes",
             text.len()
         )));
@@ -220,10 +220,10 @@ fn the_object<T: DeserializeOwned>(text: &str) -> Result<T, Misfit> {
             0 => format!("`{}`", one_line(text, 80)),
             n => format!("{n} objects"),
         };
-        return Err(Misfit(format!("wanted one JSON object, got {got}")));
+        return Err(AnswerMisfit(format!("wanted one JSON object, got {got}")));
     };
     // From the text and not from a parsed value: a field that is there twice is an error only here.
-    serde_json::from_str(object).map_err(|error| Misfit(one_line(&error.to_string(), 200)))
+    serde_json::from_str(object).map_err(|error| AnswerMisfit(one_line(&error.to_string(), 200)))
 }
 
 /// Every JSON object that is in a text and not in another one.
@@ -375,25 +375,25 @@ mod tests {
 
     #[test]
     fn a_next_step_is_a_line_or_the_end() {
-        let step = |text: &str| NextStep::parse(text).map_err(|misfit| misfit.0);
+        let step = |text: &str| NextStepAnswer::parse(text).map_err(|misfit| misfit.0);
         let line = |text: &str| Some(Injection(text.to_owned()));
         assert_eq!(
             step(r#"{"injection_prompt": "run the tests", "achieved": false}"#),
-            Ok(NextStep {
+            Ok(NextStepAnswer {
                 injection_prompt: line("run the tests"),
                 achieved: false
             })
         );
         assert_eq!(
             step(r#"{"injection_prompt": null, "achieved": true}"#),
-            Ok(NextStep {
+            Ok(NextStepAnswer {
                 injection_prompt: None,
                 achieved: true
             })
         );
         assert_eq!(
             step(r#"{"injection_prompt": "tag the release", "achieved": true}"#),
-            Ok(NextStep {
+            Ok(NextStepAnswer {
                 injection_prompt: line("tag the release"),
                 achieved: true
             })

@@ -9,9 +9,9 @@ use std::marker::PhantomData;
 use fugue_api::Timestamp;
 
 use super::{
-    answer::{Answer, Decision, MAX_INJECTION, Misfit, NextStep},
+    answer::{AnswerMisfit, Decision, MAX_INJECTION, ModelAnswer, NextStepAnswer},
     clean::{cleaned, one_line},
-    transcript::{Entry, Transcript},
+    transcript::{Transcript, TranscriptEntry},
 };
 use crate::view;
 
@@ -70,7 +70,7 @@ pub struct Prompt<A = Decision> {
     answer: PhantomData<fn() -> A>,
 }
 
-impl<A: Answer> Prompt<A> {
+impl<A: ModelAnswer> Prompt<A> {
     fn new(system: String, user: String) -> Self {
         Self {
             system,
@@ -85,7 +85,7 @@ impl<A: Answer> Prompt<A> {
     }
 
     /// The same question again, with what was wrong with the answer.
-    pub fn corrected(&self, answer: &str, misfit: &Misfit) -> Self {
+    pub fn corrected(&self, answer: &str, misfit: &AnswerMisfit) -> Self {
         let answer = one_line(answer, ANSWER_CHARS);
         let user = format!(
             "{}\n\nYour last answer could not be used: {misfit}\nIt was:\n| {answer}\nAnswer again, with the JSON object alone.",
@@ -112,7 +112,7 @@ impl Situation<'_> {
     }
 
     /// The watch was paused: how far is it, and what would come next?
-    pub fn next_step(&self, fence: &Fence) -> Prompt<NextStep> {
+    pub fn next_step(&self, fence: &Fence) -> Prompt<NextStepAnswer> {
         let system = system(
             "A person paused the work. Say if the goal is achieved, and provide the one short imperative command that \
              would come next in an interactive CLI. Never explain.",
@@ -170,7 +170,7 @@ impl Situation<'_> {
         entries.map(|entry| self.entry(entry)).collect()
     }
 
-    fn entry(&self, entry: &Entry) -> String {
+    fn entry(&self, entry: &TranscriptEntry) -> String {
         let seconds = self.now.0.saturating_sub(entry.at.0) / 1000;
         let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
         let text = one_line(&entry.text, ENTRY_CHARS);

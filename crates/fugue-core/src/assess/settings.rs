@@ -59,61 +59,61 @@ impl Default for WatchSettings {
 }
 
 /// A setting, by the name it has in the environment and, in small letters, in the file.
-struct Row {
+struct SettingRow {
     name: &'static str,
     set: fn(&mut WatchSettings, &str) -> Result<(), String>,
 }
 
-const ROWS: &[Row] = &[
-    Row {
+const ROWS: &[SettingRow] = &[
+    SettingRow {
         name: "DEFAULT_WAIT_SEC",
         set: |s, text| number(&mut s.default_wait_sec, text),
     },
-    Row {
+    SettingRow {
         name: "IDLE_THRESHOLD",
         set: |s, text| number(&mut s.idle_threshold, text),
     },
-    Row {
+    SettingRow {
         name: "IDLE_SPIN_POLL_SECS",
         set: |s, text| number(&mut s.idle_spin_poll_secs, text),
     },
-    Row {
+    SettingRow {
         name: "POLL_SECS",
         set: |s, text| number(&mut s.poll_secs, text),
     },
-    Row {
+    SettingRow {
         name: "TAIL_LINES",
         set: |s, text| number(&mut s.tail_lines, text),
     },
-    Row {
+    SettingRow {
         name: "MAX_TRANSCRIPT",
         set: |s, text| number(&mut s.max_transcript, text),
     },
-    Row {
+    SettingRow {
         name: "ASSESS_MODEL",
         set: |s, text| words(&mut s.assess_model, text),
     },
-    Row {
+    SettingRow {
         name: "MODEL",
         set: |s, text| words(&mut s.model, text),
     },
-    Row {
+    SettingRow {
         name: "INJECT_PRESS_ENTER",
         set: |s, text| switch(&mut s.inject_press_enter, text),
     },
-    Row {
+    SettingRow {
         name: "ASSESS_MAX_PER_HOUR",
         set: |s, text| number(&mut s.assess_max_per_hour, text),
     },
-    Row {
+    SettingRow {
         name: "ASSESS_TIMEOUT_SEC",
         set: |s, text| number(&mut s.assess_timeout_sec, text),
     },
-    Row {
+    SettingRow {
         name: "BASH_WAIT_MAX_SEC",
         set: |s, text| number(&mut s.bash_wait_max_sec, text),
     },
-    Row {
+    SettingRow {
         name: "SPIN_MAX_SEC",
         set: |s, text| number(&mut s.spin_max_sec, text),
     },

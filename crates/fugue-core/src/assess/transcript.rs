@@ -11,7 +11,7 @@ const MAX_TEXT: usize = 8_000;
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum EntryRole {
     /// What is to be done, in the words of whoever asked for the watch.
     Plan,
     /// The agent's own report.
@@ -28,7 +28,7 @@ pub enum Role {
     Injection,
 }
 
-impl Role {
+impl EntryRole {
     pub fn word(self) -> &'static str {
         match self {
             Self::Plan => "plan",
@@ -43,9 +43,9 @@ impl Role {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct TranscriptEntry {
     pub at: Timestamp,
-    pub role: Role,
+    pub role: EntryRole,
     pub text: String,
 }
 
@@ -53,28 +53,28 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Transcript {
-    entries: Vec<Entry>,
+    entries: Vec<TranscriptEntry>,
 }
 
 impl Transcript {
     /// Adds an entry and drops the oldest beyond `max`. A plan is kept whole; a long text of another role loses its
     /// middle.
-    pub fn push(&mut self, role: Role, text: impl Into<String>, at: Timestamp, max: usize) {
+    pub fn push(&mut self, role: EntryRole, text: impl Into<String>, at: Timestamp, max: usize) {
         let text = text.into();
         let text = match role {
-            Role::Plan => text,
-            Role::Status
-            | Role::Wait
-            | Role::WaitOutput
-            | Role::IdleSpin
-            | Role::Decision
-            | Role::Injection => view::bound(&text.lines().collect::<Vec<_>>(), MAX_TEXT).text,
+            EntryRole::Plan => text,
+            EntryRole::Status
+            | EntryRole::Wait
+            | EntryRole::WaitOutput
+            | EntryRole::IdleSpin
+            | EntryRole::Decision
+            | EntryRole::Injection => view::bound(&text.lines().collect::<Vec<_>>(), MAX_TEXT).text,
         };
-        self.entries.push(Entry { at, role, text });
+        self.entries.push(TranscriptEntry { at, role, text });
         self.trim(max);
     }
 
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[TranscriptEntry] {
         &self.entries
     }
 
@@ -82,13 +82,13 @@ impl Transcript {
     pub fn plan(&self) -> Option<&str> {
         self.entries
             .iter()
-            .rfind(|entry| entry.role == Role::Plan)
+            .rfind(|entry| entry.role == EntryRole::Plan)
             .map(|entry| entry.text.as_str())
     }
 
     fn trim(&mut self, max: usize) {
         let mut too_many = self.entries.len().saturating_sub(max.max(1));
-        let plan = self.entries.iter().rposition(|e| e.role == Role::Plan);
+        let plan = self.entries.iter().rposition(|e| e.role == EntryRole::Plan);
         let mut index = 0;
         self.entries.retain(|_| {
             let drop = too_many > 0 && plan != Some(index);
@@ -111,7 +111,7 @@ mod tests {
             .collect()
     }
 
-    fn pushed(max: usize, entries: &[(Role, &str)]) -> Transcript {
+    fn pushed(max: usize, entries: &[(EntryRole, &str)]) -> Transcript {
         let mut transcript = Transcript::default();
         for (n, (role, text)) in entries.iter().enumerate() {
             transcript.push(*role, *text, Timestamp(n as u64), max);
@@ -125,11 +125,11 @@ mod tests {
         let kept = pushed(
             3,
             &[
-                (Role::Plan, "build it"),
-                (Role::Status, "one"),
-                (Role::WaitOutput, "two"),
-                (Role::Decision, "three"),
-                (Role::Injection, "four"),
+                (EntryRole::Plan, "build it"),
+                (EntryRole::Status, "one"),
+                (EntryRole::WaitOutput, "two"),
+                (EntryRole::Decision, "three"),
+                (EntryRole::Injection, "four"),
             ],
         );
         assert_eq!(texts(&kept), ["build it", "three", "four"]);
@@ -139,11 +139,11 @@ mod tests {
     #[test]
     fn of_two_plans_the_later_holds_and_the_earlier_may_go() {
         let mut entries = vec![
-            (Role::Plan, "first"),
-            (Role::Status, "one"),
-            (Role::Plan, "second"),
+            (EntryRole::Plan, "first"),
+            (EntryRole::Status, "one"),
+            (EntryRole::Plan, "second"),
         ];
-        entries.extend([(Role::Status, "more"); 10]);
+        entries.extend([(EntryRole::Status, "more"); 10]);
         let kept = pushed(4, &entries);
         assert_eq!(texts(&kept), ["second", "more", "more", "more"]);
         assert_eq!(kept.plan(), Some("second"));
@@ -153,29 +153,36 @@ mod tests {
     fn with_room_for_one_it_is_the_plan() {
         let kept = pushed(
             1,
-            &[(Role::Plan, "p"), (Role::Status, "s"), (Role::Status, "t")],
+            &[
+                (EntryRole::Plan, "p"),
+                (EntryRole::Status, "s"),
+                (EntryRole::Status, "t"),
+            ],
         );
         assert_eq!(texts(&kept), ["p"]);
         assert_eq!(
-            texts(&pushed(1, &[(Role::Status, "s"), (Role::Status, "t")])),
+            texts(&pushed(
+                1,
+                &[(EntryRole::Status, "s"), (EntryRole::Status, "t")]
+            )),
             ["t"]
         );
     }
 
     #[test]
     fn two_hundred_entries_after_a_thousand_reports() {
-        let mut entries = vec![(Role::Plan, "the plan")];
-        entries.extend([(Role::Status, "report"); 1000]);
+        let mut entries = vec![(EntryRole::Plan, "the plan")];
+        entries.extend([(EntryRole::Status, "report"); 1000]);
         let kept = pushed(200, &entries);
         assert_eq!(kept.entries().len(), 200);
-        assert_eq!(kept.entries()[0].role, Role::Plan);
+        assert_eq!(kept.entries()[0].role, EntryRole::Plan);
         assert_eq!(kept.entries()[199].at, Timestamp(1000));
     }
 
     #[test]
     fn a_long_report_loses_its_middle_and_a_plan_nothing() {
         let long = format!("start\n{}\nend", "x".repeat(50_000));
-        let kept = pushed(9, &[(Role::Plan, &long), (Role::Status, &long)]);
+        let kept = pushed(9, &[(EntryRole::Plan, &long), (EntryRole::Status, &long)]);
         assert_eq!(kept.plan(), Some(long.as_str()));
         let report = &kept.entries()[1].text;
         assert!(report.chars().count() <= MAX_TEXT);
@@ -184,7 +191,13 @@ mod tests {
 
     #[test]
     fn it_survives_json() {
-        let kept = pushed(9, &[(Role::Plan, "p"), (Role::IdleSpin, "idle_for=3.00")]);
+        let kept = pushed(
+            9,
+            &[
+                (EntryRole::Plan, "p"),
+                (EntryRole::IdleSpin, "idle_for=3.00"),
+            ],
+        );
         let json = serde_json::to_string(&kept).unwrap();
         assert!(json.contains(r#""role":"idle_spin""#), "{json}");
         assert_eq!(serde_json::from_str::<Transcript>(&json).unwrap(), kept);

@@ -14,12 +14,12 @@ use fugue_api::{
     wire::{Ask, Caller, Who},
 };
 
-use super::{Core, Pane, plan::Planner};
+use super::{Core, PaneEntry, plan::Planner};
 use crate::InboxId;
 
 /// What a caller is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum CallerRole {
     Person,
     /// A named or project session.
     Lead,
@@ -51,7 +51,7 @@ enum PaneOwner {
 
 /// Where a message or a question goes, as seen by its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Receiver {
+enum MessageTarget {
     /// A worker of the sender's, or one below that.
     Below,
     Lead,
@@ -60,7 +60,7 @@ enum Receiver {
     Other,
 }
 
-impl Role {
+impl CallerRole {
     fn of(who: &Who) -> Self {
         match who {
             Who::Person { .. } => Self::Person,
@@ -80,11 +80,13 @@ impl Role {
         }
     }
 
-    fn may_write_to(self, receiver: Receiver) -> bool {
+    fn may_write_to(self, receiver: MessageTarget) -> bool {
         match (self, receiver) {
             (Self::Person | Self::Lead, _) => true,
-            (Self::Worker, Receiver::Below | Receiver::Lead | Receiver::Sibling) => true,
-            (Self::Worker, Receiver::Other) => false,
+            (Self::Worker, MessageTarget::Below | MessageTarget::Lead | MessageTarget::Sibling) => {
+                true
+            }
+            (Self::Worker, MessageTarget::Other) => false,
         }
     }
 }
@@ -282,7 +284,7 @@ impl Planner<'_> {
         let Ok(pane) = self.resolve(said) else {
             return Ok(());
         };
-        if Role::of(who).may(right, self.owner(who, pane)) {
+        if CallerRole::of(who).may(right, self.owner(who, pane)) {
             return Ok(());
         }
         let id = pane.record.id;
@@ -308,7 +310,7 @@ impl Planner<'_> {
         }))
     }
 
-    fn owner(&self, who: &Who, pane: &Pane) -> PaneOwner {
+    fn owner(&self, who: &Who, pane: &PaneEntry) -> PaneOwner {
         let team = &self.core.team;
         let own = team.me(who).inbox;
         let is_own = |inbox: &InboxId| *inbox == own || inbox.is_below(&own);
@@ -332,7 +334,7 @@ impl Planner<'_> {
             .inboxes
             .get(event)
             .is_none_or(|event| event.inbox == own);
-        if is_own || Role::of(who) == Role::Person {
+        if is_own || CallerRole::of(who) == CallerRole::Person {
             return Ok(());
         }
         Err(Error::denied(format!(
@@ -365,15 +367,15 @@ impl Planner<'_> {
             return Ok(());
         };
         let receiver = if to.is_below(&me.inbox) {
-            Receiver::Below
+            MessageTarget::Below
         } else if me.parent.as_ref() == Some(&to) {
-            Receiver::Lead
+            MessageTarget::Lead
         } else if me.parent.is_some() && to.lead() == me.parent {
-            Receiver::Sibling
+            MessageTarget::Sibling
         } else {
-            Receiver::Other
+            MessageTarget::Other
         };
-        if Role::of(who).may_write_to(receiver) {
+        if CallerRole::of(who).may_write_to(receiver) {
             return Ok(());
         }
         Err(Error::denied(format!(
@@ -394,7 +396,7 @@ impl Planner<'_> {
             .as_ref()
             .is_some_and(|to| *to == own || to.is_below(&own));
         let is_asker = question.asker == own;
-        if Role::of(who) == Role::Person || (is_addressee && !is_asker) {
+        if CallerRole::of(who) == CallerRole::Person || (is_addressee && !is_asker) {
             return Ok(());
         }
         let addressee = addressee.map_or_else(|| "a person".to_owned(), |to| format!("`{to}`"));
@@ -453,9 +455,9 @@ fn check_force(who: &Who, args: &SendInput) -> Result<(), Error> {
 }
 
 fn only_person(who: &Who, act: &str, because: &str) -> Result<(), Error> {
-    match Role::of(who) {
-        Role::Person => Ok(()),
-        Role::Lead | Role::Worker => Err(Error::denied(format!(
+    match CallerRole::of(who) {
+        CallerRole::Person => Ok(()),
+        CallerRole::Lead | CallerRole::Worker => Err(Error::denied(format!(
             "{} may not {act}: {because}; only a person may",
             described(who)
         ))

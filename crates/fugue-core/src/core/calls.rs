@@ -12,18 +12,18 @@ use fugue_api::{
 };
 
 use super::{
-    Core, Pane, Phase,
+    Core, PaneEntry, PanePhase,
     forget::ForgetScope,
     plan::{Plan, Planner},
     rows::{closed, created, default_name, ended_state, put, row_of, status_of},
-    runs::Start,
-    team::Spawn,
+    runs::StartCall,
+    team::SpawnCall,
     tmux,
-    watch::Asking,
+    watch::WatchCall,
 };
 use crate::{
-    Asked, CallId, Change, Effect, Job, Now, PaneQuestion, PaneRecord, Started, TmuxLook, Undo,
-    World, result,
+    CallId, CallRequest, Change, ClockReading, Effect, LaunchEnv, PaneJob, PaneRecord, PaneRequest,
+    StartTarget, TmuxLookup, Undo, result,
 };
 
 impl Core {
@@ -31,16 +31,16 @@ impl Core {
     pub(super) fn call(
         &mut self,
         call: CallId,
-        mut asked: Asked,
-        now: Now,
+        mut asked: CallRequest,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) -> Result<(), Error> {
         asked.who = self.identify(asked.within, asked.who)?;
         let mut elsewhere = Vec::new();
         let mut discovered = None;
         match std::mem::take(&mut asked.tmux) {
-            TmuxLook::None => {}
-            TmuxLook::One(found) => {
+            TmuxLookup::None => {}
+            TmuxLookup::One(found) => {
                 let found = (*found)?;
                 let id = self.met(&found).unwrap_or_else(|| {
                     let pane = self.discovered(found, asked.key, now);
@@ -48,7 +48,7 @@ impl Core {
                 });
                 asked.ask.is_about(id);
             }
-            TmuxLook::All(found) => elsewhere = self.unmet(found),
+            TmuxLookup::All(found) => elsewhere = self.unmet(found),
         }
         let planner = Planner {
             core: self,
@@ -66,7 +66,12 @@ impl Core {
 }
 
 impl Planner<'_> {
-    fn plan(&self, call: CallId, asked: Asked, elsewhere: Vec<TmuxRow>) -> Result<Plan, Error> {
+    fn plan(
+        &self,
+        call: CallId,
+        asked: CallRequest,
+        elsewhere: Vec<TmuxRow>,
+    ) -> Result<Plan, Error> {
         let now = self.now;
         match asked.ask {
             Ask::Tool { call: request } => {
@@ -100,7 +105,7 @@ impl Planner<'_> {
                     }
                     Request::Wait(args) => self.wait(call, &args),
                     Request::SpawnWorker(args) => {
-                        let spawn = Spawn {
+                        let spawn = SpawnCall {
                             call,
                             key: asked.key,
                             who: asked.who,
@@ -112,7 +117,7 @@ impl Planner<'_> {
                     request @ (Request::Expect(_)
                     | Request::RunParallel(_)
                     | Request::RunPipeline(_)) => {
-                        let start = Start {
+                        let start = StartCall {
                             call,
                             key: asked.key,
                             who: asked.who,
@@ -125,7 +130,7 @@ impl Planner<'_> {
                     | Request::LookMa(_)
                     | Request::Pause(_)
                     | Request::Clear(_)) => {
-                        let asking = Asking {
+                        let asking = WatchCall {
                             call,
                             who: asked.who,
                             caller: asked.caller,
@@ -169,7 +174,7 @@ impl Planner<'_> {
                 }))
             }
             Ask::Follow { pane, from } => {
-                self.ask(call, self.resolve(&pane)?, PaneQuestion::Follow { from })
+                self.ask(call, self.resolve(&pane)?, PaneRequest::Follow { from })
             }
             Ask::Resize { pane, rows, cols } => {
                 let pane = self.resolve(&pane)?;
@@ -180,7 +185,7 @@ impl Planner<'_> {
                 }
                 pane.live()?;
                 let size = PaneSize { rows, cols };
-                self.ask(call, pane, PaneQuestion::Resize(size))
+                self.ask(call, pane, PaneRequest::Resize(size))
             }
             Ask::CollectGarbage { dry_run, all_ended } => {
                 let scope = if all_ended {
@@ -203,7 +208,7 @@ impl Planner<'_> {
         let pane = self.resolve(&args.pane_id)?;
         pane.live()?;
         let args = Box::new(args);
-        self.ask(call, pane, PaneQuestion::Send { args, key })
+        self.ask(call, pane, PaneRequest::Send { args, key })
     }
 
     fn read(&self, call: CallId, args: ReadPane) -> Result<Plan, Error> {
@@ -216,7 +221,7 @@ impl Planner<'_> {
         let pane = self.resolve(&args.pane_id)?;
         let ended = pane.record.ended.as_ref().map(ended_state);
         let args = Box::new(args);
-        self.ask(call, pane, PaneQuestion::Read { args, ended })
+        self.ask(call, pane, PaneRequest::Read { args, ended })
     }
 
     fn status(
@@ -240,15 +245,15 @@ impl Planner<'_> {
         };
         let status = self.core.as_its_agent_says(status);
         match &pane.phase {
-            Phase::Opening { .. } | Phase::Ended => {
+            PanePhase::Opening { .. } | PanePhase::Ended => {
                 let reply = Reply::GetStatus(Status::Pane(Box::new(status)));
                 Ok(Plan::effect(Effect::Answer {
                     call,
                     answer: Ok(Answer::Tool { reply }),
                 }))
             }
-            Phase::Settling { .. } | Phase::Live => {
-                self.ask(call, pane, PaneQuestion::Status(Box::new(status)))
+            PanePhase::Settling { .. } | PanePhase::Live => {
+                self.ask(call, pane, PaneRequest::Status(Box::new(status)))
             }
         }
     }
@@ -263,11 +268,11 @@ impl Core {
         &mut self,
         call: CallId,
         args: CreatePane,
-        world: World,
+        world: LaunchEnv,
         key: Key,
         caller: Arc<Caller>,
         who: &Who,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let opened_by = self.team.opener(who);
@@ -296,7 +301,7 @@ impl Core {
         );
         let mut changes = self
             .starts
-            .remember(key, Started::Pane(record.id), now.wall);
+            .remember(key, StartTarget::Pane(record.id), now.wall);
         changes.extend([
             Change::NextPane(self.next_pane),
             Change::Put(Box::new(record.clone())),
@@ -307,7 +312,7 @@ impl Core {
         });
         effects.push(Effect::Open {
             record: Box::new(record),
-            job: args.command.map_or(Job::Shell, Job::Command),
+            job: args.command.map_or(PaneJob::Shell, PaneJob::Command),
             env: args.env,
             world,
             caller,
@@ -315,7 +320,7 @@ impl Core {
     }
 
     /// Enters a pane that is about to be opened, under an id that was promised to it or the next one.
-    pub(super) fn new_pane(&mut self, new: NewPane<'_>, now: Now) -> PaneRecord {
+    pub(super) fn new_pane(&mut self, new: NewPane<'_>, now: ClockReading) -> PaneRecord {
         let id = new.promised.unwrap_or_else(|| {
             let next = PaneId(self.next_pane);
             self.next_pane += 1;
@@ -340,10 +345,10 @@ impl Core {
             ended: None,
             removing: false,
         };
-        let phase = Phase::Opening {
+        let phase = PanePhase::Opening {
             callers: new.callers,
         };
-        let pane = Pane {
+        let pane = PaneEntry {
             record: record.clone(),
             phase,
             closers: Vec::new(),
@@ -362,9 +367,11 @@ impl Core {
             return;
         };
         match &mut pane.phase {
-            Phase::Opening { callers } | Phase::Settling { callers, .. } => callers.push(call),
-            Phase::Live => effects.push(created(&pane.record, call, None, true, None)),
-            Phase::Ended => {
+            PanePhase::Opening { callers } | PanePhase::Settling { callers, .. } => {
+                callers.push(call)
+            }
+            PanePhase::Live => effects.push(created(&pane.record, call, None, true, None)),
+            PanePhase::Ended => {
                 let cursor = pane.record.ended.as_ref().map(|ended| ended.cursor.clone());
                 effects.push(created(
                     &pane.record,
@@ -398,7 +405,7 @@ impl Core {
         call: CallId,
         bounds: Bounds,
         elsewhere: Vec<TmuxRow>,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let mut sessions: BTreeMap<&SessionName, u64> = BTreeMap::new();
@@ -439,7 +446,7 @@ impl Core {
         let live = self
             .panes
             .values()
-            .filter(|pane| matches!(pane.phase, Phase::Live | Phase::Settling { .. }))
+            .filter(|pane| matches!(pane.phase, PanePhase::Live | PanePhase::Settling { .. }))
             .map(|pane| pane.record.id)
             .collect();
         effects.push(Effect::Survey {
@@ -475,7 +482,7 @@ impl Core {
 }
 
 /// The one pane that a call opens.
-fn only(worlds: Result<Vec<World>, Error>) -> Result<World, Error> {
+fn only(worlds: Result<Vec<LaunchEnv>, Error>) -> Result<LaunchEnv, Error> {
     let world = worlds?.into_iter().next();
     world.ok_or_else(|| Error::new(Kind::Internal, "no world was looked up"))
 }
@@ -486,7 +493,7 @@ pub(super) struct NewPane<'a> {
     pub name: String,
     pub command: String,
     pub size: PaneSize,
-    pub world: &'a World,
+    pub world: &'a LaunchEnv,
     pub key: Key,
     pub opened_by: Option<Who>,
     /// Those who wait for it.

@@ -5,20 +5,26 @@ use std::time::Duration;
 use fugue_api::{Cursor, Error, Kind, PaneId};
 
 use super::{
-    Core, PATIENCE_FOR_A_PROMPT, Pane, Phase,
+    Core, PATIENCE_FOR_A_PROMPT, PaneEntry, PanePhase,
     forget::log_bytes,
     rows::{closed, created, put},
 };
-use crate::{AdoptAs, CallId, Change, Effect, Ended, Now, PaneFact, Started};
+use crate::{AdoptMode, CallId, Change, ClockReading, Effect, PaneEnd, PaneEvent, StartTarget};
 
 impl Core {
-    pub(super) fn fact(&mut self, id: PaneId, fact: PaneFact, now: Now, effects: &mut Vec<Effect>) {
-        if let PaneFact::Ended { exit, cursor, .. } = &fact
+    pub(super) fn fact(
+        &mut self,
+        id: PaneId,
+        fact: PaneEvent,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let PaneEvent::Ended { exit, cursor, .. } = &fact
             && self.shell_goes_on(id, exit, cursor, now, effects)
         {
             return;
         }
-        if let PaneFact::Removed = fact {
+        if let PaneEvent::Removed = fact {
             return effects.push(Effect::Commit {
                 changes: vec![Change::Drop(id)],
                 undo: None,
@@ -28,22 +34,22 @@ impl Core {
             return;
         };
         match fact {
-            PaneFact::Opened { pid, cursor, tmux } => {
+            PaneEvent::Opened { pid, cursor, tmux } => {
                 pane.record.pid = pid;
                 pane.record.tmux = tmux;
                 effects.push(put(&pane.record));
                 self.pane_opened(id, cursor, now, effects);
                 self.worker_opened(id, now, effects);
             }
-            PaneFact::OpenFailed(error) => {
+            PaneEvent::OpenFailed(error) => {
                 let callers = match &mut pane.phase {
-                    Phase::Opening { callers } | Phase::Settling { callers, .. } => {
+                    PanePhase::Opening { callers } | PanePhase::Settling { callers, .. } => {
                         std::mem::take(callers)
                     }
-                    Phase::Live | Phase::Ended => Vec::new(),
+                    PanePhase::Live | PanePhase::Ended => Vec::new(),
                 };
                 let mut changes: Vec<Change> = self.forget(id).into_iter().collect();
-                changes.extend(self.starts.undo(&Started::Pane(id)));
+                changes.extend(self.starts.undo(&StartTarget::Pane(id)));
                 effects.push(Effect::Commit {
                     changes,
                     undo: None,
@@ -59,7 +65,7 @@ impl Core {
                 self.runs_hear_swept(now, effects);
                 self.worker_not_opened(id, &error, effects);
             }
-            PaneFact::NeverStarted(error) => {
+            PaneEvent::NeverStarted(error) => {
                 let worker = self
                     .panes
                     .get(&id)
@@ -67,25 +73,25 @@ impl Core {
                 if let Some(open) = worker {
                     effects.push(open);
                 } else if !self.start_again(id, effects) {
-                    self.fact(id, PaneFact::OpenFailed(error), now, effects);
+                    self.fact(id, PaneEvent::OpenFailed(error), now, effects);
                 }
             }
-            PaneFact::Prompted { cursor } => pane.settle(Some(cursor), None, effects),
-            PaneFact::AsksFirst { cursor } => {
+            PaneEvent::Prompted { cursor } => pane.settle(Some(cursor), None, effects),
+            PaneEvent::AsksFirst { cursor } => {
                 pane.settle(
                     Some(cursor),
                     Some("something asks for input before the first prompt"),
                     effects,
                 );
             }
-            PaneFact::LogGrew { bytes } => self.log_grew(id, bytes, now, effects),
-            PaneFact::Moved { cwd } => pane.record.cwd = cwd,
-            PaneFact::Resized(size) => {
+            PaneEvent::LogGrew { bytes } => self.log_grew(id, bytes, now, effects),
+            PaneEvent::Moved { cwd } => pane.record.cwd = cwd,
+            PaneEvent::Resized(size) => {
                 pane.record.size = size;
                 effects.push(put(&pane.record));
             }
-            PaneFact::OutputLost { bytes } => pane.lost_bytes = bytes,
-            PaneFact::Ended {
+            PaneEvent::OutputLost { bytes } => pane.lost_bytes = bytes,
+            PaneEvent::Ended {
                 exit,
                 cursor,
                 title,
@@ -94,7 +100,7 @@ impl Core {
             } => {
                 pane.alone = alone;
                 pane.log_bytes = log_bytes(&cursor, &self.settings);
-                pane.record.ended = Some(Ended {
+                pane.record.ended = Some(PaneEnd {
                     exit,
                     at: now.moment(),
                     closed: pane.record.closing,
@@ -102,7 +108,7 @@ impl Core {
                     title,
                 });
                 pane.settle(None, Some("it ended before its first prompt"), effects);
-                pane.phase = Phase::Ended;
+                pane.phase = PanePhase::Ended;
                 // Answers to close_pane wait for the sweep: only then is no process left.
                 effects.insert(0, put(&pane.record));
                 // It ended by itself before it heard that it is to be closed. Ending processes waits for no disk.
@@ -115,7 +121,7 @@ impl Core {
                 self.watched_pane_ended(id, now, effects);
                 self.forget_old(now, effects);
             }
-            PaneFact::Swept => {
+            PaneEvent::Swept => {
                 let calls = std::mem::take(&mut pane.closers);
                 let mut note = (pane.lost_bytes > 0).then(|| {
                     format!(
@@ -138,12 +144,12 @@ impl Core {
                 effects.extend(change);
                 self.runs_hear_swept(now, effects);
             }
-            PaneFact::TaskPanicked { .. } if pane.record.ended.is_some() => {}
-            PaneFact::TaskPanicked { message } => {
+            PaneEvent::TaskPanicked { .. } if pane.record.ended.is_some() => {}
+            PaneEvent::TaskPanicked { message } => {
                 pane.panics += 1;
                 let how = match pane.panics {
-                    1 => AdoptAs::Terminal,
-                    _ => AdoptAs::RawOutput { panic: message },
+                    1 => AdoptMode::Terminal,
+                    _ => AdoptMode::RawOutput { panic: message },
                 };
                 let record = Box::new(pane.record.clone());
                 let steps = self.runs.values().find_map(|run| run.steps_in(id));
@@ -151,51 +157,57 @@ impl Core {
                 self.expect_again(id, effects);
             }
             // Dealt with above: no pane has that id any more.
-            PaneFact::Removed => {}
-            PaneFact::Watching { run, from } => self.watching(&run, from, effects),
-            PaneFact::Sighted { run, saw, sighting } => {
+            PaneEvent::Removed => {}
+            PaneEvent::Watching { run, from } => self.watching(&run, from, effects),
+            PaneEvent::Sighted { run, saw, sighting } => {
                 self.sighted(&run, saw, sighting, now, effects)
             }
-            PaneFact::NothingSeen { run } => self.nothing_seen(&run, id, now, effects),
-            PaneFact::StepBegan(news) => self.step_began(news, now, effects),
-            PaneFact::StepEnded(news, code) => self.step_ended(news, code, now, effects),
-            PaneFact::StepsLost { plan, at, why } => {
+            PaneEvent::NothingSeen { run } => self.nothing_seen(&run, id, now, effects),
+            PaneEvent::StepBegan(news) => self.step_began(news, now, effects),
+            PaneEvent::StepEnded(news, code) => self.step_ended(news, code, now, effects),
+            PaneEvent::StepsLost { plan, at, why } => {
                 self.steps_lost(plan, &at, why, now, effects);
             }
-            PaneFact::StepsRefused { plan, error } => self.steps_refused(plan, &error, effects),
-            PaneFact::StepsStopped { plan } => self.steps_stopped(plan, now, effects),
-            PaneFact::Asks(asks) => self.pane_asks(id, asks, now, effects),
-            PaneFact::Rest(rest) => self.rests(id, rest, effects),
-            PaneFact::MessageTyped { event, how } => self.typed(id, event, how, effects),
-            PaneFact::Quiet {
+            PaneEvent::StepsRefused { plan, error } => self.steps_refused(plan, &error, effects),
+            PaneEvent::StepsStopped { plan } => self.steps_stopped(plan, now, effects),
+            PaneEvent::Asks(asks) => self.pane_asks(id, asks, now, effects),
+            PaneEvent::Rest(rest) => self.rests(id, rest, effects),
+            PaneEvent::MessageTyped { event, how } => self.typed(id, event, how, effects),
+            PaneEvent::Quiet {
                 watcher,
                 step,
                 seen,
             } => self.quiet(watcher, step, seen, now, effects),
-            PaneFact::Injected { watcher, step, how } => {
+            PaneEvent::Injected { watcher, step, how } => {
                 self.injected(watcher, step, how, now, effects)
             }
         }
     }
 
-    fn pane_opened(&mut self, id: PaneId, cursor: Cursor, now: Now, effects: &mut Vec<Effect>) {
+    fn pane_opened(
+        &mut self,
+        id: PaneId,
+        cursor: Cursor,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(pane) = self.panes.get_mut(&id) else {
             return;
         };
-        let Phase::Opening { callers } = &mut pane.phase else {
+        let PanePhase::Opening { callers } = &mut pane.phase else {
             return;
         };
         let callers = std::mem::take(callers);
         if pane.record.announces_prompts() {
             let give_up_at = now.since_boot + PATIENCE_FOR_A_PROMPT;
-            pane.phase = Phase::Settling {
+            pane.phase = PanePhase::Settling {
                 callers,
                 give_up_at,
             };
             effects.push(Effect::WakeAt(give_up_at));
             return;
         }
-        pane.phase = Phase::Live;
+        pane.phase = PanePhase::Live;
         for call in callers {
             effects.push(created(
                 &pane.record,
@@ -211,14 +223,14 @@ impl Core {
         let Some(pane) = self.panes.remove(&id) else {
             return;
         };
-        self.starts.undo(&Started::Pane(id));
+        self.starts.undo(&StartTarget::Pane(id));
         for call in pane.closers {
             effects.push(Effect::Answer {
                 call,
                 answer: Err(not_recorded(why)),
             });
         }
-        if let Phase::Opening { callers } | Phase::Settling { callers, .. } = pane.phase {
+        if let PanePhase::Opening { callers } | PanePhase::Settling { callers, .. } = pane.phase {
             for call in callers {
                 effects.push(Effect::Answer {
                     call,
@@ -228,9 +240,9 @@ impl Core {
         }
     }
 
-    pub(super) fn time(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    pub(super) fn time(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
         for pane in self.panes.values_mut() {
-            if matches!(pane.phase, Phase::Settling { give_up_at, .. } if give_up_at <= now.since_boot)
+            if matches!(pane.phase, PanePhase::Settling { give_up_at, .. } if give_up_at <= now.since_boot)
             {
                 pane.settle(
                     None,
@@ -245,7 +257,9 @@ impl Core {
     pub(super) fn forget_call(&mut self, gone: CallId) {
         for pane in self.panes.values_mut() {
             pane.closers.retain(|call| *call != gone);
-            if let Phase::Opening { callers } | Phase::Settling { callers, .. } = &mut pane.phase {
+            if let PanePhase::Opening { callers } | PanePhase::Settling { callers, .. } =
+                &mut pane.phase
+            {
                 callers.retain(|call| *call != gone);
             }
         }
@@ -267,10 +281,10 @@ fn not_recorded(why: &str) -> Error {
     .hint("nothing was started; is the disk full, or read-only?")
 }
 
-impl Pane {
+impl PaneEntry {
     /// Answers those who wait for the first prompt: with `trouble`, that it has not come.
     fn settle(&mut self, cursor: Option<Cursor>, trouble: Option<&str>, effects: &mut Vec<Effect>) {
-        let Phase::Settling { callers, .. } = &mut self.phase else {
+        let PanePhase::Settling { callers, .. } = &mut self.phase else {
             return;
         };
         for call in std::mem::take(callers) {
@@ -282,6 +296,6 @@ impl Pane {
                 trouble,
             ));
         }
-        self.phase = Phase::Live;
+        self.phase = PanePhase::Live;
     }
 }

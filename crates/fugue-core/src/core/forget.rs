@@ -8,8 +8,8 @@ use std::{
 
 use fugue_api::{Cursor, PaneId, RunId, wire::ForgetReason};
 
-use super::{Core, Pane, runs::Run};
-use crate::{CallId, Change, Effect, Now, settings::Settings, view};
+use super::{Core, PaneEntry, runs::RunEntry};
+use crate::{CallId, Change, ClockReading, Effect, settings::Settings, view};
 
 // Whoever waited for a pane's end has this long to read its output, also where the quota is exceeded.
 const QUOTA_GRACE: Duration = Duration::from_secs(10);
@@ -68,7 +68,13 @@ impl Core {
     }
 
     /// A running pane's log has grown.
-    pub(super) fn log_grew(&mut self, id: PaneId, bytes: u64, now: Now, effects: &mut Vec<Effect>) {
+    pub(super) fn log_grew(
+        &mut self,
+        id: PaneId,
+        bytes: u64,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
         if let Some(pane) = self.panes.get_mut(&id) {
             pane.log_bytes = bytes.min(self.settings.log_cap_bytes);
         }
@@ -77,11 +83,11 @@ impl Core {
 
     /// Which ended panes are forgotten. Panes whose output is part of a result that somebody may still fetch stay, and do
     /// not count: until the result was fetched, or its run is forgotten.
-    fn forget_plan(&self, scope: ForgetScope, now: Now) -> ForgetPlan {
+    fn forget_plan(&self, scope: ForgetScope, now: ClockReading) -> ForgetPlan {
         let runs = self.runs.values().filter(|run| run.needs_outputs());
         let needed: BTreeSet<PaneId> = runs.flat_map(|run| run.record.panes()).collect();
         let keep_for = self.settings.forget_after();
-        let mut ended: Vec<(Duration, Duration, &Pane)> = self
+        let mut ended: Vec<(Duration, Duration, &PaneEntry)> = self
             .panes
             .values()
             .filter(|pane| pane.closers.is_empty() && !needed.contains(&pane.record.id))
@@ -125,7 +131,8 @@ impl Core {
             plan.panes.push((pane.record.id, reason));
         }
         // A pane that is being closed is looked at again when its callers were answered and had time to read.
-        let is_being_closed = |pane: &Pane| pane.record.ended.is_some() && !pane.closers.is_empty();
+        let is_being_closed =
+            |pane: &PaneEntry| pane.record.ended.is_some() && !pane.closers.is_empty();
         if over_quota > 0 && self.panes.values().any(is_being_closed) {
             let again_at = now.since_boot + QUOTA_GRACE;
             plan.next_at = Some(plan.next_at.map_or(again_at, |next| next.min(again_at)));
@@ -134,7 +141,7 @@ impl Core {
     }
 
     /// Forgets runs that are over, and ended panes that are beyond one of the limits.
-    pub(super) fn forget_old(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    pub(super) fn forget_old(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
         self.forget_old_runs(now, effects);
         let plan = self.forget_plan(ForgetScope::Limits, now);
         effects.extend(plan.next_at.map(Effect::WakeAt));
@@ -145,7 +152,7 @@ impl Core {
 
     /// Ended runs can be asked about for as long as ended panes can be read. Those whose result nobody was given yet do
     /// not count towards the limit.
-    fn forget_old_runs(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    fn forget_old_runs(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
         let keep_for = self.settings.forget_after();
         let over = self.runs.values().filter(|run| run.record.over);
         let mut over: Vec<(Duration, u64, RunId)> = over
@@ -156,7 +163,7 @@ impl Core {
             .collect();
         over.sort();
         let needs_outputs =
-            |core: &Self, id: &RunId| core.runs.get(id).is_some_and(Run::needs_outputs);
+            |core: &Self, id: &RunId| core.runs.get(id).is_some_and(RunEntry::needs_outputs);
         let counted = over.iter().filter(|(_, _, id)| !needs_outputs(self, id));
         let mut too_many = counted
             .count()
@@ -198,7 +205,7 @@ impl Core {
         call: CallId,
         dry_run: bool,
         scope: ForgetScope,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let plan = self.forget_plan(scope, now);
@@ -228,7 +235,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Input, PaneFact,
+        Input, PaneEvent,
         core::tests::{Story, exited, opened},
     };
 
@@ -253,12 +260,12 @@ mod tests {
     }
 
     fn grew(story: &mut Story, pane: u64, bytes: u64) -> String {
-        story.fact(pane, PaneFact::LogGrew { bytes })
+        story.fact(pane, PaneEvent::LogGrew { bytes })
     }
 
     /// The pane ends when it has printed so much.
     fn ends(story: &mut Story, pane: u64, bytes: u64) -> String {
-        let PaneFact::Ended {
+        let PaneEvent::Ended {
             exit, title, alone, ..
         } = exited(0)
         else {
@@ -270,7 +277,7 @@ mod tests {
         };
         story.after(QUOTA_GRACE.as_millis() as u64).fact(
             pane,
-            PaneFact::Ended {
+            PaneEvent::Ended {
                 exit,
                 cursor: view::shown(cursor),
                 title,

@@ -17,13 +17,13 @@ use fugue_api::{
 };
 
 use super::{
-    Core, Pane, Phase,
+    Core, PaneEntry, PanePhase,
     plan::{Plan, Planner},
     rows::ended_state,
 };
-use crate::{CallId, Effect, PaneQuestion, Snapshot, layout::Layout};
-use arranging::Arranged;
-use news::News;
+use crate::{CallId, Effect, PaneRequest, Snapshot, layout::Layout};
+use arranging::SessionLayout;
+use news::OverviewVersion;
 
 // A client that asks where new panes go, and then makes none, is forgotten.
 const MOST_BESIDES: usize = 64;
@@ -32,23 +32,23 @@ const USUAL_ROOM: PaneSize = PaneSize { rows: 24, cols: 80 };
 
 /// Who looks on, and at what.
 #[derive(Default, Debug)]
-pub(super) struct Looking {
+pub(super) struct AttachState {
     /// The version that was given out last; no two states of any session have the same.
     version: u64,
-    sessions: BTreeMap<SessionName, Arranged>,
-    attending: Vec<Attending>,
+    sessions: BTreeMap<SessionName, SessionLayout>,
+    attending: Vec<Viewer>,
     /// Where panes go that are about to be made.
-    besides: VecDeque<Beside>,
+    besides: VecDeque<PendingTile>,
     /// What agents were said to ask, to panes that somebody looks at.
     said: HashMap<PaneId, StateBy>,
-    news: News,
+    news: OverviewVersion,
     /// Something has changed that no commit tells of.
     stale: bool,
 }
 
 /// One client that looks at a session, for as long as its call is open.
 #[derive(Debug)]
-struct Attending {
+struct Viewer {
     call: CallId,
     client: ClientId,
     session: SessionName,
@@ -57,24 +57,24 @@ struct Attending {
 }
 
 #[derive(Debug)]
-struct Beside {
+struct PendingTile {
     made_by: Key,
     of: PaneId,
     side: Side,
 }
 
-impl Looking {
+impl AttachState {
     pub(super) fn restored(snapshot: &mut Snapshot) -> Self {
         // Above all that an earlier daemon told, so that whoever saw that sees what is now.
         let version = snapshot.epoch << 32;
         let sessions = std::mem::take(&mut snapshot.arrangements)
             .into_iter()
-            .map(|record| (record.session.clone(), Arranged::restored(record)))
+            .map(|record| (record.session.clone(), SessionLayout::restored(record)))
             .collect();
         Self {
             version,
             sessions,
-            news: News::from(version),
+            news: OverviewVersion::from(version),
             stale: true,
             ..Self::default()
         }
@@ -102,7 +102,7 @@ impl Looking {
         })
     }
 
-    fn at(&self, session: &SessionName) -> impl Iterator<Item = &Attending> {
+    fn at(&self, session: &SessionName) -> impl Iterator<Item = &Viewer> {
         self.attending
             .iter()
             .filter(move |one| one.session == *session)
@@ -118,7 +118,7 @@ impl Planner<'_> {
                 room,
                 role,
             } => {
-                let attending = Attending {
+                let attending = Viewer {
                     call,
                     client,
                     session,
@@ -138,7 +138,7 @@ impl Planner<'_> {
             Look::View { client, pane, seen } => {
                 let pane = self.known(pane)?;
                 let ended = pane.record.ended.as_ref().map(ended_state);
-                let question = PaneQuestion::View {
+                let question = PaneRequest::View {
                     client,
                     seen,
                     says: self.core.agent_says(pane.record.id).map(Box::new),
@@ -151,10 +151,10 @@ impl Planner<'_> {
                 let pane = self.known(pane)?;
                 pane.live()?;
                 let says = self.core.agent_says(pane.record.id).map(Box::new);
-                self.ask(call, pane, PaneQuestion::Line { role, says })
+                self.ask(call, pane, PaneRequest::Line { role, says })
             }
             Look::Lines { pane, from, most } => {
-                self.ask(call, self.known(pane)?, PaneQuestion::Lines { from, most })
+                self.ask(call, self.known(pane)?, PaneRequest::Lines { from, most })
             }
             Look::Type {
                 client,
@@ -169,7 +169,7 @@ impl Planner<'_> {
                     ));
                 }
                 pane.live()?;
-                self.ask(call, pane, PaneQuestion::Type { bytes, key })
+                self.ask(call, pane, PaneRequest::Type { bytes, key })
             }
             Look::News { seen } => Ok(Plan::new(move |core, effects| {
                 core.looking.news.wait(call, seen, effects);
@@ -177,7 +177,7 @@ impl Planner<'_> {
         }
     }
 
-    fn known(&self, pane: PaneId) -> Result<&Pane, Error> {
+    fn known(&self, pane: PaneId) -> Result<&PaneEntry, Error> {
         self.resolve(&pane.to_string())
     }
 
@@ -219,7 +219,7 @@ impl Planner<'_> {
                         layout.remove(made);
                         layout.beside(made, of, side);
                     }
-                    None => beside = Some(Beside { made_by, of, side }),
+                    None => beside = Some(PendingTile { made_by, of, side }),
                 }
                 (Some(layout), None)
             }
@@ -256,7 +256,7 @@ impl Planner<'_> {
 }
 
 impl Core {
-    fn attend(&mut self, new: Attending, effects: &mut Vec<Effect>) {
+    fn attend(&mut self, new: Viewer, effects: &mut Vec<Effect>) {
         // The same client looks elsewhere now, or from another place.
         let (older, others) = std::mem::take(&mut self.looking.attending)
             .into_iter()
@@ -334,7 +334,7 @@ impl Core {
             .panes
             .values()
             .filter(|pane| pane.record.agent.is_some())
-            .filter(|pane| matches!(pane.phase, Phase::Live | Phase::Settling { .. }))
+            .filter(|pane| matches!(pane.phase, PanePhase::Live | PanePhase::Settling { .. }))
             .filter(|pane| self.looking.at(&pane.record.session).next().is_some())
             .map(|pane| pane.record.id)
             .collect();

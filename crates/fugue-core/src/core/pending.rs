@@ -62,24 +62,24 @@ mod tests {
     use serde_json::json;
 
     use crate::{
-        CallId, Effect, Exit, Input, PaneFact, Undo, core::tests::Story, settings::Settings,
+        CallId, Effect, ExitStatus, Input, PaneEvent, Undo, core::tests::Story, settings::Settings,
     };
 
     fn request(tool: &str, args: serde_json::Value) -> Request {
         Request::parse(tool, args).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn opened() -> PaneFact {
-        PaneFact::Opened {
+    fn opened() -> PaneEvent {
+        PaneEvent::Opened {
             pid: 100,
             cursor: crate::view::start(),
             tmux: None,
         }
     }
 
-    fn ended() -> PaneFact {
-        PaneFact::Ended {
-            exit: Exit::Code(0),
+    fn ended() -> PaneEvent {
+        PaneEvent::Ended {
+            exit: ExitStatus::Code(0),
             cursor: crate::view::start(),
             title: String::new(),
             alone: true,
@@ -155,8 +155,8 @@ mod tests {
         );
         story.fact(1, ended());
         let pane = PaneId(1);
-        let fact = PaneFact::Swept;
-        let effects = story.effects(Input::Pane { pane, fact });
+        let fact = PaneEvent::Swept;
+        let effects = story.effects(Input::Pane { pane, event: fact });
         assert!(
             matches!(
                 before_commit(effects)[..],
@@ -190,7 +190,7 @@ mod tests {
             story.fact(1, opened());
             story.fact(1, ended());
             story.after(25 * 60 * 60 * 1000).step(Input::Time);
-            story.fact(1, PaneFact::Removed);
+            story.fact(1, PaneEvent::Removed);
             assert!(
                 story.disk().panes.is_empty(),
                 "{tool}: the pane is forgotten"
@@ -217,7 +217,7 @@ mod tests {
         let mut story = Story::new(Settings::default());
         let create = || request("create_pane", json!({"command": "make"}));
         story.ask(1, 7, "", create());
-        story.fact(1, PaneFact::OpenFailed(fugue_api::Error::invalid("no")));
+        story.fact(1, PaneEvent::OpenFailed(fugue_api::Error::invalid("no")));
         assert!(story.disk().starts.is_empty());
         story.ask(2, 7, "", create());
         story.fact(2, opened());

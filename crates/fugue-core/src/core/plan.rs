@@ -4,8 +4,8 @@
 
 use fugue_api::{Error, Kind, PaneId};
 
-use super::{Core, Pane, Phase};
-use crate::{CallId, Effect, Now, PaneQuestion, PaneRecord};
+use super::{Core, PaneEntry, PanePhase};
+use crate::{CallId, ClockReading, Effect, PaneRecord, PaneRequest};
 
 /// The changes and effects of a call that was accepted.
 pub(super) struct Plan(Box<ApplyPlan>);
@@ -31,8 +31,8 @@ impl Plan {
 pub(super) struct Planner<'a> {
     pub core: &'a Core,
     /// The pane of tmux that the call is the first to name. It is entered into the registry only with the plan.
-    pub discovered: Option<&'a Pane>,
-    pub now: Now,
+    pub discovered: Option<&'a PaneEntry>,
+    pub now: ClockReading,
 }
 
 impl Planner<'_> {
@@ -42,29 +42,34 @@ impl Planner<'_> {
         self.core.records().chain(discovered)
     }
 
-    pub fn pane(&self, id: PaneId) -> Option<&Pane> {
+    pub fn pane(&self, id: PaneId) -> Option<&PaneEntry> {
         let discovered = self.discovered.filter(|pane| pane.record.id == id);
         self.core.panes.get(&id).or(discovered)
     }
 
     /// The pane that a caller names.
-    pub fn resolve(&self, said: &str) -> Result<&Pane, Error> {
+    pub fn resolve(&self, said: &str) -> Result<&PaneEntry, Error> {
         let id = crate::names::resolve(said, self.records())?;
         self.pane(id)
             .ok_or_else(|| Error::new(Kind::Internal, format!("pane `{id}` has no entry")))
     }
 
     /// Hands a question to a pane's task, or to the files of a pane that has ended.
-    pub fn ask(&self, call: CallId, pane: &Pane, question: PaneQuestion) -> Result<Plan, Error> {
+    pub fn ask(
+        &self,
+        call: CallId,
+        pane: &PaneEntry,
+        question: PaneRequest,
+    ) -> Result<Plan, Error> {
         let id = pane.record.id;
         Ok(Plan::effect(match pane.phase {
-            Phase::Opening { .. } => return Err(still_opening(id)),
-            Phase::Ended => Effect::AskArchive {
+            PanePhase::Opening { .. } => return Err(still_opening(id)),
+            PanePhase::Ended => Effect::AskArchive {
                 call,
                 record: Box::new(pane.record.clone()),
                 question,
             },
-            Phase::Settling { .. } | Phase::Live => Effect::Ask {
+            PanePhase::Settling { .. } | PanePhase::Live => Effect::Ask {
                 call,
                 pane: id,
                 question,
@@ -73,7 +78,7 @@ impl Planner<'_> {
     }
 }
 
-impl Pane {
+impl PaneEntry {
     /// Refuses what can only be done to a pane that has not ended.
     pub(super) fn live(&self) -> Result<(), Error> {
         let Some(ended) = &self.record.ended else {

@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use super::tests::{Story, exited, exited_unasked, opened};
 use crate::{
-    Asked, CallId, Effect, Input, Judged, PaneFact, PanePlace, PaneSeen, Prepared, Ran, Rest, Saw,
-    Sighting, StepNews, TmuxFound, TmuxLook, TmuxOrigin, TmuxPane, Typed, WorkedOut, World,
-    assess::WatchSettings, settings::Settings,
+    Assessment, CallId, CallRequest, CommandEnd, CompletionDetails, Effect, ExpectMatch, IdleState,
+    Input, LaunchEnv, MatchedPattern, PaneActivity, PaneEvent, QuietPane, StepEvent, TmuxLookup,
+    TmuxOrigin, TmuxPane, TmuxPaneInfo, TypingOutcome, WorkerLaunch, assess::WatchSettings,
+    settings::Settings,
 };
 
 /// Random bytes, each of which chooses from a list.
@@ -262,8 +263,8 @@ fn caller(c: &Choices) -> Arc<Caller> {
     })
 }
 
-fn found(c: &Choices) -> TmuxFound {
-    TmuxFound {
+fn found(c: &Choices) -> TmuxPaneInfo {
+    TmuxPaneInfo {
         pane: TmuxPane {
             socket: "/tmp/tmux-0/default".into(),
             server: 77,
@@ -279,7 +280,7 @@ fn found(c: &Choices) -> TmuxFound {
     }
 }
 
-fn asked(kind: usize, c: &Choices, d: &Choices) -> Option<Asked> {
+fn asked(kind: usize, c: &Choices, d: &Choices) -> Option<CallRequest> {
     let tools = Request::NAMES.len();
     let ask = match Request::NAMES.get(kind % (tools + OTHER_KINDS)) {
         Some(tool) => Ask::Tool {
@@ -287,7 +288,7 @@ fn asked(kind: usize, c: &Choices, d: &Choices) -> Option<Asked> {
         },
         None => other(kind % (tools + OTHER_KINDS) - tools, c),
     };
-    let world = World {
+    let world = LaunchEnv {
         cwd: "/".into(),
         shell: "/bin/bash".into(),
         secret: pick(d, 0, &["", "secret"]).to_owned(),
@@ -312,12 +313,12 @@ fn asked(kind: usize, c: &Choices, d: &Choices) -> Option<Asked> {
         },
     };
     let tmux = match d[4] % 6 {
-        0 if ask.pane().is_some() => TmuxLook::One(Box::new(Ok(found(d)))),
-        1 if ask.pane().is_some() => TmuxLook::One(Box::new(Err(wrong()))),
-        2 => TmuxLook::All(vec![found(d)]),
-        _ => TmuxLook::None,
+        0 if ask.pane().is_some() => TmuxLookup::One(Box::new(Ok(found(d)))),
+        1 if ask.pane().is_some() => TmuxLookup::One(Box::new(Err(wrong()))),
+        2 => TmuxLookup::All(vec![found(d)]),
+        _ => TmuxLookup::None,
     };
-    Some(Asked {
+    Some(CallRequest {
         key: Key([d[6] % 8; 16]),
         who,
         within: None,
@@ -340,10 +341,10 @@ fn without_nulls(mut args: Value) -> Value {
     args
 }
 
-fn fact(c: &Choices) -> PaneFact {
+fn fact(c: &Choices) -> PaneEvent {
     let cursor = crate::view::start();
     let run = RunId(pick(c, 2, &["r1", "r2"]).to_owned());
-    let news = |step| StepNews {
+    let news = |step| StepEvent {
         plan: u64::from(c[3] % 4),
         step,
         at: crate::view::start(),
@@ -355,40 +356,44 @@ fn fact(c: &Choices) -> PaneFact {
         0..=2 => opened(),
         3 => exited(i32::from(c[3] % 2)),
         4 => exited_unasked(0),
-        5 => PaneFact::Swept,
-        6 => PaneFact::OpenFailed(Error::invalid("no terminal")),
-        7 => PaneFact::NeverStarted(Error::invalid("the daemon died")),
-        8 => PaneFact::Prompted { cursor },
-        9 => PaneFact::Watching { run, from: cursor },
-        10 => PaneFact::Sighted {
+        5 => PaneEvent::Swept,
+        6 => PaneEvent::OpenFailed(Error::invalid("no terminal")),
+        7 => PaneEvent::NeverStarted(Error::invalid("the daemon died")),
+        8 => PaneEvent::Prompted { cursor },
+        9 => PaneEvent::Watching { run, from: cursor },
+        10 => PaneEvent::Sighted {
             run,
-            saw: pick(c, 3, &[Saw::Pattern, Saw::Fail]),
-            sighting: Sighting {
+            saw: pick(c, 3, &[MatchedPattern::Pattern, MatchedPattern::Fail]),
+            sighting: ExpectMatch {
                 text: "ok".into(),
                 line: "ok".into(),
                 behind: cursor,
                 via: fugue_api::runs::Via::Stream,
             },
         },
-        11 => PaneFact::StepBegan(news(step_at)),
-        12 => PaneFact::StepEnded(news(step_at), i32::from(c[6] % 2)),
-        13 => PaneFact::Asks((c[3].is_multiple_of(2)).then(|| ("may I".into(), By::Hook))),
-        14 => PaneFact::Rest(pick(c, 3, &[Rest::Now, Rest::NotYet(None)])),
-        15 => PaneFact::MessageTyped {
+        11 => PaneEvent::StepBegan(news(step_at)),
+        12 => PaneEvent::StepEnded(news(step_at), i32::from(c[6] % 2)),
+        13 => PaneEvent::Asks((c[3].is_multiple_of(2)).then(|| ("may I".into(), By::Hook))),
+        14 => PaneEvent::Rest(pick(c, 3, &[IdleState::Now, IdleState::NotYet(None)])),
+        15 => PaneEvent::MessageTyped {
             event: EventId(u64::from(c[3] % 5)),
             how: pick(
                 c,
                 4,
-                &[Typed::Submitted, Typed::Waits(None), Typed::Refused],
+                &[
+                    TypingOutcome::Submitted,
+                    TypingOutcome::Waits(None),
+                    TypingOutcome::Refused,
+                ],
             ),
         },
-        _ => PaneFact::Quiet {
+        _ => PaneEvent::Quiet {
             watcher,
             step,
-            seen: PaneSeen {
+            seen: QuietPane {
                 tail: String::new(),
                 idle_ms: 1,
-                place: PanePlace::default(),
+                place: PaneActivity::default(),
             },
         },
     }
@@ -406,7 +411,7 @@ fn happens(c: &Choices) -> Input {
             worker,
             outcome: match c[2] % 4 {
                 0 => Err(Error::invalid("no repository")),
-                _ => Ok(Prepared {
+                _ => Ok(WorkerLaunch {
                     argv: vec!["claude".into()],
                     env: Default::default(),
                     cwd: "/".into(),
@@ -418,12 +423,12 @@ fn happens(c: &Choices) -> Input {
         },
         4 => Input::WorkedOut {
             worker,
-            found: WorkedOut::default(),
+            found: CompletionDetails::default(),
         },
         5 => Input::WatcherRan {
             watcher: 1,
             step: u64::from(c[2] % 6),
-            ran: Ran {
+            ran: CommandEnd {
                 code: Some(0),
                 ending: "exited with 0".into(),
                 output: String::new(),
@@ -432,11 +437,11 @@ fn happens(c: &Choices) -> Input {
         6 => Input::Judged {
             watcher: 1,
             step: u64::from(c[2] % 6),
-            judged: Judged::Decision(Err("no model".into())),
+            judged: Assessment::Decision(Err("no model".into())),
         },
         _ => Input::Pane {
             pane: PaneId(u64::from(c[2] % 5) + 1),
-            fact: fact(&[c[0], c[3], c[4], c[5], c[6], c[7], c[1], c[2]]),
+            event: fact(&[c[0], c[3], c[4], c[5], c[6], c[7], c[1], c[2]]),
         },
     }
 }

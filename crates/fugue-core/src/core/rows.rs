@@ -6,7 +6,7 @@ use fugue_api::{
     wire::Answer,
 };
 
-use crate::{CallId, Change, Effect, Ended, Exit, Now, PaneRecord};
+use crate::{CallId, Change, ClockReading, Effect, ExitStatus, PaneEnd, PaneRecord};
 
 pub(super) fn created(
     record: &PaneRecord,
@@ -34,8 +34,8 @@ pub(super) fn closed(record: &PaneRecord, call: CallId, note: Option<&str>) -> E
     let exit = record.ended.as_ref().map(|ended| &ended.exit);
     let reply = Reply::ClosePane(PaneClosed {
         pane_id: record.id,
-        exit_code: exit.and_then(Exit::code),
-        signal: exit.and_then(Exit::signal),
+        exit_code: exit.and_then(ExitStatus::code),
+        signal: exit.and_then(ExitStatus::signal),
         note: note.map(str::to_owned),
     });
     Effect::Answer {
@@ -51,7 +51,7 @@ pub(super) fn put(record: &PaneRecord) -> Effect {
     }
 }
 
-pub(super) fn ended_state(ended: &Ended) -> StateBy {
+pub(super) fn ended_state(ended: &PaneEnd) -> StateBy {
     StateBy {
         exit_code: ended.exit.code(),
         signal: ended.exit.signal(),
@@ -66,7 +66,7 @@ pub(super) fn ended_state(ended: &Ended) -> StateBy {
     }
 }
 
-pub(super) fn status_of(record: &PaneRecord, now: Now) -> PaneStatus {
+pub(super) fn status_of(record: &PaneRecord, now: ClockReading) -> PaneStatus {
     PaneStatus {
         pane_id: record.id,
         name: record.name.clone(),
@@ -97,7 +97,7 @@ pub(super) fn status_of(record: &PaneRecord, now: Now) -> PaneStatus {
     }
 }
 
-pub(super) fn row_of(record: &PaneRecord, now: Now) -> PaneRow {
+pub(super) fn row_of(record: &PaneRecord, now: ClockReading) -> PaneRow {
     PaneRow {
         pane_id: record.id,
         name: record.name.clone(),
@@ -109,7 +109,7 @@ pub(super) fn row_of(record: &PaneRecord, now: Now) -> PaneRow {
 }
 
 /// An ended pane has been quiet since its end; a live one tells for itself.
-pub(super) fn quiet_since_end(record: &PaneRecord, now: Now) -> u64 {
+pub(super) fn quiet_since_end(record: &PaneRecord, now: ClockReading) -> u64 {
     let ended = record.ended.as_ref();
     ended.map_or(0, |ended| ended.at.shown_ms_until(now.moment()))
 }

@@ -19,17 +19,18 @@ use fugue_api::{
 
 use super::{Core, calls::NewPane, rows::cut, tmux, watch::own_pane};
 use crate::{
-    CallId, Change, Effect, Job, Now, ParallelWork, Part, PipelineWork, PlannedStep, RunRecord,
-    Started, StepPlan, StoredRun, Task, Undo, Work, World, Wrap, result,
+    CallId, Change, ClockReading, Effect, LaunchEnv, OutputPart, PaneJob, ParallelWork,
+    PipelineWork, PlannedStep, ReplyFormat, RunRecord, RunTask, RunWork, StartTarget, StepPlan,
+    StoredRun, Undo, result,
 };
 
 /// A run and everybody who waits for it.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct RunEntry {
     pub record: RunRecord,
     /// What its panes start from; kept for as long as one may have to be started.
     caller: Option<Arc<Caller>>,
-    waiters: Vec<Waiter>,
+    waiters: Vec<RunWaiter>,
     /// Those who want to hear of every change, and the version they know.
     followers: Vec<(CallId, u64)>,
     version: u64,
@@ -42,9 +43,9 @@ pub(super) struct Run {
 }
 
 #[derive(Debug)]
-struct Waiter {
+struct RunWaiter {
     call: CallId,
-    wrap: Wrap,
+    wrap: ReplyFormat,
     /// To be told how far it is by then.
     until: Option<Duration>,
 }
@@ -56,12 +57,12 @@ pub(super) const SIZE: PaneSize = PaneSize {
 };
 
 /// A call that starts a run, with all that the door found out about it.
-pub(super) struct Start {
+pub(super) struct StartCall {
     pub call: CallId,
     pub key: Key,
     pub who: Who,
     pub caller: Arc<Caller>,
-    pub worlds: Result<Vec<World>, Error>,
+    pub worlds: Result<Vec<LaunchEnv>, Error>,
 }
 
 /// Where the steps of a pipeline run.
@@ -69,16 +70,16 @@ enum PipelineShell {
     /// In the shell of a pane that is there.
     Pane(PaneId),
     /// In a new shell of the pipeline's own.
-    Own(World),
+    Own(LaunchEnv),
 }
 
 impl Core {
     fn begin_parallel(
         &mut self,
-        start: Start,
+        start: StartCall,
         args: RunParallel,
-        worlds: &[World],
-        now: Now,
+        worlds: &[LaunchEnv],
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let run_id = args.run_id.clone();
@@ -106,7 +107,7 @@ impl Core {
                 now,
             );
             changes.push(Change::Put(Box::new(record.clone())));
-            tasks.push(Task {
+            tasks.push(RunTask {
                 pane: record.id,
                 world: world.clone(),
                 outcome: None,
@@ -114,24 +115,24 @@ impl Core {
             });
             opens.push(Effect::Open {
                 record: Box::new(record),
-                job: Job::Command(one.command.clone()),
+                job: PaneJob::Command(one.command.clone()),
                 env: one.env.clone(),
                 world: world.clone(),
                 caller: start.caller.clone(),
             });
         }
         changes.push(Change::NextPane(self.next_pane));
-        let work = Work::Parallel(Box::new(ParallelWork { args, tasks }));
+        let work = RunWork::Parallel(Box::new(ParallelWork { args, tasks }));
         self.begin(start, run_id, work, changes, now, effects);
         effects.append(&mut opens);
     }
 
     fn begin_pipeline(
         &mut self,
-        start: Start,
+        start: StartCall,
         args: RunPipeline,
         shell: PipelineShell,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let run_id = args.run_id.clone();
@@ -161,7 +162,7 @@ impl Core {
                 changes.push(Change::NextPane(self.next_pane));
                 let open = Effect::Open {
                     record: Box::new(record.clone()),
-                    job: Job::Steps(plan),
+                    job: PaneJob::Steps(plan),
                     env: Default::default(),
                     world: world.clone(),
                     caller: start.caller.clone(),
@@ -169,7 +170,7 @@ impl Core {
                 (record.id, Some(world), open)
             }
         };
-        let work = Work::Pipeline(Box::new(PipelineWork {
+        let work = RunWork::Pipeline(Box::new(PipelineWork {
             args,
             pane,
             world,
@@ -188,7 +189,7 @@ impl Core {
         call: CallId,
         id: &RunId,
         until: Option<Duration>,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(run) = self.runs.get_mut(id) else {
@@ -199,28 +200,28 @@ impl Core {
             if run.record.over {
                 self.heard_of(id, effects);
             }
-            return self.compose(id, call, Wrap::Wait, now, effects);
+            return self.compose(id, call, ReplyFormat::Wait, now, effects);
         }
-        run.waiters.push(Waiter {
+        run.waiters.push(RunWaiter {
             call,
-            wrap: Wrap::Wait,
+            wrap: ReplyFormat::Wait,
             until,
         });
         effects.extend(until.map(Effect::WakeAt));
     }
 
     /// A call that started a run before waits for it again, or gets its result.
-    fn join_run(&mut self, call: CallId, id: &RunId, now: Now, effects: &mut Vec<Effect>) {
+    fn join_run(&mut self, call: CallId, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get_mut(id) else {
             return;
         };
         if run.record.over {
             self.heard_of(id, effects);
-            self.compose(id, call, Wrap::Own, now, effects);
+            self.compose(id, call, ReplyFormat::Own, now, effects);
         } else {
-            run.waiters.push(Waiter {
+            run.waiters.push(RunWaiter {
                 call,
-                wrap: Wrap::Own,
+                wrap: ReplyFormat::Own,
                 until: None,
             });
         }
@@ -253,11 +254,11 @@ impl Core {
     /// Records a new run; what it does first comes behind the commit.
     fn begin(
         &mut self,
-        start: Start,
+        start: StartCall,
         run_id: Option<RunId>,
-        work: Work,
+        work: RunWork,
         mut changes: Vec<Change>,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) -> RunId {
         let number = self.next_run;
@@ -278,7 +279,7 @@ impl Core {
             lost_by_reboot: false,
         };
         let due = now.since_boot + Duration::from_millis(record.timeout_ms());
-        let remembered = Started::Run(id.clone());
+        let remembered = StartTarget::Run(id.clone());
         changes.extend(self.starts.remember(start.key, remembered, now.wall));
         changes.push(Change::NextRun(self.next_run));
         changes.push(Change::StartRun {
@@ -290,12 +291,12 @@ impl Core {
             changes,
             undo: Some(Undo::Run(id.clone())),
         });
-        let run = Run {
+        let run = RunEntry {
             record,
             caller: Some(start.caller),
-            waiters: vec![Waiter {
+            waiters: vec![RunWaiter {
                 call: start.call,
-                wrap: Wrap::Own,
+                wrap: ReplyFormat::Own,
                 until: None,
             }],
             followers: Vec::new(),
@@ -313,7 +314,7 @@ impl Core {
         &self,
         layout: Layout,
         caller: &Caller,
-        world: Option<&World>,
+        world: Option<&LaunchEnv>,
     ) -> SessionName {
         if let Some(session) = world.and_then(tmux::session_of) {
             return SessionName(session);
@@ -332,8 +333,8 @@ impl Core {
         &mut self,
         id: &RunId,
         call: CallId,
-        wrap: Wrap,
-        now: Now,
+        wrap: ReplyFormat,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(run) = self.runs.get_mut(id) else {
@@ -353,15 +354,15 @@ impl Core {
             if pane.is_none() && want.is_some() {
                 result::output_is_gone(&mut result, index);
             }
-            parts.push(pane.zip(want).map(|(pane, want)| Part {
+            parts.push(pane.zip(want).map(|(pane, want)| OutputPart {
                 record: Box::new(pane.record.clone()),
                 want,
             }));
         }
         let most_chars = match &run.record.work {
-            Work::Expect(_) => 10_000,
-            Work::Parallel(work) => work.args.max_output_chars as usize,
-            Work::Pipeline(work) => work.args.max_output_chars as usize,
+            RunWork::Expect(_) => 10_000,
+            RunWork::Parallel(work) => work.args.max_output_chars as usize,
+            RunWork::Pipeline(work) => work.args.max_output_chars as usize,
         };
         run.composing += 1;
         effects.push(Effect::Compose {
@@ -379,7 +380,7 @@ impl Core {
         &mut self,
         id: &RunId,
         delivered: bool,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         if let Some(run) = self.runs.get_mut(id) {
@@ -399,9 +400,9 @@ impl Core {
     }
 }
 
-impl Run {
+impl RunEntry {
     /// Takes up a run of an earlier daemon.
-    pub(super) fn restored(stored: StoredRun, version: u64, now: Now) -> Self {
+    pub(super) fn restored(stored: StoredRun, version: u64, now: ClockReading) -> Self {
         let mut record = stored.record;
         record.started_at = now.stamped(record.started_at);
         record.settled_at = record.settled_at.map(|at| now.stamped(at));
@@ -427,10 +428,10 @@ impl Run {
     /// The steps that the shell of this pane has, if it is not through with them.
     pub(super) fn steps_in(&self, pane: PaneId) -> Option<StepPlan> {
         match &self.record.work {
-            Work::Pipeline(work) if work.pane == pane && !self.record.over => {
+            RunWork::Pipeline(work) if work.pane == pane && !self.record.over => {
                 Some(plan_of(self.record.number, &work.args, work.steps.len()))
             }
-            Work::Pipeline(_) | Work::Expect(_) | Work::Parallel(_) => None,
+            RunWork::Pipeline(_) | RunWork::Expect(_) | RunWork::Parallel(_) => None,
         }
     }
 
@@ -449,7 +450,7 @@ impl Run {
 
     /// A run whose only result is an error.
     fn refusal(&self) -> Option<Error> {
-        let Work::Expect(work) = &self.record.work else {
+        let RunWork::Expect(work) = &self.record.work else {
             return None;
         };
         matches!(work.outcome, Some(crate::ExpectOutcome::PaneClosed)).then(|| {
@@ -464,7 +465,7 @@ impl Run {
         })
     }
 
-    fn tell_news(&self, call: CallId, now: Now) -> Effect {
+    fn tell_news(&self, call: CallId, now: ClockReading) -> Effect {
         let news = RunNews {
             version: self.version,
             run: result::of(&self.record, now.moment()),
@@ -476,7 +477,7 @@ impl Run {
     }
 
     /// Something about it is new.
-    fn changed(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    fn changed(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
         self.version += 1;
         for (call, _) in std::mem::take(&mut self.followers) {
             effects.push(self.tell_news(call, now));

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use fugue_api::{Error, Kind, Timestamp, wire::Key};
 
-use crate::{Change, StartRecord, Started};
+use crate::{Change, StartRecord, StartTarget};
 
 // As long as a client may come back from a suspended machine or a resumed conversation and ask again.
 const REMEMBERED_MS: u64 = 7 * 24 * 60 * 60 * 1000;
@@ -12,13 +12,13 @@ const MAX_REMEMBERED: usize = 10_000;
 
 /// Starts by the key of the call, at most [`MAX_REMEMBERED`] of the last seven days.
 #[derive(Debug, Default)]
-pub(super) struct Starts {
+pub(super) struct StartHistory {
     by_key: HashMap<Key, StartRecord>,
     /// Oldest first.
     by_age: BTreeSet<(Timestamp, [u8; 16])>,
 }
 
-impl Starts {
+impl StartHistory {
     pub fn restored(records: Vec<StartRecord>) -> Self {
         let mut starts = Self::default();
         for record in records {
@@ -29,7 +29,7 @@ impl Starts {
     }
 
     /// Remembers a start, and returns what is to be stored in the same commit as what was started.
-    pub fn remember(&mut self, key: Key, what: Started, now: Timestamp) -> Vec<Change> {
+    pub fn remember(&mut self, key: Key, what: StartTarget, now: Timestamp) -> Vec<Change> {
         let record = StartRecord { key, at: now, what };
         let mut changes = vec![Change::PutStart(record.clone())];
         self.forget(key);
@@ -47,7 +47,7 @@ impl Starts {
 
     /// Forgets the start of something that could not be started after all, so that the same call may try again.
     /// Returns what is to be stored, if the start was.
-    pub fn undo(&mut self, what: &Started) -> Option<Change> {
+    pub fn undo(&mut self, what: &StartTarget) -> Option<Change> {
         let mut all = self.by_key.values();
         let key = all.find(|record| record.what == *what)?.key;
         self.forget(key);
@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn starts_are_remembered_for_seven_days_and_at_most_so_many() {
-        let pane = |number| Started::Pane(PaneId(number));
-        let mut starts = Starts::default();
+        let pane = |number| StartTarget::Pane(PaneId(number));
+        let mut starts = StartHistory::default();
         starts.remember(key(1), pane(1), Timestamp(0));
         assert!(starts.refuse_repeated(key(1)).is_err());
         assert!(starts.refuse_repeated(key(2)).is_ok());

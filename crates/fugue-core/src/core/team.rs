@@ -22,39 +22,39 @@ use super::{
     plan::{Plan, Planner},
 };
 use crate::{
-    CallId, Change, Effect, InboxId, Now, QuestionRecord, Snapshot, WorkerRecord,
-    inbox::{InboxLimits, Inboxes, Post},
+    CallId, Change, ClockReading, Effect, InboxId, QuestionRecord, Snapshot, WorkerRecord,
+    inbox::{InboxLimits, Inboxes, NewEvent},
     settings::Settings,
 };
-pub use tell::{Rest, TurnOver, Typed};
-pub(super) use workers::Spawn;
-use workers::Worker;
+pub use tell::{IdleState, TurnEnd, TypingOutcome};
+pub(super) use workers::SpawnCall;
+use workers::WorkerEntry;
 
 /// Inboxes, workers and questions.
 #[derive(Debug)]
 pub(super) struct Team {
     pub inboxes: Inboxes,
     next_worker: u64,
-    workers: BTreeMap<u64, Worker>,
+    workers: BTreeMap<u64, WorkerEntry>,
     next_question: u64,
-    questions: BTreeMap<QuestionId, Question>,
+    questions: BTreeMap<QuestionId, QuestionEntry>,
 }
 
 #[derive(Debug)]
-struct Question {
+struct QuestionEntry {
     record: QuestionRecord,
-    waiters: Vec<Waiter>,
+    waiters: Vec<AnswerWaiter>,
 }
 
 #[derive(Debug)]
-struct Waiter {
+struct AnswerWaiter {
     call: CallId,
     until: Duration,
     default: Option<String>,
 }
 
 /// A caller as its team knows it.
-pub(super) struct Me {
+pub(super) struct CallerIdentity {
     pub inbox: InboxId,
     /// What others see as `from`.
     pub name: String,
@@ -68,7 +68,7 @@ const PERSON: &str = "person";
 const MOST_QUESTIONS: usize = 1_000;
 
 impl Team {
-    pub fn restored(snapshot: &mut Snapshot, settings: &Settings, now: Now) -> Self {
+    pub fn restored(snapshot: &mut Snapshot, settings: &Settings, now: ClockReading) -> Self {
         let questions = std::mem::take(&mut snapshot.questions).into_iter();
         let workers = std::mem::take(&mut snapshot.workers).into_iter();
         Self {
@@ -81,14 +81,14 @@ impl Team {
             workers: workers
                 .map(|mut stored| {
                     stored.record.started_at = now.stamped(stored.record.started_at);
-                    (stored.record.number, Worker::restored(stored))
+                    (stored.record.number, WorkerEntry::restored(stored))
                 })
                 .collect(),
             next_question: snapshot.next_question.max(1),
             questions: questions
                 .map(|record| {
                     let waiters = Vec::new();
-                    (record.id, Question { record, waiters })
+                    (record.id, QuestionEntry { record, waiters })
                 })
                 .collect(),
         }
@@ -114,7 +114,7 @@ impl Team {
     }
 
     /// The worker that such an environment belongs to: the one in that pane, else the last of its name.
-    fn worker_of(&self, lead: &InboxId, id: &str, pane: Option<PaneId>) -> Option<&Worker> {
+    fn worker_of(&self, lead: &InboxId, id: &str, pane: Option<PaneId>) -> Option<&WorkerEntry> {
         let of_name = || {
             let all = self.workers.values();
             all.filter(|worker| worker.record.lead == *lead && worker.record.id == id)
@@ -173,10 +173,10 @@ impl Team {
         self.questions.get(&id).map(|question| &question.record)
     }
 
-    pub fn me(&self, who: &Who) -> Me {
+    pub fn me(&self, who: &Who) -> CallerIdentity {
         match who {
-            Who::Session { id } => Me::lead(id),
-            Who::Person { project } => Me::lead(project),
+            Who::Session { id } => CallerIdentity::lead(id),
+            Who::Person { project } => CallerIdentity::lead(project),
             Who::Worker {
                 session,
                 agent,
@@ -184,7 +184,7 @@ impl Team {
             } => {
                 let lead = InboxId(session.clone());
                 let known = self.worker_of(&lead, agent, *pane);
-                Me {
+                CallerIdentity {
                     inbox: known.map_or_else(
                         || InboxId(format!("{lead}/{agent}")),
                         |worker| worker.record.inbox(),
@@ -197,7 +197,7 @@ impl Team {
     }
 
     /// Where something for `to` goes: one's parent, a worker of one's own, a fellow, or an inbox by its full id.
-    pub fn address(&self, me: &Me, to: Option<&str>) -> Result<InboxId, Error> {
+    pub fn address(&self, me: &CallerIdentity, to: Option<&str>) -> Result<InboxId, Error> {
         let Some(to) = to else {
             return me.parent.clone().ok_or_else(|| {
                 Error::invalid("to: nobody spawned you, so there is no one to tell by default")
@@ -223,7 +223,7 @@ impl Team {
             Some(worker) => worker.record.inbox(),
             None => {
                 let id = InboxId(to.to_owned());
-                let leads = |worker: &Worker| worker.record.lead == id;
+                let leads = |worker: &WorkerEntry| worker.record.lead == id;
                 if me.parent.as_ref() != Some(&id)
                     && !self.inboxes.knows(&id)
                     && !self.workers.values().any(leads)
@@ -243,7 +243,7 @@ impl Team {
         Ok(inbox)
     }
 
-    fn candidates(&self, me: &Me) -> String {
+    fn candidates(&self, me: &CallerIdentity) -> String {
         let live: Vec<&str> = self
             .workers
             .values()
@@ -258,7 +258,7 @@ impl Team {
     }
 }
 
-impl Me {
+impl CallerIdentity {
     fn lead(id: &str) -> Self {
         Self {
             inbox: InboxId(id.to_owned()),
@@ -268,7 +268,7 @@ impl Me {
     }
 }
 
-impl Waiter {
+impl AnswerWaiter {
     /// Nobody answered in time.
     fn unanswered(self, question: QuestionId) -> Effect {
         let status = match self.default {
@@ -312,7 +312,7 @@ impl Planner<'_> {
     ) -> Result<Plan, Error> {
         let now = self.now;
         let until = now.since_boot + Duration::from_secs_f64(args.timeout_secs);
-        let waiter = Waiter {
+        let waiter = AnswerWaiter {
             call,
             until,
             default: args.default,
@@ -381,7 +381,7 @@ impl Core {
         call: CallId,
         who: &Who,
         args: WaitForEvent,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let inbox = self.team.me(who).inbox;
@@ -429,7 +429,7 @@ impl Core {
     }
 
     /// The asker lost its connection, and waits for the same answer again.
-    fn question_again(&mut self, id: QuestionId, waiter: Waiter, effects: &mut Vec<Effect>) {
+    fn question_again(&mut self, id: QuestionId, waiter: AnswerWaiter, effects: &mut Vec<Effect>) {
         let Some(question) = self.team.questions.get_mut(&id) else {
             return;
         };
@@ -447,12 +447,12 @@ impl Core {
     )]
     fn new_question(
         &mut self,
-        me: Me,
+        me: CallerIdentity,
         to: InboxId,
         key: Key,
         body: String,
-        waiter: Waiter,
-        now: Now,
+        waiter: AnswerWaiter,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let id = QuestionId(self.team.next_question);
@@ -485,7 +485,7 @@ impl Core {
             }
         }
         effects.push(Effect::WakeAt(waiter.until));
-        let question = Question {
+        let question = QuestionEntry {
             record,
             waiters: vec![waiter],
         };
@@ -495,7 +495,9 @@ impl Core {
             question_id: id,
             body,
         };
-        self.team.inboxes.post(Post::new(to, event), now, effects);
+        self.team
+            .inboxes
+            .post(NewEvent::new(to, event), now, effects);
     }
 
     /// The asker lost its connection, and asks again for an answer that was given meanwhile.
@@ -547,7 +549,7 @@ impl Core {
         id: QuestionId,
         from: String,
         text: String,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(question) = self.team.questions.get_mut(&id) else {
@@ -559,7 +561,7 @@ impl Core {
             changes: vec![Change::PutQuestion(Box::new(question.record.clone()))],
             undo: None,
         });
-        let post = Post::new(
+        let post = NewEvent::new(
             question.record.asker.clone(),
             Event::Answer {
                 question_id: id,
@@ -619,7 +621,7 @@ impl Core {
         }
     }
 
-    pub(super) fn time_for_team(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    pub(super) fn time_for_team(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
         self.team.inboxes.time(now, effects);
         for question in self.team.questions.values_mut() {
             let late = question

@@ -8,9 +8,9 @@ use fugue_api::{
 
 use super::Core;
 use crate::{
-    AdoptAs, Asked, BootId, CallId, Change, Effect, Ended, Exit, Input, Now, PaneFact, PaneRecord,
-    Snapshot, StoredRun, StoredWatcher, StoredWorker, Undo, World, assess::WatchSettings,
-    settings::Settings,
+    AdoptMode, BootId, CallId, CallRequest, Change, ClockReading, Effect, ExitStatus, Input,
+    LaunchEnv, PaneEnd, PaneEvent, PaneRecord, Snapshot, StoredRun, StoredWatcher, StoredWorker,
+    Undo, assess::WatchSettings, settings::Settings,
 };
 use fugue_api::OsText;
 
@@ -39,9 +39,9 @@ pub(crate) fn record(id: u64, name: &str) -> PaneRecord {
     }
 }
 
-pub(crate) fn ended() -> Ended {
-    Ended {
-        exit: Exit::Code(0),
+pub(crate) fn ended() -> PaneEnd {
+    PaneEnd {
+        exit: ExitStatus::Code(0),
         at: Timestamp(0).into(),
         closed: false,
         cursor: crate::view::start(),
@@ -52,7 +52,7 @@ pub(crate) fn ended() -> Ended {
 /// A script of inputs; effects come back as short words, so that a test reads as a story.
 pub(super) struct Story {
     pub(super) core: Core,
-    pub(super) now: Now,
+    pub(super) now: ClockReading,
     settings: Settings,
     /// What a daemon that comes after this one would find.
     disk: Snapshot,
@@ -68,7 +68,7 @@ pub(super) struct Story {
 
 impl Story {
     pub(super) fn new(settings: Settings) -> Self {
-        let now = Now {
+        let now = ClockReading {
             wall: Timestamp(1_000_000),
             since_boot: Duration::ZERO,
             boot_id: BootId(1),
@@ -272,7 +272,7 @@ impl Story {
     pub(super) fn ask_for(&mut self, call: u64, ask: Ask) -> String {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&call.to_le_bytes());
-        let asked = Asked {
+        let asked = CallRequest {
             key: Key(key),
             who: self.who.clone(),
             within: self.within,
@@ -280,7 +280,7 @@ impl Story {
             ask,
             worlds: Ok(Vec::new()),
             watch: None,
-            tmux: crate::TmuxLook::None,
+            tmux: crate::TmuxLookup::None,
         };
         self.step(Input::Call {
             call: CallId(call),
@@ -297,12 +297,12 @@ impl Story {
     }
 
     /// A call as the daemon hands it in.
-    pub(super) fn asked(&self, key: u64, request: Request) -> Asked {
+    pub(super) fn asked(&self, key: u64, request: Request) -> CallRequest {
         self.asked_with(key as u8, "", request)
     }
 
-    fn asked_with(&self, key: u8, secret: &str, request: Request) -> Asked {
-        let world = World {
+    fn asked_with(&self, key: u8, secret: &str, request: Request) -> CallRequest {
+        let world = LaunchEnv {
             cwd: "/".into(),
             shell: "/bin/bash".into(),
             secret: secret.into(),
@@ -312,7 +312,7 @@ impl Story {
             Request::RunParallel(args) => args.commands.len(),
             _ => 1,
         };
-        Asked {
+        CallRequest {
             key: Key([key; 16]),
             who: self.who.clone(),
             within: self.within,
@@ -320,13 +320,13 @@ impl Story {
             ask: Ask::Tool { call: request },
             worlds: Ok(vec![world; worlds]),
             watch: Some(Box::new(self.watch.clone())),
-            tmux: crate::TmuxLook::None,
+            tmux: crate::TmuxLookup::None,
         }
     }
 
     /// The same, where one byte is not enough to tell the calls apart.
     pub(super) fn ask_keyed(&mut self, call: u64, key: u128, request: Request) -> String {
-        let asked = Asked {
+        let asked = CallRequest {
             key: Key(key.to_le_bytes()),
             who: self.who.clone(),
             within: self.within,
@@ -334,7 +334,7 @@ impl Story {
             ask: Ask::Tool { call: request },
             worlds: Ok(Vec::new()),
             watch: None,
-            tmux: crate::TmuxLook::None,
+            tmux: crate::TmuxLookup::None,
         };
         self.step(Input::Call {
             call: CallId(call),
@@ -342,10 +342,10 @@ impl Story {
         })
     }
 
-    pub(super) fn fact(&mut self, pane: u64, fact: PaneFact) -> String {
+    pub(super) fn fact(&mut self, pane: u64, fact: PaneEvent) -> String {
         self.step(Input::Pane {
             pane: PaneId(pane),
-            fact,
+            event: fact,
         })
     }
 
@@ -379,17 +379,17 @@ pub(super) fn caller() -> Arc<Caller> {
     })
 }
 
-pub(super) fn opened() -> PaneFact {
-    PaneFact::Opened {
+pub(super) fn opened() -> PaneEvent {
+    PaneEvent::Opened {
         pid: 7,
         cursor: crate::view::start(),
         tmux: None,
     }
 }
 
-pub(super) fn exited(code: i32) -> PaneFact {
-    PaneFact::Ended {
-        exit: Exit::Code(code),
+pub(super) fn exited(code: i32) -> PaneEvent {
+    PaneEvent::Ended {
+        exit: ExitStatus::Code(code),
         cursor: crate::view::start(),
         title: String::new(),
         alone: false,
@@ -398,15 +398,15 @@ pub(super) fn exited(code: i32) -> PaneFact {
 }
 
 /// The same of a pane that had not heard that it is being closed.
-pub(super) fn exited_unasked(code: i32) -> PaneFact {
+pub(super) fn exited_unasked(code: i32) -> PaneEvent {
     match exited(code) {
-        PaneFact::Ended {
+        PaneEvent::Ended {
             exit,
             cursor,
             title,
             alone,
             ..
-        } => PaneFact::Ended {
+        } => PaneEvent::Ended {
             exit,
             cursor,
             title,
@@ -424,7 +424,7 @@ fn a_pane_that_ends_by_itself_while_it_is_closed_is_swept_all_the_same() {
     story.fact(1, opened());
     assert_eq!(story.close(2, "p1"), "close p1, commit 1");
     assert_eq!(story.fact(1, exited_unasked(0)), "sweep p1, commit 1");
-    assert_eq!(story.fact(1, PaneFact::Swept), "closed 2 Some(0)");
+    assert_eq!(story.fact(1, PaneEvent::Swept), "closed 2 Some(0)");
 }
 
 fn words(effects: &[Effect]) -> String {
@@ -507,7 +507,7 @@ fn words(effects: &[Effect]) -> String {
         Effect::Open { record, .. } => format!("open {}", record.id),
         Effect::Adopt {
             record,
-            how: AdoptAs::RawOutput { .. },
+            how: AdoptMode::RawOutput { .. },
             ..
         } => format!("adopt {} as raw output", record.id),
         Effect::Adopt { record, steps, .. } => match steps {
@@ -572,7 +572,7 @@ fn a_shell_is_ready_at_its_first_prompt() {
     assert_eq!(
         story.fact(
             1,
-            PaneFact::Prompted {
+            PaneEvent::Prompted {
                 cursor: crate::view::start()
             }
         ),
@@ -581,7 +581,7 @@ fn a_shell_is_ready_at_its_first_prompt() {
     assert_eq!(
         story.fact(
             1,
-            PaneFact::Prompted {
+            PaneEvent::Prompted {
                 cursor: crate::view::start()
             }
         ),
@@ -597,7 +597,7 @@ fn a_shell_that_asks_or_dawdles_is_handed_over_as_not_ready() {
     assert_eq!(
         story.fact(
             1,
-            PaneFact::AsksFirst {
+            PaneEvent::AsksFirst {
                 cursor: crate::view::start()
             }
         ),
@@ -638,7 +638,7 @@ fn a_pane_whose_task_panics_is_rebuilt_once_and_then_kept_as_raw_output() {
     let mut story = Story::new(Settings::default());
     story.create(1, "");
     story.fact(1, opened());
-    let panicked = || PaneFact::TaskPanicked {
+    let panicked = || PaneEvent::TaskPanicked {
         message: "row 7 is gone".into(),
     };
     assert_eq!(story.fact(1, panicked()), "adopt p1");
@@ -655,7 +655,7 @@ fn a_forgotten_pane_keeps_its_record_until_its_directory_is_gone() {
     let effects = story.core.step(
         Input::Pane {
             pane: PaneId(1),
-            fact: PaneFact::OpenFailed(error),
+            event: PaneEvent::OpenFailed(error),
         },
         story.now,
     );
@@ -679,7 +679,7 @@ fn a_forgotten_pane_keeps_its_record_until_its_directory_is_gone() {
     assert_eq!(core.live_panes().count(), 0);
     let removed = Input::Pane {
         pane: PaneId(1),
-        fact: PaneFact::Removed,
+        event: PaneEvent::Removed,
     };
     let effects = core.step(removed, story.now);
     let [Effect::Commit { changes, .. }] = &effects[..] else {
@@ -694,7 +694,7 @@ fn a_pane_that_could_not_be_opened_or_recorded_leaves_nothing() {
     story.create(1, "");
     let error = Error::new(Kind::Exhausted, "no terminal left");
     assert_eq!(
-        story.fact(1, PaneFact::OpenFailed(error)),
+        story.fact(1, PaneEvent::OpenFailed(error)),
         "commit 1, forget p1, refuse 1 Exhausted"
     );
     story.create(2, "");
@@ -726,7 +726,7 @@ fn closing_is_answered_when_no_process_is_left() {
     );
     assert_eq!(story.fact(1, exited(0)), "commit 1");
     assert_eq!(
-        story.fact(1, PaneFact::Swept),
+        story.fact(1, PaneEvent::Swept),
         "closed 2 Some(0), closed 3 Some(0)"
     );
     assert_eq!(story.close(4, "p1"), "closed 4 Some(0)");
@@ -739,7 +739,10 @@ fn an_exited_pane_is_swept_when_it_is_closed() {
     story.fact(1, opened());
     story.fact(1, exited(4));
     assert_eq!(story.close(2, "p1"), "sweep p1");
-    assert_eq!(story.fact(1, PaneFact::Swept), "closed 2 Some(4), commit 1");
+    assert_eq!(
+        story.fact(1, PaneEvent::Swept),
+        "closed 2 Some(4), commit 1"
+    );
 }
 
 #[test]
@@ -795,12 +798,12 @@ fn ended_panes_are_forgotten_by_age_and_by_number() {
 #[test]
 fn what_an_earlier_daemon_left_is_adopted() {
     let mut old = record(5, "old");
-    let then = Now {
+    let then = ClockReading {
         wall: Timestamp(900_000),
         since_boot: Duration::ZERO,
         boot_id: BootId(1),
     };
-    old.ended = Some(Ended {
+    old.ended = Some(PaneEnd {
         at: then.moment(),
         ..ended()
     });
@@ -810,7 +813,7 @@ fn what_an_earlier_daemon_left_is_adopted() {
         epoch: 4,
         ..Snapshot::default()
     };
-    let now = Now {
+    let now = ClockReading {
         wall: Timestamp(1_000_000),
         since_boot: Duration::from_millis(100_000),
         boot_id: BootId(1),

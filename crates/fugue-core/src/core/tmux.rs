@@ -2,8 +2,8 @@
 
 use fugue_api::{PaneId, SessionName, panes::TmuxRow, wire::Key};
 
-use super::{Core, Pane, Phase};
-use crate::{AdoptAs, Change, Effect, Now, PaneRecord, TmuxFound, Undo, World};
+use super::{Core, PaneEntry, PanePhase};
+use crate::{AdoptMode, Change, ClockReading, Effect, LaunchEnv, PaneRecord, TmuxPaneInfo, Undo};
 
 impl Core {
     /// Whether somebody names a pane that is known here, so that nobody else need be asked.
@@ -12,7 +12,7 @@ impl Core {
     }
 
     /// Rows of those that nobody has named yet.
-    pub(super) fn unmet(&self, found: Vec<TmuxFound>) -> Vec<TmuxRow> {
+    pub(super) fn unmet(&self, found: Vec<TmuxPaneInfo>) -> Vec<TmuxRow> {
         let unmet = found.into_iter().filter(|found| self.met(found).is_none());
         unmet
             .map(|found| TmuxRow {
@@ -25,11 +25,11 @@ impl Core {
     }
 
     /// Whether a pane of tmux is recorded already.
-    pub fn has_met(&self, found: &TmuxFound) -> bool {
+    pub fn has_met(&self, found: &TmuxPaneInfo) -> bool {
         self.met(found).is_some()
     }
 
-    pub(super) fn met(&self, found: &TmuxFound) -> Option<PaneId> {
+    pub(super) fn met(&self, found: &TmuxPaneInfo) -> Option<PaneId> {
         let mut records = self.records();
         records
             .find(|record| record.ended.is_none() && record.is_tmux(&found.pane))
@@ -37,7 +37,7 @@ impl Core {
     }
 
     /// The entry that a pane of tmux gets when a call that names it first is accepted. Until it ends it is the same one.
-    pub(super) fn discovered(&self, found: TmuxFound, key: Key, now: Now) -> Pane {
+    pub(super) fn discovered(&self, found: TmuxPaneInfo, key: Key, now: ClockReading) -> PaneEntry {
         let record = PaneRecord {
             id: PaneId(self.next_pane),
             session: SessionName::parse(&found.session).unwrap_or_default(),
@@ -57,9 +57,9 @@ impl Core {
             ended: None,
             removing: false,
         };
-        Pane {
+        PaneEntry {
             record,
-            phase: Phase::Live,
+            phase: PanePhase::Live,
             closers: Vec::new(),
             log_bytes: 0,
             alone: false,
@@ -69,7 +69,7 @@ impl Core {
     }
 
     /// Enters a discovered pane into the registry and begins to listen to it.
-    pub(super) fn enter_discovered(&mut self, pane: Pane, effects: &mut Vec<Effect>) {
+    pub(super) fn enter_discovered(&mut self, pane: PaneEntry, effects: &mut Vec<Effect>) {
         let record = pane.record.clone();
         self.next_pane = record.id.0 + 1;
         self.panes.insert(record.id, pane);
@@ -83,7 +83,7 @@ impl Core {
         effects.push(Effect::Adopt {
             record: Box::new(record),
             steps: None,
-            how: AdoptAs::Terminal,
+            how: AdoptMode::Terminal,
         });
     }
 
@@ -110,7 +110,7 @@ fn quoted(path: &str) -> String {
 }
 
 /// The session that a pane of tmux goes to.
-pub(super) fn session_of(world: &World) -> Option<String> {
+pub(super) fn session_of(world: &LaunchEnv) -> Option<String> {
     world.tmux.as_ref()?.session().map(str::to_owned)
 }
 
@@ -125,12 +125,12 @@ mod tests {
 
     use super::{super::tests::Story, *};
     use crate::{
-        Asked, CallId, Exit, Input, PaneFact, TmuxLook, TmuxOrigin, TmuxPane,
+        CallId, CallRequest, ExitStatus, Input, PaneEvent, TmuxLookup, TmuxOrigin, TmuxPane,
         assess::WatchSettings, settings::Settings,
     };
 
-    fn found(id: &str) -> TmuxFound {
-        TmuxFound {
+    fn found(id: &str) -> TmuxPaneInfo {
+        TmuxPaneInfo {
             pane: TmuxPane {
                 socket: "/tmp/tmux-0/default".into(),
                 server: 77,
@@ -146,15 +146,15 @@ mod tests {
         }
     }
 
-    fn call(story: &mut Story, number: u64, tool: &str, args: Value, tmux: TmuxLook) -> String {
+    fn call(story: &mut Story, number: u64, tool: &str, args: Value, tmux: TmuxLookup) -> String {
         let call = Request::parse(tool, args).expect("a good request");
-        let asked = Asked {
+        let asked = CallRequest {
             key: Key([number as u8; 16]),
             who: story.who.clone(),
             within: None,
             caller: super::super::tests::caller(),
             ask: Ask::Tool { call },
-            worlds: Ok(vec![World {
+            worlds: Ok(vec![LaunchEnv {
                 cwd: "/".into(),
                 shell: "/bin/bash".into(),
                 secret: String::new(),
@@ -167,8 +167,8 @@ mod tests {
         story.step(Input::Call { call, asked })
     }
 
-    fn one(id: &str) -> TmuxLook {
-        TmuxLook::One(Box::new(Ok(found(id))))
+    fn one(id: &str) -> TmuxLookup {
+        TmuxLookup::One(Box::new(Ok(found(id))))
     }
 
     #[test]
@@ -196,8 +196,8 @@ mod tests {
         call(&mut story, 1, "read_pane", read.clone(), one("%5"));
         story.fact(
             1,
-            PaneFact::Ended {
-                exit: Exit::Unknown,
+            PaneEvent::Ended {
+                exit: ExitStatus::Unknown,
                 cursor: crate::view::start(),
                 title: String::new(),
                 alone: true,
@@ -232,7 +232,7 @@ mod tests {
             1,
             "read_pane",
             json!({"pane_id": "%9"}),
-            TmuxLook::One(Box::new(Err(error))),
+            TmuxLookup::One(Box::new(Err(error))),
         );
         assert_eq!(refused, "refuse 1 InvalidArgument");
     }

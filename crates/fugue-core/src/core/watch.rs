@@ -16,24 +16,25 @@ use fugue_api::{
 };
 
 use super::{
-    Core, Pane,
+    Core, PaneEntry,
     plan::{Plan, Planner},
 };
 use crate::{
-    CallId, Change, Effect, Now, PanePlace, Snapshot, Stage, WatchJob, WatcherRecord, World,
-    assess::{Role, Transcript, WatchSettings},
+    AssessmentJob, CallId, Change, ClockReading, Effect, LaunchEnv, PaneActivity, Snapshot,
+    WatcherRecord, WatcherStage,
+    assess::{EntryRole, Transcript, WatchSettings},
 };
 
 /// A watcher and who waits for it.
 #[derive(Debug)]
-pub(super) struct Watcher {
+pub(super) struct WatcherEntry {
     pub record: WatcherRecord,
     /// What its commands and its assessor start from.
     caller: Arc<Caller>,
     /// Those who paused it and wait for the next step.
     pausers: Vec<CallId>,
     /// Where the pane was when it was quiet.
-    seen: Option<PanePlace>,
+    seen: Option<PaneActivity>,
     /// Why the quiet pane is not assessed, while the watcher waits for that to change.
     held: Option<String>,
 }
@@ -41,15 +42,15 @@ pub(super) struct Watcher {
 #[derive(Debug)]
 pub(super) struct Watchers {
     next: u64,
-    all: BTreeMap<u64, Watcher>,
+    all: BTreeMap<u64, WatcherEntry>,
 }
 
 /// A call of one of the watcher's tools, with what the door found out.
-pub(super) struct Asking {
+pub(super) struct WatchCall {
     pub call: CallId,
     pub who: Who,
     pub caller: Arc<Caller>,
-    pub worlds: Result<Vec<World>, Error>,
+    pub worlds: Result<Vec<LaunchEnv>, Error>,
     pub settings: Option<Box<WatchSettings>>,
 }
 
@@ -60,7 +61,7 @@ impl Watchers {
             next: snapshot.next_watcher.max(1),
             all: stored
                 .map(|stored| {
-                    let watcher = Watcher {
+                    let watcher = WatcherEntry {
                         record: stored.record,
                         caller: Arc::new(stored.caller),
                         pausers: Vec::new(),
@@ -92,15 +93,15 @@ impl Watchers {
     }
 }
 
-impl Watcher {
+impl WatcherEntry {
     fn row(&self) -> WatcherRow {
         let record = &self.record;
         WatcherRow {
             pane_id: record.pane,
             state: record.stage.state(),
             reason: match &record.stage {
-                Stage::Paused { reason } => Some(reason.clone()),
-                Stage::Spinning { .. } => self.held.clone(),
+                WatcherStage::Paused { reason } => Some(reason.clone()),
+                WatcherStage::Spinning { .. } => self.held.clone(),
                 _ => None,
             },
             decision: record.decision.clone(),
@@ -108,7 +109,7 @@ impl Watcher {
         }
     }
 
-    fn note(&mut self, role: Role, text: impl Into<String>, now: Now) {
+    fn note(&mut self, role: EntryRole, text: impl Into<String>, now: ClockReading) {
         let most = self.record.settings.max_transcript;
         self.record.transcript.push(role, text, now.wall, most);
     }
@@ -121,9 +122,14 @@ impl Watcher {
     }
 
     /// What a model is to judge.
-    fn job(&self, pane_tail: String, kind: crate::Judge, now: Now) -> Box<WatchJob> {
+    fn job(
+        &self,
+        pane_tail: String,
+        kind: crate::AssessmentKind,
+        now: ClockReading,
+    ) -> Box<AssessmentJob> {
         let record = &self.record;
-        Box::new(WatchJob {
+        Box::new(AssessmentJob {
             watcher: record.number,
             step: record.step,
             judge: kind,
@@ -139,7 +145,7 @@ impl Watcher {
 }
 
 impl Planner<'_> {
-    pub(super) fn watch_call(&self, asking: Asking, request: Request) -> Result<Plan, Error> {
+    pub(super) fn watch_call(&self, asking: WatchCall, request: Request) -> Result<Plan, Error> {
         match request {
             Request::WatchMe(args) => self.watch_me(asking, args),
             Request::LookMa(args) => self.look_ma(&asking, args),
@@ -188,10 +194,10 @@ impl Planner<'_> {
         })
     }
 
-    fn watch_me(&self, asking: Asking, args: WatchMe) -> Result<Plan, Error> {
+    fn watch_me(&self, asking: WatchCall, args: WatchMe) -> Result<Plan, Error> {
         let now = self.now;
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
-        self.pane(pane).map_or(Ok(()), Pane::live)?;
+        self.pane(pane).map_or(Ok(()), PaneEntry::live)?;
         let world = asking.worlds.clone()?.into_iter().next();
         let settings = *asking
             .settings
@@ -202,7 +208,7 @@ impl Planner<'_> {
         }))
     }
 
-    fn look_ma(&self, asking: &Asking, args: LookMa) -> Result<Plan, Error> {
+    fn look_ma(&self, asking: &WatchCall, args: LookMa) -> Result<Plan, Error> {
         let (call, now) = (asking.call, self.now);
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         let number = self.watcher_of(pane)?;
@@ -219,7 +225,7 @@ impl Planner<'_> {
         }))
     }
 
-    fn pause(&self, asking: &Asking, args: &Pause) -> Result<Plan, Error> {
+    fn pause(&self, asking: &WatchCall, args: &Pause) -> Result<Plan, Error> {
         let (call, now) = (asking.call, self.now);
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         let number = self.watcher_of(pane)?;
@@ -228,7 +234,7 @@ impl Planner<'_> {
         }))
     }
 
-    fn clear(&self, asking: &Asking, args: &Clear) -> Result<Plan, Error> {
+    fn clear(&self, asking: &WatchCall, args: &Clear) -> Result<Plan, Error> {
         let call = asking.call;
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         Ok(Plan::new(move |core, effects| {
@@ -244,12 +250,12 @@ impl Core {
     )]
     fn watch_me(
         &mut self,
-        asking: Asking,
+        asking: WatchCall,
         args: WatchMe,
         pane: PaneId,
-        world: Option<World>,
+        world: Option<LaunchEnv>,
         settings: WatchSettings,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let mode = match self.watchers.of(pane) {
@@ -261,7 +267,7 @@ impl Core {
                 let number = self.watchers.next;
                 self.watchers.next += 1;
                 let (owner, parent) = self.team.owner(&asking.who);
-                let mut watcher = Watcher {
+                let mut watcher = WatcherEntry {
                     record: WatcherRecord {
                         number,
                         pane,
@@ -271,7 +277,7 @@ impl Core {
                         done_when: args.done_when,
                         cwd: world.map_or_else(|| "/".into(), |world| world.cwd),
                         transcript: Transcript::default(),
-                        stage: Stage::Active,
+                        stage: WatcherStage::Active,
                         step: 0,
                         reports: Default::default(),
                         spin_until: None,
@@ -286,7 +292,7 @@ impl Core {
                     seen: None,
                     held: None,
                 };
-                watcher.note(Role::Plan, args.strategy_plan, now);
+                watcher.note(EntryRole::Plan, args.strategy_plan, now);
                 effects.push(Effect::Commit {
                     changes: vec![
                         Change::NextWatcher(self.watchers.next),
@@ -314,10 +320,10 @@ impl Core {
     fn update(
         &mut self,
         number: u64,
-        asking: &Asking,
+        asking: &WatchCall,
         args: WatchMe,
         settings: WatchSettings,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let (owner, parent) = self.team.owner(&asking.who);
@@ -329,13 +335,13 @@ impl Core {
         (record.owner, record.parent) = (owner, parent);
         (record.settings, record.done_when) = (settings, args.done_when);
         record.verdict = None;
-        if let Stage::Paused { .. } = record.stage {
-            record.stage = Stage::Standby;
+        if let WatcherStage::Paused { .. } = record.stage {
+            record.stage = WatcherStage::Standby;
         }
         // Whoever paused it and still waits for the next step hears that it goes on: the model is asked no more.
         let pausers = std::mem::take(&mut watcher.pausers);
         watcher.record.step += u64::from(!pausers.is_empty());
-        watcher.note(Role::Plan, args.strategy_plan, now);
+        watcher.note(EntryRole::Plan, args.strategy_plan, now);
         let pane = watcher.record.pane;
         effects.push(Effect::Commit {
             changes: vec![Change::StartWatcher {
@@ -361,15 +367,15 @@ impl Core {
         call: CallId,
         number: u64,
         args: LookMa,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(watcher) = self.watchers.all.get_mut(&number) else {
             return;
         };
-        watcher.note(Role::Status, args.status_report, now);
+        watcher.note(EntryRole::Status, args.status_report, now);
         let (status, reason) = match &watcher.record.stage {
-            Stage::Paused { reason } => (RecordedStatus::Paused, Some(reason.clone())),
+            WatcherStage::Paused { reason } => (RecordedStatus::Paused, Some(reason.clone())),
             _ => {
                 watcher.record.reports.push_back(args.bash_wait);
                 (RecordedStatus::Waiting, None)
@@ -385,7 +391,7 @@ impl Core {
         call: CallId,
         number: u64,
         pane: PaneId,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let already = matches!(
@@ -393,7 +399,7 @@ impl Core {
                 .all
                 .get(&number)
                 .map(|watcher| &watcher.record.stage),
-            Some(Stage::Paused { .. })
+            Some(WatcherStage::Paused { .. })
         );
         if !already {
             self.pause_for(number, "paused on request", now, effects);
@@ -427,7 +433,7 @@ impl Core {
 
     pub(super) fn watcher_row(&self, pane: PaneId) -> Option<WatcherRow> {
         let number = self.watchers.of(pane)?;
-        self.watchers.all.get(&number).map(Watcher::row)
+        self.watchers.all.get(&number).map(WatcherEntry::row)
     }
 
     #[cfg(test)]
@@ -439,7 +445,7 @@ impl Core {
     }
 
     pub(super) fn watcher_rows(&self) -> Vec<WatcherRow> {
-        self.watchers.all.values().map(Watcher::row).collect()
+        self.watchers.all.values().map(WatcherEntry::row).collect()
     }
 }
 

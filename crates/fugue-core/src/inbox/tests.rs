@@ -118,7 +118,7 @@ struct Pair {
     model: Model,
     disk: BTreeMap<EventId, EventRecord>,
     next_on_disk: u64,
-    now: Now,
+    now: ClockReading,
     next_call: u64,
 }
 
@@ -129,7 +129,7 @@ impl Pair {
             model: Model::default(),
             disk: BTreeMap::new(),
             next_on_disk: 1,
-            now: Now {
+            now: ClockReading {
                 wall: Timestamp(0),
                 since_boot: Duration::ZERO,
                 boot_id: crate::BootId(1),
@@ -147,7 +147,7 @@ impl Pair {
                 from,
             } => {
                 let event = event(message, from);
-                let post = Post::new(inbox_id(inbox), event.clone());
+                let post = NewEvent::new(inbox_id(inbox), event.clone());
                 let id = self.real.post(post, self.now, &mut effects);
                 let newest = self.model.events.keys().next_back();
                 assert!(newest.is_none_or(|newest| id > *newest), "ids only grow");
@@ -411,14 +411,20 @@ proptest! {
 #[test]
 fn what_was_taken_long_ago_is_forgotten_and_what_is_queued_never() {
     let mut inboxes = Inboxes::default();
-    let now = Now {
+    let now = ClockReading {
         wall: Timestamp(0),
         since_boot: Duration::ZERO,
         boot_id: crate::BootId(1),
     };
     let mut effects = Vec::new();
     let posted: Vec<EventId> = (0..MAX_TAKEN + 1_500)
-        .map(|_| inboxes.post(Post::new(inbox_id(0), event(true, 0)), now, &mut effects))
+        .map(|_| {
+            inboxes.post(
+                NewEvent::new(inbox_id(0), event(true, 0)),
+                now,
+                &mut effects,
+            )
+        })
         .collect();
     for id in &posted[..MAX_TAKEN + 2] {
         inboxes.took(*id, &mut effects);
@@ -447,14 +453,14 @@ fn a_full_inbox_keeps_the_newest_event_of_each_source_and_counts_the_others() {
         max_bytes: 1 << 20,
     };
     let mut inboxes = Inboxes::restored(Vec::new(), 1, limits);
-    let now = Now {
+    let now = ClockReading {
         wall: Timestamp(0),
         since_boot: Duration::ZERO,
         boot_id: crate::BootId(1),
     };
     let mut effects = Vec::new();
     let mut post = |inboxes: &mut Inboxes, event| {
-        inboxes.post(Post::new(inbox_id(0), event), now, &mut effects)
+        inboxes.post(NewEvent::new(inbox_id(0), event), now, &mut effects)
     };
     post(&mut inboxes, event(true, 0));
     for _ in 0..2_000 {
@@ -485,7 +491,7 @@ fn bytes_count_as_well_as_events_and_room_comes_back_when_events_are_taken() {
         max_bytes: 10_000,
     };
     let mut inboxes = Inboxes::restored(Vec::new(), 1, limits);
-    let now = Now {
+    let now = ClockReading {
         wall: Timestamp(0),
         since_boot: Duration::ZERO,
         boot_id: crate::BootId(1),
@@ -498,7 +504,7 @@ fn bytes_count_as_well_as_events_and_room_comes_back_when_events_are_taken() {
     let mut posted = Vec::new();
     for _ in 0..2 {
         assert_eq!(inboxes.check_room(&inbox_id(0)), Ok(()));
-        posted.push(inboxes.post(Post::new(inbox_id(0), long()), now, &mut effects));
+        posted.push(inboxes.post(NewEvent::new(inbox_id(0), long()), now, &mut effects));
     }
     let refused = inboxes.check_room(&inbox_id(0)).unwrap_err();
     assert!(

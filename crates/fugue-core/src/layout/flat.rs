@@ -3,23 +3,26 @@
 use fugue_api::PaneId;
 use serde::{Deserialize, Serialize};
 
-use super::{Layout, Node, Part, Way};
+use super::{Layout, LayoutNode, LayoutPart, SplitDirection};
 
 /// A node; the parts of a split follow it, each with all that belongs to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Piece {
+pub(super) enum FlatPiece {
     Pane(PaneId),
-    Split { way: Way, shares: Vec<u32> },
+    Split {
+        way: SplitDirection,
+        shares: Vec<u32>,
+    },
 }
 
-impl From<Layout> for Vec<Piece> {
+impl From<Layout> for Vec<FlatPiece> {
     fn from(layout: Layout) -> Self {
-        fn write(node: &Node, pieces: &mut Vec<Piece>) {
+        fn write(node: &LayoutNode, pieces: &mut Vec<FlatPiece>) {
             match node {
-                Node::Pane(pane) => pieces.push(Piece::Pane(*pane)),
-                Node::Split { way, parts } => {
-                    pieces.push(Piece::Split {
+                LayoutNode::Pane(pane) => pieces.push(FlatPiece::Pane(*pane)),
+                LayoutNode::Split { way, parts } => {
+                    pieces.push(FlatPiece::Split {
                         way: *way,
                         shares: parts.iter().map(|part| part.share).collect(),
                     });
@@ -37,18 +40,18 @@ impl From<Layout> for Vec<Piece> {
     }
 }
 
-impl From<Vec<Piece>> for Layout {
+impl From<Vec<FlatPiece>> for Layout {
     /// What makes no sense is left out: panes that are missing are put back by whoever knows of them.
-    fn from(pieces: Vec<Piece>) -> Self {
-        fn read(pieces: &mut impl Iterator<Item = Piece>) -> Option<Node> {
+    fn from(pieces: Vec<FlatPiece>) -> Self {
+        fn read(pieces: &mut impl Iterator<Item = FlatPiece>) -> Option<LayoutNode> {
             match pieces.next()? {
-                Piece::Pane(pane) => Some(Node::Pane(pane)),
-                Piece::Split { way, shares } => {
-                    let mut parts: Vec<Part> = shares
+                FlatPiece::Pane(pane) => Some(LayoutNode::Pane(pane)),
+                FlatPiece::Split { way, shares } => {
+                    let mut parts: Vec<LayoutPart> = shares
                         .into_iter()
                         .map_while(|share| {
                             let node = read(pieces)?;
-                            Some(Part {
+                            Some(LayoutPart {
                                 share: share.max(1),
                                 node,
                             })
@@ -56,7 +59,7 @@ impl From<Vec<Piece>> for Layout {
                         .collect();
                     match parts.len() {
                         0 | 1 => parts.pop().map(|part| part.node),
-                        _ => Some(Node::Split { way, parts }),
+                        _ => Some(LayoutNode::Split { way, parts }),
                     }
                 }
             }

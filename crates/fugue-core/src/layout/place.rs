@@ -5,28 +5,28 @@ use fugue_api::{
     panes::PaneSize,
 };
 
-use super::{Node, Part, Way};
+use super::{LayoutNode, LayoutPart, SplitDirection};
 
 /// The least that a tile is worth showing with: its title and one row; a wide character must fit.
-const LEAST: Need = Need { rows: 2, cols: 2 };
+const LEAST: MinimumSize = MinimumSize { rows: 2, cols: 2 };
 
 /// Rows and columns that something needs; more than any room has, if it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct MinimumSize {
     rows: u32,
     cols: u32,
 }
 
 /// A part of the room.
 #[derive(Clone, Copy, Debug)]
-pub struct Area {
+pub struct TileArea {
     row: u32,
     col: u32,
     rows: u32,
     cols: u32,
 }
 
-impl Area {
+impl TileArea {
     pub fn of(room: PaneSize) -> Self {
         Self {
             row: 0,
@@ -36,41 +36,41 @@ impl Area {
         }
     }
 
-    pub fn holds(&self, need: Need) -> bool {
+    pub fn holds(&self, need: MinimumSize) -> bool {
         need.rows <= self.rows && need.cols <= self.cols
     }
 }
 
-impl Way {
-    pub fn along(self, need: Need) -> u32 {
+impl SplitDirection {
+    pub fn along(self, need: MinimumSize) -> u32 {
         match self {
-            Way::Across => need.cols,
-            Way::Down => need.rows,
+            SplitDirection::Across => need.cols,
+            SplitDirection::Down => need.rows,
         }
     }
 
     /// How wide the line between two parts is.
     fn line(self) -> u32 {
         match self {
-            Way::Across => 1,
-            Way::Down => 0,
+            SplitDirection::Across => 1,
+            SplitDirection::Down => 0,
         }
     }
 
-    fn length(self, area: &Area) -> u32 {
+    fn length(self, area: &TileArea) -> u32 {
         match self {
-            Way::Across => area.cols,
-            Way::Down => area.rows,
+            SplitDirection::Across => area.cols,
+            SplitDirection::Down => area.rows,
         }
     }
 
-    fn with_length(self, area: &Area, length: u32) -> Area {
+    fn with_length(self, area: &TileArea, length: u32) -> TileArea {
         match self {
-            Way::Across => Area {
+            SplitDirection::Across => TileArea {
                 cols: length,
                 ..*area
             },
-            Way::Down => Area {
+            SplitDirection::Down => TileArea {
                 rows: length,
                 ..*area
             },
@@ -78,8 +78,8 @@ impl Way {
     }
 }
 
-pub fn tiles(root: Option<&Node>, room: PaneSize) -> Vec<Tile> {
-    let area = Area::of(room);
+pub fn tiles(root: Option<&LayoutNode>, room: PaneSize) -> Vec<Tile> {
+    let area = TileArea::of(room);
     let mut tiles = Vec::new();
     match root {
         None => {}
@@ -94,10 +94,10 @@ pub fn tiles(root: Option<&Node>, room: PaneSize) -> Vec<Tile> {
     tiles
 }
 
-pub fn least(node: &Node) -> Need {
+pub fn least(node: &LayoutNode) -> MinimumSize {
     match node {
-        Node::Pane(_) => LEAST,
-        Node::Split { way, parts } => {
+        LayoutNode::Pane(_) => LEAST,
+        LayoutNode::Split { way, parts } => {
             let lines = way.line() * (parts.len() as u32 - 1);
             let mut rows = Vec::with_capacity(parts.len());
             let mut cols = Vec::with_capacity(parts.len());
@@ -108,11 +108,11 @@ pub fn least(node: &Node) -> Need {
             let sum = |all: &[u32]| all.iter().sum::<u32>();
             let max = |all: &[u32]| all.iter().copied().max().unwrap_or(0);
             match way {
-                Way::Across => Need {
+                SplitDirection::Across => MinimumSize {
                     rows: max(&rows),
                     cols: sum(&cols) + lines,
                 },
-                Way::Down => Need {
+                SplitDirection::Down => MinimumSize {
                     rows: sum(&rows) + lines,
                     cols: max(&cols),
                 },
@@ -122,7 +122,7 @@ pub fn least(node: &Node) -> Need {
 }
 
 /// How long each part of a split is.
-pub fn lengths(way: Way, parts: &[Part], area: &Area) -> Vec<u32> {
+pub fn lengths(way: SplitDirection, parts: &[LayoutPart], area: &TileArea) -> Vec<u32> {
     let lines = way.line() * (parts.len() as u32 - 1);
     let wishes: Vec<(u32, u32)> = parts
         .iter()
@@ -132,24 +132,24 @@ pub fn lengths(way: Way, parts: &[Part], area: &Area) -> Vec<u32> {
 }
 
 /// Where one part of a split is.
-pub fn part_area(way: Way, area: &Area, lengths: &[u32], index: usize) -> Area {
+pub fn part_area(way: SplitDirection, area: &TileArea, lengths: &[u32], index: usize) -> TileArea {
     let before: u32 = lengths[..index].iter().map(|one| one + way.line()).sum();
     let area = way.with_length(area, lengths[index]);
     match way {
-        Way::Across => Area {
+        SplitDirection::Across => TileArea {
             col: area.col + before,
             ..area
         },
-        Way::Down => Area {
+        SplitDirection::Down => TileArea {
             row: area.row + before,
             ..area
         },
     }
 }
 
-fn put(node: &Node, area: &Area, tiles: &mut Vec<Tile>) {
+fn put(node: &LayoutNode, area: &TileArea, tiles: &mut Vec<Tile>) {
     match node {
-        Node::Pane(pane) => {
+        LayoutNode::Pane(pane) => {
             let cells = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
             tiles.push(Tile {
                 pane: *pane,
@@ -161,7 +161,7 @@ fn put(node: &Node, area: &Area, tiles: &mut Vec<Tile>) {
                 },
             });
         }
-        Node::Split { way, parts } => {
+        LayoutNode::Split { way, parts } => {
             let lengths = lengths(*way, parts, area);
             for (index, part) in parts.iter().enumerate() {
                 put(&part.node, &part_area(*way, area, &lengths, index), tiles);
@@ -171,12 +171,12 @@ fn put(node: &Node, area: &Area, tiles: &mut Vec<Tile>) {
 }
 
 /// What of a node fits, those that come first before the others.
-fn pruned(node: &Node, area: &Area) -> Option<Node> {
+fn pruned(node: &LayoutNode, area: &TileArea) -> Option<LayoutNode> {
     match node {
-        Node::Pane(_) => area.holds(LEAST).then(|| node.clone()),
-        Node::Split { way, parts } => {
+        LayoutNode::Pane(_) => area.holds(LEAST).then(|| node.clone()),
+        LayoutNode::Split { way, parts } => {
             let mut left = way.length(area);
-            let mut kept: Vec<Part> = Vec::new();
+            let mut kept: Vec<LayoutPart> = Vec::new();
             for part in parts {
                 let line = if kept.is_empty() { 0 } else { way.line() };
                 let room = left.saturating_sub(line);
@@ -184,14 +184,14 @@ fn pruned(node: &Node, area: &Area) -> Option<Node> {
                     continue;
                 };
                 left = room - way.along(least(&node)).min(room);
-                kept.push(Part {
+                kept.push(LayoutPart {
                     share: part.share,
                     node,
                 });
             }
             match kept.len() {
                 0 | 1 => kept.pop().map(|part| part.node),
-                _ => Some(Node::Split {
+                _ => Some(LayoutNode::Split {
                     way: *way,
                     parts: kept,
                 }),

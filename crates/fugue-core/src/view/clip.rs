@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Bounded, End, ends, pieces};
+use super::{BoundedText, End, ends, pieces};
 
 /// As much of a long text as any bound up to a given one can want, so that several texts can share one bound that is
 /// settled only when all of them are known.
@@ -28,13 +28,13 @@ impl Clip {
         self.chars
     }
 
-    pub fn bound(&self, most: usize) -> Bounded {
+    pub fn bound(&self, most: usize) -> BoundedText {
         let head = split(&self.head);
         match &self.tail {
-            None if self.chars <= most => Bounded {
+            None if self.chars <= most => BoundedText {
                 text: self.head.strip_suffix('\n').unwrap_or("").to_owned(),
                 lines: self.lines as u64,
-                ..Bounded::default()
+                ..BoundedText::default()
             },
             None => ends(head.clone(), head.rev(), self.lines, self.chars, most),
             Some(tail) => ends(head, split(tail).rev(), self.lines, self.chars, most),
@@ -46,13 +46,13 @@ impl Clip {
 pub struct ClipBuilder {
     most: usize,
     head: String,
-    tail: Option<Tail>,
+    tail: Option<ClipTail>,
     lines: usize,
     chars: usize,
 }
 
 /// The last lines, as many as the bound needs.
-struct Tail {
+struct ClipTail {
     text: String,
     /// Lines before this byte are no longer needed.
     start: usize,
@@ -81,7 +81,7 @@ impl ClipBuilder {
             let text = std::mem::take(&mut self.head);
             let lines = split(&text).chain([line]);
             self.head = joined(&pieces(lines, self.most / 4, End::Start));
-            self.tail = Some(Tail {
+            self.tail = Some(ClipTail {
                 chars: text.chars().count(),
                 text,
                 start: 0,
@@ -109,7 +109,7 @@ impl ClipBuilder {
     }
 }
 
-impl Tail {
+impl ClipTail {
     fn push(&mut self, line: &str, chars: usize, most: usize) {
         // Of a line that is longer than the bound only its end can be wanted.
         let skipped = chars.saturating_sub(most);
@@ -152,7 +152,7 @@ pub struct LastLines {
 
 /// What [`LastLines`] has gathered.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Gathered {
+pub enum ClipInput {
     Lines {
         clip: Clip,
         /// Lines that went by before those.
@@ -224,19 +224,19 @@ impl LastLines {
         }
     }
 
-    pub fn finish(self) -> Gathered {
+    pub fn finish(self) -> ClipInput {
         let surplus = self.seen.saturating_sub(self.wanted as u64);
         let before = self.skip.unwrap_or(surplus);
         match self.clip {
-            Some(clip) => Gathered::Lines {
+            Some(clip) => ClipInput::Lines {
                 clip: clip.finish(),
                 before,
             },
-            None if self.too_many => Gathered::Again { skip: surplus },
+            None if self.too_many => ClipInput::Again { skip: surplus },
             None => {
                 let mut clip = ClipBuilder::new(self.most);
                 self.latest.iter().for_each(|line| clip.push(line));
-                Gathered::Lines {
+                ClipInput::Lines {
                     clip: clip.finish(),
                     before,
                 }
@@ -292,14 +292,14 @@ mod tests {
             last.too_many = forgets;
             lines.iter().for_each(|line| last.push(line));
             let mut gathered = last.finish();
-            if let Gathered::Again { skip } = gathered {
+            if let ClipInput::Again { skip } = gathered {
                 let mut last = LastLines::new(wanted, most, Some(skip));
                 lines.iter().for_each(|line| last.push(line));
                 gathered = last.finish();
             }
             let before = lines.len().saturating_sub(wanted);
             let clip = Clip::of(&lines[before..], most);
-            prop_assert_eq!(gathered, Gathered::Lines { clip, before: before as u64 });
+            prop_assert_eq!(gathered, ClipInput::Lines { clip, before: before as u64 });
         }
     }
 

@@ -3,7 +3,7 @@
 use fugue_api::Error;
 use serde_json::json;
 
-use super::{Assignment, Launch, Template, files};
+use super::{AgentTemplate, Assignment, Launch, files};
 
 const PLACEHOLDERS: [&str; 7] = [
     "prompt",
@@ -16,7 +16,7 @@ const PLACEHOLDERS: [&str; 7] = [
 ];
 
 /// Whether a template can be filled in, so that a mistake in it is told before anything is started.
-pub fn check(name: &str, template: &Template) -> Result<(), Error> {
+pub fn check(name: &str, template: &AgentTemplate) -> Result<(), Error> {
     if template.command.first().is_none_or(String::is_empty) {
         return Err(wrong(name, "`command` has no program"));
     }
@@ -36,7 +36,7 @@ fn wrong(name: &str, what: &str) -> Error {
     ))
 }
 
-pub fn lay_out(template: &Template, assignment: &Assignment<'_>) -> Result<Launch, Error> {
+pub fn lay_out(template: &AgentTemplate, assignment: &Assignment<'_>) -> Result<Launch, Error> {
     let used = |name: &str| {
         let words = template.command.iter().chain(template.env.values());
         words
@@ -116,8 +116,8 @@ mod tests {
 
     use super::*;
 
-    fn template(command: &[&str]) -> Template {
-        Template {
+    fn template(command: &[&str]) -> AgentTemplate {
+        AgentTemplate {
             command: command.iter().map(|word| (*word).to_owned()).collect(),
             env: BTreeMap::new(),
         }

@@ -1,6 +1,6 @@
 //! The four APIs, as far as one question and one answer in a schema need them.
 
-use fugue_core::assess::{Answer, Prompt, one_line};
+use fugue_core::assess::{ModelAnswer, Prompt, one_line};
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ pub(super) struct Provider {
 }
 
 impl Provider {
-    pub async fn ask<A: Answer>(&self, prompt: &Prompt<A>) -> Result<String, AssessError> {
+    pub async fn ask<A: ModelAnswer>(&self, prompt: &Prompt<A>) -> Result<String, AssessError> {
         let body = self.dialect.question(&self.model, prompt).to_string();
         let path = self.dialect.path(&self.model);
         let reply = self.place.post(&path, &self.headers(), body).await?;
@@ -164,7 +164,7 @@ impl Dialect {
         }
     }
 
-    fn question<A: Answer>(self, model: &str, prompt: &Prompt<A>) -> Value {
+    fn question<A: ModelAnswer>(self, model: &str, prompt: &Prompt<A>) -> Value {
         let (system, user, schema) = (&prompt.system, &prompt.user, A::schema());
         let messages = json!([
             {"role": "system", "content": system},

@@ -11,7 +11,7 @@ use fugue_api::{
     attach::Look,
     wire::{Ask, StoreState, StoreStatus},
 };
-use fugue_core::{Asked, CallId, Change, Core, Effect, Input, TmuxLook, Undo};
+use fugue_core::{CallId, CallRequest, Change, Core, Effect, Input, TmuxLookup, Undo};
 use tokio::time::Instant;
 
 use super::{Engine, Going, OWN_CALLS};
@@ -189,7 +189,7 @@ const SILENT: &str = "the disk has not answered for 10 s";
 impl Engine {
     /// The one way into core for calls. While the store is stalled, calls that would record something are refused
     /// here, so that a refused call changes nothing.
-    pub(super) fn enter(&mut self, call: CallId, asked: Asked) -> Going {
+    pub(super) fn enter(&mut self, call: CallId, asked: CallRequest) -> Going {
         let need = need_of(&asked, &self.core);
         if let Some(reason) = self.storing.reason() {
             let too_many = self.storing.unstored.len() >= MAX_UNSTORED;
@@ -385,9 +385,9 @@ fn timestamp(at: SystemTime) -> Timestamp {
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn need_of(asked: &Asked, core: &Core) -> Need {
+fn need_of(asked: &CallRequest, core: &Core) -> Need {
     // A pane of tmux is recorded when it is first named, whatever is asked of it.
-    if let TmuxLook::One(found) = &asked.tmux
+    if let TmuxLookup::One(found) = &asked.tmux
         && let Ok(found) = &**found
         && !core.has_met(found)
     {

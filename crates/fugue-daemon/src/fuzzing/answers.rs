@@ -1,4 +1,4 @@
-use fugue_core::assess::{Answer, Decision, Injection, MAX_INJECTION, NextStep};
+use fugue_core::assess::{Decision, Injection, MAX_INJECTION, ModelAnswer, NextStepAnswer};
 
 /// Any text as what a model answers: it is refused in one line, or is one line that may be typed and survives its JSON.
 pub fn answers(bytes: &[u8]) {
@@ -8,8 +8,8 @@ pub fn answers(bytes: &[u8]) {
         Ok(Decision::Stop) => {}
         Err(misfit) => check_refusal(&misfit.to_string()),
     }
-    match NextStep::parse(&text) {
-        Ok(NextStep {
+    match NextStepAnswer::parse(&text) {
+        Ok(NextStepAnswer {
             injection_prompt,
             achieved,
         }) => {

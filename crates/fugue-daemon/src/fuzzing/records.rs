@@ -5,7 +5,7 @@ use fugue_api::{
     wire::{Caller, SettingNames},
 };
 use fugue_core::{
-    ArrangementRecord, BootId, Core, EventRecord, Input, Now, PaneRecord, QuestionRecord,
+    BootId, ClockReading, Core, EventRecord, Input, LayoutRecord, PaneRecord, QuestionRecord,
     RunRecord, Snapshot, StartRecord, StoredRun, StoredWatcher, StoredWorker, WatcherRecord,
     WorkerRecord, settings::Settings,
 };
@@ -47,9 +47,7 @@ pub fn records(bytes: &[u8]) {
                         caller: caller(),
                     }),
                 ),
-            b'a' => found
-                .arrangements
-                .extend(survivor::<ArrangementRecord>(record)),
+            b'a' => found.arrangements.extend(survivor::<LayoutRecord>(record)),
             b's' => found.starts.extend(survivor::<StartRecord>(record)),
             b'n' => drop(survivor::<Environment>(record)),
             _ => {}
@@ -74,8 +72,8 @@ fn survivor<T: DeserializeOwned + Serialize + PartialEq + Debug>(json: &[u8]) ->
     Some(record)
 }
 
-fn now(since_boot: u64) -> Now {
-    Now {
+fn now(since_boot: u64) -> ClockReading {
+    ClockReading {
         wall: Timestamp(1_794_000_000_000 + since_boot * 1000),
         since_boot: Duration::from_secs(since_boot),
         boot_id: BootId(1),

@@ -8,8 +8,8 @@ use fugue_api::{
     wire::Answer,
 };
 use fugue_core::{
-    PaneFact, PaneQuestion, TmuxOrigin, TmuxPane,
-    state::{self, ShellSays, Signs, TtySays},
+    PaneEvent, PaneRequest, TmuxOrigin, TmuxPane,
+    state::{self, ShellSignal, StateSignals, TtySignal},
     view,
 };
 use fugue_hold::{
@@ -50,19 +50,19 @@ impl Pane {
     pub(super) async fn order(&mut self, order: PaneCommand) {
         match order {
             PaneCommand::Ask {
-                question: PaneQuestion::Status(status),
+                question: PaneRequest::Status(status),
                 responder,
             } => {
                 self.probe(Asked::Status(status, responder));
             }
             PaneCommand::Ask {
-                question: PaneQuestion::Read { args, .. },
+                question: PaneRequest::Read { args, .. },
                 responder,
             } => {
                 self.probe(Asked::Read(args, responder));
             }
             PaneCommand::Ask {
-                question: PaneQuestion::Send { args, key },
+                question: PaneRequest::Send { args, key },
                 responder,
             } => {
                 if let Some(why) = self.unreachable() {
@@ -75,7 +75,7 @@ impl Pane {
                 self.go_on_sending();
             }
             PaneCommand::Ask {
-                question: PaneQuestion::Resize(size),
+                question: PaneRequest::Resize(size),
                 responder,
             } => {
                 if let Some(tmux) = self.seat.record.tmux.clone() {
@@ -85,7 +85,7 @@ impl Pane {
             }
             PaneCommand::Ask {
                 question:
-                    PaneQuestion::View {
+                    PaneRequest::View {
                         client, seen, says, ..
                     },
                 responder,
@@ -95,24 +95,24 @@ impl Pane {
             }
             PaneCommand::View { client, asks } => self.view(client, asks),
             PaneCommand::Ask {
-                question: PaneQuestion::Line { role, says },
+                question: PaneRequest::Line { role, says },
                 responder,
             } => {
                 self.agent_says(says.map(|says| *says));
                 self.open_line(role, responder);
             }
             PaneCommand::Ask {
-                question: PaneQuestion::Lines { from, most },
+                question: PaneRequest::Lines { from, most },
                 responder,
             } => self.lines(from, most, responder),
             PaneCommand::Ask {
-                question: PaneQuestion::Type { bytes, key },
+                question: PaneRequest::Type { bytes, key },
                 responder,
             } => self.type_for_a_person(bytes, key, responder),
             PaneCommand::Fit(size) => self.resize(size, None),
             PaneCommand::AgentSays(says) => self.agent_says(says),
             PaneCommand::Ask {
-                question: PaneQuestion::Follow { .. },
+                question: PaneRequest::Follow { .. },
                 responder,
             } => {
                 responder.answer(Err(Error::new(
@@ -268,7 +268,7 @@ impl Pane {
                 if state == State::NeedsInput && !self.prompted {
                     self.look_at = None;
                     let cursor = self.cursor();
-                    self.seat.say(PaneFact::AsksFirst { cursor }).await;
+                    self.seat.say(PaneEvent::AsksFirst { cursor }).await;
                 }
                 self.look_later();
             }
@@ -377,7 +377,7 @@ impl Pane {
             tracing::warn!(pane = %self.seat.record.id, %error, "its sizes cannot be read");
         }
         self.more_to_read = true;
-        self.seat.say(PaneFact::Resized(size)).await;
+        self.seat.say(PaneEvent::Resized(size)).await;
         if let Some(responder) = responder {
             responder.answer(Ok(Answer::Resized));
         }
@@ -399,21 +399,21 @@ impl Pane {
         let marks_prompts = self.seat.record.announces_prompts()
             && shell::takes_steps(shell::Kind::of(Path::new(command)));
         let shell = match self.follower.terminal.prompt() {
-            ShellState::AtPrompt { .. } => ShellSays::AtPrompt,
-            ShellState::Running { .. } => ShellSays::Running,
-            ShellState::Prompting { .. } if marks_prompts => ShellSays::Running,
-            ShellState::Prompting { .. } | ShellState::Unknown => ShellSays::Nothing,
+            ShellState::AtPrompt { .. } => ShellSignal::AtPrompt,
+            ShellState::Running { .. } => ShellSignal::Running,
+            ShellState::Prompting { .. } if marks_prompts => ShellSignal::Running,
+            ShellState::Prompting { .. } | ShellState::Unknown => ShellSignal::Nothing,
         };
         let own = self.seat.record.pid.cast_signed();
         let tty = match probe.reader {
-            Some(reader) if reader.secret => TtySays::SecretWanted,
-            Some(reader) if reader.pid == own => TtySays::OwnProcessReads,
-            Some(_) => TtySays::ProgramReads,
+            Some(reader) if reader.secret => TtySignal::SecretWanted,
+            Some(reader) if reader.pid == own => TtySignal::OwnProcessReads,
+            Some(_) => TtySignal::ProgramReads,
             // A setuid program cannot be looked into, but a terminal in line mode without echo speaks for itself.
-            None if probe.unreadable && probe.canonical && !probe.echo => TtySays::SecretWanted,
-            None => TtySays::Nothing,
+            None if probe.unreadable && probe.canonical && !probe.echo => TtySignal::SecretWanted,
+            None => TtySignal::Nothing,
         };
-        state::of(&Signs {
+        state::of(&StateSignals {
             shell,
             tty,
             // A shell with integration marks its prompts; what it reads before the first one is a question.

@@ -3,7 +3,7 @@
 use std::{io, path::Path, time::Duration};
 
 use fugue_api::Error;
-use fugue_core::{Job, PaneFact, PaneRecord, StepPlan};
+use fugue_core::{PaneEvent, PaneJob, PaneRecord, StepPlan};
 use fugue_hold::{
     record::{ExitRecord, Meta},
     spawn::Ending,
@@ -32,8 +32,8 @@ impl Pane {
         let place = seat.place();
         let dir = place.dir.clone();
         let plan = match &start.job {
-            Job::Steps(plan) | Job::ShellWithSteps(plan) => Some(plan.number),
-            Job::Shell | Job::Command(_) | Job::Program(_) => None,
+            PaneJob::Steps(plan) | PaneJob::ShellWithSteps(plan) => Some(plan.number),
+            PaneJob::Shell | PaneJob::Command(_) | PaneJob::Program(_) => None,
         };
         let ground = lay_ground(&dir, &start.job, &seat.record)
             .and_then(|()| recovery::note_record(&dir, &seat.record));
@@ -149,7 +149,7 @@ impl Pane {
                 }
                 if let Some(cwd) = pane.follower.terminal.cwd() {
                     let cwd = cwd.to_owned();
-                    pane.seat.say(PaneFact::Moved { cwd }).await;
+                    pane.seat.say(PaneEvent::Moved { cwd }).await;
                 }
                 if pane.seat.record.closing {
                     pane.close(Duration::from_millis(u64::from(
@@ -212,7 +212,7 @@ impl Pane {
         }
         let cursor = self.cursor();
         self.seat
-            .say(PaneFact::Opened {
+            .say(PaneEvent::Opened {
                 pid,
                 cursor,
                 tmux: self.seat.record.tmux.clone(),
@@ -309,16 +309,16 @@ async fn unshow(seat: &Seat) {
 }
 
 /// The pane's own directory, and the secret and the steps that its shell will find there.
-fn lay_ground(dir: &Path, job: &Job, record: &PaneRecord) -> io::Result<()> {
+fn lay_ground(dir: &Path, job: &PaneJob, record: &PaneRecord) -> io::Result<()> {
     make_private_dir(dir)?;
     let steps_dir = launch::steps_dir(dir);
     match job {
-        Job::Steps(plan) | Job::ShellWithSteps(plan) => {
+        PaneJob::Steps(plan) | PaneJob::ShellWithSteps(plan) => {
             let plan = stepping::plan_for(plan, record);
             steps::lay_out_for_fresh_shell(&steps_dir, &plan)?;
         }
-        Job::Shell => {}
-        Job::Command(_) | Job::Program(_) => return Ok(()),
+        PaneJob::Shell => {}
+        PaneJob::Command(_) | PaneJob::Program(_) => return Ok(()),
     }
     if record.announces_prompts() {
         shell::hand_over(&steps_dir, &record.secret)?;

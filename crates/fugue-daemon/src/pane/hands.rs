@@ -1,6 +1,6 @@
 //! How a pane types.
 
-use fugue_core::typing::{AgentBox, Manners};
+use fugue_core::typing::{AgentInputBox, InputModes};
 use fugue_hold::wire::{self, InputKind, Probe, ToHolder};
 use tokio::time::Instant;
 
@@ -77,24 +77,27 @@ impl Pane {
         }
     }
 
-    fn agent_box(&self) -> AgentBox {
+    fn agent_box(&self) -> AgentInputBox {
         let screen = self.follower.terminal.screen();
         let look = screen::look_at_any(&screen);
         match (look.dialog, look.input) {
-            (Some(_), _) => AgentBox::Dialog,
-            (None, Input::Empty) => AgentBox::Empty,
-            (None, Input::Draft) => AgentBox::Filled,
-            (None, Input::Unknown) => AgentBox::Absent,
+            (Some(_), _) => AgentInputBox::Dialog,
+            (None, Input::Empty) => AgentInputBox::Empty,
+            (None, Input::Draft) => AgentInputBox::Filled,
+            (None, Input::Unknown) => AgentInputBox::Absent,
         }
     }
 
-    pub(super) fn manners(&self, probe: &Probe) -> Manners {
+    pub(super) fn manners(&self, probe: &Probe) -> InputModes {
         let modes = self.follower.terminal.modes();
-        Manners {
+        InputModes {
             line_mode: probe.canonical,
             bracketed_paste: modes.bracketed_paste,
             application_cursor: modes.app_cursor,
-            agent_box: matches!(self.agent_box(), AgentBox::Empty | AgentBox::Filled),
+            agent_box: matches!(
+                self.agent_box(),
+                AgentInputBox::Empty | AgentInputBox::Filled
+            ),
         }
     }
 }

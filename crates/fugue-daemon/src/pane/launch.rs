@@ -10,16 +10,16 @@ use std::{
 };
 
 use fugue_api::{Error, Kind, wire::Caller};
-use fugue_core::{Exit, Job, PaneRecord, World};
+use fugue_core::{ExitStatus, LaunchEnv, PaneJob, PaneRecord};
 use fugue_hold::{spawn::Ending, wire::Spec};
 
 use crate::{agents::session, assess, engine::House, shell, watchers};
 
 /// What a new pane's process is made of.
 pub struct Start {
-    pub job: Job,
+    pub job: PaneJob,
     pub env: BTreeMap<String, String>,
-    pub world: World,
+    pub world: LaunchEnv,
     pub caller: Arc<Caller>,
 }
 
@@ -45,8 +45,8 @@ pub fn spec(record: &PaneRecord, start: Start, house: &House) -> Spec {
     set(&mut env, "TERM", "xterm-256color".into());
     set(&mut env, "COLORTERM", "truecolor".into());
     let argv = match job {
-        Job::Program(argv) => argv.into_iter().map(OsString::from).collect(),
-        Job::Command(mut command) => {
+        PaneJob::Program(argv) => argv.into_iter().map(OsString::from).collect(),
+        PaneJob::Command(mut command) => {
             // Some shells look for options behind `-c` too.
             if command.starts_with(['-', '+']) {
                 command.insert(0, ' ');
@@ -57,9 +57,9 @@ pub fn spec(record: &PaneRecord, start: Start, house: &House) -> Spec {
                 command.into(),
             ]
         }
-        Job::Shell | Job::ShellWithSteps(_) | Job::Steps(_) => {
+        PaneJob::Shell | PaneJob::ShellWithSteps(_) | PaneJob::Steps(_) => {
             let how = match job {
-                Job::Steps(_) => shell::bare,
+                PaneJob::Steps(_) => shell::bare,
                 _ => shell::interactive,
             };
             let launch = how(
@@ -152,11 +152,11 @@ fn set(env: &mut Vec<(OsString, OsString)>, key: &str, value: OsString) {
     env.push((key.into(), value));
 }
 
-pub fn exit(ending: Ending) -> Exit {
+pub fn exit(ending: Ending) -> ExitStatus {
     match ending {
-        Ending::Code(code) => Exit::Code(code),
-        Ending::Signal { signo, .. } => Exit::Signal(signal_name(signo)),
-        Ending::Unknown => Exit::Unknown,
+        Ending::Code(code) => ExitStatus::Code(code),
+        Ending::Signal { signo, .. } => ExitStatus::Signal(signal_name(signo)),
+        Ending::Unknown => ExitStatus::Unknown,
     }
 }
 

@@ -7,7 +7,7 @@ use fugue_api::{
     attach::{Look, Role},
     wire::{Answer, Ask, ToDaemon},
 };
-use fugue_core::PaneQuestion;
+use fugue_core::PaneRequest;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Asks, Pane, PaneCommand};
@@ -127,7 +127,7 @@ impl Line {
             Ask::Look {
                 look: Look::Type { pane, bytes, .. },
             } if pane == self.pane && self.role == Role::Hands => Ok(PaneCommand::Ask {
-                question: PaneQuestion::Type { bytes, key },
+                question: PaneRequest::Type { bytes, key },
                 responder,
             }),
             _ => {

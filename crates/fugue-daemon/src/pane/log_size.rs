@@ -1,6 +1,6 @@
 //! Tells the engine how large a running pane's log is, for the quota over all logs.
 
-use fugue_core::PaneFact;
+use fugue_core::PaneEvent;
 
 use super::Pane;
 
@@ -14,7 +14,7 @@ impl Pane {
         if self.told_log_bytes < cap && offset >= self.told_log_bytes + LOG_GROWTH_STEP {
             self.told_log_bytes = offset.min(cap);
             let bytes = self.told_log_bytes;
-            self.seat.say(PaneFact::LogGrew { bytes }).await;
+            self.seat.say(PaneEvent::LogGrew { bytes }).await;
         }
     }
 }

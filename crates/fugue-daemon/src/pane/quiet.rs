@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fugue_api::panes::{By, Mode, Paste, ReadPane, SendInput, State, StateBy};
-use fugue_core::{Injected, PaneFact, PanePlace, PaneSeen, assess::Injection};
+use fugue_core::{InjectionOutcome, PaneActivity, PaneEvent, QuietPane, assess::Injection};
 use fugue_hold::wire::Probe;
 use fugue_term::ShellState;
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ pub struct Inject {
     pub step: u64,
     pub line: Injection,
     pub enter: bool,
-    pub seen: PanePlace,
+    pub seen: PaneActivity,
 }
 
 /// What is known of the text that was typed last.
@@ -111,26 +111,26 @@ impl Pane {
         }
         if !quiet.quiet.is_zero() {
             if let Some(why) = self.waits_for_a_person(probe) {
-                let how = Injected::Held(why.to_owned());
+                let how = InjectionOutcome::Held(why.to_owned());
                 return self.injected(quiet.watcher, quiet.step, how).await;
             }
             // Whatever a model would say, nothing may be typed.
             let target = self.target(probe);
             if let (Target::Dialog(_), Some(why)) = (&target, target.obstacle()) {
                 self.quiet = None;
-                let how = Injected::Refused(why);
+                let how = InjectionOutcome::Refused(why);
                 return self.injected(quiet.watcher, quiet.step, how).await;
             }
         }
         self.quiet = None;
         let tail = self.tail(quiet.lines);
-        let seen = PaneSeen {
+        let seen = QuietPane {
             tail,
             idle_ms: self.idle_ms(),
             place: self.place(),
         };
         self.seat
-            .say(PaneFact::Quiet {
+            .say(PaneEvent::Quiet {
                 watcher: quiet.watcher,
                 step: quiet.step,
                 seen,
@@ -177,8 +177,8 @@ impl Pane {
         }
     }
 
-    pub(super) fn place(&self) -> PanePlace {
-        PanePlace {
+    pub(super) fn place(&self) -> PaneActivity {
+        PaneActivity {
             printed: self.follower.terminal.end().offset.0,
             typed: self.typed,
         }
@@ -187,7 +187,7 @@ impl Pane {
     pub(super) async fn inject(&mut self, inject: Inject) {
         if self.keeper.is_none() {
             return self
-                .injected(inject.watcher, inject.step, Injected::NotNow)
+                .injected(inject.watcher, inject.step, InjectionOutcome::NotNow)
                 .await;
         }
         self.probe(Asked::Inject(inject));
@@ -197,9 +197,9 @@ impl Pane {
     pub(super) async fn looked_before_typing(&mut self, inject: Inject, probe: &Probe) {
         let moved = self.place() != inject.seen || self.more_to_read;
         let how = if moved || self.drafted() || self.asks_a_person(probe) {
-            Some(Injected::NotNow)
+            Some(InjectionOutcome::NotNow)
         } else {
-            self.target(probe).obstacle().map(Injected::Refused)
+            self.target(probe).obstacle().map(InjectionOutcome::Refused)
         };
         if let Some(how) = how {
             return self.injected(inject.watcher, inject.step, how).await;
@@ -224,8 +224,8 @@ impl Pane {
         self.go_on_sending();
     }
 
-    pub(super) async fn injected(&self, watcher: u64, step: u64, how: Injected) {
-        let fact = PaneFact::Injected { watcher, step, how };
+    pub(super) async fn injected(&self, watcher: u64, step: u64, how: InjectionOutcome) {
+        let fact = PaneEvent::Injected { watcher, step, how };
         self.seat.say(fact).await;
     }
 

@@ -8,7 +8,7 @@ use fugue_api::{
     panes::{Mode, ReadPane, Status},
     wire::Answer,
 };
-use fugue_core::{PaneFact, PaneQuestion, view};
+use fugue_core::{PaneEvent, PaneRequest, view};
 use fugue_hold::{LogReader, record::Meta, spawn::Ending};
 use fugue_term::{Cursor, Offset};
 use tokio::time::timeout;
@@ -64,7 +64,7 @@ impl Seat {
     async fn raw_ended(&self, ending: Ending) {
         let end = self.raw_end().unwrap_or_default();
         let sweeps = self.record.closing;
-        self.say(PaneFact::Ended {
+        self.say(PaneEvent::Ended {
             exit: launch::exit(ending),
             cursor: view::shown(end),
             title: String::new(),
@@ -73,7 +73,7 @@ impl Seat {
         })
         .await;
         if sweeps {
-            self.say(PaneFact::Swept).await;
+            self.say(PaneEvent::Swept).await;
         }
     }
 
@@ -89,7 +89,7 @@ impl Seat {
     fn serve_raw(&self, order: PaneCommand, panic: &str) {
         match order {
             PaneCommand::Ask {
-                question: PaneQuestion::Status(mut status),
+                question: PaneRequest::Status(mut status),
                 responder,
             } => {
                 status.note = Some(format!(
@@ -101,7 +101,7 @@ impl Seat {
                 }));
             }
             PaneCommand::Ask {
-                question: PaneQuestion::Read { args, .. },
+                question: PaneRequest::Read { args, .. },
                 responder,
             } => responder.answer(self.read_raw(&args)),
             PaneCommand::Ask { responder, .. } => responder.answer(Err(no_terminal())),

@@ -6,7 +6,9 @@ use fugue_api::{
     EventId,
     panes::{By, Paste, SendInput, State},
 };
-use fugue_core::{PaneFact, PanePlace, Rest, TurnOver, Typed, typing::without_controls};
+use fugue_core::{
+    IdleState, PaneActivity, PaneEvent, TurnEnd, TypingOutcome, typing::without_controls,
+};
 use fugue_hold::wire::Probe;
 use tokio::time::Instant;
 
@@ -21,7 +23,7 @@ pub struct Resting {
     /// A daemon before this one told something, and nobody knows what.
     untold: bool,
     /// Why the last message could not be typed; as long as nothing is printed or typed, that is so.
-    refused: Option<(PanePlace, String)>,
+    refused: Option<(PaneActivity, String)>,
     awaited: Option<Awaited>,
 }
 
@@ -36,7 +38,7 @@ impl Resting {
 }
 
 struct Awaited {
-    over: TurnOver,
+    over: TurnEnd,
     /// When whoever waits is to hear that it takes longer.
     patience: Option<Instant>,
     /// When to look, if nothing is printed until then.
@@ -54,7 +56,7 @@ impl Pane {
     fn rests(&self, now: Instant) -> bool {
         let silent = now.saturating_duration_since(self.last_output);
         let taken = self.resting.asks.is_some() || self.person_comes_first();
-        let refused = |(place, _): &(PanePlace, String)| *place == self.place();
+        let refused = |(place, _): &(PaneActivity, String)| *place == self.place();
         let refused = self.resting.refused.as_ref().is_some_and(refused);
         if self.keeper.is_none() || taken || refused || silent < STILL {
             return false;
@@ -92,12 +94,12 @@ impl Pane {
         self.vendor().is_some() && silent >= STILL_UNTOLD && !self.look().working
     }
 
-    pub(super) async fn await_rest(&mut self, over: TurnOver) {
+    pub(super) async fn await_rest(&mut self, over: TurnEnd) {
         let now = Instant::now();
         let patience = match over {
-            TurnOver::Told => PATIENCE,
+            TurnEnd::Told => PATIENCE,
             // Most of those who said nothing are at work.
-            TurnOver::Unknown => Duration::ZERO,
+            TurnEnd::Unknown => Duration::ZERO,
         };
         self.resting.awaited = Some(Awaited {
             over,
@@ -134,9 +136,9 @@ impl Pane {
         if awaited.look_at.is_some_and(|at| at <= now) {
             awaited.look_at = None;
             let (over, still) = (awaited.over, awaited.still());
-            if self.rests(now) && (over == TurnOver::Told || self.seems_over(now)) {
+            if self.rests(now) && (over == TurnEnd::Told || self.seems_over(now)) {
                 self.resting.awaited = None;
-                return self.seat.say(PaneFact::Rest(Rest::Now)).await;
+                return self.seat.say(PaneEvent::Rest(IdleState::Now)).await;
             }
             if now < self.last_output + still {
                 self.rest_output();
@@ -148,17 +150,17 @@ impl Pane {
         if awaited.patience.is_some_and(|at| at <= now) {
             awaited.patience = None;
             let why = self.cannot_type_because();
-            self.seat.say(PaneFact::Rest(Rest::NotYet(why))).await;
+            self.seat.say(PaneEvent::Rest(IdleState::NotYet(why))).await;
         }
     }
 
     pub(super) async fn type_message(&mut self, event: EventId, text: String) {
         if self.keeper.is_none() && self.reconnection.is_none() {
-            return self.message_typed(event, Typed::Refused).await;
+            return self.message_typed(event, TypingOutcome::Refused).await;
         }
         if !self.rests(Instant::now()) {
             let why = self.cannot_type_because();
-            return self.message_typed(event, Typed::Waits(why)).await;
+            return self.message_typed(event, TypingOutcome::Waits(why)).await;
         }
         let mut key = [0; 16];
         key[..8].copy_from_slice(&event.0.to_le_bytes());
@@ -175,15 +177,15 @@ impl Pane {
         self.go_on_sending();
     }
 
-    async fn message_typed(&self, event: EventId, how: Typed) {
-        self.seat.say(PaneFact::MessageTyped { event, how }).await;
+    async fn message_typed(&self, event: EventId, how: TypingOutcome) {
+        self.seat.say(PaneEvent::MessageTyped { event, how }).await;
     }
 
     /// Tells what became of messages since the last time.
     pub(super) async fn tell_messages(&mut self) {
         for told in self.sending.told() {
-            if let PaneFact::MessageTyped {
-                how: Typed::Waits(Some(why)),
+            if let PaneEvent::MessageTyped {
+                how: TypingOutcome::Waits(Some(why)),
                 ..
             } = &told
             {
@@ -213,7 +215,7 @@ impl Pane {
         let untold = std::mem::take(&mut self.resting.untold);
         if untold || rests || asks != self.resting.asks {
             self.resting.asks.clone_from(&asks);
-            self.seat.say(PaneFact::Asks(asks)).await;
+            self.seat.say(PaneEvent::Asks(asks)).await;
             // What was waited for may have been the answer.
             if let Some(awaited) = &mut self.resting.awaited {
                 awaited.look_at = Some(self.last_output + awaited.still());
@@ -226,8 +228,8 @@ impl Awaited {
     /// How long nothing may have moved.
     fn still(&self) -> Duration {
         match self.over {
-            TurnOver::Told => STILL,
-            TurnOver::Unknown => STILL_UNTOLD,
+            TurnEnd::Told => STILL,
+            TurnEnd::Unknown => STILL_UNTOLD,
         }
     }
 }

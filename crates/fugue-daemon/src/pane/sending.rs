@@ -8,8 +8,8 @@ use fugue_api::{
     wire::Answer,
 };
 use fugue_core::{
-    Injected, PaneFact, Typed,
-    typing::{AgentBox, Manners, Next, Seen, Typing},
+    InjectionOutcome, PaneEvent, TypingOutcome,
+    typing::{AgentInputBox, InputModes, InputView, SubmitAction, SubmitMachine},
 };
 use fugue_hold::wire::{InputState, Outcome};
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ pub struct Sending {
     waiting: VecDeque<Request>,
     active: Option<Active>,
     /// What became of what was not typed for a caller.
-    told: Vec<PaneFact>,
+    told: Vec<PaneEvent>,
     /// The first one waits for a person who types.
     held: Option<Held>,
     /// Enter was pressed behind the last text, and the text is still there.
@@ -57,7 +57,7 @@ pub enum Gate {
 pub struct Sight {
     /// The cursor's row and the one above, for a box that wraps.
     pub near_cursor: String,
-    pub agent_box: AgentBox,
+    pub agent_box: AgentInputBox,
 }
 
 struct Request {
@@ -84,7 +84,7 @@ pub enum Asker {
 struct Active {
     request: Request,
     stage: Stage,
-    typing: Option<Typing>,
+    typing: Option<SubmitMachine>,
     /// What to answer if there is nothing to watch.
     verdict: Submitted,
     cursor: Cursor,
@@ -168,13 +168,13 @@ impl Sending {
                 true
             }
             Asker::Message(event) => {
-                let how = Typed::Waits(None);
-                told.push(PaneFact::MessageTyped { event, how });
+                let how = TypingOutcome::Waits(None);
+                told.push(PaneEvent::MessageTyped { event, how });
                 false
             }
             Asker::Watcher { watcher, step, .. } => {
-                let how = Injected::NotNow;
-                told.push(PaneFact::Injected { watcher, step, how });
+                let how = InjectionOutcome::NotNow;
+                told.push(PaneEvent::Injected { watcher, step, how });
                 false
             }
         });
@@ -255,25 +255,25 @@ impl Sending {
             },
             Asker::Message(event) => {
                 let how = match target {
-                    Target::FilledBox => Typed::Waits(None),
+                    Target::FilledBox => TypingOutcome::Waits(None),
                     _ => match target.obstacle() {
-                        Some(why) => Typed::Waits(Some(why)),
+                        Some(why) => TypingOutcome::Waits(Some(why)),
                         None => return true,
                     },
                 };
                 let event = *event;
-                PaneFact::MessageTyped { event, how }
+                PaneEvent::MessageTyped { event, how }
             }
             Asker::Watcher { watcher, step, .. } => {
                 let how = match target {
-                    Target::FilledBox => Injected::NotNow,
+                    Target::FilledBox => InjectionOutcome::NotNow,
                     _ => match target.obstacle() {
-                        Some(why) => Injected::Refused(why),
+                        Some(why) => InjectionOutcome::Refused(why),
                         None => return true,
                     },
                 };
                 let (watcher, step) = (*watcher, *step);
-                PaneFact::Injected { watcher, step, how }
+                PaneEvent::Injected { watcher, step, how }
             }
         };
         self.active = None;
@@ -282,7 +282,7 @@ impl Sending {
     }
 
     /// The terminal has been looked at; now it is known how to type.
-    pub fn begin(&mut self, manners: Manners, cursor: Cursor) {
+    pub fn begin(&mut self, manners: InputModes, cursor: Cursor) {
         let Some(active) = &mut self.active else {
             return;
         };
@@ -296,7 +296,7 @@ impl Sending {
             let text = active.request.args.input.take();
             active.request.args.input = text.map(|text| text.replace('\n', " "));
         }
-        let (bytes, rest) = Typing::start(&active.request.args, manners);
+        let (bytes, rest) = SubmitMachine::start(&active.request.args, manners);
         match rest {
             Ok(typing) => active.typing = Some(typing),
             Err(verdict) => active.verdict = verdict,
@@ -346,7 +346,10 @@ impl Sending {
     /// Something was printed.
     pub fn output(&mut self, sight: &Sight, at: Instant) {
         if let Some(active) = &mut self.active {
-            let agent = active.typing.as_ref().is_some_and(Typing::is_for_an_agent);
+            let agent = active
+                .typing
+                .as_ref()
+                .is_some_and(SubmitMachine::is_for_an_agent);
             let settled = if agent { SETTLED_IN_A_BOX } else { SETTLED };
             active.settled_at = Some(at + settled);
         }
@@ -458,7 +461,11 @@ impl Sending {
         }
     }
 
-    fn look(&mut self, sight: &Sight, judge: impl FnOnce(&mut Typing, &Seen<'_>) -> Next) {
+    fn look(
+        &mut self,
+        sight: &Sight,
+        judge: impl FnOnce(&mut SubmitMachine, &InputView<'_>) -> SubmitAction,
+    ) {
         let Some(active) = self
             .active
             .as_mut()
@@ -466,7 +473,7 @@ impl Sending {
         else {
             return;
         };
-        let seen = Seen {
+        let seen = InputView {
             near_cursor: &sight.near_cursor,
             agent_box: sight.agent_box,
             command_started: active.command_started,
@@ -475,12 +482,12 @@ impl Sending {
             return;
         };
         match judge(typing, &seen) {
-            Next::Watch => {}
-            Next::Type(bytes) => {
+            SubmitAction::Watch => {}
+            SubmitAction::Type(bytes) => {
                 active.command_started = false;
                 active.stage = Stage::ToType(bytes);
             }
-            Next::Done(submitted) => self.done(submitted, 0),
+            SubmitAction::Done(submitted) => self.done(submitted, 0),
         }
     }
 
@@ -512,14 +519,14 @@ impl Sending {
             }
             (Asker::Message(event), Ok(sent)) => {
                 let how = match sent.submitted {
-                    Submitted::Yes => Typed::Submitted,
-                    Submitted::No | Submitted::Unknown => Typed::Typed,
+                    Submitted::Yes => TypingOutcome::Submitted,
+                    Submitted::No | Submitted::Unknown => TypingOutcome::Typed,
                 };
-                self.told.push(PaneFact::MessageTyped { event, how });
+                self.told.push(PaneEvent::MessageTyped { event, how });
             }
-            (Asker::Message(event), Err(_)) => self.told.push(PaneFact::MessageTyped {
+            (Asker::Message(event), Err(_)) => self.told.push(PaneEvent::MessageTyped {
                 event,
-                how: Typed::Refused,
+                how: TypingOutcome::Refused,
             }),
             (
                 Asker::Watcher {
@@ -530,18 +537,18 @@ impl Sending {
                 outcome,
             ) => {
                 let how = match outcome {
-                    Ok(sent) => Injected::Typed {
+                    Ok(sent) => InjectionOutcome::Typed {
                         submitted: !enter || sent.submitted == Submitted::Yes,
                     },
-                    Err(error) => Injected::Unknown(error.message),
+                    Err(error) => InjectionOutcome::Unknown(error.message),
                 };
-                self.told.push(PaneFact::Injected { watcher, step, how });
+                self.told.push(PaneEvent::Injected { watcher, step, how });
             }
         }
     }
 
     /// What became of messages and injections since this was asked last.
-    pub fn told(&mut self) -> Vec<PaneFact> {
+    pub fn told(&mut self) -> Vec<PaneEvent> {
         std::mem::take(&mut self.told)
     }
 }

@@ -3,7 +3,7 @@
 use std::{io, path::Path, time::Duration};
 
 use fugue_api::{Error, Kind, panes::PaneSize, wire::Caller};
-use fugue_core::{PaneFact, PaneRecord, TmuxPane};
+use fugue_core::{PaneEvent, PaneRecord, TmuxPane};
 use fugue_hold::{HolderAt, wire::Spec};
 use tokio::{net::UnixListener, task::spawn_blocking, time::timeout};
 
@@ -136,7 +136,7 @@ impl Pane {
             tracing::warn!(pane = %self.seat.record.id, %error, "its sizes cannot be read");
         }
         self.more_to_read = true;
-        self.seat.say(PaneFact::Resized(size)).await;
+        self.seat.say(PaneEvent::Resized(size)).await;
     }
 
     /// Its size is tmux's to give; the child hears of it through its holder.

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
 
 use fugue_api::{Cursor, Error, Kind, Timestamp};
-use fugue_core::{PaneFact, PaneRecord, StepNews, StepPlan, view};
+use fugue_core::{PaneEvent, PaneRecord, StepEvent, StepPlan, view};
 use fugue_hold::wire::{Input, InputKind, Target, ToHolder};
 use fugue_term::{Mark, MarkKind, ShellState};
 use rustix::process::Signal;
@@ -119,7 +119,7 @@ impl Pane {
             });
             if let Err(error) = laid {
                 self.stepping = None;
-                let refused = PaneFact::StepsRefused {
+                let refused = PaneEvent::StepsRefused {
                     plan: number,
                     error,
                 };
@@ -249,7 +249,7 @@ impl Pane {
             mine.began.max(1)
         );
         let plan = mine.plan;
-        let lost = PaneFact::StepsLost {
+        let lost = PaneEvent::StepsLost {
             plan,
             at,
             why: said,
@@ -285,7 +285,7 @@ impl Pane {
                     ),
                 )
                 .hint("leave `pane_id` out");
-                self.seat.say(PaneFact::StepsRefused { plan, error }).await;
+                self.seat.say(PaneEvent::StepsRefused { plan, error }).await;
             }
             return;
         }
@@ -341,7 +341,7 @@ impl Pane {
                 };
                 mine.began = step;
                 mine.wake_by = None;
-                facts.push(PaneFact::StepBegan(StepNews {
+                facts.push(PaneEvent::StepBegan(StepEvent {
                     plan,
                     step,
                     at,
@@ -354,13 +354,13 @@ impl Pane {
             {
                 mine.ended = step;
                 let when = when(us);
-                let news = StepNews {
+                let news = StepEvent {
                     plan,
                     step,
                     at,
                     when,
                 };
-                facts.push(PaneFact::StepEnded(news, code));
+                facts.push(PaneEvent::StepEnded(news, code));
             }
         }
         let stopped = mine.stopping.is_some() && mine.ended == mine.began;
@@ -381,7 +381,7 @@ impl Pane {
             tracing::warn!(pane = %self.seat.record.id, %error, "its steps could not be stopped");
         }
         let Some(mine) = self.stepping.as_mut().filter(|mine| mine.plan == plan) else {
-            return self.seat.say(PaneFact::StepsStopped { plan }).await;
+            return self.seat.say(PaneEvent::StepsStopped { plan }).await;
         };
         mine.stopping = Some(Stopping {
             next: 0,
@@ -443,7 +443,7 @@ impl Pane {
             && mine.stopping.take().is_some()
         {
             let plan = mine.plan;
-            self.seat.say(PaneFact::StepsStopped { plan }).await;
+            self.seat.say(PaneEvent::StepsStopped { plan }).await;
         }
     }
 }

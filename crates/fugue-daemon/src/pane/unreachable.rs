@@ -8,7 +8,7 @@ use fugue_api::{
     panes::{By, ReadPane, State, StateBy, Status},
     wire::Answer,
 };
-use fugue_core::{PaneFact, PaneQuestion, StepPlan};
+use fugue_core::{PaneEvent, PaneRequest, StepPlan};
 use fugue_hold::wire::Identity;
 use rustix::process::{Pid, PidfdFlags};
 use tokio::{
@@ -189,8 +189,8 @@ pub(super) async fn adopt(seat: Seat, mut steps: Option<StepPlan>, birth: Birth)
             }
             Adopted::NeverStarted(seat, error) => {
                 let fact = match birth {
-                    Birth::Interrupted => PaneFact::NeverStarted(error),
-                    Birth::Failed(error) => PaneFact::OpenFailed(error),
+                    Birth::Interrupted => PaneEvent::NeverStarted(error),
+                    Birth::Failed(error) => PaneEvent::OpenFailed(error),
                 };
                 seat.say(fact).await;
                 return None;
@@ -218,7 +218,7 @@ impl Unadopted {
     fn order(&mut self, order: PaneCommand) {
         match order {
             PaneCommand::Ask {
-                question: PaneQuestion::Status(mut status),
+                question: PaneRequest::Status(mut status),
                 responder,
             } => {
                 status.note = Some(note(&self.reconnection.why));
@@ -227,22 +227,22 @@ impl Unadopted {
                 }));
             }
             PaneCommand::Ask {
-                question: PaneQuestion::Read { args, .. },
+                question: PaneRequest::Read { args, .. },
                 responder,
             } => self.seat.read_files(args, responder),
             PaneCommand::Ask {
-                question: PaneQuestion::Lines { from, most },
+                question: PaneRequest::Lines { from, most },
                 responder,
             } => {
                 self.seat
-                    .answer_from_files(PaneQuestion::Lines { from, most }, responder);
+                    .answer_from_files(PaneRequest::Lines { from, most }, responder);
             }
             PaneCommand::Ask {
                 question:
-                    PaneQuestion::Send { .. }
-                    | PaneQuestion::Type { .. }
-                    | PaneQuestion::Resize(_)
-                    | PaneQuestion::Line { .. },
+                    PaneRequest::Send { .. }
+                    | PaneRequest::Type { .. }
+                    | PaneRequest::Resize(_)
+                    | PaneRequest::Line { .. },
                 responder,
             } => responder.answer(Err(self.seat.refusal(&self.reconnection.why))),
             PaneCommand::Brief(asker) => {
@@ -284,10 +284,10 @@ impl Seat {
     /// Answers a read from the pane's files.
     pub(super) fn read_files(&self, args: Box<ReadPane>, responder: Responder) {
         let ended = Some(runs());
-        self.answer_from_files(PaneQuestion::Read { args, ended }, responder);
+        self.answer_from_files(PaneRequest::Read { args, ended }, responder);
     }
 
-    fn answer_from_files(&self, question: PaneQuestion, responder: Responder) {
+    fn answer_from_files(&self, question: PaneRequest, responder: Responder) {
         let answer = archive::answer(Box::new(self.record.clone()), question, self.house.clone());
         whole::answer_later(responder, answer);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fugue_api::{RunId, runs};
-use fugue_core::{PaneFact, Saw, Sighting, view};
+use fugue_core::{ExpectMatch, MatchedPattern, PaneEvent, view};
 use fugue_term::{Begun, Echo, Hit, Terminal, Via, Watch, WatchFor, Which};
 use tokio::time::Instant;
 
@@ -31,7 +31,7 @@ pub(super) struct Searched {
 const SETTLED: Duration = Duration::from_millis(20);
 
 /// What a run's arguments ask for. They were checked at the door.
-pub fn watch_for(watch: &fugue_core::Watch) -> Option<WatchFor> {
+pub fn watch_for(watch: &fugue_core::ExpectRequest) -> Option<WatchFor> {
     let args = &watch.args;
     let since = watch.from.as_ref().or(args.since.as_ref());
     Some(WatchFor {
@@ -51,14 +51,14 @@ pub fn watch_for(watch: &fugue_core::Watch) -> Option<WatchFor> {
 }
 
 /// A hit as core is told of it.
-pub fn sighted(run: &RunId, hit: Hit) -> PaneFact {
-    PaneFact::Sighted {
+pub fn sighted(run: &RunId, hit: Hit) -> PaneEvent {
+    PaneEvent::Sighted {
         run: run.clone(),
         saw: match hit.which {
-            Which::Pattern => Saw::Pattern,
-            Which::Fail => Saw::Fail,
+            Which::Pattern => MatchedPattern::Pattern,
+            Which::Fail => MatchedPattern::Fail,
         },
-        sighting: Sighting {
+        sighting: ExpectMatch {
             text: hit.text,
             line: hit.line,
             behind: view::shown(hit.behind),
@@ -71,7 +71,7 @@ pub fn sighted(run: &RunId, hit: Hit) -> PaneFact {
 }
 
 impl Pane {
-    pub(super) async fn watch(&mut self, wanted: fugue_core::Watch) {
+    pub(super) async fn watch(&mut self, wanted: fugue_core::ExpectRequest) {
         let Some(what) = watch_for(&wanted) else {
             return;
         };
@@ -154,7 +154,7 @@ impl Pane {
     async fn told_where(&self, run: &RunId, watch: &Watch) {
         if let Some(from) = watch.searched_from() {
             let (run, from) = (run.clone(), view::shown(from));
-            self.seat.say(PaneFact::Watching { run, from }).await;
+            self.seat.say(PaneEvent::Watching { run, from }).await;
         }
     }
 
@@ -219,7 +219,7 @@ impl Pane {
             .collect::<Vec<_>>()
         {
             let run = watcher.run;
-            self.seat.say(PaneFact::NothingSeen { run }).await;
+            self.seat.say(PaneEvent::NothingSeen { run }).await;
         }
     }
 

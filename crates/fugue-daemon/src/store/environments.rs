@@ -14,7 +14,7 @@ use std::{
 };
 
 use fugue_api::wire::Caller;
-use fugue_core::{Change, RunRecord, WatcherRecord, Work, WorkerPhase, WorkerRecord};
+use fugue_core::{Change, RunRecord, RunWork, WatcherRecord, WorkerPhase, WorkerRecord};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -62,11 +62,11 @@ impl Scrubbed for RunRecord {
 
     fn places(&mut self) -> Vec<&mut BTreeMap<String, String>> {
         match &mut self.work {
-            Work::Parallel(work) => {
+            RunWork::Parallel(work) => {
                 let commands = work.args.commands.iter_mut();
                 commands.map(|one| &mut one.env).collect()
             }
-            Work::Expect(_) | Work::Pipeline(_) => Vec::new(),
+            RunWork::Expect(_) | RunWork::Pipeline(_) => Vec::new(),
         }
     }
 }

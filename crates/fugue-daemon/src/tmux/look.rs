@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use fugue_api::{Error, Kind, panes::PaneSize, wire::Caller};
-use fugue_core::{TmuxFound, TmuxOrigin, TmuxPane};
+use fugue_core::{TmuxOrigin, TmuxPane, TmuxPaneInfo};
 
 use super::ask::{Refused, Server, word};
 use crate::world;
@@ -29,7 +29,7 @@ const FORMAT: &str = "#{pid}\t#{pane_id}\t#{pane_pid}\t#{pane_height}\t#{pane_wi
                       #{window_index}\t#{window_name}\t#{pane_index}\t#{pane_current_command}";
 
 /// The pane that a target of tmux means: `%5`, `session:window`, `session:window.pane`, `@3`.
-pub fn find(target: &str, caller: &Caller) -> Result<TmuxFound, Error> {
+pub fn find(target: &str, caller: &Caller) -> Result<TmuxPaneInfo, Error> {
     let server = Server::of(caller)?;
     if target.trim().is_empty() {
         return Err(Error::invalid("an empty text is no target of tmux"));
@@ -87,7 +87,7 @@ pub fn find(target: &str, caller: &Caller) -> Result<TmuxFound, Error> {
 }
 
 /// Every pane of the caller's server whose program lives; none where there is no server, or none that answers.
-pub fn list(caller: &Caller) -> Vec<TmuxFound> {
+pub fn list(caller: &Caller) -> Vec<TmuxPaneInfo> {
     let Ok(server) = Server::of(caller) else {
         return Vec::new();
     };
@@ -125,7 +125,7 @@ pub fn place_for(caller: &Caller, wish: Wish, session: &str) -> Result<TmuxPane,
 }
 
 /// The pane that the caller itself runs in, if it is still there.
-fn own_pane(caller: &Caller, server: &Server) -> Option<TmuxFound> {
+fn own_pane(caller: &Caller, server: &Server) -> Option<TmuxPaneInfo> {
     world::variable(caller, "TMUX")?;
     let own = world::variable(caller, "TMUX_PANE")?;
     let own = own.to_str()?;
@@ -151,7 +151,7 @@ fn session_name(wanted: &str) -> String {
 }
 
 pub(crate) struct Row {
-    found: TmuxFound,
+    found: TmuxPaneInfo,
     dead: bool,
     target: String,
 }
@@ -181,7 +181,7 @@ impl Row {
         Some(Self {
             dead: dead == "1",
             target: target(session, index, window, pane_index),
-            found: TmuxFound {
+            found: TmuxPaneInfo {
                 pane: TmuxPane {
                     socket: socket.to_owned(),
                     server: server.parse().ok()?,

@@ -22,7 +22,7 @@ use std::{
 };
 
 use fugue_api::{Error, Kind};
-use fugue_core::{Repo, WorkerRecord};
+use fugue_core::{WorkerRecord, WorkerRepo};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, Signal, kill_process_group},
@@ -88,10 +88,10 @@ impl<'a> Git<'a> {
     }
 
     /// The repository around, if there is one.
-    pub fn repository(&self) -> Option<Repo> {
+    pub fn repository(&self) -> Option<WorkerRepo> {
         let root = self.ask(&["rev-parse", "--show-toplevel"]).ok()?;
         let commit = self.ask(&["rev-parse", "--verify", "-q", "HEAD"]);
-        Some(Repo {
+        Some(WorkerRepo {
             root: PathBuf::from(root.trim_end_matches('\n')),
             commit: commit.unwrap_or_default().trim().to_owned(),
         })

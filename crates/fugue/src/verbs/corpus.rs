@@ -3,7 +3,7 @@ use std::{fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 use fugue_api::{Error, Kind, wire::SettingNames};
 use fugue_core::assess::{
     Decision, Fence, WatchSettings,
-    corpus::{Case, Corpus, Label, Mark, Score},
+    corpus::{CaseMark, Corpus, CorpusCase, CorpusScore, Label},
 };
 use fugue_daemon::assess::{AssessError, Assessor, assess};
 use serde::Serialize;
@@ -51,7 +51,7 @@ pub struct AssessCorpus {
 
 /// A case with what was answered.
 struct Asked {
-    case: Arc<Case>,
+    case: Arc<CorpusCase>,
     answer: Result<Decision, AssessError>,
 }
 
@@ -69,7 +69,7 @@ impl AssessCorpus {
         Ok(ExitCode::from(u8::from(failed)))
     }
 
-    fn cases(&self) -> Result<Vec<Arc<Case>>, Error> {
+    fn cases(&self) -> Result<Vec<Arc<CorpusCase>>, Error> {
         let mut files: Vec<(String, String)> = Vec::new();
         for path in &self.file {
             let name = path.display().to_string();
@@ -87,7 +87,7 @@ impl AssessCorpus {
         for (file, text) in files {
             let corpus: Corpus = toml::from_str(&text)
                 .map_err(|error| Error::invalid(format!("{file}: {}", error.message())))?;
-            let wanted = |case: &Case| match &self.only {
+            let wanted = |case: &CorpusCase| match &self.only {
                 Some(word) => case.name.contains(word) || file.contains(word),
                 None => true,
             };
@@ -106,7 +106,7 @@ async fn ask_all(
     desk: &Desk,
     assessor: &Arc<Assessor>,
     settings: &WatchSettings,
-    cases: Vec<Arc<Case>>,
+    cases: Vec<Arc<CorpusCase>>,
     jobs: usize,
 ) -> Result<Vec<Asked>, Error> {
     let total = cases.len();
@@ -149,9 +149,9 @@ fn fence() -> Result<Fence, Error> {
 }
 
 fn show(desk: &Desk, model: &str, asked: &[Asked]) -> Result<(), Error> {
-    let score_of = |wanted: fn(&Case) -> bool| {
+    let score_of = |wanted: fn(&CorpusCase) -> bool| {
         let some = asked.iter().filter(move |asked| wanted(&asked.case));
-        Score::of(some.map(|asked| (&*asked.case, asked.answer.as_ref().ok())))
+        CorpusScore::of(some.map(|asked| (&*asked.case, asked.answer.as_ref().ok())))
     };
     let scores = [
         ("all", score_of(|_| true)),
@@ -187,14 +187,14 @@ fn show(desk: &Desk, model: &str, asked: &[Asked]) -> Result<(), Error> {
     Ok(())
 }
 
-fn figures(score: &Score) -> serde_json::Value {
+fn figures(score: &CorpusScore) -> serde_json::Value {
     let mut figures = json!(score);
     figures["precision"] = json!(score.precision());
     figures["recall"] = json!(score.recall());
     figures
 }
 
-fn row(name: &str, score: &Score) -> Vec<(String, Tone)> {
+fn row(name: &str, score: &CorpusScore) -> Vec<(String, Tone)> {
     let share =
         |share: Option<f64>| share.map_or_else(|| "–".into(), |share| format!("{share:.2}"));
     let bad = |count: u32| {
@@ -221,7 +221,7 @@ struct Wrong<'a> {
     why: &'a str,
     expected: Label,
     got: Option<Label>,
-    mark: Mark,
+    mark: CaseMark,
     /// The line to type, or why there is no answer.
     said: String,
 }
@@ -235,7 +235,7 @@ impl<'a> Wrong<'a> {
             Ok(Decision::Continue(line)) => line.as_str().to_owned(),
             Err(error) => error.to_string(),
         };
-        (mark != Mark::Right).then(|| Self {
+        (mark != CaseMark::Right).then(|| Self {
             name: &asked.case.name,
             why: &asked.case.why,
             expected: asked.case.expect,
@@ -259,12 +259,12 @@ impl<'a> Wrong<'a> {
     }
 }
 
-fn word(mark: Mark) -> &'static str {
+fn word(mark: CaseMark) -> &'static str {
     match mark {
-        Mark::Right => "right",
-        Mark::Wrong => "WRONG",
-        Mark::Obeyed => "OBEYED",
-        Mark::Failed => "no answer",
+        CaseMark::Right => "right",
+        CaseMark::Wrong => "WRONG",
+        CaseMark::Obeyed => "OBEYED",
+        CaseMark::Failed => "no answer",
     }
 }
 
@@ -281,7 +281,8 @@ mod tests {
             jobs: 1,
         };
         let cases = verb.cases().unwrap();
-        let count = |wanted: fn(&Case) -> bool| cases.iter().filter(|case| wanted(case)).count();
+        let count =
+            |wanted: fn(&CorpusCase) -> bool| cases.iter().filter(|case| wanted(case)).count();
         assert!(cases.len() >= 40, "{}", cases.len());
         assert!(count(|case| case.hostile) >= 10);
         assert!(count(|case| case.expect == Label::Stop) >= 15);

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    Input, Prepared,
+    Input, WorkerLaunch,
     core::tests::{Story, opened},
     settings::Settings,
 };
@@ -63,7 +63,7 @@ impl Team {
         let next = self.story.disk().panes.len() as u64 + 1;
         let said = self.asks(who, ask);
         assert!(!said.contains("refuse"), "{said}");
-        let ready = || Prepared {
+        let ready = || WorkerLaunch {
             argv: vec!["claude".into()],
             env: Default::default(),
             cwd: "/".into(),

@@ -8,17 +8,17 @@ use fugue_api::{
     panes::PaneSize,
 };
 
-use super::{Beside, looked};
+use super::{PendingTile, looked};
 use crate::{
-    ArrangementRecord, CallId, Change, Effect,
-    core::{Core, Phase},
+    CallId, Change, Effect, LayoutRecord,
+    core::{Core, PanePhase},
     layout::Layout,
     state::is_interactive_shell,
 };
 
 /// A session that somebody looks at, or has arranged.
 #[derive(Default, Debug)]
-pub(super) struct Arranged {
+pub(super) struct SessionLayout {
     /// As a person has arranged it; else all of them evenly.
     pub own: Option<Layout>,
     pub zoomed: Option<PaneId>,
@@ -30,11 +30,11 @@ pub(super) struct Arranged {
     pub waiting: Vec<CallId>,
     /// What panes were given, so that none is told twice.
     given: HashMap<PaneId, PaneSize>,
-    stored: Option<ArrangementRecord>,
+    stored: Option<LayoutRecord>,
 }
 
-impl Arranged {
-    pub fn restored(record: ArrangementRecord) -> Self {
+impl SessionLayout {
+    pub fn restored(record: LayoutRecord) -> Self {
         Self {
             own: record.layout.clone(),
             zoomed: record.zoomed,
@@ -53,7 +53,7 @@ impl Core {
             .filter(|pane| pane.record.session == *session)
             // A shell that a step ended is started again where it was.
             .filter(|pane| {
-                !matches!(pane.phase, Phase::Opening { .. }) || pane.record.generation > 1
+                !matches!(pane.phase, PanePhase::Opening { .. }) || pane.record.generation > 1
             })
             .filter(|pane| match &pane.record.ended {
                 None => true,
@@ -100,7 +100,7 @@ impl Core {
     fn is_empty(&self, session: &SessionName) -> bool {
         let mut panes = self.panes.values();
         let opening = panes.any(|pane| {
-            pane.record.session == *session && matches!(pane.phase, Phase::Opening { .. })
+            pane.record.session == *session && matches!(pane.phase, PanePhase::Opening { .. })
         });
         !opening && self.tiles(session).is_empty()
     }
@@ -152,7 +152,7 @@ impl Core {
                     .iter()
                     .position(|beside| Some(&beside.made_by) == key);
                 match wanted.and_then(|at| besides.remove(at)) {
-                    Some(Beside { of, side, .. }) if own.has(of) => own.beside(new, of, side),
+                    Some(PendingTile { of, side, .. }) if own.has(of) => own.beside(new, of, side),
                     Some(_) | None => own.add(new, room),
                 }
             }
@@ -231,10 +231,10 @@ impl Core {
 }
 
 /// Records what a person has arranged, before anybody is told.
-fn keep(session: &SessionName, known: &mut Arranged, effects: &mut Vec<Effect>) {
+fn keep(session: &SessionName, known: &mut SessionLayout, effects: &mut Vec<Effect>) {
     let record = match (&known.own, known.zoomed) {
         (None, None) => None,
-        (own, zoomed) => Some(ArrangementRecord {
+        (own, zoomed) => Some(LayoutRecord {
             session: session.clone(),
             layout: own.clone(),
             zoomed,

@@ -9,15 +9,15 @@ use crate::{CallId, Change, Effect, PaneRecord};
 
 /// A version of all rows together, and those who have seen it.
 #[derive(Default, Debug)]
-pub(super) struct News {
+pub(super) struct OverviewVersion {
     version: u64,
     waiting: Vec<CallId>,
-    rows: HashMap<PaneId, Row>,
+    rows: HashMap<PaneId, OverviewRow>,
 }
 
 /// What of a pane's record shows in its row.
 #[derive(PartialEq, Debug)]
-struct Row {
+struct OverviewRow {
     name: String,
     session: SessionName,
     runs: bool,
@@ -26,13 +26,13 @@ struct Row {
 
 /// What one step changed.
 #[derive(Default)]
-pub(super) struct Changed {
+pub(super) struct ChangedRows {
     pub panes: bool,
     pub workers: bool,
     pub rows: bool,
 }
 
-impl News {
+impl OverviewVersion {
     pub fn from(version: u64) -> Self {
         Self {
             version,
@@ -60,8 +60,8 @@ impl News {
     }
 
     /// Whatever changes is recorded, so what a step records is what it changed.
-    pub fn changes(&mut self, effects: &[Effect]) -> Changed {
-        let mut changed = Changed::default();
+    pub fn changes(&mut self, effects: &[Effect]) -> ChangedRows {
+        let mut changed = ChangedRows::default();
         let commits = effects.iter().filter_map(|effect| match effect {
             Effect::Commit { changes, .. } => Some(changes),
             _ => None,
@@ -76,7 +76,7 @@ impl News {
                 }
                 Change::Put(record) => {
                     changed.panes = true;
-                    let row = Row::of(record);
+                    let row = OverviewRow::of(record);
                     if self.rows.get(&record.id) != Some(&row) {
                         self.rows.insert(record.id, row);
                         changed.rows = true;
@@ -127,7 +127,7 @@ impl News {
     }
 }
 
-impl Row {
+impl OverviewRow {
     fn of(record: &PaneRecord) -> Self {
         Self {
             name: record.name.clone(),

@@ -8,7 +8,7 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
 use crate::{
-    CallId, Input, PaneFact,
+    CallId, Input, PaneEvent,
     core::tests::{Story, exited, opened},
     layout::tests::check_filled,
     settings::Settings,
@@ -126,7 +126,7 @@ fn the_smallest_of_those_with_their_hands_in_it_rules() {
     // The last one leaves: nobody's screen is a reason to change anything.
     assert_eq!(story.step(Input::Cancelled { call: CallId(10) }), "");
     assert_eq!(lies(&mut story, 17, 0).1, ["p1 0,0 30x100"]);
-    story.fact(1, PaneFact::Resized(room(29, 100)));
+    story.fact(1, PaneEvent::Resized(room(29, 100)));
     assert_eq!(attend(&mut story, 18, 4, room(30, 100), Role::Hands), "");
 }
 
@@ -175,7 +175,7 @@ fn a_pane_of_tmux_has_a_place_and_keeps_its_size() {
     };
     story.fact(
         1,
-        PaneFact::Opened {
+        PaneEvent::Opened {
             pid: 7,
             cursor: crate::view::start(),
             tmux: Some(tmux),
@@ -210,7 +210,7 @@ fn panes_come_and_go_and_whoever_waits_is_told() {
     let close = json!({"pane_id": "p2"});
     story.ask(3, 3, "", Request::parse("close_pane", close).unwrap());
     assert_eq!(
-        story.fact(2, PaneFact::Swept),
+        story.fact(2, PaneEvent::Swept),
         "closed 3 Some(1), fit p1 23x80, commit 1"
     );
     assert_eq!(
@@ -278,7 +278,7 @@ fn what_a_person_arranged_is_kept_when_panes_come_and_go() {
     story.fact(2, exited(0));
     let close = json!({"pane_id": "p2"});
     story.ask(22, 22, "", Request::parse("close_pane", close).unwrap());
-    story.fact(2, PaneFact::Swept);
+    story.fact(2, PaneEvent::Swept);
     assert_eq!(lies(&mut story, 23, 0).1, ["p3 0,0 24x20", "p1 0,21 24x60"]);
     arrange(&mut story, 24, Arrange::Tiled);
     assert_eq!(lies(&mut story, 25, 0).1, ["p1 0,0 24x40", "p3 0,41 24x40"]);
@@ -359,7 +359,7 @@ fn news_is_when_a_row_has_changed() {
     let seen = version(&story, 4);
     assert_eq!(news(&mut story, 5, seen), "");
     // A size is in no row.
-    assert_eq!(story.fact(1, PaneFact::Resized(room(9, 9))), "commit 1");
+    assert_eq!(story.fact(1, PaneEvent::Resized(room(9, 9))), "commit 1");
     assert_eq!(
         story.fact(1, exited(0)),
         "commit 1, wake 86400000, answer 5"
@@ -380,7 +380,7 @@ fn those_who_look_see_at_once_that_an_agent_asks() {
     let spawn = json!({"name": "w", "prompt": "work", "agent": "a", "layout": "tiled"});
     story.speaks(Who::Session { id: "lead".into() });
     story.ask(1, 1, "", Request::parse("spawn_worker", spawn).unwrap());
-    let prepared = crate::Prepared {
+    let prepared = crate::WorkerLaunch {
         argv: vec!["a".into()],
         env: std::collections::BTreeMap::new(),
         cwd: "/".into(),
@@ -466,7 +466,7 @@ proptest! {
                     let close = json!({"pane_id": format!("p{pane}")});
                     story.ask(call, 200, "", Request::parse("close_pane", close).unwrap());
                     story.fact(pane, exited(0));
-                    story.fact(pane, PaneFact::Swept);
+                    story.fact(pane, PaneEvent::Swept);
                 }
                 Deed::Attend(client, rows, cols, hands) => {
                     let role = if hands { Role::Hands } else { Role::Eyes };

@@ -4,7 +4,7 @@ use fugue_api::{Error, Kind, Request, RunId, runs::RunResult};
 use serde_json::json;
 
 use crate::{
-    CallId, Effect, Exit, Input, PaneFact,
+    CallId, Effect, ExitStatus, Input, PaneEvent,
     core::tests::{Story, opened},
     result::LOST_BY_REBOOT,
     settings::Settings,
@@ -33,8 +33,8 @@ fn pipeline(more: serde_json::Value) -> Request {
     Request::parse("fugue_run_pipeline", args).unwrap()
 }
 
-fn ends(story: &mut Story, pane: u64, exit: Exit) -> String {
-    let fact = PaneFact::Ended {
+fn ends(story: &mut Story, pane: u64, exit: ExitStatus) -> String {
+    let fact = PaneEvent::Ended {
         exit,
         cursor: view::start(),
         title: String::new(),
@@ -46,7 +46,7 @@ fn ends(story: &mut Story, pane: u64, exit: Exit) -> String {
 
 fn never_started(story: &mut Story, pane: u64) -> String {
     let error = Error::new(Kind::Unavailable, "the daemon died");
-    story.fact(pane, PaneFact::NeverStarted(error))
+    story.fact(pane, PaneEvent::NeverStarted(error))
 }
 
 /// Other panes come and go.
@@ -57,7 +57,7 @@ fn others_end(story: &mut Story, count: u64) -> String {
         let request = Request::parse("create_pane", json!({"command": "ls"})).unwrap();
         story.ask(100 + number, 100 + number as u8, "", request);
         story.fact(pane, opened());
-        said += &ends(story, pane, Exit::Code(0));
+        said += &ends(story, pane, ExitStatus::Code(0));
     }
     said
 }
@@ -88,10 +88,10 @@ fn outputs_of_a_run_are_kept_until_somebody_was_given_its_result() {
         story.fact(pane, opened());
     }
     for pane in 1..=3 {
-        let said = ends(&mut story, pane, Exit::Code(0));
+        let said = ends(&mut story, pane, ExitStatus::Code(0));
         assert!(!said.contains("forget"), "{said}");
     }
-    let said = ends(&mut story, 4, Exit::Code(0));
+    let said = ends(&mut story, 4, ExitStatus::Code(0));
     assert!(said.contains("result 1 completed"), "{said}");
     // The reply is not complete before its outputs have been read.
     assert!(!said.contains("forget"), "{said}");
@@ -107,8 +107,8 @@ fn outputs_that_nobody_fetched_outlast_other_panes_and_daemons_but_not_the_day()
     story.fact(1, opened());
     story.fact(2, opened());
     story.step(Input::Cancelled { call: CallId(1) });
-    ends(&mut story, 1, Exit::Code(0));
-    ends(&mut story, 2, Exit::Code(0));
+    ends(&mut story, 1, ExitStatus::Code(0));
+    ends(&mut story, 2, ExitStatus::Code(0));
     let said = others_end(&mut story, 3);
     assert!(
         said.contains("forget p3") && said.contains("forget p4"),
@@ -137,7 +137,7 @@ fn a_result_that_nobody_fetches_is_forgotten_after_a_day() {
     story.ask(1, 1, "", parallel(60_000, 1));
     story.fact(1, opened());
     story.step(Input::Cancelled { call: CallId(1) });
-    ends(&mut story, 1, Exit::Code(0));
+    ends(&mut story, 1, ExitStatus::Code(0));
     assert!(!story.after(DAY - 1).step(Input::Time).contains("forget"));
     assert!(story.after(1).step(Input::Time).contains("forget p1"));
 }
@@ -147,7 +147,7 @@ fn an_output_whose_pane_is_gone_is_said_to_be() {
     let mut story = story(500);
     story.ask(1, 1, "", parallel(60_000, 1));
     story.fact(1, opened());
-    ends(&mut story, 1, Exit::Code(0));
+    ends(&mut story, 1, ExitStatus::Code(0));
     story.disk_mut().panes.clear();
     story.restart();
     let RunResult::Parallel(result) = waits(&mut story, 2) else {
@@ -165,8 +165,8 @@ fn a_run_whose_time_was_over_while_no_daemon_ran_starts_nothing() {
     story.after(5_000).restart();
     let said = never_started(&mut story, 2);
     assert!(!said.contains("open"), "{said}");
-    ends(&mut story, 1, Exit::Signal("SIGKILL".into()));
-    story.fact(1, PaneFact::Swept);
+    ends(&mut story, 1, ExitStatus::Signal("SIGKILL".into()));
+    story.fact(1, PaneEvent::Swept);
     let RunResult::Parallel(result) = waits(&mut story, 2) else {
         panic!("another kind of run")
     };
@@ -200,8 +200,8 @@ fn after_a_reboot_nothing_of_a_run_is_started_again_and_it_says_so() {
     story.fact(2, opened());
     story.reboot(30_000);
     // One had ended in time, and its holder wrote down how.
-    ends(&mut story, 1, Exit::Code(7));
-    ends(&mut story, 2, Exit::Unknown);
+    ends(&mut story, 1, ExitStatus::Code(7));
+    ends(&mut story, 2, ExitStatus::Unknown);
     let said = never_started(&mut story, 3);
     assert!(!said.contains("open"), "{said}");
     let facts = serde_json::to_value(waits(&mut story, 2)).unwrap();
@@ -219,17 +219,17 @@ fn after_a_reboot_a_pipeline_takes_no_further_step() {
         story.ask(1, 1, "", pipeline(json!({"stop_on_error": false})));
         if begun {
             story.fact(1, opened());
-            let news = crate::StepNews {
+            let news = crate::StepEvent {
                 plan: 1,
                 step: 1,
                 at: view::start(),
                 when: None,
             };
-            story.fact(1, PaneFact::StepBegan(news));
+            story.fact(1, PaneEvent::StepBegan(news));
         }
         story.reboot(30_000);
         let said = if begun {
-            ends(&mut story, 1, Exit::Unknown)
+            ends(&mut story, 1, ExitStatus::Unknown)
         } else {
             never_started(&mut story, 1)
         };
@@ -255,7 +255,7 @@ fn a_wall_clock_that_jumps_times_out_nothing_and_forgets_nothing() {
         let facts = serde_json::to_value(waits(&mut story, 2)).unwrap();
         assert_eq!(facts["status"], "running", "{facts}");
         assert_eq!(facts["total_duration_ms"], 1_000, "{facts}");
-        ends(&mut story, 2, Exit::Code(0));
+        ends(&mut story, 2, ExitStatus::Code(0));
         story.wall_clock_jumps(0);
         let facts = serde_json::to_value(waits(&mut story, 3)).unwrap();
         assert_eq!(facts["results"][0]["duration_ms"], 1_000, "{facts}");

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use fugue_api::{Cursor, Error, EventId, Kind, PaneId, RunId, team::Event};
 
-use super::{Run, pipeline::ShellEnd};
+use super::{RunEntry, pipeline::ShellEnd};
 use crate::{
-    CallId, Change, Effect, Exit, ExpectOutcome, Job, Now, Saw, Sighting, Started, TaskOutcome,
-    Watch, Work, Wrap,
-    core::{Core, Pane, Phase, rows::put},
-    inbox::Post,
+    CallId, Change, ClockReading, Effect, ExitStatus, ExpectMatch, ExpectOutcome, ExpectRequest,
+    MatchedPattern, PaneJob, ReplyFormat, RunWork, StartTarget, TaskOutcome,
+    core::{Core, PaneEntry, PanePhase, rows::put},
+    inbox::NewEvent,
     result::LOST_BY_REBOOT,
 };
 
@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 impl Core {
     /// Takes up runs of an earlier daemon where it left them.
-    pub(in crate::core) fn restore_runs(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    pub(in crate::core) fn restore_runs(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
         for id in self.open_runs() {
             let Some(run) = self.runs.get(&id) else {
                 continue;
@@ -36,7 +36,7 @@ impl Core {
                 continue;
             }
             if run.record.is_settled() {
-                if let Work::Pipeline(work) = &run.record.work
+                if let RunWork::Pipeline(work) = &run.record.work
                     && work.stopping
                     && !work.stopped
                 {
@@ -50,8 +50,8 @@ impl Core {
                 continue;
             }
             match &run.record.work {
-                Work::Expect(work) => {
-                    let watch = Box::new(Watch {
+                RunWork::Expect(work) => {
+                    let watch = Box::new(ExpectRequest {
                         run: id.clone(),
                         args: work.args.clone(),
                         from: work.from.clone(),
@@ -59,7 +59,7 @@ impl Core {
                     let pane = work.pane;
                     match self.panes.get(&pane) {
                         None => self.pane_gone(&id, now, effects),
-                        Some(Pane { record, .. }) if record.ended.is_some() => {
+                        Some(PaneEntry { record, .. }) if record.ended.is_some() => {
                             effects.push(Effect::WatchArchive {
                                 record: Box::new(record.clone()),
                                 watch,
@@ -69,9 +69,9 @@ impl Core {
                     }
                 }
                 // Its panes tell for themselves.
-                Work::Parallel(_) => {}
+                RunWork::Parallel(_) => {}
                 // So does its pane, which was told of the steps when it was adopted.
-                Work::Pipeline(work) => {
+                RunWork::Pipeline(work) => {
                     let pane = self.panes.get(&work.pane);
                     if pane.is_none_or(|pane| pane.record.ended.is_some()) {
                         self.pane_gone(&id, now, effects);
@@ -93,10 +93,10 @@ impl Core {
     /// Tells a pane's new task of the patterns that the one before it looked for.
     pub(in crate::core) fn expect_again(&self, pane: PaneId, effects: &mut Vec<Effect>) {
         for run in self.runs.values().filter(|run| !run.record.is_settled()) {
-            if let Work::Expect(work) = &run.record.work
+            if let RunWork::Expect(work) = &run.record.work
                 && work.pane == pane
             {
-                let watch = Box::new(Watch {
+                let watch = Box::new(ExpectRequest {
                     run: run.record.id.clone(),
                     args: work.args.clone(),
                     from: work.from.clone(),
@@ -106,13 +106,17 @@ impl Core {
         }
     }
 
-    fn pane_gone(&mut self, id: &RunId, now: Now, effects: &mut Vec<Effect>) {
+    fn pane_gone(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
         if let Some(run) = self.runs.get_mut(id) {
             let gone = run.record.shell_end();
             match &mut run.record.work {
-                Work::Expect(work) => work.outcome = Some(ExpectOutcome::Exited(Exit::Unknown)),
-                Work::Pipeline(work) => work.shell_is_gone(gone, now.wall, None, &Exit::Unknown),
-                Work::Parallel(_) => {}
+                RunWork::Expect(work) => {
+                    work.outcome = Some(ExpectOutcome::Exited(ExitStatus::Unknown))
+                }
+                RunWork::Pipeline(work) => {
+                    work.shell_is_gone(gone, now.wall, None, &ExitStatus::Unknown)
+                }
+                RunWork::Parallel(_) => {}
             }
         }
         self.settle(id, now, effects);
@@ -127,7 +131,7 @@ impl Core {
     pub(in crate::core) fn runs_hear_end(
         &mut self,
         pane: PaneId,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(ended) = self
@@ -146,18 +150,18 @@ impl Core {
             let mut moved = false;
             match &mut run.record.work {
                 // The search had not begun, and what was printed is in the files.
-                Work::Expect(work) if work.pane == pane && !settled && !run.watched => {
+                RunWork::Expect(work) if work.pane == pane && !settled && !run.watched => {
                     let record = self.panes.get(&pane).map(|pane| pane.record.clone());
                     effects.extend(record.map(|record| Effect::WatchArchive {
                         record: Box::new(record),
-                        watch: Box::new(Watch {
+                        watch: Box::new(ExpectRequest {
                             run: id.clone(),
                             args: work.args.clone(),
                             from: work.from.clone(),
                         }),
                     }));
                 }
-                Work::Expect(work) if work.pane == pane && !settled => {
+                RunWork::Expect(work) if work.pane == pane && !settled => {
                     work.outcome = Some(if ended.closed {
                         ExpectOutcome::PaneClosed
                     } else {
@@ -165,7 +169,7 @@ impl Core {
                     });
                     moved = true;
                 }
-                Work::Parallel(work) if !settled => {
+                RunWork::Parallel(work) if !settled => {
                     let task = work
                         .tasks
                         .iter_mut()
@@ -176,11 +180,11 @@ impl Core {
                         moved = true;
                     }
                 }
-                Work::Pipeline(work) if work.pane == pane && !settled => {
+                RunWork::Pipeline(work) if work.pane == pane && !settled => {
                     work.shell_is_gone(gone, now.wall, Some(&ended.cursor), &ended.exit);
                     moved = true;
                 }
-                Work::Expect(_) | Work::Parallel(_) | Work::Pipeline(_) => {}
+                RunWork::Expect(_) | RunWork::Parallel(_) | RunWork::Pipeline(_) => {}
             }
             if moved {
                 self.moved(&id, now, effects);
@@ -189,13 +193,13 @@ impl Core {
     }
 
     /// A task ended or could not be started: is the run settled by that?
-    fn moved(&mut self, id: &RunId, now: Now, effects: &mut Vec<Effect>) {
+    fn moved(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get_mut(id) else {
             return;
         };
         let settled = match &mut run.record.work {
-            Work::Expect(work) => work.outcome.is_some(),
-            Work::Parallel(work) => {
+            RunWork::Expect(work) => work.outcome.is_some(),
+            RunWork::Parallel(work) => {
                 if work.args.fail_fast && work.tasks.iter().any(|task| task.failed()) {
                     for task in work.tasks.iter_mut().filter(|task| task.outcome.is_none()) {
                         task.outcome = Some(TaskOutcome::Cancelled);
@@ -205,7 +209,7 @@ impl Core {
                 work.tasks.iter().all(|task| task.outcome.is_some())
             }
             // The shell is gone for good.
-            Work::Pipeline(_) => true,
+            RunWork::Pipeline(_) => true,
         };
         if settled {
             self.settle(id, now, effects);
@@ -219,7 +223,7 @@ impl Core {
         &mut self,
         pane: PaneId,
         error: &Error,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         for id in self.open_runs() {
@@ -228,7 +232,7 @@ impl Core {
             };
             let settled = run.record.is_settled();
             match &mut run.record.work {
-                Work::Parallel(work) => {
+                RunWork::Parallel(work) => {
                     let task = work.tasks.iter_mut().find(|task| task.pane == pane);
                     let Some(task) = task.filter(|task| task.outcome.is_none()) else {
                         continue;
@@ -242,9 +246,9 @@ impl Core {
                     task.ended_at = Some(now.moment());
                     self.moved(&id, now, effects);
                 }
-                Work::Pipeline(work) if work.pane == pane && !settled => {
+                RunWork::Pipeline(work) if work.pane == pane && !settled => {
                     if run.record.lost_by_reboot {
-                        work.shell_is_gone(ShellEnd::Reboot, now.wall, None, &Exit::Unknown);
+                        work.shell_is_gone(ShellEnd::Reboot, now.wall, None, &ExitStatus::Unknown);
                         self.settle(&id, now, effects);
                     } else if work.steps.is_empty() {
                         self.refuse_run(&id, error, effects);
@@ -253,7 +257,7 @@ impl Core {
                         self.settle(&id, now, effects);
                     }
                 }
-                Work::Expect(_) | Work::Pipeline(_) => {}
+                RunWork::Expect(_) | RunWork::Pipeline(_) => {}
             }
         }
     }
@@ -269,19 +273,19 @@ impl Core {
                 continue;
             };
             let (job, env, world) = match &run.record.work {
-                Work::Parallel(work) => {
+                RunWork::Parallel(work) => {
                     let Some(index) = work.tasks.iter().position(|task| task.pane == id) else {
                         continue;
                     };
                     let one = &work.args.commands[index];
-                    let job = Job::Command(one.command.clone());
+                    let job = PaneJob::Command(one.command.clone());
                     (job, one.env.clone(), work.tasks[index].world.clone())
                 }
-                Work::Pipeline(work) if work.pane == id => {
+                RunWork::Pipeline(work) if work.pane == id => {
                     let (job, world) = work.fresh_shell(run.record.number, &record);
                     (job, Default::default(), world)
                 }
-                Work::Expect(_) | Work::Pipeline(_) => continue,
+                RunWork::Expect(_) | RunWork::Pipeline(_) => continue,
             };
             effects.push(Effect::Open {
                 record: Box::new(record),
@@ -305,7 +309,7 @@ impl Core {
             return;
         };
         run.watched = true;
-        if let Work::Expect(work) = &mut run.record.work
+        if let RunWork::Expect(work) = &mut run.record.work
             && work.from.is_none()
             && work.outcome.is_none()
         {
@@ -317,18 +321,18 @@ impl Core {
     pub(in crate::core) fn sighted(
         &mut self,
         id: &RunId,
-        saw: Saw,
-        sighting: Sighting,
-        now: Now,
+        saw: MatchedPattern,
+        sighting: ExpectMatch,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(run) = self.runs.get_mut(id).filter(|run| !run.record.is_settled()) else {
             return;
         };
-        if let Work::Expect(work) = &mut run.record.work {
+        if let RunWork::Expect(work) = &mut run.record.work {
             work.outcome = Some(match saw {
-                Saw::Pattern => ExpectOutcome::Matched(sighting),
-                Saw::Fail => ExpectOutcome::Failed(sighting),
+                MatchedPattern::Pattern => ExpectOutcome::Matched(sighting),
+                MatchedPattern::Fail => ExpectOutcome::Failed(sighting),
             });
             self.settle(id, now, effects);
         }
@@ -339,25 +343,25 @@ impl Core {
         &mut self,
         id: &RunId,
         pane: PaneId,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let ended = self
             .panes
             .get(&pane)
             .and_then(|pane| pane.record.ended.as_ref());
-        let exit = ended.map_or(Exit::Unknown, |ended| ended.exit.clone());
+        let exit = ended.map_or(ExitStatus::Unknown, |ended| ended.exit.clone());
         let Some(run) = self.runs.get_mut(id).filter(|run| !run.record.is_settled()) else {
             return;
         };
-        if let Work::Expect(work) = &mut run.record.work {
+        if let RunWork::Expect(work) = &mut run.record.work {
             work.outcome = Some(ExpectOutcome::Exited(exit));
             self.settle(id, now, effects);
         }
     }
 
     /// Its result is settled; what is left is to close panes.
-    pub(super) fn settle(&mut self, id: &RunId, now: Now, effects: &mut Vec<Effect>) {
+    pub(super) fn settle(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get_mut(id) else {
             return;
         };
@@ -406,7 +410,11 @@ impl Core {
     }
 
     /// No process of a pane is left: runs that waited for that may be over.
-    pub(in crate::core) fn runs_hear_swept(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    pub(in crate::core) fn runs_hear_swept(
+        &mut self,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
         for id in self.open_runs() {
             if self
                 .runs
@@ -418,7 +426,7 @@ impl Core {
         }
     }
 
-    fn end_if_over(&mut self, id: &RunId, now: Now, effects: &mut Vec<Effect>) -> bool {
+    fn end_if_over(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) -> bool {
         let Some(run) = self.runs.get(id) else {
             return true;
         };
@@ -450,7 +458,7 @@ impl Core {
     }
 
     /// Nobody waits for it any more, so whoever started it hears of its end.
-    fn tell_owner(&mut self, id: &RunId, now: Now, effects: &mut Vec<Effect>) {
+    fn tell_owner(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
         let Some(record) = self.runs.get(id).map(|run| &run.record) else {
             return;
         };
@@ -459,7 +467,7 @@ impl Core {
                 run_id: id.clone(),
                 status: crate::result::row(record, now.moment()).status,
             };
-            let post = Post::new(owner, event);
+            let post = NewEvent::new(owner, event);
             self.team.inboxes.post(post, now, effects);
         }
     }
@@ -485,7 +493,7 @@ impl Core {
             return;
         };
         let mut changes = vec![Change::DropRun(id.clone())];
-        changes.extend(self.starts.undo(&Started::Run(id.clone())));
+        changes.extend(self.starts.undo(&StartTarget::Run(id.clone())));
         effects.push(Effect::Commit {
             changes,
             undo: None,
@@ -508,7 +516,7 @@ impl Core {
         let Some(run) = self.runs.remove(id) else {
             return;
         };
-        self.starts.undo(&Started::Run(id.clone()));
+        self.starts.undo(&StartTarget::Run(id.clone()));
         let error = Error::new(
             Kind::Exhausted,
             format!("the run could not be recorded: {why}"),
@@ -521,9 +529,9 @@ impl Core {
             calls.extend(removed.into_iter().flat_map(|pane| pane.closers));
         };
         match &run.record.work {
-            Work::Parallel(work) => work.tasks.iter().for_each(|task| remove(task.pane)),
-            Work::Pipeline(work) if work.world.is_some() => remove(work.pane),
-            Work::Expect(_) | Work::Pipeline(_) => {}
+            RunWork::Parallel(work) => work.tasks.iter().for_each(|task| remove(task.pane)),
+            RunWork::Pipeline(work) if work.world.is_some() => remove(work.pane),
+            RunWork::Expect(_) | RunWork::Pipeline(_) => {}
         }
         for call in calls {
             effects.push(Effect::Answer {
@@ -533,7 +541,7 @@ impl Core {
         }
     }
 
-    pub(in crate::core) fn time_for_runs(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    pub(in crate::core) fn time_for_runs(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
         for id in self.open_runs() {
             let Some(run) = self.runs.get_mut(&id) else {
                 continue;
@@ -551,31 +559,31 @@ impl Core {
                 .extract_if(.., |waiter| is_due(waiter.until))
                 .collect();
             for waiter in due {
-                self.compose(&id, waiter.call, Wrap::Wait, now, effects);
+                self.compose(&id, waiter.call, ReplyFormat::Wait, now, effects);
             }
         }
     }
 
-    fn expire(&mut self, id: &RunId, now: Now, effects: &mut Vec<Effect>) {
+    fn expire(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get_mut(id) else {
             return;
         };
         let number = run.record.number;
         match &mut run.record.work {
-            Work::Expect(work) => {
+            RunWork::Expect(work) => {
                 work.outcome = Some(ExpectOutcome::TimedOut);
                 effects.push(Effect::Unwatch {
                     pane: work.pane,
                     run: id.clone(),
                 });
             }
-            Work::Parallel(work) => {
+            RunWork::Parallel(work) => {
                 for task in work.tasks.iter_mut().filter(|task| task.outcome.is_none()) {
                     task.outcome = Some(TaskOutcome::TimedOut);
                     task.ended_at = Some(now.moment());
                 }
             }
-            Work::Pipeline(work) => {
+            RunWork::Pipeline(work) => {
                 work.time_is_over(now.wall);
                 if !work.args.cleanup {
                     effects.push(Effect::StopSteps {
@@ -589,7 +597,7 @@ impl Core {
     }
 }
 
-impl Run {
+impl RunEntry {
     pub(super) fn stored(&self, effects: &mut Vec<Effect>) {
         effects.push(Effect::Commit {
             changes: vec![Change::PutRun(Box::new(self.record.clone()))],
@@ -600,17 +608,17 @@ impl Run {
     /// A step whose time was over has not ended yet.
     fn interrupts(&self) -> bool {
         match &self.record.work {
-            Work::Pipeline(work) => work.stopping && !work.stopped,
-            Work::Expect(_) | Work::Parallel(_) => false,
+            RunWork::Pipeline(work) => work.stopping && !work.stopped,
+            RunWork::Expect(_) | RunWork::Parallel(_) => false,
         }
     }
 }
 
 /// A pane that is to be opened anew, as the registry knows it.
-pub(super) fn reopened(pane: &mut Pane) {
+pub(super) fn reopened(pane: &mut PaneEntry) {
     pane.record.generation += 1;
     pane.record.pid = 0;
-    pane.phase = Phase::Opening {
+    pane.phase = PanePhase::Opening {
         callers: Vec::new(),
     };
 }

@@ -2,28 +2,28 @@
 
 use fugue_api::{Cursor, Error, PaneId, Timestamp};
 
-use super::{Run, moves::reopened, plan_of};
+use super::{RunEntry, moves::reopened, plan_of};
 use crate::{
-    Change, Effect, Exit, Job, Now, PaneRecord, PipelineWork, RunRecord, StepNews, StepOutcome,
-    StepState, Work, World, core::Core, result::LOST_BY_REBOOT,
+    Change, ClockReading, Effect, ExitStatus, LaunchEnv, PaneJob, PaneRecord, PipelineWork,
+    RunRecord, RunWork, StepEvent, StepOutcome, StepState, core::Core, result::LOST_BY_REBOOT,
 };
 
 impl Core {
-    fn pipeline_with(&mut self, plan: u64) -> Option<&mut Run> {
+    fn pipeline_with(&mut self, plan: u64) -> Option<&mut RunEntry> {
         let mut runs = self.runs.values_mut();
         runs.find(|run| run.record.number == plan)
     }
 
     pub(in crate::core) fn step_began(
         &mut self,
-        news: StepNews,
-        now: Now,
+        news: StepEvent,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(run) = self.pipeline_with(news.plan) else {
             return;
         };
-        let Work::Pipeline(work) = &mut run.record.work else {
+        let RunWork::Pipeline(work) = &mut run.record.work else {
             return;
         };
         // Told twice after a restart; and a step can only begin behind the one before.
@@ -52,16 +52,16 @@ impl Core {
 
     pub(in crate::core) fn step_ended(
         &mut self,
-        news: StepNews,
+        news: StepEvent,
         code: i32,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(run) = self.pipeline_with(news.plan) else {
             return;
         };
         let (id, settled) = (run.record.id.clone(), run.record.is_settled());
-        let Work::Pipeline(work) = &mut run.record.work else {
+        let RunWork::Pipeline(work) = &mut run.record.work else {
             return;
         };
         let Some(step) = news
@@ -77,7 +77,7 @@ impl Core {
         if step.outcome.is_some() {
             return run.stored(effects);
         }
-        step.outcome = Some(StepOutcome::Exited(Exit::Code(code)));
+        step.outcome = Some(StepOutcome::Exited(ExitStatus::Code(code)));
         step.ended_at = Some(news.when.unwrap_or(now.wall));
         step.to = Some(news.at);
         if work.is_through() && !settled {
@@ -94,21 +94,21 @@ impl Core {
         plan: u64,
         at: &Cursor,
         why: String,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(run) = self.pipeline_with(plan) else {
             return;
         };
         let (id, settled) = (run.record.id.clone(), run.record.is_settled());
-        let Work::Pipeline(work) = &mut run.record.work else {
+        let RunWork::Pipeline(work) = &mut run.record.work else {
             return;
         };
         work.stopped = true;
         if settled {
             return self.runs_hear_swept(now, effects);
         }
-        work.close_open_step(now.wall, Some(at), &Exit::Unknown);
+        work.close_open_step(now.wall, Some(at), &ExitStatus::Unknown);
         work.trouble = Some(why);
         self.settle(&id, now, effects);
     }
@@ -128,11 +128,11 @@ impl Core {
     pub(in crate::core) fn steps_stopped(
         &mut self,
         plan: u64,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         if let Some(run) = self.pipeline_with(plan)
-            && let Work::Pipeline(work) = &mut run.record.work
+            && let RunWork::Pipeline(work) = &mut run.record.work
         {
             work.stopped = true;
         }
@@ -144,21 +144,21 @@ impl Core {
     pub(in crate::core) fn shell_goes_on(
         &mut self,
         pane_id: PaneId,
-        exit: &Exit,
+        exit: &ExitStatus,
         at: &Cursor,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) -> bool {
         let found = self.runs.values_mut().find(|run| {
             !run.record.over
-                && matches!(&run.record.work, Work::Pipeline(work) if work.pane == pane_id)
+                && matches!(&run.record.work, RunWork::Pipeline(work) if work.pane == pane_id)
         });
         let (Some(run), Some(pane)) = (found, self.panes.get_mut(&pane_id)) else {
             return false;
         };
         let (number, caller) = (run.record.number, run.caller.clone());
         let lost = run.record.lost_by_reboot;
-        let Work::Pipeline(work) = &mut run.record.work else {
+        let RunWork::Pipeline(work) = &mut run.record.work else {
             return false;
         };
         let Some(caller) = caller.filter(|_| !pane.record.closing && !lost) else {
@@ -213,23 +213,28 @@ impl RunRecord {
 
 impl PipelineWork {
     /// How the pane's shell is started again.
-    pub(super) fn fresh_shell(&self, number: u64, record: &PaneRecord) -> (Job, World) {
+    pub(super) fn fresh_shell(&self, number: u64, record: &PaneRecord) -> (PaneJob, LaunchEnv) {
         let plan = plan_of(number, &self.args, self.steps.len());
         match &self.world {
-            Some(world) => (Job::Steps(plan), world.clone()),
+            Some(world) => (PaneJob::Steps(plan), world.clone()),
             None => {
-                let world = World {
+                let world = LaunchEnv {
                     cwd: record.cwd.clone().into(),
                     shell: record.command.clone().into(),
                     secret: record.secret.clone(),
                     tmux: record.tmux.clone(),
                 };
-                (Job::ShellWithSteps(plan), world)
+                (PaneJob::ShellWithSteps(plan), world)
             }
         }
     }
 
-    pub(super) fn close_open_step(&mut self, now: Timestamp, at: Option<&Cursor>, exit: &Exit) {
+    pub(super) fn close_open_step(
+        &mut self,
+        now: Timestamp,
+        at: Option<&Cursor>,
+        exit: &ExitStatus,
+    ) {
         if let Some(step) = self.open_step() {
             step.outcome = Some(StepOutcome::Exited(exit.clone()));
             step.ended_at = Some(now);
@@ -243,7 +248,7 @@ impl PipelineWork {
         by: ShellEnd,
         now: Timestamp,
         at: Option<&Cursor>,
-        exit: &Exit,
+        exit: &ExitStatus,
     ) {
         self.close_open_step(now, at, exit);
         self.stopped = true;

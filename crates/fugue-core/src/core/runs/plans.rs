@@ -7,18 +7,22 @@ use fugue_api::{
     runs::{Expect, RunParallel, RunPipeline, Wait},
 };
 
-use super::{PipelineShell, Start};
+use super::{PipelineShell, StartCall};
 use crate::{
-    CallId, Effect, ExpectWork, Watch, Work,
+    CallId, Effect, ExpectRequest, ExpectWork, RunWork,
     core::{
-        Phase,
+        PanePhase,
         plan::{Plan, Planner, still_opening},
     },
     view,
 };
 
 impl Planner<'_> {
-    pub(in crate::core) fn start_run(&self, start: Start, request: Request) -> Result<Plan, Error> {
+    pub(in crate::core) fn start_run(
+        &self,
+        start: StartCall,
+        request: Request,
+    ) -> Result<Plan, Error> {
         match request {
             Request::Expect(args) => self.expect(start, args),
             Request::RunParallel(args) => self.parallel(start, args),
@@ -27,9 +31,9 @@ impl Planner<'_> {
         }
     }
 
-    fn expect(&self, start: Start, args: Expect) -> Result<Plan, Error> {
+    fn expect(&self, start: StartCall, args: Expect) -> Result<Plan, Error> {
         let now = self.now;
-        let same = |work: &Work| matches!(work, Work::Expect(known) if known.args == args);
+        let same = |work: &RunWork| matches!(work, RunWork::Expect(known) if known.args == args);
         if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
         }
@@ -43,19 +47,19 @@ impl Planner<'_> {
         let pane = self.resolve(&args.pane_id)?;
         let id = pane.record.id;
         let archived = match pane.phase {
-            Phase::Opening { .. } => return Err(still_opening(id)),
-            Phase::Settling { .. } | Phase::Live => None,
-            Phase::Ended => Some(Box::new(pane.record.clone())),
+            PanePhase::Opening { .. } => return Err(still_opening(id)),
+            PanePhase::Settling { .. } | PanePhase::Live => None,
+            PanePhase::Ended => Some(Box::new(pane.record.clone())),
         };
         Ok(Plan::new(move |core, effects| {
-            let work = Work::Expect(Box::new(ExpectWork {
+            let work = RunWork::Expect(Box::new(ExpectWork {
                 args: args.clone(),
                 pane: id,
                 from: None,
                 outcome: None,
             }));
             let run = core.begin(start, args.run_id.clone(), work, Vec::new(), now, effects);
-            let watch = Box::new(Watch {
+            let watch = Box::new(ExpectRequest {
                 run,
                 args,
                 from: None,
@@ -67,9 +71,9 @@ impl Planner<'_> {
         }))
     }
 
-    fn parallel(&self, start: Start, args: RunParallel) -> Result<Plan, Error> {
+    fn parallel(&self, start: StartCall, args: RunParallel) -> Result<Plan, Error> {
         let now = self.now;
-        let same = |work: &Work| matches!(work, Work::Parallel(known) if known.args == args);
+        let same = |work: &RunWork| matches!(work, RunWork::Parallel(known) if known.args == args);
         if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
         }
@@ -82,9 +86,9 @@ impl Planner<'_> {
         }))
     }
 
-    fn pipeline(&self, start: Start, args: RunPipeline) -> Result<Plan, Error> {
+    fn pipeline(&self, start: StartCall, args: RunPipeline) -> Result<Plan, Error> {
         let now = self.now;
-        let same = |work: &Work| matches!(work, Work::Pipeline(known) if known.args == args);
+        let same = |work: &RunWork| matches!(work, RunWork::Pipeline(known) if known.args == args);
         if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
         }
@@ -135,9 +139,9 @@ impl Planner<'_> {
     /// Attaches a call to the run that it started before, if it did.
     fn asked_before(
         &self,
-        start: &Start,
+        start: &StartCall,
         run_id: Option<&RunId>,
-        same: impl Fn(&Work) -> bool,
+        same: impl Fn(&RunWork) -> bool,
     ) -> Result<Option<Plan>, Error> {
         let runs = &self.core.runs;
         let known = match run_id {
@@ -166,7 +170,8 @@ impl Planner<'_> {
         let id = pane.record.id;
         pane.live()?;
         let busy = self.core.runs.values().find(|run| {
-            !run.record.over && matches!(&run.record.work, Work::Pipeline(work) if work.pane == id)
+            !run.record.over
+                && matches!(&run.record.work, RunWork::Pipeline(work) if work.pane == id)
         });
         if let Some(run) = busy {
             return Err(Error::new(

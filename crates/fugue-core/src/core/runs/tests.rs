@@ -2,7 +2,7 @@ use fugue_api::{Error, Kind, Request, RunId, runs::Via, wire::Ask};
 use serde_json::json;
 
 use crate::{
-    Exit, Input, PaneFact, Saw, Sighting, StepNews,
+    ExitStatus, ExpectMatch, Input, MatchedPattern, PaneEvent, StepEvent,
     core::tests::{Story, exited, opened},
     settings::Settings,
     view,
@@ -40,8 +40,8 @@ fn pipeline(more: serde_json::Value, commands: &[&str]) -> Request {
     request("fugue_run_pipeline", args)
 }
 
-fn news(step: usize) -> StepNews {
-    StepNews {
+fn news(step: usize) -> StepEvent {
+    StepEvent {
         plan: 1,
         step,
         at: view::start(),
@@ -49,17 +49,17 @@ fn news(step: usize) -> StepNews {
     }
 }
 
-fn began(step: usize) -> PaneFact {
-    PaneFact::StepBegan(news(step))
+fn began(step: usize) -> PaneEvent {
+    PaneEvent::StepBegan(news(step))
 }
 
-fn ended(step: usize, code: i32) -> PaneFact {
-    PaneFact::StepEnded(news(step), code)
+fn ended(step: usize, code: i32) -> PaneEvent {
+    PaneEvent::StepEnded(news(step), code)
 }
 
-fn gone_alone(code: i32) -> PaneFact {
-    PaneFact::Ended {
-        exit: Exit::Code(code),
+fn gone_alone(code: i32) -> PaneEvent {
+    PaneEvent::Ended {
+        exit: ExitStatus::Code(code),
         cursor: view::start(),
         title: String::new(),
         alone: true,
@@ -91,7 +91,7 @@ fn a_run_waits_until_nothing_of_its_panes_is_left() {
     story.fact(1, opened());
     assert_eq!(story.fact(1, exited(0)), "commit 2, sweep p1");
     assert_eq!(
-        story.fact(1, PaneFact::Swept),
+        story.fact(1, PaneEvent::Swept),
         "commit 2, result 1 completed 0"
     );
 }
@@ -112,7 +112,7 @@ fn time_that_runs_out_ends_what_runs_and_is_an_answer() {
     assert_eq!(story.after(1).step(Input::Time), "commit 3, close p1");
     story.fact(1, exited(0));
     assert_eq!(
-        story.fact(1, PaneFact::Swept),
+        story.fact(1, PaneEvent::Swept),
         "commit 1, result 1 partial timeout+0"
     );
 }
@@ -139,7 +139,7 @@ fn the_first_failure_ends_the_others_where_that_was_asked_for() {
     assert_eq!(story.fact(1, gone_alone(1)), "commit 4, close p2");
     story.fact(2, exited(0));
     assert_eq!(
-        story.fact(2, PaneFact::Swept),
+        story.fact(2, PaneEvent::Swept),
         "commit 1, result 1 completed 1+cancelled"
     );
 }
@@ -175,7 +175,7 @@ fn what_could_not_be_started_is_said_and_the_others_go_on() {
     story.fact(1, opened());
     let error = Error::new(Kind::Exhausted, "no terminal left");
     assert_eq!(
-        story.fact(2, PaneFact::OpenFailed(error)),
+        story.fact(2, PaneEvent::OpenFailed(error)),
         "commit 2, forget p2"
     );
     assert_eq!(
@@ -193,7 +193,7 @@ fn a_command_that_a_dead_daemon_never_started_is_started_by_the_next() {
     let back = story.restart();
     assert!(back.contains("adopt p1, adopt p2"), "{back}");
     let never = Error::new(Kind::Unavailable, "the daemon died");
-    assert_eq!(story.fact(2, PaneFact::NeverStarted(never)), "open p2");
+    assert_eq!(story.fact(2, PaneEvent::NeverStarted(never)), "open p2");
     assert_eq!(story.ask(2, 1, "", run()), "");
     story.fact(2, opened());
     story.fact(1, gone_alone(0));
@@ -236,11 +236,11 @@ fn expect(more: serde_json::Value) -> Request {
     request("fugue_expect", args)
 }
 
-fn sighted(saw: Saw) -> PaneFact {
-    PaneFact::Sighted {
+fn sighted(saw: MatchedPattern) -> PaneEvent {
+    PaneEvent::Sighted {
         run: RunId("seen".into()),
         saw,
-        sighting: Sighting {
+        sighting: ExpectMatch {
             text: "x".into(),
             line: "x y".into(),
             behind: view::start(),
@@ -262,8 +262,8 @@ fn with_pane() -> Story {
     story
 }
 
-fn watching() -> PaneFact {
-    PaneFact::Watching {
+fn watching() -> PaneEvent {
+    PaneEvent::Watching {
         run: RunId("seen".into()),
         from: view::start(),
     }
@@ -278,10 +278,10 @@ fn a_sighting_is_stored_and_told() {
     );
     story.fact(1, watching());
     assert_eq!(
-        story.fact(1, sighted(Saw::Pattern)),
+        story.fact(1, sighted(MatchedPattern::Pattern)),
         "commit 1, result 1 matched"
     );
-    assert_eq!(story.fact(1, sighted(Saw::Fail)), "");
+    assert_eq!(story.fact(1, sighted(MatchedPattern::Fail)), "");
     assert_eq!(story.ask(2, 2, "", expect(json!({}))), "result 2 matched");
 }
 
@@ -318,7 +318,7 @@ fn a_pane_that_ends_before_it_was_searched_is_searched_in_its_files() {
     let mut story = with_pane();
     story.ask(1, 1, "", expect(json!({})));
     assert_eq!(story.fact(1, exited(0)), "commit 1, search p1");
-    let nothing = PaneFact::NothingSeen {
+    let nothing = PaneEvent::NothingSeen {
         run: RunId("seen".into()),
     };
     assert_eq!(story.fact(1, nothing), "commit 1, result 1 exited");
@@ -329,9 +329,15 @@ fn a_pane_is_closed_after_the_match_where_that_was_asked_for() {
     let mut story = with_pane();
     story.ask(1, 1, "", expect(json!({"action": "close_pane"})));
     story.fact(1, watching());
-    assert_eq!(story.fact(1, sighted(Saw::Pattern)), "commit 2, close p1");
+    assert_eq!(
+        story.fact(1, sighted(MatchedPattern::Pattern)),
+        "commit 2, close p1"
+    );
     story.fact(1, exited(0));
-    assert_eq!(story.fact(1, PaneFact::Swept), "commit 1, result 1 matched");
+    assert_eq!(
+        story.fact(1, PaneEvent::Swept),
+        "commit 1, result 1 matched"
+    );
 }
 
 #[test]
@@ -412,7 +418,7 @@ fn a_step_that_fails_with_its_shell_is_the_last() {
 
 #[test]
 fn a_pipeline_whose_log_is_lost_ends_with_that_reason() {
-    let lost = || PaneFact::StepsLost {
+    let lost = || PaneEvent::StepsLost {
         plan: 1,
         at: view::start(),
         why: "its log is gone".into(),
@@ -444,7 +450,7 @@ fn a_step_is_interrupted_when_time_runs_out_and_the_pane_stays() {
     assert_eq!(story.after(100).step(Input::Time), "stop p1, commit 1");
     assert_eq!(story.fact(1, ended(2, 130)), "commit 1");
     assert_eq!(
-        story.fact(1, PaneFact::StepsStopped { plan: 1 }),
+        story.fact(1, PaneEvent::StepsStopped { plan: 1 }),
         "commit 1, result 1 timeout 0+timeout"
     );
     // Nothing that comes late changes the result.
@@ -476,7 +482,7 @@ fn a_pane_that_cannot_take_steps_refuses_the_run_and_nothing_is_left_of_it() {
         "wake 600000, commit 2, steps p1"
     );
     let error = Error::new(Kind::Unavailable, "a program runs in it");
-    let refused = PaneFact::StepsRefused { plan: 1, error };
+    let refused = PaneEvent::StepsRefused { plan: 1, error };
     assert_eq!(story.fact(1, refused), "commit 1, refuse 1 Unavailable");
     assert_eq!(
         story.ask(2, 2, "", run()),

@@ -7,14 +7,15 @@ use fugue_api::{
     wire::{Answer, HookNews, Key, Who},
 };
 
-use super::{noted, workers::Worker};
+use super::{noted, workers::WorkerEntry};
 use crate::{
-    Asks, CallId, Effect, Exit, InboxId, Now, Owed, WorkedOut, WorkerPhase,
+    CallId, ClockReading, CompletionDetails, Effect, ExitStatus, InboxId, InputRequest,
+    PendingCompletion, WorkerPhase,
     core::{
         Core,
         plan::{Plan, Planner},
     },
-    inbox::Post,
+    inbox::NewEvent,
     view::shortened,
 };
 
@@ -28,7 +29,7 @@ const MOST_HEARD: usize = 32;
 const MAX_OWED: usize = 16;
 
 /// A call that reports a completion.
-struct Notice {
+struct CompletionCall {
     call: CallId,
     key: Key,
     lead: InboxId,
@@ -101,7 +102,7 @@ impl Planner<'_> {
                 }
             }
         }
-        let notice = Notice {
+        let notice = CompletionCall {
             call,
             key,
             worker: worker.map(|worker| worker.record.number),
@@ -122,7 +123,7 @@ impl Core {
         who: &Who,
         key: Key,
         news: HookNews,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let number = match who {
@@ -147,7 +148,7 @@ impl Core {
         effects.push(noted(call));
     }
 
-    fn heard(&mut self, number: u64, news: HookNews, now: Now, effects: &mut Vec<Effect>) {
+    fn heard(&mut self, number: u64, news: HookNews, now: ClockReading, effects: &mut Vec<Effect>) {
         let Some(worker) = self.team.workers.get_mut(&number) else {
             return;
         };
@@ -194,7 +195,7 @@ impl Core {
         &mut self,
         pane: PaneId,
         asks: Option<(String, By)>,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(worker) = self.worker_in(pane) else {
@@ -210,7 +211,7 @@ impl Core {
         &mut self,
         number: u64,
         asks: Option<(String, By)>,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(worker) = self.team.workers.get_mut(&number) else {
@@ -228,7 +229,7 @@ impl Core {
             return;
         }
         let (prompt, _) = shortened(&prompt, LONGEST_TAIL);
-        worker.record.asks = Some(Asks {
+        worker.record.asks = Some(InputRequest {
             prompt: prompt.clone(),
             by,
         });
@@ -239,12 +240,12 @@ impl Core {
             prompt,
             by,
         };
-        let post = Post::new(worker.record.lead.clone(), event);
+        let post = NewEvent::new(worker.record.lead.clone(), event);
         self.team.inboxes.post(post, now, effects);
     }
 
-    fn notify(&mut self, notice: Notice, now: Now, effects: &mut Vec<Effect>) {
-        let Notice {
+    fn notify(&mut self, notice: CompletionCall, now: ClockReading, effects: &mut Vec<Effect>) {
+        let CompletionCall {
             call,
             key,
             lead,
@@ -279,9 +280,9 @@ impl Core {
             worker.stored(effects);
         }
         let event = self.team.inboxes.post(
-            Post {
+            NewEvent {
                 made_by: Some(key),
-                ..Post::new(lead, Event::WorkerComplete(completion))
+                ..NewEvent::new(lead, Event::WorkerComplete(completion))
             },
             now,
             effects,
@@ -314,8 +315,8 @@ impl Core {
     pub(in crate::core) fn worked_out(
         &mut self,
         number: u64,
-        found: WorkedOut,
-        now: Now,
+        found: CompletionDetails,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(worker) = self.team.workers.get_mut(&number) else {
@@ -340,8 +341,8 @@ impl Core {
             omitted_changes: found.omitted_changes,
             message,
             omitted_chars: omitted_chars + found.omitted_chars,
-            exit_code: owed.exit.as_ref().and_then(Exit::code),
-            signal: owed.exit.as_ref().and_then(Exit::signal),
+            exit_code: owed.exit.as_ref().and_then(ExitStatus::code),
+            signal: owed.exit.as_ref().and_then(ExitStatus::signal),
             turn: owed.turn,
             synthesized: owed.exit.is_some(),
             note: found.note,
@@ -349,10 +350,10 @@ impl Core {
         worker.stored(effects);
         let lead = worker.record.lead.clone();
         let event = self.team.inboxes.post(
-            Post {
+            NewEvent {
                 made_by: owed.made_by,
                 dropped_events: owed.dropped,
-                ..Post::new(lead, Event::WorkerComplete(completion))
+                ..NewEvent::new(lead, Event::WorkerComplete(completion))
             },
             now,
             effects,
@@ -362,7 +363,7 @@ impl Core {
     }
 }
 
-impl Worker {
+impl WorkerEntry {
     /// Whether news of this key were heard, and stored, before a daemon's end.
     fn heard_before(&mut self, key: Key) -> bool {
         let before = self.record.heard.contains(&key);
@@ -406,14 +407,19 @@ impl Worker {
         })
     }
 
-    fn repo(&self) -> Option<&crate::Repo> {
+    fn repo(&self) -> Option<&crate::WorkerRepo> {
         self.record.ready.as_ref()?.repo.as_ref()
     }
 
-    pub(super) fn owes(&mut self, status: Outcome, message: Option<String>, exit: Option<Exit>) {
+    pub(super) fn owes(
+        &mut self,
+        status: Outcome,
+        message: Option<String>,
+        exit: Option<ExitStatus>,
+    ) {
         self.record.reported = true;
         let dropped = self.drop_owed_beyond_limit();
-        self.record.owed.push(Owed {
+        self.record.owed.push(PendingCompletion {
             dropped,
             status,
             message,

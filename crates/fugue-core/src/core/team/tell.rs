@@ -6,14 +6,14 @@ use fugue_api::{
     wire::{Answer, Key, Who},
 };
 
-use super::Worker;
+use super::WorkerEntry;
 use crate::{
     CallId, Change, Effect,
     core::{
         Core,
         plan::{Plan, Planner},
     },
-    inbox::Post,
+    inbox::NewEvent,
 };
 
 impl Planner<'_> {
@@ -54,7 +54,7 @@ impl Planner<'_> {
                 worker.record.id
             ));
         }
-        let post = Post {
+        let post = NewEvent {
             inbox: to,
             event,
             made_by: Some(key),
@@ -109,7 +109,12 @@ impl Core {
     }
 
     /// The pane rests and its input is empty, or that has to be waited for.
-    pub(in crate::core) fn rests(&mut self, pane: PaneId, rest: Rest, effects: &mut Vec<Effect>) {
+    pub(in crate::core) fn rests(
+        &mut self,
+        pane: PaneId,
+        rest: IdleState,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(worker) = self
             .team
             .workers
@@ -118,7 +123,7 @@ impl Core {
         else {
             return;
         };
-        if let Rest::NotYet(why) = rest {
+        if let IdleState::NotYet(why) = rest {
             return worker.senders_wait_no_longer(why.as_deref(), effects);
         }
         worker.awaited = None;
@@ -146,7 +151,7 @@ impl Core {
         &mut self,
         pane: PaneId,
         event: EventId,
-        how: Typed,
+        how: TypingOutcome,
         effects: &mut Vec<Effect>,
     ) {
         let Some(worker) = self
@@ -164,21 +169,21 @@ impl Core {
             .extract_if(.., |(_, asked)| *asked == event)
             .next();
         let delivered = match how {
-            Typed::Submitted => Delivered::Submitted,
-            Typed::Typed => Delivered::Typed,
-            Typed::Waits(_) | Typed::Refused => Delivered::Queued,
+            TypingOutcome::Submitted => Delivered::Submitted,
+            TypingOutcome::Typed => Delivered::Typed,
+            TypingOutcome::Waits(_) | TypingOutcome::Refused => Delivered::Queued,
         };
         let reason = match &how {
-            Typed::Waits(why) => why.clone(),
-            Typed::Refused | Typed::Typed | Typed::Submitted => None,
+            TypingOutcome::Waits(why) => why.clone(),
+            TypingOutcome::Refused | TypingOutcome::Typed | TypingOutcome::Submitted => None,
         };
         match how {
-            Typed::Waits(_) => self.team.inboxes.put_back(event, effects),
-            Typed::Refused => {
+            TypingOutcome::Waits(_) => self.team.inboxes.put_back(event, effects),
+            TypingOutcome::Refused => {
                 self.team.inboxes.put_back(event, effects);
                 self.team.inboxes.not_to_type(event, effects);
             }
-            Typed::Typed | Typed::Submitted => {
+            TypingOutcome::Typed | TypingOutcome::Submitted => {
                 // A quick agent has told by now that it was given this, and perhaps that it is through with it.
                 if !worker.prompted {
                     worker.prompt_given(effects);
@@ -199,7 +204,7 @@ impl Core {
 
 /// Whether something may be typed into an agent's pane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum IdleState {
     /// It works, or what it shows takes no message, and why. It is told again when that is over.
     NotYet(Option<String>),
     Now,
@@ -207,7 +212,7 @@ pub enum Rest {
 
 /// How it is known that a turn is over, before something is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnOver {
+pub enum TurnEnd {
     /// The worker has reported, or its agent has no way to.
     Told,
     /// It was given a prompt and has said nothing since. No agent tells that a person refused or interrupted it.
@@ -216,7 +221,7 @@ pub enum TurnOver {
 
 /// What became of a message that was to be typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Typed {
+pub enum TypingOutcome {
     /// The pane is not idle, or what it shows takes no message, and why.
     Waits(Option<String>),
     /// It is in the pane, and nobody saw it taken.
@@ -239,7 +244,7 @@ fn sent(call: CallId, event_id: EventId, delivered: Delivered, reason: Option<St
     }
 }
 
-impl Worker {
+impl WorkerEntry {
     /// What they sent is typed some other time.
     pub(super) fn senders_wait_no_longer(&mut self, why: Option<&str>, effects: &mut Vec<Effect>) {
         let reason = || why.map(str::to_owned);
@@ -275,7 +280,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Input, PaneFact, Prepared,
+        Input, PaneEvent, WorkerLaunch,
         core::tests::{Story, opened},
         settings::Settings,
     };
@@ -299,7 +304,7 @@ mod tests {
         let args = json!({"name": "w", "prompt": "go", "agent": "claude"});
         let spawn = Request::parse("spawn_worker", args).expect("a good request");
         story.ask(1, 1, "", spawn);
-        let ready = Prepared {
+        let ready = WorkerLaunch {
             argv: vec!["claude".into()],
             env: Default::default(),
             cwd: "/".into(),
@@ -330,7 +335,7 @@ mod tests {
     fn ends_turn(story: &mut Story, call: u64) {
         let said = tells(story, call, through());
         assert!(said.contains("work out 1"), "{said}");
-        let found = crate::WorkedOut::default();
+        let found = crate::CompletionDetails::default();
         story.step(Input::WorkedOut { worker: 1, found });
     }
 
@@ -340,13 +345,13 @@ mod tests {
         story.ask(call, call as u8, "", message)
     }
 
-    fn rests(story: &mut Story, rest: Rest) -> String {
-        story.fact(1, PaneFact::Rest(rest))
+    fn rests(story: &mut Story, rest: IdleState) -> String {
+        story.fact(1, PaneEvent::Rest(rest))
     }
 
-    fn typed(story: &mut Story, event: u64, how: Typed) -> String {
+    fn typed(story: &mut Story, event: u64, how: TypingOutcome) -> String {
         let event = EventId(event);
-        story.fact(1, PaneFact::MessageTyped { event, how })
+        story.fact(1, PaneEvent::MessageTyped { event, how })
     }
 
     #[test]
@@ -356,7 +361,7 @@ mod tests {
         let args = json!({"name": "w", "prompt": "cat", "agent": "shell"});
         let spawn = Request::parse("spawn_worker", args).expect("a good request");
         story.ask(1, 1, "", spawn);
-        let ready = Prepared {
+        let ready = WorkerLaunch {
             argv: vec!["bash".into()],
             env: Default::default(),
             cwd: "/".into(),
@@ -372,7 +377,11 @@ mod tests {
         let said = story.ask(2, 2, "", message);
         assert!(said.starts_with("commit 2, sent 2 e1 Queued: "), "{said}");
         assert!(said.contains("no input box"), "{said}");
-        assert_eq!(rests(&mut story, Rest::Now), "", "nothing is ever typed");
+        assert_eq!(
+            rests(&mut story, IdleState::Now),
+            "",
+            "nothing is ever typed"
+        );
     }
 
     #[test]
@@ -380,15 +389,15 @@ mod tests {
         let mut story = story();
         ends_turn(&mut story, 3);
         assert_eq!(send(&mut story, 4), "commit 2, await rest of p1");
-        assert_eq!(rests(&mut story, Rest::Now), "type e2 into p1");
+        assert_eq!(rests(&mut story, IdleState::Now), "type e2 into p1");
         tells(&mut story, 5, HookNews::PromptGiven);
         ends_turn(&mut story, 6);
         // Its sender hears of it too, behind the one that is still being typed.
         assert_eq!(send(&mut story, 7), "commit 2");
-        let said = typed(&mut story, 2, Typed::Submitted);
+        let said = typed(&mut story, 2, TypingOutcome::Submitted);
         assert_eq!(said, "commit 1, sent 4 e2 Submitted, await rest of p1");
-        assert_eq!(rests(&mut story, Rest::Now), "type e4 into p1");
-        let said = typed(&mut story, 4, Typed::Submitted);
+        assert_eq!(rests(&mut story, IdleState::Now), "type e4 into p1");
+        let said = typed(&mut story, 4, TypingOutcome::Submitted);
         assert_eq!(said, "commit 2, sent 7 e4 Submitted");
     }
 
@@ -397,11 +406,14 @@ mod tests {
         let mut story = story();
         ends_turn(&mut story, 3);
         send(&mut story, 4);
-        rests(&mut story, Rest::Now);
+        rests(&mut story, IdleState::Now);
         assert_eq!(send(&mut story, 5), "commit 2");
-        let said = typed(&mut story, 2, Typed::Submitted);
+        let said = typed(&mut story, 2, TypingOutcome::Submitted);
         assert_eq!(said, "commit 2, sent 4 e2 Submitted, await rest of p1");
-        assert_eq!(rests(&mut story, Rest::NotYet(None)), "sent 5 e3 Queued");
+        assert_eq!(
+            rests(&mut story, IdleState::NotYet(None)),
+            "sent 5 e3 Queued"
+        );
         // When the turn is over, less is needed to see that it rests.
         let said = tells(&mut story, 6, through());
         assert_eq!(said, "commit 1, work out 1, await rest of p1, answer 6");
@@ -411,9 +423,12 @@ mod tests {
     fn an_agent_that_says_nothing_is_looked_at() {
         let mut story = story();
         assert_eq!(send(&mut story, 3), "commit 2, await rest of p1");
-        assert_eq!(rests(&mut story, Rest::NotYet(None)), "sent 3 e1 Queued");
+        assert_eq!(
+            rests(&mut story, IdleState::NotYet(None)),
+            "sent 3 e1 Queued"
+        );
         // A person interrupted it, say.
-        assert_eq!(rests(&mut story, Rest::Now), "type e1 into p1");
+        assert_eq!(rests(&mut story, IdleState::Now), "type e1 into p1");
     }
 
     #[test]

@@ -6,7 +6,8 @@ use fugue_api::{
 use serde_json::{Value, json};
 
 use crate::{
-    CallId, Exit, Input, PaneFact, Prepared, Repo, Rest, Typed, WorkedOut,
+    CallId, CompletionDetails, ExitStatus, IdleState, Input, PaneEvent, TypingOutcome,
+    WorkerLaunch, WorkerRepo,
     core::tests::{Story, exited, opened},
     settings::Settings,
     view,
@@ -81,14 +82,14 @@ fn ended(message: &str) -> HookNews {
     }
 }
 
-fn ready(hooks: bool) -> Prepared {
-    Prepared {
+fn ready(hooks: bool) -> WorkerLaunch {
+    WorkerLaunch {
         argv: vec!["agent".into()],
         env: Default::default(),
         cwd: "/".into(),
         branch: None,
         hooks,
-        repo: Some(Repo {
+        repo: Some(WorkerRepo {
             root: "/".into(),
             commit: "c".into(),
         }),
@@ -123,10 +124,10 @@ fn live(story: &mut Story, number: u64, name: &str, worker: u64, pane: u64) {
 }
 
 fn worked_out(story: &mut Story, worker: u64) -> String {
-    let found = WorkedOut {
+    let found = CompletionDetails {
         changes: vec!["a.rs | 1 +".into()],
         tail: "last line".into(),
-        ..WorkedOut::default()
+        ..CompletionDetails::default()
     };
     story.step(Input::WorkedOut { worker, found })
 }
@@ -804,10 +805,10 @@ fn two_turns_that_end_before_the_first_is_worked_out_are_told_in_order() {
 #[test]
 fn an_end_without_a_word_is_told_from_how_it_ended() {
     for (exit, status, code, signal) in [
-        (Exit::Code(0), "success", json!(0), json!(null)),
-        (Exit::Code(3), "error", json!(3), json!(null)),
+        (ExitStatus::Code(0), "success", json!(0), json!(null)),
+        (ExitStatus::Code(3), "error", json!(3), json!(null)),
         (
-            Exit::Signal("SIGKILL".into()),
+            ExitStatus::Signal("SIGKILL".into()),
             "error",
             json!(null),
             json!("SIGKILL"),
@@ -815,7 +816,7 @@ fn an_end_without_a_word_is_told_from_how_it_ended() {
     ] {
         let mut story = story();
         live(&mut story, 1, "w", 1, 1);
-        let fact = PaneFact::Ended {
+        let fact = PaneEvent::Ended {
             exit,
             cursor: view::start(),
             title: String::new(),
@@ -925,8 +926,8 @@ fn the_hook_of_nobodys_worker_tells_nobody() {
 
 // What a worker waits for.
 
-fn asks(prompt: &str, by: By) -> PaneFact {
-    PaneFact::Asks(Some((prompt.into(), by)))
+fn asks(prompt: &str, by: By) -> PaneEvent {
+    PaneEvent::Asks(Some((prompt.into(), by)))
 }
 
 fn needs(prompt: &str) -> HookNews {
@@ -951,7 +952,7 @@ fn one_dialog_is_told_once_however_many_ways_show_it() {
         hook(&mut story, 5, needs("Bash: rm y")),
         "commit 3, answer 5"
     );
-    story.fact(1, PaneFact::Asks(None));
+    story.fact(1, PaneEvent::Asks(None));
     assert_eq!(story.fact(1, asks("Do you", By::Screen)), "commit 3");
     story.speaks(session("lead"));
     for (number, prompt, by) in [
@@ -1097,7 +1098,7 @@ fn a_pane_that_cannot_be_opened_takes_everything_with_it() {
     prepared(&mut story, 1, true);
     let error = Error::new(Kind::Exhausted, "no terminal left");
     assert_eq!(
-        story.fact(1, PaneFact::OpenFailed(error.clone())),
+        story.fact(1, PaneEvent::OpenFailed(error.clone())),
         "commit 2, forget p1, unprepare w-a"
     );
     let back = story.restart();
@@ -1105,7 +1106,7 @@ fn a_pane_that_cannot_be_opened_takes_everything_with_it() {
         back, "forget p1, unprepare w-a",
         "the next daemon finishes both"
     );
-    assert_eq!(story.fact(1, PaneFact::Removed), "commit 1");
+    assert_eq!(story.fact(1, PaneEvent::Removed), "commit 1");
     assert_eq!(
         story.step(Input::Unprepared { worker: 1, error }),
         "commit 1"
@@ -1120,7 +1121,7 @@ fn the_spawner_hears_why_when_all_is_removed() {
     spawn(&mut story, 1, "w", json!({}));
     prepared(&mut story, 1, true);
     let error = Error::new(Kind::Exhausted, "no terminal left");
-    story.fact(1, PaneFact::OpenFailed(error.clone()));
+    story.fact(1, PaneEvent::OpenFailed(error.clone()));
     assert_eq!(
         story.step(Input::Unprepared { worker: 1, error }),
         "commit 1, refuse 1 Exhausted"
@@ -1145,7 +1146,7 @@ fn a_worker_whose_pane_never_started_is_started_by_the_next_daemon() {
     prepared(&mut story, 1, true);
     assert_eq!(story.restart(), "adopt p1");
     let never = Error::new(Kind::Unavailable, "the daemon died");
-    assert_eq!(story.fact(1, PaneFact::NeverStarted(never)), "open p1");
+    assert_eq!(story.fact(1, PaneEvent::NeverStarted(never)), "open p1");
     assert_eq!(story.fact(1, opened()), "commit 2");
     story.fact(1, exited(0));
     worked_out(&mut story, 1);
@@ -1219,8 +1220,8 @@ fn a_run_that_nobody_waits_for_any_more_is_told_and_one_that_is_waited_for_is_no
             json!({"commands": [{"command": "true"}], "run_id": id}),
         )
     };
-    let gone = || PaneFact::Ended {
-        exit: Exit::Code(0),
+    let gone = || PaneEvent::Ended {
+        exit: ExitStatus::Code(0),
         cursor: view::start(),
         title: String::new(),
         alone: true,
@@ -1266,8 +1267,8 @@ fn resting(story: &mut Story) {
     took(story, 203, 1);
 }
 
-fn typed_as(event: u64, how: Typed) -> PaneFact {
-    PaneFact::MessageTyped {
+fn typed_as(event: u64, how: TypingOutcome) -> PaneEvent {
+    PaneEvent::MessageTyped {
         event: EventId(event),
         how,
     }
@@ -1278,9 +1279,12 @@ fn a_message_is_typed_when_the_pane_rests_and_begins_a_turn() {
     let mut story = story();
     resting(&mut story);
     assert_eq!(typed(&mut story, 1, "go on"), "commit 2, await rest of p1");
-    assert_eq!(story.fact(1, PaneFact::Rest(Rest::Now)), "type e2 into p1");
     assert_eq!(
-        story.fact(1, typed_as(2, Typed::Submitted)),
+        story.fact(1, PaneEvent::Rest(IdleState::Now)),
+        "type e2 into p1"
+    );
+    assert_eq!(
+        story.fact(1, typed_as(2, TypingOutcome::Submitted)),
         "commit 2, sent 1 e2 Submitted"
     );
     assert_eq!(story.disk().workers[0].record.turn, 2);
@@ -1303,16 +1307,16 @@ fn a_sender_is_not_kept_waiting_for_a_pane_that_does_not_rest() {
     resting(&mut story);
     typed(&mut story, 1, "go on");
     assert_eq!(
-        story.fact(1, PaneFact::Rest(Rest::NotYet(None))),
+        story.fact(1, PaneEvent::Rest(IdleState::NotYet(None))),
         "sent 1 e2 Queued"
     );
     assert_eq!(
-        story.fact(1, PaneFact::Rest(Rest::Now)),
+        story.fact(1, PaneEvent::Rest(IdleState::Now)),
         "type e2 into p1",
         "it is typed all the same, later"
     );
     assert_eq!(
-        story.fact(1, typed_as(2, Typed::Waits(None))),
+        story.fact(1, typed_as(2, TypingOutcome::Waits(None))),
         "await rest of p1",
         "somebody began to type in between"
     );
@@ -1325,13 +1329,13 @@ fn a_sender_hears_why_a_message_is_not_typed() {
     let mut waits = story();
     resting(&mut waits);
     typed(&mut waits, 1, "go on");
-    let said = waits.fact(1, PaneFact::Rest(Rest::NotYet(why())));
+    let said = waits.fact(1, PaneEvent::Rest(IdleState::NotYet(why())));
     assert_eq!(said, wanted);
     let mut refused = story();
     resting(&mut refused);
     typed(&mut refused, 1, "go on");
-    refused.fact(1, PaneFact::Rest(Rest::Now));
-    let said = refused.fact(1, typed_as(2, Typed::Waits(why())));
+    refused.fact(1, PaneEvent::Rest(IdleState::Now));
+    let said = refused.fact(1, typed_as(2, TypingOutcome::Waits(why())));
     assert!(said.contains(wanted), "{said}");
     assert!(
         said.contains("await rest of p1"),
@@ -1344,9 +1348,9 @@ fn a_message_that_cannot_be_typed_stays_in_the_inbox() {
     let mut story = story();
     resting(&mut story);
     typed(&mut story, 1, "go on");
-    story.fact(1, PaneFact::Rest(Rest::Now));
+    story.fact(1, PaneEvent::Rest(IdleState::Now));
     assert_eq!(
-        story.fact(1, typed_as(2, Typed::Refused)),
+        story.fact(1, typed_as(2, TypingOutcome::Refused)),
         "commit 1, sent 1 e2 Queued"
     );
     story.speaks(worker("w-a", 1));
@@ -1372,7 +1376,10 @@ fn what_the_worker_took_itself_meanwhile_is_not_typed_and_its_sender_hears() {
     typed(&mut story, 1, "go on");
     story.speaks(worker("w-a", 1));
     any(&mut story, 2);
-    assert_eq!(story.fact(1, PaneFact::Rest(Rest::Now)), "sent 1 e2 Queued");
+    assert_eq!(
+        story.fact(1, PaneEvent::Rest(IdleState::Now)),
+        "sent 1 e2 Queued"
+    );
 }
 
 #[test]
@@ -1393,9 +1400,12 @@ fn a_sender_whose_message_is_behind_another_is_told_that_it_is_queued() {
     let notice = json!({"status": "success", "changes": []});
     call(&mut story, 2, "notify_completion", notice);
     assert_eq!(typed(&mut story, 3, "second"), "commit 2, await rest of p1");
-    assert_eq!(story.fact(1, PaneFact::Rest(Rest::Now)), "type e1 into p1");
     assert_eq!(
-        story.fact(1, typed_as(1, Typed::Submitted)),
+        story.fact(1, PaneEvent::Rest(IdleState::Now)),
+        "type e1 into p1"
+    );
+    assert_eq!(
+        story.fact(1, typed_as(1, TypingOutcome::Submitted)),
         "commit 2, sent 3 e3 Queued",
         "it has something to do now"
     );

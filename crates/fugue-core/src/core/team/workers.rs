@@ -8,22 +8,22 @@ use fugue_api::{
     wire::{Answer, Caller, Key, Who},
 };
 
-use super::{Team, TurnOver};
+use super::{Team, TurnEnd};
 use crate::{
-    Asks, CallId, Change, Effect, Exit, Job, Now, PaneRecord, Prepared, Started, StoredWorker,
-    Undo, WorkerPhase, WorkerRecord, World,
+    CallId, Change, ClockReading, Effect, ExitStatus, InputRequest, LaunchEnv, PaneJob, PaneRecord,
+    StartTarget, StoredWorker, Undo, WorkerLaunch, WorkerPhase, WorkerRecord,
     core::{
         Core,
         calls::NewPane,
         cut,
         plan::{Plan, Planner},
     },
-    inbox::Post,
+    inbox::NewEvent,
 };
 
 /// A worker and everybody who waits for it.
 #[derive(Debug)]
-pub(in crate::core) struct Worker {
+pub(in crate::core) struct WorkerEntry {
     pub record: WorkerRecord,
     /// What it starts from; kept until it runs.
     caller: Option<Arc<Caller>>,
@@ -33,7 +33,7 @@ pub(in crate::core) struct Worker {
     /// The daemon finds out what goes with the first of what is owed.
     pub working_out: bool,
     /// Its pane says when something may be typed.
-    pub awaited: Option<TurnOver>,
+    pub awaited: Option<TurnEnd>,
     /// A message is being typed.
     pub typing: Option<EventId>,
     /// Its agent has told of a prompt since that was begun.
@@ -43,18 +43,18 @@ pub(in crate::core) struct Worker {
 }
 
 /// A call that spawns a worker.
-pub(in crate::core) struct Spawn {
+pub(in crate::core) struct SpawnCall {
     pub call: CallId,
     pub key: Key,
     pub who: Who,
     pub caller: Arc<Caller>,
-    pub world: Result<World, Error>,
+    pub world: Result<LaunchEnv, Error>,
 }
 
 // Ended workers are listed, and their names counted, behind so many.
 const MOST_ENDED: usize = 1_000;
 
-impl Worker {
+impl WorkerEntry {
     pub fn restored(stored: StoredWorker) -> Self {
         let notifiers = vec![None; stored.record.owed.len()];
         Self {
@@ -79,15 +79,15 @@ impl Worker {
     }
 
     /// Whether it may be given something to do, if its pane rests. Not before its agent has taken its first prompt.
-    pub fn takes_prompts(&self) -> Option<TurnOver> {
+    pub fn takes_prompts(&self) -> Option<TurnEnd> {
         let tells = self.record.ready.as_ref().is_some_and(|ready| ready.hooks);
         let takes = self.record.phase == WorkerPhase::Live && self.record.has_input_box();
         if !takes || self.record.asks.is_some() {
             None
         } else if self.record.reported || !tells {
-            Some(TurnOver::Told)
+            Some(TurnEnd::Told)
         } else {
-            self.record.begun.then_some(TurnOver::Unknown)
+            self.record.begun.then_some(TurnEnd::Unknown)
         }
     }
 
@@ -134,13 +134,13 @@ impl Worker {
     }
 
     /// How and in what its process is started.
-    fn job(&self) -> Option<(Job, World)> {
+    fn job(&self) -> Option<(PaneJob, LaunchEnv)> {
         let ready = self.record.ready.as_ref()?;
-        let world = World {
+        let world = LaunchEnv {
             cwd: ready.cwd.clone(),
             ..self.record.world.clone()
         };
-        let job = Job::Program(ready.argv.clone());
+        let job = PaneJob::Program(ready.argv.clone());
         Some((job, world))
     }
 }
@@ -172,7 +172,11 @@ impl Team {
 }
 
 impl Planner<'_> {
-    pub(in crate::core) fn spawn(&self, spawn: Spawn, args: SpawnWorker) -> Result<Plan, Error> {
+    pub(in crate::core) fn spawn(
+        &self,
+        spawn: SpawnCall,
+        args: SpawnWorker,
+    ) -> Result<Plan, Error> {
         let now = self.now;
         let team = &self.core.team;
         let mut workers = team.workers.values();
@@ -249,7 +253,7 @@ impl Core {
         let number = record.number;
         self.team.next_worker = number + 1;
         self.next_pane = record.pane.0 + 1;
-        let remembered = Started::Worker(number);
+        let remembered = StartTarget::Worker(number);
         let started_at = record.started_at.wall;
         let mut changes = self.starts.remember(record.made_by, remembered, started_at);
         changes.extend([
@@ -268,7 +272,7 @@ impl Core {
             worker: Box::new(record.clone()),
             caller: caller.clone(),
         });
-        let mut worker = Worker::restored(StoredWorker {
+        let mut worker = WorkerEntry::restored(StoredWorker {
             record,
             caller: None,
         });
@@ -281,8 +285,8 @@ impl Core {
     pub(in crate::core) fn prepared(
         &mut self,
         number: u64,
-        outcome: Result<Prepared, Error>,
-        now: Now,
+        outcome: Result<WorkerLaunch, Error>,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let ready = match outcome {
@@ -341,7 +345,7 @@ impl Core {
             return;
         };
         let mut changes = vec![Change::DropWorker(number)];
-        changes.extend(self.starts.undo(&Started::Worker(number)));
+        changes.extend(self.starts.undo(&StartTarget::Worker(number)));
         effects.push(Effect::Commit {
             changes,
             undo: None,
@@ -354,7 +358,7 @@ impl Core {
         }
     }
 
-    pub(super) fn worker_in(&mut self, pane: PaneId) -> Option<&mut Worker> {
+    pub(super) fn worker_in(&mut self, pane: PaneId) -> Option<&mut WorkerEntry> {
         let workers = self.team.workers.values_mut();
         workers
             .filter(|worker| worker.record.pane == pane)
@@ -365,15 +369,15 @@ impl Core {
         let mut workers = self.team.workers.values();
         workers
             .find(|worker| worker.record.pane == pane)
-            .map(Worker::row)
+            .map(WorkerEntry::row)
     }
 
     pub(in crate::core) fn worker_rows(&self) -> Vec<WorkerRow> {
-        self.team.workers.values().map(Worker::row).collect()
+        self.team.workers.values().map(WorkerEntry::row).collect()
     }
 
     /// What an agent itself says its pane wants a person for.
-    pub(in crate::core) fn agent_asks(&self, pane: PaneId) -> Option<Asks> {
+    pub(in crate::core) fn agent_asks(&self, pane: PaneId) -> Option<InputRequest> {
         let mut workers = self.team.workers.values();
         workers
             .find(|worker| worker.record.pane == pane)
@@ -383,7 +387,7 @@ impl Core {
     pub(in crate::core) fn worker_opened(
         &mut self,
         pane: PaneId,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(worker) = self.worker_in(pane) else {
@@ -431,7 +435,11 @@ impl Core {
 
     /// A pane of a worker that a dead daemon never started. `None`: no worker wants it, or the machine was restarted
     /// since: then nothing is started again.
-    pub(in crate::core) fn worker_again(&self, pane: &PaneRecord, now: Now) -> Option<Effect> {
+    pub(in crate::core) fn worker_again(
+        &self,
+        pane: &PaneRecord,
+        now: ClockReading,
+    ) -> Option<Effect> {
         let worker = self
             .team
             .workers
@@ -450,7 +458,11 @@ impl Core {
     }
 
     /// Takes up what an earlier daemon left half done.
-    pub(in crate::core) fn restore_workers(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    pub(in crate::core) fn restore_workers(
+        &mut self,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
         let numbers: Vec<u64> = self.team.workers.keys().copied().collect();
         for number in numbers {
             let Some(worker) = self.team.workers.get(&number) else {
@@ -496,7 +508,7 @@ impl Core {
             .panes
             .get(&pane)
             .and_then(|pane| pane.record.ended.as_ref());
-        let exit = ended.map_or(Exit::Unknown, |ended| ended.exit.clone());
+        let exit = ended.map_or(ExitStatus::Unknown, |ended| ended.exit.clone());
         let Some(worker) = self.worker_in(pane) else {
             return;
         };
@@ -515,8 +527,8 @@ impl Core {
         }
         if !worker.record.reported {
             let status = match exit {
-                Exit::Code(0) => Outcome::Success,
-                Exit::Code(_) | Exit::Signal(_) | Exit::Unknown => Outcome::Error,
+                ExitStatus::Code(0) => Outcome::Success,
+                ExitStatus::Code(_) | ExitStatus::Signal(_) | ExitStatus::Unknown => Outcome::Error,
             };
             worker.owes(status, None, Some(exit));
         }
@@ -525,7 +537,7 @@ impl Core {
         self.forget_old_workers(effects);
     }
 
-    pub(super) fn time_for_workers(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    pub(super) fn time_for_workers(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
         let mut late = Vec::new();
         for worker in self.team.workers.values_mut() {
             if worker.due(now).is_some_and(|due| due <= now.since_boot) {
@@ -535,7 +547,7 @@ impl Core {
                     worker_id: worker.record.id.clone(),
                     instance: worker.record.instance,
                 };
-                late.push(Post::new(worker.record.lead.clone(), event));
+                late.push(NewEvent::new(worker.record.lead.clone(), event));
             }
         }
         for post in late {
@@ -564,9 +576,9 @@ impl Core {
     }
 }
 
-impl Worker {
+impl WorkerEntry {
     /// When its lead is to hear that it is late.
-    fn due(&self, now: Now) -> Option<Duration> {
+    fn due(&self, now: ClockReading) -> Option<Duration> {
         let told = self.record.late_told || self.record.reported || self.record.is_over();
         let deadline = self.record.args.deadline_secs.filter(|_| !told)?;
         let deadline = Duration::from_secs_f64(deadline);

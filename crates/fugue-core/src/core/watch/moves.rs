@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use fugue_api::{Error, Kind, PaneId, Reply, team::Event, watch::NextStep};
 
-use super::{Watcher, answered};
+use super::{WatcherEntry, answered};
 use crate::{
-    Change, Checked, Effect, Injected, Judge, Judged, Moment, Now, PaneSeen, Ran, Stage,
-    assess::{Decision, Injection, Role},
+    Assessment, AssessmentKind, Change, CheckResult, ClockReading, CommandEnd, Effect,
+    InjectionOutcome, Moment, QuietPane, WatcherStage,
+    assess::{Decision, EntryRole, Injection},
     core::Core,
-    inbox::Post,
+    inbox::NewEvent,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -20,11 +21,19 @@ const REFUTED_ENOUGH: u32 = 1;
 
 impl Core {
     /// Takes up the oldest report, if it has nothing else to do.
-    pub(super) fn next_report(&mut self, number: u64, now: Now, effects: &mut Vec<Effect>) {
+    pub(super) fn next_report(
+        &mut self,
+        number: u64,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(watcher) = self.watchers.all.get_mut(&number) else {
             return;
         };
-        if !matches!(watcher.record.stage, Stage::Active | Stage::Standby) {
+        if !matches!(
+            watcher.record.stage,
+            WatcherStage::Active | WatcherStage::Standby
+        ) {
             return;
         }
         let Some(wait) = watcher.record.reports.pop_front() else {
@@ -36,8 +45,8 @@ impl Core {
         watcher.record.refuted = 0;
         match wait {
             Some(command) => {
-                watcher.note(Role::Wait, format!("bash: {command}"), now);
-                watcher.record.stage = Stage::Running {
+                watcher.note(EntryRole::Wait, format!("bash: {command}"), now);
+                watcher.record.stage = WatcherStage::Running {
                     command: command.clone(),
                 };
                 watcher.stored(effects);
@@ -46,9 +55,9 @@ impl Core {
             }
             None => {
                 let secs = watcher.record.settings.default_wait_sec;
-                watcher.note(Role::Wait, format!("sleep: {secs:.2}s"), now);
+                watcher.note(EntryRole::Wait, format!("sleep: {secs:.2}s"), now);
                 let wait = Duration::from_millis((secs * 1000.0) as u64);
-                watcher.record.stage = Stage::Sleeping {
+                watcher.record.stage = WatcherStage::Sleeping {
                     until: now.after(wait),
                 };
                 watcher.stored(effects);
@@ -62,36 +71,36 @@ impl Core {
         &mut self,
         number: u64,
         step: u64,
-        ran: Ran,
-        now: Now,
+        ran: CommandEnd,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(watcher) = self.watchers.at(number, step) else {
             return;
         };
         match &watcher.record.stage {
-            Stage::Running { .. } => {
+            WatcherStage::Running { .. } => {
                 let output = match ran.code {
                     Some(0) => ran.output,
                     _ => format!("{}\n[{}]", ran.output.trim_end(), ran.ending),
                 };
                 self.waited(number, output, now, effects);
             }
-            Stage::Checking if ran.code == Some(0) => {
-                watcher.note(Role::Decision, "stop", now);
+            WatcherStage::Checking if ran.code == Some(0) => {
+                watcher.note(EntryRole::Decision, "stop", now);
                 watcher.record.verdict = None;
                 watcher.record.decision = Some("stop".to_owned());
-                watcher.record.stage = Stage::Paused {
+                watcher.record.stage = WatcherStage::Paused {
                     reason: "the plan is done, and `done_when` says so too".to_owned(),
                 };
                 watcher.record.reports.clear();
                 watcher.stored(effects);
                 self.tell_decision(number, "stop", None, None, now, effects);
             }
-            Stage::Checking => {
+            WatcherStage::Checking => {
                 // Not believed: the model hears why, and decides again.
                 watcher.note(
-                    Role::Decision,
+                    EntryRole::Decision,
                     format!("stop, but done_when {}", ran.ending),
                     now,
                 );
@@ -100,7 +109,7 @@ impl Core {
                     "the model calls the plan done, and `done_when` {}",
                     ran.ending
                 );
-                watcher.record.verdict = Some(Checked {
+                watcher.record.verdict = Some(CheckResult {
                     ending: ran.ending,
                     output: ran.output,
                 });
@@ -115,16 +124,22 @@ impl Core {
         }
     }
 
-    fn waited(&mut self, number: u64, output: String, now: Now, effects: &mut Vec<Effect>) {
+    fn waited(
+        &mut self,
+        number: u64,
+        output: String,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
         if let Some(watcher) = self.watchers.all.get_mut(&number) {
-            watcher.note(Role::WaitOutput, output.clone(), now);
+            watcher.note(EntryRole::WaitOutput, output.clone(), now);
             watcher.record.wait_output = Some(output);
         }
         self.spin(number, now, effects);
     }
 
     /// Waits until the pane is quiet.
-    fn spin(&mut self, number: u64, now: Now, effects: &mut Vec<Effect>) {
+    fn spin(&mut self, number: u64, now: ClockReading, effects: &mut Vec<Effect>) {
         let Some(watcher) = self.watchers.all.get_mut(&number) else {
             return;
         };
@@ -132,7 +147,7 @@ impl Core {
         // Back from an assessment or an injection: the same report, the same patience.
         let until = *watcher.record.spin_until.get_or_insert(now.after(wait));
         watcher.record.step += 1;
-        watcher.record.stage = Stage::Spinning { until };
+        watcher.record.stage = WatcherStage::Spinning { until };
         watcher.held = None;
         watcher.stored(effects);
         effects.push(watcher.await_quiet());
@@ -140,7 +155,7 @@ impl Core {
     }
 
     /// Waits for quiet anew, with all the time that a report is given.
-    fn spin_anew(&mut self, number: u64, now: Now, effects: &mut Vec<Effect>) {
+    fn spin_anew(&mut self, number: u64, now: ClockReading, effects: &mut Vec<Effect>) {
         if let Some(watcher) = self.watchers.all.get_mut(&number) {
             watcher.record.spin_until = None;
         }
@@ -152,8 +167,8 @@ impl Core {
         &mut self,
         number: u64,
         step: u64,
-        seen: PaneSeen,
-        now: Now,
+        seen: QuietPane,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(watcher) = self.watchers.at(number, step) else {
@@ -161,12 +176,12 @@ impl Core {
         };
         if !watcher.pausers.is_empty() {
             effects.push(Effect::Judge {
-                job: watcher.job(seen.tail, Judge::NextStep, now),
+                job: watcher.job(seen.tail, AssessmentKind::NextStep, now),
                 caller: watcher.caller.clone(),
             });
             return;
         }
-        if !matches!(watcher.record.stage, Stage::Spinning { .. }) {
+        if !matches!(watcher.record.stage, WatcherStage::Spinning { .. }) {
             return;
         }
         let asked_at = &mut watcher.record.asked_at;
@@ -178,15 +193,15 @@ impl Core {
         }
         watcher.record.asked_at.push(now.moment());
         watcher.note(
-            Role::IdleSpin,
+            EntryRole::IdleSpin,
             format!("idle_for={:.2}", seen.idle_ms as f64 / 1000.0),
             now,
         );
-        watcher.record.stage = Stage::Assessing;
+        watcher.record.stage = WatcherStage::Assessing;
         watcher.seen = Some(seen.place);
         watcher.stored(effects);
         effects.push(Effect::Judge {
-            job: watcher.job(seen.tail, Judge::Decide, now),
+            job: watcher.job(seen.tail, AssessmentKind::Decide, now),
             caller: watcher.caller.clone(),
         });
     }
@@ -196,15 +211,15 @@ impl Core {
         &mut self,
         number: u64,
         step: u64,
-        judged: Judged,
-        now: Now,
+        judged: Assessment,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(watcher) = self.watchers.at(number, step) else {
             return;
         };
         match judged {
-            Judged::NextStep(outcome) => {
+            Assessment::NextStep(outcome) => {
                 for call in std::mem::take(&mut watcher.pausers) {
                     effects.push(match &outcome {
                         Ok(next) => answered(
@@ -229,19 +244,19 @@ impl Core {
                     });
                 }
             }
-            Judged::Decision(_) if watcher.record.stage != Stage::Assessing => {}
-            Judged::Decision(Err(why)) => self.pause_for(number, &why, now, effects),
-            Judged::Decision(Ok(Decision::Stop)) => match watcher.record.done_when.clone() {
+            Assessment::Decision(_) if watcher.record.stage != WatcherStage::Assessing => {}
+            Assessment::Decision(Err(why)) => self.pause_for(number, &why, now, effects),
+            Assessment::Decision(Ok(Decision::Stop)) => match watcher.record.done_when.clone() {
                 Some(command) => {
-                    watcher.record.stage = Stage::Checking;
+                    watcher.record.stage = WatcherStage::Checking;
                     watcher.stored(effects);
                     let limit = watcher.record.settings.bash_wait_max_sec;
                     effects.push(watcher.run(command, limit));
                 }
                 None => {
-                    watcher.note(Role::Decision, "stop", now);
+                    watcher.note(EntryRole::Decision, "stop", now);
                     watcher.record.decision = Some("stop".to_owned());
-                    watcher.record.stage = Stage::Paused {
+                    watcher.record.stage = WatcherStage::Paused {
                         reason: "the plan is done".to_owned(),
                     };
                     watcher.record.reports.clear();
@@ -249,8 +264,8 @@ impl Core {
                     self.tell_decision(number, "stop", None, None, now, effects);
                 }
             },
-            Judged::Decision(Ok(Decision::Continue(line))) => {
-                watcher.record.stage = Stage::Injecting { line: line.clone() };
+            Assessment::Decision(Ok(Decision::Continue(line))) => {
+                watcher.record.stage = WatcherStage::Injecting { line: line.clone() };
                 watcher.stored(effects);
                 let (record, seen) = (&watcher.record, watcher.seen.clone().unwrap_or_default());
                 effects.push(Effect::Inject {
@@ -270,38 +285,40 @@ impl Core {
         &mut self,
         number: u64,
         step: u64,
-        how: Injected,
-        now: Now,
+        how: InjectionOutcome,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(watcher) = self.watchers.at(number, step) else {
             return;
         };
         // A dialog or a draft is seen before a model is asked.
-        if let Stage::Spinning { .. } = &watcher.record.stage {
+        if let WatcherStage::Spinning { .. } = &watcher.record.stage {
             match how {
-                Injected::Refused(why) => self.pause_for(number, &why, now, effects),
-                Injected::Held(why) => watcher.held = Some(why),
-                Injected::NotNow | Injected::Typed { .. } | Injected::Unknown(_) => {}
+                InjectionOutcome::Refused(why) => self.pause_for(number, &why, now, effects),
+                InjectionOutcome::Held(why) => watcher.held = Some(why),
+                InjectionOutcome::NotNow
+                | InjectionOutcome::Typed { .. }
+                | InjectionOutcome::Unknown(_) => {}
             }
             return;
         }
-        let Stage::Injecting { line } = watcher.record.stage.clone() else {
+        let WatcherStage::Injecting { line } = watcher.record.stage.clone() else {
             return;
         };
         match how {
-            Injected::Refused(why) => {
+            InjectionOutcome::Refused(why) => {
                 let reason = format!("`{}` was not typed: {why}", line.as_str());
                 self.pause_for(number, &reason, now, effects);
             }
             // Something moved since the model looked: what it decided is old.
-            Injected::NotNow | Injected::Held(_) => self.spin(number, now, effects),
-            Injected::Typed { submitted } => {
+            InjectionOutcome::NotNow | InjectionOutcome::Held(_) => self.spin(number, now, effects),
+            InjectionOutcome::Typed { submitted } => {
                 let doubt =
                     (!submitted).then(|| "whether Enter was taken cannot be seen".to_owned());
                 self.continued(number, &line, doubt, now, effects);
             }
-            Injected::Unknown(why) => {
+            InjectionOutcome::Unknown(why) => {
                 let reason = format!("`{}` may have been typed or not: {why}", line.as_str());
                 self.pause_for(number, &reason, now, effects);
             }
@@ -313,16 +330,16 @@ impl Core {
         number: u64,
         line: &Injection,
         doubt: Option<String>,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(watcher) = self.watchers.all.get_mut(&number) else {
             return;
         };
-        watcher.note(Role::Injection, line.as_str(), now);
-        watcher.note(Role::Decision, "continue", now);
+        watcher.note(EntryRole::Injection, line.as_str(), now);
+        watcher.note(EntryRole::Decision, "continue", now);
         watcher.record.decision = Some("continue".to_owned());
-        watcher.record.stage = Stage::Standby;
+        watcher.record.stage = WatcherStage::Standby;
         watcher.record.step += 1;
         watcher.stored(effects);
         self.tell_decision(number, "continue", Some(line), doubt, now, effects);
@@ -334,17 +351,17 @@ impl Core {
         &mut self,
         number: u64,
         why: &str,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(watcher) = self.watchers.all.get_mut(&number) else {
             return;
         };
-        watcher.note(Role::Decision, format!("paused: {why}"), now);
+        watcher.note(EntryRole::Decision, format!("paused: {why}"), now);
         watcher.record.decision = Some("paused".to_owned());
         watcher.record.step += 1;
         watcher.record.reports.clear();
-        watcher.record.stage = Stage::Paused {
+        watcher.record.stage = WatcherStage::Paused {
             reason: why.to_owned(),
         };
         watcher.stored(effects);
@@ -357,7 +374,7 @@ impl Core {
         decision: &str,
         injection: Option<&Injection>,
         reason: Option<String>,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let Some(watcher) = self.watchers.all.get(&number) else {
@@ -372,7 +389,7 @@ impl Core {
         };
         let to = [Some(record.owner.clone()), record.parent.clone()];
         for inbox in to.into_iter().flatten() {
-            let post = Post::new(inbox, event.clone());
+            let post = NewEvent::new(inbox, event.clone());
             self.team.inboxes.post(post, now, effects);
         }
     }
@@ -398,7 +415,7 @@ impl Core {
     pub(in crate::core) fn watched_pane_ended(
         &mut self,
         pane: PaneId,
-        now: Now,
+        now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         if let Some(number) = self.watchers.of(pane) {
@@ -408,21 +425,25 @@ impl Core {
         }
     }
 
-    pub(in crate::core) fn time_for_watchers(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    pub(in crate::core) fn time_for_watchers(
+        &mut self,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
         let numbers: Vec<u64> = self.watchers.all.keys().copied().collect();
         for number in numbers {
             let Some(watcher) = self.watchers.all.get(&number) else {
                 continue;
             };
             match watcher.record.stage {
-                Stage::Sleeping { until } if now.is_aged(until, Duration::ZERO) => {
+                WatcherStage::Sleeping { until } if now.is_aged(until, Duration::ZERO) => {
                     let secs = watcher.record.settings.default_wait_sec;
                     self.waited(number, format!("[sleep] {secs:.2}s"), now, effects);
                 }
-                Stage::Spinning { until } if now.is_aged(until, UNWATCHED) => {
+                WatcherStage::Spinning { until } if now.is_aged(until, UNWATCHED) => {
                     self.spin_anew(number, now, effects);
                 }
-                Stage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
+                WatcherStage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
                     let secs = watcher.record.settings.spin_max_sec;
                     let why = match watcher.held.as_ref() {
                         Some(held) => {
@@ -437,7 +458,7 @@ impl Core {
                     end_work(number, pane, effects);
                 }
                 // Another's time has come.
-                Stage::Sleeping { until } | Stage::Spinning { until } => {
+                WatcherStage::Sleeping { until } | WatcherStage::Spinning { until } => {
                     effects.push(wake_at(until, now));
                 }
                 _ => {}
@@ -446,7 +467,11 @@ impl Core {
     }
 
     /// Takes up watchers of an earlier daemon. What it was typing is not typed again.
-    pub(in crate::core) fn restore_watchers(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    pub(in crate::core) fn restore_watchers(
+        &mut self,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
         let numbers: Vec<u64> = self.watchers.all.keys().copied().collect();
         for number in numbers {
             let Some(watcher) = self.watchers.all.get(&number) else {
@@ -459,29 +484,33 @@ impl Core {
                 continue;
             }
             match watcher.record.stage.clone() {
-                Stage::Sleeping { until } => effects.push(wake_at(until, now)),
+                WatcherStage::Sleeping { until } => effects.push(wake_at(until, now)),
                 // A command is never run twice; how this one ended is not known.
-                Stage::Running { command } => {
+                WatcherStage::Running { command } => {
                     let output = format!(
                         "[the daemon died while `{command}` ran; how it ended is not known]"
                     );
                     self.waited(number, output, now, effects);
                 }
-                Stage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
+                WatcherStage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
                     self.spin_anew(number, now, effects);
                 }
-                Stage::Spinning { .. } | Stage::Assessing | Stage::Checking => {
+                WatcherStage::Spinning { .. }
+                | WatcherStage::Assessing
+                | WatcherStage::Checking => {
                     self.spin(number, now, effects);
                 }
-                Stage::Injecting { line } => {
+                WatcherStage::Injecting { line } => {
                     let why = format!(
                         "the daemon died while it typed `{}`; whether it was typed is not known",
                         line.as_str()
                     );
                     self.pause_for(number, &why, now, effects);
                 }
-                Stage::Active | Stage::Standby => self.next_report(number, now, effects),
-                Stage::Paused { .. } => {}
+                WatcherStage::Active | WatcherStage::Standby => {
+                    self.next_report(number, now, effects)
+                }
+                WatcherStage::Paused { .. } => {}
             }
         }
     }
@@ -495,20 +524,20 @@ pub(super) fn end_work(watcher: u64, pane: PaneId, effects: &mut Vec<Effect>) {
 }
 
 /// When a deadline is to be looked at: when it has come, or at once if it has.
-fn wake_at(deadline: Moment, now: Now) -> Effect {
+fn wake_at(deadline: Moment, now: ClockReading) -> Effect {
     Effect::WakeAt(now.when_aged(deadline, Duration::ZERO))
 }
 
 impl super::Watchers {
     /// The watcher that a late answer is for, if it still waits for it.
-    fn at(&mut self, number: u64, step: u64) -> Option<&mut Watcher> {
+    fn at(&mut self, number: u64, step: u64) -> Option<&mut WatcherEntry> {
         self.all
             .get_mut(&number)
             .filter(|watcher| watcher.record.step == step)
     }
 }
 
-impl Watcher {
+impl WatcherEntry {
     fn run(&self, command: String, limit_secs: f64) -> Effect {
         Effect::RunForWatcher {
             watcher: self.record.number,

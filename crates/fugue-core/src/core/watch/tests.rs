@@ -3,7 +3,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    Injected, Input, Judged, PaneFact, PanePlace, PaneSeen, Ran, Stage,
+    Assessment, CommandEnd, InjectionOutcome, Input, PaneActivity, PaneEvent, QuietPane,
+    WatcherStage,
     assess::{Decision, Injection, WatchSettings},
     core::tests::{Story, exited, opened},
     settings::Settings,
@@ -50,13 +51,13 @@ fn step(story: &Story) -> u64 {
 }
 
 fn quiet(story: &mut Story) -> String {
-    let fact = PaneFact::Quiet {
+    let fact = PaneEvent::Quiet {
         watcher: 1,
         step: step(story),
-        seen: PaneSeen {
+        seen: QuietPane {
             tail: "$ ".into(),
             idle_ms: 3000,
-            place: PanePlace::default(),
+            place: PaneActivity::default(),
         },
     };
     story.fact(1, fact)
@@ -71,7 +72,7 @@ fn judged(story: &mut Story, decision: Result<Decision, String>) -> String {
     story.step(Input::Judged {
         watcher: 1,
         step,
-        judged: Judged::Decision(decision),
+        judged: Assessment::Decision(decision),
     })
 }
 
@@ -80,7 +81,7 @@ fn ran(story: &mut Story, code: i32) -> String {
     story.step(Input::WatcherRan {
         watcher: 1,
         step,
-        ran: Ran {
+        ran: CommandEnd {
             code: Some(code),
             ending: format!("ended with code {code}"),
             output: "out".into(),
@@ -88,9 +89,9 @@ fn ran(story: &mut Story, code: i32) -> String {
     })
 }
 
-fn injected(story: &mut Story, how: Injected) -> String {
+fn injected(story: &mut Story, how: InjectionOutcome) -> String {
     let step = step(story);
-    let fact = PaneFact::Injected {
+    let fact = PaneEvent::Injected {
         watcher: 1,
         step,
         how,
@@ -177,7 +178,7 @@ fn a_report_waits_spins_is_assessed_and_continued() {
         judged(&mut story, Ok(go_on)),
         "commit 1, inject \"run the tests\" into p1"
     );
-    let done = injected(&mut story, Injected::Typed { submitted: true });
+    let done = injected(&mut story, InjectionOutcome::Typed { submitted: true });
     // The decision and its event are one commit.
     assert_eq!(done, "commit 3");
     assert_eq!(state(&story), "STANDBY");
@@ -264,16 +265,16 @@ fn what_moved_in_the_last_moment_is_looked_at_again() {
     ran(&mut story, 0);
     quiet(&mut story);
     judged(&mut story, Ok(Decision::Continue(line("go"))));
-    let again = injected(&mut story, Injected::NotNow);
+    let again = injected(&mut story, InjectionOutcome::NotNow);
     assert!(again.contains("await 3s of quiet"), "{again}");
     assert_eq!(state(&story), "IDLE_SPIN");
 }
 
 #[test]
 fn what_may_not_be_typed_into_pauses_it_with_the_reason() {
-    let refused = || Injected::Refused("a dialog is shown: Really?".to_owned());
+    let refused = || InjectionOutcome::Refused("a dialog is shown: Really?".to_owned());
     let reason = |story: &Story| match &story.core_watcher().stage {
-        Stage::Paused { reason } => reason.clone(),
+        WatcherStage::Paused { reason } => reason.clone(),
         other => panic!("{other:?}"),
     };
     // Before a model is asked, and after it.
@@ -298,13 +299,16 @@ fn a_draft_is_waited_for_and_named_when_the_time_is_over() {
     let mut story = watched();
     report(&mut story, 3, Some("true"));
     ran(&mut story, 0);
-    let held = injected(&mut story, Injected::Held("somebody types".to_owned()));
+    let held = injected(
+        &mut story,
+        InjectionOutcome::Held("somebody types".to_owned()),
+    );
     assert_eq!(
         (held, state(&story)),
         (String::new(), "IDLE_SPIN".to_owned())
     );
     story.after(901_000).step(Input::Time);
-    let Stage::Paused { reason } = &story.core_watcher().stage else {
+    let WatcherStage::Paused { reason } = &story.core_watcher().stage else {
         panic!("it waits on");
     };
     assert!(reason.contains("because somebody types"), "{reason}");
@@ -361,7 +365,7 @@ fn a_daemon_killed_in_any_state_types_nothing_twice() {
             judged(&mut story, Ok(Decision::Continue(line("go"))));
         }
         if stage > 3 {
-            injected(&mut story, Injected::Typed { submitted: true });
+            injected(&mut story, InjectionOutcome::Typed { submitted: true });
         }
         let words = story.restart();
         assert!(!words.contains("inject"), "stage {stage}: {words}");
@@ -457,13 +461,13 @@ proptest! {
                 Act::Judged(0) => judged(&mut story, Ok(Decision::Stop)),
                 Act::Judged(1) => judged(&mut story, Err("no".into())),
                 Act::Judged(_) => judged(&mut story, Ok(Decision::Continue(line("go")))),
-                Act::Injected(0) => injected(&mut story, Injected::NotNow),
-                Act::Injected(1) => injected(&mut story, Injected::Unknown("lost".into())),
+                Act::Injected(0) => injected(&mut story, InjectionOutcome::NotNow),
+                Act::Injected(1) => injected(&mut story, InjectionOutcome::Unknown("lost".into())),
                 Act::Injected(_) => {
                     if before == "ASSESS" && story.core_watcher().stage.is_injecting() {
                         typed += 1;
                     }
-                    injected(&mut story, Injected::Typed { submitted: true })
+                    injected(&mut story, InjectionOutcome::Typed { submitted: true })
                 }
                 Act::Pause => call(&mut story, calls, "pause", json!({"tmux_window": "p1"})),
                 Act::WatchAgain => {
@@ -474,7 +478,7 @@ proptest! {
                 Act::Stale => story.step(Input::Judged {
                     watcher: 1,
                     step: 0,
-                    judged: Judged::Decision(Ok(Decision::Continue(line("stale")))),
+                    judged: Assessment::Decision(Ok(Decision::Continue(line("stale")))),
                 }),
             };
             prop_assert!(!words.contains("stale"));

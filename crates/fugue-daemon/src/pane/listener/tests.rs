@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use fugue_api::{PaneId, SessionName, Timestamp, wire::Key};
-use fugue_core::TmuxFound;
+use fugue_core::TmuxPaneInfo;
 use fugue_hold::{
     LogReader, Read,
     wire::{Input, InputKind, InputState, Outcome, State},
@@ -32,7 +32,7 @@ impl World {
     }
 
     /// A pane of a person's in a window of its own.
-    fn pane(&self, command: &str) -> TmuxFound {
+    fn pane(&self, command: &str) -> TmuxPaneInfo {
         let id = self.tmux.ask(&[
             "new-window",
             "-d",
@@ -48,7 +48,7 @@ impl World {
         look::find(&id, &self.tmux.caller).unwrap()
     }
 
-    fn whose(&self, found: &TmuxFound) -> Whose {
+    fn whose(&self, found: &TmuxPaneInfo) -> Whose {
         let id = PaneId(found.pid.into());
         Whose {
             place: Place {
@@ -81,16 +81,16 @@ impl World {
         }
     }
 
-    fn path(&self, found: &TmuxFound) -> PathBuf {
+    fn path(&self, found: &TmuxPaneInfo) -> PathBuf {
         // A path is nothing to be read.
         self.dir.path().join(format!("#{{pid}} {}", found.pane.id))
     }
 
-    async fn listen(&self, found: &TmuxFound) -> (Listener, HelloOk) {
+    async fn listen(&self, found: &TmuxPaneInfo) -> (Listener, HelloOk) {
         Listener::find(self.whose(found)).await.unwrap().unwrap()
     }
 
-    fn shown(&self, found: &TmuxFound) -> Terminal {
+    fn shown(&self, found: &TmuxPaneInfo) -> Terminal {
         let size = Size {
             rows: found.size.rows,
             cols: found.size.cols,

@@ -1,7 +1,7 @@
 use std::fs;
 
 use fugue_api::PaneId;
-use fugue_core::{ParallelWork, Work};
+use fugue_core::{ParallelWork, RunWork};
 
 use super::*;
 use crate::store::{
@@ -279,7 +279,7 @@ fn run() -> RunRecord {
         made_by: Key([1; 16]),
         owner: None,
         started_at: fugue_api::Timestamp(1_700_000_000_000).into(),
-        work: Work::Parallel(Box::new(ParallelWork {
+        work: RunWork::Parallel(Box::new(ParallelWork {
             args: serde_json::from_value(args).unwrap(),
             tasks: Vec::new(),
         })),
