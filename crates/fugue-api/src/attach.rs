@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     PaneId, SessionName,
-    panes::{PaneSize, StateBy},
-    wire::Key,
+    panes::{PaneSize, SourcedState},
+    wire::IdempotencyKey,
 };
 
 /// A client for as long as it is attached: random, so that no two are the same one.
@@ -19,7 +19,7 @@ pub struct ClientId(pub u64);
 /// What an attached client asks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Look {
+pub enum AttachRequest {
     /// The client looks at a session for as long as this call is open, on a screen with so much room for panes. The
     /// smallest of those who look on rules; one that only reads does not count. Answered when the session has no pane
     /// any more.
@@ -27,7 +27,7 @@ pub enum Look {
         client: ClientId,
         session: SessionName,
         room: PaneSize,
-        role: Role,
+        role: ViewerRole,
     },
     /// Its screen has another size now.
     Fit { client: ClientId, room: PaneSize },
@@ -36,7 +36,7 @@ pub enum Look {
     /// Changes how they lie.
     Arrange {
         session: SessionName,
-        change: Arrange,
+        change: LayoutChange,
     },
     /// Waits until a pane shows something else than in the frame `seen` that this client has (0: none), and gives what
     /// is different.
@@ -53,7 +53,7 @@ pub enum Look {
     },
     /// Makes the connection that this is asked on the pane's own. On it nothing but `View`, `Views` and `Type` of this
     /// pane is asked, and the pane answers by itself, so that a key and its echo take the shortest way.
-    Line { pane: PaneId, role: Role },
+    Line { pane: PaneId, role: ViewerRole },
     /// Lines of a pane's text, wherever they are kept.
     Lines {
         pane: PaneId,
@@ -74,7 +74,7 @@ pub enum Look {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum ViewerRole {
     Hands,
     /// Changes nothing, sizes neither.
     Eyes,
@@ -83,15 +83,19 @@ pub enum Role {
 /// A change of how a session's panes lie.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "arrange", rename_all = "snake_case")]
-pub enum Arrange {
+pub enum LayoutChange {
     /// The pane that the call with this key is about to make goes beside another one, which gives up half of its room.
     Beside {
-        made_by: Key,
+        made_by: IdempotencyKey,
         of: PaneId,
-        side: Side,
+        side: SplitSide,
     },
     /// An edge of a pane goes outwards by so many cells, or inwards.
-    Push { pane: PaneId, side: Side, by: i16 },
+    Push {
+        pane: PaneId,
+        side: SplitSide,
+        by: i16,
+    },
     /// Two panes change places.
     Swap { one: PaneId, other: PaneId },
     /// One pane has all the room, or again only its own.
@@ -102,7 +106,7 @@ pub enum Arrange {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Side {
+pub enum SplitSide {
     Left,
     Right,
     Above,
@@ -112,16 +116,16 @@ pub enum Side {
 /// What an attached client is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Looked {
-    Arrangement { arrangement: Arrangement },
+pub enum AttachResponse {
+    Arrangement { arrangement: SessionLayout },
     Frame { frame: Box<Frame> },
-    Lines { lines: Lines },
+    Lines { lines: PaneLines },
     News { version: u64 },
 }
 
 /// How a session's panes lie.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Arrangement {
+pub struct SessionLayout {
     pub version: u64,
     /// All the room there is; tiles and the lines between them fill it.
     pub room: PaneSize,
@@ -172,7 +176,7 @@ pub struct FrameHead {
     pub size: PaneSize,
     pub modes: FrameModes,
     pub title: String,
-    pub state: StateBy,
+    pub state: SourcedState,
     /// An agent's input waits, because a person has begun to type: what a person is told of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
@@ -181,28 +185,33 @@ pub struct FrameHead {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FrameRow(pub u16, pub Vec<Span>);
+pub struct FrameRow(pub u16, pub Vec<StyledSpan>);
 
 /// Text that looks the same all along.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Span(pub String, pub Appearance);
+pub struct StyledSpan(pub String, pub FrameStyle);
 
 /// Colours of text, background and underline, then attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Appearance(pub Colour, pub Colour, pub Colour, pub Attributes);
+pub struct FrameStyle(
+    pub FrameColor,
+    pub FrameColor,
+    pub FrameColor,
+    pub StyleAttributes,
+);
 
 /// -1: the terminal's own; below 256: of the palette; else 2^24 + RGB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Colour(pub i32);
+pub struct FrameColor(pub i32);
 
 /// Bits 0 to 7: bold, dim, italic, blink, reverse, hidden, struck, overlined; from bit 8 the kind of underline: none,
 /// single, double, curly, dotted, dashed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Attributes(pub u16);
+pub struct StyleAttributes(pub u16);
 
-impl Default for Colour {
+impl Default for FrameColor {
     fn default() -> Self {
         Self(-1)
     }
@@ -227,15 +236,15 @@ pub struct FrameModes {
     pub focus: bool,
     /// The kitty keyboard flags in force.
     pub keyboard: u8,
-    pub mouse: MouseWanted,
-    pub mouse_format: MouseFormat,
+    pub mouse: FrameMouseMode,
+    pub mouse_format: FrameMouseEncoding,
     /// The whole screen is shown in reverse.
     pub reverse: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MouseWanted {
+pub enum FrameMouseMode {
     #[default]
     Nothing,
     Presses,
@@ -246,7 +255,7 @@ pub enum MouseWanted {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MouseFormat {
+pub enum FrameMouseEncoding {
     #[default]
     Bytes,
     Utf8,
@@ -255,10 +264,10 @@ pub enum MouseFormat {
 
 /// A stretch of a pane's text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Lines {
+pub struct PaneLines {
     /// The number of the first of `lines`.
     pub from: u64,
-    pub lines: Vec<Vec<Span>>,
+    pub lines: Vec<Vec<StyledSpan>>,
     /// The first line that is still kept, and the one behind the last.
     pub kept_from: u64,
     pub end: u64,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    pub kind: Kind,
+    pub kind: ErrorKind,
     pub message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -14,7 +14,7 @@ pub struct Error {
 /// What sort of refusal it is. The CLI's exit code hangs on it and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum ErrorKind {
     /// An argument is wrong; asking again with the same one cannot help.
     InvalidArgument,
     /// The caller may not do this; whoever may is named.
@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Error {
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
@@ -45,11 +45,11 @@ impl Error {
     }
 
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self::new(Kind::InvalidArgument, message)
+        Self::new(ErrorKind::InvalidArgument, message)
     }
 
     pub fn denied(message: impl Into<String>) -> Self {
-        Self::new(Kind::Denied, message)
+        Self::new(ErrorKind::Denied, message)
     }
 
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -60,14 +60,14 @@ impl Error {
     /// 2 for wrong usage, 1 for everything else.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
-            Kind::InvalidArgument | Kind::Ambiguous => 2,
-            Kind::Denied
-            | Kind::NotFound
-            | Kind::Ended
-            | Kind::Exhausted
-            | Kind::Unavailable
-            | Kind::Uncertain
-            | Kind::Internal => 1,
+            ErrorKind::InvalidArgument | ErrorKind::Ambiguous => 2,
+            ErrorKind::Denied
+            | ErrorKind::NotFound
+            | ErrorKind::Ended
+            | ErrorKind::Exhausted
+            | ErrorKind::Unavailable
+            | ErrorKind::Uncertain
+            | ErrorKind::Internal => 1,
         }
     }
 }

@@ -1,41 +1,41 @@
 use std::{fmt, pin::Pin};
 
-use crate::{Error, Reply, Request, Unread};
+use crate::{Error, RawReply, ToolCall, ToolReply};
 
 /// A way to have a request answered. The socket client is one; every front door (CLI, MCP) uses this and nothing
 /// else, so that all doors share one path.
 pub trait Handle: Sized + Sync {
     /// Asks and waits for the answer. Dropping the future cancels the wait; the work goes on.
-    fn call_unread(
+    fn call_raw(
         &self,
-        request: Request,
-    ) -> impl Future<Output = Result<Handed<Unread>, Error>> + Send;
+        request: ToolCall,
+    ) -> impl Future<Output = Result<Delivery<RawReply>, Error>> + Send;
 
     /// The same, for those who want to know what the answer says.
-    fn call(&self, request: Request) -> impl Future<Output = Result<Handed, Error>> + Send {
+    fn call(&self, request: ToolCall) -> impl Future<Output = Result<Delivery, Error>> + Send {
         async {
-            let Handed { reply, receipt } = self.call_unread(request).await?;
+            let Delivery { reply, receipt } = self.call_raw(request).await?;
             let reply = reply.read()?;
-            Ok(Handed { reply, receipt })
+            Ok(Delivery { reply, receipt })
         }
     }
 
     /// The same for the calls of somebody with an inbox of this name.
-    fn speaking_for(&self, session: &str) -> Self;
+    fn for_session(&self, session: &str) -> Self;
 }
 
 /// A reply on its way to whoever asked.
 #[derive(Debug)]
-pub struct Handed<R = Reply> {
+pub struct Delivery<R = ToolReply> {
     pub reply: R,
     /// Of a reply that takes something out of an inbox.
-    pub receipt: Option<Receipt>,
+    pub receipt: Option<EventAck>,
 }
 
 /// To be signed when the reply has reached whoever asked. Dropped without that, what the reply took is put back.
-pub struct Receipt(Pin<Box<dyn Future<Output = ()> + Send>>);
+pub struct EventAck(Pin<Box<dyn Future<Output = ()> + Send>>);
 
-impl Receipt {
+impl EventAck {
     /// `signed` says where it belongs that the reply arrived; dropped before, it puts back.
     pub fn new(signed: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(Box::pin(signed))
@@ -47,13 +47,13 @@ impl Receipt {
     }
 }
 
-impl fmt::Debug for Receipt {
+impl fmt::Debug for EventAck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Receipt")
     }
 }
 
-impl<R> From<R> for Handed<R> {
+impl<R> From<R> for Delivery<R> {
     fn from(reply: R) -> Self {
         Self {
             reply,

@@ -7,7 +7,7 @@ use crate::Error;
 
 /// One key press by name: `Enter`, `C-c`, `M-x`, `Up`, `F5`, `C-S-Left`, or a single character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct KeyPress {
     pub code: KeyCode,
     pub ctrl: bool,
     pub alt: bool,
@@ -66,7 +66,7 @@ const NAMES: &[(&str, KeyCode)] = &[
     ("Right", KeyCode::Right),
 ];
 
-impl FromStr for Key {
+impl FromStr for KeyPress {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
@@ -129,7 +129,7 @@ fn function_key(name: &str) -> Option<KeyCode> {
     (1..=12).contains(&number).then_some(KeyCode::F(number))
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for KeyPress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (held, prefix) in [(self.ctrl, "C-"), (self.alt, "M-"), (self.shift, "S-")] {
             if held {
@@ -151,20 +151,20 @@ impl fmt::Display for Key {
     }
 }
 
-impl Serialize for Key {
+impl Serialize for KeyPress {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Key {
+impl<'de> Deserialize<'de> for KeyPress {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         name.parse().map_err(serde::de::Error::custom)
     }
 }
 
-impl JsonSchema for Key {
+impl JsonSchema for KeyPress {
     fn inline_schema() -> bool {
         true
     }
@@ -186,9 +186,9 @@ mod tests {
             "Enter", "C-c", "M-x", "Up", "F5", "F12", "C-S-Left", "Space", "a", "-", "C-[",
             "M-Enter", "S-Tab", "é",
         ] {
-            let key: Key = name.parse().unwrap();
+            let key: KeyPress = name.parse().unwrap();
             assert_eq!(key.to_string(), name);
-            assert_eq!(key.to_string().parse::<Key>().unwrap(), key);
+            assert_eq!(key.to_string().parse::<KeyPress>().unwrap(), key);
         }
     }
 
@@ -204,7 +204,7 @@ mod tests {
             ("PgDn", "PageDown"),
         ] {
             assert_eq!(
-                other.parse::<Key>().unwrap(),
+                other.parse::<KeyPress>().unwrap(),
                 name.parse().unwrap(),
                 "{other}"
             );
@@ -216,7 +216,7 @@ mod tests {
         for name in [
             "Entr", "", "F13", "F0", "X-a", "ls -la", "C-é", "\u{1b}", "C-Enterr",
         ] {
-            assert!(name.parse::<Key>().is_err(), "{name:?}");
+            assert!(name.parse::<KeyPress>().is_err(), "{name:?}");
         }
     }
 }

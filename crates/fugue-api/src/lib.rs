@@ -16,8 +16,8 @@ mod tool;
 pub mod watch;
 pub mod wire;
 
-pub use error::{Error, Kind};
-pub use handle::{Handed, Handle, Receipt};
+pub use error::{Error, ErrorKind};
+pub use handle::{Delivery, EventAck, Handle};
 pub use ids::{Cursor, EventId, PaneId, QuestionId, RunId, SessionName, Timestamp};
 pub use os::OsText;
-pub use tool::{Definition, Hints, Reply, Request, Tool, Unread};
+pub use tool::{RawReply, Tool, ToolCall, ToolDefinition, ToolHints, ToolReply};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cursor, Error, PaneId, SessionName, Timestamp, keys::Key};
+use crate::{Cursor, Error, PaneId, SessionName, Timestamp, keys::KeyPress};
 
 /// Open a terminal pane: an interactive shell, or one command as its own process. Returns when it is ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -97,7 +97,7 @@ pub enum Backend {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PaneCreated {
+pub struct CreatePaneReply {
     pub pane_id: PaneId,
     pub session: SessionName,
     pub name: String,
@@ -126,7 +126,7 @@ pub struct SendInput {
     /// Keys by name, after the text: Enter, C-c, Up, F5, M-x, Tab.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "clap", arg(short, long = "key", value_name = "KEY"))]
-    pub keys: Vec<Key>,
+    pub keys: Vec<KeyPress>,
     /// Press Enter after the text, and see that it was taken.
     #[serde(default)]
     #[cfg_attr(feature = "clap", arg(long = "enter"))]
@@ -134,7 +134,7 @@ pub struct SendInput {
     /// As one bracketed paste.
     #[serde(default)]
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t))]
-    pub paste: Paste,
+    pub paste: PasteMode,
     // Whether a person's half-typed line may be typed into is a person's choice, so no model is told of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schemars(skip)]
@@ -174,7 +174,7 @@ impl SendInput {
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum Paste {
+pub enum PasteMode {
     /// If the text has several lines and the program switched bracketed paste on.
     #[default]
     Auto,
@@ -185,7 +185,7 @@ pub enum Paste {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct InputSent {
+pub struct SendInputReply {
     pub accepted: bool,
     /// Bytes that the terminal has taken.
     pub bytes: u64,
@@ -194,14 +194,14 @@ pub struct InputSent {
     pub pending_bytes: u64,
     /// The place just before the input's echo.
     pub cursor: Cursor,
-    pub submitted: Submitted,
+    pub submitted: SubmitResult,
 }
 
 /// What was seen of the Enter after a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum Submitted {
+pub enum SubmitResult {
     /// The program took the line.
     Yes,
     /// The text is still where it was typed, or Enter was not asked for.
@@ -227,7 +227,7 @@ pub struct ReadPane {
     /// text: all output, cleaned; screen: what is visible; last_command: its line, output and exit code.
     #[serde(default)]
     #[cfg_attr(feature = "clap", arg(skip))]
-    pub mode: Mode,
+    pub mode: ReadMode,
     #[serde(default = "ReadPane::max_output_chars")]
     #[cfg_attr(feature = "clap", arg(long, default_value_t = ReadPane::max_output_chars(), value_name = "N", help = "The most characters to print"))]
     #[schemars(range(min = 1, max = 16_000_000))]
@@ -262,7 +262,7 @@ impl ReadPane {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum Mode {
+pub enum ReadMode {
     #[default]
     Text,
     Screen,
@@ -271,7 +271,7 @@ pub enum Mode {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PaneText {
+pub struct ReadPaneReply {
     pub text: String,
     pub cursor: Cursor,
     /// Lines in `text`.
@@ -280,7 +280,7 @@ pub struct PaneText {
     pub omitted_lines: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_chars: u64,
-    pub state: State,
+    pub state: PaneState,
     /// The last command's line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
@@ -320,7 +320,7 @@ impl GetStatus {
 /// One pane, or the whole house.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Status {
+pub enum GetStatusReply {
     Pane(Box<PaneStatus>),
     All(Overview),
 }
@@ -337,7 +337,7 @@ pub struct PaneStatus {
     pub size: PaneSize,
     pub title: String,
     #[serde(flatten)]
-    pub state: StateBy,
+    pub state: SourcedState,
     pub idle_ms: u64,
     pub cursor: Cursor,
     pub created_at: Timestamp,
@@ -359,9 +359,9 @@ pub struct PaneSize {
 
 /// A pane's state and how it is known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct StateBy {
-    pub state: State,
-    pub by: By,
+pub struct SourcedState {
+    pub state: PaneState,
+    pub by: StateSource,
     /// What it waits for: the prompt's text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
@@ -374,8 +374,8 @@ pub struct StateBy {
     pub signal: Option<String>,
 }
 
-impl StateBy {
-    pub fn new(state: State, by: By) -> Self {
+impl SourcedState {
+    pub fn new(state: PaneState, by: StateSource) -> Self {
         Self {
             state,
             by,
@@ -390,7 +390,7 @@ impl StateBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum State {
+pub enum PaneState {
     Running,
     /// A shell at its prompt, or a program silent for longer than the idle threshold.
     Idle,
@@ -404,7 +404,7 @@ pub enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum By {
+pub enum StateSource {
     /// The process has ended, or is known to be there.
     Exit,
     /// A program of the pane waits in a read of the terminal.
@@ -465,7 +465,7 @@ pub struct PaneRow {
     pub name: String,
     pub session: SessionName,
     #[serde(flatten)]
-    pub state: StateBy,
+    pub state: SourcedState,
     pub idle_ms: u64,
     pub created_at: Timestamp,
 }
@@ -493,7 +493,7 @@ impl ClosePane {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PaneClosed {
+pub struct ClosePaneReply {
     pub pane_id: PaneId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,

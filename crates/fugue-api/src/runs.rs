@@ -21,23 +21,23 @@ pub const MOST_STEPS: usize = 50;
 /// Block until a regex appears in a pane's output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Expect {
+pub struct RunExpect {
     pub pane_id: String,
     /// Regex; `^`, `$` at line ends.
     pub pattern: String,
     /// Then `timeout`.
-    #[serde(default = "Expect::timeout_ms")]
+    #[serde(default = "RunExpect::timeout_ms")]
     #[schemars(range(min = 0, max = 604_800_000))]
     pub timeout_ms: u64,
     /// On a match.
     #[serde(default)]
-    pub action: Action,
+    pub action: ExpectAction,
     /// For redrawn screens.
-    #[serde(default = "Expect::poll_interval_ms")]
+    #[serde(default = "RunExpect::poll_interval_ms")]
     #[schemars(range(min = 10, max = 60_000))]
     pub poll_interval_ms: u32,
     /// Of those that are there already.
-    #[serde(default = "Expect::lines")]
+    #[serde(default = "RunExpect::lines")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub lines: u32,
     /// Only what came after this cursor.
@@ -53,7 +53,7 @@ pub struct Expect {
     pub run_id: Option<RunId>,
 }
 
-impl Expect {
+impl RunExpect {
     pub fn timeout_ms() -> u64 {
         60_000
     }
@@ -90,7 +90,7 @@ impl Expect {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum Action {
+pub enum ExpectAction {
     #[default]
     Notify,
     ClosePane,
@@ -98,7 +98,7 @@ pub enum Action {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Expected {
+pub struct ExpectResult {
     pub status: ExpectStatus,
     pub run_id: RunId,
     pub pane_id: PaneId,
@@ -121,7 +121,7 @@ pub struct Expected {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub via: Option<Via>,
+    pub via: Option<MatchVia>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -144,7 +144,7 @@ pub enum ExpectStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum Via {
+pub enum MatchVia {
     /// In the text as it was printed.
     Stream,
     /// On the screen, drawn with cursor moves.
@@ -159,7 +159,7 @@ pub struct RunParallel {
     pub commands: Vec<ParallelCommand>,
     /// tiled: visible in your session.
     #[serde(default)]
-    pub layout: Layout,
+    pub layout: RunLayout,
     /// Bounds the work.
     #[serde(default = "RunParallel::timeout_ms")]
     #[schemars(range(min = 1, max = 604_800_000))]
@@ -249,7 +249,7 @@ impl RunParallel {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum Layout {
+pub enum RunLayout {
     /// In a session of their own.
     #[default]
     Hidden,
@@ -338,7 +338,7 @@ pub struct RunPipeline {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pane_id: Option<String>,
     #[serde(default)]
-    pub layout: Layout,
+    pub layout: RunLayout,
     /// bash, zsh, fish, dash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell: Option<String>,
@@ -473,7 +473,7 @@ pub enum StepStatus {
 /// Wait for a run that was answered with `running`, and get its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wait {
+pub struct WaitForRun {
     /// The run's id.
     pub run_id: RunId,
     /// How long to wait for it; the run's own timeout stays.
@@ -482,7 +482,7 @@ pub struct Wait {
     pub timeout_ms: Option<u64>,
 }
 
-impl Wait {
+impl WaitForRun {
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.run_id.check()?;
         within("timeout_ms", self.timeout_ms.unwrap_or(0), 0, LONGEST_MS)
@@ -495,7 +495,7 @@ impl Wait {
 pub enum RunResult {
     Parallel(ParallelResult),
     Pipeline(PipelineResult),
-    Expect(Expected),
+    Expect(ExpectResult),
 }
 
 impl RunResult {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error, EventId, PaneId, QuestionId, RunId, Timestamp,
     panes::{Backend, filled, good_env, no_nul},
-    runs::Layout,
+    runs::RunLayout,
 };
 
 // A body, an answer or a message is read by a model, whole.
@@ -60,7 +60,7 @@ pub struct SpawnWorker {
     /// tiled: visible in your session.
     #[serde(default)]
     #[cfg_attr(feature = "clap", arg(skip))]
-    pub layout: Layout,
+    pub layout: RunLayout,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "clap",
@@ -111,7 +111,7 @@ impl SpawnWorker {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct WorkerSpawned {
+pub struct SpawnWorkerReply {
     /// `<name>-<agent>`.
     pub worker_id: String,
     pub pane_id: PaneId,
@@ -195,9 +195,9 @@ pub enum EventType {
 /// Something that happened, as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Event {
+pub enum InboxEvent {
     /// A worker's turn is over, or the worker is.
-    WorkerComplete(Completion),
+    WorkerComplete(WorkerCompletion),
     Message {
         from: String,
         body: String,
@@ -219,7 +219,7 @@ pub enum Event {
         instance: u32,
         prompt: String,
         /// How that is known: `hook`, `tty_read` or `screen`.
-        by: crate::panes::By,
+        by: crate::panes::StateSource,
     },
     /// Its `deadline_secs` passed; it goes on.
     WorkerLate {
@@ -242,11 +242,11 @@ pub enum Event {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Completion {
+pub struct WorkerCompletion {
     pub worker_id: String,
     /// 0: not spawned by fugue.
     pub instance: u32,
-    pub status: Outcome,
+    pub status: CompletionStatus,
     /// What changed since it was spawned, a line each as `git diff --stat` has it.
     pub changes: Vec<String>,
     /// Lines of `changes` that were left out.
@@ -273,7 +273,7 @@ pub struct Completion {
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum Outcome {
+pub enum CompletionStatus {
     Success,
     Error,
 }
@@ -290,11 +290,11 @@ pub enum EventSource<'a> {
     Runs,
 }
 
-impl Event {
+impl InboxEvent {
     /// `None`: somebody's own words, which nothing replaces.
     pub fn source(&self) -> Option<EventSource<'_>> {
         match self {
-            Self::WorkerComplete(Completion {
+            Self::WorkerComplete(WorkerCompletion {
                 worker_id: id,
                 instance,
                 ..
@@ -333,7 +333,7 @@ impl Event {
     /// Who it is from or about, as `from` of a wait names it.
     pub fn sender(&self) -> Option<&str> {
         match self {
-            Self::WorkerComplete(Completion { worker_id, .. })
+            Self::WorkerComplete(WorkerCompletion { worker_id, .. })
             | Self::WorkerNeedsInput { worker_id, .. }
             | Self::WorkerLate { worker_id, .. } => Some(worker_id),
             Self::Message { from, .. }
@@ -346,12 +346,12 @@ impl Event {
 
 /// One event, or the news that there was none in time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct EventTold {
+pub struct WaitForEventReply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_id: Option<EventId>,
     pub at: Timestamp,
     #[serde(flatten)]
-    pub what: Told,
+    pub what: WaitOutcome,
     /// How many older events of the same type and from the same worker, watcher or run this one stands for, because
     /// the inbox was full.
     #[serde(default, skip_serializing_if = "crate::panes::is_zero")]
@@ -362,14 +362,14 @@ pub struct EventTold {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Told {
-    Event(Event),
-    Nothing(Nothing),
+pub enum WaitOutcome {
+    Event(InboxEvent),
+    Nothing(WaitTimeout),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Nothing {
+pub enum WaitTimeout {
     Timeout {
         waited_secs: f64,
         /// `client_limit`: your client would have given up; wait again.
@@ -392,7 +392,7 @@ pub struct NotifyCompletion {
     #[cfg_attr(feature = "clap", arg(long, value_name = "W"))]
     pub worker_id: Option<String>,
     #[cfg_attr(feature = "clap", arg(value_enum, help = "How it went"))]
-    pub status: Outcome,
+    pub status: CompletionStatus,
     /// Default what git says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long = "change", value_name = "LINE"))]
@@ -429,7 +429,7 @@ impl NotifyCompletion {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CompletionNotified {
+pub struct NotifyCompletionReply {
     pub event_id: EventId,
 }
 
@@ -443,7 +443,7 @@ pub struct SendMessage {
     pub body: String,
     /// type: into its pane, when that is idle.
     #[serde(default)]
-    pub deliver: Deliver,
+    pub deliver: MessageDelivery,
 }
 
 impl SendMessage {
@@ -457,16 +457,16 @@ impl SendMessage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum Deliver {
+pub enum MessageDelivery {
     #[default]
     Inbox,
     Type,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct MessageSent {
+pub struct SendMessageReply {
     pub event_id: EventId,
-    pub delivered: Delivered,
+    pub delivered: DeliveryStatus,
     /// Why it was not typed yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -475,7 +475,7 @@ pub struct MessageSent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum Delivered {
+pub enum DeliveryStatus {
     /// In the inbox; one that is to be typed waits for the pane to be idle.
     Queued,
     /// In the pane, but not seen to be taken.
@@ -512,7 +512,7 @@ impl AskQuestion {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct QuestionAsked {
+pub struct AskQuestionReply {
     pub question_id: QuestionId,
     pub status: QuestionStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -552,15 +552,15 @@ impl AnswerQuestion {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct QuestionAnswered {
+pub struct AnswerQuestionReply {
     pub question_id: QuestionId,
-    pub delivered: AnswerDelivered,
+    pub delivered: AnswerDelivery,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum AnswerDelivered {
+pub enum AnswerDelivery {
     /// To the call that waited for it.
     Returned,
     /// Into the asker's inbox, as an `answer` event.

@@ -2,16 +2,16 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::{Error, Kind, PaneId, panes, runs, team, watch};
+use crate::{Error, ErrorKind, PaneId, panes, runs, team, watch};
 
 /// One tool: its arguments are the struct itself.
-pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<Request> {
+pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<ToolCall> {
     /// The name an MCP client uses.
     const NAME: &'static str;
     /// The verb of the command line.
     const VERB: &'static str;
-    const HINTS: Hints;
-    type Reply: Serialize + DeserializeOwned + JsonSchema + TryFrom<Reply, Error = Error>;
+    const HINTS: ToolHints;
+    type Reply: Serialize + DeserializeOwned + JsonSchema + TryFrom<ToolReply, Error = Error>;
 
     /// Ranges and shapes that the types cannot say. Nothing has been done when this refuses.
     fn check(&self) -> Result<(), Error>;
@@ -19,7 +19,7 @@ pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<Request> {
 
 /// What a client may assume about a tool before calling it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hints {
+pub enum ToolHints {
     /// Looks, and changes nothing.
     ReadOnly,
     /// Changes something that can be changed back or simply goes on.
@@ -30,16 +30,16 @@ pub enum Hints {
 
 /// A tool as a stranger is told about it, made from its struct and nothing else.
 #[derive(Clone, Debug)]
-pub struct Definition {
+pub struct ToolDefinition {
     pub name: &'static str,
     pub verb: &'static str,
-    pub hints: Hints,
+    pub hints: ToolHints,
     /// Its arguments; the struct's own sentence is the description.
     pub takes: Schema,
     pub gives: Schema,
 }
 
-impl Definition {
+impl ToolDefinition {
     fn of<T: Tool>() -> Self {
         Self {
             name: T::NAME,
@@ -63,14 +63,14 @@ fn schema<T: JsonSchema>(mut settings: SchemaSettings) -> Schema {
     settings.into_generator().into_root_schema_for::<T>()
 }
 
-/// A [`Reply`] whose JSON nobody has read, for doors that only pass it on.
+/// A [`ToolReply`] whose JSON nobody has read, for doors that only pass it on.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Unread {
+pub struct RawReply {
     tool: String,
     reply: Box<RawValue>,
 }
 
-impl Unread {
+impl RawReply {
     /// What its tool gives, without the wrapping that the socket needs.
     pub fn json(&self) -> &RawValue {
         &self.reply
@@ -78,7 +78,10 @@ impl Unread {
 }
 
 fn no_reply(error: serde_json::Error) -> Error {
-    Error::new(Kind::Internal, format!("a reply that is none: {error}"))
+    Error::new(
+        ErrorKind::Internal,
+        format!("a reply that is none: {error}"),
+    )
 }
 
 macro_rules! tools {
@@ -86,14 +89,14 @@ macro_rules! tools {
         /// Any tool call.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "tool", content = "args")]
-        pub enum Request { $(#[serde(rename = $name)] $args($room::$args),)* }
+        pub enum ToolCall { $(#[serde(rename = $name)] $args($room::$args),)* }
 
-        /// The answer to a [`Request`] of the same name.
+        /// The answer to a [`ToolCall`] of the same name.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "tool", content = "reply")]
-        pub enum Reply { $(#[serde(rename = $name)] $args($room::$reply),)* }
+        pub enum ToolReply { $(#[serde(rename = $name)] $args($room::$reply),)* }
 
-        impl Request {
+        impl ToolCall {
             /// The names of all tools, in the order they are listed.
             pub const NAMES: &[&str] = &[$($name),*];
 
@@ -106,8 +109,8 @@ macro_rules! tools {
             }
 
             /// All tools, in the order they are listed.
-            pub fn definitions() -> Vec<Definition> {
-                vec![$(Definition::of::<$room::$args>()),*]
+            pub fn definitions() -> Vec<ToolDefinition> {
+                vec![$(ToolDefinition::of::<$room::$args>()),*]
             }
 
             /// Reads a call as it came from outside. The error names the field, what was wanted and what was given.
@@ -119,32 +122,32 @@ macro_rules! tools {
             }
         }
 
-        impl Unread {
-            pub fn of(reply: &Reply) -> Result<Self, Error> {
-                let (tool, reply) = match reply { $(Reply::$args(reply) => ($name, to_raw_value(reply)),)* };
+        impl RawReply {
+            pub fn of(reply: &ToolReply) -> Result<Self, Error> {
+                let (tool, reply) = match reply { $(ToolReply::$args(reply) => ($name, to_raw_value(reply)),)* };
                 let tool = tool.to_owned();
                 Ok(Self { tool, reply: reply.map_err(no_reply)? })
             }
 
-            pub fn read(&self) -> Result<Reply, Error> {
+            pub fn read(&self) -> Result<ToolReply, Error> {
                 match &*self.tool {
-                    $($name => serde_json::from_str(self.reply.get()).map(Reply::$args).map_err(no_reply),)*
-                    other => Err(Error::new(Kind::Internal, format!("a reply to `{other}`, which is no tool"))),
+                    $($name => serde_json::from_str(self.reply.get()).map(ToolReply::$args).map_err(no_reply),)*
+                    other => Err(Error::new(ErrorKind::Internal, format!("a reply to `{other}`, which is no tool"))),
                 }
             }
         }
 
         $(
-            impl From<$room::$args> for Request {
+            impl From<$room::$args> for ToolCall {
                 fn from(args: $room::$args) -> Self { Self::$args(args) }
             }
 
-            impl TryFrom<Reply> for $room::$reply {
+            impl TryFrom<ToolReply> for $room::$reply {
                 type Error = Error;
-                fn try_from(reply: Reply) -> Result<Self, Error> {
+                fn try_from(reply: ToolReply) -> Result<Self, Error> {
                     match reply {
-                        Reply::$args(reply) => Ok(reply),
-                        _ => Err(Error::new(Kind::Internal, concat!("the reply to `", $name, "` was one to another tool"))),
+                        ToolReply::$args(reply) => Ok(reply),
+                        _ => Err(Error::new(ErrorKind::Internal, concat!("the reply to `", $name, "` was one to another tool"))),
                     }
                 }
             }
@@ -152,7 +155,7 @@ macro_rules! tools {
             impl Tool for $room::$args {
                 const NAME: &'static str = $name;
                 const VERB: &'static str = $verb;
-                const HINTS: Hints = Hints::$hints;
+                const HINTS: ToolHints = ToolHints::$hints;
                 type Reply = $room::$reply;
 
                 fn check(&self) -> Result<(), Error> { $room::$args::check(self) }
@@ -162,35 +165,35 @@ macro_rules! tools {
 }
 
 tools! {
-    panes::CreatePane as "create_pane", "new", Writes => PaneCreated;
-    panes::SendInput as "send_input", "send", Writes => InputSent;
-    panes::ReadPane as "read_pane", "read", ReadOnly => PaneText;
-    panes::GetStatus as "get_status", "status", ReadOnly => Status;
-    panes::ClosePane as "close_pane", "close", Destructive => PaneClosed;
-    runs::Expect as "fugue_expect", "expect", Writes => Expected;
+    panes::CreatePane as "create_pane", "new", Writes => CreatePaneReply;
+    panes::SendInput as "send_input", "send", Writes => SendInputReply;
+    panes::ReadPane as "read_pane", "read", ReadOnly => ReadPaneReply;
+    panes::GetStatus as "get_status", "status", ReadOnly => GetStatusReply;
+    panes::ClosePane as "close_pane", "close", Destructive => ClosePaneReply;
+    runs::RunExpect as "fugue_expect", "expect", Writes => ExpectResult;
     runs::RunParallel as "fugue_run_parallel", "parallel", Writes => ParallelResult;
     runs::RunPipeline as "fugue_run_pipeline", "pipeline", Writes => PipelineResult;
-    runs::Wait as "fugue_wait", "wait", ReadOnly => RunResult;
-    team::SpawnWorker as "spawn_worker", "spawn", Writes => WorkerSpawned;
-    team::WaitForEvent as "wait_for_event", "events", ReadOnly => EventTold;
-    team::NotifyCompletion as "notify_completion", "notify", Writes => CompletionNotified;
-    team::SendMessage as "send_message", "message", Writes => MessageSent;
-    team::AskQuestion as "ask_question", "ask", Writes => QuestionAsked;
-    team::AnswerQuestion as "answer_question", "answer", Writes => QuestionAnswered;
-    watch::WatchMe as "watch_me", "watch", Writes => Watching;
-    watch::LookMa as "look_ma", "look", Writes => Recorded;
-    watch::Pause as "pause", "pause", Writes => NextStep;
-    watch::Clear as "clear", "clear", Destructive => Cleared;
+    runs::WaitForRun as "fugue_wait", "wait", ReadOnly => RunResult;
+    team::SpawnWorker as "spawn_worker", "spawn", Writes => SpawnWorkerReply;
+    team::WaitForEvent as "wait_for_event", "events", ReadOnly => WaitForEventReply;
+    team::NotifyCompletion as "notify_completion", "notify", Writes => NotifyCompletionReply;
+    team::SendMessage as "send_message", "message", Writes => SendMessageReply;
+    team::AskQuestion as "ask_question", "ask", Writes => AskQuestionReply;
+    team::AnswerQuestion as "answer_question", "answer", Writes => AnswerQuestionReply;
+    watch::WatchMe as "watch_me", "watch", Writes => WatchMeReply;
+    watch::LookMa as "look_ma", "look", Writes => LookMaReply;
+    watch::Pause as "pause", "pause", Writes => PauseReply;
+    watch::Clear as "clear", "clear", Destructive => ClearReply;
 }
 
-impl Request {
+impl ToolCall {
     /// The pane that its caller names.
     pub fn pane(&self) -> Option<&str> {
         match self {
             Self::SendInput(args) => Some(&args.pane_id),
             Self::ReadPane(args) => Some(&args.pane_id),
             Self::ClosePane(args) => Some(&args.pane_id),
-            Self::Expect(args) => Some(&args.pane_id),
+            Self::RunExpect(args) => Some(&args.pane_id),
             Self::GetStatus(args) => args.pane_id.as_deref(),
             Self::RunPipeline(args) => args.pane_id.as_deref(),
             _ => self.window(),
@@ -223,7 +226,7 @@ impl Request {
             Self::SendInput(args) => args.pane_id = pane,
             Self::ReadPane(args) => args.pane_id = pane,
             Self::ClosePane(args) => args.pane_id = pane,
-            Self::Expect(args) => args.pane_id = pane,
+            Self::RunExpect(args) => args.pane_id = pane,
             Self::GetStatus(args) => args.pane_id = Some(pane),
             Self::RunPipeline(args) => args.pane_id = Some(pane),
             Self::WatchMe(args) => args.tmux_window = Some(pane),
@@ -258,7 +261,7 @@ mod tests {
 
     #[track_caller]
     fn refused(tool: &str, args: serde_json::Value, says: &[&str]) {
-        let error = Request::parse(tool, args)
+        let error = ToolCall::parse(tool, args)
             .and_then(|r| r.check())
             .unwrap_err();
         for word in says {
@@ -308,12 +311,12 @@ mod tests {
     #[test]
     fn a_reply_may_be_read_later() {
         let bare = json!({"pane_id": "p7", "exit_code": 3});
-        let reply = Reply::ClosePane(serde_json::from_value(bare).unwrap());
+        let reply = ToolReply::ClosePane(serde_json::from_value(bare).unwrap());
         let wire = serde_json::to_string(&reply).unwrap();
-        let passed_on: Unread = serde_json::from_str(&wire).unwrap();
+        let passed_on: RawReply = serde_json::from_str(&wire).unwrap();
         assert_eq!(
             passed_on.json().get(),
-            Unread::of(&reply).unwrap().json().get()
+            RawReply::of(&reply).unwrap().json().get()
         );
         assert_eq!(passed_on.read().unwrap(), reply);
     }
@@ -321,8 +324,8 @@ mod tests {
     #[test]
     fn a_request_is_the_same_on_the_socket_as_from_a_model() {
         let args = json!({"pane_id": "p1", "lines": 7});
-        let request = Request::parse("read_pane", args.clone()).unwrap();
+        let request = ToolCall::parse("read_pane", args.clone()).unwrap();
         let wire = json!({"tool": "read_pane", "args": args});
-        assert_eq!(serde_json::from_value::<Request>(wire).unwrap(), request);
+        assert_eq!(serde_json::from_value::<ToolCall>(wire).unwrap(), request);
     }
 }

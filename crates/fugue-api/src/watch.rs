@@ -33,7 +33,7 @@ impl WatchMe {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Watching {
+pub struct WatchMeReply {
     pub ok: bool,
     pub mode: WatchMode,
     pub pane_id: PaneId,
@@ -72,15 +72,15 @@ impl LookMa {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Recorded {
-    pub status: RecordedStatus,
+pub struct LookMaReply {
+    pub status: ReportStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
-pub enum RecordedStatus {
+pub enum ReportStatus {
     #[serde(rename = "recorded+waiting")]
     Waiting,
     /// The watcher is paused, and `watch_me` resumes it.
@@ -103,7 +103,7 @@ impl Pause {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct NextStep {
+pub struct PauseReply {
     /// What the model would type next.
     pub injection_prompt: Option<String>,
     /// The plan is done, as far as the model can see.
@@ -125,14 +125,14 @@ impl Clear {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Cleared {
-    pub status: ClearedStatus,
+pub struct ClearReply {
+    pub status: ClearStatus,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum ClearedStatus {
+pub enum ClearStatus {
     Cleared,
     /// It was not watched.
     Noop,

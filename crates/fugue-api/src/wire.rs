@@ -8,10 +8,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cursor, Error, EventId, OsText, PaneId, Reply, Request, RunId, Timestamp, Unread,
-    attach::{Look, Looked},
+    Cursor, Error, EventId, OsText, PaneId, RawReply, RunId, Timestamp, ToolCall, ToolReply,
+    attach::{AttachRequest, AttachResponse},
     runs::RunResult,
-    team::Event,
+    team::InboxEvent,
 };
 
 /// Raised when an older client or daemon could misread a frame.
@@ -26,8 +26,8 @@ pub const LARGEST_FRAME: usize = 128 * 1024 * 1024;
 #[serde(tag = "frame", rename = "hello")]
 pub struct Hello {
     pub protocol: u32,
-    pub caller: Caller,
-    pub who: Who,
+    pub caller: CallerEnv,
+    pub who: CallerIdentity,
 }
 
 /// The first frame back.
@@ -47,16 +47,16 @@ pub struct Welcome {
     clippy::large_enum_variant,
     reason = "a few are on their way at a time, and most are calls"
 )]
-pub enum ToDaemon {
+pub enum ClientMessage {
     /// `key` is the caller's own name for this piece of work: asked again after a broken connection, it is not done
     /// twice. `who` is not whoever said hello, where one connection serves several.
     Call {
         id: u64,
         #[serde(with = "halves")]
-        key: Key,
+        key: IdempotencyKey,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        who: Option<Who>,
-        ask: Ask,
+        who: Option<CallerIdentity>,
+        ask: Request,
     },
     /// Nobody waits for the answer to `id` any more, or what it gave did not arrive.
     Cancel { id: u64 },
@@ -68,10 +68,10 @@ pub enum ToDaemon {
     clippy::large_enum_variant,
     reason = "a few are on their way at a time, and most are answers"
 )]
-pub enum FromDaemon<R = Reply> {
+pub enum DaemonMessage<R = ToolReply> {
     Answer {
         id: u64,
-        answer: Result<Answer<R>, Error>,
+        answer: Result<Response<R>, Error>,
         /// An event that the answer takes, once it has arrived.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         takes: Option<EventId>,
@@ -83,11 +83,11 @@ pub enum FromDaemon<R = Reply> {
 /// 128 random bits that name a call for as long as anybody remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Key(pub [u8; 16]);
+pub struct IdempotencyKey(pub [u8; 16]);
 
 /// The calling client's world: what a pane made by it starts from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Caller {
+pub struct CallerEnv {
     pub cwd: OsText,
     pub env: Vec<(OsText, OsText)>,
     pub umask: u32,
@@ -95,7 +95,7 @@ pub struct Caller {
     pub setting_names: SettingNames,
 }
 
-impl Caller {
+impl CallerEnv {
     /// The caller of requests that the daemon makes by itself, and of probes: no environment, in the root directory.
     pub fn nobody() -> Self {
         Self {
@@ -122,7 +122,7 @@ pub enum SettingNames {
 /// that: a process in an agent's pane is that agent, whatever it says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "who", rename_all = "snake_case")]
-pub enum Who {
+pub enum CallerIdentity {
     /// A session that was named, or the lead of a project; whoever names it shares its inbox.
     Session { id: String },
     /// A person who looks in on a project's lead.
@@ -139,7 +139,7 @@ pub enum Who {
 /// What an agent's hook tells, in our words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "news", rename_all = "snake_case")]
-pub enum HookNews {
+pub enum HookReport {
     /// It was given something to do.
     PromptGiven,
     /// It is through with that, and this is its last message.
@@ -152,7 +152,7 @@ pub enum HookNews {
     InputNoLongerNeeded,
 }
 
-impl HookNews {
+impl HookReport {
     /// Of a turn, which nothing else tells of: it is kept where no daemon hears it. A question is seen on the screen too.
     pub fn is_kept(&self) -> bool {
         match self {
@@ -165,9 +165,9 @@ impl HookNews {
 /// A tool call, or something only our own programs ask.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ask {
+pub enum Request {
     Tool {
-        call: Request,
+        call: ToolCall,
     },
     /// All sessions and panes, however many there are.
     Everything,
@@ -194,7 +194,7 @@ pub enum Ask {
     },
     /// From a worker's own agent.
     Hook {
-        news: HookNews,
+        news: HookReport,
     },
     /// Sets a pane's size.
     Resize {
@@ -211,7 +211,7 @@ pub enum Ask {
     },
     /// From a client that is attached.
     Look {
-        look: Look,
+        look: AttachRequest,
     },
     DaemonStatus,
     /// Ends the daemon, and with `panes` every pane before that.
@@ -220,7 +220,7 @@ pub enum Ask {
     },
 }
 
-impl Ask {
+impl Request {
     /// The pane that its caller names.
     pub fn pane(&self) -> Option<&str> {
         match self {
@@ -244,8 +244,8 @@ impl Ask {
         let mut ask = self.clone();
         if let Self::Tool { call } = &mut ask {
             let secs = match call {
-                Request::WaitForEvent(args) => &mut args.timeout_secs,
-                Request::AskQuestion(args) => &mut args.timeout_secs,
+                ToolCall::WaitForEvent(args) => &mut args.timeout_secs,
+                ToolCall::AskQuestion(args) => &mut args.timeout_secs,
                 _ => return ask,
             };
             *secs = (*secs - elapsed.as_secs_f64()).max(0.0);
@@ -256,27 +256,27 @@ impl Ask {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer<R = Reply> {
+pub enum Response<R = ToolReply> {
     Tool {
         reply: R,
     },
     Followed {
-        more: Followed,
+        more: OutputChunk,
     },
     RunNews {
-        news: RunNews,
+        news: RunProgress,
     },
     Inbox {
-        inbox: Inbox,
+        inbox: InboxListing,
     },
     /// It is on record.
     Noted,
     Resized,
     Looked {
-        found: Looked,
+        found: AttachResponse,
     },
     Garbage {
-        collected: GarbageCollected,
+        collected: GarbageReport,
     },
     DaemonStatus {
         status: DaemonStatus,
@@ -286,28 +286,28 @@ pub enum Answer<R = Reply> {
     },
 }
 
-impl Answer<Unread> {
-    pub fn read(self) -> Result<Answer, Error> {
+impl Response<RawReply> {
+    pub fn read(self) -> Result<Response, Error> {
         Ok(match self {
-            Self::Tool { reply } => Answer::Tool {
+            Self::Tool { reply } => Response::Tool {
                 reply: reply.read()?,
             },
-            Self::Followed { more } => Answer::Followed { more },
-            Self::RunNews { news } => Answer::RunNews { news },
-            Self::Inbox { inbox } => Answer::Inbox { inbox },
-            Self::Noted => Answer::Noted,
-            Self::Resized => Answer::Resized,
-            Self::Looked { found } => Answer::Looked { found },
-            Self::Garbage { collected } => Answer::Garbage { collected },
-            Self::DaemonStatus { status } => Answer::DaemonStatus { status },
-            Self::Stopping { panes_closed } => Answer::Stopping { panes_closed },
+            Self::Followed { more } => Response::Followed { more },
+            Self::RunNews { news } => Response::RunNews { news },
+            Self::Inbox { inbox } => Response::Inbox { inbox },
+            Self::Noted => Response::Noted,
+            Self::Resized => Response::Resized,
+            Self::Looked { found } => Response::Looked { found },
+            Self::Garbage { collected } => Response::Garbage { collected },
+            Self::DaemonStatus { status } => Response::DaemonStatus { status },
+            Self::Stopping { panes_closed } => Response::Stopping { panes_closed },
         })
     }
 }
 
 /// A piece of a pane's raw output, exactly.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Followed {
+pub struct OutputChunk {
     #[serde(with = "latin1")]
     pub raw: Vec<u8>,
     /// Where `raw` begins: later than asked for, if that is no longer kept.
@@ -320,7 +320,7 @@ pub struct Followed {
 
 /// How a run stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RunNews {
+pub struct RunProgress {
     /// To be given back as `seen`.
     pub version: u64,
     pub run: RunResult,
@@ -328,7 +328,7 @@ pub struct RunNews {
 
 /// A look into an inbox.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Inbox {
+pub struct InboxListing {
     pub session_id: String,
     pub events: Vec<InboxRow>,
     /// There are more behind the last of them.
@@ -344,7 +344,7 @@ pub struct InboxRow {
     #[serde(default, skip_serializing_if = "crate::panes::is_zero")]
     pub dropped_events: u64,
     #[serde(flatten)]
-    pub event: Event,
+    pub event: InboxEvent,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -408,7 +408,7 @@ pub struct LogsStatus {
 
 /// What a garbage collection found and, unless it was a dry run, removed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct GarbageCollected {
+pub struct GarbageReport {
     pub dry_run: bool,
     pub items: Vec<GarbageItem>,
     /// Bytes of all items that were removed, or would be.
@@ -462,16 +462,23 @@ pub enum ForgetReason {
 mod halves {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::Key;
+    use super::IdempotencyKey;
 
-    pub fn serialize<S: Serializer>(key: &Key, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(
+        key: &IdempotencyKey,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         let key = u128::from_le_bytes(key.0);
         [key as u64, (key >> 64) as u64].serialize(serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<IdempotencyKey, D::Error> {
         let [low, high] = <[u64; 2]>::deserialize(deserializer)?;
-        Ok(Key((u128::from(high) << 64 | u128::from(low)).to_le_bytes()))
+        Ok(IdempotencyKey(
+            (u128::from(high) << 64 | u128::from(low)).to_le_bytes(),
+        ))
     }
 }
 
@@ -502,18 +509,18 @@ mod tests {
 
     #[test]
     fn a_call_comes_back_with_all_bits_of_its_key() {
-        let key = Key([
+        let key = IdempotencyKey([
             0xf1, 2, 3, 4, 5, 6, 7, 0x88, 9, 10, 11, 12, 13, 14, 15, 0xf6,
         ]);
-        let (ask, who) = (Ask::DaemonStatus, None);
-        let sent = ToDaemon::Call {
+        let (ask, who) = (Request::DaemonStatus, None);
+        let sent = ClientMessage::Call {
             id: 1,
             key,
             who,
             ask,
         };
         let json = serde_json::to_string(&sent).unwrap();
-        let ToDaemon::Call { key: came, .. } = serde_json::from_str(&json).unwrap() else {
+        let ClientMessage::Call { key: came, .. } = serde_json::from_str(&json).unwrap() else {
             panic!("{json}");
         };
         assert_eq!(came, key, "{json}");

@@ -13,11 +13,11 @@ use std::{
 };
 
 use fugue_api::{
-    Error, EventId, Handed, Handle, Kind, PaneId, Receipt, Request, Unread,
-    attach::{ClientId, Look, Looked, Role},
+    Delivery, Error, ErrorKind, EventAck, EventId, Handle, PaneId, RawReply, ToolCall,
+    attach::{AttachRequest, AttachResponse, ClientId, ViewerRole},
     wire::{
-        Answer, Ask, Caller, FromDaemon, Hello, Key, LARGEST_FRAME, PROTOCOL, ToDaemon, Welcome,
-        Who,
+        CallerEnv, CallerIdentity, ClientMessage, DaemonMessage, Hello, IdempotencyKey,
+        LARGEST_FRAME, PROTOCOL, Request, Response, Welcome,
     },
 };
 use tokio::{
@@ -37,15 +37,15 @@ use crate::{
 pub struct Client {
     inner: Arc<Inner>,
     /// Where one connection serves several: whose questions these are.
-    who: Option<Who>,
+    who: Option<CallerIdentity>,
 }
 
 struct Inner {
     paths: Paths,
-    caller: Caller,
-    who: Who,
+    caller: CallerEnv,
+    who: CallerIdentity,
     link: Mutex<Option<Link>>,
-    keys: std::sync::Mutex<Vec<Key>>,
+    keys: std::sync::Mutex<Vec<IdempotencyKey>>,
     next_id: AtomicU64,
 }
 
@@ -93,7 +93,7 @@ impl Asker {
 
 /// What came back, and what it takes once it has arrived.
 struct Answered {
-    answer: Result<Answer<Unread>, Error>,
+    answer: Result<Response<RawReply>, Error>,
     takes: Option<EventId>,
 }
 
@@ -106,7 +106,7 @@ struct Link {
 }
 
 impl Client {
-    pub fn new(paths: Paths, caller: Caller, who: Who) -> Self {
+    pub fn new(paths: Paths, caller: CallerEnv, who: CallerIdentity) -> Self {
         let inner = Inner {
             paths,
             caller,
@@ -122,19 +122,19 @@ impl Client {
     }
 
     /// Whose questions these are.
-    pub fn who(&self) -> Who {
+    pub fn who(&self) -> CallerIdentity {
         let own = || self.inner.who.clone();
         self.who.clone().unwrap_or_else(own)
     }
 
     /// Asks, and stays with the question through the daemon's death: the same key is asked again, so nothing is
     /// done twice.
-    pub async fn ask(&self, ask: Ask) -> Result<Answer, Error> {
+    pub async fn ask(&self, ask: Request) -> Result<Response, Error> {
         let (answered, _) = self.ask_until_answered(ask).await?;
         answered.answer?.read()
     }
 
-    async fn ask_until_answered(&self, ask: Ask) -> Result<(Answered, OpenQuestion), Error> {
+    async fn ask_until_answered(&self, ask: Request) -> Result<(Answered, OpenQuestion), Error> {
         let key = self.key()?;
         let began = Instant::now();
         // A daemon that dies on every attempt must not be restarted for ever by one question.
@@ -151,23 +151,28 @@ impl Client {
             match answer {
                 Some(answered) => return Ok(answered),
                 // It may have been stopped by this very question.
-                None if matches!(ask, Ask::DaemonStop { .. }) => break,
+                None if matches!(ask, Request::DaemonStop { .. }) => break,
                 None => {}
             }
         }
-        Err(
-            Error::new(Kind::Unavailable, "the daemon went away before it answered")
-                .hint("its daemon.log may say why"),
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            "the daemon went away before it answered",
         )
+        .hint("its daemon.log may say why"))
     }
 
     /// Asks a daemon that runs already; `None` where none does.
-    pub async fn ask_running(&self, ask: Ask) -> Result<Option<Answer>, Error> {
+    pub async fn ask_running(&self, ask: Request) -> Result<Option<Response>, Error> {
         self.ask_running_as(self.key()?, ask).await
     }
 
     /// The same with a key that the asker has used elsewhere.
-    pub async fn ask_running_as(&self, key: Key, ask: Ask) -> Result<Option<Answer>, Error> {
+    pub async fn ask_running_as(
+        &self,
+        key: IdempotencyKey,
+        ask: Request,
+    ) -> Result<Option<Response>, Error> {
         match self.link(Launch::Never).await {
             Ok(link) => match self.ask_on(&link, key, ask).await {
                 Some((answered, _)) => answered.answer?.read().map(Some),
@@ -178,16 +183,16 @@ impl Client {
     }
 
     /// A connection of its own to one pane of a daemon that runs, if the pane lives.
-    pub async fn line(&self, pane: PaneId, role: Role) -> Option<Line> {
+    pub async fn line(&self, pane: PaneId, role: ViewerRole) -> Option<Line> {
         let (stream, _) = connect(&self.inner.paths).await.ok()?;
         let link = self.open(stream).await.ok()?;
         let line = Line {
             client: self.clone(),
             link,
         };
-        let look = Look::Line { pane, role };
-        let answer = line.ask_as(self.key().ok()?, Ask::Look { look }).await;
-        matches!(answer, Some(Ok(Answer::Noted))).then_some(line)
+        let look = AttachRequest::Line { pane, role };
+        let answer = line.ask_as(self.key().ok()?, Request::Look { look }).await;
+        matches!(answer, Some(Ok(Response::Noted))).then_some(line)
     }
 
     /// The pid of the daemon that runs, if one does; also of one whose protocol we do not speak.
@@ -204,18 +209,23 @@ impl Client {
     }
 
     /// A key for one call. The kernel is asked for several at once.
-    fn key(&self) -> Result<Key, Error> {
+    fn key(&self) -> Result<IdempotencyKey, Error> {
         let mut keys = lock(&self.inner.keys);
         if keys.is_empty() {
             let random: [u8; 16 * KEYS_AT_ONCE] = random()?;
-            keys.extend(random.as_chunks().0.iter().copied().map(Key));
+            keys.extend(random.as_chunks().0.iter().copied().map(IdempotencyKey));
         }
         keys.pop().ok_or_else(no_random_numbers)
     }
 
-    async fn ask_on(&self, link: &Link, key: Key, ask: Ask) -> Option<(Answered, OpenQuestion)> {
+    async fn ask_on(
+        &self,
+        link: &Link,
+        key: IdempotencyKey,
+        ask: Request,
+    ) -> Option<(Answered, OpenQuestion)> {
         let id = self.inner.next_id.fetch_add(1, Ordering::Relaxed);
-        let stops = matches!(ask, Ask::DaemonStop { .. });
+        let stops = matches!(ask, Request::DaemonStop { .. });
         let (answer, answered) = oneshot::channel();
         lock(&link.waiting).insert(id, Asker::Once(answer));
         let mut open = OpenQuestion {
@@ -225,7 +235,7 @@ impl Client {
         };
         let outcome = async {
             let who = self.who.clone();
-            let bytes = frame::encode(&ToDaemon::Call { id, key, who, ask }).ok()?;
+            let bytes = frame::encode(&ClientMessage::Call { id, key, who, ask }).ok()?;
             link.outgoing.send(bytes).await.ok()?;
             answered.await.ok()
         }
@@ -298,7 +308,7 @@ impl Client {
             let said = format!(
                 "the daemon that runs (pid {pid}) is fugue {version}; this is {ours} and speaks another protocol"
             );
-            let error = Error::new(Kind::Unavailable, said);
+            let error = Error::new(ErrorKind::Unavailable, said);
             return Err(NoLink::Refused(
                 error.hint("`fugue daemon restart` replaces it; panes go on"),
             ));
@@ -333,13 +343,17 @@ pub struct Line {
 impl Line {
     /// `None`: the line is gone, and whether the question arrived is not known. Asked elsewhere with the same key,
     /// nothing is done twice.
-    pub async fn ask_as(&self, key: Key, ask: Ask) -> Option<Result<Answer, Error>> {
+    pub async fn ask_as(
+        &self,
+        key: IdempotencyKey,
+        ask: Request,
+    ) -> Option<Result<Response, Error>> {
         let (answered, _) = self.client.ask_on(&self.link, key, ask).await?;
-        Some(answered.answer.and_then(Answer::read))
+        Some(answered.answer.and_then(Response::read))
     }
 
     /// The pane's next frames, as they come. `None`: the line is gone.
-    pub async fn views(&self, key: Key, client: ClientId, seen: u64) -> Option<Views> {
+    pub async fn views(&self, key: IdempotencyKey, client: ClientId, seen: u64) -> Option<Views> {
         let id = self.client.inner.next_id.fetch_add(1, Ordering::Relaxed);
         let (asker, frames) = mpsc::unbounded_channel();
         lock(&self.link.waiting).insert(id, Asker::Each(asker));
@@ -354,15 +368,15 @@ impl Line {
             number: seen,
             left: VIEWS,
         };
-        let ask = Ask::Look {
-            look: Look::Views {
+        let ask = Request::Look {
+            look: AttachRequest::Views {
                 client,
                 seen,
                 most: VIEWS,
             },
         };
         let who = None;
-        let bytes = frame::encode(&ToDaemon::Call { id, key, who, ask }).ok()?;
+        let bytes = frame::encode(&ClientMessage::Call { id, key, who, ask }).ok()?;
         self.link.outgoing.send(bytes).await.ok()?;
         Some(views)
     }
@@ -388,12 +402,12 @@ impl Views {
     }
 
     /// `None`: the line is gone.
-    pub async fn next(&mut self) -> Option<Result<Answer, Error>> {
+    pub async fn next(&mut self) -> Option<Result<Response, Error>> {
         let answered = self.frames.recv().await?;
-        let answer = answered.answer.and_then(Answer::read);
+        let answer = answered.answer.and_then(Response::read);
         match &answer {
-            Ok(Answer::Looked {
-                found: Looked::Frame { frame },
+            Ok(Response::Looked {
+                found: AttachResponse::Frame { frame },
             }) => {
                 self.number = frame.number;
                 self.left -= 1;
@@ -405,31 +419,33 @@ impl Views {
 }
 
 impl Handle for Client {
-    fn speaking_for(&self, session: &str) -> Self {
+    fn for_session(&self, session: &str) -> Self {
         Self {
             inner: self.inner.clone(),
-            who: Some(Who::Session {
+            who: Some(CallerIdentity::Session {
                 id: session.to_owned(),
             }),
         }
     }
 
-    async fn call_unread(&self, request: Request) -> Result<Handed<Unread>, Error> {
-        let (answered, open) = self.ask_until_answered(Ask::Tool { call: request }).await?;
+    async fn call_raw(&self, request: ToolCall) -> Result<Delivery<RawReply>, Error> {
+        let (answered, open) = self
+            .ask_until_answered(Request::Tool { call: request })
+            .await?;
         match answered.answer? {
-            Answer::Tool { reply } => {
+            Response::Tool { reply } => {
                 let client = self.clone();
                 let receipt = answered.takes.map(|event| {
-                    Receipt::new(async move {
+                    EventAck::new(async move {
                         // A daemon that cannot be asked keeps the event for the next who waits.
-                        let _ = client.ask(Ask::Took { event }).await;
+                        let _ = client.ask(Request::Took { event }).await;
                         drop(open);
                     })
                 });
-                Ok(Handed { reply, receipt })
+                Ok(Delivery { reply, receipt })
             }
             other => Err(Error::new(
-                Kind::Internal,
+                ErrorKind::Internal,
                 format!("the daemon answered something else: {other:?}"),
             )),
         }
@@ -440,7 +456,7 @@ impl Handle for Client {
 async fn listen(mut incoming: Frames<Incoming>, waiting: &Waiting) {
     while let Ok(Some(frame)) = incoming.next().await {
         match frame {
-            FromDaemon::Answer { id, answer, takes } => {
+            DaemonMessage::Answer { id, answer, takes } => {
                 let answered = Answered { answer, takes };
                 let mut waiting = lock(waiting);
                 match waiting.get(&id) {
@@ -453,9 +469,9 @@ async fn listen(mut incoming: Frames<Incoming>, waiting: &Waiting) {
                     None => {}
                 }
             }
-            FromDaemon::Goodbye => {
+            DaemonMessage::Goodbye => {
                 for (_, asker) in lock(waiting).drain() {
-                    let error = Error::new(Kind::Unavailable, STOPPED);
+                    let error = Error::new(ErrorKind::Unavailable, STOPPED);
                     let error =
                         error.hint("panes may still run; ask again and a daemon is started");
                     asker.tell(Answered {
@@ -479,7 +495,7 @@ impl Drop for OpenQuestion {
     fn drop(&mut self) {
         lock(&self.link.waiting).remove(&self.id);
         if !self.settled
-            && let Ok(bytes) = frame::encode(&ToDaemon::Cancel { id: self.id })
+            && let Ok(bytes) = frame::encode(&ClientMessage::Cancel { id: self.id })
         {
             // A full queue means that the daemon does not read; it will see the connection end instead.
             let _ = self.link.outgoing.try_send(bytes);
@@ -511,15 +527,15 @@ fn no_daemon(error: &io::Error) -> bool {
 
 fn unreachable_daemon(error: &io::Error) -> Error {
     Error::new(
-        Kind::Unavailable,
+        ErrorKind::Unavailable,
         format!("no daemon can be reached: {error}"),
     )
     .hint("`fugue daemon status` tells more")
 }
 
 /// A name for something that may be asked twice and is done once.
-pub fn new_key() -> Result<Key, Error> {
-    random().map(Key)
+pub fn new_key() -> Result<IdempotencyKey, Error> {
+    random().map(IdempotencyKey)
 }
 
 fn random<const N: usize>() -> Result<[u8; N], Error> {
@@ -531,7 +547,7 @@ fn random<const N: usize>() -> Result<[u8; N], Error> {
 }
 
 fn no_random_numbers() -> Error {
-    Error::new(Kind::Internal, "the kernel gave no random numbers")
+    Error::new(ErrorKind::Internal, "the kernel gave no random numbers")
 }
 
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {

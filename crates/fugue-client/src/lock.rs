@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use fugue_api::{Error, Kind};
+use fugue_api::{Error, ErrorKind};
 use rustix::{fs::FlockOperation, io::Errno};
 
 use crate::paths;
@@ -58,7 +58,7 @@ impl Lock {
     fn wait(path: &Path, open: fn(&Path) -> io::Result<fs::File>) -> Result<Self, Error> {
         Self::take(path, open, Contention::Wait)?.ok_or_else(|| {
             Error::new(
-                Kind::Internal,
+                ErrorKind::Internal,
                 format!("{}: the wait for a lock ended without it", path.display()),
             )
         })
@@ -114,7 +114,7 @@ fn refused(path: &Path, errno: Errno) -> Error {
     // EBADF: NFS locks only what is open for writing, which a directory never is.
     if let Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP | Errno::BADF | Errno::INVAL = errno {
         return Error::new(
-            Kind::Unavailable,
+            ErrorKind::Unavailable,
             format!("{}: its file system gives no lock ({error}), and fugue needs one to run a single daemon", path.display()),
         )
         .hint("set XDG_STATE_HOME to a directory on a local disk");

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fugue_api::{Error, Kind};
+use fugue_api::{Error, ErrorKind};
 
 /// The name of the daemon's socket in the state directory.
 pub const SOCKET: &str = "daemon.sock";
@@ -36,7 +36,7 @@ impl Paths {
                 .or_else(|| home.as_ref().map(|home| home.join(fallback)))
                 .ok_or_else(|| {
                     Error::new(
-                        Kind::Unavailable,
+                        ErrorKind::Unavailable,
                         format!("neither {variable} nor HOME is an absolute path"),
                     )
                     .hint("set HOME")
@@ -116,7 +116,11 @@ pub fn unusable(path: &Path, error: &io::Error) -> Error {
         }
         _ => "fugue keeps its files in a directory that only you can enter",
     };
-    Error::new(Kind::Unavailable, format!("{}: {error}", path.display())).hint(hint)
+    Error::new(
+        ErrorKind::Unavailable,
+        format!("{}: {error}", path.display()),
+    )
+    .hint(hint)
 }
 
 fn absolute(variable: &str) -> Option<PathBuf> {

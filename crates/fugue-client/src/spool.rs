@@ -12,7 +12,7 @@ use std::{
     path::PathBuf,
 };
 
-use fugue_api::wire::{HookNews, Key, Who};
+use fugue_api::wire::{CallerIdentity, HookReport, IdempotencyKey};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -21,9 +21,9 @@ use crate::paths::Paths;
 /// News of one hook.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
-    pub who: Who,
-    pub key: Key,
-    pub news: HookNews,
+    pub who: CallerIdentity,
+    pub key: IdempotencyKey,
+    pub news: HookReport,
     /// In nanoseconds, by a clock that nobody sets: a turn's end must not come before its beginning.
     at: u64,
 }
@@ -36,7 +36,12 @@ impl Kept {
 }
 
 /// Keeps news until they are forgotten.
-pub fn keep(paths: &Paths, who: Who, key: Key, news: HookNews) -> io::Result<()> {
+pub fn keep(
+    paths: &Paths,
+    who: CallerIdentity,
+    key: IdempotencyKey,
+    news: HookReport,
+) -> io::Result<()> {
     let dir = paths.spool();
     fs::DirBuilder::new()
         .recursive(true)
@@ -84,7 +89,7 @@ pub fn all(paths: &Paths) -> Vec<Kept> {
 }
 
 /// They are stored, or concern nobody.
-pub fn forget(paths: &Paths, key: Key) {
+pub fn forget(paths: &Paths, key: IdempotencyKey) {
     match fs::remove_file(path(paths, key)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::warn!(%error, "a hook's news stay behind");
@@ -93,11 +98,11 @@ pub fn forget(paths: &Paths, key: Key) {
     }
 }
 
-fn path(paths: &Paths, key: Key) -> PathBuf {
+fn path(paths: &Paths, key: IdempotencyKey) -> PathBuf {
     paths.spool().join(hex(key))
 }
 
-fn hex(key: Key) -> String {
+fn hex(key: IdempotencyKey) -> String {
     key.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -113,20 +118,20 @@ mod tests {
             config: dir.path().join("config.toml"),
         };
         assert_eq!(all(&paths), []);
-        let who = Who::Session { id: "s".to_owned() };
-        let told: Vec<HookNews> = (0..20)
-            .map(|number| HookNews::TurnEnded {
+        let who = CallerIdentity::Session { id: "s".to_owned() };
+        let told: Vec<HookReport> = (0..20)
+            .map(|number| HookReport::TurnEnded {
                 message: format!("turn {number}"),
             })
             .collect();
         for (number, news) in told.iter().enumerate() {
             // Keys are random, so their order says nothing.
-            let key = Key([(number * 91 % 256) as u8; 16]);
+            let key = IdempotencyKey([(number * 91 % 256) as u8; 16]);
             keep(&paths, who.clone(), key, news.clone()).unwrap();
         }
         fs::write(paths.spool().join("broken"), "{").unwrap();
         let kept = all(&paths);
-        let heard: Vec<HookNews> = kept.iter().map(|kept| kept.news.clone()).collect();
+        let heard: Vec<HookReport> = kept.iter().map(|kept| kept.news.clone()).collect();
         assert_eq!(heard, told);
         for kept in &kept[1..] {
             forget(&paths, kept.key);

@@ -13,8 +13,8 @@ use std::{
 };
 
 use fugue_api::{
-    Error, Kind,
-    wire::{Caller, Hello, PROTOCOL, Who},
+    Error, ErrorKind,
+    wire::{CallerEnv, CallerIdentity, Hello, PROTOCOL},
 };
 use fugue_hold::spawn::{Session, Spawn};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -55,7 +55,7 @@ pub async fn daemon(paths: &Paths) -> Result<(), Error> {
     match tokio::time::timeout(DAEMON_START_TIMEOUT, starting).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) => Err(Error::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             "the start of a daemon was cut off",
         )),
         Err(_) => Err(not_answering()),
@@ -66,7 +66,7 @@ fn start_one(paths: &Paths) -> Result<(), Error> {
     paths.prepare()?;
     let trouble = |error: io::Error| {
         Error::new(
-            Kind::Unavailable,
+            ErrorKind::Unavailable,
             format!("a daemon could not be started: {error}"),
         )
     };
@@ -125,7 +125,7 @@ pub async fn find_daemon(paths: &Paths) -> Result<(), Error> {
     match tokio::time::timeout(DAEMON_START_TIMEOUT, finding).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) => Err(Error::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             "the search for a daemon was cut off",
         )),
         Err(_) => Err(not_answering()),
@@ -187,8 +187,8 @@ fn daemon_answers(paths: &Paths) -> io::Result<bool> {
     };
     let hello = frame::encode(&Hello {
         protocol: PROTOCOL,
-        caller: Caller::nobody(),
-        who: Who::Person {
+        caller: CallerEnv::nobody(),
+        who: CallerIdentity::Person {
             project: String::new(),
         },
     })?;
@@ -204,7 +204,7 @@ fn daemon_answers(paths: &Paths) -> io::Result<bool> {
 
 fn not_answering() -> Error {
     Error::new(
-        Kind::Unavailable,
+        ErrorKind::Unavailable,
         "a daemon holds the lock of the state directory and does not answer",
     )
     .hint("it may be stopped (SIGSTOP) or very busy; the daemon.log in the state directory may say why")
@@ -223,7 +223,7 @@ impl Starter {
         if env::var_os(READY_VAR).is_some_and(|fd| fd == READY_FD.to_string().as_str()) {
             let inherited = |fd| {
                 inherited(fd).map_err(|error| {
-                    Error::new(Kind::Internal, format!("inherited fd {fd}: {error}"))
+                    Error::new(ErrorKind::Internal, format!("inherited fd {fd}: {error}"))
                 })
             };
             return Ok(Self {

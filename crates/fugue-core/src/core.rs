@@ -20,7 +20,7 @@ mod watch;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use fugue_api::{Error, Kind, PaneId, RunId};
+use fugue_api::{Error, ErrorKind, PaneId, RunId};
 
 use crate::{
     AdoptMode, CallId, ClockReading, Effect, Input, PaneRecord, Snapshot, TmuxOrigin, Undo,
@@ -231,7 +231,7 @@ impl Core {
             Undo::Run(run) => self.run_not_stored(run, why, effects),
             Undo::Worker(worker) => {
                 let error = Error::new(
-                    Kind::Exhausted,
+                    ErrorKind::Exhausted,
                     format!("the new worker could not be recorded: {why}"),
                 );
                 let error = error.hint("nothing was started; is the disk full, or read-only?");

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fugue_api::{EventId, QuestionId, Timestamp, team::Event, wire::Key};
+use fugue_api::{EventId, QuestionId, Timestamp, team::InboxEvent, wire::IdempotencyKey};
 use serde::{Deserialize, Serialize};
 
 /// Whose inbox: a session's id, or `<lead>/<worker>.<instance>`.
@@ -40,9 +40,9 @@ pub struct EventRecord {
     pub id: EventId,
     pub inbox: InboxId,
     pub at: Timestamp,
-    pub event: Event,
+    pub event: InboxEvent,
     /// The call that caused it, where one did: asked again, it is this event that is meant.
-    pub made_by: Option<Key>,
+    pub made_by: Option<IdempotencyKey>,
     /// To be typed into the receiver's pane once that is idle.
     pub to_type: bool,
     /// Somebody has it.
@@ -56,7 +56,7 @@ pub struct EventRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QuestionRecord {
     pub id: QuestionId,
-    pub made_by: Key,
+    pub made_by: IdempotencyKey,
     pub asker: InboxId,
     /// The inbox that it was sent to. `None` in records of versions that did not know: the asker's lead.
     #[serde(default)]

@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use fugue_api::{
     Cursor, Error, EventId, PaneId, QuestionId, RunId, SessionName, Timestamp,
-    attach::{ClientId, Role},
-    panes::{By, Overview, PaneSize, PaneStatus, ReadPane, SendInput, StateBy},
+    attach::{ClientId, ViewerRole},
+    panes::{Overview, PaneSize, PaneStatus, ReadPane, SendInput, SourcedState, StateSource},
     runs::RunResult,
-    wire::{Answer, Ask, Caller, Key, Who},
+    wire::{CallerEnv, CallerIdentity, IdempotencyKey, Request, Response},
 };
 use serde::{Deserialize, Serialize};
 
@@ -84,13 +84,13 @@ pub enum Input {
 /// A call with everything about its caller that matters.
 #[derive(Debug)]
 pub struct CallRequest {
-    pub key: Key,
+    pub key: IdempotencyKey,
     /// Who the caller says it is.
-    pub who: Who,
+    pub who: CallerIdentity,
     /// The pane that the calling process runs in, as the kernel knows it.
     pub within: Option<PaneId>,
-    pub caller: Arc<Caller>,
-    pub ask: Ask,
+    pub caller: Arc<CallerEnv>,
+    pub ask: Request,
     /// One for each pane that the call opens: looked up at the door, where files may be looked at. An error there is
     /// the call's, unless it asks for what it started before.
     pub worlds: Result<Vec<LaunchEnv>, Error>,
@@ -217,7 +217,7 @@ pub enum PaneEvent {
         plan: u64,
     },
     /// Something in it waits for a person, as far as can be seen from outside, or no longer does.
-    Asks(Option<(String, By)>),
+    Asks(Option<(String, StateSource)>),
     /// Whether something may be typed into the agent in it.
     Rest(IdleState),
     MessageTyped {
@@ -291,7 +291,7 @@ pub struct PlannedStep {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpectRequest {
     pub run: RunId,
-    pub args: fugue_api::runs::Expect,
+    pub args: fugue_api::runs::RunExpect,
     /// Where an earlier daemon began.
     pub from: Option<Cursor>,
 }
@@ -338,12 +338,12 @@ pub enum OutputRange {
 pub enum Effect {
     Answer {
         call: CallId,
-        answer: Result<Answer, Error>,
+        answer: Result<Response, Error>,
     },
     /// The same, with an event that is taken only once it has arrived.
     Hand {
         call: CallId,
-        answer: Result<Answer, Error>,
+        answer: Result<Response, Error>,
         event: EventId,
     },
     Commit {
@@ -353,7 +353,7 @@ pub enum Effect {
     /// Make what a worker needs before it can be started. Done before, it is left as it is.
     Prepare {
         worker: Box<WorkerRecord>,
-        caller: Arc<Caller>,
+        caller: Arc<CallerEnv>,
     },
     /// Remove it again.
     Unprepare {
@@ -383,7 +383,7 @@ pub enum Effect {
         step: u64,
         command: String,
         cwd: PathBuf,
-        caller: Arc<Caller>,
+        caller: Arc<CallerEnv>,
         limit: Duration,
     },
     /// Say when nothing was printed for so long and nobody is waited for, and what stands there then.
@@ -406,12 +406,12 @@ pub enum Effect {
     /// What an agent says of itself, to be shown to those who look at it.
     AgentSays {
         pane: PaneId,
-        says: Option<StateBy>,
+        says: Option<SourcedState>,
     },
     /// Ask a model.
     Judge {
         job: Box<AssessmentJob>,
-        caller: Arc<Caller>,
+        caller: Arc<CallerEnv>,
     },
     /// End a watcher's command or question; nobody wants the answer.
     StopJudging {
@@ -435,7 +435,7 @@ pub enum Effect {
         job: PaneJob,
         env: BTreeMap<String, String>,
         world: LaunchEnv,
-        caller: Arc<Caller>,
+        caller: Arc<CallerEnv>,
     },
     /// Find a pane's holder again, or what it left behind, and how far its shell is with the steps it was given.
     Adopt {
@@ -531,11 +531,11 @@ pub enum PaneRequest {
     Status(Box<PaneStatus>),
     Read {
         args: Box<ReadPane>,
-        ended: Option<StateBy>,
+        ended: Option<SourcedState>,
     },
     Send {
         args: Box<SendInput>,
-        key: Key,
+        key: IdempotencyKey,
     },
     Follow {
         from: u64,
@@ -546,13 +546,13 @@ pub enum PaneRequest {
         client: ClientId,
         seen: u64,
         /// What its agent says of itself.
-        says: Option<Box<StateBy>>,
-        ended: Option<Box<StateBy>>,
+        says: Option<Box<SourcedState>>,
+        ended: Option<Box<SourcedState>>,
     },
     /// A client wants a line to the pane.
     Line {
-        role: Role,
-        says: Option<Box<StateBy>>,
+        role: ViewerRole,
+        says: Option<Box<SourcedState>>,
     },
     Lines {
         from: u64,
@@ -561,7 +561,7 @@ pub enum PaneRequest {
     /// A person's own keys.
     Type {
         bytes: Vec<u8>,
-        key: Key,
+        key: IdempotencyKey,
     },
 }
 
@@ -575,7 +575,7 @@ pub enum Change {
     /// A new run, and the world of its caller for as long as it is not over.
     StartRun {
         record: Box<RunRecord>,
-        caller: Arc<Caller>,
+        caller: Arc<CallerEnv>,
     },
     PutRun(Box<RunRecord>),
     /// Its caller's world is forgotten.
@@ -589,7 +589,7 @@ pub enum Change {
     /// A new worker, and the world of its caller until it runs.
     StartWorker {
         record: Box<WorkerRecord>,
-        caller: Arc<Caller>,
+        caller: Arc<CallerEnv>,
     },
     PutWorker(Box<WorkerRecord>),
     /// Its caller's world is forgotten.
@@ -601,7 +601,7 @@ pub enum Change {
     NextQuestion(u64),
     StartWatcher {
         record: Box<WatcherRecord>,
-        caller: Arc<Caller>,
+        caller: Arc<CallerEnv>,
     },
     PutWatcher(Box<WatcherRecord>),
     DropWatcher(u64),
@@ -609,7 +609,7 @@ pub enum Change {
     PutArrangement(Box<LayoutRecord>),
     DropArrangement(SessionName),
     PutStart(StartRecord),
-    DropStart(Key),
+    DropStart(IdempotencyKey),
 }
 
 /// Everything the store knows, at the daemon's start.
@@ -637,14 +637,14 @@ pub struct Snapshot {
 pub struct StoredRun {
     pub record: RunRecord,
     /// Only of a run that is not over.
-    pub caller: Option<Caller>,
+    pub caller: Option<CallerEnv>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredWorker {
     pub record: WorkerRecord,
     /// Only of a worker that does not run yet.
-    pub caller: Option<Caller>,
+    pub caller: Option<CallerEnv>,
 }
 
 /// What goes with a completion.
@@ -661,7 +661,7 @@ pub struct CompletionDetails {
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredWatcher {
     pub record: WatcherRecord,
-    pub caller: Caller,
+    pub caller: CallerEnv,
 }
 
 /// How a command of a watcher's ended.

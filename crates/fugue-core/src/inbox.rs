@@ -18,9 +18,9 @@ use std::{
 };
 
 use fugue_api::{
-    Error, EventId, Kind, Reply, Timestamp,
-    team::{Event, EventTold, EventType, Nothing, Told, WaitForEvent},
-    wire::{Answer, Key},
+    Error, ErrorKind, EventId, Timestamp, ToolReply,
+    team::{EventType, InboxEvent, WaitForEvent, WaitForEventReply, WaitOutcome, WaitTimeout},
+    wire::{IdempotencyKey, Response},
 };
 
 use crate::{CallId, Change, ClockReading, Effect, EventRecord, InboxId, settings::Settings};
@@ -33,7 +33,7 @@ pub(crate) struct Inboxes {
     events: BTreeMap<EventId, StoredEvent>,
     boxes: HashMap<InboxId, Inbox>,
     /// Events that a call caused.
-    made_by: HashMap<Key, EventId>,
+    made_by: HashMap<IdempotencyKey, EventId>,
     in_hand: HashMap<CallId, EventId>,
 }
 
@@ -106,15 +106,15 @@ impl Inbox {
 /// An event to be.
 pub(crate) struct NewEvent {
     pub inbox: InboxId,
-    pub event: Event,
-    pub made_by: Option<Key>,
+    pub event: InboxEvent,
+    pub made_by: Option<IdempotencyKey>,
     pub to_type: bool,
     /// Older events that were dropped before this one became an event.
     pub dropped_events: u64,
 }
 
 impl NewEvent {
-    pub fn new(inbox: InboxId, event: Event) -> Self {
+    pub fn new(inbox: InboxId, event: InboxEvent) -> Self {
         Self {
             inbox,
             event,
@@ -182,7 +182,7 @@ impl Inboxes {
     }
 
     /// The oldest queued event that `event` makes out of date: same kind and same source, leased to nobody.
-    pub fn replaced_by(&self, inbox: &InboxId, event: &Event) -> Option<EventId> {
+    pub fn replaced_by(&self, inbox: &InboxId, event: &InboxEvent) -> Option<EventId> {
         let source = event.source()?;
         let queued = self.boxes.get(inbox)?.free.get(&event.kind())?;
         let is_same = |id: &&EventId| {
@@ -380,15 +380,15 @@ impl Inboxes {
         let Some(kept) = self.events.get(&id) else {
             return;
         };
-        let told = EventTold {
+        let told = WaitForEventReply {
             event_id: Some(id),
             at: kept.record.at,
-            what: Told::Event(kept.record.event.clone()),
+            what: WaitOutcome::Event(kept.record.event.clone()),
             dropped_events: kept.record.dropped_events,
             pending: self.pending(&kept.record.inbox, Some(id)),
         };
-        let answer = Ok(Answer::Tool {
-            reply: Reply::WaitForEvent(told),
+        let answer = Ok(Response::Tool {
+            reply: ToolReply::WaitForEvent(told),
         });
         effects.push(if looks {
             Effect::Answer {
@@ -406,10 +406,10 @@ impl Inboxes {
 
     fn nothing(&self, waiter: &EventWaiter, inbox: &InboxId, now: ClockReading) -> Effect {
         let waited = now.since_boot.saturating_sub(waiter.since);
-        let told = EventTold {
+        let told = WaitForEventReply {
             event_id: None,
             at: now.wall,
-            what: Told::Nothing(Nothing::Timeout {
+            what: WaitOutcome::Nothing(WaitTimeout::Timeout {
                 waited_secs: (waited.as_secs_f64() * 1000.0).round() / 1000.0,
                 reason: None,
             }),
@@ -418,8 +418,8 @@ impl Inboxes {
         };
         Effect::Answer {
             call: waiter.call,
-            answer: Ok(Answer::Tool {
-                reply: Reply::WaitForEvent(told),
+            answer: Ok(Response::Tool {
+                reply: ToolReply::WaitForEvent(told),
             }),
         }
     }
@@ -516,7 +516,7 @@ impl Inboxes {
         }
     }
 
-    pub fn made_by(&self, key: Key) -> Option<EventId> {
+    pub fn made_by(&self, key: IdempotencyKey) -> Option<EventId> {
         self.made_by.get(&key).copied()
     }
 
@@ -552,12 +552,12 @@ impl Inboxes {
             "inbox `{id}` is full: {events} events of {bytes} bytes wait in it, and the limits are {max_events} events \
              (`inbox_max_events`) and {max_bytes} bytes (`inbox_max_bytes`)"
         );
-        Err(Error::new(Kind::Exhausted, error)
+        Err(Error::new(ErrorKind::Exhausted, error)
             .hint("nothing was sent; its owner takes events with `wait_for_event`"))
     }
 
     /// Whether somebody waits who would get such an event at once.
-    pub fn waits_for(&self, inbox: &InboxId, event: &Event) -> bool {
+    pub fn waits_for(&self, inbox: &InboxId, event: &InboxEvent) -> bool {
         let waiters = self.boxes.get(inbox).map(|inbox| &inbox.waiters);
         waiters
             .into_iter()
@@ -622,7 +622,7 @@ fn barrier() -> Effect {
     }
 }
 
-fn fits(event: &Event, args: &WaitForEvent) -> bool {
+fn fits(event: &InboxEvent, args: &WaitForEvent) -> bool {
     let from = args.from.as_deref();
     args.wants(event.kind()) && (from.is_none() || from == event.sender())
 }

@@ -10,7 +10,7 @@ pub(crate) mod tests;
 
 use fugue_api::{
     PaneId,
-    attach::{Side, Tile},
+    attach::{SplitSide, Tile},
     panes::PaneSize,
 };
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ impl Layout {
     }
 
     /// Puts a new pane beside one that is there, which gives up half of its room.
-    pub fn beside(&mut self, new: PaneId, of: PaneId, side: Side) {
+    pub fn beside(&mut self, new: PaneId, of: PaneId, side: SplitSide) {
         let leaf = match self.path(of) {
             Some(path) => self.node_at(&path),
             None => self.root.as_mut(),
@@ -113,8 +113,8 @@ impl Layout {
         };
         let old = std::mem::replace(leaf, LayoutNode::Pane(new));
         let (first, second) = match side {
-            Side::Left | Side::Above => (LayoutNode::Pane(new), old),
-            Side::Right | Side::Below => (old, LayoutNode::Pane(new)),
+            SplitSide::Left | SplitSide::Above => (LayoutNode::Pane(new), old),
+            SplitSide::Right | SplitSide::Below => (old, LayoutNode::Pane(new)),
         };
         if let Some(split) = LayoutNode::of(way_of(side), [first, second].into_iter()) {
             *leaf = split;
@@ -129,7 +129,7 @@ impl Layout {
         let largest = tiles.iter().rev().max_by_key(size);
         let Some(largest) = largest else {
             let last = self.panes().last().copied().unwrap_or(new);
-            return self.beside(new, last, Side::Below);
+            return self.beside(new, last, SplitSide::Below);
         };
         let (rows, cols) = (
             usize::from(largest.place.rows),
@@ -137,9 +137,9 @@ impl Layout {
         );
         let across = readable(cols.saturating_sub(1) / 2, rows);
         let side = if across >= readable(cols, rows / 2) {
-            Side::Right
+            SplitSide::Right
         } else {
-            Side::Below
+            SplitSide::Below
         };
         self.beside(new, largest.pane, side);
     }
@@ -185,7 +185,7 @@ impl Layout {
     pub fn push(
         &mut self,
         pane: PaneId,
-        side: Side,
+        side: SplitSide,
         by: i16,
         room: PaneSize,
     ) -> Result<(), NoEdge> {
@@ -203,8 +203,10 @@ impl Layout {
             };
             let lengths = lengths(*way, parts, &area);
             let beyond = match side {
-                Side::Left | Side::Above => index.checked_sub(1),
-                Side::Right | Side::Below => Some(index + 1).filter(|next| *next < parts.len()),
+                SplitSide::Left | SplitSide::Above => index.checked_sub(1),
+                SplitSide::Right | SplitSide::Below => {
+                    Some(index + 1).filter(|next| *next < parts.len())
+                }
             };
             if let Some(beyond) = beyond.filter(|_| *way == way_of(side)) {
                 edge = Some((depth, *index, beyond, lengths.clone()));
@@ -300,10 +302,10 @@ impl LayoutNode {
     }
 }
 
-fn way_of(side: Side) -> SplitDirection {
+fn way_of(side: SplitSide) -> SplitDirection {
     match side {
-        Side::Left | Side::Right => SplitDirection::Across,
-        Side::Above | Side::Below => SplitDirection::Down,
+        SplitSide::Left | SplitSide::Right => SplitDirection::Across,
+        SplitSide::Above | SplitSide::Below => SplitDirection::Down,
     }
 }
 

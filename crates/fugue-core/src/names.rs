@@ -1,4 +1,4 @@
-use fugue_api::{Error, Kind, PaneId};
+use fugue_api::{Error, ErrorKind, PaneId};
 
 use crate::PaneRecord;
 
@@ -38,7 +38,7 @@ pub fn resolve<'a>(
         format!("{open} panes are open")
     };
     Err(
-        Error::new(Kind::NotFound, format!("no pane `{said}`; {panes}"))
+        Error::new(ErrorKind::NotFound, format!("no pane `{said}`; {panes}"))
             .hint("`fugue ls` lists them"),
     )
 }
@@ -59,7 +59,7 @@ fn ambiguous(said: &str, fitting: &[&PaneRecord]) -> Error {
         list.push(format!("and {} more", fitting.len() - shown));
     }
     Error::new(
-        Kind::Ambiguous,
+        ErrorKind::Ambiguous,
         format!("`{said}` fits {} panes: {}", fitting.len(), list.join(", ")),
     )
     .hint("use the id")

@@ -1,7 +1,7 @@
 use fugue_api::{
     Cursor, PaneId, RunId, SessionName, Timestamp,
     panes::PaneSize,
-    wire::{Key, Who},
+    wire::{CallerIdentity, IdempotencyKey},
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,10 +20,10 @@ pub struct PaneRecord {
     pub size: PaneSize,
     pub created_at: Timestamp,
     /// The call that made it: asked again, it is this pane that is meant.
-    pub made_by: Key,
+    pub made_by: IdempotencyKey,
     /// The agent that opened it. `None`: a person, as in all records of versions that did not know.
     #[serde(default)]
-    pub opened_by: Option<Who>,
+    pub opened_by: Option<CallerIdentity>,
     /// What our shell marks carry, so that nothing a program prints passes for one. Empty: no integration.
     pub secret: String,
     /// Where it is, if a tmux server has it and no holder of ours.
@@ -61,7 +61,7 @@ impl PaneRecord {
 /// asked again later does not start it twice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartRecord {
-    pub key: Key,
+    pub key: IdempotencyKey,
     pub at: Timestamp,
     pub what: StartTarget,
 }

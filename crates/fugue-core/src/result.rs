@@ -1,9 +1,9 @@
 //! How a run looks to those who ask: its facts, and as much of its panes' output as fits.
 
 use fugue_api::{
-    Cursor, Reply, Timestamp,
+    Cursor, Timestamp, ToolReply,
     runs::{
-        Action, ExpectStatus, Expected, ParallelResult, ParallelStatus, PipelineResult,
+        ExpectAction, ExpectResult, ExpectStatus, ParallelResult, ParallelStatus, PipelineResult,
         PipelineStatus, RunKind, RunResult, RunRow, StepResult, StepStatus, TaskResult, TaskStatus,
     },
 };
@@ -76,7 +76,7 @@ pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<OutputRange>)
                 _ => None,
             };
             let want = match (work.args.action, sighting) {
-                (Action::ReturnOutput, sighting) if record.is_settled() => {
+                (ExpectAction::ReturnOutput, sighting) if record.is_settled() => {
                     Some(OutputRange::Text {
                         from: work.from.clone(),
                         to: sighting.map(|sighting| sighting.behind.clone()),
@@ -139,8 +139,8 @@ fn word(status: &impl serde::Serialize) -> String {
     }
 }
 
-fn expected(record: &RunRecord, work: &ExpectWork, total: u64) -> Expected {
-    let mut expected = Expected {
+fn expected(record: &RunRecord, work: &ExpectWork, total: u64) -> ExpectResult {
+    let mut expected = ExpectResult {
         status: ExpectStatus::Running,
         run_id: record.id.clone(),
         pane_id: work.pane,
@@ -357,7 +357,7 @@ pub fn complete(
     found: &[Option<PartText>],
     most: usize,
     wrap: ReplyFormat,
-) -> Reply {
+) -> ToolReply {
     if let RunResult::Expect(expected) = &mut result
         && expected.matched.is_none()
         && let Some(end) = found
@@ -385,10 +385,10 @@ pub fn complete(
             .min(budget - 1);
     }
     match (wrap, result) {
-        (ReplyFormat::Wait, result) => Reply::Wait(result),
-        (ReplyFormat::Own, RunResult::Parallel(result)) => Reply::RunParallel(result),
-        (ReplyFormat::Own, RunResult::Pipeline(result)) => Reply::RunPipeline(result),
-        (ReplyFormat::Own, RunResult::Expect(result)) => Reply::Expect(result),
+        (ReplyFormat::Wait, result) => ToolReply::WaitForRun(result),
+        (ReplyFormat::Own, RunResult::Parallel(result)) => ToolReply::RunParallel(result),
+        (ReplyFormat::Own, RunResult::Pipeline(result)) => ToolReply::RunPipeline(result),
+        (ReplyFormat::Own, RunResult::Expect(result)) => ToolReply::RunExpect(result),
     }
 }
 
@@ -527,7 +527,7 @@ mod tests {
         let note = |before: Option<&str>, found: PartText| {
             let reply = complete(result(before), &[Some(found)], 10_000, ReplyFormat::Own);
             match reply {
-                Reply::RunParallel(result) => result.results[0].note.clone(),
+                ToolReply::RunParallel(result) => result.results[0].note.clone(),
                 other => panic!("{other:?}"),
             }
         };
@@ -570,7 +570,7 @@ mod tests {
         };
         let found = [found(first, most), found(second, most)];
         let reply = complete(RunResult::Parallel(result), &found, most, ReplyFormat::Own);
-        let Reply::RunParallel(result) = reply else {
+        let ToolReply::RunParallel(result) = reply else {
             panic!("{reply:?}")
         };
         let size = json_chars(&result);

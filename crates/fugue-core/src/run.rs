@@ -3,8 +3,8 @@
 
 use fugue_api::{
     Cursor, PaneId, RunId, Timestamp,
-    runs::{Action, Expect, RunParallel, RunPipeline, Via},
-    wire::Key,
+    runs::{ExpectAction, MatchVia, RunExpect, RunParallel, RunPipeline},
+    wire::IdempotencyKey,
 };
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub struct RunRecord {
     /// Names its steps among a pane's files. Counted, never used twice.
     pub number: u64,
     /// The call that started it: asked again, it is this run that is meant.
-    pub made_by: Key,
+    pub made_by: IdempotencyKey,
     /// Who hears of its end if nobody waits for it then.
     #[serde(default)]
     pub owner: Option<InboxId>,
@@ -45,7 +45,7 @@ pub enum RunWork {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExpectWork {
-    pub args: Expect,
+    pub args: RunExpect,
     pub pane: PaneId,
     /// Where the search began, once that is known.
     pub from: Option<Cursor>,
@@ -71,7 +71,7 @@ pub struct ExpectMatch {
     pub line: String,
     /// Just behind it.
     pub behind: Cursor,
-    pub via: Via,
+    pub via: MatchVia,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -161,7 +161,7 @@ impl RunRecord {
         match &self.work {
             RunWork::Expect(work) => {
                 let matched = matches!(work.outcome, Some(ExpectOutcome::Matched(_)));
-                let close = matched && work.args.action == Action::ClosePane;
+                let close = matched && work.args.action == ExpectAction::ClosePane;
                 close.then_some(work.pane).into_iter().collect()
             }
             RunWork::Parallel(work) => work

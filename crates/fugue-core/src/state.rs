@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use fugue_api::panes::{By, State, StateBy};
+use fugue_api::panes::{PaneState, SourcedState, StateSource};
 
 /// What can be seen of a live pane at one moment.
 #[derive(Clone, Debug, Default)]
@@ -43,27 +43,31 @@ pub enum TtySignal {
     SecretWanted,
 }
 
-pub fn of(signs: &StateSignals) -> StateBy {
+pub fn of(signs: &StateSignals) -> SourcedState {
     let asks = |secret| {
         let prompt = signs.prompt_line.trim().to_owned();
-        StateBy {
+        SourcedState {
             prompt: Some(prompt),
             secret,
-            ..StateBy::new(State::NeedsInput, By::TtyRead)
+            ..SourcedState::new(PaneState::NeedsInput, StateSource::TtyRead)
         }
     };
     match (signs.shell, signs.tty) {
         (_, TtySignal::SecretWanted) => asks(true),
-        (ShellSignal::AtPrompt, _) => StateBy::new(State::Idle, By::ShellMark),
+        (ShellSignal::AtPrompt, _) => SourcedState::new(PaneState::Idle, StateSource::ShellMark),
         (ShellSignal::Nothing, TtySignal::OwnProcessReads) if signs.interactive => {
-            StateBy::new(State::Idle, By::TtyRead)
+            SourcedState::new(PaneState::Idle, StateSource::TtyRead)
         }
         (_, TtySignal::OwnProcessReads | TtySignal::ProgramReads) => asks(false),
         (_, TtySignal::Nothing) if signs.silent_ms > signs.idle_threshold_ms => {
-            StateBy::new(State::Idle, By::Silence)
+            SourcedState::new(PaneState::Idle, StateSource::Silence)
         }
-        (ShellSignal::Running, TtySignal::Nothing) => StateBy::new(State::Running, By::ShellMark),
-        (ShellSignal::Nothing, TtySignal::Nothing) => StateBy::new(State::Running, By::Silence),
+        (ShellSignal::Running, TtySignal::Nothing) => {
+            SourcedState::new(PaneState::Running, StateSource::ShellMark)
+        }
+        (ShellSignal::Nothing, TtySignal::Nothing) => {
+            SourcedState::new(PaneState::Running, StateSource::Silence)
+        }
     }
 }
 
@@ -100,8 +104,8 @@ mod tests {
         tty: TtySignal,
         interactive: bool,
         silent_ms: u64,
-        state: State,
-        by: By,
+        state: PaneState,
+        by: StateSource,
     ) {
         let signs = StateSignals {
             shell,
@@ -113,7 +117,7 @@ mod tests {
         };
         let got = of(&signs);
         assert_eq!((got.state, got.by), (state, by), "{signs:?}");
-        assert_eq!(got.prompt.is_some(), state == State::NeedsInput);
+        assert_eq!(got.prompt.is_some(), state == PaneState::NeedsInput);
     }
 
     #[test]
@@ -123,16 +127,16 @@ mod tests {
             TtySignal::Nothing,
             true,
             0,
-            State::Idle,
-            By::ShellMark,
+            PaneState::Idle,
+            StateSource::ShellMark,
         );
         check(
             ShellSignal::Running,
             TtySignal::Nothing,
             true,
             0,
-            State::Running,
-            By::ShellMark,
+            PaneState::Running,
+            StateSource::ShellMark,
         );
     }
 
@@ -143,32 +147,32 @@ mod tests {
             TtySignal::ProgramReads,
             true,
             9000,
-            State::NeedsInput,
-            By::TtyRead,
+            PaneState::NeedsInput,
+            StateSource::TtyRead,
         );
         check(
             ShellSignal::Nothing,
             TtySignal::OwnProcessReads,
             false,
             0,
-            State::NeedsInput,
-            By::TtyRead,
+            PaneState::NeedsInput,
+            StateSource::TtyRead,
         );
         check(
             ShellSignal::Running,
             TtySignal::OwnProcessReads,
             true,
             0,
-            State::NeedsInput,
-            By::TtyRead,
+            PaneState::NeedsInput,
+            StateSource::TtyRead,
         );
         check(
             ShellSignal::Running,
             TtySignal::SecretWanted,
             true,
             0,
-            State::NeedsInput,
-            By::TtyRead,
+            PaneState::NeedsInput,
+            StateSource::TtyRead,
         );
     }
 
@@ -179,8 +183,8 @@ mod tests {
             TtySignal::OwnProcessReads,
             true,
             0,
-            State::Idle,
-            By::TtyRead,
+            PaneState::Idle,
+            StateSource::TtyRead,
         );
     }
 
@@ -191,24 +195,24 @@ mod tests {
             TtySignal::Nothing,
             false,
             3000,
-            State::Running,
-            By::Silence,
+            PaneState::Running,
+            StateSource::Silence,
         );
         check(
             ShellSignal::Nothing,
             TtySignal::Nothing,
             false,
             3001,
-            State::Idle,
-            By::Silence,
+            PaneState::Idle,
+            StateSource::Silence,
         );
         check(
             ShellSignal::Running,
             TtySignal::Nothing,
             true,
             3001,
-            State::Idle,
-            By::Silence,
+            PaneState::Idle,
+            StateSource::Silence,
         );
     }
 }

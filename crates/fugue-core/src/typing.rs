@@ -4,8 +4,8 @@
 //! a burst for a paste and swallow the Enter. The Enter follows when the program has shown that it took the text.
 
 use fugue_api::{
-    keys::{Key, KeyCode},
-    panes::{Paste, SendInput, Submitted},
+    keys::{KeyCode, KeyPress},
+    panes::{PasteMode, SendInput, SubmitResult},
 };
 
 /// What must be known about the terminal before typing.
@@ -48,7 +48,7 @@ pub enum SubmitAction {
     /// Go on watching.
     Watch,
     Type(Vec<u8>),
-    Done(Submitted),
+    Done(SubmitResult),
 }
 
 /// What the pane shows now.
@@ -87,14 +87,14 @@ pub fn without_controls(text: &str) -> String {
 
 impl SubmitMachine {
     /// The bytes to type at once, and what remains to be watched, if anything.
-    pub fn start(args: &SendInput, manners: InputModes) -> (Vec<u8>, Result<Self, Submitted>) {
+    pub fn start(args: &SendInput, manners: InputModes) -> (Vec<u8>, Result<Self, SubmitResult>) {
         let text = args.input.as_deref().unwrap_or_default();
         let mut first = text_bytes(text, args.paste, manners);
         for key in &args.keys {
             first.extend(key_bytes(*key, manners));
         }
         let enter = key_bytes(
-            Key {
+            KeyPress {
                 code: KeyCode::Enter,
                 ctrl: false,
                 alt: false,
@@ -107,15 +107,15 @@ impl SubmitMachine {
             return (
                 first,
                 Err(if pressed_enter {
-                    Submitted::Unknown
+                    SubmitResult::Unknown
                 } else {
-                    Submitted::No
+                    SubmitResult::No
                 }),
             );
         }
         if manners.line_mode {
             first.extend(&enter);
-            return (first, Err(Submitted::Yes));
+            return (first, Err(SubmitResult::Yes));
         }
         if first.is_empty() {
             let typing = Self {
@@ -153,7 +153,7 @@ impl SubmitMachine {
             SubmitStage::AwaitTaken if self.agent_box => SubmitAction::Watch,
             SubmitStage::AwaitTaken if self.shows_tail(seen) => self.press_enter(true, seen),
             SubmitStage::AwaitSubmitted if seen.command_started => {
-                SubmitAction::Done(Submitted::Yes)
+                SubmitAction::Done(SubmitResult::Yes)
             }
             SubmitStage::AwaitTaken | SubmitStage::AwaitSubmitted => SubmitAction::Watch,
         }
@@ -171,7 +171,7 @@ impl SubmitMachine {
             },
             // An agent may think before it clears its box; the others clear it at once or never.
             SubmitStage::AwaitSubmitted if self.agent_box => match seen.agent_box {
-                AgentInputBox::Empty => SubmitAction::Done(Submitted::Yes),
+                AgentInputBox::Empty => SubmitAction::Done(SubmitResult::Yes),
                 AgentInputBox::Filled | AgentInputBox::Absent | AgentInputBox::Dialog => {
                     SubmitAction::Watch
                 }
@@ -182,13 +182,15 @@ impl SubmitMachine {
                 self.press_enter(shown, seen)
             }
             SubmitStage::AwaitSubmitted if seen.command_started => {
-                SubmitAction::Done(Submitted::Yes)
+                SubmitAction::Done(SubmitResult::Yes)
             }
             SubmitStage::AwaitSubmitted if self.shows_tail(seen) => {
-                SubmitAction::Done(Submitted::No)
+                SubmitAction::Done(SubmitResult::No)
             }
-            SubmitStage::AwaitSubmitted if self.tail_was_seen => SubmitAction::Done(Submitted::Yes),
-            SubmitStage::AwaitSubmitted => SubmitAction::Done(Submitted::Unknown),
+            SubmitStage::AwaitSubmitted if self.tail_was_seen => {
+                SubmitAction::Done(SubmitResult::Yes)
+            }
+            SubmitStage::AwaitSubmitted => SubmitAction::Done(SubmitResult::Unknown),
         }
     }
 
@@ -201,19 +203,19 @@ impl SubmitMachine {
             }
             SubmitStage::AwaitSubmitted if self.agent_box => match seen.agent_box {
                 AgentInputBox::Empty | AgentInputBox::Absent | AgentInputBox::Dialog => {
-                    SubmitAction::Done(Submitted::Yes)
+                    SubmitAction::Done(SubmitResult::Yes)
                 }
                 // A busy agent takes an Enter that comes soon behind a paste for a part of it, and the next one not.
                 AgentInputBox::Filled if !self.insisted => {
                     self.insisted = true;
                     self.press_enter(self.tail_was_seen, seen)
                 }
-                AgentInputBox::Filled => SubmitAction::Done(Submitted::No),
+                AgentInputBox::Filled => SubmitAction::Done(SubmitResult::No),
             },
             SubmitStage::AwaitSubmitted if self.tail_was_seen && self.shows_tail(seen) => {
-                SubmitAction::Done(Submitted::No)
+                SubmitAction::Done(SubmitResult::No)
             }
-            SubmitStage::AwaitSubmitted => SubmitAction::Done(Submitted::Unknown),
+            SubmitStage::AwaitSubmitted => SubmitAction::Done(SubmitResult::Unknown),
         }
     }
 
@@ -222,7 +224,7 @@ impl SubmitMachine {
     fn press_enter(&mut self, tail_seen: bool, seen: &InputView<'_>) -> SubmitAction {
         let lost = self.agent_box && seen.agent_box == AgentInputBox::Absent;
         if lost || seen.agent_box == AgentInputBox::Dialog {
-            return SubmitAction::Done(Submitted::No);
+            return SubmitAction::Done(SubmitResult::No);
         }
         self.stage = SubmitStage::AwaitSubmitted;
         self.tail_was_seen = tail_seen;
@@ -259,14 +261,14 @@ fn squeezed(text: &str) -> String {
 const PASTE_START: &str = "\x1b[200~";
 const PASTE_END: &str = "\x1b[201~";
 
-fn text_bytes(text: &str, paste: Paste, manners: InputModes) -> Vec<u8> {
+fn text_bytes(text: &str, paste: PasteMode, manners: InputModes) -> Vec<u8> {
     let several_lines = text.contains(['\n', '\r']);
     let as_paste = manners.bracketed_paste
         && !text.is_empty()
         && match paste {
-            Paste::Auto => several_lines || manners.agent_box,
-            Paste::Always => true,
-            Paste::Never => false,
+            PasteMode::Auto => several_lines || manners.agent_box,
+            PasteMode::Always => true,
+            PasteMode::Never => false,
         };
     // Enter is a carriage return, in a paste as well.
     let typed = text.replace("\r\n", "\r").replace('\n', "\r");
@@ -282,7 +284,7 @@ fn text_bytes(text: &str, paste: Paste, manners: InputModes) -> Vec<u8> {
 }
 
 /// What a terminal of the xterm family sends for a key.
-fn key_bytes(key: Key, manners: InputModes) -> Vec<u8> {
+fn key_bytes(key: KeyPress, manners: InputModes) -> Vec<u8> {
     let modifier = 1 + u8::from(key.shift) + 2 * u8::from(key.alt) + 4 * u8::from(key.ctrl);
     let plain = modifier == 1;
     let letter = |c: char| -> Vec<u8> {
@@ -377,7 +379,7 @@ mod tests {
             input: (!input.is_empty()).then(|| input.to_owned()),
             keys: keys.iter().map(|key| key.parse().unwrap()).collect(),
             submit,
-            paste: Paste::Auto,
+            paste: PasteMode::Auto,
             force: false,
         }
     }
@@ -453,7 +455,7 @@ mod tests {
         };
         let (bytes, rest) = SubmitMachine::start(&send("yes", &[], true), manners);
         assert_eq!(bytes, b"yes\r");
-        assert_eq!(rest.unwrap_err(), Submitted::Yes);
+        assert_eq!(rest.unwrap_err(), SubmitResult::Yes);
     }
 
     #[test]
@@ -475,7 +477,7 @@ mod tests {
         );
         assert_eq!(
             typing.quiet(&seen("> ")),
-            SubmitAction::Done(Submitted::Yes)
+            SubmitAction::Done(SubmitResult::Yes)
         );
     }
 
@@ -490,7 +492,7 @@ mod tests {
         );
         assert_eq!(
             typing.quiet(&seen("> hello")),
-            SubmitAction::Done(Submitted::No)
+            SubmitAction::Done(SubmitResult::No)
         );
     }
 
@@ -505,7 +507,7 @@ mod tests {
         );
         assert_eq!(
             typing.gave_up(&seen("")),
-            SubmitAction::Done(Submitted::Unknown)
+            SubmitAction::Done(SubmitResult::Unknown)
         );
     }
 
@@ -524,7 +526,7 @@ mod tests {
                 agent_box: AgentInputBox::Absent,
                 command_started: true
             }),
-            SubmitAction::Done(Submitted::Yes)
+            SubmitAction::Done(SubmitResult::Yes)
         );
     }
 
@@ -569,7 +571,7 @@ mod tests {
             taken.quiet(&shows(AgentInputBox::Absent)),
             SubmitAction::Watch
         );
-        let yes = SubmitAction::Done(Submitted::Yes);
+        let yes = SubmitAction::Done(SubmitResult::Yes);
         assert_eq!(taken.quiet(&shows(AgentInputBox::Empty)), yes);
         let mut swallowed = typing();
         assert_eq!(swallowed.quiet(&shows(AgentInputBox::Filled)), enter);
@@ -578,7 +580,7 @@ mod tests {
             enter,
             "once more"
         );
-        let no = SubmitAction::Done(Submitted::No);
+        let no = SubmitAction::Done(SubmitResult::No);
         assert_eq!(swallowed.gave_up(&shows(AgentInputBox::Filled)), no);
     }
 
@@ -589,7 +591,7 @@ mod tests {
             agent_box: AgentInputBox::Dialog,
             command_started: false,
         };
-        let no = SubmitAction::Done(Submitted::No);
+        let no = SubmitAction::Done(SubmitResult::No);
         for agent_box in [false, true] {
             let manners = InputModes {
                 agent_box,

@@ -240,13 +240,13 @@ pub fn shown(cursor: fugue_term::Cursor) -> fugue_api::Cursor {
 
 /// As many rows of an overview as a model can take; live panes and needy ones first, ended ones left out first.
 pub fn bound_overview(overview: &mut fugue_api::panes::Overview, most_chars: usize) {
-    use fugue_api::panes::State;
-    let rank = |state: State| match state {
-        State::NeedsInput => 0,
-        State::Running => 1,
-        State::Idle => 2,
-        State::Exited => 3,
-        State::Closed => 4,
+    use fugue_api::panes::PaneState;
+    let rank = |state: PaneState| match state {
+        PaneState::NeedsInput => 0,
+        PaneState::Running => 1,
+        PaneState::Idle => 2,
+        PaneState::Exited => 3,
+        PaneState::Closed => 4,
     };
     overview
         .panes

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use fugue_api::{
     PaneId,
-    panes::By,
-    team::{Outcome, SpawnWorker},
-    wire::{Key, Who},
+    panes::StateSource,
+    team::{CompletionStatus, SpawnWorker},
+    wire::{CallerIdentity, IdempotencyKey},
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,10 +28,10 @@ pub struct WorkerRecord {
     /// Where it reports.
     pub lead: InboxId,
     /// The call that spawned it: asked again, it is this worker that is meant.
-    pub made_by: Key,
+    pub made_by: IdempotencyKey,
     /// The agent that spawned it. `None`: a person.
     #[serde(default)]
-    pub opened_by: Option<Who>,
+    pub opened_by: Option<CallerIdentity>,
     pub started_at: Moment,
     pub args: SpawnWorker,
     pub world: LaunchEnv,
@@ -48,7 +48,7 @@ pub struct WorkerRecord {
     pub begun: bool,
     /// The last news of its turns, which may be told again by the files they were kept in.
     #[serde(default)]
-    pub heard: Vec<Key>,
+    pub heard: Vec<IdempotencyKey>,
     pub asks: Option<InputRequest>,
     pub late_told: bool,
     /// Completions whose changes are being worked out, oldest first.
@@ -92,19 +92,19 @@ pub struct WorkerRepo {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputRequest {
     pub prompt: String,
-    pub by: By,
+    pub by: StateSource,
 }
 
 /// A completion that is not told yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PendingCompletion {
-    pub status: Outcome,
+    pub status: CompletionStatus,
     /// `None`: the end of its output.
     pub message: Option<String>,
     pub turn: u32,
     /// How its process ended, where that is the reason.
     pub exit: Option<ExitStatus>,
-    pub made_by: Option<Key>,
+    pub made_by: Option<IdempotencyKey>,
     /// Older completions that were dropped for this one.
     #[serde(default)]
     pub dropped: u64,

@@ -3,10 +3,10 @@
 use std::{ops::ControlFlow, path::PathBuf, sync::Arc};
 
 use fugue_api::{
-    Error, Kind, Reply,
-    attach::{Frame, FrameHead, Looked},
-    panes::{By, Mode, PaneText, ReadPane, State, StateBy},
-    wire::Answer,
+    Error, ErrorKind, ToolReply,
+    attach::{AttachResponse, Frame, FrameHead},
+    panes::{PaneState, ReadMode, ReadPane, ReadPaneReply, SourcedState, StateSource},
+    wire::Response,
 };
 use fugue_core::{OutputRange, PaneEvent, PaneRecord, PaneRequest, result::PartText, view};
 use fugue_hold::LogReader;
@@ -25,18 +25,19 @@ pub async fn answer(
     record: Box<PaneRecord>,
     question: PaneRequest,
     house: Arc<House>,
-) -> Result<Answer, Error> {
+) -> Result<Response, Error> {
     match question {
         PaneRequest::Read { args, ended } => {
-            let state = ended.unwrap_or_else(|| StateBy::new(State::Exited, By::Exit));
+            let state =
+                ended.unwrap_or_else(|| SourcedState::new(PaneState::Exited, StateSource::Exit));
             let text = read(record, args, state, house).await?;
-            Ok(Answer::Tool {
-                reply: Reply::ReadPane(text),
+            Ok(Response::Tool {
+                reply: ToolReply::ReadPane(text),
             })
         }
         PaneRequest::Follow { from } => blocking(move || follow(&record, from, &house)).await?,
-        PaneRequest::Status(status) => Ok(Answer::Tool {
-            reply: Reply::GetStatus(fugue_api::panes::Status::Pane(status)),
+        PaneRequest::Status(status) => Ok(Response::Tool {
+            reply: ToolReply::GetStatus(fugue_api::panes::GetStatusReply::Pane(status)),
         }),
         PaneRequest::View { ended, .. } => {
             blocking(move || frame(&record, ended.as_deref(), &house)).await?
@@ -46,20 +47,20 @@ pub async fn answer(
         | PaneRequest::Type { .. }
         | PaneRequest::Line { .. }
         | PaneRequest::Resize(_) => Err(Error::new(
-            Kind::Ended,
+            ErrorKind::Ended,
             format!("pane `{}` has ended", record.id),
         )),
     }
 }
 
-fn follow(record: &PaneRecord, from: u64, house: &House) -> Result<Answer, Error> {
+fn follow(record: &PaneRecord, from: u64, house: &House) -> Result<Response, Error> {
     let mut log = LogReader::new(directory(record, house));
     let end = match &record.ended {
         Some(ended) => view::cursor(&ended.cursor)?,
         None => fugue_term::Cursor::default(),
     };
     let more = reading::more(&mut log, from, end)?;
-    Ok(Answer::Followed { more })
+    Ok(Response::Followed { more })
 }
 
 /// The end of what a pane printed, in at most about so many characters. Of a program that was ended on the alternate
@@ -71,14 +72,14 @@ pub fn tail(record: &PaneRecord, most_chars: usize, house: &House) -> Result<Str
         lines: 60,
         since: None,
         mode: if recent.terminal.modes().alternate {
-            Mode::Screen
+            ReadMode::Screen
         } else {
-            Mode::Text
+            ReadMode::Text
         },
         max_output_chars: u32::try_from(most_chars).unwrap_or(u32::MAX),
         grep: None,
     };
-    let state = StateBy::new(State::Exited, By::Exit);
+    let state = SourcedState::new(PaneState::Exited, StateSource::Exit);
     match read_from(recent, record, &args, &state, house)? {
         Reading::Done(reply) => Ok(reply.text),
         Reading::NeedsMore(plan) => {
@@ -89,13 +90,17 @@ pub fn tail(record: &PaneRecord, most_chars: usize, house: &House) -> Result<Str
 }
 
 /// What a pane showed last.
-fn frame(record: &PaneRecord, ended: Option<&StateBy>, house: &House) -> Result<Answer, Error> {
+fn frame(
+    record: &PaneRecord,
+    ended: Option<&SourcedState>,
+    house: &House,
+) -> Result<Response, Error> {
     let follower = open_recent(record, house)?;
     let (terminal, screen) = (&follower.terminal, follower.terminal.screen());
     let rows = (0..terminal.size().rows).map(|row| picture::row(&screen, row));
     let state = ended
         .cloned()
-        .unwrap_or_else(|| StateBy::new(State::Exited, By::Exit));
+        .unwrap_or_else(|| SourcedState::new(PaneState::Exited, StateSource::Exit));
     let frame = Box::new(Frame {
         number: house.epoch << 32,
         whole: true,
@@ -108,8 +113,8 @@ fn frame(record: &PaneRecord, ended: Option<&StateBy>, house: &House) -> Result<
             ..picture::head(terminal, state)
         }),
     });
-    Ok(Answer::Looked {
-        found: Looked::Frame { frame },
+    Ok(Response::Looked {
+        found: AttachResponse::Frame { frame },
     })
 }
 
@@ -119,7 +124,7 @@ pub async fn lines(
     from: u64,
     most: u32,
     house: Arc<House>,
-) -> Result<Answer, Error> {
+) -> Result<Response, Error> {
     let of = (record.clone(), house.clone());
     let recent = blocking(move || {
         let (record, house) = of;
@@ -136,8 +141,8 @@ pub async fn lines(
             readers.whole_log_readers.run(work).await?
         }
     };
-    Ok(Answer::Looked {
-        found: Looked::Lines { lines },
+    Ok(Response::Looked {
+        found: AttachResponse::Lines { lines },
     })
 }
 
@@ -146,7 +151,7 @@ fn older_lines(
     range: LineRange,
     house: &House,
     cancelled: &Cancelled,
-) -> Result<fugue_api::attach::Lines, Error> {
+) -> Result<fugue_api::attach::PaneLines, Error> {
     let log = whole_log(record, house, None, cancelled);
     let mut follower = log.open()?;
     let range = range.kept_from(follower.terminal.first_kept().0);
@@ -176,9 +181,9 @@ pub fn oldest_line(record: &PaneRecord, house: &House) -> Option<u64> {
 async fn read(
     record: Box<PaneRecord>,
     args: Box<ReadPane>,
-    state: StateBy,
+    state: SourcedState,
     house: Arc<House>,
-) -> Result<PaneText, Error> {
+) -> Result<ReadPaneReply, Error> {
     let of = (record.clone(), house.clone());
     let recent = blocking(move || {
         let (record, house) = of;
@@ -196,7 +201,7 @@ pub async fn read_whole(
     plan: Box<TextPlan>,
     record: Box<PaneRecord>,
     house: Arc<House>,
-) -> Result<PaneText, Error> {
+) -> Result<ReadPaneReply, Error> {
     let readers = house.clone();
     let work = move |cancelled: &Cancelled| read_all(&plan, &record, &house, cancelled);
     readers.whole_log_readers.run(work).await
@@ -207,19 +212,19 @@ fn read_all(
     record: &PaneRecord,
     house: &House,
     cancelled: &Cancelled,
-) -> Result<PaneText, Error> {
+) -> Result<ReadPaneReply, Error> {
     // What a live pane has printed since it was asked is not part of the answer.
     let to = record.ended.is_none().then(|| plan.end());
     let mut log = whole_log(record, house, to, cancelled);
     plan.read(&mut log, Past::Whole)?
-        .ok_or_else(|| Error::new(Kind::Internal, "the whole log is not enough"))
+        .ok_or_else(|| Error::new(ErrorKind::Internal, "the whole log is not enough"))
 }
 
 fn read_from(
     mut recent: Follower,
     record: &PaneRecord,
     args: &ReadPane,
-    state: &StateBy,
+    state: &SourcedState,
     house: &House,
 ) -> Result<Reading, Error> {
     let offset = recent.terminal.offset().0;
@@ -278,7 +283,7 @@ pub async fn stretch(
         }
         log.depth = Depth::All;
         reading::stretch(&mut log, Past::Whole, &want, most)?
-            .ok_or_else(|| Error::new(Kind::Internal, "the whole log is not enough"))
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "the whole log is not enough"))
     };
     // What is short is read at once.
     let found = if length <= RECENT_BYTES {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fugue_api::{Error, runs::RunResult, wire::Answer};
+use fugue_api::{Error, runs::RunResult, wire::Response};
 use fugue_core::{
     OutputPart, ReplyFormat,
     result::{self, PartText},
@@ -22,7 +22,7 @@ pub async fn reply(
     most_chars: usize,
     wrap: ReplyFormat,
     house: Arc<House>,
-) -> Result<Answer, Error> {
+) -> Result<Response, Error> {
     // All are asked before the first answer is waited for. Whoever no longer waits for the reply stops the asking.
     let mut asked = JoinSet::new();
     let mut all: Vec<Option<PartText>> = Vec::new();
@@ -39,7 +39,7 @@ pub async fn reply(
         }
     }
     // Megabytes of text are measured and cut here, and other calls must not wait for that.
-    blocking(move || Answer::Tool {
+    blocking(move || Response::Tool {
         reply: result::complete(result, &all, most_chars, wrap),
     })
     .await

@@ -2,15 +2,19 @@
 
 use std::{fs, io, io::Read, os::unix::fs::MetadataExt, path::Path};
 
-use fugue_api::{Error, Kind};
+use fugue_api::{Error, ErrorKind};
 use fugue_core::settings::Settings;
 
 /// The person's settings, or the defaults where there is no file. A file that cannot be understood is an error: a
 /// setting that silently does not hold is worse than a refusal. So is a file that others could have written: it names
 /// programs to run.
 pub fn load(path: &Path) -> Result<Settings, Error> {
-    let unreadable =
-        |error: io::Error| Error::new(Kind::Unavailable, format!("{}: {error}", path.display()));
+    let unreadable = |error: io::Error| {
+        Error::new(
+            ErrorKind::Unavailable,
+            format!("{}: {error}", path.display()),
+        )
+    };
     let mut file = match fs::File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Settings::default()),

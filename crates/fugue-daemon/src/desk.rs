@@ -10,8 +10,8 @@ use std::{
 };
 
 use fugue_api::{
-    Error, EventId, Kind,
-    wire::{Answer, FromDaemon},
+    Error, ErrorKind, EventId,
+    wire::{DaemonMessage, Response},
 };
 use fugue_core::CallId;
 use tokio::{
@@ -76,7 +76,7 @@ impl UnreadReplies {
 
     fn refusal(&self) -> Error {
         Error::new(
-            Kind::Exhausted,
+            ErrorKind::Exhausted,
             format!(
                 "{} bytes of replies wait for this client to read them, and the limit is {} \
                  (`client_max_unread_bytes`)",
@@ -136,7 +136,7 @@ impl Desk {
         self.open.remove(&call)
     }
 
-    pub fn answer(&mut self, call: CallId, answer: Result<Answer, Error>) {
+    pub fn answer(&mut self, call: CallId, answer: Result<Response, Error>) {
         // A call that was cancelled has nobody to tell.
         if let Some(responder) = self.take(call) {
             responder.answer(answer);
@@ -144,7 +144,7 @@ impl Desk {
     }
 
     /// An answer with something in it that is taken only once it arrived.
-    pub fn hand(&mut self, call: CallId, answer: Result<Answer, Error>, event: EventId) {
+    pub fn hand(&mut self, call: CallId, answer: Result<Response, Error>, event: EventId) {
         // A call that was cancelled has put it back already.
         if let Some(responder) = self.take(call) {
             responder.send(answer, Then::Takes(event));
@@ -169,17 +169,17 @@ impl Responder {
         Self { id, back, unread }
     }
 
-    pub fn answer(self, answer: Result<Answer, Error>) {
+    pub fn answer(self, answer: Result<Response, Error>) {
         self.send(answer, Then::Nothing);
     }
 
     /// One answer of several.
-    pub fn answer_and_go_on(&self, answer: Result<Answer, Error>) {
+    pub fn answer_and_go_on(&self, answer: Result<Response, Error>) {
         self.send(answer, Then::Another);
     }
 
     /// The last answer on this connection, which then is somebody else's.
-    pub fn answer_and_move(self, answer: Result<Answer, Error>, to: oneshot::Sender<UnixStream>) {
+    pub fn answer_and_move(self, answer: Result<Response, Error>, to: oneshot::Sender<UnixStream>) {
         self.send(answer, Then::Moves(to));
     }
 
@@ -193,14 +193,14 @@ impl Responder {
         self.back.closed().await;
     }
 
-    fn send(&self, answer: Result<Answer, Error>, then: Then) {
+    fn send(&self, answer: Result<Response, Error>, then: Then) {
         let takes = match &then {
             Then::Takes(event) => Some(*event),
             Then::Nothing | Then::Another | Then::Moves(_) => None,
         };
         let bytes = self.encode(answer, takes).or_else(|error| {
             let error = format!("the answer could not be sent: {error}");
-            self.encode(Err(Error::new(Kind::Internal, error)), None)
+            self.encode(Err(Error::new(ErrorKind::Internal, error)), None)
         });
         let Ok(bytes) = bytes else { return };
         let admitted = match &then {
@@ -236,10 +236,10 @@ impl Responder {
 
     fn encode(
         &self,
-        answer: Result<Answer, Error>,
+        answer: Result<Response, Error>,
         takes: Option<EventId>,
     ) -> std::io::Result<Vec<u8>> {
-        frame::encode(&FromDaemon::Answer {
+        frame::encode(&DaemonMessage::Answer {
             id: self.id,
             answer,
             takes,
@@ -260,8 +260,8 @@ mod tests {
         let (back, mut sent) = mpsc::unbounded_channel();
         let unread = UnreadReplies::at_most(1_000);
         let responder = |id| Responder::new(id, back.clone(), unread.clone());
-        let long = || Err(Error::new(Kind::Internal, "x".repeat(5_000)));
-        let short = || Ok(Answer::Noted);
+        let long = || Err(Error::new(ErrorKind::Internal, "x".repeat(5_000)));
+        let short = || Ok(Response::Noted);
         // One reply is given whatever its length, as long as nothing else waits.
         responder(1).answer(long());
         let first = sent.try_recv().unwrap();

@@ -2,7 +2,7 @@
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
-use fugue_api::{Error, Kind};
+use fugue_api::{Error, ErrorKind};
 use fugue_core::settings::Settings;
 
 // On a small disk the floor is at most this part of it.
@@ -31,7 +31,7 @@ pub fn check_floor(state: &Path, settings: &Settings) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::new(
-        Kind::Exhausted,
+        ErrorKind::Exhausted,
         format!(
             "nothing was started: {} MB are free on the disk of {}, and the floor is {} MB (`free_disk_floor_mb`)",
             free >> 20,

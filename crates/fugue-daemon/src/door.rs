@@ -12,8 +12,11 @@ use std::{
 };
 
 use fugue_api::{
-    Error, Kind,
-    wire::{Ask, Caller, FromDaemon, Hello, Key, PROTOCOL, ToDaemon, Welcome, Who},
+    Error, ErrorKind,
+    wire::{
+        CallerEnv, CallerIdentity, ClientMessage, DaemonMessage, Hello, IdempotencyKey, PROTOCOL,
+        Request, Welcome,
+    },
 };
 use fugue_core::{CallId, settings::Settings};
 use tokio::{
@@ -39,12 +42,12 @@ use fugue_client::{
 pub enum Knock {
     Call {
         call: CallId,
-        key: Key,
+        key: IdempotencyKey,
         /// As the caller says.
-        who: Who,
+        who: CallerIdentity,
         origin: Arc<Origin>,
-        caller: Arc<Caller>,
-        ask: Ask,
+        caller: Arc<CallerEnv>,
+        ask: Request,
         responder: Responder,
     },
     Cancelled {
@@ -139,8 +142,8 @@ struct Visit {
 
 /// Who a connection belongs to, and how replies get to it.
 struct Guest {
-    caller: Arc<Caller>,
-    who: Who,
+    caller: Arc<CallerEnv>,
+    who: CallerIdentity,
     origin: Arc<Origin>,
     back: mpsc::UnboundedSender<Back>,
     unread: Arc<UnreadReplies>,
@@ -198,7 +201,7 @@ impl Visit {
                     while let Ok(answer) = answers.try_recv() {
                         sink.write_all(&answer.bytes).await?;
                     }
-                    let _ = sink.write_all(&frame::encode(&<FromDaemon>::Goodbye)?).await;
+                    let _ = sink.write_all(&frame::encode(&<DaemonMessage>::Goodbye)?).await;
                     break Ok(());
                 }
                 Some(answer) = answers.recv() => {
@@ -249,14 +252,19 @@ impl Visit {
         }
     }
 
-    async fn question(&self, question: ToDaemon, guest: &Guest, open: &mut HashMap<u64, CallId>) {
+    async fn question(
+        &self,
+        question: ClientMessage,
+        guest: &Guest,
+        open: &mut HashMap<u64, CallId>,
+    ) {
         match question {
-            ToDaemon::Cancel { id } => {
+            ClientMessage::Cancel { id } => {
                 if let Some(call) = open.remove(&id) {
                     let _ = self.engine.send(Knock::Cancelled { call }).await;
                 }
             }
-            ToDaemon::Call { id, key, who, ask } => {
+            ClientMessage::Call { id, key, who, ask } => {
                 let responder = Responder::new(id, guest.back.clone(), guest.unread.clone());
                 let max_calls = self.limits.max_calls;
                 if open.len() >= max_calls {
@@ -264,7 +272,7 @@ impl Visit {
                         "this client has {} calls open, and the limit is {max_calls} (`client_max_calls`)",
                         open.len()
                     );
-                    let error = Error::new(Kind::Exhausted, error)
+                    let error = Error::new(ErrorKind::Exhausted, error)
                         .hint("nothing was done; wait until one of them is answered");
                     return responder.answer(Err(error));
                 }

@@ -13,9 +13,11 @@ use std::{
 };
 
 use fugue_api::{
-    Error, Kind, PaneId, Reply, Request,
-    panes::{ClosePane, Overview, Status},
-    wire::{Answer, Ask, Caller, DaemonStatus, Key, LogsStatus, Who},
+    Error, ErrorKind, PaneId, ToolCall, ToolReply,
+    panes::{ClosePane, GetStatusReply, Overview},
+    wire::{
+        CallerEnv, CallerIdentity, DaemonStatus, IdempotencyKey, LogsStatus, Request, Response,
+    },
 };
 use fugue_core::{
     CallId, CallRequest, Core, Effect, Input, LogUsage, PaneEvent, PaneRequest, TmuxLookup,
@@ -80,7 +82,7 @@ pub struct Engine {
     own_calls: u64,
     errands: Errands,
     /// News of hooks that are kept until these calls are answered.
-    kept_news: HashMap<CallId, Key>,
+    kept_news: HashMap<CallId, IdempotencyKey>,
     /// Directories that are being removed.
     removals: usize,
     panicked: mpsc::UnboundedReceiver<Panicked>,
@@ -94,11 +96,11 @@ pub enum Said {
     /// A call after the look at files that core must not take.
     Furnished {
         call: CallId,
-        key: Key,
-        who: Who,
+        key: IdempotencyKey,
+        who: CallerIdentity,
         within: Option<PaneId>,
-        caller: Arc<Caller>,
-        ask: Ask,
+        caller: Arc<CallerEnv>,
+        ask: Request,
         furnished: world::Furnished,
     },
     /// Something that was done for a worker, or for a reply.
@@ -232,17 +234,17 @@ impl Engine {
                 self.step(Input::Cancelled { call })
             }
             Knock::Call {
-                ask: Ask::DaemonStatus,
+                ask: Request::DaemonStatus,
                 responder,
                 ..
             } => {
-                responder.answer(Ok(Answer::DaemonStatus {
+                responder.answer(Ok(Response::DaemonStatus {
                     status: self.status(),
                 }));
                 Going::On
             }
             Knock::Call {
-                ask: Ask::DaemonStop { panes },
+                ask: Request::DaemonStop { panes },
                 who,
                 origin,
                 responder,
@@ -268,7 +270,7 @@ impl Engine {
             } => {
                 let within = self.pane_of(&origin);
                 self.desk.open(call, responder);
-                if let Ask::Hook { news } = &ask
+                if let Request::Hook { news } = &ask
                     && news.is_kept()
                 {
                     self.kept_news.insert(call, key);
@@ -313,8 +315,8 @@ impl Engine {
                 key: kept.key,
                 who: kept.who,
                 within: None,
-                caller: Arc::new(Caller::nobody()),
-                ask: Ask::Hook { news: kept.news },
+                caller: Arc::new(CallerEnv::nobody()),
+                ask: Request::Hook { news: kept.news },
                 worlds: Ok(Vec::new()),
                 watch: None,
                 tmux: TmuxLookup::None,
@@ -332,11 +334,11 @@ impl Engine {
     fn look_up(
         &self,
         call: CallId,
-        key: Key,
-        who: Who,
+        key: IdempotencyKey,
+        who: CallerIdentity,
         within: Option<PaneId>,
-        caller: Arc<Caller>,
-        mut ask: Ask,
+        caller: Arc<CallerEnv>,
+        mut ask: Request,
         target: Option<String>,
     ) {
         let (says, house) = (self.says.clone(), self.house.clone());
@@ -572,7 +574,7 @@ impl Engine {
                     };
                     let collected = gc::collect(&inventory, dry_run, &house.paths, removed);
                     if let Some(responder) = responder {
-                        responder.answer(Ok(Answer::Garbage { collected }));
+                        responder.answer(Ok(Response::Garbage { collected }));
                     }
                 });
             }
@@ -689,7 +691,7 @@ impl Engine {
         let Some(handle) = self.panes.get(&pane) else {
             // It ended a moment ago, and core hears of it next.
             let error =
-                Error::new(Kind::Ended, format!("pane `{pane}` is ending")).hint("ask again");
+                Error::new(ErrorKind::Ended, format!("pane `{pane}` is ending")).hint("ask again");
             return self.desk.answer(call, Err(error));
         };
         let Some(responder) = self.desk.take(call) else {
@@ -703,7 +705,7 @@ impl Engine {
             responder,
         }) {
             let error = Error::new(
-                Kind::Unavailable,
+                ErrorKind::Unavailable,
                 format!("pane `{pane}` has too much to do"),
             )
             .hint("ask again");
@@ -731,8 +733,8 @@ impl Engine {
             if bounded {
                 view::bound_overview(&mut overview, MODEL_CHARS);
             }
-            let reply = Reply::GetStatus(Status::All(overview));
-            responder.answer(Ok(Answer::Tool { reply }));
+            let reply = ToolReply::GetStatus(GetStatusReply::All(overview));
+            responder.answer(Ok(Response::Tool { reply }));
         };
         if asked.is_empty() {
             return answer(overview);
@@ -816,7 +818,7 @@ impl Engine {
     fn stop(&mut self, asker: Responder, panes: bool) -> Going {
         if self.stopping.is_some() {
             asker.answer(Err(Error::new(
-                Kind::Unavailable,
+                ErrorKind::Unavailable,
                 "the daemon is stopping already",
             )));
             return Going::On;
@@ -843,18 +845,18 @@ impl Engine {
             open,
             closed: live.len() as u64,
         });
-        let caller = Arc::new(Caller::nobody());
+        let caller = Arc::new(CallerEnv::nobody());
         for (call, pane) in calls.into_iter().zip(live) {
             let close = ClosePane {
                 pane_id: pane.to_string(),
                 grace_ms: ClosePane::grace_ms(),
             };
-            let ask = Ask::Tool {
-                call: Request::ClosePane(close),
+            let ask = Request::Tool {
+                call: ToolCall::ClosePane(close),
             };
             let asked = CallRequest {
-                key: Key([0; 16]),
-                who: Who::Person {
+                key: IdempotencyKey([0; 16]),
+                who: CallerIdentity::Person {
                     project: String::new(),
                 },
                 within: None,
@@ -889,7 +891,7 @@ impl Engine {
             let _ = views.join();
         }
         if let Some(asker) = stopping.asker.take() {
-            asker.answer(Ok(Answer::Stopping {
+            asker.answer(Ok(Response::Stopping {
                 panes_closed: stopping.closed,
             }));
         }

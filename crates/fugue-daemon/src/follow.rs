@@ -1,8 +1,8 @@
 //! Waits until a live pane has more to read, and gives it. Fed by the pane, not polled.
 
 use fugue_api::{
-    Error, Kind,
-    wire::{Answer, Followed},
+    Error, ErrorKind,
+    wire::{OutputChunk, Response},
 };
 use tokio::sync::oneshot;
 
@@ -13,11 +13,11 @@ use crate::{
 
 pub async fn live(handle: PaneHandle, from: u64, responder: Responder) {
     let more = wait(handle, from).await;
-    responder.answer(more.map(|more| Answer::Followed { more }));
+    responder.answer(more.map(|more| Response::Followed { more }));
 }
 
-async fn wait(mut handle: PaneHandle, from: u64) -> Result<Followed, Error> {
-    let gone = || Error::new(Kind::Unavailable, "the pane went away");
+async fn wait(mut handle: PaneHandle, from: u64) -> Result<OutputChunk, Error> {
+    let gone = || Error::new(ErrorKind::Unavailable, "the pane went away");
     loop {
         // Marked as seen before asking, so that whatever comes after the answer wakes us.
         handle.grown.borrow_and_update();

@@ -8,7 +8,7 @@ use std::{
 
 use fugue_api::{
     PaneId,
-    wire::{GarbageCollected, GarbageItem, GarbageKind},
+    wire::{GarbageItem, GarbageKind, GarbageReport},
 };
 use fugue_core::Inventory;
 use fugue_hold::Liveness;
@@ -26,7 +26,7 @@ pub fn collect(
     dry_run: bool,
     paths: &Paths,
     removed: impl Fn(PaneId, Removal),
-) -> GarbageCollected {
+) -> GarbageReport {
     let mut items = plan(inventory, paths);
     if !dry_run {
         for item in items.iter_mut().filter(|item| item.kept.is_none()) {
@@ -52,7 +52,7 @@ pub fn collect(
         }
     }
     let removed = items.iter().filter(|item| item.kept.is_none());
-    GarbageCollected {
+    GarbageReport {
         dry_run,
         freed_bytes: removed.map(|item| item.bytes).sum(),
         free_disk_bytes: disk::free_bytes(&paths.panes()).unwrap_or(0),
@@ -165,7 +165,7 @@ mod tests {
             next_worker: 1,
             forgotten: [].into(),
         };
-        let found = |collected: &GarbageCollected| -> Vec<(String, bool)> {
+        let found = |collected: &GarbageReport| -> Vec<(String, bool)> {
             let items = collected.items.iter();
             items
                 .map(|item| (item.path.clone(), item.kept.is_some()))

@@ -24,10 +24,10 @@ pub mod watching;
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Error, EventId, Kind, PaneId, RunId,
+    Error, ErrorKind, EventId, PaneId, RunId,
     attach::ClientId,
-    panes::{PaneSize, StateBy},
-    wire::Followed,
+    panes::{PaneSize, SourcedState},
+    wire::OutputChunk,
 };
 use fugue_core::{
     AdoptMode, OutputRange, PaneEvent, PaneJob, PaneRecord, PaneRequest, StepPlan, TurnEnd,
@@ -84,7 +84,7 @@ pub enum PaneCommand {
     },
     More {
         from: u64,
-        answer: oneshot::Sender<Result<Followed, Error>>,
+        answer: oneshot::Sender<Result<OutputChunk, Error>>,
     },
     Close {
         grace: Duration,
@@ -102,7 +102,7 @@ pub enum PaneCommand {
     ForgetQuiet(u64),
     Inject(Inject),
     Fit(PaneSize),
-    AgentSays(Option<StateBy>),
+    AgentSays(Option<SourcedState>),
     /// Part of the text. `None` is the answer if the files must be asked.
     Stretch {
         want: OutputRange,
@@ -113,7 +113,7 @@ pub enum PaneCommand {
 
 /// What a row of an overview needs.
 pub struct Brief {
-    pub state: StateBy,
+    pub state: SourcedState,
     pub idle_ms: u64,
 }
 
@@ -628,7 +628,10 @@ impl Pane {
         }
         let resizes = std::mem::take(&mut self.resizes).into_values();
         for responder in resizes.filter_map(|(_, responder)| responder) {
-            responder.answer(Err(Error::new(Kind::Ended, "the pane ended meanwhile")));
+            responder.answer(Err(Error::new(
+                ErrorKind::Ended,
+                "the pane ended meanwhile",
+            )));
         }
         self.sending.pane_ended();
         self.keys_too_late();

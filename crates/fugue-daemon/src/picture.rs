@@ -2,10 +2,10 @@
 
 use fugue_api::{
     attach::{
-        Appearance, Attributes, Colour, FrameCursor, FrameHead, FrameModes, FrameRow, Lines,
-        MouseFormat, MouseWanted, Span,
+        FrameColor, FrameCursor, FrameHead, FrameModes, FrameMouseEncoding, FrameMouseMode,
+        FrameRow, FrameStyle, PaneLines, StyleAttributes, StyledSpan,
     },
-    panes::{PaneSize, StateBy},
+    panes::{PaneSize, SourcedState},
 };
 use fugue_term::{Attr, Color, LineNo, Modes, Mouse, Screen, Style, Terminal, Underline};
 
@@ -15,7 +15,7 @@ const MOST_LINES: u32 = 1000;
 const MOST_CHARS: usize = 1 << 20;
 
 /// A live terminal's, as far as it knows itself.
-pub fn head(terminal: &Terminal, state: StateBy) -> FrameHead {
+pub fn head(terminal: &Terminal, state: SourcedState) -> FrameHead {
     let size = terminal.size();
     FrameHead {
         size: PaneSize {
@@ -31,7 +31,7 @@ pub fn head(terminal: &Terminal, state: StateBy) -> FrameHead {
 }
 
 pub fn row(screen: &Screen<'_>, row: u16) -> FrameRow {
-    let mut spans: Vec<Span> = Vec::new();
+    let mut spans: Vec<StyledSpan> = Vec::new();
     let mut last = None;
     for cell in screen.cells(row.into()) {
         match spans.last_mut() {
@@ -39,7 +39,7 @@ pub fn row(screen: &Screen<'_>, row: u16) -> FrameRow {
             _ => {
                 let mut text = String::new();
                 cell.push_to(&mut text);
-                spans.push(Span(text, appearance(&cell.style)));
+                spans.push(StyledSpan(text, appearance(&cell.style)));
                 last = Some(cell.style);
             }
         }
@@ -68,16 +68,16 @@ pub fn modes(modes: &Modes) -> FrameModes {
         focus: modes.focus,
         keyboard: modes.keyboard,
         mouse: match modes.mouse {
-            Mouse::Off => MouseWanted::Nothing,
-            Mouse::Press => MouseWanted::Presses,
-            Mouse::Click => MouseWanted::Clicks,
-            Mouse::Drag => MouseWanted::Drags,
-            Mouse::Motion => MouseWanted::Motion,
+            Mouse::Off => FrameMouseMode::Nothing,
+            Mouse::Press => FrameMouseMode::Presses,
+            Mouse::Click => FrameMouseMode::Clicks,
+            Mouse::Drag => FrameMouseMode::Drags,
+            Mouse::Motion => FrameMouseMode::Motion,
         },
         mouse_format: match modes.mouse_format {
-            fugue_term::MouseFormat::Bytes => MouseFormat::Bytes,
-            fugue_term::MouseFormat::Utf8 => MouseFormat::Utf8,
-            fugue_term::MouseFormat::Sgr => MouseFormat::Sgr,
+            fugue_term::MouseFormat::Bytes => FrameMouseEncoding::Bytes,
+            fugue_term::MouseFormat::Utf8 => FrameMouseEncoding::Utf8,
+            fugue_term::MouseFormat::Sgr => FrameMouseEncoding::Sgr,
         },
         reverse: modes.reverse,
     }
@@ -124,7 +124,7 @@ impl LineRange {
 pub struct LinesBuilder {
     range: LineRange,
     chars: usize,
-    lines: Vec<Vec<Span>>,
+    lines: Vec<Vec<StyledSpan>>,
 }
 
 impl LinesBuilder {
@@ -147,19 +147,19 @@ impl LinesBuilder {
     /// Takes the next line, cut by style.
     pub fn push(&mut self, runs: Vec<(String, Style)>) {
         let runs = runs.into_iter();
-        let spans: Vec<Span> = runs
-            .map(|(text, style)| Span(text, appearance(&style)))
+        let spans: Vec<StyledSpan> = runs
+            .map(|(text, style)| StyledSpan(text, appearance(&style)))
             .collect();
         self.chars += spans.iter().map(|span| span.0.len()).sum::<usize>();
         self.lines.push(spans);
     }
 
     /// Takes what is left from a terminal that has it.
-    pub fn finish(mut self, terminal: &Terminal) -> Lines {
+    pub fn finish(mut self, terminal: &Terminal) -> PaneLines {
         while let Some(line) = self.next_line() {
             self.push(terminal.styled_line(line));
         }
-        Lines {
+        PaneLines {
             from: self.range.from,
             lines: self.lines,
             kept_from: self.range.oldest,
@@ -169,11 +169,11 @@ impl LinesBuilder {
 }
 
 /// A range of the text, or the news that the terminal at hand does not reach back far enough.
-pub fn lines(terminal: &Terminal, range: LineRange) -> Option<Lines> {
+pub fn lines(terminal: &Terminal, range: LineRange) -> Option<PaneLines> {
     (range.from >= terminal.first_kept().0).then(|| LinesBuilder::new(range).finish(terminal))
 }
 
-fn appearance(style: &Style) -> Appearance {
+fn appearance(style: &Style) -> FrameStyle {
     let attributes = Attr::ALL
         .into_iter()
         .enumerate()
@@ -187,16 +187,16 @@ fn appearance(style: &Style) -> Appearance {
         Underline::Dotted => 4,
         Underline::Dashed => 5,
     };
-    Appearance(
+    FrameStyle(
         colour(style.fg()),
         colour(style.bg()),
         colour(style.underline_color()),
-        Attributes(attributes | underline << 8),
+        StyleAttributes(attributes | underline << 8),
     )
 }
 
-fn colour(color: Color) -> Colour {
-    Colour(match color {
+fn colour(color: Color) -> FrameColor {
+    FrameColor(match color {
         Color::Default => -1,
         Color::Indexed(index) => index.into(),
         Color::Rgb(red, green, blue) => i32::from_be_bytes([1, red, green, blue]),
@@ -219,7 +219,7 @@ mod tests {
         let FrameRow(_, spans) = row(&terminal.screen(), 0);
         spans
             .into_iter()
-            .map(|Span(text, Appearance(fg, bg, under, attributes))| {
+            .map(|StyledSpan(text, FrameStyle(fg, bg, under, attributes))| {
                 (text, [fg.0, bg.0, under.0], attributes.0)
             })
             .collect()
@@ -260,9 +260,10 @@ mod tests {
         for line in 0..20 {
             terminal.feed(format!("line {line}\r\n").as_bytes());
         }
-        let texts = |lines: Option<Lines>| {
+        let texts = |lines: Option<PaneLines>| {
             let lines = lines?;
-            let text = |spans: Vec<Span>| spans.into_iter().map(|span| span.0).collect::<String>();
+            let text =
+                |spans: Vec<StyledSpan>| spans.into_iter().map(|span| span.0).collect::<String>();
             Some((
                 lines.from,
                 lines.lines.into_iter().map(text).collect::<Vec<_>>(),

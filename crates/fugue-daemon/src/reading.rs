@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use fugue_api::{
-    Error, Kind,
-    panes::{Mode, PaneText, ReadPane, StateBy},
-    wire::Followed,
+    Error, ErrorKind,
+    panes::{ReadMode, ReadPane, ReadPaneReply, SourcedState},
+    wire::OutputChunk,
 };
 use fugue_core::{
     OutputRange,
@@ -19,7 +19,7 @@ use crate::replay::Gap;
 
 /// A reply, or what is to be read from the log because the terminal at hand does not reach back far enough.
 pub enum Reading {
-    Done(Box<PaneText>),
+    Done(Box<ReadPaneReply>),
     NeedsMore(Box<TextPlan>),
 }
 
@@ -144,11 +144,11 @@ pub struct TextPlan {
     left_out: u64,
     command: Option<(String, Option<i32>)>,
     end: Cursor,
-    state: StateBy,
+    state: SourcedState,
 }
 
 impl TextPlan {
-    fn text(terminal: &Terminal, args: &ReadPane, state: &StateBy) -> Result<Self, Error> {
+    fn text(terminal: &Terminal, args: &ReadPane, state: &SourcedState) -> Result<Self, Error> {
         let since = args.since.as_ref().map(view::cursor).transpose()?;
         let grep = args.grep.as_deref().map(view::compile).transpose()?;
         let wanted = args.lines as usize;
@@ -175,10 +175,14 @@ impl TextPlan {
         })
     }
 
-    fn last_command(terminal: &Terminal, args: &ReadPane, state: &StateBy) -> Result<Self, Error> {
+    fn last_command(
+        terminal: &Terminal,
+        args: &ReadPane,
+        state: &SourcedState,
+    ) -> Result<Self, Error> {
         let Some(last) = terminal.last_command(1) else {
             return Err(Error::new(
-                Kind::NotFound,
+                ErrorKind::NotFound,
                 "no command has run here in a shell with integration",
             )
             .hint("mode `text` reads everything that was printed"));
@@ -214,7 +218,11 @@ impl TextPlan {
     }
 
     /// Reads it. `None`: the source does not reach back far enough.
-    pub fn read(&self, source: &mut dyn TextSource, past: Past) -> Result<Option<PaneText>, Error> {
+    pub fn read(
+        &self,
+        source: &mut dyn TextSource,
+        past: Past,
+    ) -> Result<Option<ReadPaneReply>, Error> {
         let mut skip = self.is_exact.then_some(0);
         loop {
             let mut last = LastLines::new(self.wanted, self.most_chars, skip);
@@ -249,7 +257,7 @@ impl TextPlan {
                 ClipInput::Again { skip: more } => skip = Some(more),
                 ClipInput::Lines { clip, before } => {
                     let bounded = clip.bound(self.most_chars);
-                    return Ok(Some(PaneText {
+                    return Ok(Some(ReadPaneReply {
                         text: bounded.text,
                         cursor: view::shown(self.end),
                         lines: bounded.lines,
@@ -273,13 +281,13 @@ pub fn read(
     recent: &mut RecentText<'_>,
     log: &mut LogReader,
     args: &ReadPane,
-    state: &StateBy,
+    state: &SourcedState,
 ) -> Result<Reading, Error> {
     let plan = match args.mode {
-        Mode::Text => TextPlan::text(recent.terminal, args, state)?,
-        Mode::LastCommand => TextPlan::last_command(recent.terminal, args, state)?,
-        Mode::Screen => return screen(recent.terminal, args, state),
-        Mode::Raw => {
+        ReadMode::Text => TextPlan::text(recent.terminal, args, state)?,
+        ReadMode::LastCommand => TextPlan::last_command(recent.terminal, args, state)?,
+        ReadMode::Screen => return screen(recent.terminal, args, state),
+        ReadMode::Raw => {
             let mut reply = raw(recent.terminal.end(), log, args, state)?;
             reply.missing_bytes += recent.tail.map_or(0, |gap| gap.bytes);
             reply.note = missing_note(reply.missing_bytes);
@@ -292,7 +300,7 @@ pub fn read(
     })
 }
 
-fn screen(terminal: &Terminal, args: &ReadPane, state: &StateBy) -> Result<Reading, Error> {
+fn screen(terminal: &Terminal, args: &ReadPane, state: &SourcedState) -> Result<Reading, Error> {
     let rows: Vec<String> = terminal.screen().rows().collect();
     let used = rows
         .iter()
@@ -300,7 +308,7 @@ fn screen(terminal: &Terminal, args: &ReadPane, state: &StateBy) -> Result<Readi
         .map_or(0, |last| last + 1);
     let rows = grepped(rows[..used].iter().cloned().zip(1..).collect(), args)?;
     let bounded = view::bound(&rows, args.max_output_chars as usize);
-    Ok(Reading::Done(Box::new(PaneText {
+    Ok(Reading::Done(Box::new(ReadPaneReply {
         text: bounded.text,
         cursor: view::shown(terminal.end()),
         lines: bounded.lines,
@@ -394,11 +402,11 @@ pub fn raw(
     end: Cursor,
     log: &mut LogReader,
     args: &ReadPane,
-    state: &StateBy,
-) -> Result<PaneText, Error> {
+    state: &SourcedState,
+) -> Result<ReadPaneReply, Error> {
     let trouble = |error: std::io::Error| {
         Error::new(
-            Kind::Unavailable,
+            ErrorKind::Unavailable,
             format!("the log cannot be read: {error}"),
         )
     };
@@ -422,7 +430,7 @@ pub fn raw(
     let chars = text.chars().count();
     let over = chars.saturating_sub(args.max_output_chars as usize);
     let kept: String = text.chars().skip(over).collect();
-    Ok(PaneText {
+    Ok(ReadPaneReply {
         lines: kept.lines().count() as u64,
         text: kept,
         cursor,
@@ -490,10 +498,10 @@ const FOLLOW_BYTES: usize = 1 << 20;
 
 /// What is there between an offset and the end, for somebody who follows along at their own pace; `ended` says whether
 /// the log has nothing behind it. Where output is missing, `from` is later than was asked for.
-pub fn more(log: &mut LogReader, from: u64, end: Cursor) -> Result<Followed, Error> {
+pub fn more(log: &mut LogReader, from: u64, end: Cursor) -> Result<OutputChunk, Error> {
     let trouble = |error: std::io::Error| {
         Error::new(
-            Kind::Unavailable,
+            ErrorKind::Unavailable,
             format!("the log cannot be read: {error}"),
         )
     };
@@ -521,7 +529,7 @@ pub fn more(log: &mut LogReader, from: u64, end: Cursor) -> Result<Followed, Err
     }
     let offset = Offset(from + raw.len() as u64);
     let cursor = view::shown(Cursor { offset, ..end });
-    Ok(Followed {
+    Ok(OutputChunk {
         raw,
         from,
         ended,

@@ -7,7 +7,9 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use fugue_api::{Error, Kind, PaneId, SessionName, Timestamp, panes::PaneSize, wire::Key};
+use fugue_api::{
+    Error, ErrorKind, PaneId, SessionName, Timestamp, panes::PaneSize, wire::IdempotencyKey,
+};
 use fugue_core::{Change, PaneRecord};
 use fugue_hold::record::Meta;
 use serde::Serialize;
@@ -139,7 +141,7 @@ fn record_of(pane: PaneId, dir: &Path, meta: &Meta) -> PaneRecord {
                 cols: meta.cols,
             },
             created_at: Timestamp(u64::try_from(made).unwrap_or(u64::MAX)),
-            made_by: Key([0; 16]),
+            made_by: IdempotencyKey([0; 16]),
             opened_by: None,
             secret: String::new(),
             tmux: None,
@@ -241,7 +243,7 @@ pub struct RepairReport {
 pub fn repair(paths: &Paths) -> Result<RepairReport, Error> {
     let unusable = |error: StoreError| {
         Error::new(
-            Kind::Unavailable,
+            ErrorKind::Unavailable,
             format!("{}: {error}", paths.database().display()),
         )
         .hint("nothing was changed")

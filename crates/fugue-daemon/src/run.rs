@@ -2,8 +2,8 @@
 
 use std::io;
 
-use fugue_api::wire::Ask;
-use fugue_api::{Error, Kind};
+use fugue_api::wire::Request;
+use fugue_api::{Error, ErrorKind};
 use fugue_core::CallId;
 use rustix::process::{Resource, Rlimit};
 use tokio::{
@@ -50,7 +50,7 @@ pub fn daemon(paths: &Paths) -> Result<(), Error> {
             return Ok(());
         }
         Ok(None) => Err(Error::new(
-            Kind::Unavailable,
+            ErrorKind::Unavailable,
             format!("a daemon already runs for {}", paths.state.display()),
         )
         .hint("`fugue daemon status` shows it, `fugue daemon restart` replaces it")),
@@ -68,7 +68,10 @@ pub fn daemon(paths: &Paths) -> Result<(), Error> {
     let monitor = runtime
         .block_on(serve(engine, listener, monitor))
         .map_err(|error| {
-            Error::new(Kind::Unavailable, format!("the daemon had to end: {error}"))
+            Error::new(
+                ErrorKind::Unavailable,
+                format!("the daemon had to end: {error}"),
+            )
         })?;
     monitor.socket.remove();
     tracing::info!("the daemon ends");
@@ -87,7 +90,7 @@ struct Begun {
 fn begin(paths: &Paths, lock: Lock) -> Result<Begun, Error> {
     let trouble = |error: io::Error| {
         Error::new(
-            Kind::Unavailable,
+            ErrorKind::Unavailable,
             format!("the daemon cannot start: {error}"),
         )
     };
@@ -95,7 +98,7 @@ fn begin(paths: &Paths, lock: Lock) -> Result<Begun, Error> {
     shell::install(&paths.shell_files()).map_err(trouble)?;
     let unusable = |error: store::StoreError| {
         Error::new(
-            Kind::Unavailable,
+            ErrorKind::Unavailable,
             format!("{}: {error}", paths.database().display()),
         )
         .hint("is the disk full, or read-only? panes go on without a daemon")
@@ -210,13 +213,13 @@ async fn stop(engine: &mpsc::Sender<Knock>, panes: Panes) {
     let (nobody, _) = mpsc::unbounded_channel();
     let stop = Knock::Call {
         call: CallId(0),
-        key: fugue_api::wire::Key([0; 16]),
-        who: fugue_api::wire::Who::Person {
+        key: fugue_api::wire::IdempotencyKey([0; 16]),
+        who: fugue_api::wire::CallerIdentity::Person {
             project: String::new(),
         },
         origin: Default::default(),
-        caller: std::sync::Arc::new(fugue_api::wire::Caller::nobody()),
-        ask: Ask::DaemonStop {
+        caller: std::sync::Arc::new(fugue_api::wire::CallerEnv::nobody()),
+        ask: Request::DaemonStop {
             panes: panes == Panes::Close,
         },
         responder: Responder::new(0, nobody, UnreadReplies::at_most(u64::MAX)),

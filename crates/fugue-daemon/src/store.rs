@@ -140,7 +140,7 @@ pub(crate) mod conformance {
     //! What every store must do. Each engine runs all of it.
 
     use super::*;
-    use fugue_api::{PaneId, SessionName, Timestamp, panes::PaneSize, wire::Key};
+    use fugue_api::{PaneId, SessionName, Timestamp, panes::PaneSize, wire::IdempotencyKey};
     use fugue_core::{LayoutRecord, PaneRecord, StartRecord, StartTarget, layout::Layout};
 
     pub fn record(id: u64) -> PaneRecord {
@@ -155,7 +155,7 @@ pub(crate) mod conformance {
                 cols: 120,
             },
             created_at: Timestamp(1_000),
-            made_by: Key([7; 16]),
+            made_by: IdempotencyKey([7; 16]),
             opened_by: None,
             secret: "s".into(),
             agent: None,
@@ -178,14 +178,16 @@ pub(crate) mod conformance {
 
     fn a_start_is_remembered_until_it_is_dropped<S: Store>(reopen: &impl Fn() -> S) {
         let start = |key: u8| StartRecord {
-            key: Key([key; 16]),
+            key: IdempotencyKey([key; 16]),
             at: Timestamp(u64::from(key)),
             what: StartTarget::Pane(PaneId(u64::from(key))),
         };
         let put = |key| Change::PutStart(start(key));
         let mut store = reopen();
         store.commit(&[&put(1), &put(2)]).unwrap();
-        store.commit(&[&Change::DropStart(Key([1; 16]))]).unwrap();
+        store
+            .commit(&[&Change::DropStart(IdempotencyKey([1; 16]))])
+            .unwrap();
         drop(store);
         assert_eq!(reopen().open().unwrap().snapshot.starts, [start(2)]);
     }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use fugue_api::{OsText, wire::Caller};
+use fugue_api::{OsText, wire::CallerEnv};
 use fugue_core::{
     Assessment, AssessmentJob, AssessmentKind, CommandEnd, Input,
     assess::{Fence, Situation, Verdict},
@@ -38,7 +38,7 @@ pub struct Errand {
     pub step: u64,
     pub command: String,
     pub cwd: PathBuf,
-    pub caller: Arc<Caller>,
+    pub caller: Arc<CallerEnv>,
     pub limit: Duration,
 }
 
@@ -61,7 +61,7 @@ impl Errands {
         }
     }
 
-    fn marked(&self, caller: &Caller) -> Arc<Caller> {
+    fn marked(&self, caller: &CallerEnv) -> Arc<CallerEnv> {
         let mut caller = caller.clone();
         let ours = |key: &OsText| *key == OsText::Text(WHOSE.into());
         caller.env.retain(|(key, _)| !ours(key));
@@ -85,7 +85,7 @@ impl Errands {
         self.begin(watcher, task.abort_handle());
     }
 
-    pub fn judge(&mut self, job: AssessmentJob, caller: &Caller, says: mpsc::Sender<Said>) {
+    pub fn judge(&mut self, job: AssessmentJob, caller: &CallerEnv, says: mpsc::Sender<Said>) {
         let watcher = job.watcher;
         let caller = self.marked(caller);
         let task = tokio::spawn(async move {
@@ -135,7 +135,7 @@ async fn ran(errand: &Errand) -> CommandEnd {
     }
 }
 
-async fn judged(job: &AssessmentJob, caller: &Caller) -> Assessment {
+async fn judged(job: &AssessmentJob, caller: &CallerEnv) -> Assessment {
     let model = match job.judge {
         AssessmentKind::Decide => &job.settings.assess_model,
         AssessmentKind::NextStep => job.settings.next_step_model(),

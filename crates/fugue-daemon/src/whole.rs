@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use fugue_api::{Error, Kind, wire::Answer};
+use fugue_api::{Error, ErrorKind, wire::Response};
 use fugue_core::{PaneRecord, view};
 use fugue_hold::record::ExitRecord;
 use tokio::{
@@ -78,7 +78,7 @@ impl WholeLogReaders {
 }
 
 fn closed(error: tokio::sync::AcquireError) -> Error {
-    Error::new(Kind::Internal, format!("no log can be read: {error}"))
+    Error::new(ErrorKind::Internal, format!("no log can be read: {error}"))
 }
 
 /// Does work that waits for the disk on a thread of its own.
@@ -87,7 +87,7 @@ pub async fn blocking<T: Send + 'static>(
 ) -> Result<T, Error> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
         Error::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             format!("the answer was not composed: {error}"),
         )
     })
@@ -97,7 +97,7 @@ pub async fn blocking<T: Send + 'static>(
 /// whether there was somebody to answer.
 pub fn answer_later(
     responder: Responder,
-    work: impl Future<Output = Result<Answer, Error>> + Send + 'static,
+    work: impl Future<Output = Result<Response, Error>> + Send + 'static,
 ) -> JoinHandle<bool> {
     tokio::spawn(async move {
         let answer = tokio::select! {
@@ -143,7 +143,7 @@ impl WholeLog<'_> {
             })
             .map_err(|error| unreadable(self.record, &error))?;
         if self.cancelled.is_so() {
-            return Err(Error::new(Kind::Unavailable, "the call was cancelled"));
+            return Err(Error::new(ErrorKind::Unavailable, "the call was cancelled"));
         }
         Ok(())
     }
@@ -210,7 +210,7 @@ fn gap_at_end(offset: u64, end: u64) -> Option<Gap> {
 /// A log that cannot be read is an error of the call, never the end of the text.
 pub fn unreadable(record: &PaneRecord, error: &io::Error) -> Error {
     Error::new(
-        Kind::Unavailable,
+        ErrorKind::Unavailable,
         format!("the output of pane `{}` cannot be read: {error}", record.id),
     )
 }

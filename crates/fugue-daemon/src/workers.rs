@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::{Error, Kind, wire::Caller};
+use fugue_api::{Error, ErrorKind, wire::CallerEnv};
 use fugue_core::{CompletionDetails, PaneRecord, WorkerLaunch, WorkerRecord, WorkerRepo, view};
 
 use crate::{
@@ -34,7 +34,7 @@ const TAIL_CHARS: usize = 4_000;
 /// nothing of it is left.
 pub fn prepare(
     worker: &WorkerRecord,
-    caller: &Caller,
+    caller: &CallerEnv,
     house: &House,
 ) -> Result<WorkerLaunch, Error> {
     let made = make(worker, caller, house);
@@ -44,7 +44,7 @@ pub fn prepare(
     made
 }
 
-fn make(worker: &WorkerRecord, caller: &Caller, house: &House) -> Result<WorkerLaunch, Error> {
+fn make(worker: &WorkerRecord, caller: &CallerEnv, house: &House) -> Result<WorkerLaunch, Error> {
     let path = world::variable(caller, "PATH");
     let here = &worker.world.cwd;
     let deadline = Instant::now() + PATIENCE_FOR_A_WORKTREE;
@@ -194,7 +194,7 @@ fn files(worker: &WorkerRecord, house: &House) -> PathBuf {
 
 /// What tells a worker who it is and where its fugue is. Some agents pass little of their environment on, so it is
 /// everything that our own client looks at.
-fn identity(worker: &WorkerRecord, caller: &Caller, house: &House) -> BTreeMap<String, String> {
+fn identity(worker: &WorkerRecord, caller: &CallerEnv, house: &House) -> BTreeMap<String, String> {
     let socket = house.paths.socket().to_string_lossy().into_owned();
     let mut identity: BTreeMap<String, String> = [
         ("FUGUE_SESSION_ID", worker.lead.0.clone()),
@@ -259,7 +259,7 @@ fn keep_some(found: &mut CompletionDetails, changes: Vec<String>) {
 
 fn no_files(path: &Path, error: &io::Error) -> Error {
     Error::new(
-        Kind::Exhausted,
+        ErrorKind::Exhausted,
         format!(
             "the worker's files cannot be made: {}: {error}",
             path.display()

@@ -10,10 +10,10 @@ use std::{
 };
 
 use fugue_api::{
-    Error, Kind, Request, SessionName,
+    Error, ErrorKind, SessionName, ToolCall,
     panes::Backend,
-    runs::Layout,
-    wire::{Ask, Caller},
+    runs::RunLayout,
+    wire::{CallerEnv, Request},
 };
 use fugue_core::{LaunchEnv, TmuxLookup, TmuxPane, assess::WatchSettings};
 
@@ -35,25 +35,29 @@ pub struct Furnished {
 }
 
 /// Whether something must be looked up for a call: the world of each pane that it opens, or what tmux has.
-pub fn is_needed(ask: &Ask, caller: &Caller) -> bool {
-    let Ask::Tool { call } = ask else {
+pub fn is_needed(ask: &Request, caller: &CallerEnv) -> bool {
+    let Request::Tool { call } = ask else {
         return wants_all(ask);
     };
     match call {
-        Request::CreatePane(_)
-        | Request::RunParallel(_)
-        | Request::SpawnWorker(_)
-        | Request::WatchMe(_) => true,
-        Request::RunPipeline(args) => args.pane_id.is_none(),
+        ToolCall::CreatePane(_)
+        | ToolCall::RunParallel(_)
+        | ToolCall::SpawnWorker(_)
+        | ToolCall::WatchMe(_) => true,
+        ToolCall::RunPipeline(args) => args.pane_id.is_none(),
         // Whoever is not in tmux need not wait for it.
-        Request::GetStatus(_) => wants_all(ask) && variable(caller, "TMUX").is_some(),
+        ToolCall::GetStatus(_) => wants_all(ask) && variable(caller, "TMUX").is_some(),
         _ => false,
     }
 }
 
 /// The pane of tmux that a call is about, if its words are tmux's and none of ours.
-pub fn tmux_target(ask: &Ask, caller: &Caller, known: impl Fn(&str) -> bool) -> Option<String> {
-    let watcher = matches!(ask, Ask::Tool { call } if call.is_for_a_watcher());
+pub fn tmux_target(
+    ask: &Request,
+    caller: &CallerEnv,
+    known: impl Fn(&str) -> bool,
+) -> Option<String> {
+    let watcher = matches!(ask, Request::Tool { call } if call.is_for_a_watcher());
     match ask.pane() {
         // Only where a window is asked for may it be a plain name.
         Some(said) if watcher || is_of_tmux(said) => (!known(said)).then(|| said.to_owned()),
@@ -71,18 +75,23 @@ fn is_of_tmux(said: &str) -> bool {
 }
 
 /// Whether the panes of the caller's tmux are among what is asked for.
-fn wants_all(ask: &Ask) -> bool {
+fn wants_all(ask: &Request) -> bool {
     match ask {
-        Ask::Elsewhere => true,
-        Ask::Tool {
-            call: Request::GetStatus(args),
+        Request::Elsewhere => true,
+        Request::Tool {
+            call: ToolCall::GetStatus(args),
         } => args.pane_id.is_none(),
         _ => false,
     }
 }
 
 /// Everything that must be looked up before core hears of a call.
-pub fn furnish(ask: &mut Ask, target: Option<&str>, caller: &Caller, house: &House) -> Furnished {
+pub fn furnish(
+    ask: &mut Request,
+    target: Option<&str>,
+    caller: &CallerEnv,
+    house: &House,
+) -> Furnished {
     let tmux = match target {
         Some(target) => match look::find(target, caller) {
             // A plain name is rather one of ours that is not there.
@@ -97,7 +106,7 @@ pub fn furnish(ask: &mut Ask, target: Option<&str>, caller: &Caller, house: &Hou
         watch: None,
         tmux,
     };
-    if let Ask::Tool { call } = ask {
+    if let Request::Tool { call } = ask {
         let looked = call.check().and_then(|()| {
             if opens_panes(call) {
                 disk::check_floor(&house.paths.panes(), &house.settings)?;
@@ -114,17 +123,21 @@ pub fn furnish(ask: &mut Ask, target: Option<&str>, caller: &Caller, house: &Hou
 }
 
 /// Whether a call starts something whose output has to be stored.
-fn opens_panes(request: &Request) -> bool {
+fn opens_panes(request: &ToolCall) -> bool {
     match request {
-        Request::CreatePane(_) | Request::RunParallel(_) | Request::SpawnWorker(_) => true,
-        Request::RunPipeline(args) => args.pane_id.is_none(),
+        ToolCall::CreatePane(_) | ToolCall::RunParallel(_) | ToolCall::SpawnWorker(_) => true,
+        ToolCall::RunPipeline(args) => args.pane_id.is_none(),
         _ => false,
     }
 }
 
 /// One world for each pane that the call opens. A worker's agent is settled here too, where programs can be looked
 /// for.
-fn look_up(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<LaunchEnv>, Error> {
+fn look_up(
+    request: &mut ToolCall,
+    caller: &CallerEnv,
+    house: &House,
+) -> Result<Vec<LaunchEnv>, Error> {
     let mut worlds = worlds(request, caller, house)?;
     if worlds.is_empty() {
         return Ok(worlds);
@@ -138,16 +151,20 @@ fn look_up(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<
 
 /// Where tmux makes the panes of this call, if tmux is to make them: because the caller says so, or wants to see them
 /// and sits in tmux.
-fn tmux_home(request: &Request, caller: &Caller, house: &House) -> Result<Option<TmuxPane>, Error> {
+fn tmux_home(
+    request: &ToolCall,
+    caller: &CallerEnv,
+    house: &House,
+) -> Result<Option<TmuxPane>, Error> {
     let (backend, layout, session) = match request {
-        Request::CreatePane(args) => (args.backend, None, args.session.as_deref()),
-        Request::RunParallel(args) => (args.backend, Some(args.layout), None),
-        Request::RunPipeline(args) => (args.backend, Some(args.layout), None),
-        Request::SpawnWorker(args) => (args.backend, Some(args.layout), None),
+        ToolCall::CreatePane(args) => (args.backend, None, args.session.as_deref()),
+        ToolCall::RunParallel(args) => (args.backend, Some(args.layout), None),
+        ToolCall::RunPipeline(args) => (args.backend, Some(args.layout), None),
+        ToolCall::SpawnWorker(args) => (args.backend, Some(args.layout), None),
         _ => return Ok(None),
     };
     let in_tmux = variable(caller, "TMUX_PANE").is_some();
-    let seen = layout == Some(Layout::Tiled);
+    let seen = layout == Some(RunLayout::Tiled);
     let backend = backend.unwrap_or(match house.settings.backend {
         Backend::Native if seen && in_tmux => Backend::Tmux,
         configured => configured,
@@ -158,17 +175,21 @@ fn tmux_home(request: &Request, caller: &Caller, house: &House) -> Result<Option
             Some(session) => (Wish::Apart, session),
             None => (Wish::Near, SessionName::MAIN),
         }),
-        (Backend::Tmux, Some(Layout::Hidden)) => Some((Wish::Apart, SessionName::HIDDEN)),
-        (Backend::Tmux, Some(Layout::Tiled)) => Some((Wish::Beside, SessionName::MAIN)),
+        (Backend::Tmux, Some(RunLayout::Hidden)) => Some((Wish::Apart, SessionName::HIDDEN)),
+        (Backend::Tmux, Some(RunLayout::Tiled)) => Some((Wish::Beside, SessionName::MAIN)),
     };
     wanted
         .map(|(wish, session)| look::place_for(caller, wish, session))
         .transpose()
 }
 
-fn worlds(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<LaunchEnv>, Error> {
+fn worlds(
+    request: &mut ToolCall,
+    caller: &CallerEnv,
+    house: &House,
+) -> Result<Vec<LaunchEnv>, Error> {
     match request {
-        Request::CreatePane(args) => {
+        ToolCall::CreatePane(args) => {
             let purpose = match args.command {
                 Some(_) => Purpose::Command,
                 None => Purpose::Person,
@@ -177,7 +198,7 @@ fn worlds(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<L
             let shell = shell(args.shell.as_deref(), purpose, &cwd, caller, house)?;
             Ok(vec![world(cwd, shell, purpose, &args.env, caller, house)?])
         }
-        Request::RunParallel(args) => {
+        ToolCall::RunParallel(args) => {
             let mut worlds: Vec<LaunchEnv> = Vec::with_capacity(args.commands.len());
             for (index, one) in args.commands.iter().enumerate() {
                 let field = format!("commands[{index}].cwd");
@@ -195,7 +216,7 @@ fn worlds(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<L
             }
             Ok(worlds)
         }
-        Request::RunPipeline(args) => {
+        ToolCall::RunPipeline(args) => {
             let cwd = directory("cwd", args.cwd.as_deref(), caller)?;
             let shell = shell(args.shell.as_deref(), Purpose::Steps, &cwd, caller, house)?;
             let env = BTreeMap::new();
@@ -208,7 +229,7 @@ fn worlds(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<L
                 house,
             )?])
         }
-        Request::SpawnWorker(args) => {
+        ToolCall::SpawnWorker(args) => {
             let cwd = directory("cwd", args.cwd.as_deref(), caller)?;
             let path = variable(caller, "PATH");
             let agent = match (&args.agent, house.settings.default_agent.as_str()) {
@@ -224,7 +245,7 @@ fn worlds(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<L
             args.agent = Some(agent.name().to_owned());
             Ok(vec![for_commands(cwd, caller, house)?])
         }
-        Request::WatchMe(_) => {
+        ToolCall::WatchMe(_) => {
             let cwd = directory("cwd", None, caller)?;
             Ok(vec![for_commands(cwd, caller, house)?])
         }
@@ -233,7 +254,7 @@ fn worlds(request: &mut Request, caller: &Caller, house: &House) -> Result<Vec<L
 }
 
 /// Where commands run that nobody named a shell for.
-fn for_commands(cwd: PathBuf, caller: &Caller, house: &House) -> Result<LaunchEnv, Error> {
+fn for_commands(cwd: PathBuf, caller: &CallerEnv, house: &House) -> Result<LaunchEnv, Error> {
     let shell = shell(None, Purpose::Command, &cwd, caller, house)?;
     let env = BTreeMap::new();
     world(cwd, shell, Purpose::Command, &env, caller, house)
@@ -242,11 +263,11 @@ fn for_commands(cwd: PathBuf, caller: &Caller, house: &House) -> Result<LaunchEn
 /// What holds for a watcher that this call begins: the person's settings, what the caller's environment says over
 /// them, and that somebody can be asked at all.
 fn watch_settings(
-    request: &Request,
-    caller: &Caller,
+    request: &ToolCall,
+    caller: &CallerEnv,
     house: &House,
 ) -> Result<Option<Box<WatchSettings>>, Error> {
-    let Request::WatchMe(_) = request else {
+    let ToolCall::WatchMe(_) = request else {
         return Ok(None);
     };
     let lookup = |name: &str| variable(caller, name).and_then(|value| value.into_string().ok());
@@ -277,7 +298,7 @@ fn shell(
     said: Option<&str>,
     purpose: Purpose,
     cwd: &Path,
-    caller: &Caller,
+    caller: &CallerEnv,
     house: &House,
 ) -> Result<PathBuf, Error> {
     let path = variable(caller, "PATH");
@@ -304,7 +325,7 @@ fn world(
     shell: PathBuf,
     purpose: Purpose,
     env: &BTreeMap<String, String>,
-    caller: &Caller,
+    caller: &CallerEnv,
     house: &House,
 ) -> Result<LaunchEnv, Error> {
     let secret = match purpose {
@@ -340,14 +361,14 @@ fn command_shells(configured: &str) -> Vec<OsString> {
     }
 }
 
-fn person_shells(caller: &Caller) -> Vec<OsString> {
+fn person_shells(caller: &CallerEnv) -> Vec<OsString> {
     let own = variable(caller, "SHELL").filter(|shell| !shell.is_empty());
     own.into_iter()
         .chain(["bash".into(), "/bin/sh".into()])
         .collect()
 }
 
-fn directory(field: &str, said: Option<&str>, caller: &Caller) -> Result<PathBuf, Error> {
+fn directory(field: &str, said: Option<&str>, caller: &CallerEnv) -> Result<PathBuf, Error> {
     let here = PathBuf::from(OsString::from(&caller.cwd));
     let dir = said.map_or_else(|| here.clone(), |said| here.join(said));
     match fs::metadata(&dir) {
@@ -391,7 +412,7 @@ pub fn find(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Option<PathBuf> {
         .find(|file| runs(file))
 }
 
-pub fn variable(caller: &Caller, name: &str) -> Option<OsString> {
+pub fn variable(caller: &CallerEnv, name: &str) -> Option<OsString> {
     caller
         .env
         .iter()
@@ -405,7 +426,7 @@ fn secret() -> Result<String, Error> {
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
         Ok(16) => Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
         _ => Err(Error::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             "the kernel gave no random numbers",
         )),
     }

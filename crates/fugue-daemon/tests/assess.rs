@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use fugue_api::{Timestamp, wire::Caller};
+use fugue_api::{Timestamp, wire::CallerEnv};
 use fugue_core::assess::{
     Decision, EntryRole, Fence, ModelAnswer, NextStepAnswer, Prompt, Situation, Transcript,
     WatchSettings,
@@ -21,7 +21,7 @@ use fugue_core::assess::{
 use fugue_daemon::assess::{AssessError, Assessor, assess};
 use fugue_testkit::{
     Process,
-    providers::{Providers, Says},
+    providers::{AssessorReply, AssessorServer},
     until, until_some,
 };
 
@@ -30,11 +30,11 @@ const KEY: &str = "sk-0123456789-secret";
 /// Far beyond what anything here takes.
 const LONG: Duration = Duration::from_secs(60);
 
-fn caller(cwd: &Path, vars: &[(&str, &str)]) -> Caller {
+fn caller(cwd: &Path, vars: &[(&str, &str)]) -> CallerEnv {
     let text = |text: &str| OsString::from(text).into();
     let path = std::env::var("PATH").expect("PATH is set");
     let vars = vars.iter().copied().chain([("PATH", path.as_str())]);
-    Caller {
+    CallerEnv {
         cwd: cwd.as_os_str().into(),
         env: vars
             .map(|(name, value)| (text(name), text(value)))
@@ -44,7 +44,7 @@ fn caller(cwd: &Path, vars: &[(&str, &str)]) -> Caller {
     }
 }
 
-fn openai(server: &Providers, limit: Duration) -> Assessor {
+fn openai(server: &AssessorServer, limit: Duration) -> Assessor {
     let caller = caller(
         Path::new("/"),
         &[
@@ -78,8 +78,8 @@ fn prompt() -> Prompt {
     situation(|situation, fence| situation.assess(fence))
 }
 
-fn words(words: &str) -> Says {
-    Says::Words(words.into())
+fn words(words: &str) -> AssessorReply {
+    AssessorReply::Words(words.into())
 }
 
 fn typed(line: &str) -> String {
@@ -104,13 +104,13 @@ fn shown(answer: Result<Decision, AssessError>) -> String {
 }
 
 /// Asks a server that says these things, and returns what came of it and how often it was asked.
-async fn ask(script: &[Says], limit: Duration) -> (String, usize) {
-    let server = Providers::start(script.to_vec());
+async fn ask(script: &[AssessorReply], limit: Duration) -> (String, usize) {
+    let server = AssessorServer::start(script.to_vec());
     let answer = assess(&openai(&server, limit), &prompt()).await;
     (shown(answer), server.asked().len())
 }
 
-async fn check(script: &[Says], expected: &str, times: usize) {
+async fn check(script: &[AssessorReply], expected: &str, times: usize) {
     let (got, asked) = ask(script, LONG).await;
     assert_eq!((got.as_str(), asked), (expected, times), "{script:?}");
 }
@@ -133,7 +133,7 @@ async fn a_server_that_is_named_by_its_url_gets_only_the_key_for_it() {
         (None, None),
         (Some(ITS_OWN), Some(format!("Bearer {ITS_OWN}"))),
     ] {
-        let server = Providers::start(vec![words(STOP)]);
+        let server = AssessorServer::start(vec![words(STOP)]);
         let mut vars = vec![
             ("OPENAI_API_KEY", KEY),
             ("ANTHROPIC_API_KEY", KEY),
@@ -195,7 +195,7 @@ async fn every_api_gets_the_prompt_the_schema_and_the_key() {
             "/messages/1/content",
         ),
     ] {
-        let server = Providers::start(vec![words(STOP)]);
+        let server = AssessorServer::start(vec![words(STOP)]);
         let caller = caller(Path::new("/"), &[(base, &server.url()), (key_name, KEY)]);
         let assessor = Assessor::new(choice, &caller, LONG).unwrap();
         let prompt = prompt();
@@ -225,7 +225,7 @@ async fn every_api_gets_the_prompt_the_schema_and_the_key() {
 
 #[tokio::test]
 async fn a_server_by_its_url_is_asked_without_a_key_if_there_is_none() {
-    let server = Providers::start(vec![words(&typed("go on"))]);
+    let server = AssessorServer::start(vec![words(&typed("go on"))]);
     let choice = format!("{}/v1#org/model", server.url());
     let assessor = Assessor::new(&choice, &caller(Path::new("/"), &[]), LONG).unwrap();
     assert_eq!(shown(assess(&assessor, &prompt()).await), "go on");
@@ -237,7 +237,7 @@ async fn a_server_by_its_url_is_asked_without_a_key_if_there_is_none() {
 
 #[tokio::test]
 async fn a_next_step_is_asked_for_with_its_own_schema() {
-    let server = Providers::start(vec![words(
+    let server = AssessorServer::start(vec![words(
         r#"{"injection_prompt": "push", "achieved": false}"#,
     )]);
     let prompt: Prompt<NextStepAnswer> = situation(|situation, fence| situation.next_step(fence));
@@ -258,7 +258,7 @@ async fn a_good_answer_is_taken_at_once() {
 
 #[tokio::test]
 async fn nonsense_is_sent_back_once_with_what_is_wrong() {
-    let server = Providers::start(vec![words("I would say: stop."), words(STOP)]);
+    let server = AssessorServer::start(vec![words("I would say: stop."), words(STOP)]);
     let answer = assess(&openai(&server, LONG), &prompt()).await;
     assert_eq!(shown(answer), "stop");
     let asked = server.asked();
@@ -313,15 +313,25 @@ async fn a_line_that_does_not_fit_may_be_mended_by_the_one_who_wrote_it() {
 
 #[tokio::test]
 async fn a_server_that_stumbles_is_asked_once_more() {
-    let stumble = Says::Error(500, "overloaded".into());
+    let stumble = AssessorReply::Error(500, "overloaded".into());
     check(&[stumble.clone(), words(STOP)], "stop", 2).await;
     check(&[stumble], "the assessor answered 500: overloaded", 2).await;
-    check(&[Says::HangUp, words(STOP)], "stop", 2).await;
-    check(&[Says::Body("<html>".into()), words(STOP)], "stop", 2).await;
-    let strange = "the assessor's answer is not of its API: ";
-    check(&[Says::Body("{}".into())], &format!("{strange}{{}}"), 2).await;
+    check(&[AssessorReply::HangUp, words(STOP)], "stop", 2).await;
     check(
-        &[Says::Flood],
+        &[AssessorReply::Body("<html>".into()), words(STOP)],
+        "stop",
+        2,
+    )
+    .await;
+    let strange = "the assessor's answer is not of its API: ";
+    check(
+        &[AssessorReply::Body("{}".into())],
+        &format!("{strange}{{}}"),
+        2,
+    )
+    .await;
+    check(
+        &[AssessorReply::Flood],
         &format!("{strange}more than 1048576 bytes"),
         2,
     )
@@ -330,14 +340,18 @@ async fn a_server_that_stumbles_is_asked_once_more() {
 
 #[tokio::test]
 async fn a_refusal_is_passed_on_without_the_key() {
-    let refusal = Says::Error(401, format!("Incorrect API key provided: {KEY}"));
+    let refusal = AssessorReply::Error(401, format!("Incorrect API key provided: {KEY}"));
     check(
         &[refusal],
         "the assessor answered 401: Incorrect API key provided: (key)",
         1,
     )
     .await;
-    let (got, asked) = ask(&[Says::Error(429, "slow\x1b[1m\ndown ".repeat(100))], LONG).await;
+    let (got, asked) = ask(
+        &[AssessorReply::Error(429, "slow\x1b[1m\ndown ".repeat(100))],
+        LONG,
+    )
+    .await;
     assert!(
         got.starts_with("the assessor answered 429: slow down slow"),
         "{got}"
@@ -347,7 +361,7 @@ async fn a_refusal_is_passed_on_without_the_key() {
 
 #[tokio::test]
 async fn where_nobody_listens_is_said() {
-    let server = Providers::start(vec![words(STOP)]);
+    let server = AssessorServer::start(vec![words(STOP)]);
     let assessor = openai(&server, LONG);
     let url = server.url();
     drop(server);
@@ -365,7 +379,7 @@ async fn where_nobody_listens_is_said() {
 
 #[tokio::test]
 async fn silence_ends_at_the_limit_and_with_it_the_connection() {
-    let server = Providers::start(vec![Says::Silence]);
+    let server = AssessorServer::start(vec![AssessorReply::Silence]);
     let answer = assess(&openai(&server, Duration::from_millis(300)), &prompt()).await;
     assert_eq!(shown(answer), "the assessor gave no answer within 0.3 s");
     server.until_left(1, LONG);
@@ -373,7 +387,7 @@ async fn silence_ends_at_the_limit_and_with_it_the_connection() {
 
 #[tokio::test]
 async fn a_dropped_question_leaves_no_connection() {
-    let server = Arc::new(Providers::start(vec![Says::Silence]));
+    let server = Arc::new(AssessorServer::start(vec![AssessorReply::Silence]));
     let (assessor, prompt, asked) = (openai(&server, LONG), prompt(), server.clone());
     drop_when(assess(&assessor, &prompt), move || {
         asked.until_asked(1, LONG)

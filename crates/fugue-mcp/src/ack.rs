@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fugue_api::Receipt;
+use fugue_api::EventAck;
 
 /// A place for the ack of one reply, shared by the transport and the tool handler.
 #[derive(Clone, Default)]
@@ -14,7 +14,7 @@ pub struct AckSlot(Arc<Mutex<SlotState>>);
 
 enum SlotState {
     /// The reply has not been written.
-    Open(Option<Receipt>),
+    Open(Option<EventAck>),
     /// The reply has been written, or never will be.
     Closed,
 }
@@ -27,7 +27,7 @@ impl Default for SlotState {
 
 impl AckSlot {
     /// Stores the ack until the slot is closed. A closed slot drops the ack at once.
-    pub fn store(&self, ack: Receipt) {
+    pub fn store(&self, ack: EventAck) {
         let previous = {
             let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             match &mut *state {
@@ -40,7 +40,7 @@ impl AckSlot {
     }
 
     /// Closes the slot and returns the stored ack.
-    pub fn close(&self) -> Option<Receipt> {
+    pub fn close(&self) -> Option<EventAck> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *state, SlotState::Closed) {
             SlotState::Open(ack) => ack,

@@ -1,10 +1,10 @@
 use std::{convert::Infallible, time::Duration};
 
 use fugue_api::{
-    Error, Handed, Handle, Kind, Reply, Request, RunId, Unread,
-    panes::{GetStatus, PaneClosed, Status},
+    Delivery, Error, ErrorKind, Handle, RawReply, RunId, ToolCall, ToolReply,
+    panes::{ClosePaneReply, GetStatus, GetStatusReply},
     runs::{self, RunResult},
-    team::{EventTold, Nothing, Told},
+    team::{WaitForEventReply, WaitOutcome, WaitTimeout},
 };
 use rmcp::{
     Peer, RoleServer,
@@ -41,10 +41,10 @@ impl CallContext {
     pub async fn run<H: Handle>(
         &self,
         handle: &H,
-        mut request: Request,
-    ) -> Option<Result<Handed<Unread>, Error>> {
+        mut request: ToolCall,
+    ) -> Option<Result<Delivery<RawReply>, Error>> {
         let subject = CallSubject::new(&mut request, self.max_wait);
-        let mut reply = std::pin::pin!(handle.call_unread(request));
+        let mut reply = std::pin::pin!(handle.call_raw(request));
         let mut progress = std::pin::pin!(self.report_progress(handle, &subject));
         let deadline = Instant::now() + self.max_wait;
         tokio::select! {
@@ -57,7 +57,7 @@ impl CallContext {
             never = &mut progress, if self.progress.is_some() => match never {},
         }
         let interim = Box::pin(subject.interim_reply(handle)).await?;
-        Some(interim.and_then(|reply| Unread::of(&reply).map(Handed::from)))
+        Some(interim.and_then(|reply| RawReply::of(&reply).map(Delivery::from)))
     }
 
     /// Sends a progress notification every [`PROGRESS_INTERVAL`].
@@ -115,12 +115,12 @@ enum RunTool {
 
 impl CallSubject {
     /// Classifies a call, and reduces the timeout of an event wait to `max_wait`.
-    fn new(request: &mut Request, max_wait: Duration) -> Self {
+    fn new(request: &mut ToolCall, max_wait: Duration) -> Self {
         let max_secs = max_wait.as_secs_f64();
         let description = match request {
-            Request::Expect(runs::Expect { run_id, .. })
-            | Request::RunParallel(runs::RunParallel { run_id, .. })
-            | Request::RunPipeline(runs::RunPipeline { run_id, .. }) => match run_id {
+            ToolCall::RunExpect(runs::RunExpect { run_id, .. })
+            | ToolCall::RunParallel(runs::RunParallel { run_id, .. })
+            | ToolCall::RunPipeline(runs::RunPipeline { run_id, .. }) => match run_id {
                 Some(run) => {
                     return Self::Run {
                         run: run.clone(),
@@ -129,19 +129,19 @@ impl CallSubject {
                 }
                 None => "waiting for the run".to_owned(),
             },
-            Request::Wait(args) => {
+            ToolCall::WaitForRun(args) => {
                 return Self::Run {
                     run: args.run_id.clone(),
                     tool: RunTool::Wait,
                 };
             }
-            Request::ClosePane(args) => {
+            ToolCall::ClosePane(args) => {
                 return Self::PaneClose {
                     pane: args.pane_id.clone(),
                     grace: Duration::from_millis(args.grace_ms.into()),
                 };
             }
-            Request::WaitForEvent(args) => {
+            ToolCall::WaitForEvent(args) => {
                 let types = serde_json::to_value(&args.types).unwrap_or_default();
                 let types = types.as_array().into_iter().flatten();
                 let types: Vec<_> = types.filter_map(serde_json::Value::as_str).collect();
@@ -151,7 +151,7 @@ impl CallSubject {
                     timeout,
                 };
             }
-            Request::AskQuestion(args) => {
+            ToolCall::AskQuestion(args) => {
                 let timeout = EventTimeout::reduce(&mut args.timeout_secs, max_secs);
                 if let EventTimeout::Reduced = timeout {
                     // The default answer is for the end of the requested timeout, which has not been reached.
@@ -162,37 +162,37 @@ impl CallSubject {
                     timeout,
                 };
             }
-            Request::CreatePane(_) => "waiting for the pane's first prompt".to_owned(),
-            Request::SendInput(args) => format!("sending input to {}", args.pane_id),
-            Request::ReadPane(args) => format!("reading {}", args.pane_id),
-            Request::SpawnWorker(args) => format!("starting worker {}", args.name),
-            Request::Pause(_) => "waiting for the next step".to_owned(),
-            Request::GetStatus(_) => "reading the status".to_owned(),
-            Request::NotifyCompletion(_)
-            | Request::SendMessage(_)
-            | Request::AnswerQuestion(_)
-            | Request::WatchMe(_)
-            | Request::LookMa(_)
-            | Request::Clear(_) => "waiting for the daemon".to_owned(),
+            ToolCall::CreatePane(_) => "waiting for the pane's first prompt".to_owned(),
+            ToolCall::SendInput(args) => format!("sending input to {}", args.pane_id),
+            ToolCall::ReadPane(args) => format!("reading {}", args.pane_id),
+            ToolCall::SpawnWorker(args) => format!("starting worker {}", args.name),
+            ToolCall::Pause(_) => "waiting for the next step".to_owned(),
+            ToolCall::GetStatus(_) => "reading the status".to_owned(),
+            ToolCall::NotifyCompletion(_)
+            | ToolCall::SendMessage(_)
+            | ToolCall::AnswerQuestion(_)
+            | ToolCall::WatchMe(_)
+            | ToolCall::LookMa(_)
+            | ToolCall::Clear(_) => "waiting for the daemon".to_owned(),
         };
         Self::Short { description }
     }
 
     /// Completes the daemon's reply: a reduced timeout is marked with the reason `client_limit`.
-    fn finish(&self, mut delivery: Handed<Unread>) -> Result<Handed<Unread>, Error> {
+    fn finish(&self, mut delivery: Delivery<RawReply>) -> Result<Delivery<RawReply>, Error> {
         if let Self::Event {
             timeout: EventTimeout::Reduced,
             ..
         } = self
         {
             let mut reply = delivery.reply.read()?;
-            if let Reply::WaitForEvent(EventTold {
-                what: Told::Nothing(Nothing::Timeout { reason, .. }),
+            if let ToolReply::WaitForEvent(WaitForEventReply {
+                what: WaitOutcome::Nothing(WaitTimeout::Timeout { reason, .. }),
                 ..
             }) = &mut reply
             {
                 *reason = Some("client_limit".to_owned());
-                delivery.reply = Unread::of(&reply)?;
+                delivery.reply = RawReply::of(&reply)?;
             }
         }
         Ok(delivery)
@@ -221,7 +221,7 @@ impl CallSubject {
     }
 
     /// The reply at `max_wait`, while the daemon continues the work.
-    async fn interim_reply<H: Handle>(&self, handle: &H) -> Option<Result<Reply, Error>> {
+    async fn interim_reply<H: Handle>(&self, handle: &H) -> Option<Result<ToolReply, Error>> {
         match self {
             Self::Run { run, tool } => {
                 let state = run_state(handle, run).await;
@@ -244,19 +244,19 @@ impl EventTimeout {
 }
 
 impl RunTool {
-    fn reply(self, state: RunResult) -> Reply {
+    fn reply(self, state: RunResult) -> ToolReply {
         match (self, state) {
-            (Self::Wait, state) => Reply::Wait(state),
-            (Self::Start, RunResult::Expect(result)) => Reply::Expect(result),
-            (Self::Start, RunResult::Parallel(result)) => Reply::RunParallel(result),
-            (Self::Start, RunResult::Pipeline(result)) => Reply::RunPipeline(result),
+            (Self::Wait, state) => ToolReply::WaitForRun(state),
+            (Self::Start, RunResult::Expect(result)) => ToolReply::RunExpect(result),
+            (Self::Start, RunResult::Parallel(result)) => ToolReply::RunParallel(result),
+            (Self::Start, RunResult::Pipeline(result)) => ToolReply::RunPipeline(result),
         }
     }
 }
 
 /// The current state of a run, without waiting.
 async fn run_state<H: Handle>(handle: &H, run: &RunId) -> Result<RunResult, Error> {
-    let request = runs::Wait {
+    let request = runs::WaitForRun {
         run_id: run.clone(),
         timeout_ms: Some(0),
     };
@@ -264,17 +264,18 @@ async fn run_state<H: Handle>(handle: &H, run: &RunId) -> Result<RunResult, Erro
     RunResult::try_from(delivery.reply)
 }
 
-async fn pane_closing<H: Handle>(handle: &H, pane: String) -> Result<Reply, Error> {
+async fn pane_closing<H: Handle>(handle: &H, pane: String) -> Result<ToolReply, Error> {
     let request = GetStatus {
         pane_id: Some(pane),
     };
-    let Reply::GetStatus(Status::Pane(pane)) = handle.call(request.into()).await?.reply else {
+    let ToolReply::GetStatus(GetStatusReply::Pane(pane)) = handle.call(request.into()).await?.reply
+    else {
         return Err(Error::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             "the status of one pane was requested, and the reply is another",
         ));
     };
-    Ok(Reply::ClosePane(PaneClosed {
+    Ok(ToolReply::ClosePane(ClosePaneReply {
         pane_id: pane.pane_id,
         exit_code: pane.state.exit_code,
         signal: pane.state.signal,

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use fugue_api::Request;
+use fugue_api::ToolCall;
 use rmcp::{
     RoleServer,
     model::ClientRequest,
@@ -55,7 +55,7 @@ fn parse_arguments(message: &RxJsonRpcMessage<RoleServer>) {
         && let ClientRequest::CallToolRequest(call) = &request.request
     {
         let args = call.params.arguments.clone().unwrap_or_default();
-        if let Ok(request) = Request::parse(&call.params.name, Value::Object(args)) {
+        if let Ok(request) = ToolCall::parse(&call.params.name, Value::Object(args)) {
             let _ = request.check();
         }
     }

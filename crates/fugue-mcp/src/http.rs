@@ -9,7 +9,7 @@ mod token;
 use std::{convert::Infallible, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fugue_api::{Error, Kind};
+use fugue_api::{Error, ErrorKind};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -105,7 +105,7 @@ impl HttpListener {
     pub async fn at(settings: Settings) -> Result<Self, Error> {
         let unavailable = |error: io::Error| {
             Error::new(
-                Kind::Unavailable,
+                ErrorKind::Unavailable,
                 format!("--http: cannot listen on {}: {error}", settings.address),
             )
             .hint("another port, or 0 for any free one")
@@ -251,13 +251,13 @@ impl<S: ServerHandler + Clone> House<S> {
             return refused(refusal.status, &refusal.error);
         }
         if !client.admit() {
-            let error = Error::new(Kind::Exhausted, "too many connections are open")
+            let error = Error::new(ErrorKind::Exhausted, "too many connections are open")
                 .hint("close some, or use one for several requests");
             return refused(StatusCode::SERVICE_UNAVAILABLE, &error);
         }
         if request.uri().path() != PATH {
             let error = Error::new(
-                Kind::NotFound,
+                ErrorKind::NotFound,
                 format!("no path `{}`", request.uri().path()),
             );
             return refused(

@@ -1,6 +1,6 @@
 use std::{path::Path, sync::Arc};
 
-use fugue_api::{Error, Handed, Handle, Kind, Request, RunId, Unread};
+use fugue_api::{Delivery, Error, ErrorKind, Handle, RawReply, RunId, ToolCall};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -84,14 +84,14 @@ impl<H: Handle + Clone> McpServer<H> {
                 .or_else(|| Some("http".to_owned())),
         };
         match session {
-            Some(session) => self.handle.speaking_for(&session),
+            Some(session) => self.handle.for_session(&session),
             None => self.handle.clone(),
         }
     }
 
     /// Parses and validates a call, before the daemon receives anything.
-    fn parse(&self, tool: &str, args: JsonObject) -> Result<Request, Error> {
-        let mut request = Request::parse(tool, Value::Object(args))?;
+    fn parse(&self, tool: &str, args: JsonObject) -> Result<ToolCall, Error> {
+        let mut request = ToolCall::parse(tool, Value::Object(args))?;
         request.check()?;
         let fields = RequestFields::new(&mut request);
         let is_relative = |dir: &&&str| !Path::new(dir).is_absolute();
@@ -117,7 +117,7 @@ impl<H: Handle + Clone + Send + Sync + 'static> McpServer<H> {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if !Request::NAMES.contains(&&*request.name) {
+        if !ToolCall::NAMES.contains(&&*request.name) {
             return Err(unknown_tool(&request.name));
         }
         let reply = match self.parse(&request.name, request.arguments.unwrap_or_default()) {
@@ -131,7 +131,7 @@ impl<H: Handle + Clone + Send + Sync + 'static> McpServer<H> {
             // rmcp drops the response to a cancelled request.
             return Err(ErrorData::internal_error("the call was cancelled", None));
         };
-        let reply = reply.map(|Handed { reply, receipt }| {
+        let reply = reply.map(|Delivery { reply, receipt }| {
             // Without a slot the ack is dropped, and the event released.
             if let Some(ack) = receipt
                 && let Some(slot) = ack_slot(&context)
@@ -260,7 +260,7 @@ fn random() -> Result<[u8; 8], Error> {
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
         Ok(8) => Ok(bytes),
         _ => Err(Error::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             "the kernel gave no random numbers",
         )),
     }
@@ -274,33 +274,33 @@ struct RequestFields<'a> {
 }
 
 impl<'a> RequestFields<'a> {
-    fn new(request: &'a mut Request) -> Self {
+    fn new(request: &'a mut ToolCall) -> Self {
         let (directories, run_id) = match request {
-            Request::CreatePane(args) => (Vec::from_iter(args.cwd.as_deref()), None),
-            Request::SpawnWorker(args) => (Vec::from_iter(args.cwd.as_deref()), None),
-            Request::Expect(args) => (Vec::new(), Some(&mut args.run_id)),
-            Request::RunPipeline(args) => {
+            ToolCall::CreatePane(args) => (Vec::from_iter(args.cwd.as_deref()), None),
+            ToolCall::SpawnWorker(args) => (Vec::from_iter(args.cwd.as_deref()), None),
+            ToolCall::RunExpect(args) => (Vec::new(), Some(&mut args.run_id)),
+            ToolCall::RunPipeline(args) => {
                 (Vec::from_iter(args.cwd.as_deref()), Some(&mut args.run_id))
             }
-            Request::RunParallel(args) => {
+            ToolCall::RunParallel(args) => {
                 let commands = args.commands.iter();
                 let directories = commands.filter_map(|command| command.cwd.as_deref());
                 (directories.collect(), Some(&mut args.run_id))
             }
-            Request::SendInput(_)
-            | Request::ReadPane(_)
-            | Request::GetStatus(_)
-            | Request::ClosePane(_)
-            | Request::Wait(_)
-            | Request::WaitForEvent(_)
-            | Request::NotifyCompletion(_)
-            | Request::SendMessage(_)
-            | Request::AskQuestion(_)
-            | Request::AnswerQuestion(_)
-            | Request::WatchMe(_)
-            | Request::LookMa(_)
-            | Request::Pause(_)
-            | Request::Clear(_) => (Vec::new(), None),
+            ToolCall::SendInput(_)
+            | ToolCall::ReadPane(_)
+            | ToolCall::GetStatus(_)
+            | ToolCall::ClosePane(_)
+            | ToolCall::WaitForRun(_)
+            | ToolCall::WaitForEvent(_)
+            | ToolCall::NotifyCompletion(_)
+            | ToolCall::SendMessage(_)
+            | ToolCall::AskQuestion(_)
+            | ToolCall::AnswerQuestion(_)
+            | ToolCall::WatchMe(_)
+            | ToolCall::LookMa(_)
+            | ToolCall::Pause(_)
+            | ToolCall::Clear(_) => (Vec::new(), None),
         };
         Self {
             directories,
@@ -310,11 +310,11 @@ impl<'a> RequestFields<'a> {
 }
 
 /// A tool result with the reply as text and as structured content, because some clients show a model only one of the two.
-fn tool_result(reply: Result<Unread, Error>) -> CallToolResult {
+fn tool_result(reply: Result<RawReply, Error>) -> CallToolResult {
     let parsed = reply.and_then(|reply| match serde_json::from_str(reply.json().get()) {
         Ok(structured) => Ok((reply, structured)),
         Err(error) => Err(Error::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             format!("the daemon's reply is not JSON: {error}"),
         )),
     });
@@ -334,6 +334,6 @@ fn tool_result(reply: Result<Unread, Error>) -> CallToolResult {
 }
 
 fn unknown_tool(name: &str) -> ErrorData {
-    let names = Request::NAMES.join(", ");
+    let names = ToolCall::NAMES.join(", ");
     ErrorData::invalid_params(format!("no tool `{name}`; there are: {names}"), None)
 }

@@ -4,7 +4,7 @@ pub(crate) mod transport;
 
 use std::pin::pin;
 
-use fugue_api::{Error, Handle, Kind};
+use fugue_api::{Error, ErrorKind, Handle};
 use rmcp::{
     ServiceExt,
     service::ServerInitializeError,
@@ -55,11 +55,14 @@ where
     let transport = StdioTransport::new(AsyncRwTransport::new_server(stdin, stdout));
     match server.serve(transport).await {
         Ok(running) => running.waiting().await.map(drop).map_err(|error| {
-            Error::new(Kind::Internal, format!("the MCP service failed: {error}"))
+            Error::new(
+                ErrorKind::Internal,
+                format!("the MCP service failed: {error}"),
+            )
         }),
         Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
         Err(error) => Err(Error::new(
-            Kind::Unavailable,
+            ErrorKind::Unavailable,
             format!("the MCP handshake failed: {error}"),
         )),
     }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use fugue_api::{Definition, Hints, Request};
+use fugue_api::{ToolCall, ToolDefinition, ToolHints};
 use rmcp::model::{Tool, ToolAnnotations};
 
 use crate::schema;
@@ -10,10 +10,10 @@ pub const INSTRUCTIONS: &str = include_str!("instructions.md");
 
 /// All tools, as in the result of `tools/list`.
 pub fn tool_listing() -> Vec<Tool> {
-    Request::definitions().iter().map(tool_entry).collect()
+    ToolCall::definitions().iter().map(tool_entry).collect()
 }
 
-fn tool_entry(definition: &Definition) -> Tool {
+fn tool_entry(definition: &ToolDefinition) -> Tool {
     let description = definition.takes.get("description");
     let description = description
         .and_then(|text| text.as_str())
@@ -26,13 +26,13 @@ fn tool_entry(definition: &Definition) -> Tool {
     )
     .with_raw_output_schema(Arc::new(schema::result_schema(
         &definition.gives,
-        &Definition::refusal(),
+        &ToolDefinition::refusal(),
     )))
     .with_annotations(annotations(definition.hints))
 }
 
 /// All four hints, because clients assume the worst for a missing hint.
-fn annotations(hints: Hints) -> ToolAnnotations {
+fn annotations(hints: ToolHints) -> ToolAnnotations {
     let hints_of = |read_only, destructive, idempotent, open_world| {
         ToolAnnotations::new()
             .read_only(read_only)
@@ -41,10 +41,10 @@ fn annotations(hints: Hints) -> ToolAnnotations {
             .open_world(open_world)
     };
     match hints {
-        Hints::ReadOnly => hints_of(true, false, true, false),
+        ToolHints::ReadOnly => hints_of(true, false, true, false),
         // A command in a terminal may reach the network.
-        Hints::Writes => hints_of(false, false, false, true),
-        Hints::Destructive => hints_of(false, true, true, false),
+        ToolHints::Writes => hints_of(false, false, false, true),
+        ToolHints::Destructive => hints_of(false, true, true, false),
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     /// The name, minimum and maximum of each property with a range.
-    fn ranges(tool: &Definition) -> Vec<(String, u64, u64)> {
+    fn ranges(tool: &ToolDefinition) -> Vec<(String, u64, u64)> {
         let takes = tool.takes.as_value();
         let properties = takes["properties"].as_object().unwrap();
         properties
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn ranges_in_schemas_equal_the_validated_ranges() {
         let mut checked = 0;
-        for tool in Request::definitions() {
+        for tool in ToolCall::definitions() {
             for (field, minimum, maximum) in ranges(&tool) {
                 let refused = |given: i128| {
                     let mut args = Map::new();
@@ -88,7 +88,7 @@ mod tests {
                         };
                         args.entry(required).or_insert(good);
                     }
-                    Request::parse(tool.name, Value::Object(args))
+                    ToolCall::parse(tool.name, Value::Object(args))
                         .and_then(|request| request.check())
                         .err()
                 };

@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use fugue_api::{Error, Handed, Handle, Request, Unread};
+use fugue_api::{Delivery, Error, Handle, RawReply, ToolCall};
 use fugue_mcp::{
     McpServer, TransportKind,
     http::{HttpListener, Settings},
@@ -34,11 +34,11 @@ impl Drop for Waiter {
 }
 
 impl Handle for Never {
-    fn speaking_for(&self, _: &str) -> Self {
+    fn for_session(&self, _: &str) -> Self {
         self.clone()
     }
 
-    async fn call_unread(&self, _: Request) -> Result<Handed<Unread>, Error> {
+    async fn call_raw(&self, _: ToolCall) -> Result<Delivery<RawReply>, Error> {
         self.waiting.send_modify(|waiting| *waiting += 1);
         let _waiter = Waiter(self.waiting.clone());
         std::future::pending().await

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 /// What one request is answered with.
 #[derive(Clone, Debug)]
-pub enum Says {
+pub enum AssessorReply {
     /// The model's words, in the form of the API that was asked.
     Words(String),
     /// An error of the API's, with this message.
@@ -31,7 +31,7 @@ pub enum Says {
 
 /// One request, as it came in.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct AssessorRequest {
     pub path: String,
     /// By names in small letters.
     pub headers: BTreeMap<String, String>,
@@ -39,7 +39,7 @@ pub struct Request {
 }
 
 /// A server that listens until it is dropped.
-pub struct Providers {
+pub struct AssessorServer {
     address: SocketAddr,
     seen: Arc<Seen>,
 }
@@ -52,15 +52,15 @@ struct Seen {
 
 #[derive(Default)]
 struct State {
-    requests: Vec<Request>,
+    requests: Vec<AssessorRequest>,
     /// Connections that were left alone and have gone away.
     left: usize,
     over: bool,
 }
 
-impl Providers {
+impl AssessorServer {
     /// Answers the first request with the first of the script, and so on; the last one again and again.
-    pub fn start(script: Vec<Says>) -> Self {
+    pub fn start(script: Vec<AssessorReply>) -> Self {
         assert!(!script.is_empty(), "a server says something");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
         let address = listener.local_addr().expect("it has an address");
@@ -84,7 +84,7 @@ impl Providers {
     }
 
     /// Every request so far, in order.
-    pub fn asked(&self) -> Vec<Request> {
+    pub fn asked(&self) -> Vec<AssessorRequest> {
         self.seen.lock().requests.clone()
     }
 
@@ -100,7 +100,7 @@ impl Providers {
     }
 }
 
-impl Drop for Providers {
+impl Drop for AssessorServer {
     fn drop(&mut self) {
         self.seen.lock().over = true;
         // The listener looks at it when somebody comes.
@@ -129,7 +129,7 @@ impl Seen {
     }
 }
 
-fn serve(stream: TcpStream, script: &[Says], seen: &Seen) -> io::Result<()> {
+fn serve(stream: TcpStream, script: &[AssessorReply], seen: &Seen) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut out = stream;
     let request = read(&mut reader)?;
@@ -146,19 +146,21 @@ fn serve(stream: TcpStream, script: &[Says], seen: &Seen) -> io::Result<()> {
             404,
             &json!({"error": {"message": "no such path"}}).to_string(),
         ),
-        (Some(Says::Words(words)), Some(api)) => reply(&mut out, 200, &api.wrap(words).to_string()),
-        (Some(Says::Error(status, message)), Some(api)) => {
+        (Some(AssessorReply::Words(words)), Some(api)) => {
+            reply(&mut out, 200, &api.wrap(words).to_string())
+        }
+        (Some(AssessorReply::Error(status, message)), Some(api)) => {
             reply(&mut out, *status, &api.error(message).to_string())
         }
-        (Some(Says::Body(body)), _) => reply(&mut out, 200, body),
-        (Some(Says::Flood), _) => flood(&mut out),
-        (Some(Says::Silence), _) => {
+        (Some(AssessorReply::Body(body)), _) => reply(&mut out, 200, body),
+        (Some(AssessorReply::Flood), _) => flood(&mut out),
+        (Some(AssessorReply::Silence), _) => {
             // Reads until the other side is gone, by a close or by a reset.
             let _ = io::copy(&mut reader, &mut io::sink());
             seen.change(|state| state.left += 1);
             Ok(())
         }
-        (Some(Says::HangUp) | None, _) => Ok(()),
+        (Some(AssessorReply::HangUp) | None, _) => Ok(()),
     }
 }
 
@@ -245,7 +247,7 @@ impl Api {
     }
 }
 
-fn read(reader: &mut impl BufRead) -> io::Result<Request> {
+fn read(reader: &mut impl BufRead) -> io::Result<AssessorRequest> {
     let mut line = String::new();
     reader.read_line(&mut line)?;
     let path = line
@@ -267,7 +269,7 @@ fn read(reader: &mut impl BufRead) -> io::Result<Request> {
         .and_then(|length| length.parse().ok());
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body)?;
-    Ok(Request {
+    Ok(AssessorRequest {
         path,
         headers,
         body: serde_json::from_slice(&body).unwrap_or_default(),

@@ -17,7 +17,10 @@ use std::{
 
 use fugue_api::{
     PaneId,
-    panes::{Backend, InputSent, Overview, PaneClosed, PaneCreated, PaneStatus, PaneText, State},
+    panes::{
+        Backend, ClosePaneReply, CreatePaneReply, Overview, PaneState, PaneStatus, ReadPaneReply,
+        SendInputReply,
+    },
     wire::DaemonStatus,
 };
 use serde::de::DeserializeOwned;
@@ -271,14 +274,14 @@ impl World {
 
     /// A pane with one shell command line as its own process.
     #[track_caller]
-    pub fn pane(&self, command: &str) -> PaneCreated {
+    pub fn pane(&self, command: &str) -> CreatePaneReply {
         self.json(&["new", "--", command])
     }
 
     /// A pane with an interactive shell that has shown its prompt.
     #[track_caller]
-    pub fn shell(&self, shell: &str) -> PaneCreated {
-        let pane: PaneCreated = self.json(&["new", "--shell", shell]);
+    pub fn shell(&self, shell: &str) -> CreatePaneReply {
+        let pane: CreatePaneReply = self.json(&["new", "--shell", shell]);
         assert!(pane.ready, "{shell} shows its prompt: {pane:?}");
         pane
     }
@@ -294,7 +297,7 @@ impl World {
     }
 
     #[track_caller]
-    pub fn read(&self, pane: PaneId, flags: &[&str]) -> PaneText {
+    pub fn read(&self, pane: PaneId, flags: &[&str]) -> ReadPaneReply {
         let pane = pane.to_string();
         let mut args = vec!["read", pane.as_str()];
         args.extend(flags);
@@ -318,13 +321,13 @@ impl World {
 
     /// Types a line and presses Enter.
     #[track_caller]
-    pub fn type_line(&self, pane: PaneId, line: &str) -> InputSent {
+    pub fn type_line(&self, pane: PaneId, line: &str) -> SendInputReply {
         self.json(&["send", &pane.to_string(), line, "--enter"])
     }
 
     /// Presses keys by name.
     #[track_caller]
-    pub fn press(&self, pane: PaneId, keys: &[&str]) -> InputSent {
+    pub fn press(&self, pane: PaneId, keys: &[&str]) -> SendInputReply {
         let pane = pane.to_string();
         let mut args = vec!["send", pane.as_str()];
         for key in keys {
@@ -334,7 +337,7 @@ impl World {
     }
 
     #[track_caller]
-    pub fn close(&self, pane: PaneId) -> PaneClosed {
+    pub fn close(&self, pane: PaneId) -> ClosePaneReply {
         self.json(&["close", &pane.to_string()])
     }
 
@@ -367,7 +370,7 @@ impl World {
             .end(VERB)
             .ok();
         let status = self.status(pane);
-        assert_eq!(status.state.state, State::Exited, "{status:?}");
+        assert_eq!(status.state.state, PaneState::Exited, "{status:?}");
         status
     }
 

@@ -27,10 +27,10 @@ mod terminal;
 use std::{io::IsTerminal, process::ExitCode};
 
 use fugue_api::{
-    Error, Kind, PaneId, Reply, SessionName,
-    attach::Role,
-    panes::{GetStatus, Overview, PaneSize, PaneStatus, State, Status},
-    wire::{Answer, Ask},
+    Error, ErrorKind, PaneId, SessionName, ToolReply,
+    attach::ViewerRole,
+    panes::{GetStatus, GetStatusReply, Overview, PaneSize, PaneState, PaneStatus},
+    wire::{Request, Response},
 };
 
 use crate::{cli::Desk, verbs};
@@ -39,7 +39,11 @@ use run::{Ended, Loop};
 use terminal::Outer;
 
 /// Attaches this terminal to a session, or to one pane of it, until the person leaves.
-pub async fn attach(desk: &Desk, target: Option<&str>, role: Role) -> Result<ExitCode, Error> {
+pub async fn attach(
+    desk: &Desk,
+    target: Option<&str>,
+    role: ViewerRole,
+) -> Result<ExitCode, Error> {
     check_terminal(desk)?;
     let mut facts = everything(desk).await?;
     let (session, pane) = match target {
@@ -58,7 +62,7 @@ pub async fn attach(desk: &Desk, target: Option<&str>, role: Role) -> Result<Exi
     refuse_nesting(desk, &session, &facts)?;
     let mut random = [0; 8];
     let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-    filled.map_err(|_| Error::new(Kind::Internal, "the kernel gave no random numbers"))?;
+    filled.map_err(|_| Error::new(ErrorKind::Internal, "the kernel gave no random numbers"))?;
     let outer = Outer::take()?;
     let base = u64::from_le_bytes(random);
     let mut model = Model::new(base, role, session.clone(), outer.size());
@@ -90,14 +94,14 @@ fn check_terminal(desk: &Desk) -> Result<(), Error> {
     }
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Err(Error::new(
-            Kind::Unavailable,
+            ErrorKind::Unavailable,
             "attach needs a terminal on stdin and stdout",
         )
         .hint("`fugue read -f PANE` follows a pane without one; `fugue --help` tells more"));
     }
     match std::env::var("TERM").as_deref() {
         Ok("dumb") | Ok("") | Err(_) => Err(Error::new(
-            Kind::Unavailable,
+            ErrorKind::Unavailable,
             "attach needs a terminal that can place text, and TERM says that this one cannot",
         )
         .hint("set TERM to what it is, such as `xterm-256color`")),
@@ -106,12 +110,12 @@ fn check_terminal(desk: &Desk) -> Result<(), Error> {
 }
 
 async fn everything(desk: &Desk) -> Result<Overview, Error> {
-    match desk.client.ask(Ask::Everything).await? {
-        Answer::Tool {
-            reply: Reply::GetStatus(Status::All(overview)),
+    match desk.client.ask(Request::Everything).await? {
+        Response::Tool {
+            reply: ToolReply::GetStatus(GetStatusReply::All(overview)),
         } => Ok(overview),
         other => Err(Error::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             format!("the daemon answered something else: {other:?}"),
         )),
     }
@@ -120,8 +124,8 @@ async fn everything(desk: &Desk) -> Result<Overview, Error> {
 /// Where the panes are that runs open for themselves.
 const HIDDEN_SESSION: &str = "__orchestration__";
 
-fn lives(state: State) -> bool {
-    !matches!(state, State::Exited | State::Closed)
+fn lives(state: PaneState) -> bool {
+    !matches!(state, PaneState::Exited | PaneState::Closed)
 }
 
 /// `main` if it has a pane, else the session with the latest one.
@@ -147,7 +151,7 @@ async fn find(
             return Ok((SessionName(target.to_owned()), None));
         }
         return Err(Error::new(
-            Kind::Ended,
+            ErrorKind::Ended,
             format!("all panes of session `{target}` have ended"),
         )
         .hint(format!(
@@ -160,17 +164,19 @@ async fn find(
     };
     let status = match verbs::call(desk, args).await {
         Ok(status) => status,
-        Err(error) if error.kind == Kind::NotFound => return Err(nothing_called(target, facts)),
+        Err(error) if error.kind == ErrorKind::NotFound => {
+            return Err(nothing_called(target, facts));
+        }
         Err(error) => return Err(error),
     };
     match status {
-        Status::Pane(status) => {
+        GetStatusReply::Pane(status) => {
             let PaneStatus {
                 pane_id, session, ..
             } = *status;
             Ok((session, Some(pane_id)))
         }
-        Status::All(_) => Err(nothing_called(target, facts)),
+        GetStatusReply::All(_) => Err(nothing_called(target, facts)),
     }
 }
 
@@ -193,7 +199,7 @@ fn nothing_called(target: &str, facts: &Overview) -> Error {
         }
     };
     Error::new(
-        Kind::NotFound,
+        ErrorKind::NotFound,
         format!("no pane or session `{target}`; {there}"),
     )
     .hint("`fugue ls` lists panes; plain `fugue` opens a session if there is none")

@@ -2,10 +2,10 @@
 
 use std::{io::Write, process::ExitCode};
 
-use clap::{Parser, Subcommand, error::ErrorKind};
+use clap::{Parser, Subcommand, error::ErrorKind as ClapErrorKind};
 use fugue_api::{
-    Error, Kind,
-    wire::{SettingNames, Who},
+    Error, ErrorKind,
+    wire::{CallerIdentity, SettingNames},
 };
 use fugue_client::{client::Client, paths::Paths};
 
@@ -67,7 +67,7 @@ enum Verb {
 
 impl Verb {
     /// Whose inbox it has.
-    fn who(&self, paths: &Paths) -> Result<Who, Error> {
+    fn who(&self, paths: &Paths) -> Result<CallerIdentity, Error> {
         match self {
             Self::Mcp(verb) => identity::who(verb.session.as_deref(), verb.role(), paths),
             Self::Events(verb) => identity::who(verb.inbox.as_deref(), Role::Person, paths),
@@ -111,7 +111,7 @@ pub fn main() -> ExitCode {
 fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
     let paths = Paths::of_this_user()?;
     let who = verb.who(&paths)?;
-    let who_is_worker = matches!(who, Who::Worker { .. });
+    let who_is_worker = matches!(who, CallerIdentity::Worker { .. });
     let mut caller = verbs::caller()?;
     if matches!(verb, Verb::Mcp(_)) {
         caller.setting_names = SettingNames::Short;
@@ -126,7 +126,7 @@ fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::new(Kind::Internal, error.to_string()))?;
+        .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
     let outcome = runtime.block_on(async {
         match verb {
             Verb::Attach(verb) => verb.run(&desk).await,
@@ -168,7 +168,7 @@ fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
 fn refuse_words(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().any(|word| word == "--json");
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+        ClapErrorKind::DisplayHelp | ClapErrorKind::DisplayVersion => {
             let _ = error.print();
             ExitCode::SUCCESS
         }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use fugue_api::{
-    Cursor, Error, Kind,
-    panes::{GetStatus, PaneStatus, Status},
-    wire::{Answer, Ask, Followed},
+    Cursor, Error, ErrorKind,
+    panes::{GetStatus, GetStatusReply, PaneStatus},
+    wire::{OutputChunk, Request, Response},
 };
 use fugue_client::client::Client;
 use fugue_term::{Line, LineNo};
@@ -17,15 +17,15 @@ use crate::{
 };
 
 /// What there is behind an offset, as soon as there is something.
-pub async fn more(client: &Client, pane: &str, from: u64) -> Result<Followed, Error> {
-    let ask = Ask::Follow {
+pub async fn more(client: &Client, pane: &str, from: u64) -> Result<OutputChunk, Error> {
+    let ask = Request::Follow {
         pane: pane.to_owned(),
         from,
     };
     match client.ask(ask).await? {
-        Answer::Followed { more } => Ok(more),
+        Response::Followed { more } => Ok(more),
         other => Err(Error::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             format!("the daemon answered something else: {other:?}"),
         )),
     }
@@ -38,11 +38,11 @@ pub async fn status(client: &Client, pane: &str) -> Result<PaneStatus, Error> {
     };
     match fugue_api::Handle::call(client, look.into())
         .await
-        .and_then(|handed| Status::try_from(handed.reply))?
+        .and_then(|handed| GetStatusReply::try_from(handed.reply))?
     {
-        Status::Pane(pane) => Ok(*pane),
-        Status::All(_) => Err(Error::new(
-            Kind::Internal,
+        GetStatusReply::Pane(pane) => Ok(*pane),
+        GetStatusReply::All(_) => Err(Error::new(
+            ErrorKind::Internal,
             "the daemon answered for all panes",
         )),
     }

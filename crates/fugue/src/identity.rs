@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fugue_api::{Error, wire::Who};
+use fugue_api::{Error, wire::CallerIdentity};
 use fugue_client::{lock::Lock, paths::Paths};
 
 /// What a process is here for.
@@ -17,7 +17,7 @@ pub enum Role {
     Person,
 }
 
-pub fn who(said: Option<&str>, role: Role, paths: &Paths) -> Result<Who, Error> {
+pub fn who(said: Option<&str>, role: Role, paths: &Paths) -> Result<CallerIdentity, Error> {
     if let Some(id) = said {
         return session("--session", id);
     }
@@ -33,7 +33,7 @@ pub fn who(said: Option<&str>, role: Role, paths: &Paths) -> Result<Who, Error> 
         printable("FUGUE_SESSION_ID", &session)?;
         printable("FUGUE_AGENT_ID", &agent)?;
         let pane = env::var("FUGUE_PANE_ID").ok();
-        return Ok(Who::Worker {
+        return Ok(CallerIdentity::Worker {
             session,
             agent,
             pane: pane.and_then(|pane| pane.parse().ok()),
@@ -46,17 +46,17 @@ pub fn who(said: Option<&str>, role: Role, paths: &Paths) -> Result<Who, Error> 
     }
     let project = project();
     Ok(match role {
-        Role::Agent => Who::Session {
+        Role::Agent => CallerIdentity::Session {
             // Where nothing can be locked, nothing else of fugue works either, and the first call says why.
             id: seat(paths, &project).unwrap_or(project),
         },
-        Role::Person => Who::Person { project },
+        Role::Person => CallerIdentity::Person { project },
     })
 }
 
-fn session(field: &str, id: &str) -> Result<Who, Error> {
+fn session(field: &str, id: &str) -> Result<CallerIdentity, Error> {
     printable(field, id)?;
-    Ok(Who::Session { id: id.to_owned() })
+    Ok(CallerIdentity::Session { id: id.to_owned() })
 }
 
 fn printable(field: &str, id: &str) -> Result<(), Error> {

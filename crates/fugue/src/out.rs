@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-use fugue_api::{Error, Kind};
+use fugue_api::{Error, ErrorKind};
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar;
 
@@ -69,7 +69,7 @@ impl Out {
     /// The one document of a verb; nothing for people, who get their own words.
     pub fn document(&self, value: &impl Serialize) -> Result<(), Error> {
         let text = serde_json::to_string(value)
-            .map_err(|error| Error::new(Kind::Internal, error.to_string()))?;
+            .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
         self.bytes(format!("{}\n", escaped_json(text)).as_bytes())
     }
 
@@ -107,7 +107,7 @@ impl Out {
                 if error.kind() == std::io::ErrorKind::BrokenPipe {
                     std::process::exit(0);
                 }
-                Error::new(Kind::Unavailable, format!("stdout: {error}"))
+                Error::new(ErrorKind::Unavailable, format!("stdout: {error}"))
             })
     }
 
@@ -232,7 +232,7 @@ impl Interrupt {
         let kind = tokio::signal::unix::SignalKind::interrupt();
         tokio::signal::unix::signal(kind)
             .map(Self)
-            .map_err(|error| Error::new(Kind::Internal, format!("Ctrl-C: {error}")))
+            .map_err(|error| Error::new(ErrorKind::Internal, format!("Ctrl-C: {error}")))
     }
 
     pub async fn pressed(&mut self) {

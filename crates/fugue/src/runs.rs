@@ -10,9 +10,9 @@ mod table;
 use std::{pin::Pin, process::ExitCode};
 
 use fugue_api::{
-    Error, Handle, Kind, Reply, Request, RunId,
+    Error, ErrorKind, Handle, RunId, ToolCall, ToolReply,
     runs::{RunKind, RunResult},
-    wire::{Answer, Ask, RunNews},
+    wire::{Request, Response, RunProgress},
 };
 use fugue_client::client::Client;
 use tokio::{
@@ -33,7 +33,7 @@ pub async fn see_through(
     desk: &Desk,
     run: RunId,
     kind: RunKind,
-    request: impl Into<Request>,
+    request: impl Into<ToolCall>,
     begin: Begin,
 ) -> Result<ExitCode, Error> {
     let mut wait = Wait::begin(desk, run, request.into())?;
@@ -53,7 +53,7 @@ pub async fn see_through(
     match (&ended, &wait.known) {
         (_, Some(known)) if desk.out.is_json() => desk.out.document(known)?,
         (_, None) if desk.out.is_json() => desk.out.error(
-            &Error::new(Kind::Unavailable, "interrupted before the run began").hint(&goes_on),
+            &Error::new(ErrorKind::Unavailable, "interrupted before the run began").hint(&goes_on),
         ),
         (Ended::Answered, Some(result)) => {
             report::tell(desk, result)?;
@@ -81,7 +81,7 @@ pub fn fresh_id() -> Result<RunId, Error> {
     match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
         Ok(8) => Ok(RunId::fresh(random)),
         _ => Err(Error::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             "the kernel gave no random numbers",
         )),
     }
@@ -94,15 +94,15 @@ pub fn most_chars(desk: &Desk, wanted: Option<u32>) -> u32 {
 }
 
 /// How a run stands, as soon as that is another than `seen`.
-pub async fn news(client: &Client, run: &RunId, seen: u64) -> Result<RunNews, Error> {
-    let ask = Ask::RunNews {
+pub async fn news(client: &Client, run: &RunId, seen: u64) -> Result<RunProgress, Error> {
+    let ask = Request::RunNews {
         run: run.clone(),
         seen,
     };
     match client.ask(ask).await? {
-        Answer::RunNews { news } => Ok(news),
+        Response::RunNews { news } => Ok(news),
         other => Err(Error::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             format!("the daemon answered something else: {other:?}"),
         )),
     }
@@ -135,10 +135,10 @@ pub struct Wait {
 }
 
 impl Wait {
-    fn begin(desk: &Desk, run: RunId, request: Request) -> Result<Self, Error> {
+    fn begin(desk: &Desk, run: RunId, request: ToolCall) -> Result<Self, Error> {
         // Before anything is started: from here on Ctrl-C says how to pick it up again.
         let interrupts = signal(SignalKind::interrupt())
-            .map_err(|error| Error::new(Kind::Internal, format!("Ctrl-C: {error}")))?;
+            .map_err(|error| Error::new(ErrorKind::Internal, format!("Ctrl-C: {error}")))?;
         let (tell, told) = watch::channel(None);
         tokio::spawn(listen(desk.client.clone(), run.clone(), tell));
         let client = desk.client.clone();
@@ -149,7 +149,7 @@ impl Wait {
                 .await
                 .and_then(|handed| result_of(handed.reply));
             answer.map_err(|error| match error.kind {
-                Kind::Unavailable if error.message.contains("daemon") => error.hint(pick_up),
+                ErrorKind::Unavailable if error.message.contains("daemon") => error.hint(pick_up),
                 _ => error,
             })
         });
@@ -206,18 +206,21 @@ async fn listen(client: Client, run: RunId, tell: watch::Sender<Option<RunResult
                 }
             }
             // Not recorded yet, or refused: the answer tells.
-            Err(error) if error.kind == Kind::NotFound => pace.next().await,
+            Err(error) if error.kind == ErrorKind::NotFound => pace.next().await,
             Err(_) => return,
         }
     }
 }
 
-fn result_of(reply: Reply) -> Result<RunResult, Error> {
+fn result_of(reply: ToolReply) -> Result<RunResult, Error> {
     match reply {
-        Reply::RunParallel(result) => Ok(RunResult::Parallel(result)),
-        Reply::RunPipeline(result) => Ok(RunResult::Pipeline(result)),
-        Reply::Expect(result) => Ok(RunResult::Expect(result)),
-        Reply::Wait(result) => Ok(result),
-        _ => Err(Error::new(Kind::Internal, "the reply is not about a run")),
+        ToolReply::RunParallel(result) => Ok(RunResult::Parallel(result)),
+        ToolReply::RunPipeline(result) => Ok(RunResult::Pipeline(result)),
+        ToolReply::RunExpect(result) => Ok(RunResult::Expect(result)),
+        ToolReply::WaitForRun(result) => Ok(result),
+        _ => Err(Error::new(
+            ErrorKind::Internal,
+            "the reply is not about a run",
+        )),
     }
 }

@@ -30,25 +30,28 @@ pub mod wait;
 pub mod watch;
 
 use fugue_api::{
-    Error, Handle, Kind, OsText, Tool,
-    panes::{State, StateBy},
+    Error, ErrorKind, Handle, OsText, Tool,
+    panes::{PaneState, SourcedState},
     team::{WorkerRow, WorkerState},
     watch::{WatcherRow, WatcherState},
-    wire::{Caller, SettingNames},
+    wire::{CallerEnv, SettingNames},
 };
 
 use crate::{cli::Desk, out::Tone};
 
 /// Where this process is and what it has: a pane it makes starts from here.
-pub fn caller() -> Result<Caller, Error> {
+pub fn caller() -> Result<CallerEnv, Error> {
     let cwd = std::env::current_dir().map_err(|error| {
-        Error::new(Kind::Unavailable, format!("the current directory: {error}"))
-            .hint("cd somewhere that exists")
+        Error::new(
+            ErrorKind::Unavailable,
+            format!("the current directory: {error}"),
+        )
+        .hint("cd somewhere that exists")
     })?;
     // There is no way to read the mask but to set it, so it is set back at once; nothing else runs yet.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
-    Ok(Caller {
+    Ok(CallerEnv {
         cwd: OsText::from(cwd.into_os_string()),
         env: std::env::vars_os()
             .map(|(key, value)| (key.into(), value.into()))
@@ -65,11 +68,11 @@ pub async fn call<T: Tool>(desk: &Desk, args: T) -> Result<T::Reply, Error> {
 }
 
 /// A state in a word and a colour.
-pub fn state_word(state: &StateBy) -> (String, Tone) {
+pub fn state_word(state: &SourcedState) -> (String, Tone) {
     match state.state {
-        State::Running => ("running".into(), Tone::Good),
-        State::Idle => ("idle".into(), Tone::Plain),
-        State::NeedsInput => {
+        PaneState::Running => ("running".into(), Tone::Good),
+        PaneState::Idle => ("idle".into(), Tone::Plain),
+        PaneState::NeedsInput => {
             let prompt = state.prompt.as_deref().filter(|prompt| !prompt.is_empty());
             (
                 prompt.map_or_else(
@@ -79,8 +82,8 @@ pub fn state_word(state: &StateBy) -> (String, Tone) {
                 Tone::Needy,
             )
         }
-        State::Exited | State::Closed => {
-            let word = if state.state == State::Exited {
+        PaneState::Exited | PaneState::Closed => {
+            let word = if state.state == PaneState::Exited {
                 "exited"
             } else {
                 "closed"

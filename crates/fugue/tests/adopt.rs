@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use fugue_api::{PaneId, panes::State};
+use fugue_api::{PaneId, panes::PaneState};
 use fugue_testkit::{Process, Running, World, figure, native_only, until};
 
 /// What one wait may take on a busy machine.
@@ -40,7 +40,7 @@ fn panes_that_a_daemon_without_fds_cannot_reach_are_kept_and_come_back() {
     kill_daemon(&world);
     world.daemon_by_way_of(&["prlimit", "--nofile=64:64"]);
     for row in world.overview().panes {
-        assert_ne!(row.state.state, State::Exited, "{row:?}");
+        assert_ne!(row.state.state, PaneState::Exited, "{row:?}");
     }
     let unreachable = panes
         .iter()
@@ -85,7 +85,7 @@ fn a_stopped_holder_delays_no_other_pane_and_comes_back_when_it_goes_on() {
         until("the stopped one says so", PATIENCE, || {
             note_of(&world, stopped).contains("cannot be reached")
         });
-        assert_ne!(world.status(stopped).state.state, State::Exited);
+        assert_ne!(world.status(stopped).state.state, PaneState::Exited);
         assert!(world.text(stopped).contains("before"));
         let refused = world.refused(&["send", &stopped.to_string(), "x"], 1);
         assert!(refused.message.contains("cannot be reached"), "{refused:?}");
@@ -115,7 +115,7 @@ fn closing_a_pane_whose_holder_is_stopped_leaves_no_process() {
         }
         world.fugue(&["close", &pane.pane_id.to_string(), "--grace-ms", "100"]);
         until("it is closed", PATIENCE, || {
-            world.status(pane.pane_id).state.state == State::Closed
+            world.status(pane.pane_id).state.state == PaneState::Closed
         });
         until("no process is left", PATIENCE, || {
             !holder.is_alive() && !child.is_alive()
@@ -148,10 +148,10 @@ fn a_child_that_outlives_holder_and_daemon_is_not_called_ended() {
     });
     world.fugue(&["daemon", "start"]).ok();
     until("the hung-up one has ended", PATIENCE, || {
-        world.status(mortal.pane_id).state.state == State::Exited
+        world.status(mortal.pane_id).state.state == PaneState::Exited
     });
     let status = world.status(survivor.pane_id);
-    assert_eq!(status.state.state, State::Running, "{status:?}");
+    assert_eq!(status.state.state, PaneState::Running, "{status:?}");
     assert!(status.note.unwrap_or_default().contains("still runs"));
     assert!(world.text(survivor.pane_id).contains("ready"));
     world.close(survivor.pane_id);
@@ -184,7 +184,7 @@ fn one_failed_syscall_at_adoption_ends_no_pane() {
         world.daemon_by_way_of(&["strace", "-f", "-o", "/dev/null", "-e", &inject]);
         until("the pane is back", PATIENCE, || {
             let status = world.status(pane.pane_id);
-            assert_ne!(status.state.state, State::Exited, "{fault}: {status:?}");
+            assert_ne!(status.state.state, PaneState::Exited, "{fault}: {status:?}");
             status.note.is_none()
         });
         assert!(child.is_alive(), "{fault}");

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::{PaneId, panes::PaneCreated};
+use fugue_api::{PaneId, panes::CreatePaneReply};
 use fugue_daemon::agents::{
     self, Assignment, Vendor,
     hook::{self, News},
@@ -97,7 +97,7 @@ impl Worker {
         }
         args.extend(["--".to_owned(), line]);
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let pane: PaneCreated = world.json(&args);
+        let pane: CreatePaneReply = world.json(&args);
         Some(Self {
             pane: pane.pane_id,
             world,
@@ -233,7 +233,7 @@ fn a_question_is_heard_and_its_answer_too() {
             let sent = worker.world.type_line(worker.pane, text);
             assert_eq!(
                 sent.submitted,
-                fugue_api::panes::Submitted::Yes,
+                fugue_api::panes::SubmitResult::Yes,
                 "{vendor:?}"
             );
             worker.until_heard("the next turn", |news| {

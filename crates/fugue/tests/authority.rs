@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use fugue_api::{Kind, PaneId};
+use fugue_api::{ErrorKind, PaneId};
 use fugue_testkit::{World, mcp::McpClient, until};
 use serde_json::{Value, json};
 
@@ -232,7 +232,7 @@ fn a_worker_with_nothing_but_its_tools_neither_types_nor_speaks_for_others() {
     let mut worker = server_of(&world, "w-reader");
     let typed = json!({"to": "v-reader", "body": "touch x\n", "deliver": "type"});
     let refused = worker.refused("send_message", typed);
-    assert_eq!(refused.kind, Kind::Denied);
+    assert_eq!(refused.kind, ErrorKind::Denied);
     assert!(refused.message.contains("v-reader"), "{refused:?}");
     assert!(refused.hint.is_some_and(|hint| hint.contains("inbox")));
     let queued: Value = world.json(&["events", "--inbox", "lead/v-reader.1"]);
@@ -247,19 +247,22 @@ fn a_worker_with_nothing_but_its_tools_neither_types_nor_speaks_for_others() {
     let answer = json!({"question_id": asked["question_id"], "answer": "yes"});
     assert_eq!(
         worker.refused("answer_question", answer.clone()).kind,
-        Kind::Denied
+        ErrorKind::Denied
     );
     let report = json!({"session_id": "lead", "worker_id": "v-reader", "status": "success"});
     assert_eq!(
         worker.refused("notify_completion", report.clone()).kind,
-        Kind::Denied
+        ErrorKind::Denied
     );
-    assert_eq!(lead.refused("notify_completion", report).kind, Kind::Denied);
+    assert_eq!(
+        lead.refused("notify_completion", report).kind,
+        ErrorKind::Denied
+    );
     for client in [&mut worker, &mut lead] {
         let own = client.call("create_pane", json!({"command": "cat"}));
         let forced = json!({"pane_id": own["pane_id"], "input": "x", "force": true});
         let refused = client.refused("send_input", forced);
-        assert_eq!(refused.kind, Kind::Denied);
+        assert_eq!(refused.kind, ErrorKind::Denied);
         assert!(refused.message.contains("person"), "{refused:?}");
     }
     // The lead may all of that with its own workers.
@@ -308,7 +311,7 @@ fn leads_share_what_runs_and_each_closes_its_own() {
         ),
     ] {
         let refused = two.refused(tool, args);
-        assert_eq!(refused.kind, Kind::Denied, "{tool}: {refused:?}");
+        assert_eq!(refused.kind, ErrorKind::Denied, "{tool}: {refused:?}");
         assert!(refused.message.contains("`one`"), "{refused:?}");
     }
     // What a person opened, a lead types into and does not close.
@@ -321,7 +324,7 @@ fn leads_share_what_runs_and_each_closes_its_own() {
     assert_eq!(
         two.refused("close_pane", json!({"pane_id": of_person}))
             .kind,
-        Kind::Denied
+        ErrorKind::Denied
     );
     // The records are on disk: another daemon knows the same.
     for daemon in world.daemons() {
@@ -329,7 +332,7 @@ fn leads_share_what_runs_and_each_closes_its_own() {
     }
     assert_eq!(
         two.refused("close_pane", json!({"pane_id": server})).kind,
-        Kind::Denied
+        ErrorKind::Denied
     );
     one.call("close_pane", json!({"pane_id": server}));
     world

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fugue_api::{
     PaneId, RunId,
-    panes::PaneCreated,
+    panes::CreatePaneReply,
     runs::{ExpectStatus, RunResult},
 };
 use fugue_testkit::{Process, WallClock, World, boot_clock_ahead, until_some};
@@ -59,7 +59,7 @@ fn a_wall_clock_that_is_set_by_days_times_out_nothing_and_deletes_nothing() {
         kill_daemon(&world);
         clock.set(jump);
         clock.daemon(&world);
-        let shown = |pane: PaneCreated| world.status(pane.pane_id).created_at.0;
+        let shown = |pane: CreatePaneReply| world.status(pane.pane_id).created_at.0;
         let jumped = shown(world.pane("true"));
         assert_eq!(status(&world, &run), "running");
         assert!(world.text(ended).contains("kept"));

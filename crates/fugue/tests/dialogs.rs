@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::{PaneId, panes::Submitted};
+use fugue_api::{PaneId, panes::SubmitResult};
 use fugue_testkit::{
     Missing, World,
     agents::{Agent, AtHome, Started, Tools},
@@ -396,7 +396,7 @@ fn a_python_prompt_takes_a_line_with_submit() {
     }
     let pane = program(&world, "python3 -q", ">>>");
     let sent = world.type_line(pane, "print(6*7, 'is it')");
-    assert_ne!(sent.submitted, Submitted::No);
+    assert_ne!(sent.submitted, SubmitResult::No);
     world.until_printed(pane, |text| text.contains("42 is it"));
 }
 

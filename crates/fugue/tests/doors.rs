@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use fugue_api::{Kind, OsText, wire};
+use fugue_api::{ErrorKind, OsText, wire};
 use fugue_testkit::{Missing, Running, World, figure, skip, until};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -42,24 +42,24 @@ fn frame(message: &impl Serialize) -> Vec<u8> {
 fn hello(protocol: u32) -> Vec<u8> {
     frame(&wire::Hello {
         protocol,
-        caller: wire::Caller {
+        caller: wire::CallerEnv {
             cwd: OsText::Text("/".into()),
             env: Vec::new(),
             umask: 0o022,
             setting_names: wire::SettingNames::Prefixed,
         },
-        who: wire::Who::Person {
+        who: wire::CallerIdentity::Person {
             project: "doors".into(),
         },
     })
 }
 
-fn call(id: u64, ask: wire::Ask) -> Vec<u8> {
+fn call(id: u64, ask: wire::Request) -> Vec<u8> {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&id.to_le_bytes());
-    frame(&wire::ToDaemon::Call {
+    frame(&wire::ClientMessage::Call {
         id,
-        key: wire::Key(key),
+        key: wire::IdempotencyKey(key),
         who: None,
         ask,
     })
@@ -128,7 +128,7 @@ fn bad_manners_at_the_socket_disturb_nobody() {
 
     // Calls without hello are not answered.
     let mut stream = knock(&world);
-    let _ = stream.write_all(&call(1, wire::Ask::DaemonStop { panes: true }));
+    let _ = stream.write_all(&call(1, wire::Request::DaemonStop { panes: true }));
     let _ = stream.shutdown(std::net::Shutdown::Write);
     assert!(hung_up(&mut stream));
     assert_eq!(world.daemon().pid, before.pid);
@@ -140,7 +140,7 @@ fn bad_manners_at_the_socket_disturb_nobody() {
         stream.write_all(&hello(wire::PROTOCOL)).expect("hello");
         for id in 0..100 {
             if stream
-                .write_all(&call(id, wire::Ask::DaemonStatus))
+                .write_all(&call(id, wire::Request::DaemonStatus))
                 .is_err()
             {
                 break;
@@ -185,21 +185,21 @@ fn answers_carry_the_id_of_their_question_in_any_order() {
         }
     ));
     // The first one blocks; those behind it are answered all the same.
-    let follow = wire::Ask::Follow {
+    let follow = wire::Request::Follow {
         pane: pane.to_string(),
         from: b"before\r\n".len() as u64,
     };
     stream.write_all(&call(7, follow)).expect("a question");
     for id in 100..140 {
         stream
-            .write_all(&call(id, wire::Ask::DaemonStatus))
+            .write_all(&call(id, wire::Request::DaemonStatus))
             .expect("a question");
     }
     let mut answered: Vec<u64> = (0..40)
-        .map(|_| match receive::<wire::FromDaemon>(&mut stream) {
-            wire::FromDaemon::Answer {
+        .map(|_| match receive::<wire::DaemonMessage>(&mut stream) {
+            wire::DaemonMessage::Answer {
                 id,
-                answer: Ok(wire::Answer::DaemonStatus { .. }),
+                answer: Ok(wire::Response::DaemonStatus { .. }),
                 ..
             } => id,
             other => panic!("{other:?}"),
@@ -208,10 +208,10 @@ fn answers_carry_the_id_of_their_question_in_any_order() {
     answered.sort_unstable();
     assert!(answered.into_iter().eq(100..140));
     world.type_line(pane, "more");
-    match receive::<wire::FromDaemon>(&mut stream) {
-        wire::FromDaemon::Answer {
+    match receive::<wire::DaemonMessage>(&mut stream) {
+        wire::DaemonMessage::Answer {
             id: 7,
-            answer: Ok(wire::Answer::Followed { more }),
+            answer: Ok(wire::Response::Followed { more }),
             ..
         } => {
             assert!(
@@ -302,7 +302,7 @@ fn a_state_directory_that_is_not_ours_is_refused() {
     fs::set_permissions(&elsewhere, Permissions::from_mode(0o700)).expect("permissions");
     symlink(&elsewhere, world.state()).expect("a link");
     let refused = world.refused(&["ls"], 1);
-    assert_eq!(refused.kind, Kind::Unavailable, "{refused:?}");
+    assert_eq!(refused.kind, ErrorKind::Unavailable, "{refused:?}");
     assert!(
         refused.message.contains(&*world.state().to_string_lossy()),
         "{refused:?}"
@@ -381,7 +381,8 @@ fn a_client_that_does_not_read_its_replies_costs_bounded_memory() {
     client.write_all(&hello(wire::PROTOCOL)).expect("sent");
     let _: wire::Welcome = receive(&mut client);
     let answered = |client: &mut UnixStream, wanted: u64| {
-        let wire::FromDaemon::Answer::<fugue_api::Reply> { id, answer, .. } = receive(client)
+        let wire::DaemonMessage::Answer::<fugue_api::ToolReply> { id, answer, .. } =
+            receive(client)
         else {
             panic!("an answer");
         };
@@ -393,8 +394,8 @@ fn a_client_that_does_not_read_its_replies_costs_bounded_memory() {
             "session_id": "doors", "worker_id": format!("w{id}"), "status": "success",
             "message": "x".repeat(7_000),
         });
-        let report = fugue_api::Request::parse("notify_completion", report).expect("good");
-        let ask = wire::Ask::Tool { call: report };
+        let report = fugue_api::ToolCall::parse("notify_completion", report).expect("good");
+        let ask = wire::Request::Tool { call: report };
         client.write_all(&call(id, ask)).expect("sent");
         answered(&mut client, id).expect("it is in the inbox");
     }
@@ -403,7 +404,7 @@ fn a_client_that_does_not_read_its_replies_costs_bounded_memory() {
     // Each of 300 replies has 350,000 bytes: together 105 MB, of which the limit lets 1 MiB wait.
     let mut flood = Vec::new();
     for id in 1_001..=1_300 {
-        let ask = wire::Ask::Inbox {
+        let ask = wire::Request::Inbox {
             after: fugue_api::EventId(0),
             most: 1_000,
         };
@@ -426,7 +427,7 @@ fn a_client_that_does_not_read_its_replies_costs_bounded_memory() {
         match answered(&mut client, id) {
             Ok(_) => whole += 1,
             Err(error) => {
-                assert_eq!(error.kind, Kind::Exhausted);
+                assert_eq!(error.kind, ErrorKind::Exhausted);
                 assert!(
                     error.message.contains("`client_max_unread_bytes`"),
                     "{error}"
@@ -442,7 +443,7 @@ fn a_client_that_does_not_read_its_replies_costs_bounded_memory() {
     );
     // Whoever reads is served again.
     client
-        .write_all(&call(2_000, wire::Ask::DaemonStatus))
+        .write_all(&call(2_000, wire::Request::DaemonStatus))
         .expect("sent");
     answered(&mut client, 2_000).expect("an answer");
 }
@@ -456,18 +457,19 @@ fn a_client_with_too_many_open_calls_is_refused_the_next_one() {
     client.write_all(&hello(wire::PROTOCOL)).expect("sent");
     let _: wire::Welcome = receive(&mut client);
     let wait = serde_json::json!({"timeout_secs": 100});
-    let wait = fugue_api::Request::parse("wait_for_event", wait).expect("a good request");
+    let wait = fugue_api::ToolCall::parse("wait_for_event", wait).expect("a good request");
     for id in 1..=103 {
-        let ask = wire::Ask::Tool { call: wait.clone() };
+        let ask = wire::Request::Tool { call: wait.clone() };
         client.write_all(&call(id, ask)).expect("sent");
     }
     for wanted in 101..=103 {
-        let wire::FromDaemon::Answer::<fugue_api::Reply> { id, answer, .. } = receive(&mut client)
+        let wire::DaemonMessage::Answer::<fugue_api::ToolReply> { id, answer, .. } =
+            receive(&mut client)
         else {
             panic!("an answer");
         };
         let error = answer.expect_err("a refusal");
-        assert_eq!((id, error.kind), (wanted, Kind::Exhausted));
+        assert_eq!((id, error.kind), (wanted, ErrorKind::Exhausted));
         assert!(
             error.message.contains("this client has 100 calls open"),
             "{error}"
@@ -475,12 +477,13 @@ fn a_client_with_too_many_open_calls_is_refused_the_next_one() {
     }
     // One that is cancelled makes room for another.
     client
-        .write_all(&frame(&wire::ToDaemon::Cancel { id: 1 }))
+        .write_all(&frame(&wire::ClientMessage::Cancel { id: 1 }))
         .expect("sent");
     client
-        .write_all(&call(200, wire::Ask::DaemonStatus))
+        .write_all(&call(200, wire::Request::DaemonStatus))
         .expect("sent");
-    let wire::FromDaemon::Answer::<fugue_api::Reply> { id, answer, .. } = receive(&mut client)
+    let wire::DaemonMessage::Answer::<fugue_api::ToolReply> { id, answer, .. } =
+        receive(&mut client)
     else {
         panic!("an answer");
     };

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use fugue_api::{
     PaneId,
-    panes::{InputSent, State},
-    runs::{ExpectStatus, Expected, Via},
+    panes::{PaneState, SendInputReply},
+    runs::{ExpectResult, ExpectStatus, MatchVia},
 };
 use fugue_testkit::{
     World, figure,
@@ -34,19 +34,19 @@ fn args(pane: PaneId, pattern: &str, more: Value) -> Value {
 }
 
 #[track_caller]
-fn expect(client: &mut McpClient, pane: PaneId, pattern: &str, more: Value) -> Expected {
+fn expect(client: &mut McpClient, pane: PaneId, pattern: &str, more: Value) -> ExpectResult {
     let found = client.call("fugue_expect", args(pane, pattern, more));
     serde_json::from_value(found.clone()).unwrap_or_else(|error| panic!("{error}: {found}"))
 }
 
-fn answer(client: &mut McpClient, call: u64) -> Expected {
+fn answer(client: &mut McpClient, call: u64) -> ExpectResult {
     let found = facts(&client.result(call));
     serde_json::from_value(found.clone()).unwrap_or_else(|error| panic!("{error}: {found}"))
 }
 
 /// Types a line, and gives the place before its echo.
 fn typed(world: &World, pane: PaneId, line: &str) -> String {
-    let sent: InputSent = world.type_line(pane, line);
+    let sent: SendInputReply = world.type_line(pane, line);
     sent.cursor.0
 }
 
@@ -69,7 +69,7 @@ fn a_wait_ends_when_the_line_is_printed_and_not_when_it_is_typed() {
             args(pane, r"ready on \d+", json!({"since": since})),
         );
         until("the command to run", PATIENCE, || {
-            world.status(pane).state.state == State::Running
+            world.status(pane).state.state == PaneState::Running
         });
         assert!(!client.is_answered(call), "{shell}: the echo matched");
         std::fs::write(&gate, "").expect("the gate");
@@ -77,7 +77,7 @@ fn a_wait_ends_when_the_line_is_printed_and_not_when_it_is_typed() {
         assert_eq!(found.status, ExpectStatus::Matched, "{shell}");
         assert_eq!(found.matched.as_deref(), Some("ready on 8080"), "{shell}");
         assert_eq!(found.line.as_deref(), Some("server is ready on 8080"));
-        assert_eq!(found.via, Some(Via::Stream));
+        assert_eq!(found.via, Some(MatchVia::Stream));
         // It is there already for whoever asks now, and not for who asks for what comes.
         let again = expect(&mut client, pane, r"ready on \d+", json!({}));
         assert_eq!(again.matched.as_deref(), Some("ready on 8080"), "{shell}");
@@ -122,7 +122,7 @@ fn a_server_in_the_background_of_a_shell_is_heard() {
             &format!("sh {} listening on 1 &", server.display()),
         );
         until("the prompt again", PATIENCE, || {
-            world.status(pane).state.state == State::Idle
+            world.status(pane).state.state == PaneState::Idle
         });
         let call = client.ask_tool(
             "fugue_expect",
@@ -246,7 +246,7 @@ fn a_match_may_close_its_pane_or_bring_the_text_along() {
     assert_eq!(found.output.as_deref(), Some("one\ntwo\nlistening"));
     let found = expect(&mut client, pane, "two", json!({"action": "close_pane"}));
     assert_eq!(found.status, ExpectStatus::Matched);
-    assert_eq!(world.status(pane).state.state, State::Closed);
+    assert_eq!(world.status(pane).state.state, PaneState::Closed);
     let left = world
         .processes()
         .into_iter()
@@ -268,7 +268,7 @@ fn words_that_a_program_paints_are_seen_on_its_screen() {
         json!({"poll_interval_ms": 50}),
     );
     assert_eq!(found.status, ExpectStatus::Matched, "{found:?}");
-    assert_eq!(found.via, Some(Via::Screen));
+    assert_eq!(found.via, Some(MatchVia::Screen));
     world.close(pane);
 
     // A program that draws its old text again does not say it anew.

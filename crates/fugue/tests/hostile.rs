@@ -15,9 +15,9 @@ use std::{
 };
 
 use fugue_api::{
-    panes::{PaneClosed, PaneCreated, PaneText},
+    panes::{ClosePaneReply, CreatePaneReply, ReadPaneReply},
     runs::{
-        ExpectStatus, Expected, ParallelResult, PipelineResult, PipelineStatus, StepStatus,
+        ExpectResult, ExpectStatus, ParallelResult, PipelineResult, PipelineStatus, StepStatus,
         TaskStatus,
     },
 };
@@ -1127,10 +1127,10 @@ fn a_pane_that_ends_by_itself_while_it_is_closed_is_closed_all_the_same() {
         }
         let length = chance.below(40);
         let args = json!({"command": format!("sleep 0.0{length:02}")});
-        let pane: PaneCreated = call(&mut client, "create_pane", args);
+        let pane: CreatePaneReply = call(&mut client, "create_pane", args);
         let_pass(Duration::from_millis(chance.below(40)));
         let args = json!({"pane_id": pane.pane_id.to_string()});
-        let closed: PaneClosed = call(&mut client, "close_pane", args);
+        let closed: ClosePaneReply = call(&mut client, "close_pane", args);
         if closed
             .note
             .is_some_and(|note| note.contains("still closing"))
@@ -1655,7 +1655,7 @@ fn waited_for(client: &mut McpClient, shell: Shell, rows: &[Row], tally: &mut Ta
             .collect();
         let panes: Vec<String> = made
             .into_iter()
-            .map(|call| answer::<PaneCreated>(client, call).pane_id.to_string())
+            .map(|call| answer::<CreatePaneReply>(client, call).pane_id.to_string())
             .collect();
         let asked: Vec<u64> = panes
             .iter()
@@ -1673,7 +1673,7 @@ fn waited_for(client: &mut McpClient, shell: Shell, rows: &[Row], tally: &mut Ta
             })
             .collect();
         for ((case, pane), asked) in cases.iter().zip(&panes).zip(asked) {
-            let found: Expected = answer(client, asked);
+            let found: ExpectResult = answer(client, asked);
             let mut came = Came {
                 otherwise: (found.status != ExpectStatus::Exited)
                     .then(|| format!("{:?}", found.status)),
@@ -1684,7 +1684,7 @@ fn waited_for(client: &mut McpClient, shell: Shell, rows: &[Row], tally: &mut Ta
             };
             if came.omitted > 0 {
                 // A wait's output has a bound that nobody can raise; all of it stays readable.
-                let all: PaneText = call(
+                let all: ReadPaneReply = call(
                     client,
                     "read_pane",
                     json!({"pane_id": pane, "lines": 1_000_000, "max_output_chars": ALL_CHARS}),

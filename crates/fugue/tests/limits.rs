@@ -3,8 +3,8 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use fugue_api::{
-    Kind, PaneId,
-    panes::{PaneCreated, State},
+    ErrorKind, PaneId,
+    panes::{CreatePaneReply, PaneState},
 };
 use fugue_testkit::{Missing, World, figure, skip, until, until_some};
 
@@ -166,7 +166,7 @@ fn a_full_disk_makes_the_child_wait_and_loses_nothing() {
     for _ in 0..3 {
         fs::remove_file(filled.pop().expect("a filler")).expect("it can be removed");
     }
-    let printing: PaneCreated = world.json(&["new", "--", "seq 1000000000 1000499999; exit 5"]);
+    let printing: CreatePaneReply = world.json(&["new", "--", "seq 1000000000 1000499999; exit 5"]);
     let note = until_some("the pane says that the disk is full", LIMIT, || {
         world.status(printing.pane_id).note
     });
@@ -176,13 +176,13 @@ fn a_full_disk_makes_the_child_wait_and_loses_nothing() {
     );
     let status = world.status(printing.pane_id);
     assert!(
-        !matches!(status.state.state, State::Exited | State::Closed),
+        !matches!(status.state.state, PaneState::Exited | PaneState::Closed),
         "the child waits: {status:?}"
     );
 
     // A new pane is refused with the reason, or nothing of it would be kept.
     let refused = world.refused(&["new", "--", "echo too much"], 1);
-    assert_eq!(refused.kind, Kind::Exhausted, "{refused:?}");
+    assert_eq!(refused.kind, ErrorKind::Exhausted, "{refused:?}");
     let said = format!(
         "{} {}",
         refused.message,
@@ -243,7 +243,7 @@ fn a_holder_killed_on_a_full_disk_loses_nothing_either() {
         "/proc/{daemon}/root{}",
         world.dir().join("state/fugue/panes").display()
     ));
-    let pane: PaneCreated =
+    let pane: CreatePaneReply =
         world.json(&["new", "--", "read -r _; seq 1000000000 1000099999; exit 5"]);
     let mut count = 0;
     while fs::write(inside.join(format!("filler{count}")), vec![b'x'; 1 << 18]).is_ok() {
@@ -298,7 +298,7 @@ fn a_program_that_ended_on_a_full_disk_is_told_of_and_can_be_closed() {
         "/proc/{daemon}/root{}",
         world.dir().join("state/fugue/panes").display()
     ));
-    let pane: PaneCreated = world.json(&[
+    let pane: CreatePaneReply = world.json(&[
         "new",
         "--",
         "read -r _; echo last words; head -c 8000 /dev/zero | tr '\\0' x; exit 6",
@@ -309,7 +309,7 @@ fn a_program_that_ended_on_a_full_disk_is_told_of_and_can_be_closed() {
     world.type_line(pane, "");
     let status = until_some("the end is told", LIMIT, || {
         let status = world.status(pane);
-        (status.state.state == State::Exited).then_some(status)
+        (status.state.state == PaneState::Exited).then_some(status)
     });
     assert_eq!(status.state.exit_code, Some(6));
     let note = status.note.expect("why its output is not whole");
@@ -319,7 +319,7 @@ fn a_program_that_ended_on_a_full_disk_is_told_of_and_can_be_closed() {
     );
     let read = world.read(pane, &[]);
     assert_eq!(read.note.as_deref(), Some(&*note));
-    let closed: fugue_api::panes::PaneClosed = world.json(&["close", &pane.to_string()]);
+    let closed: fugue_api::panes::ClosePaneReply = world.json(&["close", &pane.to_string()]);
     assert_eq!(closed.exit_code, Some(6));
     let note = closed.note.expect("what was lost");
     assert!(note.contains("could not be written and are lost"), "{note}");
@@ -341,7 +341,7 @@ fn without_a_terminal_left_a_new_pane_is_refused_by_name() {
         .map(|n| world.pane(&format!("echo pane {n}; exec cat")).pane_id)
         .collect();
     let refused = world.refused(&["new", "--", "true"], 1);
-    assert_eq!(refused.kind, Kind::Exhausted, "{refused:?}");
+    assert_eq!(refused.kind, ErrorKind::Exhausted, "{refused:?}");
     let said = format!(
         "{} {}",
         refused.message,
@@ -357,7 +357,7 @@ fn without_a_terminal_left_a_new_pane_is_refused_by_name() {
             .overview()
             .panes
             .iter()
-            .filter(|row| !matches!(row.state.state, State::Exited | State::Closed))
+            .filter(|row| !matches!(row.state.state, PaneState::Exited | PaneState::Closed))
             .count(),
         MOST
     );

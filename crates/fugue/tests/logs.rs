@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use fugue_api::{
     PaneId,
-    panes::{PaneCreated, PaneText},
+    panes::{CreatePaneReply, ReadPaneReply},
     runs::ParallelResult,
 };
 use fugue_testkit::{World, figure};
@@ -82,7 +82,7 @@ fn a_search_of_a_long_log_costs_little_memory() {
     let lines = megabytes * 65_536;
     let pane = world.pane(&prints(megabytes)).pane_id;
     world.exited(pane);
-    let found: PaneText = world.read(pane, &["--grep", "00001\\.$", "-n", "1000000"]);
+    let found: ReadPaneReply = world.read(pane, &["--grep", "00001\\.$", "-n", "1000000"]);
     let hits = lines.div_ceil(100_000);
     assert!(
         found.text.starts_with("1:0000000000001.\n100001:"),
@@ -148,7 +148,7 @@ const ALL: [&str; 4] = ["-n", "1000000", "--max-output-chars", "16000000"];
 fn output_that_is_missing_in_the_middle_is_told_and_the_rest_is_read() {
     let world = world();
     world.configure("log_cap_bytes = 1048576\n");
-    let pane: PaneCreated = world.json(&["new", "--", "seq 100000 159999"]);
+    let pane: CreatePaneReply = world.json(&["new", "--", "seq 100000 159999"]);
     let pane = pane.pane_id;
     world.exited(pane);
     let files = files(&world, pane);

@@ -9,7 +9,7 @@ use std::{
 
 use fugue_api::{
     PaneId,
-    panes::{PaneClosed, State},
+    panes::{ClosePaneReply, PaneState},
 };
 use fugue_testkit::{Process, World, figure, let_pass};
 
@@ -108,7 +108,7 @@ fn five_hundred_panes_live_at_once() {
             .into_iter()
             .chain(chunk.iter().map(String::as_str))
             .collect();
-        let closed: Vec<PaneClosed> = world.json(&args);
+        let closed: Vec<ClosePaneReply> = world.json(&args);
         assert_eq!(closed.len(), chunk.len());
     });
     let closed = start.elapsed();
@@ -119,7 +119,11 @@ fn five_hundred_panes_live_at_once() {
         .collect();
     assert!(left.is_empty(), "processes left: {left:#?}");
     let all = world.overview();
-    assert!(all.panes.iter().all(|row| row.state.state == State::Closed));
+    assert!(
+        all.panes
+            .iter()
+            .all(|row| row.state.state == PaneState::Closed)
+    );
     figure(
         "500 panes, time",
         format!(

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::{Kind, PaneId};
+use fugue_api::{ErrorKind, PaneId};
 use fugue_testkit::{Ended, World, figure, mcp::McpClient, mcp::facts, until};
 use serde_json::{Value, json};
 
@@ -93,7 +93,7 @@ fn both_eras_of_the_protocol_are_served() {
     assert_eq!(names(&client.result(listed)), TOOLS);
     assert_eq!(client.call("get_status", json!({}))["panes"], json!([]));
     let refused = client.refused("read_pane", json!({"pane_id": "p9"}));
-    assert_eq!(refused.kind, Kind::NotFound);
+    assert_eq!(refused.kind, ErrorKind::NotFound);
 }
 
 #[test]
@@ -146,56 +146,61 @@ fn a_wrong_call_is_refused_by_name_and_nothing_happens() {
         (
             "read_pane",
             json!({"pane_id": "p1", "linez": 3}),
-            Kind::InvalidArgument,
+            ErrorKind::InvalidArgument,
             &["linez", "lines"][..],
         ),
         (
             "read_pane",
             json!({"pane_id": "p1", "lines": "many"}),
-            Kind::InvalidArgument,
+            ErrorKind::InvalidArgument,
             &["lines", "many"],
         ),
-        ("read_pane", json!({}), Kind::InvalidArgument, &["pane_id"]),
+        (
+            "read_pane",
+            json!({}),
+            ErrorKind::InvalidArgument,
+            &["pane_id"],
+        ),
         (
             "read_pane",
             json!({"pane_id": "p404"}),
-            Kind::NotFound,
+            ErrorKind::NotFound,
             &["p404"],
         ),
         (
             "create_pane",
             json!({"rows": 0}),
-            Kind::InvalidArgument,
+            ErrorKind::InvalidArgument,
             &["rows"],
         ),
         (
             "create_pane",
             json!({"cwd": "/no/such/place"}),
-            Kind::InvalidArgument,
+            ErrorKind::InvalidArgument,
             &["cwd", "/no/such/place"],
         ),
         (
             "create_pane",
             json!({"command": " "}),
-            Kind::InvalidArgument,
+            ErrorKind::InvalidArgument,
             &["command"],
         ),
         (
             "create_pane",
             json!({"env": {"A": 1}}),
-            Kind::InvalidArgument,
+            ErrorKind::InvalidArgument,
             &["env"],
         ),
         (
             "send_input",
             json!({"pane_id": "p1", "keys": ["Entr"]}),
-            Kind::InvalidArgument,
+            ErrorKind::InvalidArgument,
             &["Entr"],
         ),
         (
             "close_pane",
             json!({"pane_id": "p1", "grace_ms": -1}),
-            Kind::InvalidArgument,
+            ErrorKind::InvalidArgument,
             &["grace_ms"],
         ),
     ] {

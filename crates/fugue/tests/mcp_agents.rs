@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::{PaneId, panes::PaneCreated};
+use fugue_api::{PaneId, panes::CreatePaneReply};
 use fugue_testkit::{
     Running, World,
     agents::{Agent, Started, Tools, carries},
@@ -95,7 +95,7 @@ fn check(agent: Agent) {
     // Every tool was offered, with its own description.
     let offered = asked.iter().find(|asked| asked.body.get("tools").is_some());
     let offered = offered.expect("tools were offered").body["tools"].to_string();
-    for definition in fugue_api::Request::definitions() {
+    for definition in fugue_api::ToolCall::definitions() {
         let name = agent.names(definition.name).0;
         let description = definition
             .takes
@@ -124,7 +124,7 @@ fn stubborn(world: &World) -> PaneId {
     let command = "trap '' HUP TERM; echo stubborn; exec sleep 1000";
     let mut command = world.fugue_command(["new", "--json", "--", command]);
     command.env("FUGUE_SESSION", lead);
-    let opened: PaneCreated = Running::start(command).end(LIMIT).ok().json();
+    let opened: CreatePaneReply = Running::start(command).end(LIMIT).ok().json();
     let pane = opened.pane_id;
     world.until_printed(pane, |text| text.contains("stubborn"));
     pane

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::Kind;
+use fugue_api::ErrorKind;
 use fugue_testkit::{Ended, World, figure, mcp::facts};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -234,7 +234,7 @@ fn strangers_are_refused_on_every_method() {
             assert!(!reply.body.contains("create_pane"), "{reply:?}");
             if method != "HEAD" {
                 let error: fugue_api::Error = serde_json::from_str(&reply.body).expect("a refusal");
-                assert_eq!(error.kind, Kind::InvalidArgument);
+                assert_eq!(error.kind, ErrorKind::InvalidArgument);
             }
             refused += 1;
         }

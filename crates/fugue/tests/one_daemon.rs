@@ -9,8 +9,8 @@ use std::{
 };
 
 use fugue_api::{
-    Kind, PaneId,
-    panes::{Overview, State},
+    ErrorKind, PaneId,
+    panes::{Overview, PaneState},
     wire::DaemonStatus,
 };
 use fugue_testkit::{
@@ -62,7 +62,7 @@ impl Scene {
     #[track_caller]
     fn lives(&self, world: &World) {
         let status = world.status(self.pane);
-        assert_ne!(status.state.state, State::Exited, "{status:?}");
+        assert_ne!(status.state.state, PaneState::Exited, "{status:?}");
         assert!(self.child.is_alive(), "the pane's child runs");
         world.type_line(self.pane, "echoed");
         world.until_printed(self.pane, |text| text.matches("echoed").count() >= 2);
@@ -266,7 +266,7 @@ fn a_state_directory_that_cannot_be_written_is_named_with_the_way_out() {
     fs::set_permissions(world.state(), Permissions::from_mode(0o700)).expect("permissions");
     assert_eq!(refused.code, Some(1), "{refused}");
     let refused = refused.refusal();
-    assert_eq!(refused.kind, Kind::Unavailable, "{refused:?}");
+    assert_eq!(refused.kind, ErrorKind::Unavailable, "{refused:?}");
     let state = world.state();
     assert!(
         refused.message.contains(&*state.to_string_lossy()),
@@ -311,7 +311,7 @@ fn a_file_system_without_locks_is_named_with_the_way_out_and_disturbs_no_daemon(
     let refused = run(without_locks(), &["ls", "--json"]);
     assert_eq!(refused.code, Some(1), "{refused}");
     let refused = refused.refusal();
-    assert_eq!(refused.kind, Kind::Unavailable, "{refused:?}");
+    assert_eq!(refused.kind, ErrorKind::Unavailable, "{refused:?}");
     assert!(refused.message.contains("gives no lock"), "{refused:?}");
     assert!(
         refused

@@ -8,8 +8,8 @@ use std::{
 };
 
 use fugue_api::{
-    Kind, PaneId,
-    panes::{Overview, PaneClosed, PaneCreated, PaneStatus, State},
+    ErrorKind, PaneId,
+    panes::{ClosePaneReply, CreatePaneReply, Overview, PaneState, PaneStatus},
 };
 use fugue_testkit::{Running, World, until, until_some};
 
@@ -22,7 +22,7 @@ fn world() -> World {
 #[test]
 fn a_pane_is_made_listed_typed_into_read_and_closed() {
     let world = world();
-    let made: PaneCreated = world.json(&[
+    let made: CreatePaneReply = world.json(&[
         "new",
         "-s",
         "work",
@@ -66,7 +66,7 @@ fn a_pane_is_made_listed_typed_into_read_and_closed() {
         closed.exit_code.is_some() || closed.signal.is_some(),
         "{closed:?}"
     );
-    assert_eq!(world.status(made.pane_id).state.state, State::Closed);
+    assert_eq!(world.status(made.pane_id).state.state, PaneState::Closed);
     assert!(
         world
             .text(made.pane_id)
@@ -113,7 +113,7 @@ fn for_people_the_verbs_print_what_was_asked_for_and_nothing_else() {
 #[test]
 fn several_words_are_one_command_each_word_kept_whole() {
     let world = world();
-    let pane: PaneCreated =
+    let pane: CreatePaneReply =
         world.json(&["new", "--", "printf", "<%s>\n", "a b", "$HOME", "it's", "*"]);
     world.exited(pane.pane_id);
     assert_eq!(
@@ -253,7 +253,7 @@ fn what_is_wrong_is_refused_at_the_door_and_nothing_happens() {
     assert_eq!(pane.to_string(), "p1");
     for (args, says) in wrong {
         let error = world.refused(args, 2);
-        assert_eq!(error.kind, Kind::InvalidArgument, "{args:?} {error:?}");
+        assert_eq!(error.kind, ErrorKind::InvalidArgument, "{args:?} {error:?}");
         for word in *says {
             let all = format!("{} {}", error.message, error.hint.as_deref().unwrap_or(""));
             assert!(
@@ -285,7 +285,7 @@ fn what_is_not_there_is_not_found() {
         &["status", "some-name"],
     ] {
         let error = world.refused(args, 1);
-        assert_eq!(error.kind, Kind::NotFound, "{args:?}");
+        assert_eq!(error.kind, ErrorKind::NotFound, "{args:?}");
         assert!(error.message.contains(args[1]), "{args:?}: {error:?}");
     }
 }
@@ -299,7 +299,7 @@ fn an_ended_pane_takes_no_input_and_says_so() {
     world.close(closed);
     for pane in [exited, closed] {
         let error = world.refused(&["send", &pane.to_string(), "x"], 1);
-        assert_eq!(error.kind, Kind::Ended, "{error:?}");
+        assert_eq!(error.kind, ErrorKind::Ended, "{error:?}");
         assert!(error.message.contains(&pane.to_string()), "{error:?}");
     }
 }
@@ -307,8 +307,9 @@ fn an_ended_pane_takes_no_input_and_says_so() {
 #[test]
 fn a_name_works_where_an_id_does_until_it_fits_two() {
     let world = world();
-    let new =
-        || -> PaneCreated { world.json(&["new", "-n", "build", "--", "echo I am $$; exec cat"]) };
+    let new = || -> CreatePaneReply {
+        world.json(&["new", "-n", "build", "--", "echo I am $$; exec cat"])
+    };
     let first = new();
     let status: PaneStatus = world.json(&["status", "build"]);
     assert_eq!(status.pane_id, first.pane_id);
@@ -320,7 +321,7 @@ fn a_name_works_where_an_id_does_until_it_fits_two() {
         &["close", "build"],
     ] {
         let error = world.refused(args, 2);
-        assert_eq!(error.kind, Kind::Ambiguous);
+        assert_eq!(error.kind, ErrorKind::Ambiguous);
         let all = format!("{} {}", error.message, error.hint.as_deref().unwrap_or(""));
         for id in [first.pane_id, second.pane_id] {
             assert!(
@@ -343,7 +344,7 @@ fn a_name_works_where_an_id_does_until_it_fits_two() {
 fn sessions_group_panes() {
     let world = world();
     for (session, name) in [("a", "1"), ("b", "2"), ("a", "3")] {
-        let _: PaneCreated = world.json(&["new", "-s", session, "-n", name, "--", "exec cat"]);
+        let _: CreatePaneReply = world.json(&["new", "-s", session, "-n", name, "--", "exec cat"]);
     }
     let unnamed = world.pane("exec cat");
     assert_eq!(unnamed.session.0, "main");
@@ -383,7 +384,7 @@ fn a_pane_starts_in_its_callers_world_and_not_the_daemons() {
         .env("SHARED", "caller")
         .env("ODD", OsStr::from_bytes(b"\xff\xfe!"))
         .current_dir(&sub);
-    let pane: PaneCreated = Running::start(new).end(LIMIT).ok().json();
+    let pane: CreatePaneReply = Running::start(new).end(LIMIT).ok().json();
     world.exited(pane.pane_id);
     assert_eq!(
         world.text(pane.pane_id).trim_end(),
@@ -394,7 +395,7 @@ fn a_pane_starts_in_its_callers_world_and_not_the_daemons() {
     );
 
     // A relative directory is the caller's too.
-    let pane: PaneCreated = world.json(&["new", "-c", "sub dir", "--", "pwd"]);
+    let pane: CreatePaneReply = world.json(&["new", "-c", "sub dir", "--", "pwd"]);
     world.exited(pane.pane_id);
     assert_eq!(world.text(pane.pane_id).trim_end(), sub.to_string_lossy());
 }
@@ -473,7 +474,7 @@ fn nothing_that_is_started_inherits_the_session_of_the_agent_that_asked() {
 #[test]
 fn a_pane_has_a_terminal_of_its_own_and_its_size() {
     let world = world();
-    let pane: PaneCreated = world.json(&[
+    let pane: CreatePaneReply = world.json(&[
         "new",
         "--rows",
         "17",
@@ -523,7 +524,7 @@ fn variables_of_an_outer_pane_do_not_name_an_inner_one() {
     // Nor does that of a fugue that has nothing to do with this one.
     let mut new = world.fugue_command(["new", "--json", "--", "env | grep ^FUGUE_; echo end"]);
     new.env("FUGUE_PANE_ID", "p777");
-    let pane: PaneCreated = Running::start(new).end(LIMIT).ok().json();
+    let pane: CreatePaneReply = Running::start(new).end(LIMIT).ok().json();
     world.exited(pane.pane_id);
     let text = world.text(pane.pane_id);
     assert!(!text.contains("p777"), "{text}");
@@ -601,7 +602,8 @@ fn closing_leaves_no_process_of_the_pane_behind() {
             .all(sleeper)
     });
     let start = Instant::now();
-    let closed: PaneClosed = world.json(&["close", &pane.pane_id.to_string(), "--grace-ms", "100"]);
+    let closed: ClosePaneReply =
+        world.json(&["close", &pane.pane_id.to_string(), "--grace-ms", "100"]);
     assert!(start.elapsed() < Duration::from_secs(10));
     assert_eq!(closed.signal.as_deref(), Some("SIGKILL"), "{closed:?}");
     let left: Vec<_> = world
@@ -639,10 +641,10 @@ fn several_panes_are_closed_at_once_and_twice_is_no_error() {
         .into_iter()
         .chain(panes.iter().map(String::as_str))
         .collect();
-    let closed: Vec<PaneClosed> = world.json(&args);
+    let closed: Vec<ClosePaneReply> = world.json(&args);
     assert_eq!(closed.len(), 3);
     assert!(closed.iter().all(|pane| pane.note.is_none()), "{closed:?}");
-    let again: Vec<PaneClosed> = world.json(&args);
+    let again: Vec<ClosePaneReply> = world.json(&args);
     assert!(again.iter().all(|pane| pane.note.is_some()), "{again:?}");
     assert!(world.holders().is_empty());
 }
@@ -700,7 +702,7 @@ fn a_large_text_is_typed_whole() {
         .pane_id;
     world.until_printed(pane, |text| text.contains("ready"));
     let text: String = (0..16_000).map(|n| format!("{n:05};")).collect();
-    world.json::<fugue_api::panes::InputSent>(&[
+    world.json::<fugue_api::panes::SendInputReply>(&[
         "send",
         &pane.to_string(),
         "--paste",

@@ -3,8 +3,8 @@
 use std::{fs, time::Duration};
 
 use fugue_api::{
-    Kind, PaneId,
-    wire::{ForgetReason, GarbageCollected, GarbageKind},
+    ErrorKind, PaneId,
+    wire::{ForgetReason, GarbageKind, GarbageReport},
 };
 use fugue_testkit::{World, figure, until};
 
@@ -36,7 +36,7 @@ fn beyond_the_quota_the_oldest_ended_panes_go_with_their_files() {
         !has_directory(&world, panes[0]) && !has_directory(&world, panes[1])
     });
     let gone = world.refused(&["status", &panes[0].to_string()], 1);
-    assert_eq!(gone.kind, Kind::NotFound);
+    assert_eq!(gone.kind, ErrorKind::NotFound);
     assert_eq!(world.raw(panes[3]).len(), 2_000_000);
     let logs = world.daemon().logs;
     assert_eq!(logs.ended_bytes, 4_000_000);
@@ -98,7 +98,7 @@ fn below_the_floor_nothing_is_started_and_gc_makes_room() {
                  head -c $((free - 2000000)) /dev/zero > \"$XDG_STATE_HOME/fugue/panes/filler\"";
     world.exited(world.pane(fills).pane_id);
     let refused = world.refused(&["new", "--", "true"], 1);
-    assert_eq!(refused.kind, Kind::Exhausted);
+    assert_eq!(refused.kind, ErrorKind::Exhausted);
     assert!(refused.message.contains("MB are free"), "{refused}");
     assert!(refused.message.contains("the floor is 3 MB"), "{refused}");
     assert!(
@@ -110,13 +110,17 @@ fn below_the_floor_nothing_is_started_and_gc_makes_room() {
         vec!["pipeline", "true"],
         vec!["spawn", "w", "true", "--agent", "shell"],
     ] {
-        assert_eq!(world.refused(&verb, 1).kind, Kind::Exhausted, "{verb:?}");
+        assert_eq!(
+            world.refused(&verb, 1).kind,
+            ErrorKind::Exhausted,
+            "{verb:?}"
+        );
     }
     world.type_line(stays, "goes on");
     world.until_printed(stays, |text| text.contains("goes on\ngoes on"));
-    let planned: GarbageCollected = world.json(&["gc", "--ended", "--dry-run"]);
+    let planned: GarbageReport = world.json(&["gc", "--ended", "--dry-run"]);
     assert_eq!(planned.items.len(), 2, "{planned:?}");
-    let collected: GarbageCollected = world.json(&["gc", "--ended"]);
+    let collected: GarbageReport = world.json(&["gc", "--ended"]);
     assert_eq!(collected.items, planned.items);
     assert!(collected.freed_bytes > 6_000_000, "{collected:?}");
     world.pane("true");
@@ -133,7 +137,7 @@ fn gc_shows_what_it_removes_and_spares_what_is_needed() {
     world.json::<serde_json::Value>(&["spawn", "w", "true", "--agent", "shell"]);
     let next = world.pane("exec cat").pane_id;
     world.close(next);
-    let nothing: GarbageCollected = world.json(&["gc", "--dry-run"]);
+    let nothing: GarbageReport = world.json(&["gc", "--dry-run"]);
     assert_eq!(nothing.items, [], "all that is there is on record");
     for (path, size) in [
         ("panes/p0/out.0", 200_000),
@@ -144,7 +148,7 @@ fn gc_shows_what_it_removes_and_spares_what_is_needed() {
         fs::create_dir_all(path.parent().expect("below the state")).expect("a directory");
         fs::write(path, vec![b'x'; size]).expect("a file");
     }
-    let planned: GarbageCollected = world.json(&["gc", "--dry-run"]);
+    let planned: GarbageReport = world.json(&["gc", "--dry-run"]);
     let found: Vec<(GarbageKind, &str)> = planned
         .items
         .iter()
@@ -160,12 +164,12 @@ fn gc_shows_what_it_removes_and_spares_what_is_needed() {
     );
     assert!(planned.freed_bytes >= 260_000, "{planned:?}");
     assert!(state.join("panes/p0/out.0").exists(), "a dry run is dry");
-    let collected: GarbageCollected = world.json(&["gc"]);
+    let collected: GarbageReport = world.json(&["gc"]);
     assert_eq!(collected.items, planned.items);
     for item in &collected.items {
         assert!(!state.join(&item.path).exists(), "{item:?}");
     }
-    let asked: GarbageCollected = world.json(&["gc", "--ended"]);
+    let asked: GarbageReport = world.json(&["gc", "--ended"]);
     let asked_for = |pane: PaneId| {
         asked.items.iter().any(|item| {
             item.path == format!("panes/{pane}") && item.reason == Some(ForgetReason::Asked)

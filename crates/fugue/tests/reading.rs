@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use fugue_api::panes::{PaneCreated, PaneText, State};
+use fugue_api::panes::{CreatePaneReply, PaneState, ReadPaneReply};
 use fugue_testkit::{World, until, until_some};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -16,7 +16,7 @@ fn world() -> World {
 /// Runs the command in an 80-column pane and compares all its text.
 #[track_caller]
 fn check(world: &World, command: &str, wanted: &str) {
-    let pane: PaneCreated = world.json(&["new", "--rows", "24", "--cols", "80", "--", command]);
+    let pane: CreatePaneReply = world.json(&["new", "--rows", "24", "--cols", "80", "--", command]);
     world.exited(pane.pane_id);
     let text = world.text(pane.pane_id);
     assert_eq!(text.trim_end_matches('\n'), wanted, "{command}");
@@ -60,7 +60,7 @@ fn foreign_characters_in_bulk_come_through_whole() {
     let file = world.work().join("bulk");
     let wanted: Vec<String> = (1..=5000).map(line).collect();
     fs::write(&file, wanted.join("\n") + "\n").expect("a file");
-    let pane: PaneCreated = world.json(&[
+    let pane: CreatePaneReply = world.json(&[
         "new",
         "--cols",
         "200",
@@ -100,7 +100,7 @@ fn the_bytes_themselves_come_back_exactly() {
     assert_eq!(first, 0);
     assert!(logged == every, "the log on disk is the same");
     // JSON cannot hold them and says how many it could not.
-    let reply: PaneText = world.read(
+    let reply: ReadPaneReply = world.read(
         pane,
         &["--raw", "-n", "1000000", "--max-output-chars", "1000000"],
     );
@@ -118,16 +118,16 @@ fn a_reply_is_bounded_and_says_what_it_left_out() {
     let pane = world.pane("seq 1 9000").pane_id;
     world.exited(pane);
 
-    let last: PaneText = world.read(pane, &[]);
+    let last: ReadPaneReply = world.read(pane, &[]);
     let wanted: Vec<String> = (8901..=9000).map(|n| n.to_string()).collect();
     assert_eq!(last.text.trim_end(), wanted.join("\n"));
     assert_eq!(last.lines, 100);
     assert_eq!(last.omitted_lines, 0, "100 were asked for and 100 given");
 
-    let few: PaneText = world.read(pane, &["-n", "3"]);
+    let few: ReadPaneReply = world.read(pane, &["-n", "3"]);
     assert_eq!(few.text.trim_end(), "8998\n8999\n9000");
 
-    let all: PaneText = world.read(pane, &["-n", "1000000"]);
+    let all: ReadPaneReply = world.read(pane, &["-n", "1000000"]);
     assert!(all.text.chars().count() <= 10_000);
     assert!(all.text.trim_end().ends_with("\n9000"), "the tail is kept");
     assert!(all.text.starts_with("1\n2\n"), "the head is kept");
@@ -148,7 +148,8 @@ fn a_reply_is_bounded_and_says_what_it_left_out() {
         "every line is shown or counted"
     );
 
-    let raised: PaneText = world.read(pane, &["-n", "1000000", "--max-output-chars", "1000000"]);
+    let raised: ReadPaneReply =
+        world.read(pane, &["-n", "1000000", "--max-output-chars", "1000000"]);
     assert_eq!(
         (raised.lines, raised.omitted_lines, raised.omitted_chars),
         (9000, 0, 0)
@@ -159,7 +160,7 @@ fn a_reply_is_bounded_and_says_what_it_left_out() {
         .pane("head -c 50000 /dev/zero | tr '\\0' x; echo; echo end")
         .pane_id;
     world.exited(pane);
-    let reply: PaneText = world.read(pane, &[]);
+    let reply: ReadPaneReply = world.read(pane, &[]);
     assert!(reply.text.chars().count() <= 10_000);
     assert!(reply.omitted_chars >= 40_000, "{}", reply.omitted_chars);
     assert!(reply.text.trim_end().ends_with("end"));
@@ -287,7 +288,7 @@ fn ended_panes_stay_readable() {
     world.until_printed(closed, |text| text.contains("out"));
     world.close(closed);
     for round in 0..2 {
-        for (pane, state) in [(exited, State::Exited), (closed, State::Closed)] {
+        for (pane, state) in [(exited, PaneState::Exited), (closed, PaneState::Closed)] {
             let reply = world.read(pane, &[]);
             assert_eq!(
                 (reply.text.trim_end(), reply.state),
@@ -307,7 +308,7 @@ fn the_screen_of_a_pager_is_what_one_would_see() {
     let world = world();
     let lines: Vec<String> = (1..=200).map(|n| format!("page line {n}")).collect();
     fs::write(world.work().join("long"), lines.join("\n") + "\n").expect("a file");
-    let pane: PaneCreated = world.json(&[
+    let pane: CreatePaneReply = world.json(&[
         "new",
         "--rows",
         "10",
@@ -342,7 +343,7 @@ fn the_screen_of_a_pager_is_what_one_would_see() {
 fn the_screen_of_an_editor_is_what_one_would_see() {
     let world = world();
     fs::write(world.work().join("poem"), "first\nsecond\n").expect("a file");
-    let pane: PaneCreated = world.json(&[
+    let pane: CreatePaneReply = world.json(&[
         "new",
         "--rows",
         "12",
@@ -355,7 +356,7 @@ fn the_screen_of_an_editor_is_what_one_would_see() {
     until("vim shows the file", LIMIT, || screen().contains("second"));
     let rows: Vec<String> = screen().lines().map(str::to_owned).collect();
     assert_eq!(rows[..4], ["first", "second", "~", "~"]);
-    world.json::<fugue_api::panes::InputSent>(&[
+    world.json::<fugue_api::panes::SendInputReply>(&[
         "send",
         &pane.pane_id.to_string(),
         "Gothird 漢字",
@@ -376,7 +377,7 @@ fn the_screen_of_an_editor_is_what_one_would_see() {
 #[test]
 fn the_screen_of_a_monitor_is_what_one_would_see() {
     let world = world();
-    let pane: PaneCreated =
+    let pane: CreatePaneReply =
         world.json(&["new", "--rows", "20", "--cols", "100", "--", "top -d 1000"]);
     let shown = until_some("top shows its table", LIMIT, || {
         let screen = world.read(pane.pane_id, &["--screen"]).text;

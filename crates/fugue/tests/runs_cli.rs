@@ -3,10 +3,10 @@
 use std::{fs, time::Duration};
 
 use fugue_api::{
-    Kind, PaneId,
-    panes::{PaneCreated, PaneText},
+    ErrorKind, PaneId,
+    panes::{CreatePaneReply, ReadPaneReply},
     runs::{
-        ExpectStatus, Expected, ParallelResult, ParallelStatus, PipelineResult, PipelineStatus,
+        ExpectResult, ExpectStatus, ParallelResult, ParallelStatus, PipelineResult, PipelineStatus,
         RunKind, RunResult, TaskStatus,
     },
 };
@@ -258,7 +258,7 @@ fn what_was_wrong_is_named() {
         &["pipeline", "--pane", "nobody", "true"],
     ] {
         let refusal = world.refused(args, 1);
-        assert_eq!(refusal.kind, Kind::NotFound, "{args:?}");
+        assert_eq!(refusal.kind, ErrorKind::NotFound, "{args:?}");
     }
     let pane = world.pane("exec cat").pane_id.to_string();
     let refusal = world.refused(&["expect", &pane, "("], 2);
@@ -713,12 +713,12 @@ fn expect_prints_the_line_and_tells_outcomes_apart() {
 
     let output = check(&world, &["expect", &pane, "fatal", "--output"], 0, &[], &[]);
     assert_eq!(output.out(), "ready on port 80\nfatal\n");
-    let result: Expected = world.json(&["expect", &pane, "port", "-n", "10"]);
+    let result: ExpectResult = world.json(&["expect", &pane, "port", "-n", "10"]);
     assert_eq!(
         (result.status, result.matched.as_deref()),
         (ExpectStatus::Matched, Some("port"))
     );
-    let since: Expected = world
+    let since: ExpectResult = world
         .fugue(&[
             "expect",
             &pane,
@@ -744,7 +744,7 @@ fn expect_prints_the_line_and_tells_outcomes_apart() {
     );
     assert_eq!(
         world.status(open_pane).state.state,
-        fugue_api::panes::State::Closed
+        fugue_api::panes::PaneState::Closed
     );
 }
 
@@ -807,14 +807,14 @@ fn on_terminal(world: &World, rows: &str, cols: &str, words: &str) -> PaneId {
     let line = format!("{fugue} {words}; echo code $?; stty -a > tty.after");
     world.run("sh", &["-c", "rm -f tty.after"]).ok();
     let args = ["new", "--rows", rows, "--cols", cols, "--", &line];
-    let made: PaneCreated = world.json(&args);
+    let made: CreatePaneReply = world.json(&args);
     made.pane_id
 }
 
 #[track_caller]
 fn screen(world: &World, pane: PaneId, wanted: impl Fn(&str) -> bool) -> String {
     until_some("the screen is as wanted", SOON, || {
-        let read: PaneText = world.read(pane, &["--screen"]);
+        let read: ReadPaneReply = world.read(pane, &["--screen"]);
         wanted(&read.text).then_some(read.text)
     })
 }

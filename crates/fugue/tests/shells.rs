@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use fugue_api::{
     PaneId,
-    panes::{By, PaneCreated, PaneText, State},
+    panes::{CreatePaneReply, PaneState, ReadPaneReply, StateSource},
 };
 use fugue_testkit::{World, until, until_some};
 
@@ -17,7 +17,7 @@ fn world() -> World {
 
 /// Types a command line and gives what `read --last` says once the command has ended.
 #[track_caller]
-fn last(world: &World, pane: PaneId, line: &str) -> PaneText {
+fn last(world: &World, pane: PaneId, line: &str) -> ReadPaneReply {
     world.type_line(pane, line);
     until_some(&format!("`{line}` has ended"), LIMIT, || {
         let last = world.read(pane, &["--last"]);
@@ -75,7 +75,11 @@ fn a_command_that_still_runs_has_no_exit_code_and_an_interrupted_one_has_130() {
             last.command.as_deref() == Some("echo start; sleep 1000") && last.text.contains("start")
         });
         assert_eq!(world.read(pane, &["--last"]).exit_code, None, "{shell}");
-        assert_eq!(world.status(pane).state.state, State::Running, "{shell}");
+        assert_eq!(
+            world.status(pane).state.state,
+            PaneState::Running,
+            "{shell}"
+        );
         until("sleep is in front", LIMIT, || {
             world
                 .processes()
@@ -89,7 +93,7 @@ fn a_command_that_still_runs_has_no_exit_code_and_an_interrupted_one_has_130() {
         });
         assert_eq!(last.exit_code, Some(130), "{shell}");
         until("the prompt is back", LIMIT, || {
-            world.status(pane).state.state == State::Idle
+            world.status(pane).state.state == PaneState::Idle
         });
         world.close(pane);
     }
@@ -194,13 +198,13 @@ fn a_shell_without_any_rc_file_comes_to_its_prompt() {
         fs::remove_file(world.home().join(rc)).expect("the rc file");
     }
     for shell in ["bash", "fish", "sh"] {
-        let pane: PaneCreated = world.json(&["new", "--shell", shell]);
+        let pane: CreatePaneReply = world.json(&["new", "--shell", shell]);
         assert!(pane.ready, "{shell}: {pane:?}");
         world.type_line(pane.pane_id, "echo $((40 + 2)) || math 40 + 2");
         world.close(pane.pane_id);
     }
     // zsh asks new users questions, which is theirs to answer; it must not hang the call.
-    let pane: PaneCreated = world.json(&["new", "--shell", "zsh"]);
+    let pane: CreatePaneReply = world.json(&["new", "--shell", "zsh"]);
     assert!(pane.pid > 0);
 }
 
@@ -208,7 +212,7 @@ fn a_shell_without_any_rc_file_comes_to_its_prompt() {
 fn panes_use_the_callers_shell_unless_told() {
     let mut world = world();
     world.set_env("SHELL", "/usr/bin/fish");
-    let pane: PaneCreated = world.json(&["new"]);
+    let pane: CreatePaneReply = world.json(&["new"]);
     assert_eq!(
         last(
             &world,
@@ -224,7 +228,7 @@ fn panes_use_the_callers_shell_unless_told() {
         world.output_of("echo ${BASH_VERSION:+bash}").trim_end(),
         "bash"
     );
-    let pane: PaneCreated =
+    let pane: CreatePaneReply =
         world.json(&["new", "--shell", "sh", "--", "echo ${BASH_VERSION-plain}"]);
     world.exited(pane.pane_id);
     // Where sh is bash it says its version.
@@ -253,7 +257,7 @@ fn a_paste_cannot_break_out_of_itself() {
     let canary = world.work().join("broken-out");
     let pane = world.shell("bash").pane_id;
     let hostile = format!("echo a\u{1b}[201~\ntouch {}\n", canary.display());
-    world.json::<fugue_api::panes::InputSent>(&[
+    world.json::<fugue_api::panes::SendInputReply>(&[
         "send",
         &pane.to_string(),
         &hostile,
@@ -274,7 +278,7 @@ fn a_shell_at_its_prompt_is_idle_by_its_own_mark() {
         let status = world.status(pane).state;
         assert_eq!(
             (status.state, status.by),
-            (State::Idle, By::ShellMark),
+            (PaneState::Idle, StateSource::ShellMark),
             "{shell}"
         );
     }

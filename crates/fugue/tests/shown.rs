@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::panes::PaneCreated;
+use fugue_api::panes::CreatePaneReply;
 use fugue_testkit::{Pty, World, until};
 use serde_json::json;
 
@@ -127,7 +127,7 @@ fn no_verb_writes_what_a_terminal_obeys_or_hides() {
     fs::copy(&script, odd.join("script")).expect("a script");
     let mut new = world.fugue_command(["new", "--json", "--", &run]);
     new.current_dir(&odd);
-    let pane: PaneCreated = fugue_testkit::Running::start(new).end(LIMIT).ok().json();
+    let pane: CreatePaneReply = fugue_testkit::Running::start(new).end(LIMIT).ok().json();
     let id = pane.pane_id.to_string();
     world.exited(pane.pane_id);
     check(&world, &["ls"], &id);

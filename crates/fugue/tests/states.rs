@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use fugue_api::{
     PaneId,
-    panes::{By, PaneCreated, State, StateBy},
+    panes::{CreatePaneReply, PaneState, SourcedState, StateSource},
 };
 use fugue_testkit::{World, until, until_some};
 
@@ -14,13 +14,13 @@ fn world() -> World {
     World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
-fn state(world: &World, pane: PaneId) -> StateBy {
+fn state(world: &World, pane: PaneId) -> SourcedState {
     world.status(pane).state
 }
 
 /// Waits for a state that nothing announces: it is worked out when it is asked for.
 #[track_caller]
-fn comes_to(world: &World, pane: PaneId, wanted: State) -> StateBy {
+fn comes_to(world: &World, pane: PaneId, wanted: PaneState) -> SourcedState {
     until_some(
         &format!("{pane} is {wanted:?}"),
         Duration::from_secs(20),
@@ -57,8 +57,8 @@ fn a_program_that_waits_for_a_line_needs_input() {
         .map(|(command, prompt)| (world.pane(command).pane_id, *prompt))
         .collect();
     for (pane, prompt) in &panes {
-        let state = comes_to(&world, *pane, State::NeedsInput);
-        assert_eq!(state.by, By::TtyRead, "{prompt}");
+        let state = comes_to(&world, *pane, PaneState::NeedsInput);
+        assert_eq!(state.by, StateSource::TtyRead, "{prompt}");
         assert_eq!(state.prompt.as_deref().unwrap_or("").trim_end(), *prompt);
         assert!(!state.secret, "{prompt}");
         // The overview says the same.
@@ -67,7 +67,7 @@ fn a_program_that_waits_for_a_line_needs_input() {
             .panes
             .into_iter()
             .find(|row| row.pane_id == *pane);
-        assert_eq!(row.map(|row| row.state.state), Some(State::NeedsInput));
+        assert_eq!(row.map(|row| row.state.state), Some(PaneState::NeedsInput));
     }
     // Answered, it goes on.
     world.type_line(panes[0].0, "x");
@@ -85,9 +85,9 @@ fn a_program_that_waits_for_a_secret_says_so() {
         ),
     ] {
         let pane = world.pane(command).pane_id;
-        let state = comes_to(&world, pane, State::NeedsInput);
+        let state = comes_to(&world, pane, PaneState::NeedsInput);
         assert!(state.secret, "{state:?}");
-        assert_eq!(state.by, By::TtyRead);
+        assert_eq!(state.by, StateSource::TtyRead);
         assert_eq!(state.prompt.as_deref().map(str::trim_end), Some(prompt));
         world.type_line(pane, "hunter2");
         assert_eq!(world.exited(pane).state.exit_code, Some(0));
@@ -109,7 +109,7 @@ fn a_program_that_works_is_running() {
     started(&world, &["sleep", "1002"]);
     for pane in [sleeping, pipeline, counting, elsewhere, background] {
         let state = state(&world, pane);
-        assert_eq!(state.state, State::Running, "{pane}: {state:?}");
+        assert_eq!(state.state, PaneState::Running, "{pane}: {state:?}");
         assert_eq!(state.prompt, None);
     }
 }
@@ -119,13 +119,13 @@ fn long_silence_is_idleness() {
     let world = world();
     world.configure("idle_threshold_secs = 1\n");
     let pane = world.pane("echo working; exec sleep 1000").pane_id;
-    let state = comes_to(&world, pane, State::Idle);
-    assert_eq!(state.by, By::Silence);
+    let state = comes_to(&world, pane, PaneState::Idle);
+    assert_eq!(state.by, StateSource::Silence);
     assert!(world.status(pane).idle_ms >= 1000);
     // One that goes on printing is not.
     let busy = world.pane("while :; do echo .; sleep 0.01; done").pane_id;
     world.until_printed(busy, |text| text.lines().count() > 200);
-    assert_eq!(self::state(&world, busy).state, State::Running);
+    assert_eq!(self::state(&world, busy).state, PaneState::Running);
 }
 
 #[test]
@@ -134,24 +134,24 @@ fn a_shell_is_idle_at_its_prompt_and_running_while_a_command_runs() {
     world.configure("idle_threshold_secs = 600\n");
     for shell in ["bash", "zsh", "fish"] {
         let pane = world.shell(shell).pane_id;
-        let at_prompt = comes_to(&world, pane, State::Idle);
-        assert_eq!(at_prompt.by, By::ShellMark, "{shell}");
+        let at_prompt = comes_to(&world, pane, PaneState::Idle);
+        assert_eq!(at_prompt.by, StateSource::ShellMark, "{shell}");
         world.type_line(pane, "sleep 1003");
-        let running = comes_to(&world, pane, State::Running);
-        assert_eq!(running.by, By::ShellMark, "{shell}");
+        let running = comes_to(&world, pane, PaneState::Running);
+        assert_eq!(running.by, StateSource::ShellMark, "{shell}");
         started(&world, &["sleep", "1003"]);
         world.press(pane, &["C-c"]);
-        comes_to(&world, pane, State::Idle);
+        comes_to(&world, pane, PaneState::Idle);
         // A program started from the shell that asks something.
         world.type_line(pane, "sh -c 'printf \"Sure? \"; read x'");
-        let asks = comes_to(&world, pane, State::NeedsInput);
+        let asks = comes_to(&world, pane, PaneState::NeedsInput);
         assert_eq!(
             (asks.by, asks.prompt.as_deref().map(str::trim_end)),
-            (By::TtyRead, Some("Sure?")),
+            (StateSource::TtyRead, Some("Sure?")),
             "{shell}"
         );
         world.type_line(pane, "y");
-        comes_to(&world, pane, State::Idle);
+        comes_to(&world, pane, PaneState::Idle);
         // A prompt that a program only pretends to show.
         world.type_line(
             pane,
@@ -160,7 +160,7 @@ fn a_shell_is_idle_at_its_prompt_and_running_while_a_command_runs() {
         started(&world, &["sleep", "1004"]);
         assert_eq!(
             state(&world, pane).state,
-            State::Running,
+            PaneState::Running,
             "{shell}: a forged mark decides nothing"
         );
         world.close(pane);
@@ -171,11 +171,11 @@ fn a_shell_is_idle_at_its_prompt_and_running_while_a_command_runs() {
 fn a_shell_without_marks_is_idle_at_its_prompt_too() {
     let world = world();
     world.configure("idle_threshold_secs = 600\n");
-    let pane: PaneCreated = world.json(&["new", "--shell", "dash"]);
-    comes_to(&world, pane.pane_id, State::Idle);
+    let pane: CreatePaneReply = world.json(&["new", "--shell", "dash"]);
+    comes_to(&world, pane.pane_id, PaneState::Idle);
     world.type_line(pane.pane_id, "sleep 1005");
     started(&world, &["sleep", "1005"]);
-    assert_eq!(state(&world, pane.pane_id).state, State::Running);
+    assert_eq!(state(&world, pane.pane_id).state, PaneState::Running);
 }
 
 #[test]
@@ -186,17 +186,17 @@ fn an_rc_file_that_asks_something_is_not_ready_and_says_what_it_asks() {
         "read -p 'Unlock the keys? ' answer\n",
     )
     .expect("an rc file");
-    let pane: PaneCreated = world.json(&["new", "--shell", "bash"]);
+    let pane: CreatePaneReply = world.json(&["new", "--shell", "bash"]);
     assert!(!pane.ready, "{pane:?}");
     assert!(pane.note.is_some(), "it says why: {pane:?}");
-    let asks = comes_to(&world, pane.pane_id, State::NeedsInput);
+    let asks = comes_to(&world, pane.pane_id, PaneState::NeedsInput);
     assert_eq!(
         asks.prompt.as_deref().map(str::trim_end),
         Some("Unlock the keys?")
     );
     world.type_line(pane.pane_id, "y");
-    let ready = comes_to(&world, pane.pane_id, State::Idle);
-    assert_eq!(ready.by, By::ShellMark);
+    let ready = comes_to(&world, pane.pane_id, PaneState::Idle);
+    assert_eq!(ready.by, StateSource::ShellMark);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn an_editor_in_front_is_no_question() {
     for _ in 0..20 {
         let state = state(&world, pane);
         assert!(
-            matches!(state.state, State::Running | State::Idle),
+            matches!(state.state, PaneState::Running | PaneState::Idle),
             "{state:?}"
         );
     }
@@ -226,12 +226,12 @@ fn an_end_is_known_by_the_exit() {
     let state = state(&world, exited);
     assert_eq!(
         (state.state, state.by, state.exit_code),
-        (State::Exited, By::Exit, Some(3))
+        (PaneState::Exited, StateSource::Exit, Some(3))
     );
     world.close(exited);
     let closed = self::state(&world, exited);
     assert_eq!(
         (closed.state, closed.by, closed.exit_code),
-        (State::Closed, By::Exit, Some(3))
+        (PaneState::Closed, StateSource::Exit, Some(3))
     );
 }

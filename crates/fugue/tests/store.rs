@@ -9,8 +9,8 @@ use std::{
 };
 
 use fugue_api::{
-    Kind, PaneId,
-    panes::{Overview, PaneCreated, PaneText},
+    ErrorKind, PaneId,
+    panes::{CreatePaneReply, Overview, ReadPaneReply},
     wire::{DaemonStatus, StoreState, StoreStatus},
 };
 use fugue_testkit::{Process, Ran, Running, World, figure, until};
@@ -162,7 +162,7 @@ fn what_a_full_disk_did_not_store_is_not_answered_and_the_next_daemon_agrees() {
     let Some(disk) = SmallDisk::new(&world, "3m") else {
         return;
     };
-    let pane: PaneCreated = disk.json(&["new", "-n", "cat", "--", "echo ready; exec cat"]);
+    let pane: CreatePaneReply = disk.json(&["new", "-n", "cat", "--", "echo ready; exec cat"]);
     disk.fugue(&["expect", "cat", "ready"]).ok();
     disk.json::<Value>(&disk.notify("stored"));
     assert_eq!(disk.messages(), ["stored"]);
@@ -170,13 +170,13 @@ fn what_a_full_disk_did_not_store_is_not_answered_and_the_next_daemon_agrees() {
     disk.fill();
     // One call meets the full disk; those behind it are refused before they change anything.
     let first = disk.refused(&disk.notify("first"));
-    assert_eq!(first.kind, Kind::Uncertain, "{first:?}");
+    assert_eq!(first.kind, ErrorKind::Uncertain, "{first:?}");
     assert!(first.message.contains("not stored yet"), "{first:?}");
     let second = disk.notify("second");
     let calls: [&[&str]; 3] = [&second, &["new", "--", "true"], &["parallel", "true"]];
     for args in calls {
         let error = disk.refused(args);
-        assert_eq!(error.kind, Kind::Exhausted, "{error:?}");
+        assert_eq!(error.kind, ErrorKind::Exhausted, "{error:?}");
         assert!(
             error.message.contains("no space left on device"),
             "{error:?}"
@@ -196,14 +196,14 @@ fn what_a_full_disk_did_not_store_is_not_answered_and_the_next_daemon_agrees() {
     );
 
     // What is there can be read and typed into.
-    let text: PaneText = disk.json(&["read", "cat"]);
+    let text: ReadPaneReply = disk.json(&["read", "cat"]);
     assert!(text.text.contains("ready"), "{text:?}");
     disk.fugue(&["send", "cat", "typed", "--enter"]).ok();
     assert_eq!(disk.json::<Overview>(&["ls"]).panes.len(), 1);
 
     // An event that is not stored is shown to nobody.
     let look = disk.refused(&["events", "--inbox", "lead"]);
-    assert_eq!(look.kind, Kind::Uncertain, "{look:?}");
+    assert_eq!(look.kind, ErrorKind::Uncertain, "{look:?}");
 
     // The event that nobody was told of is not there, and its id is given out as if it had never been.
     let daemon = disk.json::<DaemonStatus>(&["daemon", "status"]).pid;
@@ -270,7 +270,7 @@ fn damage(path: &Path, old: &str, new: &str) {
 }
 
 /// What is typed into a pane that runs `cat` comes back, after all that came before.
-fn still_works(world: &World, pane: &PaneCreated) {
+fn still_works(world: &World, pane: &CreatePaneReply) {
     assert!(Process::of(pane.pid).is_some(), "its process lives");
     // A backup may be from before its process was known; then the daemon first asks its holder.
     let id = pane.pane_id.to_string();
@@ -288,7 +288,7 @@ fn still_works(world: &World, pane: &PaneCreated) {
 fn one_damaged_record_is_set_aside_and_its_pane_is_found_again() {
     let world = world();
     let other = world.pane("echo other; exec cat");
-    let victim: PaneCreated = world.json(&["new", "-n", "victim", "--", "exec cat"]);
+    let victim: CreatePaneReply = world.json(&["new", "-n", "victim", "--", "exec cat"]);
     stop_daemon(&world);
     damage(
         &database(&world),
@@ -391,7 +391,7 @@ fn a_database_that_is_deleted_under_the_daemon_is_noticed_and_panes_go_on() {
         "w",
     ];
     let first = world.refused(&notify, 1);
-    assert_eq!(first.kind, Kind::Uncertain, "{first:?}");
+    assert_eq!(first.kind, ErrorKind::Uncertain, "{first:?}");
     let second = world.refused(&notify, 1);
     assert!(
         second.message.contains("was removed or replaced"),

@@ -6,8 +6,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use fugue_api::{
-    Kind, PaneId,
-    panes::{InputSent, PaneCreated, State},
+    ErrorKind, PaneId,
+    panes::{CreatePaneReply, PaneState, SendInputReply},
 };
 use fugue_testkit::{Chance, Ended, Process, World, figure, let_pass, until, until_some};
 
@@ -31,7 +31,7 @@ fn world() -> World {
 /// Numbered lines as fast as a program can print them. All have the same width, so what must stand at any place of
 /// the log is known from the place alone.
 struct Counter {
-    pane: PaneCreated,
+    pane: CreatePaneReply,
     lines: u64,
     code: i32,
 }
@@ -133,8 +133,9 @@ impl Reading {
 struct Steady(BTreeMap<PaneId, Process>);
 
 impl Steady {
-    fn of(panes: &[&PaneCreated]) -> Self {
-        let process = |pane: &PaneCreated| Process::of(pane.pid).expect("the pane's process runs");
+    fn of(panes: &[&CreatePaneReply]) -> Self {
+        let process =
+            |pane: &CreatePaneReply| Process::of(pane.pid).expect("the pane's process runs");
         Self(
             panes
                 .iter()
@@ -152,7 +153,7 @@ impl Steady {
         for row in all.panes {
             if self.0.contains_key(&row.pane_id) {
                 assert!(
-                    !matches!(row.state.state, State::Exited | State::Closed),
+                    !matches!(row.state.state, PaneState::Exited | PaneState::Closed),
                     "{row:?}"
                 );
             }
@@ -210,7 +211,7 @@ fn killing_the_daemon_at_any_moment_loses_nothing() {
             // The asker may be told that its daemon went away, but nothing else.
             assert!(
                 ran.code == Some(0)
-                    || (ran.code == Some(1) && ran.refusal().kind == Kind::Unavailable),
+                    || (ran.code == Some(1) && ran.refusal().kind == ErrorKind::Unavailable),
                 "{ran}"
             );
             killed += 1;
@@ -218,7 +219,7 @@ fn killing_the_daemon_at_any_moment_loses_nothing() {
         }
 
         steady.check(&world);
-        let over = world.status(counter.pane.pane_id).state.state == State::Exited;
+        let over = world.status(counter.pane.pane_id).state.state == PaneState::Exited;
         if over {
             bytes += counter.check_whole(&world, Reading::of(round));
             wholes += 1;
@@ -277,7 +278,7 @@ fn killing_a_holder_at_any_moment_loses_nothing() {
         until("other holders have taken their places", PATIENCE, || {
             let now = world.holders_of(&panes);
             struck.retain(|pane, holder| now.get(pane).is_none_or(|other| other == holder));
-            struck.retain(|pane, _| world.status(*pane).state.state != State::Exited);
+            struck.retain(|pane, _| world.status(*pane).state.state != PaneState::Exited);
             struck.is_empty()
         });
         if chance.one_in(5) {
@@ -302,7 +303,7 @@ fn killing_a_holder_at_any_moment_loses_nothing() {
                 }
             }
         }
-        if world.status(counter.pane.pane_id).state.state == State::Exited {
+        if world.status(counter.pane.pane_id).state.state == PaneState::Exited {
             bytes += counter.check_whole(&world, Reading::of(round));
             wholes += 1;
             world.close(counter.pane.pane_id);
@@ -397,13 +398,13 @@ fn input_is_never_typed_twice_over_a_daemons_death() {
         let ran = sending.end(PATIENCE);
         match ran.code {
             Some(0) => {
-                assert!(ran.json::<InputSent>().accepted);
+                assert!(ran.json::<SendInputReply>().accepted);
                 accepted.push(line);
             }
             _ => match ran.refusal().kind {
-                Kind::Uncertain => uncertain.push(line),
+                ErrorKind::Uncertain => uncertain.push(line),
                 // Nothing was typed when it could not even be asked.
-                Kind::Unavailable => refused.push(line),
+                ErrorKind::Unavailable => refused.push(line),
                 other => panic!("{other:?}: {ran}"),
             },
         }
@@ -464,7 +465,7 @@ fn a_pane_is_made_once_or_not_at_all_over_a_daemons_death() {
             .filter(|row| row.name == name)
             .collect();
         if ran.code == Some(0) {
-            let pane: PaneCreated = ran.json();
+            let pane: CreatePaneReply = ran.json();
             assert_eq!(
                 panes.iter().map(|row| row.pane_id).collect::<Vec<_>>(),
                 [pane.pane_id],
@@ -478,7 +479,7 @@ fn a_pane_is_made_once_or_not_at_all_over_a_daemons_death() {
         // Every process has a pane and every pane a process.
         let live = panes
             .iter()
-            .filter(|row| !matches!(row.state.state, State::Exited | State::Closed))
+            .filter(|row| !matches!(row.state.state, PaneState::Exited | PaneState::Closed))
             .count();
         until_some("processes and panes agree", PATIENCE, || {
             let sleepers = world

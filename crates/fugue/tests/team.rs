@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use fugue_api::Kind;
+use fugue_api::ErrorKind;
 use fugue_testkit::{World, mcp::McpClient, mcp::facts, until};
 use serde_json::{Value, json};
 
@@ -178,7 +178,7 @@ fn a_full_inbox_says_so_and_drops_nothing() {
     assert!(full["message"].as_str().unwrap().contains("1000"), "{full}");
     let last = ["--session-id", "lead", "--worker-id", "last"];
     let refused = world.refused(&[&["notify", "success"], &last[..]].concat(), 1);
-    assert_eq!(refused.kind, Kind::Exhausted);
+    assert_eq!(refused.kind, ErrorKind::Exhausted);
     assert_eq!(free(&mut lead), sent);
     let oldest = lead.call("wait_for_event", json!({"types": ["*"]}));
     assert_eq!(oldest["worker_id"], json!("first"));
@@ -504,7 +504,7 @@ fn a_worker_asks_and_a_person_answers() {
     assert!(said.status.success());
     assert_eq!(String::from_utf8_lossy(&said.stdout), "you\nmay\n");
     let refused = world.refused(&["answer", question, "no"], 2);
-    assert_eq!(refused.kind, Kind::InvalidArgument);
+    assert_eq!(refused.kind, ErrorKind::InvalidArgument);
     // The call returned it, so it is no event.
     let (code, ..) = run(as_worker(&world, &["events", "wait", "--timeout", "0s"]));
     assert_eq!(code, Some(124));
@@ -629,7 +629,7 @@ fn a_person_spawns_a_worker_and_waits_for_its_report() {
     let told = world.fugue(&["events", "wait", "--inbox", "lead"]).ok();
     assert_eq!(told.out(), "e2 complete v: \n  a | 1 +\n");
     let refused = world.refused(&["message", "--to", "w-shell", "too late"], 1);
-    assert_eq!(refused.kind, Kind::Ended);
+    assert_eq!(refused.kind, ErrorKind::Ended);
 }
 
 #[test]

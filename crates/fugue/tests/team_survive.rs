@@ -18,9 +18,12 @@ use std::{
 };
 
 use fugue_api::{
-    EventId, OsText, Reply, Request,
-    team::{Event, Told},
-    wire::{Answer, Ask, Caller, FromDaemon, Hello, Key, PROTOCOL, ToDaemon, Welcome, Who},
+    EventId, OsText, ToolCall, ToolReply,
+    team::{InboxEvent, WaitOutcome},
+    wire::{
+        CallerEnv, CallerIdentity, ClientMessage, DaemonMessage, Hello, IdempotencyKey, PROTOCOL,
+        Request, Response, Welcome,
+    },
 };
 use fugue_testkit::{Chance, World, figure, until, until_some};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -123,7 +126,7 @@ struct Line {
 }
 
 struct Heard {
-    answer: Result<Answer, fugue_api::Error>,
+    answer: Result<Response, fugue_api::Error>,
     takes: Option<EventId>,
 }
 
@@ -140,13 +143,13 @@ impl Line {
         let mut line = Self { stream, next: 1 };
         line.say(&Hello {
             protocol: PROTOCOL,
-            caller: Caller {
+            caller: CallerEnv {
                 cwd: OsText::Text("/".into()),
                 env: Vec::new(),
                 umask: 0o22,
                 setting_names: fugue_api::wire::SettingNames::Prefixed,
             },
-            who: Who::Session { id: session.into() },
+            who: CallerIdentity::Session { id: session.into() },
         })?;
         line.hear::<Welcome>(None)?;
         Ok(line)
@@ -179,20 +182,20 @@ impl Line {
         Ok(Some(serde_json::from_slice(&json)?))
     }
 
-    fn call(&mut self, key: Key, ask: Ask) -> io::Result<u64> {
+    fn call(&mut self, key: IdempotencyKey, ask: Request) -> io::Result<u64> {
         let id = self.next;
         self.next += 1;
         let who = None;
-        self.say(&ToDaemon::Call { id, key, who, ask })?;
+        self.say(&ClientMessage::Call { id, key, who, ask })?;
         Ok(id)
     }
 
     /// Waits for the answer to one call; those to calls that were called off are passed over.
     fn answer(&mut self, wanted: u64, limit: Option<Duration>) -> io::Result<Option<Heard>> {
         loop {
-            match self.hear::<FromDaemon>(limit)? {
+            match self.hear::<DaemonMessage>(limit)? {
                 None => return Ok(None),
-                Some(FromDaemon::Answer { id, answer, takes }) if id == wanted => {
+                Some(DaemonMessage::Answer { id, answer, takes }) if id == wanted => {
                     return Ok(Some(Heard { answer, takes }));
                 }
                 Some(_) => {}
@@ -200,23 +203,23 @@ impl Line {
         }
     }
 
-    fn ask(&mut self, key: Key, ask: Ask) -> io::Result<Heard> {
+    fn ask(&mut self, key: IdempotencyKey, ask: Request) -> io::Result<Heard> {
         let id = self.call(key, ask)?;
         let heard = self.answer(id, None)?;
         heard.ok_or_else(|| io::ErrorKind::TimedOut.into())
     }
 }
 
-fn key(who: u64, what: u64) -> Key {
+fn key(who: u64, what: u64) -> IdempotencyKey {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&who.to_le_bytes());
     key[8..].copy_from_slice(&what.to_le_bytes());
-    Key(key)
+    IdempotencyKey(key)
 }
 
-fn tool(name: &str, args: Value) -> Ask {
-    let call = Request::parse(name, args).expect("a good request");
-    Ask::Tool { call }
+fn tool(name: &str, args: Value) -> Request {
+    let call = ToolCall::parse(name, args).expect("a good request");
+    Request::Tool { call }
 }
 
 fn inbox(number: u64) -> String {
@@ -240,8 +243,8 @@ fn publish(world: &World, book: &Book, publisher: u64) {
             match asked {
                 Ok(Heard {
                     answer:
-                        Ok(Answer::Tool {
-                            reply: Reply::NotifyCompletion(made),
+                        Ok(Response::Tool {
+                            reply: ToolReply::NotifyCompletion(made),
                         }),
                     ..
                 }) => break made.event_id,
@@ -263,8 +266,8 @@ enum Manners {
     Sharing,
 }
 
-fn body(event: &Event) -> (u64, u64) {
-    let Event::WorkerComplete(completion) = event else {
+fn body(event: &InboxEvent) -> (u64, u64) {
+    let InboxEvent::WorkerComplete(completion) = event else {
         panic!("only completions were published: {event:?}");
     };
     numbers(&completion.message)
@@ -300,7 +303,7 @@ fn take(world: &World, book: &Book, waiter: u64, from: u64, manners: Manners, se
                 if manners == Manners::Sharing && chance.one_in(2) {
                     book.dropped.fetch_add(1, Ordering::Relaxed);
                     line = Line::open(world, &session);
-                } else if line.say(&ToDaemon::Cancel { id: call }).is_err() {
+                } else if line.say(&ClientMessage::Cancel { id: call }).is_err() {
                     line = Line::open(world, &session);
                 }
                 continue;
@@ -312,12 +315,12 @@ fn take(world: &World, book: &Book, waiter: u64, from: u64, manners: Manners, se
         };
         let answered = Instant::now();
         let told = match heard.answer {
-            Ok(Answer::Tool {
-                reply: Reply::WaitForEvent(told),
+            Ok(Response::Tool {
+                reply: ToolReply::WaitForEvent(told),
             }) => told,
             other => panic!("a wait is always answered: {other:?}"),
         };
-        let (Told::Event(event), Some(id)) = (told.what, told.event_id) else {
+        let (WaitOutcome::Event(event), Some(id)) = (told.what, told.event_id) else {
             continue;
         };
         assert_eq!(heard.takes, Some(id));
@@ -333,7 +336,7 @@ fn take(world: &World, book: &Book, waiter: u64, from: u64, manners: Manners, se
             0 => {
                 book.cancels.fetch_add(1, Ordering::Relaxed);
                 book.delivered(delivery);
-                if line.say(&ToDaemon::Cancel { id: call }).is_err() {
+                if line.say(&ClientMessage::Cancel { id: call }).is_err() {
                     line = Line::open(world, &session);
                 }
                 continue;
@@ -348,12 +351,12 @@ fn take(world: &World, book: &Book, waiter: u64, from: u64, manners: Manners, se
         }
         // As a client does: until some daemon has it on record.
         let receipt = keys.next().expect("they never end");
-        while line.ask(receipt, Ask::Took { event: id }).is_err() {
+        while line.ask(receipt, Request::Took { event: id }).is_err() {
             line = Line::open(world, &session);
         }
         delivery.end = End::Acknowledged(Instant::now());
         book.delivered(delivery);
-        let _ = line.say(&ToDaemon::Cancel { id: call });
+        let _ = line.say(&ClientMessage::Cancel { id: call });
     }
 }
 

@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use fugue_api::{
-    panes::{Backend, By, PaneClosed, PaneCreated, PaneStatus, PaneText, State},
-    runs::{ExpectStatus, Expected, ParallelResult, PipelineResult, TaskStatus},
+    panes::{
+        Backend, ClosePaneReply, CreatePaneReply, PaneState, PaneStatus, ReadPaneReply, StateSource,
+    },
+    runs::{ExpectResult, ExpectStatus, ParallelResult, PipelineResult, TaskStatus},
 };
 use fugue_testkit::{Running, World, until, until_some};
 use serde_json::{Value, json};
@@ -47,11 +49,11 @@ fn shown(world: &World, pane: &str) -> String {
     world.tmux(&["capture-pane", "-p", "-t", pane])
 }
 
-fn read(world: &World, pane: &str) -> PaneText {
+fn read(world: &World, pane: &str) -> ReadPaneReply {
     world.json(&["read", pane])
 }
 
-fn expect(world: &World, pane: &str, pattern: &str) -> Expected {
+fn expect(world: &World, pane: &str, pattern: &str) -> ExpectResult {
     world.json(&["expect", pane, pattern, "--timeout", "20s"])
 }
 
@@ -92,7 +94,7 @@ fn a_refused_first_call_leaves_a_pane_that_can_still_be_used() {
     assert_eq!(seen.status, ExpectStatus::Matched);
     let watching: Value = world.json(&["watch", &pane, "write it"]);
     assert_eq!(watching["mode"], "watching");
-    let closed: PaneClosed = world.json(&["close", &pane]);
+    let closed: ClosePaneReply = world.json(&["close", &pane]);
     assert_eq!(closed.pane_id, seen.pane_id);
 }
 
@@ -185,7 +187,7 @@ fn ls_lists_what_can_be_named() {
 #[test]
 fn a_pane_that_fugue_makes_in_tmux_has_an_exact_end() {
     let (world, _) = world();
-    let made: PaneCreated = world.json(&[
+    let made: CreatePaneReply = world.json(&[
         "new",
         "--backend",
         "tmux",
@@ -196,12 +198,15 @@ fn a_pane_that_fugue_makes_in_tmux_has_an_exact_end() {
     ]);
     let ended = until_some("it ends", SOON, || {
         let status: PaneStatus = world.json(&["status", &made.pane_id.to_string()]);
-        (status.state.state == State::Exited).then_some(status)
+        (status.state.state == PaneState::Exited).then_some(status)
     });
-    assert_eq!((ended.state.exit_code, ended.state.by), (Some(7), By::Exit));
-    let text: PaneText = world.json(&["read", &made.pane_id.to_string()]);
+    assert_eq!(
+        (ended.state.exit_code, ended.state.by),
+        (Some(7), StateSource::Exit)
+    );
+    let text: ReadPaneReply = world.json(&["read", &made.pane_id.to_string()]);
     assert_eq!(text.text.trim_end(), "over");
-    let closed: PaneClosed = world.json(&["close", &made.pane_id.to_string()]);
+    let closed: ClosePaneReply = world.json(&["close", &made.pane_id.to_string()]);
     assert_eq!(closed.exit_code, Some(7));
     let left = world.tmux(&["list-panes", "-a", "-F", "#{window_name}"]);
     assert_eq!(left, "editor");
@@ -352,7 +357,8 @@ fn a_daemon_that_was_killed_finds_the_pane_and_what_it_printed_meanwhile() {
     until("it is printed", SOON, || {
         shown(&world, &pane).contains("missed-200")
     });
-    let text: PaneText = world.json(&["read", &pane, "-n", "1000", "--since", &first.cursor.0]);
+    let text: ReadPaneReply =
+        world.json(&["read", &pane, "-n", "1000", "--since", &first.cursor.0]);
     let missed: Vec<&str> = text
         .text
         .lines()
@@ -367,7 +373,7 @@ fn a_daemon_that_was_killed_finds_the_pane_and_what_it_printed_meanwhile() {
 fn a_server_that_is_killed_ends_its_panes() {
     let (world, pane) = world();
     let status: PaneStatus = world.json(&["status", &pane]);
-    let made: PaneCreated =
+    let made: CreatePaneReply =
         world.json(&["new", "--backend", "tmux", "-s", "work", "--", "sleep 1000"]);
     let waiting: Running = world.start(&[
         "expect",
@@ -382,11 +388,11 @@ fn a_server_that_is_killed_ends_its_panes() {
         .parse()
         .expect("a pid");
     world.run("kill", &["-9", &server.to_string()]).ok();
-    let ended: Expected = waiting.end(SOON).json();
+    let ended: ExpectResult = waiting.end(SOON).json();
     assert_eq!(ended.status, ExpectStatus::Exited);
     for pane in [status.pane_id, made.pane_id] {
         let status: PaneStatus = world.json(&["status", &pane.to_string()]);
-        assert_eq!(status.state.state, State::Exited);
+        assert_eq!(status.state.state, PaneState::Exited);
         assert_eq!(status.state.exit_code, None, "nobody saw it");
     }
 }

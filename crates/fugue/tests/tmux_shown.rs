@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fugue_api::{
-    panes::{InputSent, PaneClosed, PaneCreated, PaneStatus, State},
+    panes::{ClosePaneReply, CreatePaneReply, PaneState, PaneStatus, SendInputReply},
     runs::{ParallelResult, ParallelStatus, PipelineResult, PipelineStatus},
 };
 use fugue_testkit::{
@@ -280,7 +280,7 @@ fn a_person_and_fugue_type_in_the_same_pane_and_either_may_close_it() {
     let before = person.own();
     let args =
         json!({"command": "read a; echo \"<$a>\"; read b; echo \"[$b]\"; cat", "backend": "tmux"});
-    let pane: PaneCreated = call(&mut client, "create_pane", args.clone());
+    let pane: CreatePaneReply = call(&mut client, "create_pane", args.clone());
     let id = pane.pane_id.to_string();
     let shown = || {
         person
@@ -291,7 +291,7 @@ fn a_person_and_fugue_type_in_the_same_pane_and_either_may_close_it() {
     };
     let tmux = shown().expect("a pane");
     person.tmux(&["copy-mode", "-t", &tmux]);
-    let sent: InputSent = call(
+    let sent: SendInputReply = call(
         &mut client,
         "send_input",
         json!({"pane_id": id, "input": "grün", "submit": true}),
@@ -310,17 +310,17 @@ fn a_person_and_fugue_type_in_the_same_pane_and_either_may_close_it() {
         visible.contains("<grün>") && visible.contains("[by hand]"),
         "{visible}"
     );
-    let closed: PaneClosed = call(&mut client, "close_pane", json!({"pane_id": id}));
+    let closed: ClosePaneReply = call(&mut client, "close_pane", json!({"pane_id": id}));
     assert_eq!(closed.signal.as_deref(), Some("SIGHUP"));
     until("it is gone", LIMIT, || shown().is_none());
     assert_eq!(person.own(), before);
 
-    let pane: PaneCreated = call(&mut client, "create_pane", args);
+    let pane: CreatePaneReply = call(&mut client, "create_pane", args);
     person.tmux(&["kill-pane", "-t", &shown().expect("a pane")]);
     let id = json!({"pane_id": pane.pane_id.to_string()});
     until("it has ended", LIMIT, || {
         let status: PaneStatus = call(&mut client, "get_status", id.clone());
-        status.state.state == State::Exited
+        status.state.state == PaneState::Exited
     });
     let status: PaneStatus = call(&mut client, "get_status", id);
     assert_eq!(status.state.signal.as_deref(), Some("SIGHUP"));
@@ -330,12 +330,12 @@ fn a_person_and_fugue_type_in_the_same_pane_and_either_may_close_it() {
 fn a_tmux_server_that_dies_ends_its_panes_and_nothing_else() {
     let person = Person::new();
     let mut client = person.client();
-    let native: PaneCreated = call(
+    let native: CreatePaneReply = call(
         &mut client,
         "create_pane",
         json!({"command": "cat", "backend": "native"}),
     );
-    let shown: PaneCreated = call(
+    let shown: CreatePaneReply = call(
         &mut client,
         "create_pane",
         json!({"command": "cat", "backend": "tmux"}),
@@ -353,5 +353,5 @@ fn a_tmux_server_that_dies_ends_its_panes_and_nothing_else() {
         "get_status",
         json!({"pane_id": native.pane_id.to_string()}),
     );
-    assert_ne!(status.state.state, State::Exited);
+    assert_ne!(status.state.state, PaneState::Exited);
 }

@@ -6,12 +6,12 @@
 mod tests;
 
 use fugue_api::{
-    Error, PaneId, Request,
-    attach::{Look, Role as ViewerRole},
+    Error, PaneId, ToolCall,
+    attach::{AttachRequest, ViewerRole},
     panes::SendInput,
-    runs::Action,
-    team::{AnswerQuestion, Deliver, NotifyCompletion, SendMessage},
-    wire::{Ask, Caller, Who},
+    runs::ExpectAction,
+    team::{AnswerQuestion, MessageDelivery, NotifyCompletion, SendMessage},
+    wire::{CallerEnv, CallerIdentity, Request},
 };
 
 use super::{Core, PaneEntry, plan::Planner};
@@ -61,11 +61,11 @@ enum MessageTarget {
 }
 
 impl CallerRole {
-    fn of(who: &Who) -> Self {
+    fn of(who: &CallerIdentity) -> Self {
         match who {
-            Who::Person { .. } => Self::Person,
-            Who::Session { .. } => Self::Lead,
-            Who::Worker { .. } => Self::Worker,
+            CallerIdentity::Person { .. } => Self::Person,
+            CallerIdentity::Session { .. } => Self::Lead,
+            CallerIdentity::Worker { .. } => Self::Worker,
         }
     }
 
@@ -105,7 +105,11 @@ impl PaneRight {
 impl Core {
     /// Who makes a call: whoever the caller says it is, unless its process runs in the pane of an agent, or in one that
     /// an agent opened. Then it is that agent, or a worker below it.
-    pub fn identify(&self, within: Option<PaneId>, claimed: Who) -> Result<Who, Error> {
+    pub fn identify(
+        &self,
+        within: Option<PaneId>,
+        claimed: CallerIdentity,
+    ) -> Result<CallerIdentity, Error> {
         let occupant = within.and_then(|pane| Some((pane, self.occupant(pane)?)));
         let Some((pane, agent)) = occupant else {
             return Ok(claimed);
@@ -113,15 +117,15 @@ impl Core {
         let own = self.team.me(&agent).inbox;
         let inbox = self.team.me(&claimed).inbox;
         let (session, name) = match &claimed {
-            Who::Person { .. } => return Ok(agent),
+            CallerIdentity::Person { .. } => return Ok(agent),
             _ if inbox == own => return Ok(agent),
             _ if inbox.is_below(&own) => return Ok(claimed),
-            Who::Session { id } => (InboxId(id.clone()), id),
-            Who::Worker { session, agent, .. } => (InboxId(session.clone()), agent),
+            CallerIdentity::Session { id } => (InboxId(id.clone()), id),
+            CallerIdentity::Worker { session, agent, .. } => (InboxId(session.clone()), agent),
         };
         if !self.is_somebody(&session) {
             // An agent that fugue did not spawn and that nobody has heard of, started by this one.
-            return Ok(Who::Worker {
+            return Ok(CallerIdentity::Worker {
                 session: own.0,
                 agent: name.clone(),
                 pane: None,
@@ -136,9 +140,9 @@ impl Core {
     }
 
     /// The agent whose pane this is: the worker that runs in it, else the agent that opened it.
-    fn occupant(&self, pane: PaneId) -> Option<Who> {
+    fn occupant(&self, pane: PaneId) -> Option<CallerIdentity> {
         if let Some(worker) = self.team.worker_in(pane) {
-            return Some(Who::Worker {
+            return Some(CallerIdentity::Worker {
                 session: worker.lead.0.clone(),
                 agent: worker.id.clone(),
                 pane: Some(pane),
@@ -161,13 +165,17 @@ impl Core {
     }
 
     /// Refuses to end the daemon for anybody but a person.
-    pub fn authorize_stop(&self, within: Option<PaneId>, claimed: Who) -> Result<(), Error> {
+    pub fn authorize_stop(
+        &self,
+        within: Option<PaneId>,
+        claimed: CallerIdentity,
+    ) -> Result<(), Error> {
         let who = self.identify(within, claimed)?;
         only_person(&who, "stop the daemon", "it ends the calls of everybody")
     }
 
     fn is_somebody(&self, session: &InboxId) -> bool {
-        let opened = |who: &Who| self.team.me(who).inbox == *session;
+        let opened = |who: &CallerIdentity| self.team.me(who).inbox == *session;
         let mut openers = self
             .records()
             .filter_map(|record| record.opened_by.as_ref());
@@ -177,110 +185,120 @@ impl Core {
 
 impl Planner<'_> {
     /// Refuses what the caller may not do. Panes and receivers that do not exist are left to the plan, which says so.
-    pub(super) fn authorize(&self, who: &Who, caller: &Caller, ask: &Ask) -> Result<(), Error> {
+    pub(super) fn authorize(
+        &self,
+        who: &CallerIdentity,
+        caller: &CallerEnv,
+        ask: &Request,
+    ) -> Result<(), Error> {
         match ask {
-            Ask::Tool { call } => self.authorize_tool(who, caller, call),
-            Ask::Look { look } => self.authorize_look(who, look),
-            Ask::Resize { pane, .. } => self.may(who, PaneRight::Manage, pane),
-            Ask::Follow { pane, .. } => self.may(who, PaneRight::Read, pane),
-            Ask::Took { event } => self.may_take(who, *event),
-            Ask::CollectGarbage { dry_run: false, .. } => only_person(
+            Request::Tool { call } => self.authorize_tool(who, caller, call),
+            Request::Look { look } => self.authorize_look(who, look),
+            Request::Resize { pane, .. } => self.may(who, PaneRight::Manage, pane),
+            Request::Follow { pane, .. } => self.may(who, PaneRight::Read, pane),
+            Request::Took { event } => self.may_take(who, *event),
+            Request::CollectGarbage { dry_run: false, .. } => only_person(
                 who,
                 "remove what ended panes have left",
                 "it forgets panes of others",
             ),
-            Ask::DaemonStop { .. } => {
+            Request::DaemonStop { .. } => {
                 only_person(who, "stop the daemon", "it ends the calls of everybody")
             }
             // Everybody's status, and the caller's own inbox and agent.
-            Ask::CollectGarbage { dry_run: true, .. }
-            | Ask::Everything
-            | Ask::Elsewhere
-            | Ask::RunNews { .. }
-            | Ask::Inbox { .. }
-            | Ask::Hook { .. }
-            | Ask::DaemonStatus => Ok(()),
+            Request::CollectGarbage { dry_run: true, .. }
+            | Request::Everything
+            | Request::Elsewhere
+            | Request::RunNews { .. }
+            | Request::Inbox { .. }
+            | Request::Hook { .. }
+            | Request::DaemonStatus => Ok(()),
         }
     }
 
-    fn authorize_tool(&self, who: &Who, caller: &Caller, request: &Request) -> Result<(), Error> {
+    fn authorize_tool(
+        &self,
+        who: &CallerIdentity,
+        caller: &CallerEnv,
+        request: &ToolCall,
+    ) -> Result<(), Error> {
         let watch = |said: Option<&str>| match self.window(who, caller, said) {
             Ok(pane) => self.may(who, PaneRight::Watch, &pane.to_string()),
             Err(_) => Ok(()),
         };
         match request {
-            Request::SendInput(args) => {
+            ToolCall::SendInput(args) => {
                 check_force(who, args)?;
                 self.may(who, PaneRight::Type, &args.pane_id)
             }
-            Request::ClosePane(args) => self.may(who, PaneRight::Manage, &args.pane_id),
-            Request::ReadPane(args) => self.may(who, PaneRight::Read, &args.pane_id),
-            Request::Expect(args) => {
+            ToolCall::ClosePane(args) => self.may(who, PaneRight::Manage, &args.pane_id),
+            ToolCall::ReadPane(args) => self.may(who, PaneRight::Read, &args.pane_id),
+            ToolCall::RunExpect(args) => {
                 let right = match args.action {
-                    Action::ClosePane => PaneRight::Manage,
-                    Action::Notify | Action::ReturnOutput => PaneRight::Read,
+                    ExpectAction::ClosePane => PaneRight::Manage,
+                    ExpectAction::Notify | ExpectAction::ReturnOutput => PaneRight::Read,
                 };
                 self.may(who, right, &args.pane_id)
             }
-            Request::RunPipeline(args) => match &args.pane_id {
+            ToolCall::RunPipeline(args) => match &args.pane_id {
                 Some(pane) => self.may(who, PaneRight::Type, pane),
                 None => Ok(()),
             },
-            Request::WatchMe(args) => watch(args.tmux_window.as_deref()),
-            Request::LookMa(args) => watch(args.tmux_window.as_deref()),
-            Request::Pause(args) => watch(args.tmux_window.as_deref()),
-            Request::Clear(args) => watch(args.tmux_window.as_deref()),
-            Request::SendMessage(args) => self.may_send(who, args),
-            Request::AskQuestion(args) => self.may_write(who, args.to.as_deref()),
-            Request::AnswerQuestion(args) => self.may_answer(who, args),
-            Request::NotifyCompletion(args) => self.may_complete(who, args),
+            ToolCall::WatchMe(args) => watch(args.tmux_window.as_deref()),
+            ToolCall::LookMa(args) => watch(args.tmux_window.as_deref()),
+            ToolCall::Pause(args) => watch(args.tmux_window.as_deref()),
+            ToolCall::Clear(args) => watch(args.tmux_window.as_deref()),
+            ToolCall::SendMessage(args) => self.may_send(who, args),
+            ToolCall::AskQuestion(args) => self.may_write(who, args.to.as_deref()),
+            ToolCall::AnswerQuestion(args) => self.may_answer(who, args),
+            ToolCall::NotifyCompletion(args) => self.may_complete(who, args),
             // Each opens something of the caller's own, or tells what everybody may know.
-            Request::CreatePane(_)
-            | Request::RunParallel(_)
-            | Request::SpawnWorker(_)
-            | Request::GetStatus(_)
-            | Request::Wait(_)
-            | Request::WaitForEvent(_) => Ok(()),
+            ToolCall::CreatePane(_)
+            | ToolCall::RunParallel(_)
+            | ToolCall::SpawnWorker(_)
+            | ToolCall::GetStatus(_)
+            | ToolCall::WaitForRun(_)
+            | ToolCall::WaitForEvent(_) => Ok(()),
         }
     }
 
-    fn authorize_look(&self, who: &Who, look: &Look) -> Result<(), Error> {
+    fn authorize_look(&self, who: &CallerIdentity, look: &AttachRequest) -> Result<(), Error> {
         match look {
-            Look::Type { pane, .. }
-            | Look::Line {
+            AttachRequest::Type { pane, .. }
+            | AttachRequest::Line {
                 pane,
                 role: ViewerRole::Hands,
             } => self.may(who, PaneRight::Type, &pane.to_string()),
             // Both change the sizes of all panes of a session.
-            Look::Attend {
+            AttachRequest::Attend {
                 session,
                 role: ViewerRole::Hands,
                 ..
             }
-            | Look::Arrange { session, .. } => {
+            | AttachRequest::Arrange { session, .. } => {
                 let panes = self.records().filter(|record| record.ended.is_none());
                 let mut panes = panes.filter(|record| record.session == *session);
                 panes
                     .try_for_each(|record| self.may(who, PaneRight::Manage, &record.id.to_string()))
             }
-            Look::Attend {
+            AttachRequest::Attend {
                 role: ViewerRole::Eyes,
                 ..
             }
-            | Look::Line {
+            | AttachRequest::Line {
                 role: ViewerRole::Eyes,
                 ..
             }
-            | Look::Fit { .. }
-            | Look::Arrangement { .. }
-            | Look::View { .. }
-            | Look::Views { .. }
-            | Look::Lines { .. }
-            | Look::News { .. } => Ok(()),
+            | AttachRequest::Fit { .. }
+            | AttachRequest::Arrangement { .. }
+            | AttachRequest::View { .. }
+            | AttachRequest::Views { .. }
+            | AttachRequest::Lines { .. }
+            | AttachRequest::News { .. } => Ok(()),
         }
     }
 
-    fn may(&self, who: &Who, right: PaneRight, said: &str) -> Result<(), Error> {
+    fn may(&self, who: &CallerIdentity, right: PaneRight, said: &str) -> Result<(), Error> {
         let Ok(pane) = self.resolve(said) else {
             return Ok(());
         };
@@ -305,12 +323,12 @@ impl Planner<'_> {
             right.verb(),
         ))
         .hint(match who {
-            Who::Worker { .. } => "`read_pane` and `fugue_expect` work in every pane; `ask_question` asks your lead",
+            CallerIdentity::Worker { .. } => "`read_pane` and `fugue_expect` work in every pane; `ask_question` asks your lead",
             _ => "`read_pane` and `fugue_expect` work in every pane; `send_message` reaches other sessions",
         }))
     }
 
-    fn owner(&self, who: &Who, pane: &PaneEntry) -> PaneOwner {
+    fn owner(&self, who: &CallerIdentity, pane: &PaneEntry) -> PaneOwner {
         let team = &self.core.team;
         let own = team.me(who).inbox;
         let is_own = |inbox: &InboxId| *inbox == own || inbox.is_below(&own);
@@ -327,7 +345,7 @@ impl Planner<'_> {
         }
     }
 
-    fn may_take(&self, who: &Who, event: fugue_api::EventId) -> Result<(), Error> {
+    fn may_take(&self, who: &CallerIdentity, event: fugue_api::EventId) -> Result<(), Error> {
         let team = &self.core.team;
         let own = team.me(who).inbox;
         let is_own = team
@@ -343,24 +361,24 @@ impl Planner<'_> {
         )))
     }
 
-    fn may_send(&self, who: &Who, args: &SendMessage) -> Result<(), Error> {
+    fn may_send(&self, who: &CallerIdentity, args: &SendMessage) -> Result<(), Error> {
         self.may_write(who, args.to.as_deref())?;
         let team = &self.core.team;
         let Ok(to) = team.address(&team.me(who), args.to.as_deref()) else {
             return Ok(());
         };
         match (args.deliver, team.worker_with(&to)) {
-            (Deliver::Type, Some(worker)) => {
+            (MessageDelivery::Type, Some(worker)) => {
                 let typed = self.may(who, PaneRight::Type, &worker.pane.to_string());
                 typed.map_err(|error| {
                     error.hint("leave `deliver` out: the message then waits in the inbox")
                 })
             }
-            (Deliver::Type, None) | (Deliver::Inbox, _) => Ok(()),
+            (MessageDelivery::Type, None) | (MessageDelivery::Inbox, _) => Ok(()),
         }
     }
 
-    fn may_write(&self, who: &Who, to: Option<&str>) -> Result<(), Error> {
+    fn may_write(&self, who: &CallerIdentity, to: Option<&str>) -> Result<(), Error> {
         let team = &self.core.team;
         let me = team.me(who);
         let Ok(to) = team.address(&me, to) else {
@@ -385,7 +403,7 @@ impl Planner<'_> {
         .hint("tell your lead, who can pass it on"))
     }
 
-    fn may_answer(&self, who: &Who, args: &AnswerQuestion) -> Result<(), Error> {
+    fn may_answer(&self, who: &CallerIdentity, args: &AnswerQuestion) -> Result<(), Error> {
         let team = &self.core.team;
         let Some(question) = team.question(args.question_id) else {
             return Ok(());
@@ -409,11 +427,11 @@ impl Planner<'_> {
         .hint("`send_message` tells the asker or the lead what you know"))
     }
 
-    fn may_complete(&self, who: &Who, args: &NotifyCompletion) -> Result<(), Error> {
+    fn may_complete(&self, who: &CallerIdentity, args: &NotifyCompletion) -> Result<(), Error> {
         let (session, worker) = (args.session_id.as_deref(), args.worker_id.as_deref());
         let is_allowed = match who {
-            Who::Person { .. } => true,
-            Who::Worker {
+            CallerIdentity::Person { .. } => true,
+            CallerIdentity::Worker {
                 session: own,
                 agent,
                 ..
@@ -422,7 +440,7 @@ impl Planner<'_> {
                     && worker.is_none_or(|worker| worker == agent)
             }
             // An agent that fugue did not spawn says by the arguments who it is.
-            Who::Session { .. } => match (session, worker) {
+            CallerIdentity::Session { .. } => match (session, worker) {
                 (Some(session), Some(worker)) => {
                     let lead = InboxId(session.to_owned());
                     !self.core.team.has_spawned(&lead, worker)
@@ -443,7 +461,7 @@ impl Planner<'_> {
     }
 }
 
-fn check_force(who: &Who, args: &SendInput) -> Result<(), Error> {
+fn check_force(who: &CallerIdentity, args: &SendInput) -> Result<(), Error> {
     if !args.force {
         return Ok(());
     }
@@ -454,7 +472,7 @@ fn check_force(who: &Who, args: &SendInput) -> Result<(), Error> {
     )
 }
 
-fn only_person(who: &Who, act: &str, because: &str) -> Result<(), Error> {
+fn only_person(who: &CallerIdentity, act: &str, because: &str) -> Result<(), Error> {
     match CallerRole::of(who) {
         CallerRole::Person => Ok(()),
         CallerRole::Lead | CallerRole::Worker => Err(Error::denied(format!(
@@ -465,10 +483,10 @@ fn only_person(who: &Who, act: &str, because: &str) -> Result<(), Error> {
     }
 }
 
-fn described(who: &Who) -> String {
+fn described(who: &CallerIdentity) -> String {
     match who {
-        Who::Person { .. } => "a person".to_owned(),
-        Who::Session { id } => format!("session `{id}`"),
-        Who::Worker { session, agent, .. } => format!("worker `{agent}` of `{session}`"),
+        CallerIdentity::Person { .. } => "a person".to_owned(),
+        CallerIdentity::Session { id } => format!("session `{id}`"),
+        CallerIdentity::Worker { session, agent, .. } => format!("worker `{agent}` of `{session}`"),
     }
 }

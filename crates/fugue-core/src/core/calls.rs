@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Error, Kind, PaneId, Reply, Request, SessionName,
+    Error, ErrorKind, PaneId, SessionName, ToolCall, ToolReply,
     panes::{
-        By, CreatePane, GetStatus, Overview, PaneSize, PaneStatus, ReadPane, SendInput, SessionRow,
-        State, StateBy, Status, TmuxRow,
+        CreatePane, GetStatus, GetStatusReply, Overview, PaneSize, PaneState, PaneStatus, ReadPane,
+        SendInput, SessionRow, SourcedState, StateSource, TmuxRow,
     },
-    wire::{Answer, Ask, Caller, Key, Who},
+    wire::{CallerEnv, CallerIdentity, IdempotencyKey, Request, Response},
 };
 
 use super::{
@@ -74,10 +74,10 @@ impl Planner<'_> {
     ) -> Result<Plan, Error> {
         let now = self.now;
         match asked.ask {
-            Ask::Tool { call: request } => {
+            Request::Tool { call: request } => {
                 request.check()?;
                 match request {
-                    Request::CreatePane(args) => {
+                    ToolCall::CreatePane(args) => {
                         let (key, caller, who) = (asked.key, asked.caller, asked.who);
                         // A pane that is there already needs nothing that could be refused.
                         let mut panes = self.core.panes.values();
@@ -93,18 +93,18 @@ impl Planner<'_> {
                             core.create(call, args, world, key, caller, &who, now, effects);
                         }))
                     }
-                    Request::SendInput(args) => self.send(call, args, asked.key),
-                    Request::ReadPane(args) => self.read(call, args),
-                    Request::GetStatus(args) => self.status(call, args, elsewhere),
-                    Request::ClosePane(args) => {
+                    ToolCall::SendInput(args) => self.send(call, args, asked.key),
+                    ToolCall::ReadPane(args) => self.read(call, args),
+                    ToolCall::GetStatus(args) => self.status(call, args, elsewhere),
+                    ToolCall::ClosePane(args) => {
                         let id = self.resolve(&args.pane_id)?.record.id;
                         let grace = Duration::from_millis(u64::from(args.grace_ms));
                         Ok(Plan::new(move |core, effects| {
                             core.close(call, id, grace, effects);
                         }))
                     }
-                    Request::Wait(args) => self.wait(call, &args),
-                    Request::SpawnWorker(args) => {
+                    ToolCall::WaitForRun(args) => self.wait(call, &args),
+                    ToolCall::SpawnWorker(args) => {
                         let spawn = SpawnCall {
                             call,
                             key: asked.key,
@@ -114,9 +114,9 @@ impl Planner<'_> {
                         };
                         self.spawn(spawn, args)
                     }
-                    request @ (Request::Expect(_)
-                    | Request::RunParallel(_)
-                    | Request::RunPipeline(_)) => {
+                    request @ (ToolCall::RunExpect(_)
+                    | ToolCall::RunParallel(_)
+                    | ToolCall::RunPipeline(_)) => {
                         let start = StartCall {
                             call,
                             key: asked.key,
@@ -126,10 +126,10 @@ impl Planner<'_> {
                         };
                         self.start_run(start, request)
                     }
-                    request @ (Request::WatchMe(_)
-                    | Request::LookMa(_)
-                    | Request::Pause(_)
-                    | Request::Clear(_)) => {
+                    request @ (ToolCall::WatchMe(_)
+                    | ToolCall::LookMa(_)
+                    | ToolCall::Pause(_)
+                    | ToolCall::Clear(_)) => {
                         let asking = WatchCall {
                             call,
                             who: asked.who,
@@ -139,29 +139,29 @@ impl Planner<'_> {
                         };
                         self.watch_call(asking, request)
                     }
-                    request @ (Request::WaitForEvent(_)
-                    | Request::NotifyCompletion(_)
-                    | Request::SendMessage(_)
-                    | Request::AskQuestion(_)
-                    | Request::AnswerQuestion(_)) => {
+                    request @ (ToolCall::WaitForEvent(_)
+                    | ToolCall::NotifyCompletion(_)
+                    | ToolCall::SendMessage(_)
+                    | ToolCall::AskQuestion(_)
+                    | ToolCall::AnswerQuestion(_)) => {
                         self.team_call(call, &asked.who, asked.key, request)
                     }
                 }
             }
-            Ask::RunNews { run, seen } => self.news(call, &run, seen),
-            Ask::Took { event } => Ok(Plan::new(move |core, effects| {
+            Request::RunNews { run, seen } => self.news(call, &run, seen),
+            Request::Took { event } => Ok(Plan::new(move |core, effects| {
                 core.took(call, event, effects);
             })),
-            Ask::Inbox { after, most } => Ok(Plan::new(move |core, effects| {
+            Request::Inbox { after, most } => Ok(Plan::new(move |core, effects| {
                 core.look_into(call, &asked.who, after, most, effects);
             })),
-            Ask::Hook { news } => Ok(Plan::new(move |core, effects| {
+            Request::Hook { news } => Ok(Plan::new(move |core, effects| {
                 core.hook(call, &asked.who, asked.key, news, now, effects);
             })),
-            Ask::Everything => Ok(Plan::new(move |core, effects| {
+            Request::Everything => Ok(Plan::new(move |core, effects| {
                 core.survey(call, Bounds::None, Vec::new(), now, effects);
             })),
-            Ask::Elsewhere => {
+            Request::Elsewhere => {
                 let overview = Overview {
                     tmux: elsewhere,
                     ..Overview::default()
@@ -173,10 +173,10 @@ impl Planner<'_> {
                     bounded: false,
                 }))
             }
-            Ask::Follow { pane, from } => {
+            Request::Follow { pane, from } => {
                 self.ask(call, self.resolve(&pane)?, PaneRequest::Follow { from })
             }
-            Ask::Resize { pane, rows, cols } => {
+            Request::Resize { pane, rows, cols } => {
                 let pane = self.resolve(&pane)?;
                 if !(1..=1000).contains(&rows) || !(1..=1000).contains(&cols) {
                     return Err(Error::invalid(format!(
@@ -187,7 +187,7 @@ impl Planner<'_> {
                 let size = PaneSize { rows, cols };
                 self.ask(call, pane, PaneRequest::Resize(size))
             }
-            Ask::CollectGarbage { dry_run, all_ended } => {
+            Request::CollectGarbage { dry_run, all_ended } => {
                 let scope = if all_ended {
                     ForgetScope::AllEnded
                 } else {
@@ -197,14 +197,15 @@ impl Planner<'_> {
                     core.collect_garbage(call, dry_run, scope, now, effects);
                 }))
             }
-            Ask::Look { look } => self.look(call, asked.key, look),
-            Ask::DaemonStatus | Ask::DaemonStop { .. } => {
-                Err(Error::new(Kind::Internal, "the daemon answers for itself"))
-            }
+            Request::Look { look } => self.look(call, asked.key, look),
+            Request::DaemonStatus | Request::DaemonStop { .. } => Err(Error::new(
+                ErrorKind::Internal,
+                "the daemon answers for itself",
+            )),
         }
     }
 
-    fn send(&self, call: CallId, args: SendInput, key: Key) -> Result<Plan, Error> {
+    fn send(&self, call: CallId, args: SendInput, key: IdempotencyKey) -> Result<Plan, Error> {
         let pane = self.resolve(&args.pane_id)?;
         pane.live()?;
         let args = Box::new(args);
@@ -246,10 +247,10 @@ impl Planner<'_> {
         let status = self.core.as_its_agent_says(status);
         match &pane.phase {
             PanePhase::Opening { .. } | PanePhase::Ended => {
-                let reply = Reply::GetStatus(Status::Pane(Box::new(status)));
+                let reply = ToolReply::GetStatus(GetStatusReply::Pane(Box::new(status)));
                 Ok(Plan::effect(Effect::Answer {
                     call,
-                    answer: Ok(Answer::Tool { reply }),
+                    answer: Ok(Response::Tool { reply }),
                 }))
             }
             PanePhase::Settling { .. } | PanePhase::Live => {
@@ -269,9 +270,9 @@ impl Core {
         call: CallId,
         args: CreatePane,
         world: LaunchEnv,
-        key: Key,
-        caller: Arc<Caller>,
-        who: &Who,
+        key: IdempotencyKey,
+        caller: Arc<CallerEnv>,
+        who: &CallerIdentity,
         now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
@@ -387,11 +388,14 @@ impl Core {
     /// An agent that says it waits for a person knows better than its screen does.
     fn as_its_agent_says(&self, status: PaneStatus) -> PaneStatus {
         match self.agent_asks(status.pane_id) {
-            Some(asks) if status.state.by != By::Exit || status.state.state == State::Running => {
+            Some(asks)
+                if status.state.by != StateSource::Exit
+                    || status.state.state == PaneState::Running =>
+            {
                 PaneStatus {
-                    state: StateBy {
+                    state: SourcedState {
                         prompt: Some(asks.prompt),
-                        ..StateBy::new(State::NeedsInput, asks.by)
+                        ..SourcedState::new(PaneState::NeedsInput, asks.by)
                     },
                     ..status
                 }
@@ -484,7 +488,7 @@ impl Core {
 /// The one pane that a call opens.
 fn only(worlds: Result<Vec<LaunchEnv>, Error>) -> Result<LaunchEnv, Error> {
     let world = worlds?.into_iter().next();
-    world.ok_or_else(|| Error::new(Kind::Internal, "no world was looked up"))
+    world.ok_or_else(|| Error::new(ErrorKind::Internal, "no world was looked up"))
 }
 
 /// A pane to be.
@@ -494,8 +498,8 @@ pub(super) struct NewPane<'a> {
     pub command: String,
     pub size: PaneSize,
     pub world: &'a LaunchEnv,
-    pub key: Key,
-    pub opened_by: Option<Who>,
+    pub key: IdempotencyKey,
+    pub opened_by: Option<CallerIdentity>,
     /// Those who wait for it.
     pub callers: Vec<CallId>,
     pub promised: Option<PaneId>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fugue_api::{Cursor, Error, Kind, PaneId};
+use fugue_api::{Cursor, Error, ErrorKind, PaneId};
 
 use super::{
     Core, PATIENCE_FOR_A_PROMPT, PaneEntry, PanePhase,
@@ -275,7 +275,7 @@ impl Core {
 
 fn not_recorded(why: &str) -> Error {
     Error::new(
-        Kind::Exhausted,
+        ErrorKind::Exhausted,
         format!("the new pane could not be recorded: {why}"),
     )
     .hint("nothing was started; is the disk full, or read-only?")

@@ -230,7 +230,7 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use fugue_api::{Request, wire::Ask};
+    use fugue_api::{ToolCall, wire::Request};
     use serde_json::json;
 
     use super::*;
@@ -245,7 +245,7 @@ mod tests {
     fn story(settings: Settings, panes: u64) -> Story {
         let mut story = Story::new(settings);
         for pane in 1..=panes {
-            let create = Request::parse("create_pane", json!({"command": "c"})).unwrap();
+            let create = ToolCall::parse("create_pane", json!({"command": "c"})).unwrap();
             story.ask(pane, pane as u8, "", create);
             story.fact(pane, opened());
         }
@@ -333,7 +333,7 @@ mod tests {
     fn the_outputs_of_an_open_run_stay_when_the_quota_is_exceeded() {
         let mut story = Story::new(quota(10));
         let commands = json!({"commands": [{"command": "a"}, {"command": "b"}]});
-        let run = Request::parse("fugue_run_parallel", commands).unwrap();
+        let run = ToolCall::parse("fugue_run_parallel", commands).unwrap();
         story.ask(1, 1, "", run);
         for pane in [1, 2] {
             story.fact(pane, opened());
@@ -350,7 +350,7 @@ mod tests {
     fn a_dry_run_plans_what_a_collection_does_and_changes_nothing() {
         let mut story = story(quota(100), 3);
         ends(&mut story, 2, 10 * MB);
-        let collect = |dry_run| Ask::CollectGarbage {
+        let collect = |dry_run| Request::CollectGarbage {
             dry_run,
             all_ended: true,
         };

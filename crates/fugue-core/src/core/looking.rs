@@ -10,10 +10,10 @@ mod tests;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use fugue_api::{
-    Error, Kind, PaneId, SessionName,
-    attach::{Arrange, ClientId, Look, Looked, Role, Side},
-    panes::{PaneSize, StateBy},
-    wire::{Answer, Key},
+    Error, ErrorKind, PaneId, SessionName,
+    attach::{AttachRequest, AttachResponse, ClientId, LayoutChange, SplitSide, ViewerRole},
+    panes::{PaneSize, SourcedState},
+    wire::{IdempotencyKey, Response},
 };
 
 use super::{
@@ -22,7 +22,7 @@ use super::{
     rows::ended_state,
 };
 use crate::{CallId, Effect, PaneRequest, Snapshot, layout::Layout};
-use arranging::SessionLayout;
+use arranging::SessionViewers;
 use news::OverviewVersion;
 
 // A client that asks where new panes go, and then makes none, is forgotten.
@@ -35,12 +35,12 @@ const USUAL_ROOM: PaneSize = PaneSize { rows: 24, cols: 80 };
 pub(super) struct AttachState {
     /// The version that was given out last; no two states of any session have the same.
     version: u64,
-    sessions: BTreeMap<SessionName, SessionLayout>,
+    sessions: BTreeMap<SessionName, SessionViewers>,
     attending: Vec<Viewer>,
     /// Where panes go that are about to be made.
     besides: VecDeque<PendingTile>,
     /// What agents were said to ask, to panes that somebody looks at.
-    said: HashMap<PaneId, StateBy>,
+    said: HashMap<PaneId, SourcedState>,
     news: OverviewVersion,
     /// Something has changed that no commit tells of.
     stale: bool,
@@ -53,14 +53,14 @@ struct Viewer {
     client: ClientId,
     session: SessionName,
     room: PaneSize,
-    role: Role,
+    role: ViewerRole,
 }
 
 #[derive(Debug)]
 struct PendingTile {
-    made_by: Key,
+    made_by: IdempotencyKey,
     of: PaneId,
-    side: Side,
+    side: SplitSide,
 }
 
 impl AttachState {
@@ -69,7 +69,7 @@ impl AttachState {
         let version = snapshot.epoch << 32;
         let sessions = std::mem::take(&mut snapshot.arrangements)
             .into_iter()
-            .map(|record| (record.session.clone(), SessionLayout::restored(record)))
+            .map(|record| (record.session.clone(), SessionViewers::restored(record)))
             .collect();
         Self {
             version,
@@ -88,13 +88,13 @@ impl AttachState {
     /// How much room a session has: the smallest of those who have their hands in it rules.
     fn room(&self, session: &SessionName) -> PaneSize {
         let last = self.sessions.get(session).and_then(|known| known.room);
-        self.smallest(session, Role::Hands)
+        self.smallest(session, ViewerRole::Hands)
             .or(last)
-            .or_else(|| self.smallest(session, Role::Eyes))
+            .or_else(|| self.smallest(session, ViewerRole::Eyes))
             .unwrap_or(USUAL_ROOM)
     }
 
-    fn smallest(&self, session: &SessionName, role: Role) -> Option<PaneSize> {
+    fn smallest(&self, session: &SessionName, role: ViewerRole) -> Option<PaneSize> {
         let rooms = self.at(session).filter(|one| one.role == role);
         rooms.map(|one| one.room).reduce(|one, other| PaneSize {
             rows: one.rows.min(other.rows),
@@ -110,9 +110,14 @@ impl AttachState {
 }
 
 impl Planner<'_> {
-    pub(super) fn look(&self, call: CallId, key: Key, look: Look) -> Result<Plan, Error> {
+    pub(super) fn look(
+        &self,
+        call: CallId,
+        key: IdempotencyKey,
+        look: AttachRequest,
+    ) -> Result<Plan, Error> {
         match look {
-            Look::Attend {
+            AttachRequest::Attend {
                 client,
                 session,
                 room,
@@ -129,13 +134,13 @@ impl Planner<'_> {
                     core.attend(attending, effects);
                 }))
             }
-            Look::Fit { client, room } => self.fit(call, client, room),
-            Look::Arrangement { session, seen } => Ok(Plan::new(move |core, effects| {
+            AttachRequest::Fit { client, room } => self.fit(call, client, room),
+            AttachRequest::Arrangement { session, seen } => Ok(Plan::new(move |core, effects| {
                 core.lay_out(&session, effects);
                 core.await_arrangement(call, &session, seen, effects);
             })),
-            Look::Arrange { session, change } => self.arrange(call, session, change),
-            Look::View { client, pane, seen } => {
+            AttachRequest::Arrange { session, change } => self.arrange(call, session, change),
+            AttachRequest::View { client, pane, seen } => {
                 let pane = self.known(pane)?;
                 let ended = pane.record.ended.as_ref().map(ended_state);
                 let question = PaneRequest::View {
@@ -146,24 +151,26 @@ impl Planner<'_> {
                 };
                 self.ask(call, pane, question)
             }
-            Look::Views { .. } => Err(Error::invalid("frames follow each other on a line only")),
-            Look::Line { pane, role } => {
+            AttachRequest::Views { .. } => {
+                Err(Error::invalid("frames follow each other on a line only"))
+            }
+            AttachRequest::Line { pane, role } => {
                 let pane = self.known(pane)?;
                 pane.live()?;
                 let says = self.core.agent_says(pane.record.id).map(Box::new);
                 self.ask(call, pane, PaneRequest::Line { role, says })
             }
-            Look::Lines { pane, from, most } => {
+            AttachRequest::Lines { pane, from, most } => {
                 self.ask(call, self.known(pane)?, PaneRequest::Lines { from, most })
             }
-            Look::Type {
+            AttachRequest::Type {
                 client,
                 pane,
                 bytes,
             } => {
                 let pane = self.known(pane)?;
                 let mut all = self.core.looking.attending.iter();
-                if all.any(|one| one.client == client && one.role == Role::Eyes) {
+                if all.any(|one| one.client == client && one.role == ViewerRole::Eyes) {
                     return Err(Error::invalid(
                         "this client only looks on, and types nothing",
                     ));
@@ -171,7 +178,7 @@ impl Planner<'_> {
                 pane.live()?;
                 self.ask(call, pane, PaneRequest::Type { bytes, key })
             }
-            Look::News { seen } => Ok(Plan::new(move |core, effects| {
+            AttachRequest::News { seen } => Ok(Plan::new(move |core, effects| {
                 core.looking.news.wait(call, seen, effects);
             })),
         }
@@ -184,22 +191,29 @@ impl Planner<'_> {
     fn fit(&self, call: CallId, client: ClientId, room: PaneSize) -> Result<Plan, Error> {
         let mut all = self.core.looking.attending.iter();
         if !all.any(|one| one.client == client) {
-            return Err(Error::new(Kind::NotFound, "this client looks at nothing")
-                .hint("attend a session first"));
+            return Err(
+                Error::new(ErrorKind::NotFound, "this client looks at nothing")
+                    .hint("attend a session first"),
+            );
         }
         Ok(Plan::new(move |core, effects| {
             core.fit(call, client, room, effects);
         }))
     }
 
-    fn arrange(&self, call: CallId, session: SessionName, change: Arrange) -> Result<Plan, Error> {
+    fn arrange(
+        &self,
+        call: CallId,
+        session: SessionName,
+        change: LayoutChange,
+    ) -> Result<Plan, Error> {
         let (core, looking) = (self.core, &self.core.looking);
         let tiles = core.tiles(&session);
         let room = looking.room(&session);
         let tile = |pane: PaneId| match tiles.contains(&pane) {
             true => Ok(pane),
             false => Err(Error::new(
-                Kind::NotFound,
+                ErrorKind::NotFound,
                 format!("pane `{pane}` has no place in session `{}`", session.0),
             )),
         };
@@ -208,7 +222,7 @@ impl Planner<'_> {
         let mut layout = own.unwrap_or_else(|| Layout::tiled(&tiles, room));
         let mut beside = None;
         let (own, zoomed) = match change {
-            Arrange::Beside { made_by, of, side } => {
+            LayoutChange::Beside { made_by, of, side } => {
                 tile(of)?;
                 let is_made = |pane: &PaneId| {
                     let record = core.panes.get(pane).map(|pane| &pane.record);
@@ -223,22 +237,22 @@ impl Planner<'_> {
                 }
                 (Some(layout), None)
             }
-            Arrange::Push { pane, side, by } => {
+            LayoutChange::Push { pane, side, by } => {
                 tile(pane)?;
                 layout.push(pane, side, by, room).map_err(|_| {
                     Error::invalid(format!("that edge of pane `{pane}` cannot be pushed"))
                 })?;
                 (Some(layout), None)
             }
-            Arrange::Swap { one, other } => {
+            LayoutChange::Swap { one, other } => {
                 layout.swap(tile(one)?, tile(other)?);
                 (Some(layout), None)
             }
-            Arrange::Zoom { pane } => {
+            LayoutChange::Zoom { pane } => {
                 let own = known.and_then(|known| known.own.clone());
                 (own, pane.map(tile).transpose()?)
             }
-            Arrange::Tiled => (None, None),
+            LayoutChange::Tiled => (None, None),
         };
         Ok(Plan::new(move |core, effects| {
             if let Some(beside) = beside {
@@ -319,12 +333,12 @@ impl Core {
     }
 
     /// What an agent says of itself, if it waits for a person.
-    fn agent_says(&self, pane: PaneId) -> Option<StateBy> {
-        use fugue_api::panes::State;
+    fn agent_says(&self, pane: PaneId) -> Option<SourcedState> {
+        use fugue_api::panes::PaneState;
         let asks = self.agent_asks(pane)?;
-        Some(StateBy {
+        Some(SourcedState {
             prompt: Some(asks.prompt),
-            ..StateBy::new(State::NeedsInput, asks.by)
+            ..SourcedState::new(PaneState::NeedsInput, asks.by)
         })
     }
 
@@ -356,13 +370,13 @@ impl Core {
 fn noted(call: CallId) -> Effect {
     Effect::Answer {
         call,
-        answer: Ok(Answer::Noted),
+        answer: Ok(Response::Noted),
     }
 }
 
-fn looked(call: CallId, found: Looked) -> Effect {
+fn looked(call: CallId, found: AttachResponse) -> Effect {
     Effect::Answer {
         call,
-        answer: Ok(Answer::Looked { found }),
+        answer: Ok(Response::Looked { found }),
     }
 }

@@ -56,8 +56,8 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use fugue_api::{
-        PaneId, Request, RunId,
-        wire::{Ask, Key},
+        PaneId, RunId, ToolCall,
+        wire::{IdempotencyKey, Request},
     };
     use serde_json::json;
 
@@ -65,8 +65,8 @@ mod tests {
         CallId, Effect, ExitStatus, Input, PaneEvent, Undo, core::tests::Story, settings::Settings,
     };
 
-    fn request(tool: &str, args: serde_json::Value) -> Request {
-        Request::parse(tool, args).unwrap_or_else(|error| panic!("{error}"))
+    fn request(tool: &str, args: serde_json::Value) -> ToolCall {
+        ToolCall::parse(tool, args).unwrap_or_else(|error| panic!("{error}"))
     }
 
     fn opened() -> PaneEvent {
@@ -98,7 +98,7 @@ mod tests {
         let run = RunId("r".into());
         story.ask_for(
             2,
-            Ask::RunNews {
+            Request::RunNews {
                 run: run.clone(),
                 seen: 1,
             },
@@ -222,6 +222,6 @@ mod tests {
         story.ask(2, 7, "", create());
         story.fact(2, opened());
         assert_eq!(story.told(2)["pane_id"], "p2");
-        assert_eq!(story.disk().starts[0].key, Key([7; 16]));
+        assert_eq!(story.disk().starts[0].key, IdempotencyKey([7; 16]));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Planning has no mutable access to core, so a refused call changes nothing, whatever it is.
 
-use fugue_api::{Error, Kind, PaneId};
+use fugue_api::{Error, ErrorKind, PaneId};
 
 use super::{Core, PaneEntry, PanePhase};
 use crate::{CallId, ClockReading, Effect, PaneRecord, PaneRequest};
@@ -51,7 +51,7 @@ impl Planner<'_> {
     pub fn resolve(&self, said: &str) -> Result<&PaneEntry, Error> {
         let id = crate::names::resolve(said, self.records())?;
         self.pane(id)
-            .ok_or_else(|| Error::new(Kind::Internal, format!("pane `{id}` has no entry")))
+            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("pane `{id}` has no entry")))
     }
 
     /// Hands a question to a pane's task, or to the files of a pane that has ended.
@@ -91,7 +91,7 @@ impl PaneEntry {
             "has exited"
         };
         Err(Error::new(
-            Kind::Ended,
+            ErrorKind::Ended,
             format!("pane `{id}` {how}; nothing can be typed into it"),
         )
         .hint("`read_pane` still reads its output; `create_pane` opens another"))
@@ -100,7 +100,7 @@ impl PaneEntry {
 
 pub(super) fn still_opening(id: PaneId) -> Error {
     Error::new(
-        Kind::Unavailable,
+        ErrorKind::Unavailable,
         format!("pane `{id}` is still being opened"),
     )
 }

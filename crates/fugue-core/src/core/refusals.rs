@@ -1,10 +1,10 @@
 //! A refused call changes nothing: a property over every kind of call, in whatever state core happens to be.
 
 use fugue_api::{
-    Error, EventId, OsText, PaneId, Request, RunId, SessionName,
-    attach::{Arrange, ClientId, Look, Role, Side},
-    panes::{By, PaneSize},
-    wire::{Ask, Caller, HookNews, Key, Who},
+    Error, EventId, OsText, PaneId, RunId, SessionName, ToolCall,
+    attach::{AttachRequest, ClientId, LayoutChange, SplitSide, ViewerRole},
+    panes::{PaneSize, StateSource},
+    wire::{CallerEnv, CallerIdentity, HookReport, IdempotencyKey, Request},
 };
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
@@ -124,53 +124,53 @@ fn arguments(tool: &str, c: &Choices) -> Value {
     }
 }
 
-fn look(c: &Choices) -> Look {
+fn look(c: &Choices) -> AttachRequest {
     let client = ClientId(u64::from(c[1] % 3));
     let pane = PaneId(pick(c, 2, &[1, 2, 3, 9]));
     let session = SessionName(pick(c, 3, &["main", "runs", "none"]).to_owned());
     let room = PaneSize { rows: 24, cols: 80 };
-    let role = pick(c, 4, &[Role::Hands, Role::Eyes]);
+    let role = pick(c, 4, &[ViewerRole::Hands, ViewerRole::Eyes]);
     let seen = u64::from(c[5] % 4);
-    let side = pick(c, 6, &[Side::Left, Side::Below]);
+    let side = pick(c, 6, &[SplitSide::Left, SplitSide::Below]);
     let change = match c[5] % 6 {
-        0 => Arrange::Beside {
-            made_by: Key([c[6] % 4; 16]),
+        0 => LayoutChange::Beside {
+            made_by: IdempotencyKey([c[6] % 4; 16]),
             of: pane,
             side,
         },
-        1 => Arrange::Push { pane, side, by: 3 },
-        2 => Arrange::Swap {
+        1 => LayoutChange::Push { pane, side, by: 3 },
+        2 => LayoutChange::Swap {
             one: pane,
             other: PaneId(2),
         },
-        3 => Arrange::Zoom { pane: Some(pane) },
-        4 => Arrange::Zoom { pane: None },
-        _ => Arrange::Tiled,
+        3 => LayoutChange::Zoom { pane: Some(pane) },
+        4 => LayoutChange::Zoom { pane: None },
+        _ => LayoutChange::Tiled,
     };
     match c[7] % 10 {
-        0 => Look::Attend {
+        0 => AttachRequest::Attend {
             client,
             session,
             room,
             role,
         },
-        1 => Look::Fit { client, room },
-        2 => Look::Arrangement { session, seen },
-        3 | 4 => Look::Arrange { session, change },
-        5 => Look::View { client, pane, seen },
-        6 => Look::Views {
+        1 => AttachRequest::Fit { client, room },
+        2 => AttachRequest::Arrangement { session, seen },
+        3 | 4 => AttachRequest::Arrange { session, change },
+        5 => AttachRequest::View { client, pane, seen },
+        6 => AttachRequest::Views {
             client,
             seen,
             most: 3,
         },
-        7 => Look::Line { pane, role },
-        8 => Look::Lines {
+        7 => AttachRequest::Line { pane, role },
+        8 => AttachRequest::Lines {
             pane,
             from: 0,
             most: 10,
         },
-        _ if c[6].is_multiple_of(2) => Look::News { seen },
-        _ => Look::Type {
+        _ if c[6].is_multiple_of(2) => AttachRequest::News { seen },
+        _ => AttachRequest::Type {
             client,
             pane,
             bytes: b"ls".to_vec(),
@@ -182,72 +182,72 @@ fn look(c: &Choices) -> Look {
 const OTHER_KINDS: usize = 12;
 
 /// One call of each kind that only fugue's own programs make.
-fn other(kind: usize, c: &Choices) -> Ask {
+fn other(kind: usize, c: &Choices) -> Request {
     let ask = match kind {
-        0 => Ask::Everything,
-        1 => Ask::Elsewhere,
-        2 => Ask::Follow {
+        0 => Request::Everything,
+        1 => Request::Elsewhere,
+        2 => Request::Follow {
             pane: pick(c, 1, PANES).to_owned(),
             from: 0,
         },
-        3 => Ask::RunNews {
+        3 => Request::RunNews {
             run: RunId(pick(c, 2, &["r", "r1", "none"]).to_owned()),
             seen: u64::from(c[3] % 3),
         },
-        4 => Ask::Took {
+        4 => Request::Took {
             event: EventId(u64::from(c[2] % 5)),
         },
-        5 => Ask::Inbox {
+        5 => Request::Inbox {
             after: EventId(0),
             most: 2,
         },
-        6 => Ask::Hook {
+        6 => Request::Hook {
             news: match c[2] % 5 {
-                0 => HookNews::PromptGiven,
-                1 => HookNews::TurnEnded {
+                0 => HookReport::PromptGiven,
+                1 => HookReport::TurnEnded {
                     message: "done".into(),
                 },
-                2 => HookNews::TurnFailed {
+                2 => HookReport::TurnFailed {
                     message: "no".into(),
                 },
-                3 => HookNews::NeedsInput {
+                3 => HookReport::NeedsInput {
                     prompt: "may I".into(),
                 },
-                _ => HookNews::InputNoLongerNeeded,
+                _ => HookReport::InputNoLongerNeeded,
             },
         },
-        7 => Ask::Resize {
+        7 => Request::Resize {
             pane: pick(c, 1, PANES).to_owned(),
             rows: pick(c, 2, &[24, 0]),
             cols: pick(c, 3, &[80, 5000]),
         },
-        8 => Ask::Look { look: look(c) },
-        9 => Ask::CollectGarbage {
+        8 => Request::Look { look: look(c) },
+        9 => Request::CollectGarbage {
             dry_run: pick(c, 1, &[true, false]),
             all_ended: pick(c, 2, &[true, false]),
         },
-        10 => Ask::DaemonStatus,
-        _ => Ask::DaemonStop { panes: false },
+        10 => Request::DaemonStatus,
+        _ => Request::DaemonStop { panes: false },
     };
     // A new kind of call belongs into the list above.
     match &ask {
-        Ask::Tool { .. }
-        | Ask::Everything
-        | Ask::Elsewhere
-        | Ask::Follow { .. }
-        | Ask::RunNews { .. }
-        | Ask::Took { .. }
-        | Ask::Inbox { .. }
-        | Ask::Hook { .. }
-        | Ask::Resize { .. }
-        | Ask::Look { .. }
-        | Ask::CollectGarbage { .. }
-        | Ask::DaemonStatus
-        | Ask::DaemonStop { .. } => ask,
+        Request::Tool { .. }
+        | Request::Everything
+        | Request::Elsewhere
+        | Request::Follow { .. }
+        | Request::RunNews { .. }
+        | Request::Took { .. }
+        | Request::Inbox { .. }
+        | Request::Hook { .. }
+        | Request::Resize { .. }
+        | Request::Look { .. }
+        | Request::CollectGarbage { .. }
+        | Request::DaemonStatus
+        | Request::DaemonStop { .. } => ask,
     }
 }
 
-fn caller(c: &Choices) -> Arc<Caller> {
+fn caller(c: &Choices) -> Arc<CallerEnv> {
     let pane = pick(c, 7, &[None, None, Some("p1"), Some("p9")]);
     let named = |pane: &str| {
         (
@@ -255,7 +255,7 @@ fn caller(c: &Choices) -> Arc<Caller> {
             OsText::Text(pane.into()),
         )
     };
-    Arc::new(Caller {
+    Arc::new(CallerEnv {
         cwd: OsText::Text("/".into()),
         env: pane.map(named).into_iter().collect(),
         umask: 0o22,
@@ -281,10 +281,10 @@ fn found(c: &Choices) -> TmuxPaneInfo {
 }
 
 fn asked(kind: usize, c: &Choices, d: &Choices) -> Option<CallRequest> {
-    let tools = Request::NAMES.len();
-    let ask = match Request::NAMES.get(kind % (tools + OTHER_KINDS)) {
-        Some(tool) => Ask::Tool {
-            call: Request::parse(tool, without_nulls(arguments(tool, c))).ok()?,
+    let tools = ToolCall::NAMES.len();
+    let ask = match ToolCall::NAMES.get(kind % (tools + OTHER_KINDS)) {
+        Some(tool) => Request::Tool {
+            call: ToolCall::parse(tool, without_nulls(arguments(tool, c))).ok()?,
         },
         None => other(kind % (tools + OTHER_KINDS) - tools, c),
     };
@@ -295,18 +295,18 @@ fn asked(kind: usize, c: &Choices, d: &Choices) -> Option<CallRequest> {
         tmux: None,
     };
     let worlds = match &ask {
-        Ask::Tool {
-            call: Request::RunParallel(args),
+        Request::Tool {
+            call: ToolCall::RunParallel(args),
         } => args.commands.len(),
         _ => 1,
     };
     let wrong = || Error::invalid("cwd: no such directory");
     let who = match d[1] % 4 {
-        0 => Who::Person {
+        0 => CallerIdentity::Person {
             project: "project".into(),
         },
-        1 => Who::Session { id: "lead".into() },
-        _ => Who::Worker {
+        1 => CallerIdentity::Session { id: "lead".into() },
+        _ => CallerIdentity::Worker {
             session: "lead".into(),
             agent: pick(d, 2, &["w-claude", "v-claude"]).to_owned(),
             pane: Some(PaneId(u64::from(d[3] % 4))),
@@ -319,7 +319,7 @@ fn asked(kind: usize, c: &Choices, d: &Choices) -> Option<CallRequest> {
         _ => TmuxLookup::None,
     };
     Some(CallRequest {
-        key: Key([d[6] % 8; 16]),
+        key: IdempotencyKey([d[6] % 8; 16]),
         who,
         within: None,
         caller: caller(d),
@@ -368,12 +368,14 @@ fn fact(c: &Choices) -> PaneEvent {
                 text: "ok".into(),
                 line: "ok".into(),
                 behind: cursor,
-                via: fugue_api::runs::Via::Stream,
+                via: fugue_api::runs::MatchVia::Stream,
             },
         },
         11 => PaneEvent::StepBegan(news(step_at)),
         12 => PaneEvent::StepEnded(news(step_at), i32::from(c[6] % 2)),
-        13 => PaneEvent::Asks((c[3].is_multiple_of(2)).then(|| ("may I".into(), By::Hook))),
+        13 => {
+            PaneEvent::Asks((c[3].is_multiple_of(2)).then(|| ("may I".into(), StateSource::Hook)))
+        }
         14 => PaneEvent::Rest(pick(c, 3, &[IdleState::Now, IdleState::NotYet(None)])),
         15 => PaneEvent::MessageTyped {
             event: EventId(u64::from(c[3] % 5)),

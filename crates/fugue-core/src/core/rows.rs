@@ -1,9 +1,12 @@
 //! How panes look to those who ask.
 
 use fugue_api::{
-    Cursor, PaneId, Reply,
-    panes::{Backend, By, PaneClosed, PaneCreated, PaneRow, PaneStatus, State, StateBy},
-    wire::Answer,
+    Cursor, PaneId, ToolReply,
+    panes::{
+        Backend, ClosePaneReply, CreatePaneReply, PaneRow, PaneState, PaneStatus, SourcedState,
+        StateSource,
+    },
+    wire::Response,
 };
 
 use crate::{CallId, Change, ClockReading, Effect, ExitStatus, PaneEnd, PaneRecord};
@@ -15,7 +18,7 @@ pub(super) fn created(
     ready: bool,
     note: Option<&str>,
 ) -> Effect {
-    let reply = Reply::CreatePane(PaneCreated {
+    let reply = ToolReply::CreatePane(CreatePaneReply {
         pane_id: record.id,
         session: record.session.clone(),
         name: record.name.clone(),
@@ -26,13 +29,13 @@ pub(super) fn created(
     });
     Effect::Answer {
         call,
-        answer: Ok(Answer::Tool { reply }),
+        answer: Ok(Response::Tool { reply }),
     }
 }
 
 pub(super) fn closed(record: &PaneRecord, call: CallId, note: Option<&str>) -> Effect {
     let exit = record.ended.as_ref().map(|ended| &ended.exit);
-    let reply = Reply::ClosePane(PaneClosed {
+    let reply = ToolReply::ClosePane(ClosePaneReply {
         pane_id: record.id,
         exit_code: exit.and_then(ExitStatus::code),
         signal: exit.and_then(ExitStatus::signal),
@@ -40,7 +43,7 @@ pub(super) fn closed(record: &PaneRecord, call: CallId, note: Option<&str>) -> E
     });
     Effect::Answer {
         call,
-        answer: Ok(Answer::Tool { reply }),
+        answer: Ok(Response::Tool { reply }),
     }
 }
 
@@ -51,17 +54,17 @@ pub(super) fn put(record: &PaneRecord) -> Effect {
     }
 }
 
-pub(super) fn ended_state(ended: &PaneEnd) -> StateBy {
-    StateBy {
+pub(super) fn ended_state(ended: &PaneEnd) -> SourcedState {
+    SourcedState {
         exit_code: ended.exit.code(),
         signal: ended.exit.signal(),
-        ..StateBy::new(
+        ..SourcedState::new(
             if ended.closed {
-                State::Closed
+                PaneState::Closed
             } else {
-                State::Exited
+                PaneState::Exited
             },
-            By::Exit,
+            StateSource::Exit,
         )
     }
 }
@@ -114,11 +117,11 @@ pub(super) fn quiet_since_end(record: &PaneRecord, now: ClockReading) -> u64 {
     ended.map_or(0, |ended| ended.at.shown_ms_until(now.moment()))
 }
 
-pub(super) fn state_of(record: &PaneRecord) -> StateBy {
-    record
-        .ended
-        .as_ref()
-        .map_or_else(|| StateBy::new(State::Running, By::Exit), ended_state)
+pub(super) fn state_of(record: &PaneRecord) -> SourcedState {
+    record.ended.as_ref().map_or_else(
+        || SourcedState::new(PaneState::Running, StateSource::Exit),
+        ended_state,
+    )
 }
 
 /// An echoed command is for recognising it, not for reading it.

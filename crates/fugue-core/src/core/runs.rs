@@ -11,10 +11,10 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use fugue_api::{
-    Error, Kind, PaneId, RunId, SessionName,
+    Error, ErrorKind, PaneId, RunId, SessionName,
     panes::PaneSize,
-    runs::{Layout, RunParallel, RunPipeline},
-    wire::{Answer, Caller, Key, RunNews, Who},
+    runs::{RunLayout, RunParallel, RunPipeline},
+    wire::{CallerEnv, CallerIdentity, IdempotencyKey, Response, RunProgress},
 };
 
 use super::{Core, calls::NewPane, rows::cut, tmux, watch::own_pane};
@@ -29,7 +29,7 @@ use crate::{
 pub(super) struct RunEntry {
     pub record: RunRecord,
     /// What its panes start from; kept for as long as one may have to be started.
-    caller: Option<Arc<Caller>>,
+    caller: Option<Arc<CallerEnv>>,
     waiters: Vec<RunWaiter>,
     /// Those who want to hear of every change, and the version they know.
     followers: Vec<(CallId, u64)>,
@@ -59,9 +59,9 @@ pub(super) const SIZE: PaneSize = PaneSize {
 /// A call that starts a run, with all that the door found out about it.
 pub(super) struct StartCall {
     pub call: CallId,
-    pub key: Key,
-    pub who: Who,
-    pub caller: Arc<Caller>,
+    pub key: IdempotencyKey,
+    pub who: CallerIdentity,
+    pub caller: Arc<CallerEnv>,
     pub worlds: Result<Vec<LaunchEnv>, Error>,
 }
 
@@ -236,14 +236,14 @@ impl Core {
         match (fitting.next(), fitting.next()) {
             (Some(one), None) => Ok(one.clone()),
             (Some(one), Some(other)) => Err(Error::new(
-                Kind::Ambiguous,
+                ErrorKind::Ambiguous,
                 format!("`{said}` fits several runs, such as `{one}` and `{other}`"),
             )
             .hint("give more of the id")),
             (None, _) => {
                 let open = self.runs.values().filter(|run| !run.record.over).count();
                 Err(Error::new(
-                    Kind::NotFound,
+                    ErrorKind::NotFound,
                     format!("no run `{said}`; {open} are running"),
                 )
                 .hint("`fugue ls` lists them; ended ones are forgotten after a while"))
@@ -312,8 +312,8 @@ impl Core {
     /// Hidden panes have a session of their own; visible ones are where the caller is.
     pub(super) fn session_for(
         &self,
-        layout: Layout,
-        caller: &Caller,
+        layout: RunLayout,
+        caller: &CallerEnv,
         world: Option<&LaunchEnv>,
     ) -> SessionName {
         if let Some(session) = world.and_then(tmux::session_of) {
@@ -321,8 +321,8 @@ impl Core {
         }
         let own_pane = own_pane(caller);
         match layout {
-            Layout::Hidden => SessionName(SessionName::HIDDEN.to_owned()),
-            Layout::Tiled => own_pane
+            RunLayout::Hidden => SessionName(SessionName::HIDDEN.to_owned()),
+            RunLayout::Tiled => own_pane
                 .and_then(|pane| self.panes.get(&pane))
                 .map_or_else(SessionName::default, |pane| pane.record.session.clone()),
         }
@@ -455,7 +455,7 @@ impl RunEntry {
         };
         matches!(work.outcome, Some(crate::ExpectOutcome::PaneClosed)).then(|| {
             Error::new(
-                Kind::Ended,
+                ErrorKind::Ended,
                 format!(
                     "pane `{}` was closed while the pattern was waited for",
                     work.pane
@@ -466,13 +466,13 @@ impl RunEntry {
     }
 
     fn tell_news(&self, call: CallId, now: ClockReading) -> Effect {
-        let news = RunNews {
+        let news = RunProgress {
             version: self.version,
             run: result::of(&self.record, now.moment()),
         };
         Effect::Answer {
             call,
-            answer: Ok(Answer::RunNews { news }),
+            answer: Ok(Response::RunNews { news }),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use fugue_api::{Error, Kind, Timestamp, wire::Key};
+use fugue_api::{Error, ErrorKind, Timestamp, wire::IdempotencyKey};
 
 use crate::{Change, StartRecord, StartTarget};
 
@@ -13,7 +13,7 @@ const MAX_REMEMBERED: usize = 10_000;
 /// Starts by the key of the call, at most [`MAX_REMEMBERED`] of the last seven days.
 #[derive(Debug, Default)]
 pub(super) struct StartHistory {
-    by_key: HashMap<Key, StartRecord>,
+    by_key: HashMap<IdempotencyKey, StartRecord>,
     /// Oldest first.
     by_age: BTreeSet<(Timestamp, [u8; 16])>,
 }
@@ -29,7 +29,12 @@ impl StartHistory {
     }
 
     /// Remembers a start, and returns what is to be stored in the same commit as what was started.
-    pub fn remember(&mut self, key: Key, what: StartTarget, now: Timestamp) -> Vec<Change> {
+    pub fn remember(
+        &mut self,
+        key: IdempotencyKey,
+        what: StartTarget,
+        now: Timestamp,
+    ) -> Vec<Change> {
         let record = StartRecord { key, at: now, what };
         let mut changes = vec![Change::PutStart(record.clone())];
         self.forget(key);
@@ -38,7 +43,7 @@ impl StartHistory {
         while let Some((at, oldest)) = self.by_age.first().copied()
             && (self.by_age.len() > MAX_REMEMBERED || at.0.saturating_add(REMEMBERED_MS) <= now.0)
         {
-            let oldest = Key(oldest);
+            let oldest = IdempotencyKey(oldest);
             self.forget(oldest);
             changes.push(Change::DropStart(oldest));
         }
@@ -56,11 +61,11 @@ impl StartHistory {
 
     /// Refuses a call that started something before which is forgotten by now. Whatever is still known of it was
     /// found before this is asked.
-    pub fn refuse_repeated(&self, key: Key) -> Result<(), Error> {
+    pub fn refuse_repeated(&self, key: IdempotencyKey) -> Result<(), Error> {
         match self.by_key.get(&key) {
             None => Ok(()),
             Some(record) => Err(Error::new(
-                Kind::Ended,
+                ErrorKind::Ended,
                 format!(
                     "this call was made before: it started {}, which has ended and is forgotten; it was not started again",
                     record.what
@@ -70,7 +75,7 @@ impl StartHistory {
         }
     }
 
-    fn forget(&mut self, key: Key) {
+    fn forget(&mut self, key: IdempotencyKey) {
         if let Some(record) = self.by_key.remove(&key) {
             self.by_age.remove(&(record.at, key.0));
         }
@@ -83,10 +88,10 @@ mod tests {
 
     use super::*;
 
-    fn key(number: u64) -> Key {
+    fn key(number: u64) -> IdempotencyKey {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&number.to_le_bytes());
-        Key(key)
+        IdempotencyKey(key)
     }
 
     #[test]

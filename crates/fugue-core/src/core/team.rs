@@ -9,12 +9,12 @@ mod workers;
 use std::{collections::BTreeMap, time::Duration};
 
 use fugue_api::{
-    Error, EventId, Kind, PaneId, QuestionId, Reply, Request,
+    Error, ErrorKind, EventId, PaneId, QuestionId, ToolCall, ToolReply,
     team::{
-        AnswerDelivered, AnswerQuestion, AskQuestion, Event, QuestionAnswered, QuestionAsked,
-        QuestionStatus, WaitForEvent,
+        AnswerDelivery, AnswerQuestion, AnswerQuestionReply, AskQuestion, AskQuestionReply,
+        InboxEvent, QuestionStatus, WaitForEvent,
     },
-    wire::{Answer, Inbox, InboxRow, Key, Who},
+    wire::{CallerIdentity, IdempotencyKey, InboxListing, InboxRow, Response},
 };
 
 use super::{
@@ -54,7 +54,7 @@ struct AnswerWaiter {
 }
 
 /// A caller as its team knows it.
-pub(super) struct CallerIdentity {
+pub(super) struct CallerInboxes {
     pub inbox: InboxId,
     /// What others see as `from`.
     pub name: String,
@@ -103,12 +103,12 @@ impl Team {
         self.next_worker
     }
 
-    pub fn inbox(&self, who: &Who) -> InboxId {
+    pub fn inbox(&self, who: &CallerIdentity) -> InboxId {
         self.me(who).inbox
     }
 
     /// A caller's inbox, and that of whoever spawned it.
-    pub fn owner(&self, who: &Who) -> (InboxId, Option<InboxId>) {
+    pub fn owner(&self, who: &CallerIdentity) -> (InboxId, Option<InboxId>) {
         let me = self.me(who);
         (me.inbox, me.parent)
     }
@@ -125,17 +125,17 @@ impl Team {
     }
 
     /// What a record says of whoever opened a pane or spawned a worker. `None`: a person.
-    pub fn opener(&self, who: &Who) -> Option<Who> {
+    pub fn opener(&self, who: &CallerIdentity) -> Option<CallerIdentity> {
         match who {
-            Who::Person { .. } => None,
-            Who::Session { .. } => Some(who.clone()),
-            Who::Worker {
+            CallerIdentity::Person { .. } => None,
+            CallerIdentity::Session { .. } => Some(who.clone()),
+            CallerIdentity::Worker {
                 session,
                 agent,
                 pane,
             } => {
                 let known = self.worker_of(&InboxId(session.clone()), agent, *pane);
-                Some(Who::Worker {
+                Some(CallerIdentity::Worker {
                     session: session.clone(),
                     agent: agent.clone(),
                     pane: known.map(|worker| worker.record.pane),
@@ -173,18 +173,18 @@ impl Team {
         self.questions.get(&id).map(|question| &question.record)
     }
 
-    pub fn me(&self, who: &Who) -> CallerIdentity {
+    pub fn me(&self, who: &CallerIdentity) -> CallerInboxes {
         match who {
-            Who::Session { id } => CallerIdentity::lead(id),
-            Who::Person { project } => CallerIdentity::lead(project),
-            Who::Worker {
+            CallerIdentity::Session { id } => CallerInboxes::lead(id),
+            CallerIdentity::Person { project } => CallerInboxes::lead(project),
+            CallerIdentity::Worker {
                 session,
                 agent,
                 pane,
             } => {
                 let lead = InboxId(session.clone());
                 let known = self.worker_of(&lead, agent, *pane);
-                CallerIdentity {
+                CallerInboxes {
                     inbox: known.map_or_else(
                         || InboxId(format!("{lead}/{agent}")),
                         |worker| worker.record.inbox(),
@@ -197,7 +197,7 @@ impl Team {
     }
 
     /// Where something for `to` goes: one's parent, a worker of one's own, a fellow, or an inbox by its full id.
-    pub fn address(&self, me: &CallerIdentity, to: Option<&str>) -> Result<InboxId, Error> {
+    pub fn address(&self, me: &CallerInboxes, to: Option<&str>) -> Result<InboxId, Error> {
         let Some(to) = to else {
             return me.parent.clone().ok_or_else(|| {
                 Error::invalid("to: nobody spawned you, so there is no one to tell by default")
@@ -215,7 +215,7 @@ impl Team {
         let inbox = match worker {
             Some(worker) if worker.record.is_over() => {
                 return Err(Error::new(
-                    Kind::Ended,
+                    ErrorKind::Ended,
                     format!("to: worker `{to}` has ended; nobody would read it"),
                 )
                 .hint("`spawn_worker` with the same name starts it again"));
@@ -229,7 +229,7 @@ impl Team {
                     && !self.workers.values().any(leads)
                 {
                     return Err(Error::new(
-                        Kind::NotFound,
+                        ErrorKind::NotFound,
                         format!("to: no worker or session `{to}`"),
                     )
                     .hint(self.candidates(me)));
@@ -243,7 +243,7 @@ impl Team {
         Ok(inbox)
     }
 
-    fn candidates(&self, me: &CallerIdentity) -> String {
+    fn candidates(&self, me: &CallerInboxes) -> String {
         let live: Vec<&str> = self
             .workers
             .values()
@@ -258,7 +258,7 @@ impl Team {
     }
 }
 
-impl CallerIdentity {
+impl CallerInboxes {
     fn lead(id: &str) -> Self {
         Self {
             inbox: InboxId(id.to_owned()),
@@ -283,31 +283,31 @@ impl Planner<'_> {
     pub(super) fn team_call(
         &self,
         call: CallId,
-        who: &Who,
-        key: Key,
-        request: Request,
+        who: &CallerIdentity,
+        key: IdempotencyKey,
+        request: ToolCall,
     ) -> Result<Plan, Error> {
         let now = self.now;
         match request {
-            Request::WaitForEvent(args) => {
+            ToolCall::WaitForEvent(args) => {
                 let who = who.clone();
                 Ok(Plan::new(move |core, effects| {
                     core.wait_for_event(call, &who, args, now, effects);
                 }))
             }
-            Request::NotifyCompletion(args) => self.notify(call, who, key, args),
-            Request::SendMessage(args) => self.message(call, who, key, args),
-            Request::AskQuestion(args) => self.question(call, who, key, args),
-            Request::AnswerQuestion(args) => self.answer(call, who, args),
-            _ => Err(Error::new(Kind::Internal, "not a tool of the team")),
+            ToolCall::NotifyCompletion(args) => self.notify(call, who, key, args),
+            ToolCall::SendMessage(args) => self.message(call, who, key, args),
+            ToolCall::AskQuestion(args) => self.question(call, who, key, args),
+            ToolCall::AnswerQuestion(args) => self.answer(call, who, args),
+            _ => Err(Error::new(ErrorKind::Internal, "not a tool of the team")),
         }
     }
 
     fn question(
         &self,
         call: CallId,
-        who: &Who,
-        key: Key,
+        who: &CallerIdentity,
+        key: IdempotencyKey,
         args: AskQuestion,
     ) -> Result<Plan, Error> {
         let now = self.now;
@@ -334,19 +334,25 @@ impl Planner<'_> {
         }))
     }
 
-    fn answer(&self, call: CallId, who: &Who, args: AnswerQuestion) -> Result<Plan, Error> {
+    fn answer(
+        &self,
+        call: CallId,
+        who: &CallerIdentity,
+        args: AnswerQuestion,
+    ) -> Result<Plan, Error> {
         let now = self.now;
         let team = &self.core.team;
         let id = args.question_id;
         let Some(question) = team.questions.get(&id) else {
-            return Err(
-                Error::new(Kind::NotFound, format!("question_id: no question `{id}`"))
-                    .hint("a `question` event has its id"),
-            );
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("question_id: no question `{id}`"),
+            )
+            .hint("a `question` event has its id"));
         };
         if let Some(known) = &question.record.answer {
             if *known == args.answer {
-                return Ok(Plan::effect(delivered(call, id, AnswerDelivered::Queued)));
+                return Ok(Plan::effect(delivered(call, id, AnswerDelivery::Queued)));
             }
             return Err(
                 Error::invalid(format!("question_id: `{id}` was answered before"))
@@ -358,8 +364,8 @@ impl Planner<'_> {
             team.inboxes.check_room(&question.record.asker)?;
         }
         let from = match who {
-            Who::Person { .. } => PERSON.to_owned(),
-            Who::Session { .. } | Who::Worker { .. } => team.me(who).name,
+            CallerIdentity::Person { .. } => PERSON.to_owned(),
+            CallerIdentity::Session { .. } | CallerIdentity::Worker { .. } => team.me(who).name,
         };
         Ok(Plan::new(move |core, effects| {
             core.answer(call, id, from, args.answer, now, effects);
@@ -369,17 +375,19 @@ impl Planner<'_> {
 
 impl Core {
     /// The inbox of whoever calls, if it has one that it looks into by itself.
-    pub(super) fn inbox_of(&self, who: &Who) -> Option<InboxId> {
+    pub(super) fn inbox_of(&self, who: &CallerIdentity) -> Option<InboxId> {
         match who {
-            Who::Person { .. } => None,
-            Who::Session { .. } | Who::Worker { .. } => Some(self.team.me(who).inbox),
+            CallerIdentity::Person { .. } => None,
+            CallerIdentity::Session { .. } | CallerIdentity::Worker { .. } => {
+                Some(self.team.me(who).inbox)
+            }
         }
     }
 
     fn wait_for_event(
         &mut self,
         call: CallId,
-        who: &Who,
+        who: &CallerIdentity,
         args: WaitForEvent,
         now: ClockReading,
         effects: &mut Vec<Effect>,
@@ -396,7 +404,7 @@ impl Core {
     pub(super) fn look_into(
         &self,
         call: CallId,
-        who: &Who,
+        who: &CallerIdentity,
         after: EventId,
         most: usize,
         effects: &mut Vec<Effect>,
@@ -417,14 +425,14 @@ impl Core {
             .collect();
         let more = rows.len() > most;
         rows.truncate(most);
-        let inbox = Inbox {
+        let inbox = InboxListing {
             session_id: id.0,
             events: rows,
             more,
         };
         effects.push(Effect::Answer {
             call,
-            answer: Ok(Answer::Inbox { inbox }),
+            answer: Ok(Response::Inbox { inbox }),
         });
     }
 
@@ -447,9 +455,9 @@ impl Core {
     )]
     fn new_question(
         &mut self,
-        me: CallerIdentity,
+        me: CallerInboxes,
         to: InboxId,
-        key: Key,
+        key: IdempotencyKey,
         body: String,
         waiter: AnswerWaiter,
         now: ClockReading,
@@ -490,7 +498,7 @@ impl Core {
             waiters: vec![waiter],
         };
         self.team.questions.insert(id, question);
-        let event = Event::Question {
+        let event = InboxEvent::Question {
             from: me.name,
             question_id: id,
             body,
@@ -518,7 +526,7 @@ impl Core {
             .inboxes
             .behind(&asker, EventId(0))
             .find(|record| {
-                matches!(&record.event, Event::Answer { question_id, .. } if *question_id == id)
+                matches!(&record.event, InboxEvent::Answer { question_id, .. } if *question_id == id)
             })
             .map(|record| record.id);
         for waiter in calls {
@@ -563,7 +571,7 @@ impl Core {
         });
         let post = NewEvent::new(
             question.record.asker.clone(),
-            Event::Answer {
+            InboxEvent::Answer {
                 question_id: id,
                 from: from.clone(),
                 body: text.clone(),
@@ -591,11 +599,11 @@ impl Core {
                     answer,
                     event,
                 });
-                AnswerDelivered::Returned
+                AnswerDelivery::Returned
             }
             None => {
                 self.team.inboxes.post(post, now, effects);
-                AnswerDelivered::Queued
+                AnswerDelivery::Queued
             }
         };
         for waiter in waiters {
@@ -642,8 +650,8 @@ fn asked(
 ) -> Effect {
     Effect::Answer {
         call,
-        answer: Ok(Answer::Tool {
-            reply: Reply::AskQuestion(QuestionAsked {
+        answer: Ok(Response::Tool {
+            reply: ToolReply::AskQuestion(AskQuestionReply {
                 question_id,
                 status,
                 answer,
@@ -653,11 +661,11 @@ fn asked(
     }
 }
 
-fn delivered(call: CallId, question_id: QuestionId, delivered: AnswerDelivered) -> Effect {
+fn delivered(call: CallId, question_id: QuestionId, delivered: AnswerDelivery) -> Effect {
     Effect::Answer {
         call,
-        answer: Ok(Answer::Tool {
-            reply: Reply::AnswerQuestion(QuestionAnswered {
+        answer: Ok(Response::Tool {
+            reply: ToolReply::AnswerQuestion(AnswerQuestionReply {
                 question_id,
                 delivered,
             }),
@@ -668,6 +676,6 @@ fn delivered(call: CallId, question_id: QuestionId, delivered: AnswerDelivered) 
 fn noted(call: CallId) -> Effect {
     Effect::Answer {
         call,
-        answer: Ok(Answer::Noted),
+        answer: Ok(Response::Noted),
     }
 }

@@ -1,9 +1,9 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Error, Kind, PaneId, Reply, Request, SessionName, Timestamp, Unread,
+    Error, ErrorKind, PaneId, RawReply, SessionName, Timestamp, ToolCall, ToolReply,
     panes::{ClosePane, PaneSize},
-    wire::{Answer, Ask, Caller, Key, Who},
+    wire::{CallerEnv, CallerIdentity, IdempotencyKey, Request, Response},
 };
 
 use super::Core;
@@ -26,7 +26,7 @@ pub(crate) fn record(id: u64, name: &str) -> PaneRecord {
             cols: 120,
         },
         created_at: Timestamp(0),
-        made_by: Key([0; 16]),
+        made_by: IdempotencyKey([0; 16]),
         opened_by: None,
         secret: String::new(),
         agent: None,
@@ -57,7 +57,7 @@ pub(super) struct Story {
     /// What a daemon that comes after this one would find.
     disk: Snapshot,
     /// Whose calls these are.
-    pub(super) who: Who,
+    pub(super) who: CallerIdentity,
     /// The pane that whoever calls runs in.
     pub(super) within: Option<PaneId>,
     /// What holds for watchers.
@@ -78,7 +78,7 @@ impl Story {
             now,
             settings,
             disk: Snapshot::default(),
-            who: Who::Person {
+            who: CallerIdentity::Person {
                 project: "project".into(),
             },
             within: None,
@@ -125,7 +125,7 @@ impl Story {
     }
 
     /// From now on, somebody else calls.
-    pub(super) fn speaks(&mut self, who: Who) -> &mut Self {
+    pub(super) fn speaks(&mut self, who: CallerIdentity) -> &mut Self {
         self.who = who;
         self
     }
@@ -146,8 +146,8 @@ impl Story {
                 continue;
             };
             let told = match answer {
-                Ok(Answer::Tool { reply }) => {
-                    serde_json::from_str(Unread::of(reply).unwrap().json().get()).unwrap()
+                Ok(Response::Tool { reply }) => {
+                    serde_json::from_str(RawReply::of(reply).unwrap().json().get()).unwrap()
                 }
                 Ok(other) => serde_json::to_value(other).unwrap(),
                 Err(error) => serde_json::to_value(error).unwrap(),
@@ -269,11 +269,11 @@ impl Story {
     }
 
     /// Something that only our own programs ask.
-    pub(super) fn ask_for(&mut self, call: u64, ask: Ask) -> String {
+    pub(super) fn ask_for(&mut self, call: u64, ask: Request) -> String {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&call.to_le_bytes());
         let asked = CallRequest {
-            key: Key(key),
+            key: IdempotencyKey(key),
             who: self.who.clone(),
             within: self.within,
             caller: caller(),
@@ -288,7 +288,7 @@ impl Story {
         })
     }
 
-    pub(super) fn ask(&mut self, call: u64, key: u8, secret: &str, request: Request) -> String {
+    pub(super) fn ask(&mut self, call: u64, key: u8, secret: &str, request: ToolCall) -> String {
         let asked = self.asked_with(key, secret, request);
         self.step(Input::Call {
             call: CallId(call),
@@ -297,11 +297,11 @@ impl Story {
     }
 
     /// A call as the daemon hands it in.
-    pub(super) fn asked(&self, key: u64, request: Request) -> CallRequest {
+    pub(super) fn asked(&self, key: u64, request: ToolCall) -> CallRequest {
         self.asked_with(key as u8, "", request)
     }
 
-    fn asked_with(&self, key: u8, secret: &str, request: Request) -> CallRequest {
+    fn asked_with(&self, key: u8, secret: &str, request: ToolCall) -> CallRequest {
         let world = LaunchEnv {
             cwd: "/".into(),
             shell: "/bin/bash".into(),
@@ -309,15 +309,15 @@ impl Story {
             tmux: None,
         };
         let worlds = match &request {
-            Request::RunParallel(args) => args.commands.len(),
+            ToolCall::RunParallel(args) => args.commands.len(),
             _ => 1,
         };
         CallRequest {
-            key: Key([key; 16]),
+            key: IdempotencyKey([key; 16]),
             who: self.who.clone(),
             within: self.within,
             caller: caller(),
-            ask: Ask::Tool { call: request },
+            ask: Request::Tool { call: request },
             worlds: Ok(vec![world; worlds]),
             watch: Some(Box::new(self.watch.clone())),
             tmux: crate::TmuxLookup::None,
@@ -325,13 +325,13 @@ impl Story {
     }
 
     /// The same, where one byte is not enough to tell the calls apart.
-    pub(super) fn ask_keyed(&mut self, call: u64, key: u128, request: Request) -> String {
+    pub(super) fn ask_keyed(&mut self, call: u64, key: u128, request: ToolCall) -> String {
         let asked = CallRequest {
-            key: Key(key.to_le_bytes()),
+            key: IdempotencyKey(key.to_le_bytes()),
             who: self.who.clone(),
             within: self.within,
             caller: caller(),
-            ask: Ask::Tool { call: request },
+            ask: Request::Tool { call: request },
             worlds: Ok(Vec::new()),
             watch: None,
             tmux: crate::TmuxLookup::None,
@@ -351,7 +351,7 @@ impl Story {
 
     fn create(&mut self, call: u64, secret: &str) -> String {
         let args = serde_json::json!({"command": "make all"});
-        let Ok(request) = Request::parse("create_pane", args) else {
+        let Ok(request) = ToolCall::parse("create_pane", args) else {
             panic!("a good request")
         };
         self.ask(call, call as u8, secret, request)
@@ -362,7 +362,7 @@ impl Story {
             call,
             99,
             "",
-            Request::ClosePane(ClosePane {
+            ToolCall::ClosePane(ClosePane {
                 pane_id: pane.into(),
                 grace_ms: 10,
             }),
@@ -370,8 +370,8 @@ impl Story {
     }
 }
 
-pub(super) fn caller() -> Arc<Caller> {
-    Arc::new(Caller {
+pub(super) fn caller() -> Arc<CallerEnv> {
+    Arc::new(CallerEnv {
         cwd: OsText::Text("/".into()),
         env: Vec::new(),
         umask: 0o22,
@@ -431,25 +431,27 @@ fn words(effects: &[Effect]) -> String {
     let word = |effect: &Effect| match effect {
         Effect::Answer {
             call,
-            answer: Ok(Answer::Tool {
-                reply: Reply::CreatePane(made),
-            }),
+            answer:
+                Ok(Response::Tool {
+                    reply: ToolReply::CreatePane(made),
+                }),
         } => {
             format!("answer {} {} ready={}", call.0, made.pane_id, made.ready)
         }
         Effect::Answer {
             call,
-            answer: Ok(Answer::Tool {
-                reply: Reply::ClosePane(gone),
-            }),
+            answer:
+                Ok(Response::Tool {
+                    reply: ToolReply::ClosePane(gone),
+                }),
         } => {
             format!("closed {} {:?}", call.0, gone.exit_code)
         }
         Effect::Answer {
             call,
             answer:
-                Ok(Answer::Tool {
-                    reply: Reply::WaitForEvent(told),
+                Ok(Response::Tool {
+                    reply: ToolReply::WaitForEvent(told),
                 }),
         } => match told.event_id {
             Some(event) => format!("show {} {event}", call.0),
@@ -458,15 +460,15 @@ fn words(effects: &[Effect]) -> String {
         Effect::Answer {
             call,
             answer:
-                Ok(Answer::Tool {
-                    reply: Reply::AskQuestion(asked),
+                Ok(Response::Tool {
+                    reply: ToolReply::AskQuestion(asked),
                 }),
         } => format!("asked {} {:?}", call.0, asked.status),
         Effect::Answer {
             call,
             answer:
-                Ok(Answer::Tool {
-                    reply: Reply::SendMessage(sent),
+                Ok(Response::Tool {
+                    reply: ToolReply::SendMessage(sent),
                 }),
         } => {
             let why = sent.reason.iter().map(|why| format!(": {why}"));
@@ -624,7 +626,7 @@ fn a_shell_that_ends_at_once_answers_its_caller() {
 fn asking_twice_with_one_key_makes_one_pane() {
     let mut story = Story::new(Settings::default());
     story.create(1, "");
-    let again = Request::parse("create_pane", serde_json::json!({"command": "make all"})).unwrap();
+    let again = ToolCall::parse("create_pane", serde_json::json!({"command": "make all"})).unwrap();
     assert_eq!(story.ask(2, 1, "", again.clone()), "");
     assert_eq!(
         story.fact(1, opened()),
@@ -651,7 +653,7 @@ fn a_pane_whose_task_panics_is_rebuilt_once_and_then_kept_as_raw_output() {
 fn a_forgotten_pane_keeps_its_record_until_its_directory_is_gone() {
     let mut story = Story::new(Settings::default());
     story.create(1, "");
-    let error = Error::new(Kind::Exhausted, "no terminal left");
+    let error = Error::new(ErrorKind::Exhausted, "no terminal left");
     let effects = story.core.step(
         Input::Pane {
             pane: PaneId(1),
@@ -692,7 +694,7 @@ fn a_forgotten_pane_keeps_its_record_until_its_directory_is_gone() {
 fn a_pane_that_could_not_be_opened_or_recorded_leaves_nothing() {
     let mut story = Story::new(Settings::default());
     story.create(1, "");
-    let error = Error::new(Kind::Exhausted, "no terminal left");
+    let error = Error::new(ErrorKind::Exhausted, "no terminal left");
     assert_eq!(
         story.fact(1, PaneEvent::OpenFailed(error)),
         "commit 1, forget p1, refuse 1 Exhausted"
@@ -759,9 +761,9 @@ fn ended_panes_are_read_from_their_files_and_take_no_input() {
     story.create(1, "");
     story.fact(1, opened());
     story.fact(1, exited(0));
-    let read = Request::parse("read_pane", serde_json::json!({"pane_id": "p1"})).unwrap();
+    let read = ToolCall::parse("read_pane", serde_json::json!({"pane_id": "p1"})).unwrap();
     assert_eq!(story.ask(2, 2, "", read), "archive p1");
-    let send = Request::parse(
+    let send = ToolCall::parse(
         "send_input",
         serde_json::json!({"pane_id": "p1", "input": "x"}),
     )
@@ -825,7 +827,7 @@ fn what_an_earlier_daemon_left_is_adopted() {
         now,
         settings: Settings::default(),
         disk: Snapshot::default(),
-        who: Who::Person {
+        who: CallerIdentity::Person {
             project: "project".into(),
         },
         within: None,

@@ -1,6 +1,6 @@
 //! Panes that a tmux server has: how they become ours to look at, and where new ones go.
 
-use fugue_api::{PaneId, SessionName, panes::TmuxRow, wire::Key};
+use fugue_api::{PaneId, SessionName, panes::TmuxRow, wire::IdempotencyKey};
 
 use super::{Core, PaneEntry, PanePhase};
 use crate::{AdoptMode, Change, ClockReading, Effect, LaunchEnv, PaneRecord, TmuxPaneInfo, Undo};
@@ -37,7 +37,12 @@ impl Core {
     }
 
     /// The entry that a pane of tmux gets when a call that names it first is accepted. Until it ends it is the same one.
-    pub(super) fn discovered(&self, found: TmuxPaneInfo, key: Key, now: ClockReading) -> PaneEntry {
+    pub(super) fn discovered(
+        &self,
+        found: TmuxPaneInfo,
+        key: IdempotencyKey,
+        now: ClockReading,
+    ) -> PaneEntry {
         let record = PaneRecord {
             id: PaneId(self.next_pane),
             session: SessionName::parse(&found.session).unwrap_or_default(),
@@ -117,9 +122,9 @@ pub(super) fn session_of(world: &LaunchEnv) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use fugue_api::{
-        Request,
+        ToolCall,
         panes::PaneSize,
-        wire::{Ask, Key},
+        wire::{IdempotencyKey, Request},
     };
     use serde_json::{Value, json};
 
@@ -147,13 +152,13 @@ mod tests {
     }
 
     fn call(story: &mut Story, number: u64, tool: &str, args: Value, tmux: TmuxLookup) -> String {
-        let call = Request::parse(tool, args).expect("a good request");
+        let call = ToolCall::parse(tool, args).expect("a good request");
         let asked = CallRequest {
-            key: Key([number as u8; 16]),
+            key: IdempotencyKey([number as u8; 16]),
             who: story.who.clone(),
             within: None,
             caller: super::super::tests::caller(),
-            ask: Ask::Tool { call },
+            ask: Request::Tool { call },
             worlds: Ok(vec![LaunchEnv {
                 cwd: "/".into(),
                 shell: "/bin/bash".into(),

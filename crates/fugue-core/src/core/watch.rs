@@ -7,12 +7,12 @@ mod tests;
 use std::{collections::BTreeMap, sync::Arc};
 
 use fugue_api::{
-    Error, Kind, OsText, PaneId, Reply, Request,
+    Error, ErrorKind, OsText, PaneId, ToolCall, ToolReply,
     watch::{
-        Clear, Cleared, ClearedStatus, LookMa, Pause, Recorded, RecordedStatus, WatchMe, WatchMode,
-        WatcherRow, Watching,
+        Clear, ClearReply, ClearStatus, LookMa, LookMaReply, Pause, ReportStatus, WatchMe,
+        WatchMeReply, WatchMode, WatcherRow,
     },
-    wire::{Answer, Caller, Who},
+    wire::{CallerEnv, CallerIdentity, Response},
 };
 
 use super::{
@@ -30,7 +30,7 @@ use crate::{
 pub(super) struct WatcherEntry {
     pub record: WatcherRecord,
     /// What its commands and its assessor start from.
-    caller: Arc<Caller>,
+    caller: Arc<CallerEnv>,
     /// Those who paused it and wait for the next step.
     pausers: Vec<CallId>,
     /// Where the pane was when it was quiet.
@@ -48,8 +48,8 @@ pub(super) struct Watchers {
 /// A call of one of the watcher's tools, with what the door found out.
 pub(super) struct WatchCall {
     pub call: CallId,
-    pub who: Who,
-    pub caller: Arc<Caller>,
+    pub who: CallerIdentity,
+    pub caller: Arc<CallerEnv>,
     pub worlds: Result<Vec<LaunchEnv>, Error>,
     pub settings: Option<Box<WatchSettings>>,
 }
@@ -145,21 +145,21 @@ impl WatcherEntry {
 }
 
 impl Planner<'_> {
-    pub(super) fn watch_call(&self, asking: WatchCall, request: Request) -> Result<Plan, Error> {
+    pub(super) fn watch_call(&self, asking: WatchCall, request: ToolCall) -> Result<Plan, Error> {
         match request {
-            Request::WatchMe(args) => self.watch_me(asking, args),
-            Request::LookMa(args) => self.look_ma(&asking, args),
-            Request::Pause(args) => self.pause(&asking, &args),
-            Request::Clear(args) => self.clear(&asking, &args),
-            _ => Err(Error::new(Kind::Internal, "not a tool of the watcher")),
+            ToolCall::WatchMe(args) => self.watch_me(asking, args),
+            ToolCall::LookMa(args) => self.look_ma(&asking, args),
+            ToolCall::Pause(args) => self.pause(&asking, &args),
+            ToolCall::Clear(args) => self.clear(&asking, &args),
+            _ => Err(Error::new(ErrorKind::Internal, "not a tool of the watcher")),
         }
     }
 
     /// The pane that is meant: as named, else the caller's own, else the one that it watched last.
     pub(super) fn window(
         &self,
-        who: &Who,
-        caller: &Caller,
+        who: &CallerIdentity,
+        caller: &CallerEnv,
         said: Option<&str>,
     ) -> Result<PaneId, Error> {
         if let Some(said) = said {
@@ -189,7 +189,7 @@ impl Planner<'_> {
     /// The watcher of a pane, which must be there.
     fn watcher_of(&self, pane: PaneId) -> Result<u64, Error> {
         self.core.watchers.of(pane).ok_or_else(|| {
-            Error::new(Kind::NotFound, format!("pane `{pane}` is not watched"))
+            Error::new(ErrorKind::NotFound, format!("pane `{pane}` is not watched"))
                 .hint("`watch_me` begins it")
         })
     }
@@ -202,7 +202,7 @@ impl Planner<'_> {
         let settings = *asking
             .settings
             .clone()
-            .ok_or_else(|| Error::new(Kind::Internal, "no settings were looked up"))?;
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "no settings were looked up"))?;
         Ok(Plan::new(move |core, effects| {
             core.watch_me(asking, args, pane, world, settings, now, effects);
         }))
@@ -215,7 +215,7 @@ impl Planner<'_> {
         let queued = self.core.watchers.all.get(&number);
         if queued.is_some_and(|watcher| watcher.record.reports.len() >= MOST_REPORTS) {
             return Err(Error::new(
-                Kind::Exhausted,
+                ErrorKind::Exhausted,
                 format!("{MOST_REPORTS} reports wait already; this one was not recorded"),
             )
             .hint("`get_status` says what the watcher does"));
@@ -307,7 +307,7 @@ impl Core {
                 WatchMode::Watching
             }
         };
-        let reply = Reply::WatchMe(Watching {
+        let reply = ToolReply::WatchMe(WatchMeReply {
             ok: true,
             mode,
             pane_id: pane,
@@ -357,7 +357,7 @@ impl Core {
             let why = "the watcher was resumed before a next step was told";
             effects.push(Effect::Answer {
                 call,
-                answer: Err(Error::new(Kind::Ended, why)),
+                answer: Err(Error::new(ErrorKind::Ended, why)),
             });
         }
     }
@@ -375,14 +375,17 @@ impl Core {
         };
         watcher.note(EntryRole::Status, args.status_report, now);
         let (status, reason) = match &watcher.record.stage {
-            WatcherStage::Paused { reason } => (RecordedStatus::Paused, Some(reason.clone())),
+            WatcherStage::Paused { reason } => (ReportStatus::Paused, Some(reason.clone())),
             _ => {
                 watcher.record.reports.push_back(args.bash_wait);
-                (RecordedStatus::Waiting, None)
+                (ReportStatus::Waiting, None)
             }
         };
         watcher.stored(effects);
-        effects.push(answered(call, Reply::LookMa(Recorded { status, reason })));
+        effects.push(answered(
+            call,
+            ToolReply::LookMa(LookMaReply { status, reason }),
+        ));
         self.next_report(number, now, effects);
     }
 
@@ -422,13 +425,13 @@ impl Core {
 
     fn clear(&mut self, call: CallId, pane: PaneId, effects: &mut Vec<Effect>) {
         let status = match self.watchers.of(pane) {
-            None => ClearedStatus::Noop,
+            None => ClearStatus::Noop,
             Some(number) => {
                 self.drop_watcher(number, "the watcher was cleared", effects);
-                ClearedStatus::Cleared
+                ClearStatus::Cleared
             }
         };
-        effects.push(answered(call, Reply::Clear(Cleared { status })));
+        effects.push(answered(call, ToolReply::Clear(ClearReply { status })));
     }
 
     pub(super) fn watcher_row(&self, pane: PaneId) -> Option<WatcherRow> {
@@ -452,15 +455,15 @@ impl Core {
 // Nobody reports faster than a model decides for long.
 const MOST_REPORTS: usize = 100;
 
-fn answered(call: CallId, reply: Reply) -> Effect {
+fn answered(call: CallId, reply: ToolReply) -> Effect {
     Effect::Answer {
         call,
-        answer: Ok(Answer::Tool { reply }),
+        answer: Ok(Response::Tool { reply }),
     }
 }
 
 /// The pane that a caller runs in.
-pub(super) fn own_pane(caller: &Caller) -> Option<PaneId> {
+pub(super) fn own_pane(caller: &CallerEnv) -> Option<PaneId> {
     let named = |key: &OsText| *key == OsText::Text("FUGUE_PANE_ID".into());
     let (_, value) = caller.env.iter().find(|(key, _)| named(key))?;
     match value {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fugue_api::team::{Completion, Outcome};
+use fugue_api::team::{CompletionStatus, WorkerCompletion};
 use proptest::prelude::*;
 
 use super::*;
@@ -52,18 +52,18 @@ fn inbox_id(number: u8) -> InboxId {
     InboxId(format!("inbox-{number}"))
 }
 
-fn event(message: bool, from: u8) -> Event {
+fn event(message: bool, from: u8) -> InboxEvent {
     let from = format!("w{from}");
     if message {
-        return Event::Message {
+        return InboxEvent::Message {
             from,
             body: String::new(),
         };
     }
-    Event::WorkerComplete(Completion {
+    InboxEvent::WorkerComplete(WorkerCompletion {
         worker_id: from,
         instance: 1,
-        status: Outcome::Success,
+        status: CompletionStatus::Success,
         changes: Vec::new(),
         omitted_changes: 0,
         message: String::new(),
@@ -79,7 +79,7 @@ fn event(message: bool, from: u8) -> Event {
 /// What should be so.
 #[derive(Default)]
 struct Model {
-    events: BTreeMap<EventId, (u8, Event)>,
+    events: BTreeMap<EventId, (u8, InboxEvent)>,
     taken: BTreeSet<EventId>,
     in_hand: BTreeMap<CallId, EventId>,
     sleeping: BTreeMap<CallId, (u8, WaitForEvent, Duration)>,
@@ -296,7 +296,7 @@ impl Pair {
     }
 
     /// What is counted is exactly what another call could take now.
-    fn check_pending(&self, inbox: u8, answer: &Result<Answer, Error>) {
+    fn check_pending(&self, inbox: u8, answer: &Result<Response, Error>) {
         let told = told(answer);
         let mut wanted: BTreeMap<EventType, u64> = BTreeMap::new();
         for (id, (of, event)) in &self.model.events {
@@ -369,10 +369,10 @@ impl Pair {
     }
 }
 
-fn told(answer: &Result<Answer, Error>) -> &EventTold {
+fn told(answer: &Result<Response, Error>) -> &WaitForEventReply {
     match answer {
-        Ok(Answer::Tool {
-            reply: Reply::WaitForEvent(told),
+        Ok(Response::Tool {
+            reply: ToolReply::WaitForEvent(told),
         }) => told,
         other => panic!("not a wait's answer: {other:?}"),
     }
@@ -497,7 +497,7 @@ fn bytes_count_as_well_as_events_and_room_comes_back_when_events_are_taken() {
         boot_id: crate::BootId(1),
     };
     let mut effects = Vec::new();
-    let long = || Event::Message {
+    let long = || InboxEvent::Message {
         from: "w".into(),
         body: "x".repeat(6_000),
     };

@@ -1,6 +1,6 @@
 use fugue_api::{
     PaneId,
-    attach::{Rect, Side, Tile},
+    attach::{Rect, SplitSide, Tile},
     panes::PaneSize,
 };
 use proptest::{collection::vec, prelude::*};
@@ -69,21 +69,21 @@ pub(crate) fn check_filled(tiles: &[Tile], room: PaneSize) {
 
 #[derive(Clone, Debug)]
 enum Change {
-    Beside(u64, Side),
+    Beside(u64, SplitSide),
     Add,
     Remove(u64),
     Swap(u64, u64),
-    Push(u64, Side, i16),
+    Push(u64, SplitSide, i16),
     Tiled,
     Stored,
 }
 
-fn side() -> impl Strategy<Value = Side> {
+fn side() -> impl Strategy<Value = SplitSide> {
     prop_oneof![
-        Just(Side::Left),
-        Just(Side::Right),
-        Just(Side::Above),
-        Just(Side::Below)
+        Just(SplitSide::Left),
+        Just(SplitSide::Right),
+        Just(SplitSide::Above),
+        Just(SplitSide::Below)
     ]
 }
 
@@ -250,8 +250,8 @@ fn edges_are_pushed_as_far_as_they_go() {
     let room = room(24, 81);
     let mut layout = Layout::default();
     layout.add(PaneId(1), room);
-    layout.beside(PaneId(2), PaneId(1), Side::Right);
-    layout.beside(PaneId(3), PaneId(2), Side::Below);
+    layout.beside(PaneId(2), PaneId(1), SplitSide::Right);
+    layout.beside(PaneId(3), PaneId(2), SplitSide::Below);
     let mut push = |pane, side, by| {
         let pushed = layout.push(PaneId(pane), side, by, room);
         (pushed, shown(&layout.place(room)))
@@ -260,7 +260,7 @@ fn edges_are_pushed_as_far_as_they_go() {
         vec![first.to_owned(), second.to_owned(), third.to_owned()]
     };
     assert_eq!(
-        push(1, Side::Right, 5),
+        push(1, SplitSide::Right, 5),
         (
             Ok(()),
             tiles("p1 0,0 24x45", "p2 0,46 12x35", "p3 12,46 12x35")
@@ -268,22 +268,22 @@ fn edges_are_pushed_as_far_as_they_go() {
     );
     // The same edge from the other side.
     assert_eq!(
-        push(3, Side::Left, 10),
+        push(3, SplitSide::Left, 10),
         (
             Ok(()),
             tiles("p1 0,0 24x35", "p2 0,36 12x45", "p3 12,36 12x45")
         )
     );
     assert_eq!(
-        push(2, Side::Below, -100),
+        push(2, SplitSide::Below, -100),
         (
             Ok(()),
             tiles("p1 0,0 24x35", "p2 0,36 2x45", "p3 2,36 22x45")
         )
     );
-    assert_eq!(push(2, Side::Below, -1).0, Err(NoEdge));
-    assert_eq!(push(2, Side::Right, 1).0, Err(NoEdge));
-    assert_eq!(push(9, Side::Right, 1).0, Err(NoEdge));
+    assert_eq!(push(2, SplitSide::Below, -1).0, Err(NoEdge));
+    assert_eq!(push(2, SplitSide::Right, 1).0, Err(NoEdge));
+    assert_eq!(push(9, SplitSide::Right, 1).0, Err(NoEdge));
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn a_neighbour_gets_the_room() {
 fn a_hundred_splits_in_each_other_are_read_back() {
     let mut layout = Layout::default();
     for number in 1..=100 {
-        layout.beside(PaneId(number), PaneId(number - 1), Side::Below);
+        layout.beside(PaneId(number), PaneId(number - 1), SplitSide::Below);
     }
     let text = serde_json::to_string(&layout).unwrap();
     assert_eq!(serde_json::from_str::<Layout>(&text).unwrap(), layout);

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fugue_api::{Error, Kind};
+use fugue_api::{Error, ErrorKind};
 use serde_json::{Value, json};
 
 use super::{Assignment, Vendor};
@@ -24,10 +24,11 @@ pub fn write(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Error> {
         .and_then(|mut file| file.write_all(text.as_bytes()));
     match written {
         Ok(()) => Ok(path),
-        Err(error) => Err(
-            Error::new(Kind::Unavailable, format!("{}: {error}", path.display()))
-                .hint("the worker was not started; is there room on the disk?"),
-        ),
+        Err(error) => Err(Error::new(
+            ErrorKind::Unavailable,
+            format!("{}: {error}", path.display()),
+        )
+        .hint("the worker was not started; is there room on the disk?")),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, fmt, net::IpAddr, path::PathBuf, time::Duration};
 
-use fugue_api::{Error, Kind, wire::Caller};
+use fugue_api::{Error, ErrorKind, wire::CallerEnv};
 use hyper::{Uri, header::HeaderValue};
 
 use super::{
@@ -60,7 +60,7 @@ const KEY_FOR_A_URL: &str = "FUGUE_ASSESS_API_KEY";
 
 impl Assessor {
     /// Checks that what `FUGUE_ASSESS_MODEL` says is known and that the caller has what it needs. Nobody is asked yet.
-    pub fn new(choice: &str, caller: &Caller, limit: Duration) -> Result<Self, Error> {
+    pub fn new(choice: &str, caller: &CallerEnv, limit: Duration) -> Result<Self, Error> {
         let choice = choice.trim();
         let unknown = || Error::invalid(format!("no assessor `{choice}`")).hint(CHOICES);
         let who = if choice.starts_with("http://") || choice.starts_with("https://") {
@@ -83,7 +83,7 @@ impl Assessor {
     }
 }
 
-fn command(line: &str, caller: &Caller) -> Result<Command, Error> {
+fn command(line: &str, caller: &CallerEnv) -> Result<Command, Error> {
     if line.trim().is_empty() {
         return Err(
             Error::invalid("`cmd:` names no command").hint("wanted for example `cmd:claude -p`")
@@ -100,7 +100,7 @@ fn provider(
     dialect: Dialect,
     model: &str,
     url: Option<&str>,
-    caller: &Caller,
+    caller: &CallerEnv,
 ) -> Result<Provider, Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-:/@+".contains(c);
     let model = model.trim();
@@ -124,7 +124,7 @@ fn provider(
     // A server of one's own may want no key; the provider's does.
     if key.is_none() && base.is_none() && !dialect.key_names().is_empty() {
         return Err(Error::new(
-            Kind::Unavailable,
+            ErrorKind::Unavailable,
             format!(
                 "no assessor: `{}:{model}` needs {}, which is not set",
                 dialect.name(),
@@ -178,7 +178,7 @@ fn checked_key(name: &str, key: String) -> Result<Key, Error> {
     }
 }
 
-fn place(base: &str, caller: &Caller) -> Option<Place> {
+fn place(base: &str, caller: &CallerEnv) -> Option<Place> {
     let uri: Uri = base.trim_end_matches('/').parse().ok()?;
     let host = uri.host()?;
     let tls = match uri.scheme_str()? {
@@ -214,14 +214,14 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// The first of these variables that the caller has, and its value.
-fn first(caller: &Caller, names: &[&'static str]) -> Option<(&'static str, String)> {
+fn first(caller: &CallerEnv, names: &[&'static str]) -> Option<(&'static str, String)> {
     names
         .iter()
         .find_map(|name| Some((*name, variable(caller, name)?)))
 }
 
 /// A variable of the caller's. An empty one is none, and so is one that is no text.
-fn variable(caller: &Caller, name: &str) -> Option<String> {
+fn variable(caller: &CallerEnv, name: &str) -> Option<String> {
     let found = caller
         .env
         .iter()
@@ -236,7 +236,7 @@ mod tests {
 
     fn chosen(choice: &str, vars: &[(&str, &str)]) -> Result<Who, Error> {
         let text = |text: &str| OsString::from(text).into();
-        let caller = Caller {
+        let caller = CallerEnv {
             cwd: text("/"),
             env: vars
                 .iter()

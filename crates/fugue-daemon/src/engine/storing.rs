@@ -7,9 +7,9 @@ use std::{
 };
 
 use fugue_api::{
-    Error, Kind, Request, Timestamp,
-    attach::Look,
-    wire::{Ask, StoreState, StoreStatus},
+    Error, ErrorKind, Timestamp, ToolCall,
+    attach::AttachRequest,
+    wire::{Request, StoreState, StoreStatus},
 };
 use fugue_core::{CallId, CallRequest, Change, Core, Effect, Input, TmuxLookup, Undo};
 use tokio::time::Instant;
@@ -362,7 +362,7 @@ impl Engine {
 
 fn refusal(reason: &str) -> Error {
     Error::new(
-        Kind::Exhausted,
+        ErrorKind::Exhausted,
         format!("nothing can be recorded now: {reason}; this call was refused and changed nothing"),
     )
     .hint("make room on that disk (closing panes that fill it works) and ask again; `fugue daemon status` tells whether the store works; reading, typing and closing do")
@@ -370,7 +370,7 @@ fn refusal(reason: &str) -> Error {
 
 fn not_stored_yet(reason: &str) -> Error {
     Error::new(
-        Kind::Uncertain,
+        ErrorKind::Uncertain,
         format!(
             "what this call is to answer is not stored yet: {reason}; it is kept in memory, stored as soon as that is possible, and lost if the daemon is killed before that"
         ),
@@ -394,49 +394,50 @@ fn need_of(asked: &CallRequest, core: &Core) -> Need {
         return Need::Record;
     }
     match &asked.ask {
-        Ask::Tool { call } => match call {
-            Request::SendInput(_)
-            | Request::ReadPane(_)
-            | Request::GetStatus(_)
-            | Request::ClosePane(_) => Need::Nothing,
-            Request::Wait(_) | Request::WaitForEvent(_) => Need::StoredAnswer,
-            Request::CreatePane(_)
-            | Request::Expect(_)
-            | Request::RunParallel(_)
-            | Request::RunPipeline(_)
-            | Request::SpawnWorker(_)
-            | Request::NotifyCompletion(_)
-            | Request::SendMessage(_)
-            | Request::AskQuestion(_)
-            | Request::AnswerQuestion(_)
-            | Request::WatchMe(_)
-            | Request::LookMa(_)
-            | Request::Pause(_)
-            | Request::Clear(_) => Need::Record,
+        Request::Tool { call } => match call {
+            ToolCall::SendInput(_)
+            | ToolCall::ReadPane(_)
+            | ToolCall::GetStatus(_)
+            | ToolCall::ClosePane(_) => Need::Nothing,
+            ToolCall::WaitForRun(_) | ToolCall::WaitForEvent(_) => Need::StoredAnswer,
+            ToolCall::CreatePane(_)
+            | ToolCall::RunExpect(_)
+            | ToolCall::RunParallel(_)
+            | ToolCall::RunPipeline(_)
+            | ToolCall::SpawnWorker(_)
+            | ToolCall::NotifyCompletion(_)
+            | ToolCall::SendMessage(_)
+            | ToolCall::AskQuestion(_)
+            | ToolCall::AnswerQuestion(_)
+            | ToolCall::WatchMe(_)
+            | ToolCall::LookMa(_)
+            | ToolCall::Pause(_)
+            | ToolCall::Clear(_) => Need::Record,
         },
         // News of a hook that waits to be stored are better than none: nobody would tell them again.
-        Ask::RunNews { .. } | Ask::Took { .. } | Ask::Inbox { .. } | Ask::Hook { .. } => {
-            Need::StoredAnswer
-        }
-        Ask::Look { look } => match look {
-            Look::Arrange { .. } => Need::Record,
-            Look::Attend { .. }
-            | Look::Fit { .. }
-            | Look::Arrangement { .. }
-            | Look::View { .. }
-            | Look::Views { .. }
-            | Look::Line { .. }
-            | Look::Lines { .. }
-            | Look::Type { .. }
-            | Look::News { .. } => Need::Nothing,
+        Request::RunNews { .. }
+        | Request::Took { .. }
+        | Request::Inbox { .. }
+        | Request::Hook { .. } => Need::StoredAnswer,
+        Request::Look { look } => match look {
+            AttachRequest::Arrange { .. } => Need::Record,
+            AttachRequest::Attend { .. }
+            | AttachRequest::Fit { .. }
+            | AttachRequest::Arrangement { .. }
+            | AttachRequest::View { .. }
+            | AttachRequest::Views { .. }
+            | AttachRequest::Line { .. }
+            | AttachRequest::Lines { .. }
+            | AttachRequest::Type { .. }
+            | AttachRequest::News { .. } => Need::Nothing,
         },
-        Ask::CollectGarbage { dry_run: false, .. } => Need::Record,
-        Ask::CollectGarbage { dry_run: true, .. }
-        | Ask::Everything
-        | Ask::Elsewhere
-        | Ask::Follow { .. }
-        | Ask::Resize { .. }
-        | Ask::DaemonStatus
-        | Ask::DaemonStop { .. } => Need::Nothing,
+        Request::CollectGarbage { dry_run: false, .. } => Need::Record,
+        Request::CollectGarbage { dry_run: true, .. }
+        | Request::Everything
+        | Request::Elsewhere
+        | Request::Follow { .. }
+        | Request::Resize { .. }
+        | Request::DaemonStatus
+        | Request::DaemonStop { .. } => Need::Nothing,
     }
 }

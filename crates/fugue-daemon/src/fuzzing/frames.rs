@@ -7,8 +7,8 @@ use std::{
 };
 
 use fugue_api::{
-    Request, Unread,
-    wire::{Ask, FromDaemon, Hello, ToDaemon, Welcome},
+    RawReply, ToolCall,
+    wire::{ClientMessage, DaemonMessage, Hello, Request, Welcome},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, ReadBuf};
@@ -28,15 +28,15 @@ pub fn frames(bytes: &[u8]) {
     let piece = usize::from(cut & 0x3f) + 1;
     check_stream::<Hello>(&stream, piece, |_| {});
     check_stream::<Welcome>(&stream, piece, |_| {});
-    check_stream(&stream, piece, |question: ToDaemon| match question {
-        ToDaemon::Call { ask, .. } => check_ask(&ask),
-        ToDaemon::Cancel { .. } => {}
+    check_stream(&stream, piece, |question: ClientMessage| match question {
+        ClientMessage::Call { ask, .. } => check_ask(&ask),
+        ClientMessage::Cancel { .. } => {}
     });
-    check_stream::<FromDaemon>(&stream, piece, |_| {});
+    check_stream::<DaemonMessage>(&stream, piece, |_| {});
     // Replies that are passed on unread are read by whoever wants to.
-    let (unread, _) = read_all::<FromDaemon<Unread>>(&stream, stream.len());
+    let (unread, _) = read_all::<DaemonMessage<RawReply>>(&stream, stream.len());
     for answer in unread {
-        if let FromDaemon::Answer {
+        if let DaemonMessage::Answer {
             answer: Ok(answer), ..
         } = answer
         {
@@ -78,11 +78,11 @@ fn check_stream<T: DeserializeOwned + Serialize + Debug>(
     }
 }
 
-fn check_ask(ask: &Ask) {
+fn check_ask(ask: &Request) {
     let _ = ask.again(Duration::from_secs(1));
-    let Ask::Tool { call } = ask else { return };
+    let Request::Tool { call } = ask else { return };
     let mut wire = serde_json::to_value(call).expect("a request is JSON");
-    let from_model = Request::parse(call.name(), wire["args"].take());
+    let from_model = ToolCall::parse(call.name(), wire["args"].take());
     assert_eq!(from_model.as_ref(), Ok(call), "the two doors differ");
     let _ = call.check();
 }

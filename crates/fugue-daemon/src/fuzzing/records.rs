@@ -2,7 +2,7 @@ use std::{fmt::Debug, time::Duration};
 
 use fugue_api::{
     OsText, Timestamp,
-    wire::{Caller, SettingNames},
+    wire::{CallerEnv, SettingNames},
 };
 use fugue_core::{
     BootId, ClockReading, Core, EventRecord, Input, LayoutRecord, PaneRecord, QuestionRecord,
@@ -80,8 +80,8 @@ fn now(since_boot: u64) -> ClockReading {
     }
 }
 
-fn caller() -> Caller {
-    Caller {
+fn caller() -> CallerEnv {
+    CallerEnv {
         cwd: OsText::Text("/work".into()),
         env: Vec::new(),
         umask: 0o22,

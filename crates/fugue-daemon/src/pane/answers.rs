@@ -3,9 +3,9 @@
 use std::{io, path::Path, time::Duration};
 
 use fugue_api::{
-    Cursor, Error, Kind, Reply,
-    panes::{By, PaneSize, PaneStatus, ReadPane, State, StateBy, Status},
-    wire::Answer,
+    Cursor, Error, ErrorKind, ToolReply,
+    panes::{GetStatusReply, PaneSize, PaneState, PaneStatus, ReadPane, SourcedState, StateSource},
+    wire::Response,
 };
 use fugue_core::{
     PaneEvent, PaneRequest, TmuxOrigin, TmuxPane,
@@ -69,7 +69,8 @@ impl Pane {
                     return responder.answer(Err(self.seat.refusal(&why)));
                 }
                 if self.keeper.is_none() || self.exit_pending.is_some() {
-                    return responder.answer(Err(Error::new(Kind::Ended, "the pane has ended")));
+                    return responder
+                        .answer(Err(Error::new(ErrorKind::Ended, "the pane has ended")));
                 }
                 self.sending.enqueue(*args, key.0, Asker::Caller(responder));
                 self.go_on_sending();
@@ -116,7 +117,7 @@ impl Pane {
                 responder,
             } => {
                 responder.answer(Err(Error::new(
-                    Kind::Internal,
+                    ErrorKind::Internal,
                     "followers ask for more, not once",
                 )));
             }
@@ -265,7 +266,7 @@ impl Pane {
             }
             Asked::Quiet => {
                 let state = self.state(probe).state;
-                if state == State::NeedsInput && !self.prompted {
+                if state == PaneState::NeedsInput && !self.prompted {
                     self.look_at = None;
                     let cursor = self.cursor();
                     self.seat.say(PaneEvent::AsksFirst { cursor }).await;
@@ -279,11 +280,11 @@ impl Pane {
         }
     }
 
-    pub(super) fn answer(&mut self, asked: Asked, state: StateBy) {
+    pub(super) fn answer(&mut self, asked: Asked, state: SourcedState) {
         match asked {
             Asked::Status(mut status, responder) => {
                 // An agent that said it waits for a person knows better than its terminal.
-                if status.state.state != State::NeedsInput || state.by == By::Exit {
+                if status.state.state != PaneState::NeedsInput || state.by == StateSource::Exit {
                     status.state = state;
                 }
                 status.idle_ms = self.idle_ms();
@@ -303,8 +304,8 @@ impl Pane {
                 });
                 let unreachable = self.unreachable().map(|why| unreachable::note(&why));
                 status.note = unreachable.or(stalled).or(drafted);
-                responder.answer(Ok(Answer::Tool {
-                    reply: Reply::GetStatus(Status::Pane(status)),
+                responder.answer(Ok(Response::Tool {
+                    reply: ToolReply::GetStatus(GetStatusReply::Pane(status)),
                 }));
             }
             Asked::Read(args, responder) => self.read(args, state, responder),
@@ -319,7 +320,7 @@ impl Pane {
     }
 
     pub(super) fn answer_without_probe(&mut self, asked: Asked) {
-        let mut state = StateBy::new(State::Exited, By::Exit);
+        let mut state = SourcedState::new(PaneState::Exited, StateSource::Exit);
         let pending = self.exit_pending.map(|exited| exited.ending);
         if let Some(ending) = self.exited.map(|(ending, _)| ending).or(pending) {
             let exit = launch::exit(ending);
@@ -328,7 +329,7 @@ impl Pane {
         self.answer(asked, state);
     }
 
-    pub(super) fn read(&mut self, args: Box<ReadPane>, state: StateBy, responder: Responder) {
+    pub(super) fn read(&mut self, args: Box<ReadPane>, state: SourcedState, responder: Responder) {
         let note = self.stall_note();
         let follower = &mut self.follower;
         let gaps = follower.gaps().to_vec();
@@ -340,8 +341,8 @@ impl Pane {
         match reading::read(&mut text, &mut follower.log, &args, &state) {
             Ok(Reading::Done(mut reply)) => {
                 reply.note = note.or(reply.note);
-                responder.answer(Ok(Answer::Tool {
-                    reply: Reply::ReadPane(*reply),
+                responder.answer(Ok(Response::Tool {
+                    reply: ToolReply::ReadPane(*reply),
                 }));
             }
             Err(error) => responder.answer(Err(error)),
@@ -352,8 +353,8 @@ impl Pane {
                 whole::answer_later(responder, async move {
                     let mut text = read.await?;
                     text.note = note.or(text.note);
-                    Ok(Answer::Tool {
-                        reply: Reply::ReadPane(text),
+                    Ok(Response::Tool {
+                        reply: ToolReply::ReadPane(text),
                     })
                 });
             }
@@ -379,7 +380,7 @@ impl Pane {
         self.more_to_read = true;
         self.seat.say(PaneEvent::Resized(size)).await;
         if let Some(responder) = responder {
-            responder.answer(Ok(Answer::Resized));
+            responder.answer(Ok(Response::Resized));
         }
     }
 
@@ -393,7 +394,7 @@ impl Pane {
         });
     }
 
-    pub(super) fn state(&self, probe: &Probe) -> StateBy {
+    pub(super) fn state(&self, probe: &Probe) -> SourcedState {
         let command = &self.seat.record.command;
         // A plain sh marks the steps it takes and never its prompt.
         let marks_prompts = self.seat.record.announces_prompts()

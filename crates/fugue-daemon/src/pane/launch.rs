@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use fugue_api::{Error, Kind, wire::Caller};
+use fugue_api::{Error, ErrorKind, wire::CallerEnv};
 use fugue_core::{ExitStatus, LaunchEnv, PaneJob, PaneRecord};
 use fugue_hold::{spawn::Ending, wire::Spec};
 
@@ -20,7 +20,7 @@ pub struct Start {
     pub job: PaneJob,
     pub env: BTreeMap<String, String>,
     pub world: LaunchEnv,
-    pub caller: Arc<Caller>,
+    pub caller: Arc<CallerEnv>,
 }
 
 /// Where a pane's shell finds the steps of pipelines.
@@ -106,7 +106,7 @@ pub fn spec(record: &PaneRecord, start: Start, house: &House) -> Spec {
 
 /// The caller's environment without what belongs to the session of the agent that it is. Whatever is started for a
 /// caller starts from this.
-pub fn inherited(caller: &Caller) -> Vec<(OsString, OsString)> {
+pub fn inherited(caller: &CallerEnv) -> Vec<(OsString, OsString)> {
     caller
         .env
         .iter()
@@ -116,7 +116,10 @@ pub fn inherited(caller: &Caller) -> Vec<(OsString, OsString)> {
 }
 
 /// What a caller hands down, without what belongs to the caller's own pane and terminal.
-pub fn environment(caller: &Caller, extra: BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
+pub fn environment(
+    caller: &CallerEnv,
+    extra: BTreeMap<String, String>,
+) -> Vec<(OsString, OsString)> {
     const NOT_PASSED_ON: &[&str] = &[
         shell::STEPS_DIR,
         // A pane that a watcher's command makes is not that command's.
@@ -175,7 +178,7 @@ fn signal_name(signo: i32) -> String {
 /// The pane's own files could not be made.
 pub fn no_room(error: &io::Error) -> Error {
     Error::new(
-        Kind::Exhausted,
+        ErrorKind::Exhausted,
         format!("the pane's files cannot be made: {error}"),
     )
     .hint("nothing was started; is the disk full, or read-only?")
@@ -183,7 +186,10 @@ pub fn no_room(error: &io::Error) -> Error {
 
 /// The holder could not be had.
 pub fn refusal(said: &str) -> Error {
-    let error = Error::new(Kind::Exhausted, format!("no pane can be opened: {said}"));
+    let error = Error::new(
+        ErrorKind::Exhausted,
+        format!("no pane can be opened: {said}"),
+    );
     if said.contains("terminal") {
         return error.hint("all terminals are in use (kernel.pty.max); close panes and try again");
     }
@@ -193,7 +199,7 @@ pub fn refusal(said: &str) -> Error {
 /// The program could not be started.
 pub fn failed(what: &str, errno: i32) -> Error {
     Error::new(
-        Kind::Unavailable,
+        ErrorKind::Unavailable,
         format!("{what}: {}", io::Error::from_raw_os_error(errno)),
     )
     .hint("nothing was started")
@@ -202,7 +208,7 @@ pub fn failed(what: &str, errno: i32) -> Error {
 /// A daemon died while it opened this pane.
 pub fn interrupted() -> Error {
     Error::new(
-        Kind::Unavailable,
+        ErrorKind::Unavailable,
         "the daemon died while it opened this pane; nothing was started",
     )
     .hint("ask again")

@@ -3,9 +3,9 @@
 use std::{io, os::unix::net::UnixStream};
 
 use fugue_api::{
-    Error, Kind, PaneId,
-    attach::{Look, Role},
-    wire::{Answer, Ask, ToDaemon},
+    Error, ErrorKind, PaneId,
+    attach::{AttachRequest, ViewerRole},
+    wire::{ClientMessage, Request, Response},
 };
 use fugue_core::PaneRequest;
 use tokio::sync::{mpsc, oneshot};
@@ -17,7 +17,7 @@ use fugue_client::{frame::Frames, socket};
 /// One line's end here.
 struct Line {
     pane: PaneId,
-    role: Role,
+    role: ViewerRole,
     /// An ended pane is not kept by those who look at it.
     commands: mpsc::WeakSender<PaneCommand>,
     back: mpsc::UnboundedSender<Back>,
@@ -32,7 +32,7 @@ const LARGEST_QUESTION: usize = 1024 * 1024;
 
 impl Pane {
     /// Takes over the connection that this was asked on.
-    pub(super) fn open_line(&self, role: Role, responder: Responder) {
+    pub(super) fn open_line(&self, role: ViewerRole, responder: Responder) {
         let (pane, commands) = (self.seat.record.id, self.seat.commands.clone());
         let (give, given) = oneshot::channel();
         tokio::task::spawn_local(async move {
@@ -49,7 +49,7 @@ impl Pane {
                 tracing::debug!(%pane, %error, "a line was closed");
             }
         });
-        responder.answer_and_move(Ok(Answer::Noted), give);
+        responder.answer_and_move(Ok(Response::Noted), give);
     }
 }
 
@@ -67,7 +67,7 @@ impl Line {
         loop {
             tokio::select! {
                 question = incoming.next(), if open < MOST_OPEN => match question? {
-                    Some(ToDaemon::Call { id, key, ask, .. }) => {
+                    Some(ClientMessage::Call { id, key, ask, .. }) => {
                         open += 1;
                         let responder = Responder::new(id, self.back.clone(), unread.clone());
                         let command = match self.command(ask, key, responder) {
@@ -85,7 +85,7 @@ impl Line {
                         }
                     }
                     // What nobody waits for any more is answered with the next picture, to nobody.
-                    Some(ToDaemon::Cancel { .. }) => {}
+                    Some(ClientMessage::Cancel { .. }) => {}
                     None => return Ok(()),
                 },
                 Some(answer) = answers.recv() => {
@@ -103,19 +103,19 @@ impl Line {
 
     fn command(
         &self,
-        ask: Ask,
-        key: fugue_api::wire::Key,
+        ask: Request,
+        key: fugue_api::wire::IdempotencyKey,
         responder: Responder,
     ) -> Result<PaneCommand, (Error, Responder)> {
         match ask {
-            Ask::Look {
-                look: Look::View { client, pane, seen },
+            Request::Look {
+                look: AttachRequest::View { client, pane, seen },
             } if pane == self.pane => Ok(PaneCommand::View {
                 client,
                 asks: Asks::once(seen, responder),
             }),
-            Ask::Look {
-                look: Look::Views { client, seen, most },
+            Request::Look {
+                look: AttachRequest::Views { client, seen, most },
             } => Ok(PaneCommand::View {
                 client,
                 asks: Asks {
@@ -124,15 +124,15 @@ impl Line {
                     responder,
                 },
             }),
-            Ask::Look {
-                look: Look::Type { pane, bytes, .. },
-            } if pane == self.pane && self.role == Role::Hands => Ok(PaneCommand::Ask {
+            Request::Look {
+                look: AttachRequest::Type { pane, bytes, .. },
+            } if pane == self.pane && self.role == ViewerRole::Hands => Ok(PaneCommand::Ask {
                 question: PaneRequest::Type { bytes, key },
                 responder,
             }),
             _ => {
                 let error = Error::new(
-                    Kind::InvalidArgument,
+                    ErrorKind::InvalidArgument,
                     format!(
                         "this line is for looking at pane `{}`, and typing",
                         self.pane

@@ -1,8 +1,8 @@
 //! A person's keys: typed as they come, before anything that others want typed.
 
 use fugue_api::{
-    Error, Kind,
-    wire::{Answer, Key},
+    Error, ErrorKind,
+    wire::{IdempotencyKey, Response},
 };
 use fugue_hold::wire::{Input, InputKind, InputState, Outcome, ToHolder};
 use tokio::time::Instant;
@@ -11,15 +11,20 @@ use super::{Pane, QUIET, quiet::Hand};
 use crate::desk::Responder;
 
 impl Pane {
-    pub(super) fn type_for_a_person(&mut self, bytes: Vec<u8>, key: Key, responder: Responder) {
+    pub(super) fn type_for_a_person(
+        &mut self,
+        bytes: Vec<u8>,
+        key: IdempotencyKey,
+        responder: Responder,
+    ) {
         if let Some(why) = self.unreachable() {
             return responder.answer(Err(self.seat.refusal(&why)));
         }
         let Some(keeper) = self.keeper.as_mut() else {
-            return responder.answer(Err(Error::new(Kind::Ended, "the pane has ended")));
+            return responder.answer(Err(Error::new(ErrorKind::Ended, "the pane has ended")));
         };
         if bytes.is_empty() {
-            return responder.answer(Ok(Answer::Noted));
+            return responder.answer(Ok(Response::Noted));
         }
         let seq = keeper.next_seq();
         self.keys.insert(seq, responder);
@@ -52,9 +57,9 @@ impl Pane {
         };
         responder.answer(match input.outcome {
             // What the program does not read yet follows by itself.
-            Outcome::Written | Outcome::Pending | Outcome::Duplicate => Ok(Answer::Noted),
+            Outcome::Written | Outcome::Pending | Outcome::Duplicate => Ok(Response::Noted),
             Outcome::Lost => Err(Error::new(
-                Kind::Exhausted,
+                ErrorKind::Exhausted,
                 "the terminal does not take more input",
             )
             .hint("the program has not read what was typed before")),
@@ -71,7 +76,7 @@ impl Pane {
     pub(super) fn keys_too_late(&mut self) {
         for (_, responder) in std::mem::take(&mut self.keys) {
             responder.answer(Err(Error::new(
-                Kind::Ended,
+                ErrorKind::Ended,
                 "the pane ended before this was typed",
             )));
         }
@@ -81,7 +86,7 @@ impl Pane {
 /// The error for an input whose holder died before it acknowledged the input.
 pub(super) fn uncertain() -> Error {
     Error::new(
-        Kind::Uncertain,
+        ErrorKind::Uncertain,
         "the holder of the pane died during this input; it may not have arrived",
     )
 }

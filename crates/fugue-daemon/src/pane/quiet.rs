@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fugue_api::panes::{By, Mode, Paste, ReadPane, SendInput, State, StateBy};
+use fugue_api::panes::{
+    PaneState, PasteMode, ReadMode, ReadPane, SendInput, SourcedState, StateSource,
+};
 use fugue_core::{InjectionOutcome, PaneActivity, PaneEvent, QuietPane, assess::Injection};
 use fugue_hold::wire::Probe;
 use fugue_term::ShellState;
@@ -153,9 +155,9 @@ impl Pane {
     fn tail(&mut self, lines: usize) -> String {
         let terminal = &self.follower.terminal;
         let mode = if terminal.screen().alternate() {
-            Mode::Screen
+            ReadMode::Screen
         } else {
-            Mode::Text
+            ReadMode::Text
         };
         let args = ReadPane {
             pane_id: String::new(),
@@ -165,7 +167,7 @@ impl Pane {
             max_output_chars: TAIL_CHARS,
             grep: None,
         };
-        let state = StateBy::new(State::Idle, By::Silence);
+        let state = SourcedState::new(PaneState::Idle, StateSource::Silence);
         let mut text = RecentText {
             terminal,
             gaps: &[],
@@ -212,7 +214,7 @@ impl Pane {
             input: Some(inject.line.as_str().to_owned()),
             keys: Vec::new(),
             submit: inject.enter,
-            paste: Paste::Auto,
+            paste: PasteMode::Auto,
             force: false,
         };
         let asker = Asker::Watcher {

@@ -4,9 +4,9 @@
 use std::{io, time::Duration};
 
 use fugue_api::{
-    Error, Kind, Reply,
-    panes::{Mode, ReadPane, Status},
-    wire::Answer,
+    Error, ErrorKind, ToolReply,
+    panes::{GetStatusReply, ReadMode, ReadPane},
+    wire::Response,
 };
 use fugue_core::{PaneEvent, PaneRequest, view};
 use fugue_hold::{LogReader, record::Meta, spawn::Ending};
@@ -96,8 +96,8 @@ impl Seat {
                     "its terminal failed twice (`{panic}`), which is a bug in fugue; the program goes on, mode `raw` reads \
                      its output, and it can be closed"
                 ));
-                responder.answer(Ok(Answer::Tool {
-                    reply: Reply::GetStatus(Status::Pane(status)),
+                responder.answer(Ok(Response::Tool {
+                    reply: ToolReply::GetStatus(GetStatusReply::Pane(status)),
                 }));
             }
             PaneCommand::Ask {
@@ -133,22 +133,22 @@ impl Seat {
         }
     }
 
-    fn read_raw(&self, args: &ReadPane) -> Result<Answer, Error> {
-        if args.mode != Mode::Raw {
+    fn read_raw(&self, args: &ReadPane) -> Result<Response, Error> {
+        if args.mode != ReadMode::Raw {
             return Err(no_terminal());
         }
         let mut log = LogReader::new(self.place().dir);
         let end = self.raw_end().map_err(|error| unreadable(&error))?;
         let reply = reading::raw(end, &mut log, args, &unreachable::runs())?;
-        Ok(Answer::Tool {
-            reply: Reply::ReadPane(reply),
+        Ok(Response::Tool {
+            reply: ToolReply::ReadPane(reply),
         })
     }
 }
 
 fn no_terminal() -> Error {
     Error::new(
-        Kind::Unavailable,
+        ErrorKind::Unavailable,
         "the terminal of this pane failed twice; only its raw output can be read",
     )
     .hint("read it with mode `raw`, or close it")
@@ -156,7 +156,7 @@ fn no_terminal() -> Error {
 
 fn unreadable(error: &io::Error) -> Error {
     Error::new(
-        Kind::Unavailable,
+        ErrorKind::Unavailable,
         format!("the log cannot be read: {error}"),
     )
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fugue_api::{
     EventId,
-    panes::{By, Paste, SendInput, State},
+    panes::{PaneState, PasteMode, SendInput, StateSource},
 };
 use fugue_core::{
     IdleState, PaneActivity, PaneEvent, TurnEnd, TypingOutcome, typing::without_controls,
@@ -19,7 +19,7 @@ use crate::agents::screen::Input;
 #[derive(Default)]
 pub struct Resting {
     /// What was told last of a person being waited for.
-    asks: Option<(String, By)>,
+    asks: Option<(String, StateSource)>,
     /// A daemon before this one told something, and nobody knows what.
     untold: bool,
     /// Why the last message could not be typed; as long as nothing is printed or typed, that is so.
@@ -170,7 +170,7 @@ impl Pane {
             input: Some(without_controls(&text)),
             keys: Vec::new(),
             submit: true,
-            paste: Paste::Auto,
+            paste: PasteMode::Auto,
             force: false,
         };
         self.sending.enqueue(args, key, Asker::Message(event));
@@ -199,10 +199,10 @@ impl Pane {
     pub(super) async fn agent_is_quiet(&mut self, probe: &Probe) {
         let state = self.state(probe);
         let asks = match state.state {
-            State::NeedsInput => Some((state.prompt.unwrap_or_default(), state.by)),
-            State::Running | State::Idle | State::Exited | State::Closed => {
+            PaneState::NeedsInput => Some((state.prompt.unwrap_or_default(), state.by)),
+            PaneState::Running | PaneState::Idle | PaneState::Exited | PaneState::Closed => {
                 let dialog = self.look().dialog;
-                dialog.map(|question| (question, By::Screen))
+                dialog.map(|question| (question, StateSource::Screen))
             }
         };
         // What a hook told of may have come and gone between two looks: an agent that rests for long asks nothing.

@@ -3,9 +3,9 @@
 use std::{collections::VecDeque, time::Duration};
 
 use fugue_api::{
-    Cursor, Error, EventId, Kind, Reply,
-    panes::{InputSent, SendInput, Submitted},
-    wire::Answer,
+    Cursor, Error, ErrorKind, EventId, ToolReply,
+    panes::{SendInput, SendInputReply, SubmitResult},
+    wire::Response,
 };
 use fugue_core::{
     InjectionOutcome, PaneEvent, TypingOutcome,
@@ -26,7 +26,7 @@ const SETTLED_IN_A_BOX: Duration = Duration::from_millis(150);
 
 #[derive(Default)]
 pub struct Sending {
-    waiting: VecDeque<Request>,
+    waiting: VecDeque<InputTurn>,
     active: Option<Active>,
     /// What became of what was not typed for a caller.
     told: Vec<PaneEvent>,
@@ -60,7 +60,7 @@ pub struct Sight {
     pub agent_box: AgentInputBox,
 }
 
-struct Request {
+struct InputTurn {
     args: SendInput,
     key: [u8; 16],
     asker: Asker,
@@ -82,11 +82,11 @@ pub enum Asker {
 }
 
 struct Active {
-    request: Request,
+    request: InputTurn,
     stage: Stage,
     typing: Option<SubmitMachine>,
     /// What to answer if there is nothing to watch.
-    verdict: Submitted,
+    verdict: SubmitResult,
     cursor: Cursor,
     bytes: u64,
     /// How many inputs it has been so far.
@@ -118,7 +118,7 @@ pub enum Step {
 
 impl Sending {
     pub fn enqueue(&mut self, args: SendInput, key: [u8; 16], asker: Asker) {
-        self.waiting.push_back(Request {
+        self.waiting.push_back(InputTurn {
             args,
             key,
             asker,
@@ -209,7 +209,7 @@ impl Sending {
                 request,
                 stage: Stage::ToProbe,
                 typing: None,
-                verdict: Submitted::Unknown,
+                verdict: SubmitResult::Unknown,
                 cursor: fugue_core::view::start(),
                 bytes: 0,
                 inputs: 0,
@@ -326,11 +326,11 @@ impl Sending {
         active.bytes += written;
         match state.outcome {
             Outcome::Lost => {
-                let error = Error::new(Kind::Exhausted, "the terminal does not take more input")
+                let error = Error::new(ErrorKind::Exhausted, "the terminal does not take more input")
                     .hint("the program has not read what was typed before; `get_status` says what it does");
                 self.finish(Err(error));
             }
-            Outcome::Pending => self.done(Submitted::Unknown, total - written),
+            Outcome::Pending => self.done(SubmitResult::Unknown, total - written),
             // Typed before the daemon died and asked again since: seen just the same.
             Outcome::Written | Outcome::Duplicate if active.typing.is_none() => {
                 let verdict = active.verdict;
@@ -365,12 +365,12 @@ impl Sending {
     pub fn time(&mut self, sight: &Sight, now: Instant) {
         if let Some(held) = &mut self.held {
             held.look_at = None;
-            let late = |request: &Request| request.until.is_some_and(|until| until <= now);
+            let late = |request: &InputTurn| request.until.is_some_and(|until| until <= now);
             let (late, early) = std::mem::take(&mut self.waiting)
                 .into_iter()
                 .partition(late);
             self.waiting = early;
-            let late: VecDeque<Request> = late;
+            let late: VecDeque<InputTurn> = late;
             for request in late {
                 self.tell(request.asker, Err(a_person_types()));
             }
@@ -437,7 +437,7 @@ impl Sending {
 
     /// A watcher does not want its line typed any more. What has been typed of it is typed.
     pub fn forget_watcher(&mut self, gone: u64) {
-        let is_its = |request: &Request| matches!(request.asker, Asker::Watcher { watcher, .. } if watcher == gone);
+        let is_its = |request: &InputTurn| matches!(request.asker, Asker::Watcher { watcher, .. } if watcher == gone);
         self.waiting.retain(|request| !is_its(request));
         if let Some(active) = &mut self.active
             && is_its(&active.request)
@@ -448,10 +448,10 @@ impl Sending {
     }
 
     pub fn pane_ended(&mut self) {
-        let ended = || Error::new(Kind::Ended, "the pane ended before this was typed");
+        let ended = || Error::new(ErrorKind::Ended, "the pane ended before this was typed");
         match &self.active {
             // The text went in; what became of it is for the exit to tell.
-            Some(active) if active.bytes > 0 => self.done(Submitted::Unknown, 0),
+            Some(active) if active.bytes > 0 => self.done(SubmitResult::Unknown, 0),
             Some(_) => self.finish(Err(ended())),
             None => {}
         }
@@ -491,10 +491,10 @@ impl Sending {
         }
     }
 
-    fn done(&mut self, submitted: Submitted, pending_bytes: u64) {
+    fn done(&mut self, submitted: SubmitResult, pending_bytes: u64) {
         let Some(active) = &self.active else { return };
-        self.left_a_text = active.request.args.submit && submitted == Submitted::No;
-        let sent = InputSent {
+        self.left_a_text = active.request.args.submit && submitted == SubmitResult::No;
+        let sent = SendInputReply {
             accepted: true,
             bytes: active.bytes,
             pending_bytes,
@@ -504,23 +504,23 @@ impl Sending {
         self.finish(Ok(sent));
     }
 
-    fn finish(&mut self, outcome: Result<InputSent, Error>) {
+    fn finish(&mut self, outcome: Result<SendInputReply, Error>) {
         if let Some(active) = self.active.take() {
             self.tell(active.request.asker, outcome);
         }
     }
 
-    fn tell(&mut self, asker: Asker, outcome: Result<InputSent, Error>) {
+    fn tell(&mut self, asker: Asker, outcome: Result<SendInputReply, Error>) {
         match (asker, outcome) {
             (Asker::Caller(responder), outcome) => {
-                responder.answer(outcome.map(|sent| Answer::Tool {
-                    reply: Reply::SendInput(sent),
+                responder.answer(outcome.map(|sent| Response::Tool {
+                    reply: ToolReply::SendInput(sent),
                 }));
             }
             (Asker::Message(event), Ok(sent)) => {
                 let how = match sent.submitted {
-                    Submitted::Yes => TypingOutcome::Submitted,
-                    Submitted::No | Submitted::Unknown => TypingOutcome::Typed,
+                    SubmitResult::Yes => TypingOutcome::Submitted,
+                    SubmitResult::No | SubmitResult::Unknown => TypingOutcome::Typed,
                 };
                 self.told.push(PaneEvent::MessageTyped { event, how });
             }
@@ -538,7 +538,7 @@ impl Sending {
             ) => {
                 let how = match outcome {
                     Ok(sent) => InjectionOutcome::Typed {
-                        submitted: !enter || sent.submitted == Submitted::Yes,
+                        submitted: !enter || sent.submitted == SubmitResult::Yes,
                     },
                     Err(error) => InjectionOutcome::Unknown(error.message),
                 };
@@ -555,7 +555,7 @@ impl Sending {
 
 fn a_person_types() -> Error {
     Error::new(
-        Kind::Unavailable,
+        ErrorKind::Unavailable,
         "a person has begun a line in this pane and not sent it; nothing was typed",
     )
     .hint("ask again later; `fugue send --force` types into their line")

@@ -2,7 +2,7 @@
 
 use std::{io, path::Path, time::Duration};
 
-use fugue_api::{Error, Kind, panes::PaneSize, wire::Caller};
+use fugue_api::{Error, ErrorKind, panes::PaneSize, wire::CallerEnv};
 use fugue_core::{PaneEvent, PaneRecord, TmuxPane};
 use fugue_hold::{HolderAt, wire::Spec};
 use tokio::{net::UnixListener, task::spawn_blocking, time::timeout};
@@ -29,11 +29,14 @@ const ARRIVES_WITHIN: Duration = Duration::from_secs(5);
 pub(super) async fn start(
     place: Place,
     record: &mut PaneRecord,
-    caller: &Caller,
+    caller: &CallerEnv,
     spec: &mut Spec,
 ) -> Result<Keeper, Error> {
     let Some(wanted) = record.tmux.clone() else {
-        return Err(Error::new(Kind::Internal, "a pane that tmux does not show"));
+        return Err(Error::new(
+            ErrorKind::Internal,
+            "a pane that tmux does not show",
+        ));
     };
     let meeting = place.dir.join(HolderAt::MEETING);
     let arrivals = listen(&meeting).map_err(|error| launch::no_room(&error))?;
@@ -107,7 +110,7 @@ async fn in_tmux(
         }
     });
     made.await
-        .unwrap_or_else(|_| Err(Error::new(Kind::Internal, "tmux was not asked")))
+        .unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "tmux was not asked")))
 }
 
 fn listen(path: &Path) -> io::Result<UnixListener> {
@@ -143,9 +146,9 @@ impl Pane {
     pub(super) fn resize_in_tmux(&self, tmux: TmuxPane, size: PaneSize, responder: Responder) {
         tokio::task::spawn_local(async move {
             let asked = spawn_blocking(move || make::resize(&tmux, size)).await;
-            let outcome =
-                asked.unwrap_or_else(|_| Err(Error::new(Kind::Internal, "tmux was not asked")));
-            responder.answer(outcome.map(|()| fugue_api::wire::Answer::Resized));
+            let outcome = asked
+                .unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "tmux was not asked")));
+            responder.answer(outcome.map(|()| fugue_api::wire::Response::Resized));
         });
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
 
-use fugue_api::{Cursor, Error, Kind, Timestamp};
+use fugue_api::{Cursor, Error, ErrorKind, Timestamp};
 use fugue_core::{PaneEvent, PaneRecord, StepEvent, StepPlan, view};
 use fugue_hold::wire::{Input, InputKind, Target, ToHolder};
 use fugue_term::{Mark, MarkKind, ShellState};
@@ -154,7 +154,7 @@ impl Pane {
         match self.follower.terminal.prompt() {
             ShellState::AtPrompt { .. } | ShellState::Prompting { .. } => Ok(()),
             ShellState::Unknown | ShellState::Running { .. } => Err(Error::new(
-                Kind::Unavailable,
+                ErrorKind::Unavailable,
                 format!("pane_id: `{id}` is not at its prompt: a program runs in it"),
             )
             .hint("wait for it with `fugue_expect`, or leave `pane_id` out")),
@@ -278,7 +278,7 @@ impl Pane {
             {
                 self.stepping = None;
                 let error = Error::new(
-                    Kind::Unavailable,
+                    ErrorKind::Unavailable,
                     format!(
                         "pane_id: the shell of `{}` does not take steps",
                         self.seat.record.id

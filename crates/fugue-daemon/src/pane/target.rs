@@ -5,8 +5,8 @@
 //! A caller of `send_input` types into any program; only an Enter behind a text does not answer a dialog.
 
 use fugue_api::{
-    Error, Kind,
-    panes::{SendInput, State},
+    Error, ErrorKind,
+    panes::{PaneState, SendInput},
 };
 use fugue_core::{TmuxOrigin, TmuxPane, state};
 use fugue_hold::wire::Probe;
@@ -61,7 +61,7 @@ impl Target {
                 "`{}` shows a dialog, and `submit` or a newline would answer it; nothing was typed: {question}",
                 args.pane_id
             );
-            Error::new(Kind::Unavailable, message)
+            Error::new(ErrorKind::Unavailable, message)
                 .hint("answer it with `keys`, such as `Enter`, `Down` or `Escape`; `read_pane` with mode `screen` shows it")
         })
     }
@@ -131,7 +131,7 @@ impl Pane {
 
     /// Whether a program waits for a person, and not for the next line of a watcher or a message.
     pub(super) fn asks_a_person(&self, probe: &Probe) -> bool {
-        self.state(probe).state == State::NeedsInput
+        self.state(probe).state == PaneState::NeedsInput
     }
 }
 

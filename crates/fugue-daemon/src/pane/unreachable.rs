@@ -4,9 +4,9 @@
 use std::{collections::VecDeque, pin::Pin, time::Duration};
 
 use fugue_api::{
-    Error, Kind, Reply,
-    panes::{By, ReadPane, State, StateBy, Status},
-    wire::Answer,
+    Error, ErrorKind, ToolReply,
+    panes::{GetStatusReply, PaneState, ReadPane, SourcedState, StateSource},
+    wire::Response,
 };
 use fugue_core::{PaneEvent, PaneRequest, StepPlan};
 use fugue_hold::wire::Identity;
@@ -222,8 +222,8 @@ impl Unadopted {
                 responder,
             } => {
                 status.note = Some(note(&self.reconnection.why));
-                responder.answer(Ok(Answer::Tool {
-                    reply: Reply::GetStatus(Status::Pane(status)),
+                responder.answer(Ok(Response::Tool {
+                    reply: ToolReply::GetStatus(GetStatusReply::Pane(status)),
                 }));
             }
             PaneCommand::Ask {
@@ -296,7 +296,7 @@ impl Seat {
     pub(super) fn refusal(&self, why: &str) -> Error {
         let pane = self.record.id;
         Error::new(
-            Kind::Unavailable,
+            ErrorKind::Unavailable,
             format!("the holder of pane `{pane}` cannot be reached ({why}); nothing was done"),
         )
         .hint("the daemon keeps trying; ask again, or close the pane")
@@ -311,8 +311,8 @@ pub(super) fn note(why: &str) -> String {
 }
 
 /// What is known of a pane that cannot be reached: no end was recorded.
-pub(super) fn runs() -> StateBy {
-    StateBy::new(State::Running, By::Exit)
+pub(super) fn runs() -> SourcedState {
+    SourcedState::new(PaneState::Running, StateSource::Exit)
 }
 
 impl Pane {

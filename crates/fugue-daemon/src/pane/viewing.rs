@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use fugue_api::{
-    Error, Kind,
-    attach::{ClientId, Frame, FrameCursor, FrameHead, Looked},
-    panes::{By, State, StateBy},
-    wire::Answer,
+    Error, ErrorKind,
+    attach::{AttachResponse, ClientId, Frame, FrameCursor, FrameHead},
+    panes::{PaneState, SourcedState, StateSource},
+    wire::Response,
 };
 use fugue_hold::wire::Probe;
 use fugue_term::Terminal;
@@ -31,7 +31,7 @@ pub(super) struct Viewing {
     /// The number that was given last. It begins with the daemon's epoch, so that no frame of another's passes for ours.
     number: u64,
     /// What the agent in the pane says of itself.
-    says: Option<StateBy>,
+    says: Option<SourcedState>,
     /// Who reads the terminal, as it was when somebody last looked.
     probe: Option<Probe>,
     /// Something was printed or typed since.
@@ -75,8 +75,8 @@ impl Asks {
     /// Gives it, and what is asked for then.
     fn give(self, frame: Frame) -> Option<Self> {
         let number = frame.number;
-        let answer = Ok(Answer::Looked {
-            found: Looked::Frame {
+        let answer = Ok(Response::Looked {
+            found: AttachResponse::Frame {
                 frame: Box::new(frame),
             },
         });
@@ -200,7 +200,7 @@ impl Pane {
 
     fn next_look(&self) -> Option<Instant> {
         let state = self.state_shown();
-        let unknown = state.by == By::Silence || state.state == State::Running;
+        let unknown = state.by == StateSource::Silence || state.state == PaneState::Running;
         let silent = self.last_moved().elapsed().max(QUIET);
         (unknown && self.keeper.is_some()).then(|| Instant::now() + silent)
     }
@@ -212,7 +212,7 @@ impl Pane {
         }
     }
 
-    pub(super) fn agent_says(&mut self, says: Option<StateBy>) {
+    pub(super) fn agent_says(&mut self, says: Option<SourcedState>) {
         self.viewing.says = says;
     }
 
@@ -340,7 +340,7 @@ impl Pane {
     fn given(&self, ended: bool) -> Given {
         let terminal = &self.follower.terminal;
         // What it asks is on the screen.
-        let state = StateBy {
+        let state = SourcedState {
             prompt: None,
             ..self.state_shown()
         };
@@ -357,17 +357,17 @@ impl Pane {
     }
 
     /// What `get_status` would say, as far as it is known without a look at who reads the terminal.
-    fn state_shown(&self) -> StateBy {
+    fn state_shown(&self) -> SourcedState {
         if let Some((ending, _)) = self.exited.filter(|_| self.is_told()) {
             let exit = launch::exit(ending);
             let state = match self.seat.record.closing {
-                true => State::Closed,
-                false => State::Exited,
+                true => PaneState::Closed,
+                false => PaneState::Exited,
             };
-            return StateBy {
+            return SourcedState {
                 exit_code: exit.code(),
                 signal: exit.signal(),
-                ..StateBy::new(state, By::Exit)
+                ..SourcedState::new(state, StateSource::Exit)
             };
         }
         if let Some(says) = &self.viewing.says {
@@ -396,8 +396,8 @@ impl Pane {
         let terminal = &self.follower.terminal;
         let range = LineRange::of(terminal, oldest, from, most);
         if let Some(lines) = picture::lines(terminal, range) {
-            return responder.answer(Ok(Answer::Looked {
-                found: Looked::Lines { lines },
+            return responder.answer(Ok(Response::Looked {
+                found: AttachResponse::Lines { lines },
             }));
         }
         // Reading a long log back takes a while, and other panes live on this thread.
@@ -427,8 +427,9 @@ impl Pane {
 impl Viewer {
     fn is_left_behind(&mut self, why: &str) {
         if let Some(asks) = self.asks.take() {
-            asks.responder
-                .answer(Err(Error::new(Kind::Unavailable, why).hint("ask again")));
+            asks.responder.answer(Err(
+                Error::new(ErrorKind::Unavailable, why).hint("ask again")
+            ));
         }
     }
 }

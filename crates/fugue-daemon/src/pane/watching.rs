@@ -63,8 +63,8 @@ pub fn sighted(run: &RunId, hit: Hit) -> PaneEvent {
             line: hit.line,
             behind: view::shown(hit.behind),
             via: match hit.via {
-                Via::Stream => runs::Via::Stream,
-                Via::Screen => runs::Via::Screen,
+                Via::Stream => runs::MatchVia::Stream,
+                Via::Screen => runs::MatchVia::Screen,
             },
         },
     }

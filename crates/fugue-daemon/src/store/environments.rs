@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fugue_api::wire::Caller;
+use fugue_api::wire::CallerEnv;
 use fugue_core::{Change, RunRecord, RunWork, WatcherRecord, WorkerPhase, WorkerRecord};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -23,7 +23,7 @@ use super::StoreError;
 /// What a record is kept without.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
-    pub caller: Caller,
+    pub caller: CallerEnv,
     /// The variables of the record itself, in the order in which [`Scrubbed::take`] finds them.
     pub own: Vec<BTreeMap<String, String>>,
 }
@@ -150,7 +150,7 @@ impl Environments {
     pub fn keep<T: Scrubbed + Clone>(
         &mut self,
         record: &T,
-        caller: Caller,
+        caller: CallerEnv,
     ) -> Result<(), StoreError> {
         let mut plan = Plan::new();
         self.start(&mut plan, record, &caller);
@@ -178,7 +178,7 @@ impl Environments {
         plan
     }
 
-    fn start<T: Scrubbed + Clone>(&self, plan: &mut Plan, record: &T, caller: &Caller) {
+    fn start<T: Scrubbed + Clone>(&self, plan: &mut Plan, record: &T, caller: &CallerEnv) {
         let environment = Environment {
             caller: caller.clone(),
             own: record.clone().take(),
@@ -257,7 +257,7 @@ impl Environments {
     }
 
     /// The caller of a stored record, whose own variables are put back, if it still needs them.
-    pub fn restore<T: Scrubbed>(&mut self, record: &mut T) -> Option<Caller> {
+    pub fn restore<T: Scrubbed>(&mut self, record: &mut T) -> Option<CallerEnv> {
         if !record.needs_environment() {
             return None;
         }

@@ -4,7 +4,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use fugue_api::wire::{Caller, Key};
+use fugue_api::wire::{CallerEnv, IdempotencyKey};
 use fugue_core::{
     Change, RunRecord, Snapshot, StoredRun, StoredWatcher, StoredWorker, WatcherRecord,
     WorkerRecord,
@@ -208,7 +208,7 @@ impl Sqlite {
         &mut self,
         table: &str,
         unreadable: &mut Vec<QuarantinedRow>,
-    ) -> Result<Vec<(T, Option<Caller>)>, StoreError> {
+    ) -> Result<Vec<(T, Option<CallerEnv>)>, StoreError> {
         let records = self.records(table, unreadable)?.into_iter();
         let together = records.map(|mut record: T| {
             let caller = self.environments.restore(&mut record);
@@ -506,7 +506,7 @@ fn truncate_log(connection: &Connection) -> Result<(), StoreError> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 
-fn start_id(key: Key) -> String {
+fn start_id(key: IdempotencyKey) -> String {
     format!("{:032x}", u128::from_be_bytes(key.0))
 }
 

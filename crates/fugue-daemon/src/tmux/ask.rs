@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::{Error, Kind, wire::Caller};
+use fugue_api::{Error, ErrorKind, wire::CallerEnv};
 use fugue_hold::spawn::{Child, Ending, Spawn};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -50,7 +50,7 @@ impl From<Refused> for Error {
             Refused::Said(_) | Refused::NotRun(_) => "nothing was changed",
             Refused::Silent(_) => "is it stopped? nothing waits for it any longer",
         };
-        Error::new(Kind::Unavailable, refused.to_string()).hint(hint)
+        Error::new(ErrorKind::Unavailable, refused.to_string()).hint(hint)
     }
 }
 
@@ -69,7 +69,7 @@ const ENDING_SERVERS: usize = 4;
 
 impl Server {
     /// The server that a caller sits in, else the one that its `tmux` would reach.
-    pub fn of(caller: &Caller) -> Result<Self, Error> {
+    pub fn of(caller: &CallerEnv) -> Result<Self, Error> {
         // A server that is started by this call hands its environment to every later window.
         let env = launch::inherited(caller);
         let path = world::variable(caller, "PATH");
@@ -95,7 +95,7 @@ impl Server {
         let program = world::find(OsStr::new("tmux"), path, cwd)
             .or_else(|| world::find(OsStr::new("tmux"), None, cwd))
             .ok_or_else(|| {
-                Error::new(Kind::Unavailable, "no program `tmux` is on the PATH")
+                Error::new(ErrorKind::Unavailable, "no program `tmux` is on the PATH")
                     .hint("install tmux 3.3 or later, or leave `backend` out")
             })?;
         // The socket is given in words. What is a pane's own must not become every later window's.
@@ -124,7 +124,7 @@ impl Server {
         let old = version(&said).is_some_and(|version| version < OLDEST);
         if old {
             return Err(Error::new(
-                Kind::Unavailable,
+                ErrorKind::Unavailable,
                 format!("`{}` is {}", self.program.display(), said.trim()),
             )
             .hint("tmux 3.3 or later is needed, for pane options and control mode"));
@@ -282,7 +282,7 @@ fn wait(fds: &mut [PollFd<'_>], deadline: Instant) -> io::Result<()> {
 }
 
 /// `$TMUX` is `socket,server's pid,session`; without it there is a place that tmux and we agree on.
-fn socket_of(caller: &Caller) -> PathBuf {
+fn socket_of(caller: &CallerEnv) -> PathBuf {
     let sits_in = world::variable(caller, "TMUX").filter(|said| !said.is_empty());
     if let Some(said) = sits_in.as_deref().and_then(OsStr::to_str) {
         let mut parts = said.rsplitn(3, ',');
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_socket_is_the_one_a_caller_sits_at() {
-        let caller = |env: &[(&str, &str)]| Caller {
+        let caller = |env: &[(&str, &str)]| CallerEnv {
             cwd: OsString::from("/").into(),
             env: env
                 .iter()

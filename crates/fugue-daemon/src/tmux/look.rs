@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use fugue_api::{Error, Kind, panes::PaneSize, wire::Caller};
+use fugue_api::{Error, ErrorKind, panes::PaneSize, wire::CallerEnv};
 use fugue_core::{TmuxOrigin, TmuxPane, TmuxPaneInfo};
 
 use super::ask::{Refused, Server, word};
@@ -29,7 +29,7 @@ const FORMAT: &str = "#{pid}\t#{pane_id}\t#{pane_pid}\t#{pane_height}\t#{pane_wi
                       #{window_index}\t#{window_name}\t#{pane_index}\t#{pane_current_command}";
 
 /// The pane that a target of tmux means: `%5`, `session:window`, `session:window.pane`, `@3`.
-pub fn find(target: &str, caller: &Caller) -> Result<TmuxPaneInfo, Error> {
+pub fn find(target: &str, caller: &CallerEnv) -> Result<TmuxPaneInfo, Error> {
     let server = Server::of(caller)?;
     if target.trim().is_empty() {
         return Err(Error::invalid("an empty text is no target of tmux"));
@@ -63,19 +63,19 @@ pub fn find(target: &str, caller: &Caller) -> Result<TmuxPaneInfo, Error> {
                 .map(|row| row.found)
                 .ok_or_else(|| {
                     Error::new(
-                        Kind::Ended,
+                        ErrorKind::Ended,
                         format!("the program in tmux's `{target}` has ended"),
                     )
                     .hint(choices(&server))
                 })
         }
         Err(Refused::Said(said)) => Err(Error::new(
-            Kind::NotFound,
+            ErrorKind::NotFound,
             format!("no tmux pane `{target}`: {said}"),
         )
         .hint(choices(&server))),
         Err(Refused::NoServer(socket)) => Err(Error::new(
-            Kind::NotFound,
+            ErrorKind::NotFound,
             format!(
                 "no tmux pane `{target}`: no tmux server is at `{}`",
                 socket.display()
@@ -87,7 +87,7 @@ pub fn find(target: &str, caller: &Caller) -> Result<TmuxPaneInfo, Error> {
 }
 
 /// Every pane of the caller's server whose program lives; none where there is no server, or none that answers.
-pub fn list(caller: &Caller) -> Vec<TmuxPaneInfo> {
+pub fn list(caller: &CallerEnv) -> Vec<TmuxPaneInfo> {
     let Ok(server) = Server::of(caller) else {
         return Vec::new();
     };
@@ -100,7 +100,7 @@ pub fn list(caller: &Caller) -> Vec<TmuxPaneInfo> {
 
 /// Where a pane that is still to be made goes. `session` is for one that does not go beside the caller; it need not be
 /// there yet.
-pub fn place_for(caller: &Caller, wish: Wish, session: &str) -> Result<TmuxPane, Error> {
+pub fn place_for(caller: &CallerEnv, wish: Wish, session: &str) -> Result<TmuxPane, Error> {
     let server = Server::of(caller)?;
     server.check_version()?;
     let own = match wish {
@@ -125,7 +125,7 @@ pub fn place_for(caller: &Caller, wish: Wish, session: &str) -> Result<TmuxPane,
 }
 
 /// The pane that the caller itself runs in, if it is still there.
-fn own_pane(caller: &Caller, server: &Server) -> Option<TmuxPaneInfo> {
+fn own_pane(caller: &CallerEnv, server: &Server) -> Option<TmuxPaneInfo> {
     world::variable(caller, "TMUX")?;
     let own = world::variable(caller, "TMUX_PANE")?;
     let own = own.to_str()?;

@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use fugue_api::{Error, Kind, panes::PaneSize};
+use fugue_api::{Error, ErrorKind, panes::PaneSize};
 use fugue_core::{TmuxOrigin, TmuxPane};
 
 use super::{
@@ -57,7 +57,7 @@ pub fn make(server: &Server, order: &Order<'_>) -> Result<Made, Error> {
             TmuxOrigin::Split { beside, .. } => split(server, beside, order, &argv)?,
             TmuxOrigin::Found => {
                 return Err(Error::new(
-                    Kind::Internal,
+                    ErrorKind::Internal,
                     "a pane that was found is not made",
                 ));
             }
@@ -161,7 +161,7 @@ pub fn resize(made: &TmuxPane, size: PaneSize) -> Result<(), Error> {
     };
     if !is_there(&server, made) {
         return Err(Error::new(
-            Kind::Ended,
+            ErrorKind::Ended,
             format!("tmux has no pane `{}` any more", made.id),
         ));
     }

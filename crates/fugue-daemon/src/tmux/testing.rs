@@ -2,14 +2,14 @@
 
 use std::{ffi::OsStr, path::PathBuf};
 
-use fugue_api::wire::Caller;
+use fugue_api::wire::CallerEnv;
 
 use super::ask::Server;
 
 pub struct Private {
     _dir: tempfile::TempDir,
     pub server: Server,
-    pub caller: Caller,
+    pub caller: CallerEnv,
 }
 
 impl Private {
@@ -43,7 +43,7 @@ impl Private {
         let socket = dir.path().join("sockets/tmux");
         let path = std::env::var_os("PATH").unwrap();
         let tmux = format!("{},0,0", socket.display());
-        let caller = Caller {
+        let caller = CallerEnv {
             cwd: OsStr::new("/").into(),
             env: [
                 (OsStr::new("PATH"), path.as_os_str()),

@@ -21,7 +21,7 @@ use std::{
     time::Instant,
 };
 
-use fugue_api::{Error, Kind};
+use fugue_api::{Error, ErrorKind};
 use fugue_core::{WorkerRecord, WorkerRepo};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -137,7 +137,7 @@ impl<'a> Git<'a> {
             .map(|()| branch);
         filled.map_err(|why| {
             Error::new(
-                Kind::Unavailable,
+                ErrorKind::Unavailable,
                 format!("worktree: git could not add one: {why}"),
             )
             .hint("nothing was started; in a partial clone, `git checkout` the files first")

@@ -8,7 +8,7 @@ mod rounds;
 
 use std::io::Write;
 
-use fugue_api::{Error, Handed, Handle, Kind, Request, Unread};
+use fugue_api::{Delivery, Error, ErrorKind, Handle, RawReply, ToolCall};
 use fugue_mcp::{
     McpServer, TransportKind,
     http::{HttpListener, Settings},
@@ -19,12 +19,12 @@ use fugue_mcp::{
 struct EmptyHouse;
 
 impl Handle for EmptyHouse {
-    fn speaking_for(&self, _: &str) -> Self {
+    fn for_session(&self, _: &str) -> Self {
         self.clone()
     }
 
-    async fn call_unread(&self, _: Request) -> Result<Handed<Unread>, Error> {
-        Err(Error::new(Kind::Unavailable, "nobody lives here"))
+    async fn call_raw(&self, _: ToolCall) -> Result<Delivery<RawReply>, Error> {
+        Err(Error::new(ErrorKind::Unavailable, "nobody lives here"))
     }
 }
 

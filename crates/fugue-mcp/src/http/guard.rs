@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use fugue_api::{Error, Kind};
+use fugue_api::{Error, ErrorKind};
 use http::{HeaderMap, Method, StatusCode, Uri, header};
 
 use super::Entry;
@@ -181,7 +181,7 @@ fn bearable_body(method: &Method, headers: &HeaderMap, largest: usize) -> Result
     Err(Refusal {
         status: StatusCode::PAYLOAD_TOO_LARGE,
         error: Error::new(
-            Kind::InvalidArgument,
+            ErrorKind::InvalidArgument,
             format!("the body may have {largest} bytes, and of a known number unless it is a POST"),
         ),
     })

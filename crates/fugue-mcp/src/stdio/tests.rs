@@ -1,6 +1,6 @@
 use std::{collections::HashSet, time::Duration};
 
-use fugue_api::{Handed, Receipt, Reply, Request, Unread};
+use fugue_api::{Delivery, EventAck, RawReply, ToolCall, ToolReply};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream},
@@ -60,13 +60,13 @@ impl Drop for LeaseGuard {
 }
 
 impl Handle for TestHandle {
-    fn speaking_for(&self, _: &str) -> Self {
+    fn for_session(&self, _: &str) -> Self {
         self.clone()
     }
 
-    async fn call_unread(&self, request: Request) -> Result<Handed<Unread>, Error> {
+    async fn call_raw(&self, request: ToolCall) -> Result<Delivery<RawReply>, Error> {
         match request {
-            Request::GetStatus(args) => {
+            ToolCall::GetStatus(args) => {
                 let pane = args.pane_id.unwrap_or_default();
                 Ok(reply(&pane.repeat(REPETITIONS)).into())
             }
@@ -80,8 +80,8 @@ impl Handle for TestHandle {
                     counts: self.counts.clone(),
                     acked: false,
                 };
-                let receipt = Receipt::new(async move { lease.ack() });
-                Ok(Handed {
+                let receipt = EventAck::new(async move { lease.ack() });
+                Ok(Delivery {
                     reply: reply("event"),
                     receipt: Some(receipt),
                 })
@@ -92,10 +92,10 @@ impl Handle for TestHandle {
 
 const REPETITIONS: usize = 1000;
 
-fn reply(note: &str) -> Unread {
+fn reply(note: &str) -> RawReply {
     let reply = json!({"pane_id": "p1", "note": note});
-    let reply = Reply::ClosePane(serde_json::from_value(reply).expect("a reply"));
-    Unread::of(&reply).expect("JSON")
+    let reply = ToolReply::ClosePane(serde_json::from_value(reply).expect("a reply"));
+    RawReply::of(&reply).expect("JSON")
 }
 
 struct TestClient {

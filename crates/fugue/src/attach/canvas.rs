@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use fugue_api::attach::{Appearance, Rect};
+use fugue_api::attach::{FrameStyle, Rect};
 
 use super::clean;
 
@@ -28,7 +28,7 @@ pub struct Caret {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
     pub glyph: Glyph,
-    pub look: Appearance,
+    pub look: FrameStyle,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -75,7 +75,7 @@ impl Glyph {
 }
 
 impl Cell {
-    pub fn blank(look: Appearance) -> Self {
+    pub fn blank(look: FrameStyle) -> Self {
         Self {
             glyph: Glyph::Char(' '),
             look,
@@ -85,7 +85,7 @@ impl Cell {
 
 impl Canvas {
     pub fn new(rows: u16, cols: u16) -> Self {
-        let blank = Cell::blank(Appearance::default());
+        let blank = Cell::blank(FrameStyle::default());
         Self {
             rows,
             cols,
@@ -101,7 +101,7 @@ impl Canvas {
     }
 
     /// Puts one character there, if all of it fits to the left of `edge`.
-    pub fn put(&mut self, row: u16, col: u16, glyph: Glyph, look: Appearance, edge: u16) {
+    pub fn put(&mut self, row: u16, col: u16, glyph: Glyph, look: FrameStyle, edge: u16) {
         let width = glyph.width();
         let edge = edge.min(self.cols);
         if row >= self.rows || col >= edge || width == 0 {
@@ -137,7 +137,7 @@ impl Canvas {
         cells: &[Cell],
         seen: impl Fn(&Cell) -> Cell,
     ) {
-        let (edge, blank) = (col.saturating_add(cols), Cell::blank(Appearance::default()));
+        let (edge, blank) = (col.saturating_add(cols), Cell::blank(FrameStyle::default()));
         if row >= self.rows || edge > self.cols || cols == 0 {
             return;
         }
@@ -175,7 +175,7 @@ impl Canvas {
     }
 
     /// Writes a text of ours or a cleaned one, as far as it fits to the left of `edge`, and gives the column behind it.
-    pub fn text(&mut self, row: u16, col: u16, text: &str, look: Appearance, edge: u16) -> u16 {
+    pub fn text(&mut self, row: u16, col: u16, text: &str, look: FrameStyle, edge: u16) -> u16 {
         let mut col = col;
         for (cell, width) in fugue_term::cells(text) {
             let width = width as u16;
@@ -189,12 +189,12 @@ impl Canvas {
     }
 
     /// The same; what does not fit is told by an ellipsis.
-    pub fn text_cut(&mut self, row: u16, col: u16, text: &str, look: Appearance, edge: u16) -> u16 {
+    pub fn text_cut(&mut self, row: u16, col: u16, text: &str, look: FrameStyle, edge: u16) -> u16 {
         let room = edge.min(self.cols).saturating_sub(col);
         self.text(row, col, &fit(text, usize::from(room)), look, edge)
     }
 
-    pub fn fill(&mut self, area: Rect, c: char, look: Appearance) {
+    pub fn fill(&mut self, area: Rect, c: char, look: FrameStyle) {
         let edge = area.col.saturating_add(area.cols);
         for row in area.row..area.row.saturating_add(area.rows) {
             for col in area.col..edge {
@@ -208,7 +208,7 @@ impl Canvas {
         &mut self,
         row: u16,
         cols: std::ops::Range<u16>,
-        by: impl Fn(Appearance) -> Appearance,
+        by: impl Fn(FrameStyle) -> FrameStyle,
     ) {
         if row >= self.rows {
             return;
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_wide_character_is_whole_or_not_there() {
         let mut canvas = Canvas::new(1, 6);
-        let look = Appearance::default();
+        let look = FrameStyle::default();
         canvas.text(0, 0, "漢字漢", look, 6);
         canvas.text(0, 1, "x", look, 6);
         assert_eq!(canvas.plain(), " x字漢");

@@ -1,7 +1,7 @@
 //! What holds for any bytes that a person's terminal sends, as a function that panics where it does not: for a fuzz target,
 //! which takes these files in by their paths, and for the test that replays its corpus.
 
-use fugue_api::attach::{FrameModes, MouseFormat, MouseWanted};
+use fugue_api::attach::{FrameModes, FrameMouseEncoding, FrameMouseMode};
 
 use super::{
     clean,
@@ -122,8 +122,8 @@ fn check_kitty(press: &Press) {
 
 fn check_mouse(said: Mouse) {
     let modes = FrameModes {
-        mouse: MouseWanted::Motion,
-        mouse_format: MouseFormat::Sgr,
+        mouse: FrameMouseMode::Motion,
+        mouse_format: FrameMouseEncoding::Sgr,
         ..FrameModes::default()
     };
     let told = mouse::encode(said, &modes).expect("all that the mouse does is told");
@@ -136,15 +136,15 @@ fn program(bits: u8) -> FrameModes {
         app_keypad: bits & 2 != 0,
         keyboard: bits >> 2,
         mouse: match bits & 3 {
-            0 => MouseWanted::Motion,
-            1 => MouseWanted::Presses,
-            2 => MouseWanted::Clicks,
-            _ => MouseWanted::Drags,
+            0 => FrameMouseMode::Motion,
+            1 => FrameMouseMode::Presses,
+            2 => FrameMouseMode::Clicks,
+            _ => FrameMouseMode::Drags,
         },
         mouse_format: match bits >> 2 & 3 {
-            0 => MouseFormat::Bytes,
-            1 => MouseFormat::Utf8,
-            _ => MouseFormat::Sgr,
+            0 => FrameMouseEncoding::Bytes,
+            1 => FrameMouseEncoding::Utf8,
+            _ => FrameMouseEncoding::Sgr,
         },
         ..FrameModes::default()
     }

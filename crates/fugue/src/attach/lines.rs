@@ -10,8 +10,8 @@ use std::{
 
 use fugue_api::{
     Error, PaneId,
-    attach::{Look, Role},
-    wire::{Answer, Ask, Key},
+    attach::{AttachRequest, ViewerRole},
+    wire::{IdempotencyKey, Request, Response},
 };
 use fugue_client::client::{Client, Line, Views};
 use tokio::sync::Mutex;
@@ -31,9 +31,13 @@ pub struct PaneLine {
 impl PaneLine {
     /// `None`: the connection is closed, and whether the request arrived is unknown. A repetition elsewhere with the same key
     /// does nothing twice.
-    pub async fn ask_as(&self, key: Key, ask: Ask) -> Option<Result<Answer, Error>> {
-        let Ask::Look {
-            look: Look::View { client, seen, .. },
+    pub async fn ask_as(
+        &self,
+        key: IdempotencyKey,
+        ask: Request,
+    ) -> Option<Result<Response, Error>> {
+        let Request::Look {
+            look: AttachRequest::View { client, seen, .. },
         } = ask
         else {
             return self.line.ask_as(key, ask).await;
@@ -49,13 +53,18 @@ impl PaneLine {
 
 impl Lines {
     /// The connection for this request, if there is one. A pane whose first frame has been shown gets one for later requests.
-    pub fn of(&mut self, ask: &Ask, role: Role, client: &Client) -> Option<Arc<PaneLine>> {
+    pub fn of(
+        &mut self,
+        ask: &Request,
+        role: ViewerRole,
+        client: &Client,
+    ) -> Option<Arc<PaneLine>> {
         let (pane, seen) = match ask {
-            Ask::Look {
-                look: Look::View { pane, seen, .. },
+            Request::Look {
+                look: AttachRequest::View { pane, seen, .. },
             } => (*pane, *seen > 0),
-            Ask::Look {
-                look: Look::Type { pane, .. },
+            Request::Look {
+                look: AttachRequest::Type { pane, .. },
             } => (*pane, false),
             _ => return None,
         };
@@ -76,7 +85,7 @@ impl Lines {
         }
     }
 
-    fn open(&mut self, pane: PaneId, role: Role, client: Client) {
+    fn open(&mut self, pane: PaneId, role: ViewerRole, client: Client) {
         let open = Arc::new(OnceLock::new());
         self.lines.insert(pane, open.clone());
         tokio::spawn(async move {

@@ -1,6 +1,6 @@
 //! How cells look, and how that is said to terminals with more or fewer colours.
 
-use fugue_api::attach::{Appearance, Attributes, Colour};
+use fugue_api::attach::{FrameColor, FrameStyle, StyleAttributes};
 
 /// How many colours the person's terminal has, or is wanted to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,54 +39,64 @@ pub const REVERSE: u16 = 1 << 4;
 pub const HIDDEN: u16 = 1 << 5;
 
 // Of the sixteen that a person has chosen for the terminal, so that they are legible on its background.
-pub const RED: Colour = Colour(1);
-pub const GREEN: Colour = Colour(2);
-pub const YELLOW: Colour = Colour(3);
-pub const MAGENTA: Colour = Colour(5);
-pub const CYAN: Colour = Colour(6);
+pub const RED: FrameColor = FrameColor(1);
+pub const GREEN: FrameColor = FrameColor(2);
+pub const YELLOW: FrameColor = FrameColor(3);
+pub const MAGENTA: FrameColor = FrameColor(5);
+pub const CYAN: FrameColor = FrameColor(6);
 
 /// The terminal's own text.
-pub fn plain() -> Appearance {
-    Appearance::default()
+pub fn plain() -> FrameStyle {
+    FrameStyle::default()
 }
 
 /// The terminal's own text with these attributes.
-pub fn with(attributes: u16) -> Appearance {
-    Appearance(
-        Colour::default(),
-        Colour::default(),
-        Colour::default(),
-        Attributes(attributes),
+pub fn with(attributes: u16) -> FrameStyle {
+    FrameStyle(
+        FrameColor::default(),
+        FrameColor::default(),
+        FrameColor::default(),
+        StyleAttributes(attributes),
     )
 }
 
-pub fn coloured(colour: Colour) -> Appearance {
-    Appearance(
+pub fn coloured(colour: FrameColor) -> FrameStyle {
+    FrameStyle(
         colour,
-        Colour::default(),
-        Colour::default(),
-        Attributes::default(),
+        FrameColor::default(),
+        FrameColor::default(),
+        StyleAttributes::default(),
     )
 }
 
-pub fn add(look: Appearance, attributes: u16) -> Appearance {
-    Appearance(look.0, look.1, look.2, Attributes(look.3.0 | attributes))
+pub fn add(look: FrameStyle, attributes: u16) -> FrameStyle {
+    FrameStyle(
+        look.0,
+        look.1,
+        look.2,
+        StyleAttributes(look.3.0 | attributes),
+    )
 }
 
 /// Turned around, once more if it is already.
-pub fn reversed(look: Appearance) -> Appearance {
-    Appearance(look.0, look.1, look.2, Attributes(look.3.0 ^ REVERSE))
+pub fn reversed(look: FrameStyle) -> FrameStyle {
+    FrameStyle(look.0, look.1, look.2, StyleAttributes(look.3.0 ^ REVERSE))
 }
 
 /// Another background, and text that can be read on it.
-pub fn on(text: Colour, background: Colour, attributes: u16) -> Appearance {
-    Appearance(text, background, Colour::default(), Attributes(attributes))
+pub fn on(text: FrameColor, background: FrameColor, attributes: u16) -> FrameStyle {
+    FrameStyle(
+        text,
+        background,
+        FrameColor::default(),
+        StyleAttributes(attributes),
+    )
 }
 
 /// Says, from whatever was said before, that text looks like this from now on.
-pub fn say(look: Appearance, depth: Depth, out: &mut Vec<u8>) {
+pub fn say(look: FrameStyle, depth: Depth, out: &mut Vec<u8>) {
     let mut words = String::from("\x1b[0");
-    let Attributes(attributes) = look.3;
+    let StyleAttributes(attributes) = look.3;
     // 1 bold, 2 dim, 3 italic, 5 blink, 7 reverse, 8 hidden, 9 struck, 53 overlined.
     for (bit, code) in [1, 2, 3, 5, 7, 8, 9, 53].into_iter().enumerate() {
         if attributes & 1 << bit != 0 {
@@ -106,8 +116,8 @@ pub fn say(look: Appearance, depth: Depth, out: &mut Vec<u8>) {
     }
     if underline != 0 {
         match (look.2, depth) {
-            (_, Depth::None | Depth::Sixteen) | (Colour(..0), _) => {}
-            (Colour(index @ ..256), _) => words.push_str(&format!("\x1b[58:5:{index}m")),
+            (_, Depth::None | Depth::Sixteen) | (FrameColor(..0), _) => {}
+            (FrameColor(index @ ..256), _) => words.push_str(&format!("\x1b[58:5:{index}m")),
             (rgb, Depth::True) => {
                 let (r, g, b) = parts(rgb);
                 words.push_str(&format!("\x1b[58:2::{r}:{g}:{b}m"));
@@ -120,11 +130,11 @@ pub fn say(look: Appearance, depth: Depth, out: &mut Vec<u8>) {
     out.extend_from_slice(words.as_bytes());
 }
 
-fn colour(Colour(number): Colour, depth: Depth, base: u16, words: &mut String) {
+fn colour(FrameColor(number): FrameColor, depth: Depth, base: u16, words: &mut String) {
     if number < 0 || depth == Depth::None {
         return;
     }
-    let rgb = || parts(Colour(number));
+    let rgb = || parts(FrameColor(number));
     let index = match (depth, number) {
         (Depth::Sixteen, 0..16) | (Depth::Palette | Depth::True, 0..256) => number as u8,
         (Depth::Sixteen, 16..256) => nearest_of_16(of_palette(number as u8)),
@@ -143,7 +153,7 @@ fn colour(Colour(number): Colour, depth: Depth, base: u16, words: &mut String) {
     }
 }
 
-fn parts(Colour(number): Colour) -> (u8, u8, u8) {
+fn parts(FrameColor(number): FrameColor) -> (u8, u8, u8) {
     let [_, r, g, b] = number.to_be_bytes();
     (r, g, b)
 }
@@ -204,7 +214,7 @@ fn nearest_of_256(rgb: (u8, u8, u8)) -> u8 {
 mod tests {
     use super::*;
 
-    fn said(look: Appearance, depth: Depth) -> String {
+    fn said(look: FrameStyle, depth: Depth) -> String {
         let mut out = Vec::new();
         say(look, depth, &mut out);
         String::from_utf8(out).unwrap().replace('\x1b', "^")
@@ -212,8 +222,8 @@ mod tests {
 
     #[test]
     fn a_look_is_said_in_the_colours_that_there_are() {
-        let orange = Colour(0x1_00_00_00 + 0xff_80_00);
-        let look = on(orange, Colour(236), BOLD);
+        let orange = FrameColor(0x1_00_00_00 + 0xff_80_00);
+        let look = on(orange, FrameColor(236), BOLD);
         for (depth, words) in [
             (Depth::True, "^[0;1;38;2;255;128;0;48;5;236m"),
             (Depth::Palette, "^[0;1;38;5;208;48;5;236m"),
@@ -222,15 +232,25 @@ mod tests {
         ] {
             assert_eq!(said(look, depth), words, "{depth:?}");
         }
-        assert_eq!(said(coloured(Colour(9)), Depth::Sixteen), "^[0;91m");
+        assert_eq!(said(coloured(FrameColor(9)), Depth::Sixteen), "^[0;91m");
         assert_eq!(said(plain(), Depth::True), "^[0m");
     }
 
     #[test]
     fn a_kind_of_underline_falls_back_to_a_plain_one() {
-        let curly = Appearance(Colour(-1), Colour(-1), Colour(1), Attributes(3 << 8));
+        let curly = FrameStyle(
+            FrameColor(-1),
+            FrameColor(-1),
+            FrameColor(1),
+            StyleAttributes(3 << 8),
+        );
         assert_eq!(said(curly, Depth::Palette), "^[0;4m^[4:3m^[58:5:1m");
-        let single = Appearance(Colour(-1), Colour(-1), Colour(-1), Attributes(1 << 8));
+        let single = FrameStyle(
+            FrameColor(-1),
+            FrameColor(-1),
+            FrameColor(-1),
+            StyleAttributes(1 << 8),
+        );
         assert_eq!(said(single, Depth::True), "^[0;4m");
         assert_eq!(said(with(0xff), Depth::True), "^[0;1;2;3;5;7;8;9;53m");
     }

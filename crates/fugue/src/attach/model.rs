@@ -24,10 +24,10 @@ use std::{
 };
 
 use fugue_api::{
-    Error, PaneId, Request, SessionName,
-    attach::{Arrange, Arrangement, ClientId, Look, Role},
-    panes::{CreatePane, GetStatus, Overview, PaneRow, PaneSize, State},
-    wire::{Answer, Ask, Key},
+    Error, PaneId, SessionName, ToolCall,
+    attach::{AttachRequest, ClientId, LayoutChange, SessionLayout, ViewerRole},
+    panes::{CreatePane, GetStatus, Overview, PaneRow, PaneSize, PaneState},
+    wire::{IdempotencyKey, Request, Response},
 };
 
 pub use asks::Ticket;
@@ -50,7 +50,7 @@ pub enum Input {
     Heard(Heard),
     /// The person's terminal has another size.
     Resized(PaneSize),
-    Answered(Ticket, Result<Answer, Error>),
+    Answered(Ticket, Result<Response, Error>),
     /// The connection ended under our questions.
     Lost(Gone),
     /// A daemon is there again.
@@ -73,8 +73,8 @@ pub enum Gone {
 pub enum Effect {
     Ask {
         ticket: Ticket,
-        key: Key,
-        ask: Ask,
+        key: IdempotencyKey,
+        ask: Request,
     },
     /// Nobody waits for that answer any more.
     Forget(Ticket),
@@ -131,11 +131,11 @@ pub enum Tone {
 
 pub struct Model {
     pub me: ClientId,
-    pub role: Role,
+    pub role: ViewerRole,
     pub size: PaneSize,
     pub session: SessionName,
     asks: Asks,
-    pub arrangement: Option<Arrangement>,
+    pub arrangement: Option<SessionLayout>,
     pub views: BTreeMap<PaneId, View>,
     pub focus: Option<PaneId>,
     before: Option<PaneId>,
@@ -176,7 +176,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const FACTS_APART: Duration = Duration::from_millis(150);
 
 impl Model {
-    pub fn new(base: u64, role: Role, session: SessionName, size: PaneSize) -> Self {
+    pub fn new(base: u64, role: ViewerRole, session: SessionName, size: PaneSize) -> Self {
         Self {
             me: ClientId(base),
             role,
@@ -326,7 +326,7 @@ impl Model {
     pub fn wants_motion(&self) -> bool {
         let all = self.views.values();
         all.into_iter()
-            .any(|view| view.modes.mouse == fugue_api::attach::MouseWanted::Motion)
+            .any(|view| view.modes.mouse == fugue_api::attach::FrameMouseMode::Motion)
     }
 
     pub fn focused_view(&self) -> Option<&View> {
@@ -344,13 +344,14 @@ impl Model {
 
     fn has_ended(&self, pane: PaneId) -> bool {
         let state = self.row(pane).map(|row| row.state.state);
-        matches!(state, Some(State::Exited | State::Closed))
+        matches!(state, Some(PaneState::Exited | PaneState::Closed))
     }
 
     fn session_lives(&self) -> bool {
         let mut panes = self.facts.panes.iter();
         panes.any(|row| {
-            row.session == self.session && !matches!(row.state.state, State::Exited | State::Closed)
+            row.session == self.session
+                && !matches!(row.state.state, PaneState::Exited | PaneState::Closed)
         })
     }
 
@@ -359,14 +360,14 @@ impl Model {
     fn attend(&mut self, effects: &mut Vec<Effect>) {
         self.fitted = self.places().room_size();
         let (client, session) = (self.me, self.session.clone());
-        let look = Look::Attend {
+        let look = AttachRequest::Attend {
             client,
             session: session.clone(),
             room: self.fitted,
             role: self.role,
         };
         effects.push(self.asks.look(Why::Attend, look));
-        let look = Look::Arrangement { session, seen: 0 };
+        let look = AttachRequest::Arrangement { session, seen: 0 };
         effects.push(self.asks.look(Why::Arrangement, look));
         self.watch(effects);
     }
@@ -387,8 +388,8 @@ impl Model {
             let hidden = arrangement
                 .and_then(|arrangement| arrangement.zoomed)
                 .is_some_and(|zoomed| zoomed != pane);
-            if hidden && self.role == Role::Hands {
-                self.arrange(Arrange::Zoom { pane: Some(pane) }, effects);
+            if hidden && self.role == ViewerRole::Hands {
+                self.arrange(LayoutChange::Zoom { pane: Some(pane) }, effects);
             }
             self.set_focus(pane, effects);
             return self.watch(effects);
@@ -417,7 +418,10 @@ impl Model {
             self.asks.refit(room);
             let client = self.me;
             effects.extend(self.asks.forget(|why| *why == Why::Fit));
-            effects.push(self.asks.look(Why::Fit, Look::Fit { client, room }));
+            effects.push(
+                self.asks
+                    .look(Why::Fit, AttachRequest::Fit { client, room }),
+            );
         }
         self.fit_scrolls();
     }
@@ -448,7 +452,7 @@ impl Model {
             let over = (view.ended && seen > 0) || view.trouble.is_some();
             if !over && !self.asks.is_open(|why| *why == Why::View(pane)) {
                 let client = self.me;
-                let look = Look::View { client, pane, seen };
+                let look = AttachRequest::View { client, pane, seen };
                 effects.push(self.asks.look(Why::View(pane), look));
             }
             if !self.commands.contains_key(&pane)
@@ -460,15 +464,15 @@ impl Model {
     }
 
     fn status(&mut self, pane: PaneId, why: Why) -> Effect {
-        let call = Request::from(GetStatus {
+        let call = ToolCall::from(GetStatus {
             pane_id: Some(pane.to_string()),
         });
-        self.asks.ask(why, Ask::Tool { call })
+        self.asks.ask(why, Request::Tool { call })
     }
 
-    fn arrange(&mut self, change: Arrange, effects: &mut Vec<Effect>) {
+    fn arrange(&mut self, change: LayoutChange, effects: &mut Vec<Effect>) {
         let session = self.session.clone();
-        let look = Look::Arrange { session, change };
+        let look = AttachRequest::Arrange { session, change };
         effects.push(self.asks.look(Why::Nothing, look));
     }
 
@@ -495,7 +499,7 @@ impl Model {
             return;
         }
         self.facts_asked = Some(now);
-        effects.push(self.asks.ask(Why::Everything, Ask::Everything));
+        effects.push(self.asks.ask(Why::Everything, Request::Everything));
     }
 
     fn take_facts(&mut self, facts: Overview) {

@@ -1,6 +1,6 @@
 //! The mouse: what the person's terminal said of it, and what a program wants to read.
 
-use fugue_api::attach::{FrameModes, MouseFormat, MouseWanted};
+use fugue_api::attach::{FrameModes, FrameMouseEncoding, FrameMouseMode};
 
 /// One thing the mouse did, with the place counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,22 +43,22 @@ impl Mouse {
 pub fn encode(mouse: Mouse, modes: &FrameModes) -> Option<Vec<u8>> {
     let deed = mouse.deed();
     let told = match modes.mouse {
-        MouseWanted::Nothing => false,
-        MouseWanted::Presses => matches!(deed, Deed::Press(_)),
-        MouseWanted::Clicks => !matches!(deed, Deed::Drag(_) | Deed::Move),
-        MouseWanted::Drags => deed != Deed::Move,
-        MouseWanted::Motion => true,
+        FrameMouseMode::Nothing => false,
+        FrameMouseMode::Presses => matches!(deed, Deed::Press(_)),
+        FrameMouseMode::Clicks => !matches!(deed, Deed::Drag(_) | Deed::Move),
+        FrameMouseMode::Drags => deed != Deed::Move,
+        FrameMouseMode::Motion => true,
     };
     if !told {
         return None;
     }
     let code = match modes.mouse {
         // The oldest kind knows no modifiers.
-        MouseWanted::Presses => mouse.code & 0b11,
+        FrameMouseMode::Presses => mouse.code & 0b11,
         _ => mouse.code,
     };
     let (col, row) = (mouse.col + 1, mouse.row + 1);
-    if modes.mouse_format == MouseFormat::Sgr {
+    if modes.mouse_format == FrameMouseEncoding::Sgr {
         let end = if mouse.released { 'm' } else { 'M' };
         return Some(format!("\x1b[<{code};{col};{row}{end}").into_bytes());
     }
@@ -68,11 +68,13 @@ pub fn encode(mouse: Mouse, modes: &FrameModes) -> Option<Vec<u8>> {
     for number in [code, col, row] {
         let number = number.checked_add(32)?;
         match modes.mouse_format {
-            MouseFormat::Utf8 => {
+            FrameMouseEncoding::Utf8 => {
                 let c = char::from_u32(u32::from(number)).filter(|c| (*c as u32) < 0x800)?;
                 out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
             }
-            MouseFormat::Bytes | MouseFormat::Sgr => out.push(u8::try_from(number).ok()?),
+            FrameMouseEncoding::Bytes | FrameMouseEncoding::Sgr => {
+                out.push(u8::try_from(number).ok()?)
+            }
         }
     }
     Some(out)
@@ -82,7 +84,12 @@ pub fn encode(mouse: Mouse, modes: &FrameModes) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn check(wanted: MouseWanted, format: MouseFormat, mouse: Mouse, told: Option<&[u8]>) {
+    fn check(
+        wanted: FrameMouseMode,
+        format: FrameMouseEncoding,
+        mouse: Mouse,
+        told: Option<&[u8]>,
+    ) {
         let modes = FrameModes {
             mouse: wanted,
             mouse_format: format,
@@ -97,8 +104,8 @@ mod tests {
 
     #[test]
     fn a_program_hears_what_it_wants_in_its_format() {
-        use MouseFormat::*;
-        use MouseWanted::*;
+        use FrameMouseEncoding::*;
+        use FrameMouseMode::*;
         let at = |code: u16, row: u16, col: u16| Mouse {
             code,
             released: false,

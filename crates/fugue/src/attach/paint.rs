@@ -3,7 +3,7 @@
 //! Terminals do not agree on how wide some characters are. Behind each of those the place is said anew, and what such a
 //! character may have run over is drawn again, so that a row is never torn.
 
-use fugue_api::attach::Appearance;
+use fugue_api::attach::FrameStyle;
 use unicode_width::UnicodeWidthChar;
 
 use super::{
@@ -66,7 +66,7 @@ struct Pen<'a> {
     depth: Depth,
     /// Where the terminal's cursor is, if that is sure.
     at: Option<(u16, u16)>,
-    look: Option<Appearance>,
+    look: Option<FrameStyle>,
 }
 
 impl<'a> Pen<'a> {
@@ -192,7 +192,7 @@ mod tests {
     fn canvas(rows: &[&str]) -> Canvas {
         let mut canvas = Canvas::new(rows.len() as u16, 12);
         for (row, text) in rows.iter().enumerate() {
-            canvas.text(row as u16, 0, text, Appearance::default(), 12);
+            canvas.text(row as u16, 0, text, FrameStyle::default(), 12);
         }
         canvas
     }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use fugue_api::{Error, Kind, PaneId, attach::Look, wire::Ask};
+use fugue_api::{Error, ErrorKind, PaneId, attach::AttachRequest, wire::Request};
 use fugue_client::client::{self, Client};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -309,13 +309,13 @@ impl Loop {
                 Gone::Died => {
                     let mut again = patient_interval();
                     // It is asked for until it is there: a machine that is short of something may have it again.
-                    while client.ask(Ask::DaemonStatus).await.is_err() {
+                    while client.ask(Request::DaemonStatus).await.is_err() {
                         again.tick().await;
                     }
                 }
                 Gone::Stopped => {
                     let mut again = patient_interval();
-                    while !matches!(client.ask_running(Ask::DaemonStatus).await, Ok(Some(_))) {
+                    while !matches!(client.ask_running(Request::DaemonStatus).await, Ok(Some(_))) {
                         again.tick().await;
                     }
                 }
@@ -370,23 +370,25 @@ struct LongWay {
     key: Option<Ticket>,
 }
 
-fn changes_sizes(ask: &Ask) -> bool {
+fn changes_sizes(ask: &Request) -> bool {
     match ask {
-        Ask::Look { look } => {
+        Request::Look { look } => {
             matches!(
                 look,
-                Look::Attend { .. } | Look::Fit { .. } | Look::Arrange { .. }
+                AttachRequest::Attend { .. }
+                    | AttachRequest::Fit { .. }
+                    | AttachRequest::Arrange { .. }
             )
         }
         _ => false,
     }
 }
 
-fn is_typing(ask: &Ask) -> bool {
+fn is_typing(ask: &Request) -> bool {
     matches!(
         ask,
-        Ask::Look {
-            look: Look::Type { .. }
+        Request::Look {
+            look: AttachRequest::Type { .. }
         }
     )
 }
@@ -424,7 +426,8 @@ struct Signals {
 impl Signals {
     fn new() -> Result<Self, Error> {
         let on = |kind: SignalKind| {
-            signal(kind).map_err(|error| Error::new(Kind::Internal, format!("signals: {error}")))
+            signal(kind)
+                .map_err(|error| Error::new(ErrorKind::Internal, format!("signals: {error}")))
         };
         Ok(Self {
             size: on(SignalKind::window_change())?,

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use fugue_api::{Error, Kind, panes::PaneSize};
+use fugue_api::{Error, ErrorKind, panes::PaneSize};
 use fugue_client::watched::watched;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -52,7 +52,7 @@ pub struct Outer {
 impl Outer {
     pub fn take() -> Result<Self, Error> {
         let trouble =
-            |error: io::Error| Error::new(Kind::Unavailable, format!("the terminal: {error}"));
+            |error: io::Error| Error::new(ErrorKind::Unavailable, format!("the terminal: {error}"));
         let (terminal, was) = open().map_err(trouble)?;
         let settings =
             rustix::termios::tcgetattr(&terminal).map_err(|error| trouble(error.into()))?;

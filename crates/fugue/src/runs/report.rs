@@ -3,7 +3,7 @@
 use fugue_api::{
     Error,
     runs::{
-        ExpectStatus, Expected, ParallelResult, ParallelStatus, PipelineResult, PipelineStatus,
+        ExpectResult, ExpectStatus, ParallelResult, ParallelStatus, PipelineResult, PipelineStatus,
         RunResult, TaskResult, TaskStatus,
     },
 };
@@ -180,7 +180,7 @@ fn pipeline(desk: &Desk, result: &PipelineResult) -> Result<(), Error> {
     Ok(())
 }
 
-fn expected(desk: &Desk, result: &Expected) -> Result<(), Error> {
+fn expected(desk: &Desk, result: &ExpectResult) -> Result<(), Error> {
     let out = &desk.out;
     let pane = result.pane_id;
     if let Some(text) = result.output.as_ref().or(result.line.as_ref()) {

@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 
 use fugue_api::{
-    Error, Kind, PaneId,
+    Error, ErrorKind, PaneId,
     runs::{PipelineResult, RunResult, StepResult, StepStatus},
-    wire::Followed,
+    wire::OutputChunk,
 };
 use fugue_client::client::Client;
 use fugue_term::Size;
@@ -88,7 +88,7 @@ enum Heard {
         from: u64,
         now: u64,
     },
-    More(Followed),
+    More(OutputChunk),
 }
 
 /// Follows the pane for as long as somebody listens.
@@ -128,7 +128,7 @@ async fn hear(client: Client, pane: PaneId, begin: Begin, send: mpsc::Sender<Hea
                 }
             }
             // Its shell is being started, which nothing announces.
-            Err(error) if error.kind == Kind::Unavailable => pace.next().await,
+            Err(error) if error.kind == ErrorKind::Unavailable => pace.next().await,
             Err(_) => return,
         }
     }

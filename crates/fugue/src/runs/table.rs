@@ -6,7 +6,7 @@ use std::{
 };
 
 use fugue_api::{
-    Error, Kind, PaneId,
+    Error, ErrorKind, PaneId,
     runs::{ParallelResult, RunResult, TaskResult, TaskStatus},
 };
 use fugue_client::client::Client;
@@ -69,7 +69,7 @@ pub async fn live(desk: &Desk, wait: &mut Wait) -> Result<Ended, Error> {
 }
 
 async fn watch(desk: &Desk, wait: &mut Wait, live: &mut Live) -> Result<Ended, Error> {
-    let trouble = |error| Error::new(Kind::Internal, format!("a signal: {error}"));
+    let trouble = |error| Error::new(ErrorKind::Internal, format!("a signal: {error}"));
     let mut resized = signal(SignalKind::window_change()).map_err(trouble)?;
     let back = rustix::process::Signal::CONT.as_raw();
     let mut resumed = signal(SignalKind::from_raw(back)).map_err(trouble)?;
@@ -141,7 +141,7 @@ async fn last_lines(client: Client, pane: PaneId, say: mpsc::Sender<(PaneId, Str
         let more = match follow::more(&client, &name, from).await {
             Ok(more) => more,
             // It is still being opened, which nothing announces.
-            Err(error) if error.kind == Kind::Unavailable && from == 0 => {
+            Err(error) if error.kind == ErrorKind::Unavailable && from == 0 => {
                 pace.next().await;
                 continue;
             }

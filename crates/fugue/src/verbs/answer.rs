@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error,
-    team::{AnswerDelivered, AnswerQuestion},
+    team::{AnswerDelivery, AnswerQuestion},
 };
 
 use crate::{cli::Desk, verbs};
@@ -22,7 +22,7 @@ impl Answer {
         let told = verbs::call(desk, self.answer).await?;
         if desk.out.is_json() {
             desk.out.document(&told)?;
-        } else if told.delivered == AnswerDelivered::Queued {
+        } else if told.delivered == AnswerDelivery::Queued {
             desk.out
                 .note("the asker no longer waits; it gets the answer as an event");
         }

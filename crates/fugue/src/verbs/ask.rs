@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use fugue_api::{
-    Error, Handle, Kind, Reply,
+    Error, ErrorKind, Handle, ToolReply,
     team::{AskQuestion, QuestionStatus},
 };
 
@@ -48,9 +48,9 @@ impl Ask {
                 return Ok(ExitCode::from(130));
             }
         };
-        let Reply::AskQuestion(asked) = handed.reply else {
+        let ToolReply::AskQuestion(asked) = handed.reply else {
             return Err(Error::new(
-                Kind::Internal,
+                ErrorKind::Internal,
                 "the reply was one to another tool",
             ));
         };

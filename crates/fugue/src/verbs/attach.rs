@@ -1,6 +1,6 @@
 use std::process::ExitCode;
 
-use fugue_api::{Error, attach::Role};
+use fugue_api::{Error, attach::ViewerRole};
 
 use crate::cli::Desk;
 
@@ -18,9 +18,9 @@ pub struct Attach {
 impl Attach {
     pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
         let role = if self.read_only {
-            Role::Eyes
+            ViewerRole::Eyes
         } else {
-            Role::Hands
+            ViewerRole::Hands
         };
         crate::attach::attach(desk, self.target.as_deref(), role).await
     }

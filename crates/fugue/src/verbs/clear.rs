@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error,
-    watch::{self, ClearedStatus},
+    watch::{self, ClearStatus},
 };
 
 use crate::{cli::Desk, verbs};
@@ -25,7 +25,7 @@ impl Clear {
         .await?;
         if desk.out.is_json() {
             desk.out.document(&cleared)?;
-        } else if cleared.status == ClearedStatus::Noop {
+        } else if cleared.status == ClearStatus::Noop {
             desk.out.note("it was not watched");
         }
         Ok(ExitCode::SUCCESS)

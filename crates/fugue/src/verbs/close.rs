@@ -35,10 +35,12 @@ impl Close {
         let mut worst = 0;
         for one in closing {
             let outcome = match one.await {
-                Ok(outcome) => {
-                    outcome.and_then(|handed| fugue_api::panes::PaneClosed::try_from(handed.reply))
-                }
-                Err(error) => Err(Error::new(fugue_api::Kind::Internal, error.to_string())),
+                Ok(outcome) => outcome
+                    .and_then(|handed| fugue_api::panes::ClosePaneReply::try_from(handed.reply)),
+                Err(error) => Err(Error::new(
+                    fugue_api::ErrorKind::Internal,
+                    error.to_string(),
+                )),
             };
             match outcome {
                 Ok(pane) => closed.push(pane),

@@ -1,6 +1,6 @@
 use std::process::ExitCode;
 
-use fugue_api::{Error, Kind};
+use fugue_api::{Error, ErrorKind};
 use fugue_core::settings::Settings;
 
 use crate::cli::Desk;
@@ -35,7 +35,7 @@ impl Config {
             desk.out.document(&settings)?;
         } else {
             let text = toml::to_string(&settings)
-                .map_err(|error| Error::new(Kind::Internal, error.to_string()))?;
+                .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
             desk.out.lines(text.trim_end())?;
         }
         Ok(ExitCode::SUCCESS)

@@ -1,6 +1,6 @@
 use std::{fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use fugue_api::{Error, Kind, wire::SettingNames};
+use fugue_api::{Error, ErrorKind, wire::SettingNames};
 use fugue_core::assess::{
     Decision, Fence, WatchSettings,
     corpus::{CaseMark, Corpus, CorpusCase, CorpusScore, Label},
@@ -74,7 +74,7 @@ impl AssessCorpus {
         for path in &self.file {
             let name = path.display().to_string();
             let text = fs::read_to_string(path)
-                .map_err(|error| Error::new(Kind::NotFound, format!("{name}: {error}")))?;
+                .map_err(|error| Error::new(ErrorKind::NotFound, format!("{name}: {error}")))?;
             files.push((name, text));
         }
         if files.is_empty() {
@@ -127,7 +127,7 @@ async fn ask_all(
         let Some(one) = running.join_next().await else {
             break;
         };
-        asked.push(one.map_err(|error| Error::new(Kind::Internal, error.to_string()))?);
+        asked.push(one.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?);
         let (_, Asked { case, answer }) = &asked[asked.len() - 1];
         let mark = word(case.mark(answer.as_ref().ok()));
         desk.out
@@ -142,7 +142,7 @@ fn fence() -> Result<Fence, Error> {
     match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
         Ok(16) => Ok(Fence::new(random)),
         _ => Err(Error::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             "the kernel gave no random numbers",
         )),
     }

@@ -4,8 +4,8 @@ use std::{
 };
 
 use fugue_api::{
-    Error, Kind,
-    wire::{Answer, Ask, DaemonStatus, StoreState, StoreStatus},
+    Error, ErrorKind,
+    wire::{DaemonStatus, Request, Response, StoreState, StoreStatus},
 };
 use fugue_client::{lock::Lock, paths::Paths};
 use rustix::process::{Pid, Signal, kill_process};
@@ -69,9 +69,9 @@ impl Daemon {
                 show(desk, &status)
             }
             Self::Repair => repair(desk).await,
-            Self::Status => match desk.client.ask_running(Ask::DaemonStatus).await? {
-                Some(Answer::DaemonStatus { status }) => show(desk, &status),
-                Some(_) | None => Err(Error::new(Kind::Unavailable, "no daemon runs")
+            Self::Status => match desk.client.ask_running(Request::DaemonStatus).await? {
+                Some(Response::DaemonStatus { status }) => show(desk, &status),
+                Some(_) | None => Err(Error::new(ErrorKind::Unavailable, "no daemon runs")
                     .hint("any verb starts one; panes may run without")),
             },
         }
@@ -79,10 +79,10 @@ impl Daemon {
 }
 
 async fn started(desk: &Desk) -> Result<DaemonStatus, Error> {
-    match desk.client.ask(Ask::DaemonStatus).await? {
-        Answer::DaemonStatus { status } => Ok(status),
+    match desk.client.ask(Request::DaemonStatus).await? {
+        Response::DaemonStatus { status } => Ok(status),
         other => Err(Error::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             format!("the daemon answered something else: {other:?}"),
         )),
     }
@@ -164,7 +164,7 @@ async fn repair(desk: &Desk) -> Result<ExitCode, Error> {
         // Whoever holds it is the daemon, and nobody becomes it meanwhile.
         let Some(_lock) = Lock::try_directory(&paths.state)? else {
             let error = Error::new(
-                Kind::Unavailable,
+                ErrorKind::Unavailable,
                 "a daemon runs; the database can be repaired only while none does",
             );
             return Err(error.hint(
@@ -175,7 +175,7 @@ async fn repair(desk: &Desk) -> Result<ExitCode, Error> {
     });
     let report = repairing
         .await
-        .map_err(|error| Error::new(Kind::Internal, error.to_string()))??;
+        .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))??;
     if desk.out.is_json() {
         desk.out.document(&report)?;
         return Ok(ExitCode::SUCCESS);
@@ -198,12 +198,14 @@ async fn repair(desk: &Desk) -> Result<ExitCode, Error> {
 async fn stop(desk: &Desk, panes: bool) -> Result<ExitCode, Error> {
     // Panes can be without a daemon; to end them, one must be there.
     let stopped = if panes {
-        Some(desk.client.ask(Ask::DaemonStop { panes }).await?)
+        Some(desk.client.ask(Request::DaemonStop { panes }).await?)
     } else {
-        desk.client.ask_running(Ask::DaemonStop { panes }).await?
+        desk.client
+            .ask_running(Request::DaemonStop { panes })
+            .await?
     };
     let closed = match stopped {
-        Some(Answer::Stopping { panes_closed }) => panes_closed,
+        Some(Response::Stopping { panes_closed }) => panes_closed,
         Some(_) | None => {
             desk.out.note("no daemon runs");
             if desk.out.is_json() {
@@ -232,14 +234,14 @@ async fn end_quietly(desk: &Desk) -> Result<(), Error> {
     };
     if desk
         .client
-        .ask_running(Ask::DaemonStop { panes: false })
+        .ask_running(Request::DaemonStop { panes: false })
         .await?
         .is_none()
         && let Some(pid) = Pid::from_raw(pid.cast_signed())
     {
         kill_process(pid, Signal::TERM).map_err(|error| {
             Error::new(
-                Kind::Unavailable,
+                ErrorKind::Unavailable,
                 format!("the daemon cannot be ended: {error}"),
             )
         })?;
@@ -253,6 +255,6 @@ async fn gone(desk: &Desk) -> Result<(), Error> {
     let waiting = tokio::task::spawn_blocking(move || Lock::directory(&state).map(drop));
     match waiting.await {
         Ok(outcome) => outcome,
-        Err(error) => Err(Error::new(Kind::Internal, error.to_string())),
+        Err(error) => Err(Error::new(ErrorKind::Internal, error.to_string())),
     }
 }

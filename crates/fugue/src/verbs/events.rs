@@ -4,9 +4,12 @@ use std::{
 };
 
 use fugue_api::{
-    Error, EventId, Handle, Kind, Reply,
-    team::{Completion, Event, EventTold, EventType, Nothing, Outcome, Told, WaitForEvent},
-    wire::{Answer, Ask, Inbox, InboxRow},
+    Error, ErrorKind, EventId, Handle, ToolReply,
+    team::{
+        CompletionStatus, EventType, InboxEvent, WaitForEvent, WaitForEventReply, WaitOutcome,
+        WaitTimeout, WorkerCompletion,
+    },
+    wire::{InboxListing, InboxRow, Request, Response},
 };
 
 use crate::{
@@ -83,7 +86,7 @@ impl Events {
             handed = desk.client.call(args.into()) => handed?,
             () = interrupt.pressed() => return Ok(ExitCode::from(130)),
         };
-        let Reply::WaitForEvent(told) = handed.reply else {
+        let ToolReply::WaitForEvent(told) = handed.reply else {
             return Err(other());
         };
         if desk.out.is_json() {
@@ -96,8 +99,8 @@ impl Events {
             receipt.sign().await;
         }
         Ok(match told.what {
-            Told::Event(_) => ExitCode::SUCCESS,
-            Told::Nothing(_) => ExitCode::from(124),
+            WaitOutcome::Event(_) => ExitCode::SUCCESS,
+            WaitOutcome::Nothing(_) => ExitCode::from(124),
         })
     }
 
@@ -120,10 +123,10 @@ impl Events {
                 handed = desk.client.call(args.into()) => handed?,
                 () = interrupt.pressed() => return Ok(ExitCode::from(130)),
             };
-            let Reply::WaitForEvent(told) = handed.reply else {
+            let ToolReply::WaitForEvent(told) = handed.reply else {
                 return Err(other());
             };
-            if let (Some(event_id), Told::Event(event)) = (told.event_id, told.what) {
+            if let (Some(event_id), WaitOutcome::Event(event)) = (told.event_id, told.what) {
                 after = event_id;
                 let row = InboxRow {
                     event_id,
@@ -190,22 +193,26 @@ impl Events {
     }
 }
 
-async fn look(desk: &Desk, after: EventId) -> Result<Inbox, Error> {
-    match desk.client.ask(Ask::Inbox { after, most: MOST }).await? {
-        Answer::Inbox { inbox } => Ok(inbox),
+async fn look(desk: &Desk, after: EventId) -> Result<InboxListing, Error> {
+    match desk
+        .client
+        .ask(Request::Inbox { after, most: MOST })
+        .await?
+    {
+        Response::Inbox { inbox } => Ok(inbox),
         _ => Err(other()),
     }
 }
 
 fn other() -> Error {
-    Error::new(Kind::Internal, "the daemon answered something else")
+    Error::new(ErrorKind::Internal, "the daemon answered something else")
 }
 
 fn print(desk: &Desk, row: InboxRow) -> Result<(), Error> {
-    let told = EventTold {
+    let told = WaitForEventReply {
         event_id: Some(row.event_id),
         at: row.at,
-        what: Told::Event(row.event),
+        what: WaitOutcome::Event(row.event),
         dropped_events: row.dropped_events,
         pending: Default::default(),
     };
@@ -216,12 +223,12 @@ fn print(desk: &Desk, row: InboxRow) -> Result<(), Error> {
     }
 }
 
-fn show(desk: &Desk, told: &EventTold) -> Result<(), Error> {
+fn show(desk: &Desk, told: &WaitForEventReply) -> Result<(), Error> {
     match &told.what {
-        Told::Nothing(Nothing::Timeout { waited_secs, .. }) => {
+        WaitOutcome::Nothing(WaitTimeout::Timeout { waited_secs, .. }) => {
             desk.out.note(&format!("no event in {waited_secs:.0} s"));
         }
-        Told::Event(event) => {
+        WaitOutcome::Event(event) => {
             let id = told.event_id.map(|id| id.to_string()).unwrap_or_default();
             let (word, _) = kind(event);
             let from = event.sender().map(|from| format!(" {}", clean(from)));
@@ -230,7 +237,7 @@ fn show(desk: &Desk, told: &EventTold) -> Result<(), Error> {
                 from.unwrap_or_default(),
                 text(event)
             ))?;
-            if let Event::WorkerComplete(completion) = event {
+            if let InboxEvent::WorkerComplete(completion) = event {
                 for change in &completion.changes {
                     desk.out.line(format!("  {}", clean(change)))?;
                 }
@@ -250,27 +257,27 @@ fn show(desk: &Desk, told: &EventTold) -> Result<(), Error> {
     Ok(())
 }
 
-fn kind(event: &Event) -> (String, Tone) {
+fn kind(event: &InboxEvent) -> (String, Tone) {
     let (word, tone) = match event {
-        Event::WorkerComplete(Completion { status, .. }) => match status {
-            Outcome::Success => ("complete", Tone::Good),
-            Outcome::Error => ("failed", Tone::Bad),
+        InboxEvent::WorkerComplete(WorkerCompletion { status, .. }) => match status {
+            CompletionStatus::Success => ("complete", Tone::Good),
+            CompletionStatus::Error => ("failed", Tone::Bad),
         },
-        Event::Message { .. } => ("message", Tone::Plain),
-        Event::Question { .. } => ("question", Tone::Needy),
-        Event::Answer { .. } => ("answer", Tone::Plain),
-        Event::WorkerNeedsInput { .. } => ("needs input", Tone::Needy),
-        Event::WorkerLate { .. } => ("late", Tone::Needy),
-        Event::RunComplete { .. } => ("run", Tone::Plain),
-        Event::Watcher { .. } => ("watcher", Tone::Plain),
+        InboxEvent::Message { .. } => ("message", Tone::Plain),
+        InboxEvent::Question { .. } => ("question", Tone::Needy),
+        InboxEvent::Answer { .. } => ("answer", Tone::Plain),
+        InboxEvent::WorkerNeedsInput { .. } => ("needs input", Tone::Needy),
+        InboxEvent::WorkerLate { .. } => ("late", Tone::Needy),
+        InboxEvent::RunComplete { .. } => ("run", Tone::Plain),
+        InboxEvent::Watcher { .. } => ("watcher", Tone::Plain),
     };
     (word.to_owned(), tone)
 }
 
 /// What it is about, in one line.
-fn text(event: &Event) -> String {
+fn text(event: &InboxEvent) -> String {
     let said = match event {
-        Event::WorkerComplete(completion) => {
+        InboxEvent::WorkerComplete(completion) => {
             let how = match (completion.exit_code, &completion.signal) {
                 (Some(code), _) if code != 0 => format!("exit {code} "),
                 (_, Some(signal)) => format!("{signal} "),
@@ -278,14 +285,14 @@ fn text(event: &Event) -> String {
             };
             format!("{how}{}", completion.message)
         }
-        Event::Message { body, .. } | Event::Answer { body, .. } => body.clone(),
-        Event::Question {
+        InboxEvent::Message { body, .. } | InboxEvent::Answer { body, .. } => body.clone(),
+        InboxEvent::Question {
             question_id, body, ..
         } => format!("{question_id}: {body}"),
-        Event::WorkerNeedsInput { prompt, .. } => prompt.clone(),
-        Event::WorkerLate { .. } => "its deadline has passed; it goes on".to_owned(),
-        Event::RunComplete { run_id, status } => format!("{run_id} {status}"),
-        Event::Watcher {
+        InboxEvent::WorkerNeedsInput { prompt, .. } => prompt.clone(),
+        InboxEvent::WorkerLate { .. } => "its deadline has passed; it goes on".to_owned(),
+        InboxEvent::RunComplete { run_id, status } => format!("{run_id} {status}"),
+        InboxEvent::Watcher {
             pane_id,
             decision,
             injection,

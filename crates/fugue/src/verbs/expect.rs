@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Cursor, Error, Tool,
-    runs::{self as api, Action, RunKind},
+    runs::{self as api, ExpectAction, RunKind},
 };
 
 use crate::{
@@ -42,7 +42,7 @@ pub struct Expect {
     #[arg(long, group = "action")]
     output: bool,
     /// How many of the lines that are there already are looked at.
-    #[arg(short = 'n', long, default_value_t = api::Expect::lines())]
+    #[arg(short = 'n', long, default_value_t = api::RunExpect::lines())]
     lines: u32,
     /// Let the echo of typed command lines match too.
     #[arg(long)]
@@ -52,16 +52,16 @@ pub struct Expect {
 impl Expect {
     pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
         let run = runs::fresh_id()?;
-        let args = api::Expect {
+        let args = api::RunExpect {
             pane_id: self.pane,
             pattern: self.pattern,
             timeout_ms: self.timeout,
             action: match (self.close, self.output) {
-                (true, _) => Action::ClosePane,
-                (_, true) => Action::ReturnOutput,
-                _ => Action::Notify,
+                (true, _) => ExpectAction::ClosePane,
+                (_, true) => ExpectAction::ReturnOutput,
+                _ => ExpectAction::Notify,
             },
-            poll_interval_ms: api::Expect::poll_interval_ms(),
+            poll_interval_ms: api::RunExpect::poll_interval_ms(),
             lines: self.lines,
             since: self.since,
             fail_pattern: self.fail,

@@ -1,8 +1,8 @@
 use std::process::ExitCode;
 
 use fugue_api::{
-    Error, Kind,
-    wire::{Answer, Ask, ForgetReason, GarbageCollected, GarbageItem, GarbageKind},
+    Error, ErrorKind,
+    wire::{ForgetReason, GarbageItem, GarbageKind, GarbageReport, Request, Response},
 };
 
 use crate::{
@@ -26,13 +26,13 @@ pub struct Gc {
 
 impl Gc {
     pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let ask = Ask::CollectGarbage {
+        let ask = Request::CollectGarbage {
             dry_run: self.dry_run,
             all_ended: self.ended,
         };
-        let Answer::Garbage { collected } = desk.client.ask(ask).await? else {
+        let Response::Garbage { collected } = desk.client.ask(ask).await? else {
             return Err(Error::new(
-                Kind::Internal,
+                ErrorKind::Internal,
                 "the daemon answered something else",
             ));
         };
@@ -45,7 +45,7 @@ impl Gc {
     }
 }
 
-fn show(desk: &Desk, collected: &GarbageCollected) -> Result<(), Error> {
+fn show(desk: &Desk, collected: &GarbageReport) -> Result<(), Error> {
     let rows: Vec<Vec<(String, Tone)>> = collected.items.iter().map(row).collect();
     if !rows.is_empty() {
         desk.out.table(&["PATH", "SIZE", "WHY"], &rows)?;

@@ -2,7 +2,7 @@ use std::{io::Read, process::ExitCode, time::Duration};
 
 use fugue_api::{
     Error,
-    wire::{Ask, HookNews},
+    wire::{HookReport, Request},
 };
 use fugue_client::{client::new_key, spool};
 use fugue_daemon::agents::{
@@ -41,13 +41,13 @@ impl Hook {
             None => tokio::task::spawn_blocking(payload).await.ok()??,
         };
         let news = match hook::read_bytes(vendor, &payload) {
-            News::PromptGiven => HookNews::PromptGiven,
-            News::TurnEnded { message } => HookNews::TurnEnded { message },
-            News::TurnFailed { message } => HookNews::TurnFailed { message },
+            News::PromptGiven => HookReport::PromptGiven,
+            News::TurnEnded { message } => HookReport::TurnEnded { message },
+            News::TurnFailed { message } => HookReport::TurnFailed { message },
             News::NeedsInput { prompt } | News::StillNeedsInput { prompt } => {
-                HookNews::NeedsInput { prompt }
+                HookReport::NeedsInput { prompt }
             }
-            News::InputNoLongerNeeded => HookNews::InputNoLongerNeeded,
+            News::InputNoLongerNeeded => HookReport::InputNoLongerNeeded,
             // How the process ends is for the kernel to tell.
             News::SessionEnded | News::Nothing => return None,
         };
@@ -60,7 +60,10 @@ impl Hook {
             // What cannot be kept can still be told.
             let _ = spool::keep(&desk.paths, desk.client.who(), key, news.clone());
         }
-        let told = desk.client.ask_running_as(key, Ask::Hook { news }).await;
+        let told = desk
+            .client
+            .ask_running_as(key, Request::Hook { news })
+            .await;
         told.ok()?.map(|_| ())
     }
 }

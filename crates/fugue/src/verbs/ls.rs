@@ -4,12 +4,12 @@ use std::{
 };
 
 use fugue_api::{
-    Error, Kind, Reply, SessionName,
-    panes::{Overview, PaneRow, State, Status, TmuxRow},
+    Error, ErrorKind, SessionName, ToolReply,
+    panes::{GetStatusReply, Overview, PaneRow, PaneState, TmuxRow},
     runs::{RunKind, RunRow},
     team::{WorkerRow, WorkerState},
     watch::WatcherRow,
-    wire::{Answer, Ask},
+    wire::{Request, Response},
 };
 
 use crate::{
@@ -24,8 +24,8 @@ pub struct Ls {}
 
 impl Ls {
     pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let mut overview = overview(desk, Ask::Everything).await?;
-        overview.tmux = self::overview(desk, Ask::Elsewhere).await?.tmux;
+        let mut overview = overview(desk, Request::Everything).await?;
+        overview.tmux = self::overview(desk, Request::Elsewhere).await?.tmux;
         if desk.out.is_json() {
             desk.out.document(&overview)?;
         } else {
@@ -35,13 +35,13 @@ impl Ls {
     }
 }
 
-async fn overview(desk: &Desk, ask: Ask) -> Result<Overview, Error> {
+async fn overview(desk: &Desk, ask: Request) -> Result<Overview, Error> {
     match desk.client.ask(ask).await? {
-        Answer::Tool {
-            reply: Reply::GetStatus(Status::All(overview)),
+        Response::Tool {
+            reply: ToolReply::GetStatus(GetStatusReply::All(overview)),
         } => Ok(overview),
         other => Err(Error::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             format!("the daemon answered something else: {other:?}"),
         )),
     }
@@ -145,7 +145,7 @@ fn watcher_row(watcher: &WatcherRow) -> Vec<(String, Tone)> {
 
 /// What runs have left behind is found by way of the runs.
 fn in_sight(pane: &PaneRow) -> bool {
-    let ended = matches!(pane.state.state, State::Exited | State::Closed);
+    let ended = matches!(pane.state.state, PaneState::Exited | PaneState::Closed);
     !(ended && pane.session.0 == SessionName::HIDDEN)
 }
 

@@ -1,6 +1,6 @@
 use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
-use fugue_api::{Error, wire::Ask};
+use fugue_api::{Error, wire::Request};
 use fugue_mcp::{ClientTimeouts, McpServer, TransportKind, http};
 
 use crate::{cli::Desk, identity::Role};
@@ -42,7 +42,7 @@ impl Mcp {
             .session(self.session);
         // The daemon starts while the client says hello. If it cannot, the first call says why.
         let client = desk.client.clone();
-        tokio::spawn(async move { client.ask(Ask::DaemonStatus).await });
+        tokio::spawn(async move { client.ask(Request::DaemonStatus).await });
         match self.http {
             None => fugue_mcp::serve_stdio(server).await?,
             Some(address) => {

@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error,
-    team::{Deliver, Delivered, SendMessage},
+    team::{DeliveryStatus, MessageDelivery, SendMessage},
 };
 
 use crate::{cli::Desk, verbs};
@@ -24,9 +24,9 @@ pub struct Message {
 impl Message {
     pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
         let deliver = if self.typed {
-            Deliver::Type
+            MessageDelivery::Type
         } else {
-            Deliver::Inbox
+            MessageDelivery::Inbox
         };
         let message = SendMessage {
             to: self.to,
@@ -44,13 +44,13 @@ impl Message {
             return Ok(ExitCode::SUCCESS);
         }
         match (deliver, sent.delivered) {
-            (Deliver::Type, Delivered::Queued) => desk
+            (MessageDelivery::Type, DeliveryStatus::Queued) => desk
                 .out
                 .note("it is typed when the pane is idle and nobody types there"),
-            (_, Delivered::Typed) => desk
+            (_, DeliveryStatus::Typed) => desk
                 .out
                 .note("it was typed; whether it was taken cannot be seen"),
-            (_, Delivered::Queued | Delivered::Submitted) => {}
+            (_, DeliveryStatus::Queued | DeliveryStatus::Submitted) => {}
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,9 +1,9 @@
 use std::process::ExitCode;
 
 use fugue_api::{
-    Error, Kind, Request, Tool,
+    Error, ErrorKind, Tool, ToolCall,
     panes::Backend,
-    runs::{Layout, RunKind},
+    runs::{RunKind, RunLayout},
 };
 use serde_json::{Value, json};
 
@@ -59,15 +59,15 @@ impl Parallel {
                 one.entry("cwd").or_insert_with(|| json!(cwd));
             }
         }
-        let request = Request::parse("fugue_run_parallel", json!({"commands": commands}))?;
-        let Request::RunParallel(mut args) = request else {
-            return Err(Error::new(Kind::Internal, "it is another tool"));
+        let request = ToolCall::parse("fugue_run_parallel", json!({"commands": commands}))?;
+        let ToolCall::RunParallel(mut args) = request else {
+            return Err(Error::new(ErrorKind::Internal, "it is another tool"));
         };
         let run = runs::fresh_id()?;
         args.run_id = Some(run.clone());
         args.layout = match self.tiled {
-            true => Layout::Tiled,
-            false => Layout::Hidden,
+            true => RunLayout::Tiled,
+            false => RunLayout::Hidden,
         };
         args.timeout_ms = self.timeout;
         args.cleanup = !self.keep;

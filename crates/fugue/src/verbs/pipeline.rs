@@ -1,9 +1,9 @@
 use std::process::ExitCode;
 
 use fugue_api::{
-    Error, Kind, Request, Tool,
+    Error, ErrorKind, Tool, ToolCall,
     panes::Backend,
-    runs::{Layout, RunKind},
+    runs::{RunKind, RunLayout},
 };
 use serde_json::json;
 
@@ -58,9 +58,9 @@ pub struct Pipeline {
 impl Pipeline {
     pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
         let commands = self.commands.list()?;
-        let request = Request::parse("fugue_run_pipeline", json!({"commands": commands}))?;
-        let Request::RunPipeline(mut args) = request else {
-            return Err(Error::new(Kind::Internal, "it is another tool"));
+        let request = ToolCall::parse("fugue_run_pipeline", json!({"commands": commands}))?;
+        let ToolCall::RunPipeline(mut args) = request else {
+            return Err(Error::new(ErrorKind::Internal, "it is another tool"));
         };
         let run = runs::fresh_id()?;
         args.run_id = Some(run.clone());
@@ -72,8 +72,8 @@ impl Pipeline {
         args.shell = self.shell;
         args.backend = self.backend;
         args.layout = match self.tiled {
-            true => Layout::Tiled,
-            false => Layout::Hidden,
+            true => RunLayout::Tiled,
+            false => RunLayout::Hidden,
         };
         args.max_output_chars = runs::most_chars(desk, self.max_output_chars);
         args.check()?;

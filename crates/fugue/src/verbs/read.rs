@@ -2,8 +2,8 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error,
-    panes::{Mode, ReadPane},
-    wire::Followed,
+    panes::{ReadMode, ReadPane},
+    wire::OutputChunk,
 };
 use fugue_core::view;
 use fugue_term::{Options, Query, Size, Terminal};
@@ -36,10 +36,10 @@ pub struct Read {
 impl Read {
     pub async fn run(mut self, desk: &Desk) -> Result<ExitCode, Error> {
         self.read.mode = match (self.screen, self.raw, self.last) {
-            (true, ..) => Mode::Screen,
-            (_, true, _) => Mode::Raw,
-            (.., true) => Mode::LastCommand,
-            _ => Mode::Text,
+            (true, ..) => ReadMode::Screen,
+            (_, true, _) => ReadMode::Raw,
+            (.., true) => ReadMode::LastCommand,
+            _ => ReadMode::Text,
         };
         match (self.follow, self.raw && !desk.out.is_json()) {
             (true, true) => self.follow_bytes(desk).await,
@@ -163,7 +163,11 @@ impl Read {
         }
     }
 
-    async fn more_or_interrupt(&self, desk: &Desk, from: u64) -> Result<Option<Followed>, Error> {
+    async fn more_or_interrupt(
+        &self,
+        desk: &Desk,
+        from: u64,
+    ) -> Result<Option<OutputChunk>, Error> {
         tokio::select! {
             found = more(&desk.client, &self.read.pane_id, from) => found.map(Some),
             _ = tokio::signal::ctrl_c() => {
@@ -202,7 +206,7 @@ struct Tail {
 }
 
 impl Tail {
-    fn show(&mut self, desk: &Desk, terminal: &Terminal, more: &Followed) -> Result<(), Error> {
+    fn show(&mut self, desk: &Desk, terminal: &Terminal, more: &OutputChunk) -> Result<(), Error> {
         let last = self.wanted.take().unwrap_or(usize::MAX);
         let found = terminal.lines(&Query {
             since: Some(self.shown),

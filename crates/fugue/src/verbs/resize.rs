@@ -1,6 +1,6 @@
 use std::process::ExitCode;
 
-use fugue_api::{Error, wire::Ask};
+use fugue_api::{Error, wire::Request};
 
 use crate::cli::Desk;
 
@@ -16,7 +16,7 @@ pub struct Resize {
 impl Resize {
     pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
         desk.client
-            .ask(Ask::Resize {
+            .ask(Request::Resize {
                 pane: self.pane,
                 rows: self.rows,
                 cols: self.cols,

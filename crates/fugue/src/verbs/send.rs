@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error,
-    panes::{SendInput, Submitted},
+    panes::{SendInput, SubmitResult},
 };
 
 use crate::{cli::Desk, verbs};
@@ -29,13 +29,13 @@ impl Send {
             ));
         }
         match sent.submitted {
-            Submitted::No if wanted_enter => desk
+            SubmitResult::No if wanted_enter => desk
                 .out
                 .note("Enter was pressed, and the text is still where it was typed"),
-            Submitted::Unknown if wanted_enter => desk
+            SubmitResult::Unknown if wanted_enter => desk
                 .out
                 .note("Enter was pressed; whether it was taken cannot be seen"),
-            Submitted::Yes | Submitted::No | Submitted::Unknown => {}
+            SubmitResult::Yes | SubmitResult::No | SubmitResult::Unknown => {}
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,6 +1,6 @@
 use std::process::ExitCode;
 
-use fugue_api::{Error, runs::Layout, team::SpawnWorker};
+use fugue_api::{Error, runs::RunLayout, team::SpawnWorker};
 
 use crate::{cli::Desk, verbs};
 
@@ -25,9 +25,9 @@ pub struct Spawn {
 impl Spawn {
     pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
         let layout = if self.tiled {
-            Layout::Tiled
+            RunLayout::Tiled
         } else {
-            Layout::Hidden
+            RunLayout::Hidden
         };
         let worker = SpawnWorker {
             env: self.env.into_iter().collect(),

@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use fugue_api::{
-    Error, Kind,
+    Error, ErrorKind,
     panes::{self, GetStatus, PaneStatus},
 };
 
@@ -24,9 +24,9 @@ impl Status {
         if self.which.pane_id.is_none() {
             return Ls {}.run(desk).await;
         }
-        let panes::Status::Pane(pane) = verbs::call(desk, self.which).await? else {
+        let panes::GetStatusReply::Pane(pane) = verbs::call(desk, self.which).await? else {
             return Err(Error::new(
-                Kind::Internal,
+                ErrorKind::Internal,
                 "the daemon answered for all panes",
             ));
         };

@@ -43,7 +43,7 @@ impl Wait {
                 },
             ),
         };
-        let args = api::Wait {
+        let args = api::WaitForRun {
             run_id: run.clone(),
             timeout_ms: self.timeout,
         };

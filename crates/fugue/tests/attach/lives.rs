@@ -1,6 +1,6 @@
 //! Coming, going, and what else may die.
 
-use fugue_api::panes::{Overview, PaneCreated};
+use fugue_api::panes::{CreatePaneReply, Overview};
 use fugue_testkit::{Process, until};
 use rustix::process::Signal;
 
@@ -275,7 +275,7 @@ fn splits_start_where_the_pane_is() {
 #[test]
 fn what_is_refused_is_told_in_words() {
     let world = world();
-    let _: PaneCreated = world.json(&["new", "-s", "work", "--", "sleep 1000"]);
+    let _: CreatePaneReply = world.json(&["new", "-s", "work", "--", "sleep 1000"]);
     let piped = world.fugue(&["attach"]);
     assert_eq!(piped.code, Some(1));
     assert!(piped.err().contains("needs a terminal"), "{piped}");
@@ -312,7 +312,7 @@ fn what_is_refused_is_told_in_words() {
 fn no_colours_where_none_are_wanted() {
     let world = world();
     let binary = env!("CARGO_BIN_EXE_fugue");
-    let _: PaneCreated = world.json(&[
+    let _: CreatePaneReply = world.json(&[
         "new",
         "--",
         "printf '\\033[31mcol%s\\033[0m' oured; exec sleep 1000",

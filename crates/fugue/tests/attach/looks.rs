@@ -4,7 +4,7 @@ use std::fs;
 
 use fugue_api::{
     PaneId,
-    panes::{PaneCreated, State},
+    panes::{CreatePaneReply, PaneState},
 };
 use fugue_testkit::{World, until};
 
@@ -22,17 +22,17 @@ fn in_both(name: &str, scene: impl Fn(&World, u16, u16, &dyn Fn(&mut Attached)))
 }
 
 fn pane(world: &World, name: &str, command: &str) -> PaneId {
-    let made: PaneCreated = world.json(&["new", "-n", name, "--", command]);
+    let made: CreatePaneReply = world.json(&["new", "-n", name, "--", command]);
     made.pane_id
 }
 
 fn shell(world: &World, name: &str) -> PaneId {
-    let made: PaneCreated = world.json(&["new", "-n", name]);
+    let made: CreatePaneReply = world.json(&["new", "-n", name]);
     made.pane_id
 }
 
 #[track_caller]
-fn is(world: &World, pane: PaneId, state: State) {
+fn is(world: &World, pane: PaneId, state: PaneState) {
     until(&format!("{pane} is {state:?}"), LIMIT, || {
         world.status(pane).state.state == state
     });
@@ -122,7 +122,7 @@ fn four_tiles_with_colours_and_a_full_screen_program() {
         let panes = four(world);
         let mut person = Attached::new(world, &["editor"], rows, cols);
         shows_four(&mut person);
-        is(world, panes[0], State::Running);
+        is(world, panes[0], PaneState::Running);
         person.type_text("G");
         person.until("vim is at the end", |screen| screen.contains("14,1"));
         keep(&mut person);
@@ -176,7 +176,7 @@ fn states_in_the_sidebar() {
         let build = pane(world, "build", "echo compiling; exec sleep 1000");
         let done = pane(world, "lint", "echo clean; exit 0");
         let failed = pane(world, "tests", "echo 2 failed; exit 101");
-        let elsewhere: PaneCreated = world.json(&[
+        let elsewhere: CreatePaneReply = world.json(&[
             "new",
             "-s",
             "staging",
@@ -189,11 +189,11 @@ fn states_in_the_sidebar() {
             .fugue(&["spawn", "fix-auth", "sleep 1000", "--agent", "shell"])
             .ok();
         let _run = world.start(&["parallel", "sleep 1000", "true", "sleep 1001"]);
-        is(world, asks, State::NeedsInput);
-        is(world, shell_pane, State::Idle);
-        is(world, done, State::Exited);
-        is(world, failed, State::Exited);
-        is(world, elsewhere.pane_id, State::Running);
+        is(world, asks, PaneState::NeedsInput);
+        is(world, shell_pane, PaneState::Idle);
+        is(world, done, PaneState::Exited);
+        is(world, failed, PaneState::Exited);
+        is(world, elsewhere.pane_id, PaneState::Running);
         let mut person = Attached::new(world, &["build"], rows, cols);
         person.shows("compiling");
         let _ = build;
@@ -268,7 +268,7 @@ fn the_list_of_panes() {
         shell(world, "shell");
         pane(world, "build", "echo compiling; exec sleep 1000");
         let over = pane(world, "lint", "echo all clean; exit 0");
-        let _: PaneCreated = world.json(&[
+        let _: CreatePaneReply = world.json(&[
             "new",
             "-s",
             "staging",
@@ -277,7 +277,7 @@ fn the_list_of_panes() {
             "--",
             "echo tail; exec sleep 1000",
         ]);
-        is(world, over, State::Exited);
+        is(world, over, PaneState::Exited);
         let mut person = Attached::new(world, &["shell"], rows, cols);
         prompts(&mut person, 1);
         person.command("w");

@@ -12,7 +12,7 @@ use std::{
 
 use fugue_api::{
     PaneId,
-    panes::{PaneCreated, PaneStatus, State},
+    panes::{CreatePaneReply, PaneState, PaneStatus},
     runs::{ParallelResult, PipelineResult},
 };
 use fugue_testkit::{
@@ -106,7 +106,7 @@ impl Answered {
             let status = said(pane);
             assert_eq!(
                 (status.state.state, status.state.exit_code),
-                (State::Exited, Some(*code)),
+                (PaneState::Exited, Some(*code)),
                 "{pane} was answered to have ended with {code}: {status:?}"
             );
             let now = world.text(pane);
@@ -134,7 +134,7 @@ impl Answered {
         for &pane in &self.live {
             let status = said(pane);
             assert!(
-                matches!(status.state.state, State::Exited | State::Closed),
+                matches!(status.state.state, PaneState::Exited | PaneState::Closed),
                 "{pane} cannot run after a power cut: {status:?}"
             );
         }
@@ -230,7 +230,7 @@ fn what_was_answered_is_there_after_a_power_cut() {
         kill_everything(&world);
         for call in [creating, running] {
             let ran = call.end(CALL_TIMEOUT);
-            if let Ok(pane) = serde_json::from_slice::<PaneCreated>(&ran.stdout) {
+            if let Ok(pane) = serde_json::from_slice::<CreatePaneReply>(&ran.stdout) {
                 answered.live.push(pane.pane_id);
             } else if let Ok(result) = serde_json::from_slice::<ParallelResult>(&ran.stdout) {
                 answered.parallel.push(result);

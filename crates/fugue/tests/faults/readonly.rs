@@ -11,7 +11,7 @@ use std::{
 };
 
 use fugue_api::{
-    panes::{PaneStatus, State},
+    panes::{PaneState, PaneStatus},
     wire::StoreState,
 };
 use fugue_testkit::{
@@ -89,7 +89,7 @@ fn a_file_system_that_becomes_read_only_refuses_what_is_new_and_loses_nothing() 
     world.fugue(&["send", &pane.pane_id.to_string(), "one", "--enter"]);
     until("its output waits", LIMIT, || {
         let status: PaneStatus = world.status(pane.pane_id);
-        assert_ne!(status.state.state, State::Exited, "{status:?}");
+        assert_ne!(status.state.state, PaneState::Exited, "{status:?}");
         status.note.is_some_and(|note| note.contains("waits"))
     });
     assert!(child.is_alive());

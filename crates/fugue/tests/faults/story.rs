@@ -10,8 +10,8 @@ use std::{
 };
 
 use fugue_api::{
-    Kind, PaneId,
-    panes::{Overview, PaneCreated, PaneStatus, PaneText, State},
+    ErrorKind, PaneId,
+    panes::{CreatePaneReply, Overview, PaneState, PaneStatus, ReadPaneReply},
     runs::{ParallelResult, PipelineResult, TaskStatus},
 };
 use fugue_testkit::{Process, Ran, World, until};
@@ -99,7 +99,7 @@ impl Told<'_> {
         self.end(reader, 7);
         let deadline = Instant::now() + RECOVERY_TIMEOUT;
         loop {
-            let text: PaneText = self.must(&["read", &reader.to_string()]);
+            let text: ReadPaneReply = self.must(&["read", &reader.to_string()]);
             if text.text.contains("over") {
                 break;
             }
@@ -254,7 +254,7 @@ impl Told<'_> {
     }
 
     fn create(&mut self, command: &str) -> PaneId {
-        let pane: PaneCreated = self.must(&["new", "--", command]);
+        let pane: CreatePaneReply = self.must(&["new", "--", command]);
         if let Some(child) = Process::of(pane.pid) {
             self.live.insert(pane.pane_id, child);
         }
@@ -269,7 +269,7 @@ impl Told<'_> {
             .end(CALL_TIMEOUT);
         if ran.code != Some(0) {
             let refusal = ran.refusal();
-            assert_ne!(refusal.kind, Kind::Ended, "{pane} is live: {ran}");
+            assert_ne!(refusal.kind, ErrorKind::Ended, "{pane} is live: {ran}");
         }
     }
 
@@ -277,7 +277,7 @@ impl Told<'_> {
         let deadline = Instant::now() + RECOVERY_TIMEOUT;
         let status = loop {
             let status: PaneStatus = self.must(&["status", &pane.to_string()]);
-            if status.state.state == State::Exited {
+            if status.state.state == PaneState::Exited {
                 break status;
             }
             assert!(Instant::now() < deadline, "{pane} does not end: {status:?}");
@@ -354,7 +354,7 @@ impl Told<'_> {
             );
             let status: PaneStatus = self.must(&["status", &pane.to_string()]);
             assert!(
-                !matches!(status.state.state, State::Exited | State::Closed),
+                !matches!(status.state.state, PaneState::Exited | PaneState::Closed),
                 "{pane}'s child runs, but the pane is said to have ended: {status:?}"
             );
             let dir = self.world.state().join(format!("panes/{pane}"));
@@ -362,7 +362,7 @@ impl Told<'_> {
         }
         let listed = self.overview().panes.into_iter();
         let live: Vec<u32> = listed
-            .filter(|row| !matches!(row.state.state, State::Exited | State::Closed))
+            .filter(|row| !matches!(row.state.state, PaneState::Exited | PaneState::Closed))
             .map(|row| {
                 self.must::<PaneStatus>(&["status", &row.pane_id.to_string()])
                     .pid
@@ -389,7 +389,7 @@ impl Told<'_> {
             let status: PaneStatus = self.must(&["status", &pane.to_string()]);
             assert_eq!(
                 (status.state.state, status.state.exit_code),
-                (State::Exited, *code),
+                (PaneState::Exited, *code),
                 "{pane} was answered to have ended with {code:?}: {status:?}"
             );
         }

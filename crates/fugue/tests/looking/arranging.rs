@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fugue_api::{
     PaneId,
-    attach::{Arrange, Arrangement, Look, Role, Side},
-    wire::{Answer, Key},
+    attach::{AttachRequest, LayoutChange, SessionLayout, SplitSide, ViewerRole},
+    wire::{IdempotencyKey, Response},
 };
 use fugue_testkit::until;
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::{
     world,
 };
 
-fn places(arrangement: &Arrangement) -> Vec<(PaneId, [u16; 4])> {
+fn places(arrangement: &SessionLayout) -> Vec<(PaneId, [u16; 4])> {
     let place = |tile: &fugue_api::attach::Tile| {
         let place = tile.place;
         (tile.pane, [place.row, place.col, place.rows, place.cols])
@@ -33,10 +33,10 @@ fn the_smallest_screen_rules_until_it_leaves() {
     let mut large = Eye::new(&world);
     let mut small = Eye::new(&world);
     let mut reader = Eye::new(&world);
-    large.attend(main_session(), room(31, 100), Role::Hands);
+    large.attend(main_session(), room(31, 100), ViewerRole::Hands);
     world.until_printed(pane, |text| text.ends_with("30 100"));
-    reader.attend(main_session(), room(5, 10), Role::Eyes);
-    let attended = small.attend(main_session(), room(25, 120), Role::Hands);
+    reader.attend(main_session(), room(5, 10), ViewerRole::Eyes);
+    let attended = small.attend(main_session(), room(25, 120), ViewerRole::Hands);
     world.until_printed(pane, |text| text.ends_with("24 100"));
     let now = large.until_arranged(|now| now.clients == 3);
     assert_eq!(now.room, room(25, 100));
@@ -47,9 +47,9 @@ fn the_smallest_screen_rules_until_it_leaves() {
     small.cancel(attended);
     world.until_printed(pane, |text| text.ends_with("30 100"));
     let client = small.client;
-    small.attend(main_session(), room(11, 50), Role::Hands);
+    small.attend(main_session(), room(11, 50), ViewerRole::Hands);
     world.until_printed(pane, |text| text.ends_with("10 50"));
-    small.noted(Look::Fit {
+    small.noted(AttachRequest::Fit {
         client,
         room: room(13, 50),
     });
@@ -67,7 +67,7 @@ fn panes_have_their_places_come_and_go() {
     let world = world();
     let first = world.shell("bash").pane_id;
     let mut eye = Eye::new(&world);
-    eye.attend(main_session(), room(24, 81), Role::Hands);
+    eye.attend(main_session(), room(24, 81), ViewerRole::Hands);
     let second = world.pane("exec cat").pane_id;
     let now = eye.until_arranged(|now| now.tiles.len() == 2);
     assert_eq!(
@@ -75,11 +75,11 @@ fn panes_have_their_places_come_and_go() {
         [(first, [0, 0, 24, 40]), (second, [0, 41, 24, 40])]
     );
     // One more below the second, where this client wants it.
-    let key = Key([7; 16]);
-    eye.arrange(Arrange::Beside {
+    let key = IdempotencyKey([7; 16]);
+    eye.arrange(LayoutChange::Beside {
         made_by: key,
         of: second,
-        side: Side::Below,
+        side: SplitSide::Below,
     });
     let made = eye.call("create_pane", json!({"command": "echo short"}), key);
     eye.answer(made).expect("a pane");
@@ -108,7 +108,7 @@ fn panes_have_their_places_come_and_go() {
         3,
         "told at once, for it is another daemon's version"
     );
-    let attended = eye.attend(main_session(), room(24, 81), Role::Hands);
+    let attended = eye.attend(main_session(), room(24, 81), ViewerRole::Hands);
     let again = eye.until_arranged(|now| now.clients == 1);
     assert_eq!(again.tiles, now.tiles);
     world.close(third);
@@ -132,19 +132,19 @@ fn panes_of_a_tiled_run_are_seen_and_go_with_it() {
     let world = world();
     let own = world.shell("bash").pane_id;
     let mut eye = Eye::new(&world);
-    eye.attend(main_session(), room(40, 200), Role::Hands);
+    eye.attend(main_session(), room(40, 200), ViewerRole::Hands);
     let run = json!({
         "commands": [{"command": "read x; stty size"}, {"command": "read x"}, {"command": "read x"}],
         "layout": "tiled",
     });
-    let run = eye.call("fugue_run_parallel", run, Key([9; 16]));
+    let run = eye.call("fugue_run_parallel", run, IdempotencyKey([9; 16]));
     let now = eye.until_arranged(|now| now.tiles.len() == 4);
     assert_eq!(now.tiles[0].pane, own);
     let panes: Vec<PaneId> = now.tiles[1..].iter().map(|tile| tile.pane).collect();
     for pane in panes {
         eye.type_keys(pane, "\r");
     }
-    let Ok(Answer::Tool { reply }) = eye.answer(run) else {
+    let Ok(Response::Tool { reply }) = eye.answer(run) else {
         panic!("the run is told");
     };
     let reply = serde_json::to_value(reply).expect("JSON").to_string();
@@ -158,13 +158,13 @@ fn news_comes_when_there_is_some() {
     let world = world();
     world.fugue(&["daemon", "start"]).ok();
     let mut eye = Eye::new(&world);
-    let first = eye.ask(Look::News { seen: 0 });
+    let first = eye.ask(AttachRequest::News { seen: 0 });
     let seen = eye.news(first);
-    let parked = eye.ask(Look::News { seen });
+    let parked = eye.ask(AttachRequest::News { seen });
     assert!(!eye.is_answered(parked));
     let pane = world.pane("exec cat").pane_id;
     let seen = eye.news(parked);
-    let parked = eye.ask(Look::News { seen });
+    let parked = eye.ask(AttachRequest::News { seen });
     world.close(pane);
     assert!(eye.news(parked) > seen);
 }
@@ -174,18 +174,18 @@ fn a_shell_that_a_step_ends_is_seen_on_in_its_place() {
     let world = world();
     let own = world.shell("bash").pane_id;
     let mut eye = Eye::new(&world);
-    eye.attend(main_session(), room(24, 81), Role::Hands);
+    eye.attend(main_session(), room(24, 81), ViewerRole::Hands);
     let run = json!({
         "commands": [{"command": "echo one; read x; exit 3"}, {"command": "echo two; read y"}],
         "stop_on_error": false,
         "layout": "tiled",
         "cwd": "/tmp",
     });
-    let run = eye.call("fugue_run_pipeline", run, Key([9; 16]));
+    let run = eye.call("fugue_run_pipeline", run, IdempotencyKey([9; 16]));
     let now = eye.until_arranged(|now| now.tiles.len() == 2);
     let pane = now.tiles[1].pane;
     // Somebody has arranged it, so that a pane that came anew would be somewhere else.
-    let change = Arrange::Swap {
+    let change = LayoutChange::Swap {
         one: own,
         other: pane,
     };
@@ -196,8 +196,8 @@ fn a_shell_that_a_step_ends_is_seen_on_in_its_place() {
     // Frames go on behind the end of the shell; while it is started again, there are none.
     while pressed < 2 {
         let view = eye.ask_view(pane, seen);
-        let Ok(Answer::Looked {
-            found: fugue_api::attach::Looked::Frame { frame },
+        let Ok(Response::Looked {
+            found: fugue_api::attach::AttachResponse::Frame { frame },
         }) = eye.answer(view)
         else {
             seen = 0;

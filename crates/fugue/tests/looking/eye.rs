@@ -11,10 +11,11 @@ use std::{
 use fugue_api::{
     Error, OsText, PaneId, SessionName,
     attach::{
-        Arrange, Arrangement, ClientId, Frame, FrameHead, FrameRow, Lines, Look, Looked, Role, Span,
+        AttachRequest, AttachResponse, ClientId, Frame, FrameHead, FrameRow, LayoutChange,
+        PaneLines, SessionLayout, StyledSpan, ViewerRole,
     },
     panes::PaneSize,
-    wire::{self, Answer, Ask, FromDaemon, Key, ToDaemon},
+    wire::{self, ClientMessage, DaemonMessage, IdempotencyKey, Request, Response},
 };
 use fugue_testkit::World;
 use serde::{Serialize, de::DeserializeOwned};
@@ -25,7 +26,7 @@ pub struct Eye {
     stream: UnixStream,
     pub client: ClientId,
     next_id: u64,
-    heard: HashMap<u64, VecDeque<Result<Answer, Error>>>,
+    heard: HashMap<u64, VecDeque<Result<Response, Error>>>,
     /// What the client has drawn so far, by pane.
     drawn: HashMap<PaneId, Drawn>,
 }
@@ -68,13 +69,13 @@ impl Eye {
         };
         eye.say(&wire::Hello {
             protocol: wire::PROTOCOL,
-            caller: wire::Caller {
+            caller: wire::CallerEnv {
                 cwd: OsText::Text("/".into()),
                 env: Vec::new(),
                 umask: 0o022,
                 setting_names: wire::SettingNames::Prefixed,
             },
-            who: wire::Who::Person {
+            who: wire::CallerIdentity::Person {
                 project: "looking".into(),
             },
         });
@@ -103,44 +104,44 @@ impl Eye {
         Some(serde_json::from_slice(&json).expect("a frame of ours"))
     }
 
-    pub fn ask(&mut self, look: Look) -> u64 {
+    pub fn ask(&mut self, look: AttachRequest) -> u64 {
         self.ask_keyed(look, None)
     }
 
-    pub fn ask_keyed(&mut self, look: Look, key: Option<Key>) -> u64 {
+    pub fn ask_keyed(&mut self, look: AttachRequest, key: Option<IdempotencyKey>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         let mut own = [0; 16];
         own[..8].copy_from_slice(&id.to_le_bytes());
         own[8..].copy_from_slice(&self.client.0.to_le_bytes());
-        self.say(&ToDaemon::Call {
+        self.say(&ClientMessage::Call {
             id,
-            key: key.unwrap_or(Key(own)),
+            key: key.unwrap_or(IdempotencyKey(own)),
             who: None,
-            ask: Ask::Look { look },
+            ask: Request::Look { look },
         });
         id
     }
 
     /// A tool call, by the key that it has.
-    pub fn call(&mut self, tool: &str, args: serde_json::Value, key: Key) -> u64 {
+    pub fn call(&mut self, tool: &str, args: serde_json::Value, key: IdempotencyKey) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        let call = fugue_api::Request::parse(tool, args).expect("a good request");
-        self.say(&ToDaemon::Call {
+        let call = fugue_api::ToolCall::parse(tool, args).expect("a good request");
+        self.say(&ClientMessage::Call {
             id,
             key,
             who: None,
-            ask: Ask::Tool { call },
+            ask: Request::Tool { call },
         });
         id
     }
 
     pub fn cancel(&mut self, id: u64) {
-        self.say(&ToDaemon::Cancel { id });
+        self.say(&ClientMessage::Cancel { id });
     }
 
-    pub fn answer(&mut self, id: u64) -> Result<Answer, Error> {
+    pub fn answer(&mut self, id: u64) -> Result<Response, Error> {
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(answer) = self.heard.get_mut(&id).and_then(VecDeque::pop_front) {
@@ -160,19 +161,19 @@ impl Eye {
     }
 
     fn hear(&mut self) -> bool {
-        match self.receive::<FromDaemon>() {
-            Some(FromDaemon::Answer { id, answer, .. }) => {
+        match self.receive::<DaemonMessage>() {
+            Some(DaemonMessage::Answer { id, answer, .. }) => {
                 self.heard.entry(id).or_default().push_back(answer);
                 true
             }
-            Some(FromDaemon::Goodbye) => true,
+            Some(DaemonMessage::Goodbye) => true,
             None => false,
         }
     }
 
     /// Whether a question is answered once everything that was asked before has been.
     pub fn is_answered(&mut self, id: u64) -> bool {
-        let behind = self.ask(Look::Fit {
+        let behind = self.ask(AttachRequest::Fit {
             client: ClientId(u64::MAX),
             room: room(1, 1),
         });
@@ -185,12 +186,12 @@ impl Eye {
         let (id, client) = (self.next_id, self.client);
         self.next_id += 1;
         let seen = 0;
-        let look = Look::View { client, pane, seen };
-        let call = ToDaemon::Call {
+        let look = AttachRequest::View { client, pane, seen };
+        let call = ClientMessage::Call {
             id,
-            key: Key([0; 16]),
+            key: IdempotencyKey([0; 16]),
             who: None,
-            ask: Ask::Look { look },
+            ask: Request::Look { look },
         };
         if self.try_say(&call).is_err() {
             return false;
@@ -209,19 +210,19 @@ impl Eye {
         matches!(self.stream.read(&mut one), Ok(0) | Err(_))
     }
 
-    pub fn noted(&mut self, look: Look) {
+    pub fn noted(&mut self, look: AttachRequest) {
         let id = self.ask(look);
-        assert_eq!(self.answer(id), Ok(Answer::Noted));
+        assert_eq!(self.answer(id), Ok(Response::Noted));
     }
 
-    pub fn refused(&mut self, look: Look) -> Error {
+    pub fn refused(&mut self, look: AttachRequest) -> Error {
         let id = self.ask(look);
         self.answer(id).expect_err("it is refused")
     }
 
-    pub fn attend(&mut self, session: SessionName, room: PaneSize, role: Role) -> u64 {
+    pub fn attend(&mut self, session: SessionName, room: PaneSize, role: ViewerRole) -> u64 {
         let client = self.client;
-        self.ask(Look::Attend {
+        self.ask(AttachRequest::Attend {
             client,
             session,
             room,
@@ -231,20 +232,20 @@ impl Eye {
 
     pub fn ask_arrangement(&mut self, seen: u64) -> u64 {
         let session = main_session();
-        self.ask(Look::Arrangement { session, seen })
+        self.ask(AttachRequest::Arrangement { session, seen })
     }
 
-    pub fn arrangement(&mut self, id: u64) -> Arrangement {
+    pub fn arrangement(&mut self, id: u64) -> SessionLayout {
         match self.answer(id) {
-            Ok(Answer::Looked {
-                found: Looked::Arrangement { arrangement },
+            Ok(Response::Looked {
+                found: AttachResponse::Arrangement { arrangement },
             }) => arrangement,
             other => panic!("{other:?}"),
         }
     }
 
     /// Waits until the main session's panes lie as wanted.
-    pub fn until_arranged(&mut self, wanted: impl Fn(&Arrangement) -> bool) -> Arrangement {
+    pub fn until_arranged(&mut self, wanted: impl Fn(&SessionLayout) -> bool) -> SessionLayout {
         let mut seen = 0;
         loop {
             let id = self.ask_arrangement(seen);
@@ -256,14 +257,14 @@ impl Eye {
         }
     }
 
-    pub fn arrange(&mut self, change: Arrange) {
+    pub fn arrange(&mut self, change: LayoutChange) {
         let session = main_session();
-        self.noted(Look::Arrange { session, change });
+        self.noted(AttachRequest::Arrange { session, change });
     }
 
     pub fn type_keys(&mut self, pane: PaneId, keys: &str) {
         let client = self.client;
-        self.noted(Look::Type {
+        self.noted(AttachRequest::Type {
             client,
             pane,
             bytes: keys.as_bytes().to_vec(),
@@ -272,13 +273,13 @@ impl Eye {
 
     pub fn ask_view(&mut self, pane: PaneId, seen: u64) -> u64 {
         let client = self.client;
-        self.ask(Look::View { client, pane, seen })
+        self.ask(AttachRequest::View { client, pane, seen })
     }
 
     pub fn frame(&mut self, id: u64) -> Frame {
         match self.answer(id) {
-            Ok(Answer::Looked {
-                found: Looked::Frame { frame },
+            Ok(Response::Looked {
+                found: AttachResponse::Frame { frame },
             }) => *frame,
             other => panic!("{other:?}"),
         }
@@ -332,11 +333,11 @@ impl Eye {
         }
     }
 
-    pub fn lines(&mut self, pane: PaneId, from: u64, most: u32) -> Lines {
-        let id = self.ask(Look::Lines { pane, from, most });
+    pub fn lines(&mut self, pane: PaneId, from: u64, most: u32) -> PaneLines {
+        let id = self.ask(AttachRequest::Lines { pane, from, most });
         match self.answer(id) {
-            Ok(Answer::Looked {
-                found: Looked::Lines { lines },
+            Ok(Response::Looked {
+                found: AttachResponse::Lines { lines },
             }) => lines,
             other => panic!("{other:?}"),
         }
@@ -344,15 +345,15 @@ impl Eye {
 
     pub fn news(&mut self, id: u64) -> u64 {
         match self.answer(id) {
-            Ok(Answer::Looked {
-                found: Looked::News { version },
+            Ok(Response::Looked {
+                found: AttachResponse::News { version },
             }) => version,
             other => panic!("{other:?}"),
         }
     }
 }
 
-pub fn text(spans: &[Span]) -> String {
+pub fn text(spans: &[StyledSpan]) -> String {
     spans.iter().map(|span| span.0.as_str()).collect()
 }
 

@@ -3,8 +3,11 @@
 use std::time::{Duration, Instant};
 
 use fugue_api::{
-    attach::{Appearance, Attributes, Colour, FrameRow, MouseFormat, MouseWanted, Span},
-    panes::State,
+    attach::{
+        FrameColor, FrameMouseEncoding, FrameMouseMode, FrameRow, FrameStyle, StyleAttributes,
+        StyledSpan,
+    },
+    panes::PaneState,
 };
 use fugue_testkit::{figure, until};
 
@@ -22,7 +25,9 @@ fn the_screen_comes_whole_and_then_only_what_changed() {
     let mut eye = Eye::new(&world);
     let drawn = eye.until(pane, |drawn| drawn.shows("three"));
     assert_eq!(&drawn.rows[..4], ["one", "two", "three", ""]);
-    let mut quiet = eye.until(pane, |drawn| drawn.head.state.state == State::NeedsInput);
+    let mut quiet = eye.until(pane, |drawn| {
+        drawn.head.state.state == PaneState::NeedsInput
+    });
     assert!(!quiet.frame.whole);
     // Nothing happens, so nothing is said.
     let parked = eye.ask_view(pane, quiet.frame.number);
@@ -63,17 +68,27 @@ fn looks_cursor_and_modes_are_told() {
     assert_eq!(drawn.rows[0], "red 漢字");
     let mut whole = Eye::new(&world);
     let first = whole.view(pane).frame.rows.remove(0);
-    let plain = Appearance::default();
-    let red = Appearance(Colour(1), Colour(-1), Colour(-1), Attributes(1));
-    let blue = Appearance(Colour(-1), Colour(0x1_01_02_03), Colour(-1), Attributes(0));
+    let plain = FrameStyle::default();
+    let red = FrameStyle(
+        FrameColor(1),
+        FrameColor(-1),
+        FrameColor(-1),
+        StyleAttributes(1),
+    );
+    let blue = FrameStyle(
+        FrameColor(-1),
+        FrameColor(0x1_01_02_03),
+        FrameColor(-1),
+        StyleAttributes(0),
+    );
     assert_eq!(
         first,
         FrameRow(
             0,
             vec![
-                Span("red".into(), red),
-                Span(" ".into(), plain),
-                Span("漢字".into(), blue)
+                StyledSpan("red".into(), red),
+                StyledSpan(" ".into(), plain),
+                StyledSpan("漢字".into(), blue)
             ]
         )
     );
@@ -87,7 +102,7 @@ fn looks_cursor_and_modes_are_told() {
     assert_eq!(modes.keyboard, 5);
     assert_eq!(
         (modes.mouse, modes.mouse_format),
-        (MouseWanted::Drags, MouseFormat::Sgr)
+        (FrameMouseMode::Drags, FrameMouseEncoding::Sgr)
     );
 }
 
@@ -117,7 +132,7 @@ fn an_echo_comes_at_once_and_keys_arrive_in_order() {
     let keys: Vec<u64> = (0..200u32)
         .map(|number| {
             let client = eye.client;
-            eye.ask(fugue_api::attach::Look::Type {
+            eye.ask(fugue_api::attach::AttachRequest::Type {
                 client,
                 pane,
                 bytes: format!("{number:04};").into_bytes(),
@@ -220,19 +235,19 @@ fn a_pane_that_ends_says_so_and_is_seen_as_it_was() {
     eye.draw(pane, frame);
     let drawn = eye.until(pane, |drawn| drawn.head.ended);
     assert!(drawn.shows("last words"));
-    assert_eq!(drawn.head.state.state, State::Exited);
+    assert_eq!(drawn.head.state.state, PaneState::Exited);
     assert_eq!(drawn.head.state.exit_code, Some(3));
     // From its files, to whoever comes later.
     let mut later = Eye::new(&world);
     let drawn = later.view(pane);
     assert!(drawn.head.ended && drawn.frame.whole && drawn.shows("last words"));
     assert_eq!(drawn.head.state.exit_code, Some(3));
-    let said = later.refused(fugue_api::attach::Look::Type {
+    let said = later.refused(fugue_api::attach::AttachRequest::Type {
         client: later.client,
         pane,
         bytes: b"x".to_vec(),
     });
-    assert_eq!(said.kind, fugue_api::Kind::Ended);
+    assert_eq!(said.kind, fugue_api::ErrorKind::Ended);
 }
 
 #[test]
@@ -265,7 +280,7 @@ fn a_daemon_that_dies_is_followed_by_one_that_shows_everything() {
     let pane = world.pane("printf 'still here'; exec cat").pane_id;
     let mut eye = Eye::new(&world);
     let drawn = eye.until(pane, |drawn| {
-        drawn.shows("still here") && drawn.head.state.state == State::NeedsInput
+        drawn.shows("still here") && drawn.head.state.state == PaneState::NeedsInput
     });
     let view = eye.ask_view(pane, drawn.frame.number);
     assert!(!eye.is_answered(view));

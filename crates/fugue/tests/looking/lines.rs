@@ -1,9 +1,9 @@
 //! A client's own line to a pane.
 
 use fugue_api::{
-    Kind, PaneId,
-    attach::{ClientId, Look, Role},
-    wire::Answer,
+    ErrorKind, PaneId,
+    attach::{AttachRequest, ClientId, ViewerRole},
+    wire::Response,
 };
 use fugue_testkit::{World, until};
 
@@ -13,16 +13,16 @@ use crate::{
     world,
 };
 
-fn line(world: &World, pane: PaneId, role: Role) -> Eye {
+fn line(world: &World, pane: PaneId, role: ViewerRole) -> Eye {
     let mut eye = Eye::new(world);
-    eye.noted(Look::Line { pane, role });
+    eye.noted(AttachRequest::Line { pane, role });
     eye
 }
 
 /// The number of the question for so many frames behind the first.
 fn views(eye: &mut Eye, pane: PaneId, most: u32) -> u64 {
     let (client, seen) = (eye.client, eye.view(pane).frame.number);
-    eye.ask(Look::Views { client, seen, most })
+    eye.ask(AttachRequest::Views { client, seen, most })
 }
 
 #[test]
@@ -31,8 +31,8 @@ fn what_is_typed_on_a_line_is_seen_there_and_by_all_others() {
     let pane = world.pane("exec cat").pane_id;
     let mut other = Eye::new(&world);
     let mut lines = [
-        line(&world, pane, Role::Hands),
-        line(&world, pane, Role::Hands),
+        line(&world, pane, ViewerRole::Hands),
+        line(&world, pane, ViewerRole::Hands),
     ];
     for (number, text) in ["one", "two", "three", "four"].into_iter().enumerate() {
         lines[number % 2].type_keys(pane, text);
@@ -53,7 +53,7 @@ fn what_is_typed_on_a_line_is_seen_there_and_by_all_others() {
 fn frames_follow_each_other_without_being_asked_for_one_by_one() {
     let world = world();
     let pane = world.pane("exec cat").pane_id;
-    let mut eye = line(&world, pane, Role::Hands);
+    let mut eye = line(&world, pane, ViewerRole::Hands);
     let views = views(&mut eye, pane, 3);
     let mut typed = String::new();
     let mut frames = 0;
@@ -78,51 +78,51 @@ fn frames_follow_each_other_without_being_asked_for_one_by_one() {
     assert!(!eye.is_answered(views));
     let drawn = eye.until(pane, |drawn| drawn.rows[0].ends_with('d'));
     assert!(!drawn.frame.whole);
-    let refused = other.refused(Look::Views {
+    let refused = other.refused(AttachRequest::Views {
         client: eye.client,
         seen: 0,
         most: 3,
     });
-    assert_eq!(refused.kind, Kind::InvalidArgument);
+    assert_eq!(refused.kind, ErrorKind::InvalidArgument);
 }
 
 #[test]
 fn a_line_is_for_one_pane_and_for_nothing_else() {
     let world = world();
     let [pane, other] = [(); 2].map(|()| world.pane("exec cat").pane_id);
-    let mut eye = line(&world, pane, Role::Hands);
+    let mut eye = line(&world, pane, ViewerRole::Hands);
     let (client, bytes) = (eye.client, b"x".to_vec());
     for look in [
-        Look::View {
+        AttachRequest::View {
             client,
             pane: other,
             seen: 0,
         },
-        Look::Type {
+        AttachRequest::Type {
             client,
             pane: other,
             bytes: bytes.clone(),
         },
-        Look::Fit {
+        AttachRequest::Fit {
             client,
             room: room(5, 5),
         },
-        Look::Line {
+        AttachRequest::Line {
             pane,
-            role: Role::Hands,
+            role: ViewerRole::Hands,
         },
     ] {
-        assert_eq!(eye.refused(look).kind, Kind::InvalidArgument);
+        assert_eq!(eye.refused(look).kind, ErrorKind::InvalidArgument);
     }
     eye.type_keys(pane, "still here");
     eye.until(pane, |drawn| drawn.shows("still here"));
-    let mut reader = line(&world, pane, Role::Eyes);
-    let refused = reader.refused(Look::Type {
+    let mut reader = line(&world, pane, ViewerRole::Eyes);
+    let refused = reader.refused(AttachRequest::Type {
         client: ClientId(1),
         pane,
         bytes,
     });
-    assert_eq!(refused.kind, Kind::InvalidArgument);
+    assert_eq!(refused.kind, ErrorKind::InvalidArgument);
     assert!(reader.until(pane, |drawn| drawn.shows("still here")).rows[1].is_empty());
 }
 
@@ -130,7 +130,7 @@ fn a_line_is_for_one_pane_and_for_nothing_else() {
 fn a_line_ends_with_its_pane_and_is_not_given_to_one_that_has_ended() {
     let world = world();
     let pane = world.pane("read x; echo over").pane_id;
-    let mut eye = line(&world, pane, Role::Hands);
+    let mut eye = line(&world, pane, ViewerRole::Hands);
     eye.view(pane);
     eye.type_keys(pane, "\r");
     let mut late = Eye::new(&world);
@@ -139,12 +139,12 @@ fn a_line_ends_with_its_pane_and_is_not_given_to_one_that_has_ended() {
     // Whoever is on the line sees the end as well, or that the line is gone, and asks elsewhere.
     until("the line is closed", LIMIT, || !eye.is_heard(pane));
     for unknown in [pane, PaneId(99)] {
-        let refused = late.refused(Look::Line {
+        let refused = late.refused(AttachRequest::Line {
             pane: unknown,
-            role: Role::Hands,
+            role: ViewerRole::Hands,
         });
         assert!(
-            matches!(refused.kind, Kind::Ended | Kind::NotFound),
+            matches!(refused.kind, ErrorKind::Ended | ErrorKind::NotFound),
             "{refused:?}"
         );
     }
@@ -156,7 +156,7 @@ fn a_line_ends_with_its_pane_and_is_not_given_to_one_that_has_ended() {
 fn a_client_that_talks_on_or_goes_away_leaves_nothing_behind() {
     let world = world();
     let pane = world.pane("exec cat").pane_id;
-    drop(line(&world, pane, Role::Hands));
+    drop(line(&world, pane, ViewerRole::Hands));
     let daemon = world.daemons()[0].pid;
     let open = || {
         let fds = std::fs::read_dir(format!("/proc/{daemon}/fd"));
@@ -164,7 +164,7 @@ fn a_client_that_talks_on_or_goes_away_leaves_nothing_behind() {
     };
     let mut least = open();
     for _ in 0..50 {
-        let mut eye = line(&world, pane, Role::Hands);
+        let mut eye = line(&world, pane, ViewerRole::Hands);
         let seen = eye.view(pane).frame.number;
         eye.ask_view(pane, seen);
         least = least.min(open() - 1);
@@ -172,9 +172,9 @@ fn a_client_that_talks_on_or_goes_away_leaves_nothing_behind() {
     until("all fds are closed", LIMIT, || open() <= least);
     // Asked twice, it is one line.
     let mut eager = Eye::new(&world);
-    let role = Role::Hands;
-    let first = eager.ask(Look::Line { pane, role });
-    eager.ask(Look::Line { pane, role });
-    assert_eq!(eager.answer(first), Ok(Answer::Noted));
+    let role = ViewerRole::Hands;
+    let first = eager.ask(AttachRequest::Line { pane, role });
+    eager.ask(AttachRequest::Line { pane, role });
+    assert_eq!(eager.answer(first), Ok(Response::Noted));
     assert!(eager.view(pane).frame.whole);
 }

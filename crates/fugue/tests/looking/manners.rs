@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use fugue_api::{
-    Error, Kind, PaneId,
-    panes::Submitted,
-    wire::{Answer, Key},
+    Error, ErrorKind, PaneId,
+    panes::SubmitResult,
+    wire::{IdempotencyKey, Response},
 };
 use fugue_testkit::{World, until};
 use serde_json::json;
@@ -25,13 +25,13 @@ fn shell(world: &World) -> (PaneId, Eye) {
 /// An agent's line, as a call that is open from now on.
 fn send(eye: &mut Eye, pane: PaneId, line: &str, number: u8) -> u64 {
     let args = json!({"pane_id": pane.to_string(), "input": line, "submit": true});
-    eye.call("send_input", args, Key([number; 16]))
+    eye.call("send_input", args, IdempotencyKey([number; 16]))
 }
 
-fn submitted(answer: Result<Answer, Error>) -> Submitted {
+fn submitted(answer: Result<Response, Error>) -> SubmitResult {
     match answer {
-        Ok(Answer::Tool {
-            reply: fugue_api::Reply::SendInput(sent),
+        Ok(Response::Tool {
+            reply: fugue_api::ToolReply::SendInput(sent),
         }) => sent.submitted,
         other => panic!("{other:?}"),
     }
@@ -56,7 +56,7 @@ fn an_agent_waits_until_a_person_has_sent_their_line() {
     assert!(drawn.head.held.is_some());
     assert!(!eye.is_answered(agent));
     eye.type_keys(pane, "\r");
-    assert_eq!(submitted(eye.answer(agent)), Submitted::Yes);
+    assert_eq!(submitted(eye.answer(agent)), SubmitResult::Yes);
     let drawn = eye.until(pane, |drawn| {
         drawn.rows.iter().any(|row| row == "from an agent")
     });
@@ -118,7 +118,7 @@ fn whoever_waits_too_long_is_refused_and_nothing_is_typed() {
     let second = send(&mut eye, pane, "echo two", 2);
     for call in [first, second] {
         let error = eye.answer(call).expect_err("refused");
-        assert_eq!(error.kind, Kind::Unavailable);
+        assert_eq!(error.kind, ErrorKind::Unavailable);
         assert!(error.message.contains("nothing was typed"), "{error}");
         assert!(
             error
@@ -150,7 +150,7 @@ fn who_says_so_types_into_a_persons_line() {
     eye.until(pane, |drawn| drawn.shows("echo mine too"));
     assert!(!eye.is_answered(polite), "it is still a person's line");
     world.fugue(&["send", &name, "--enter", "--force"]).ok();
-    assert_eq!(submitted(eye.answer(polite)), Submitted::Yes);
+    assert_eq!(submitted(eye.answer(polite)), SubmitResult::Yes);
     eye.until(pane, |drawn| drawn.rows.iter().any(|row| row == "later"));
     assert!(world.text(pane).contains("\nmine too\n"));
 }
@@ -210,7 +210,7 @@ fn a_pane_that_ends_lets_nobody_wait() {
     let error = eye
         .answer(agent)
         .expect_err("there is nothing to type into");
-    assert_eq!(error.kind, Kind::Ended);
+    assert_eq!(error.kind, ErrorKind::Ended);
 }
 
 #[test]
@@ -225,9 +225,9 @@ fn a_message_is_not_typed_into_a_persons_line() {
         "name": "w", "agent": "reader", "cwd": "/tmp",
         "prompt": "while read -r line; do echo \"<$line>\"; done",
     });
-    let spawned = eye.call("spawn_worker", spawn, Key([1; 16]));
-    let Ok(Answer::Tool {
-        reply: fugue_api::Reply::SpawnWorker(worker),
+    let spawned = eye.call("spawn_worker", spawn, IdempotencyKey([1; 16]));
+    let Ok(Response::Tool {
+        reply: fugue_api::ToolReply::SpawnWorker(worker),
     }) = eye.answer(spawned)
     else {
         panic!("a worker");
@@ -236,7 +236,7 @@ fn a_message_is_not_typed_into_a_persons_line() {
     eye.type_keys(pane, "abc");
     eye.until(pane, |drawn| drawn.shows("abc"));
     let message = json!({"to": "w-reader", "body": "go on", "deliver": "type"});
-    let sent = eye.call("send_message", message, Key([2; 16]));
+    let sent = eye.call("send_message", message, IdempotencyKey([2; 16]));
     eye.answer(sent).expect("it is sent");
     // Five times as long as it takes an agent to count as idle.
     until("it has been silent", LIMIT, || {

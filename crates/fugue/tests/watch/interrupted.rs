@@ -2,10 +2,10 @@
 
 use std::{fs, time::Duration};
 
-use fugue_api::{Kind, panes::State, watch::WatcherState};
+use fugue_api::{ErrorKind, panes::PaneState, watch::WatcherState};
 use fugue_testkit::{
     Chance, Ended, World, let_pass, native_only,
-    providers::{Providers, Says},
+    providers::{AssessorReply, AssessorServer},
     until, until_some,
 };
 use serde_json::json;
@@ -29,14 +29,14 @@ const PAUSER: &str = r#"cmd:echo '{"injection_prompt": "go on", "achieved": fals
 /// A watcher that is held there, with the process that holds it, if one does.
 struct Held<'a> {
     watch: Watch<'a>,
-    model: Providers,
+    model: AssessorServer,
     process: Option<Ended>,
 }
 
 fn held(world: &World, at: At) -> Held<'_> {
     let _ = fs::remove_file(world.work().join("hangs"));
     let model = model(&match at {
-        At::Sleep | At::Command | At::Spin | At::Assessment => [Says::Silence],
+        At::Sleep | At::Command | At::Spin | At::Assessment => [AssessorReply::Silence],
         At::Check => [stop()],
     });
     let sleep = match at {
@@ -116,7 +116,7 @@ fn a_pane_that_dies_ends_its_watcher_in_every_state() {
         assert_eq!(world.status(held.watch.pane).watcher, None);
         let args = held.watch.args(json!({"status_report": "x"}));
         let refused = held.watch.client.refused("look_ma", args);
-        assert_eq!(refused.kind, Kind::NotFound, "{at:?}: {refused:?}");
+        assert_eq!(refused.kind, ErrorKind::NotFound, "{at:?}: {refused:?}");
     }
 }
 
@@ -155,7 +155,7 @@ fn clear_leaves_every_state_at_once_and_nothing_behind() {
 #[test]
 fn whoever_paused_it_is_told_when_it_is_cleared_or_goes_on() {
     let world = world();
-    let model = model(&[Says::Silence]);
+    let model = model(&[AssessorReply::Silence]);
     let mut watch = Watch::begin(&world, &model, &[], json!({}));
     for (asked, tool, more) in [
         (1, "watch_me", json!({"strategy_plan": "another"})),
@@ -221,7 +221,7 @@ fn a_daemon_that_is_killed_in_any_state_goes_on_and_types_once() {
         let (script, sleep) = match at {
             At::Sleep => (vec![go_on(NEXT)], "2"),
             At::Command | At::Spin => (vec![go_on(NEXT)], "0.01"),
-            At::Assessment => (vec![Says::Silence, go_on(NEXT)], "0.01"),
+            At::Assessment => (vec![AssessorReply::Silence, go_on(NEXT)], "0.01"),
             At::Check => (vec![stop(), go_on(NEXT)], "0.01"),
         };
         let model = model(&script);
@@ -367,7 +367,7 @@ fn a_pane_that_a_wait_has_made_outlives_it() {
     let made = panes.iter().find(|pane| pane.name == "made");
     let made = made.expect("it was made").pane_id;
     world.until_printed(made, |text| text.contains("here"));
-    assert_eq!(world.status(made).state.state, State::Running);
+    assert_eq!(world.status(made).state.state, PaneState::Running);
 }
 
 #[test]

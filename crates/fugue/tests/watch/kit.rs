@@ -13,7 +13,7 @@ use fugue_api::{
 use fugue_testkit::{
     Ended, World,
     mcp::McpClient,
-    providers::{Providers, Says},
+    providers::{AssessorReply, AssessorServer},
     until_some,
 };
 use serde_json::{Value, json};
@@ -29,20 +29,20 @@ pub fn world() -> World {
 }
 
 /// A model that decides by a script.
-pub fn model(script: &[Says]) -> Providers {
-    Providers::start(script.to_vec())
+pub fn model(script: &[AssessorReply]) -> AssessorServer {
+    AssessorServer::start(script.to_vec())
 }
 
-pub fn go_on(line: &str) -> Says {
-    Says::Words(json!({"action": "continue", "injection_prompt": line}).to_string())
+pub fn go_on(line: &str) -> AssessorReply {
+    AssessorReply::Words(json!({"action": "continue", "injection_prompt": line}).to_string())
 }
 
-pub fn stop() -> Says {
-    Says::Words(json!({"action": "stop", "injection_prompt": null}).to_string())
+pub fn stop() -> AssessorReply {
+    AssessorReply::Words(json!({"action": "stop", "injection_prompt": null}).to_string())
 }
 
-pub fn next_step(line: &str) -> Says {
-    Says::Words(json!({"injection_prompt": line, "achieved": false}).to_string())
+pub fn next_step(line: &str) -> AssessorReply {
+    AssessorReply::Words(json!({"injection_prompt": line, "achieved": false}).to_string())
 }
 
 /// A session that watches a bash.
@@ -55,7 +55,12 @@ pub struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Watches a new bash with this plan. Small times, and the variables on top.
     #[track_caller]
-    pub fn begin(world: &'a World, model: &Providers, vars: &[(&str, &str)], more: Value) -> Self {
+    pub fn begin(
+        world: &'a World,
+        model: &AssessorServer,
+        vars: &[(&str, &str)],
+        more: Value,
+    ) -> Self {
         let pane = world.shell("bash").pane_id;
         Self::of(world, pane, model, vars, more)
     }
@@ -64,7 +69,7 @@ impl<'a> Watch<'a> {
     pub fn of(
         world: &'a World,
         pane: PaneId,
-        model: &Providers,
+        model: &AssessorServer,
         vars: &[(&str, &str)],
         more: Value,
     ) -> Self {
@@ -152,7 +157,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-pub fn client(world: &World, model: &Providers, vars: &[(&str, &str)]) -> McpClient {
+pub fn client(world: &World, model: &AssessorServer, vars: &[(&str, &str)]) -> McpClient {
     let mut command = world.fugue_command(["mcp"]);
     command
         .env("OPENAI_BASE_URL", format!("{}/v1", model.url()))
@@ -179,7 +184,7 @@ pub fn merge(to: &mut Value, more: Value) {
 }
 
 /// What a model was asked, in its own words.
-pub fn question(model: &Providers, number: usize) -> String {
+pub fn question(model: &AssessorServer, number: usize) -> String {
     let body = &model.asked()[number].body;
     let messages = body["messages"].as_array().expect("messages");
     let texts = messages.iter().map(|message| &message["content"]);

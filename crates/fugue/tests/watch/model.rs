@@ -1,6 +1,6 @@
 //! What may go wrong with the model.
 
-use fugue_testkit::providers::Says;
+use fugue_testkit::providers::AssessorReply;
 use serde_json::json;
 
 use crate::kit::*;
@@ -8,20 +8,20 @@ use crate::kit::*;
 #[test]
 fn a_model_that_cannot_be_used_pauses_the_watcher_and_says_why() {
     let world = world();
-    let words = |text: &str| Says::Words(text.to_owned());
+    let words = |text: &str| AssessorReply::Words(text.to_owned());
     let long = "x".repeat(300);
     for (says, asked, why) in [
-        (Says::Silence, 1, "no answer within 0.5 s"),
+        (AssessorReply::Silence, 1, "no answer within 0.5 s"),
         (words("I think you should go on."), 2, "twice"),
-        (Says::Error(500, "out of order".into()), 2, "500"),
-        (Says::Error(401, "bad key".into()), 1, "401"),
+        (AssessorReply::Error(500, "out of order".into()), 2, "500"),
+        (AssessorReply::Error(401, "bad key".into()), 1, "401"),
         (go_on(&long), 2, "160"),
         (go_on("rm -rf x\u{1b}[2J\u{3}"), 2, "U+001B"),
         (go_on("one\rtwo"), 2, "one line"),
         (go_on(""), 2, "twice"),
-        (Says::HangUp, 2, "reached"),
+        (AssessorReply::HangUp, 2, "reached"),
     ] {
-        let timeout = if matches!(says, Says::Silence) {
+        let timeout = if matches!(says, AssessorReply::Silence) {
             "0.5"
         } else {
             "30"
@@ -52,7 +52,7 @@ fn a_model_that_cannot_be_used_pauses_the_watcher_and_says_why() {
 #[test]
 fn an_answer_that_fits_at_the_second_try_is_taken() {
     let world = world();
-    let model = model(&[Says::Words("go on".into()), go_on(NEXT)]);
+    let model = model(&[AssessorReply::Words("go on".into()), go_on(NEXT)]);
     let mut watch = Watch::begin(&world, &model, &[], json!({}));
     watch.report(json!({}));
     watch.told("continue");

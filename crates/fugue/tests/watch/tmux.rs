@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fugue_api::{panes::PaneStatus, watch::WatcherState};
-use fugue_testkit::{World, let_pass, providers::Providers, until};
+use fugue_testkit::{World, let_pass, providers::AssessorServer, until};
 use serde_json::{Value, json};
 
 use crate::kit::*;
@@ -39,7 +39,7 @@ fn shown(world: &World, pane: &str) -> String {
 }
 
 /// A session that watches the window under one of its names.
-fn watch<'a>(world: &'a World, window: &str, model: &Providers) -> Watch<'a> {
+fn watch<'a>(world: &'a World, window: &str, model: &AssessorServer) -> Watch<'a> {
     let mut client = client(world, model, &[("IDLE_THRESHOLD", "0.3")]);
     let args = json!({"tmux_window": window, "strategy_plan": "reach the end"});
     let watching = client.call("watch_me", args);

@@ -3,9 +3,9 @@
 use std::fs;
 
 use fugue_api::{
-    Kind,
-    panes::PaneCreated,
-    watch::{NextStep, Recorded, RecordedStatus, WatcherState, Watching},
+    ErrorKind,
+    panes::CreatePaneReply,
+    watch::{LookMaReply, PauseReply, ReportStatus, WatchMeReply, WatcherState},
 };
 use fugue_testkit::native_only;
 use serde_json::json;
@@ -20,7 +20,7 @@ fn the_tools_go_there_and_back() {
     let world = world();
     let model = model(&[next_step("make it so")]);
     let mut client = client(&world, &model, &[("DEFAULT_WAIT_SEC", "600")]);
-    let pane: PaneCreated = world.json(&["new", "-n", "build", "--shell", "bash"]);
+    let pane: CreatePaneReply = world.json(&["new", "-n", "build", "--shell", "bash"]);
     let id = pane.pane_id.to_string();
     let args = json!({"tmux_window": "build", "strategy_plan": "plan"});
     let watching = client.call("watch_me", args.clone());
@@ -62,7 +62,7 @@ fn what_cannot_be_watched_is_refused_by_name() {
     let mut client = client(&world, &model, &[]);
     let pane = world.shell("bash").pane_id.to_string();
     let none = client.refused("look_ma", json!({"status_report": "x"}));
-    assert_eq!(none.kind, Kind::InvalidArgument, "{none:?}");
+    assert_eq!(none.kind, ErrorKind::InvalidArgument, "{none:?}");
     assert!(none.hint.expect("the candidates").contains(&pane));
     for (tool, more) in [
         ("look_ma", json!({"status_report": "x"})),
@@ -71,12 +71,12 @@ fn what_cannot_be_watched_is_refused_by_name() {
         let mut args = json!({"tmux_window": pane});
         merge(&mut args, more.clone());
         let refused = client.refused(tool, args);
-        assert_eq!(refused.kind, Kind::NotFound, "{refused:?}");
+        assert_eq!(refused.kind, ErrorKind::NotFound, "{refused:?}");
         assert!(refused.message.contains("is not watched"), "{refused:?}");
         let mut args = json!({"tmux_window": "nowhere"});
         merge(&mut args, more);
         let refused = client.refused(tool, args);
-        assert_eq!(refused.kind, Kind::NotFound, "{refused:?}");
+        assert_eq!(refused.kind, ErrorKind::NotFound, "{refused:?}");
         assert!(refused.message.contains("nowhere"), "{refused:?}");
     }
     let refused = client.refused(
@@ -104,13 +104,13 @@ fn what_cannot_be_watched_is_refused_by_name() {
         ),
     ] {
         let refused = client.refused("watch_me", args);
-        assert_eq!(refused.kind, Kind::InvalidArgument, "{refused:?}");
+        assert_eq!(refused.kind, ErrorKind::InvalidArgument, "{refused:?}");
         assert!(refused.message.contains(names), "{refused:?}");
     }
     let gone = world.pane("true").pane_id;
     world.exited(gone);
     let args = json!({"tmux_window": gone.to_string(), "strategy_plan": "x"});
-    assert_eq!(client.refused("watch_me", args).kind, Kind::Ended);
+    assert_eq!(client.refused("watch_me", args).kind, ErrorKind::Ended);
     assert!(world.overview().watchers.is_empty());
 }
 
@@ -150,14 +150,14 @@ fn the_verbs_say_what_the_watcher_does_and_why() {
     world.set_env("FUGUE_IDLE_THRESHOLD", "0.1");
     let pane = world.shell("bash").pane_id;
     let id = pane.to_string();
-    let watching: Watching = world.json(&["watch", &id, "reach the end"]);
+    let watching: WatchMeReply = world.json(&["watch", &id, "reach the end"]);
     assert_eq!(watching.attach_cmd, format!("fugue attach {id}"));
-    let recorded: Recorded = world.json(&["look", "half of it", "--pane", &id]);
-    assert_eq!(recorded.status, RecordedStatus::Waiting);
+    let recorded: LookMaReply = world.json(&["look", "half of it", "--pane", &id]);
+    assert_eq!(recorded.status, ReportStatus::Waiting);
     world.until_printed(pane, |text| text.contains("42-next"));
     let asked = fs::read_to_string(world.work().join("asked")).expect("the prompt");
     assert!(asked.contains("half of it"), "{asked}");
-    let next: NextStep = world.json(&["pause", &id]);
+    let next: PauseReply = world.json(&["pause", &id]);
     assert_eq!((next.injection_prompt, next.achieved), (None, true));
     for verb in [&["status", &id][..], &["ls"]] {
         let said = world.fugue(verb).ok().out();
@@ -168,7 +168,7 @@ fn the_verbs_say_what_the_watcher_does_and_why() {
     let said = said.out() + &said.err();
     assert!(said.contains("paused on request"), "{said}");
     world.fugue(&["clear", &id]).ok();
-    assert_eq!(world.refused(&["pause", &id], 1).kind, Kind::NotFound);
+    assert_eq!(world.refused(&["pause", &id], 1).kind, ErrorKind::NotFound);
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_wrong_setting_is_refused_by_its_name() {
         let mut client = client(&world, &model, &[(name, value)]);
         let args = json!({"tmux_window": pane, "strategy_plan": "x"});
         let refused = client.refused("watch_me", args);
-        assert_eq!(refused.kind, Kind::InvalidArgument, "{refused:?}");
+        assert_eq!(refused.kind, ErrorKind::InvalidArgument, "{refused:?}");
         let said = format!("{} {}", refused.message, refused.hint.unwrap_or_default());
         assert!(
             said.contains(name) && said.contains(value),

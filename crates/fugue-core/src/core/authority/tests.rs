@@ -1,4 +1,4 @@
-use fugue_api::{PaneId, QuestionId, wire::Ask};
+use fugue_api::{PaneId, QuestionId, wire::Request};
 use serde_json::{Value, json};
 
 use super::*;
@@ -8,27 +8,27 @@ use crate::{
     settings::Settings,
 };
 
-fn person() -> Who {
-    Who::Person {
+fn person() -> CallerIdentity {
+    CallerIdentity::Person {
         project: "a".into(),
     }
 }
 
-fn lead(id: &str) -> Who {
-    Who::Session { id: id.into() }
+fn lead(id: &str) -> CallerIdentity {
+    CallerIdentity::Session { id: id.into() }
 }
 
-fn worker(lead: &str, agent: &str) -> Who {
-    Who::Worker {
+fn worker(lead: &str, agent: &str) -> CallerIdentity {
+    CallerIdentity::Worker {
         session: lead.into(),
         agent: agent.into(),
         pane: None,
     }
 }
 
-fn request(tool: &str, args: Value) -> Ask {
-    let call = Request::parse(tool, args).expect("a good request");
-    Ask::Tool { call }
+fn request(tool: &str, args: Value) -> Request {
+    let call = ToolCall::parse(tool, args).expect("a good request");
+    Request::Tool { call }
 }
 
 /// Calls of a table, each in a story of its own.
@@ -59,7 +59,7 @@ impl Team {
         team
     }
 
-    fn open(&mut self, who: Who, ask: Ask) {
+    fn open(&mut self, who: CallerIdentity, ask: Request) {
         let next = self.story.disk().panes.len() as u64 + 1;
         let said = self.asks(who, ask);
         assert!(!said.contains("refuse"), "{said}");
@@ -79,18 +79,18 @@ impl Team {
         self.story.fact(next, opened());
     }
 
-    fn asks(&mut self, who: Who, ask: Ask) -> String {
+    fn asks(&mut self, who: CallerIdentity, ask: Request) -> String {
         self.calls += 1;
         self.story.speaks(who);
         match ask {
-            Ask::Tool { call } => self.story.ask(self.calls, self.calls as u8, "", call),
+            Request::Tool { call } => self.story.ask(self.calls, self.calls as u8, "", call),
             ask => self.story.ask_for(self.calls, ask),
         }
     }
 
     /// Whether the call passes the table. A call that does not changes nothing.
     #[track_caller]
-    fn allows(&mut self, who: Who, ask: Ask) -> bool {
+    fn allows(&mut self, who: CallerIdentity, ask: Request) -> bool {
         let before = format!("{:?}", self.story.core);
         let said = self.asks(who, ask);
         if said != format!("refuse {} Denied", self.calls) {
@@ -103,28 +103,28 @@ impl Team {
     }
 }
 
-type Make = fn(&str) -> Ask;
+type Make = fn(&str) -> Request;
 
 #[test]
 fn panes_are_for_those_the_table_names() {
-    let resize: Make = |pane| Ask::Resize {
+    let resize: Make = |pane| Request::Resize {
         pane: pane.into(),
         rows: 10,
         cols: 10,
     };
-    let follow: Make = |pane| Ask::Follow {
+    let follow: Make = |pane| Request::Follow {
         pane: pane.into(),
         from: 0,
     };
-    let keys: Make = |pane| Ask::Look {
-        look: Look::Type {
+    let keys: Make = |pane| Request::Look {
+        look: AttachRequest::Type {
             client: fugue_api::attach::ClientId(1),
             pane: pane.parse().expect("a pane"),
             bytes: b"x".to_vec(),
         },
     };
-    let line: Make = |pane| Ask::Look {
-        look: Look::Line {
+    let line: Make = |pane| Request::Look {
+        look: AttachRequest::Line {
             pane: pane.parse().expect("a pane"),
             role: ViewerRole::Hands,
         },
@@ -184,7 +184,7 @@ fn panes_are_for_those_the_table_names() {
         }),
     ];
     // Who, the panes that are its own, and whether those of people may be typed into and watched.
-    let callers: [(Who, &[u64], bool); 7] = [
+    let callers: [(CallerIdentity, &[u64], bool); 7] = [
         (person(), &[1, 2, 3, 4, 5, 6, 7], true),
         (lead("a"), &[2, 3, 4, 5, 6], true),
         (lead("b"), &[7], true),
@@ -213,20 +213,20 @@ fn panes_are_for_those_the_table_names() {
 
 #[test]
 fn everybody_opens_panes_and_only_people_force_stop_or_collect_garbage() {
-    let people_only: [fn() -> Ask; 3] = [
+    let people_only: [fn() -> Request; 3] = [
         || {
             request(
                 "send_input",
                 json!({"pane_id": "p5", "input": "x", "force": true}),
             )
         },
-        || Ask::CollectGarbage {
+        || Request::CollectGarbage {
             dry_run: false,
             all_ended: true,
         },
-        || Ask::DaemonStop { panes: true },
+        || Request::DaemonStop { panes: true },
     ];
-    let everybody: [fn() -> Ask; 7] = [
+    let everybody: [fn() -> Request; 7] = [
         || request("create_pane", json!({"command": "true"})),
         || {
             request(
@@ -236,12 +236,12 @@ fn everybody_opens_panes_and_only_people_force_stop_or_collect_garbage() {
         },
         || request("get_status", json!({})),
         || request("wait_for_event", json!({"timeout_secs": 0})),
-        || Ask::Everything,
-        || Ask::CollectGarbage {
+        || Request::Everything,
+        || Request::CollectGarbage {
             dry_run: true,
             all_ended: true,
         },
-        || Ask::Inbox {
+        || Request::Inbox {
             after: fugue_api::EventId(0),
             most: 10,
         },
@@ -359,9 +359,9 @@ fn a_question_is_answered_by_its_addressee_by_those_above_and_by_people() {
             .question(QuestionId(1))
             .expect("it is kept");
         let from = match who {
-            Who::Person { .. } => "person",
-            Who::Session { id } => id,
-            Who::Worker { agent, .. } => agent,
+            CallerIdentity::Person { .. } => "person",
+            CallerIdentity::Session { id } => id,
+            CallerIdentity::Worker { agent, .. } => agent,
         };
         assert_eq!(
             record.answered_by.as_deref(),
@@ -415,7 +415,7 @@ fn nobody_takes_an_event_out_of_the_inbox_of_another() {
         let event = fugue_api::EventId(1);
         let case = format!("{who:?}");
         let before = format!("{:?}", team.story.core);
-        let said = team.asks(who, Ask::Took { event });
+        let said = team.asks(who, Request::Took { event });
         assert_eq!(!said.contains("Denied"), allowed, "{case}: {said}");
         if !allowed {
             assert_eq!(format!("{:?}", team.story.core), before, "{case}");
@@ -427,7 +427,7 @@ fn nobody_takes_an_event_out_of_the_inbox_of_another() {
 fn a_process_in_the_pane_of_an_agent_is_that_agent_whatever_it_says() {
     let team = Team::new();
     let core = &team.story.core;
-    let one = Who::Worker {
+    let one = CallerIdentity::Worker {
         session: "a".into(),
         agent: "one-claude".into(),
         pane: Some(PaneId(3)),
@@ -466,7 +466,7 @@ fn a_process_in_the_pane_of_an_agent_is_that_agent_whatever_it_says() {
             Some(who) => assert_eq!(found.expect("it is accepted"), who, "{case}"),
             None => {
                 let error = found.expect_err("it is refused");
-                assert_eq!(error.kind, fugue_api::Kind::Denied, "{case}");
+                assert_eq!(error.kind, fugue_api::ErrorKind::Denied, "{case}");
             }
         }
     }

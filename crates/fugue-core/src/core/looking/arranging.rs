@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fugue_api::{
     PaneId, SessionName,
-    attach::{Arrangement, Looked, Rect, Role, Tile},
+    attach::{AttachResponse, Rect, SessionLayout, Tile, ViewerRole},
     panes::PaneSize,
 };
 
@@ -18,14 +18,14 @@ use crate::{
 
 /// A session that somebody looks at, or has arranged.
 #[derive(Default, Debug)]
-pub(super) struct SessionLayout {
+pub(super) struct SessionViewers {
     /// As a person has arranged it; else all of them evenly.
     pub own: Option<Layout>,
     pub zoomed: Option<PaneId>,
     /// How much room there was last, when hands were in it.
     pub room: Option<PaneSize>,
     /// What was told last.
-    now: Option<Arrangement>,
+    now: Option<SessionLayout>,
     /// Those who have seen that.
     pub waiting: Vec<CallId>,
     /// What panes were given, so that none is told twice.
@@ -33,7 +33,7 @@ pub(super) struct SessionLayout {
     stored: Option<LayoutRecord>,
 }
 
-impl SessionLayout {
+impl SessionViewers {
     pub fn restored(record: LayoutRecord) -> Self {
         Self {
             own: record.layout.clone(),
@@ -122,9 +122,9 @@ impl Core {
     fn rearrange(&mut self, session: &SessionName, effects: &mut Vec<Effect>) {
         let tiles = self.tiles(session);
         let room = self.looking.room(session);
-        let hands = self.looking.smallest(session, Role::Hands).is_some();
+        let hands = self.looking.smallest(session, ViewerRole::Hands).is_some();
         let clients = u32::try_from(self.looking.at(session).count()).unwrap_or(u32::MAX);
-        let made_by: HashMap<PaneId, fugue_api::wire::Key> = tiles
+        let made_by: HashMap<PaneId, fugue_api::wire::IdempotencyKey> = tiles
             .iter()
             .filter_map(|pane| Some((*pane, self.panes.get(pane)?.record.made_by)))
             .collect();
@@ -163,7 +163,7 @@ impl Core {
             (None, Some(own)) => own.place(room),
             (None, None) => Layout::tiled(&tiles, room).place(room),
         };
-        let next = Arrangement {
+        let next = SessionLayout {
             version: self.looking.version + 1,
             room,
             tiles: places,
@@ -172,7 +172,7 @@ impl Core {
         };
         keep(session, known, effects);
         let same = known.now.as_ref().is_some_and(|now| {
-            *now == Arrangement {
+            *now == SessionLayout {
                 version: now.version,
                 ..next.clone()
             }
@@ -231,7 +231,7 @@ impl Core {
 }
 
 /// Records what a person has arranged, before anybody is told.
-fn keep(session: &SessionName, known: &mut SessionLayout, effects: &mut Vec<Effect>) {
+fn keep(session: &SessionName, known: &mut SessionViewers, effects: &mut Vec<Effect>) {
     let record = match (&known.own, known.zoomed) {
         (None, None) => None,
         (own, zoomed) => Some(LayoutRecord {
@@ -268,7 +268,7 @@ fn whole(pane: PaneId, room: PaneSize) -> Vec<Tile> {
     vec![Tile { pane, place }]
 }
 
-fn told(call: CallId, now: &Arrangement) -> Effect {
+fn told(call: CallId, now: &SessionLayout) -> Effect {
     let arrangement = now.clone();
-    looked(call, Looked::Arrangement { arrangement })
+    looked(call, AttachResponse::Arrangement { arrangement })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fugue_api::{PaneId, SessionName, attach::Looked};
+use fugue_api::{PaneId, SessionName, attach::AttachResponse};
 
 use super::looked;
 use crate::{CallId, Change, Effect, PaneRecord};
@@ -123,7 +123,7 @@ impl OverviewVersion {
 
     fn told(&self, call: CallId) -> Effect {
         let version = self.version;
-        looked(call, Looked::News { version })
+        looked(call, AttachResponse::News { version })
     }
 }
 

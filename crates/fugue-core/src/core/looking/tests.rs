@@ -1,8 +1,8 @@
 use fugue_api::{
-    PaneId, Request, SessionName,
-    attach::{Arrange, Arrangement, ClientId, Look, Role, Side},
+    PaneId, SessionName, ToolCall,
+    attach::{AttachRequest, ClientId, LayoutChange, SessionLayout, SplitSide, ViewerRole},
     panes::PaneSize,
-    wire::{Ask, HookNews, Key, Who},
+    wire::{CallerIdentity, HookReport, IdempotencyKey, Request},
 };
 use proptest::{collection::vec, prelude::*};
 use serde_json::json;
@@ -32,17 +32,17 @@ fn pane(story: &mut Story, number: u64) -> String {
 }
 
 fn made(story: &mut Story, number: u64, args: serde_json::Value) -> String {
-    let request = Request::parse("create_pane", args).unwrap();
+    let request = ToolCall::parse("create_pane", args).unwrap();
     story.ask(number, number as u8, "", request);
     story.fact(number, opened())
 }
 
-fn look(story: &mut Story, call: u64, look: Look) -> String {
-    story.ask_for(call, Ask::Look { look })
+fn look(story: &mut Story, call: u64, look: AttachRequest) -> String {
+    story.ask_for(call, Request::Look { look })
 }
 
-fn attend(story: &mut Story, call: u64, client: u64, room: PaneSize, role: Role) -> String {
-    let attend = Look::Attend {
+fn attend(story: &mut Story, call: u64, client: u64, room: PaneSize, role: ViewerRole) -> String {
+    let attend = AttachRequest::Attend {
         client: ClientId(client),
         session: main(),
         room,
@@ -53,18 +53,18 @@ fn attend(story: &mut Story, call: u64, client: u64, room: PaneSize, role: Role)
 
 fn fit(story: &mut Story, call: u64, client: u64, room: PaneSize) -> String {
     let client = ClientId(client);
-    look(story, call, Look::Fit { client, room })
+    look(story, call, AttachRequest::Fit { client, room })
 }
 
-fn arrange(story: &mut Story, call: u64, change: Arrange) -> String {
+fn arrange(story: &mut Story, call: u64, change: LayoutChange) -> String {
     let session = main();
-    look(story, call, Look::Arrange { session, change })
+    look(story, call, AttachRequest::Arrange { session, change })
 }
 
 /// How the panes lie, as `p1 0,0 24x80`, with the version.
 fn lies(story: &mut Story, call: u64, seen: u64) -> (u64, Vec<String>) {
     let session = main();
-    let said = look(story, call, Look::Arrangement { session, seen });
+    let said = look(story, call, AttachRequest::Arrangement { session, seen });
     assert_eq!(said, format!("answer {call}"));
     told(story, call)
 }
@@ -95,12 +95,12 @@ fn the_smallest_of_those_with_their_hands_in_it_rules() {
     let mut story = story();
     pane(&mut story, 1);
     assert_eq!(
-        attend(&mut story, 10, 1, room(30, 100), Role::Hands),
+        attend(&mut story, 10, 1, room(30, 100), ViewerRole::Hands),
         "fit p1 29x100"
     );
     // One that only reads is shown the same and changes nothing.
-    assert_eq!(attend(&mut story, 11, 2, room(5, 20), Role::Eyes), "");
-    let types = |client: u64| Look::Type {
+    assert_eq!(attend(&mut story, 11, 2, room(5, 20), ViewerRole::Eyes), "");
+    let types = |client: u64| AttachRequest::Type {
         client: ClientId(client),
         pane: PaneId(1),
         bytes: b"x".to_vec(),
@@ -108,7 +108,7 @@ fn the_smallest_of_those_with_their_hands_in_it_rules() {
     assert_eq!(look(&mut story, 30, types(2)), "refuse 30 InvalidArgument");
     assert_eq!(look(&mut story, 31, types(1)), "ask p1");
     assert_eq!(
-        attend(&mut story, 12, 3, room(40, 80), Role::Hands),
+        attend(&mut story, 12, 3, room(40, 80), ViewerRole::Hands),
         "fit p1 29x80"
     );
     assert_eq!(
@@ -127,7 +127,10 @@ fn the_smallest_of_those_with_their_hands_in_it_rules() {
     assert_eq!(story.step(Input::Cancelled { call: CallId(10) }), "");
     assert_eq!(lies(&mut story, 17, 0).1, ["p1 0,0 30x100"]);
     story.fact(1, PaneEvent::Resized(room(29, 100)));
-    assert_eq!(attend(&mut story, 18, 4, room(30, 100), Role::Hands), "");
+    assert_eq!(
+        attend(&mut story, 18, 4, room(30, 100), ViewerRole::Hands),
+        ""
+    );
 }
 
 #[test]
@@ -140,15 +143,15 @@ fn a_session_that_nobody_looks_at_is_left_alone() {
         json!({"command": "claude", "session": "other"}),
     );
     assert_eq!(
-        attend(&mut story, 10, 1, room(30, 100), Role::Hands),
+        attend(&mut story, 10, 1, room(30, 100), ViewerRole::Hands),
         "fit p1 29x100"
     );
     // The same client looks elsewhere.
-    let elsewhere = Look::Attend {
+    let elsewhere = AttachRequest::Attend {
         client: ClientId(1),
         session: SessionName("other".into()),
         room: room(10, 50),
-        role: Role::Hands,
+        role: ViewerRole::Hands,
     };
     assert_eq!(
         look(&mut story, 11, elsewhere),
@@ -165,7 +168,7 @@ fn a_session_that_nobody_looks_at_is_left_alone() {
 #[test]
 fn a_pane_of_tmux_has_a_place_and_keeps_its_size() {
     let mut story = story();
-    let request = Request::parse("create_pane", json!({"command": "top"})).unwrap();
+    let request = ToolCall::parse("create_pane", json!({"command": "top"})).unwrap();
     story.ask(1, 1, "", request);
     let tmux = crate::TmuxPane {
         socket: "/tmp/tmux".into(),
@@ -181,7 +184,10 @@ fn a_pane_of_tmux_has_a_place_and_keeps_its_size() {
             tmux: Some(tmux),
         },
     );
-    assert_eq!(attend(&mut story, 10, 1, room(30, 100), Role::Hands), "");
+    assert_eq!(
+        attend(&mut story, 10, 1, room(30, 100), ViewerRole::Hands),
+        ""
+    );
     assert_eq!(lies(&mut story, 11, 0).1, ["p1 0,0 30x100"]);
 }
 
@@ -189,10 +195,10 @@ fn a_pane_of_tmux_has_a_place_and_keeps_its_size() {
 fn panes_come_and_go_and_whoever_waits_is_told() {
     let mut story = story();
     made(&mut story, 1, json!({}));
-    attend(&mut story, 10, 1, room(24, 80), Role::Hands);
+    attend(&mut story, 10, 1, room(24, 80), ViewerRole::Hands);
     let (version, _) = lies(&mut story, 11, 0);
     let session = main();
-    let wait = Look::Arrangement {
+    let wait = AttachRequest::Arrangement {
         session,
         seen: version,
     };
@@ -208,7 +214,7 @@ fn panes_come_and_go_and_whoever_waits_is_told() {
     assert_eq!(story.fact(2, exited(1)), "commit 1, wake 86400000");
     assert_eq!(lies(&mut story, 13, version).1.len(), 2);
     let close = json!({"pane_id": "p2"});
-    story.ask(3, 3, "", Request::parse("close_pane", close).unwrap());
+    story.ask(3, 3, "", ToolCall::parse("close_pane", close).unwrap());
     assert_eq!(
         story.fact(2, PaneEvent::Swept),
         "closed 3 Some(1), fit p1 23x80, commit 1"
@@ -221,7 +227,7 @@ fn panes_come_and_go_and_whoever_waits_is_told() {
     assert_eq!(told(&story, 10).1, Vec::<String>::new());
     // Nor is there for whoever comes now.
     assert_eq!(
-        attend(&mut story, 14, 1, room(24, 80), Role::Hands),
+        attend(&mut story, 14, 1, room(24, 80), ViewerRole::Hands),
         "answer 14"
     );
 }
@@ -230,15 +236,15 @@ fn panes_come_and_go_and_whoever_waits_is_told() {
 fn what_a_person_arranged_is_kept_when_panes_come_and_go() {
     let mut story = story();
     pane(&mut story, 1);
-    attend(&mut story, 10, 1, room(24, 81), Role::Hands);
+    attend(&mut story, 10, 1, room(24, 81), ViewerRole::Hands);
     assert_eq!(
         arrange(
             &mut story,
             11,
-            Arrange::Beside {
-                made_by: Key([2; 16]),
+            LayoutChange::Beside {
+                made_by: IdempotencyKey([2; 16]),
                 of: PaneId(1),
-                side: Side::Right
+                side: SplitSide::Right
             }
         ),
         "commit 1, answer 11"
@@ -248,9 +254,9 @@ fn what_a_person_arranged_is_kept_when_panes_come_and_go() {
     arrange(
         &mut story,
         13,
-        Arrange::Push {
+        LayoutChange::Push {
             pane: PaneId(2),
-            side: Side::Left,
+            side: SplitSide::Left,
             by: 20,
         },
     );
@@ -263,7 +269,7 @@ fn what_a_person_arranged_is_kept_when_panes_come_and_go() {
     arrange(
         &mut story,
         15,
-        Arrange::Swap {
+        LayoutChange::Swap {
             one: PaneId(1),
             other: PaneId(3),
         },
@@ -273,14 +279,14 @@ fn what_a_person_arranged_is_kept_when_panes_come_and_go() {
     // A daemon's death changes nothing of that.
     let (version, _) = lies(&mut story, 17, 0);
     story.restart();
-    attend(&mut story, 20, 1, room(24, 81), Role::Hands);
+    attend(&mut story, 20, 1, room(24, 81), ViewerRole::Hands);
     assert_eq!(lies(&mut story, 21, version).1, arranged);
     story.fact(2, exited(0));
     let close = json!({"pane_id": "p2"});
-    story.ask(22, 22, "", Request::parse("close_pane", close).unwrap());
+    story.ask(22, 22, "", ToolCall::parse("close_pane", close).unwrap());
     story.fact(2, PaneEvent::Swept);
     assert_eq!(lies(&mut story, 23, 0).1, ["p3 0,0 24x20", "p1 0,21 24x60"]);
-    arrange(&mut story, 24, Arrange::Tiled);
+    arrange(&mut story, 24, LayoutChange::Tiled);
     assert_eq!(lies(&mut story, 25, 0).1, ["p1 0,0 24x40", "p3 0,41 24x40"]);
     assert!(story.disk().arrangements.is_empty());
 }
@@ -290,8 +296,8 @@ fn one_pane_may_have_all_the_room() {
     let mut story = story();
     pane(&mut story, 1);
     pane(&mut story, 2);
-    attend(&mut story, 10, 1, room(24, 80), Role::Hands);
-    let zoom = |pane: Option<u64>| Arrange::Zoom {
+    attend(&mut story, 10, 1, room(24, 80), ViewerRole::Hands);
+    let zoom = |pane: Option<u64>| LayoutChange::Zoom {
         pane: pane.map(PaneId),
     };
     assert_eq!(
@@ -302,7 +308,7 @@ fn one_pane_may_have_all_the_room() {
     // One that comes meanwhile waits for its place.
     assert_eq!(pane(&mut story, 3), "commit 1, answer 3 p3 ready=true");
     story.restart();
-    attend(&mut story, 20, 1, room(24, 80), Role::Hands);
+    attend(&mut story, 20, 1, room(24, 80), ViewerRole::Hands);
     assert_eq!(lies(&mut story, 21, 0).1, ["p2 0,0 24x80"]);
     assert_eq!(arrange(&mut story, 22, zoom(Some(9))), "refuse 22 NotFound");
     arrange(&mut story, 23, zoom(None));
@@ -320,13 +326,13 @@ fn one_pane_may_have_all_the_room() {
 fn changes_that_make_no_sense_change_nothing() {
     let mut story = story();
     pane(&mut story, 1);
-    let push = Arrange::Push {
+    let push = LayoutChange::Push {
         pane: PaneId(1),
-        side: Side::Left,
+        side: SplitSide::Left,
         by: 3,
     };
     assert_eq!(arrange(&mut story, 8, push), "refuse 8 InvalidArgument");
-    let swap = Arrange::Swap {
+    let swap = LayoutChange::Swap {
         one: PaneId(1),
         other: PaneId(7),
     };
@@ -339,7 +345,8 @@ fn changes_that_make_no_sense_change_nothing() {
 #[test]
 fn news_is_when_a_row_has_changed() {
     let mut story = story();
-    let news = |story: &mut Story, call: u64, seen: u64| look(story, call, Look::News { seen });
+    let news =
+        |story: &mut Story, call: u64, seen: u64| look(story, call, AttachRequest::News { seen });
     assert_eq!(news(&mut story, 1, 99), "answer 1");
     let version = |story: &Story, call: u64| {
         story.told(call)["looked"]["found"]["news"]["version"]
@@ -348,7 +355,7 @@ fn news_is_when_a_row_has_changed() {
     };
     let first = version(&story, 1);
     assert_eq!(news(&mut story, 2, first), "");
-    let request = Request::parse("create_pane", json!({"command": "make"})).unwrap();
+    let request = ToolCall::parse("create_pane", json!({"command": "make"})).unwrap();
     assert_eq!(story.ask(3, 3, "", request), "commit 2, open p1, answer 2");
     let seen = version(&story, 2);
     assert_eq!(news(&mut story, 4, seen), "");
@@ -378,8 +385,8 @@ fn news_is_when_a_row_has_changed() {
 fn those_who_look_see_at_once_that_an_agent_asks() {
     let mut story = story();
     let spawn = json!({"name": "w", "prompt": "work", "agent": "a", "layout": "tiled"});
-    story.speaks(Who::Session { id: "lead".into() });
-    story.ask(1, 1, "", Request::parse("spawn_worker", spawn).unwrap());
+    story.speaks(CallerIdentity::Session { id: "lead".into() });
+    story.ask(1, 1, "", ToolCall::parse("spawn_worker", spawn).unwrap());
     let prepared = crate::WorkerLaunch {
         argv: vec!["a".into()],
         env: std::collections::BTreeMap::new(),
@@ -393,19 +400,19 @@ fn those_who_look_see_at_once_that_an_agent_asks() {
         outcome: Ok(prepared),
     });
     story.fact(1, opened());
-    attend(&mut story, 10, 1, room(24, 80), Role::Hands);
-    story.speaks(Who::Worker {
+    attend(&mut story, 10, 1, room(24, 80), ViewerRole::Hands);
+    story.speaks(CallerIdentity::Worker {
         session: "lead".into(),
         agent: "w-a".into(),
         pane: Some(PaneId(1)),
     });
-    let needs = HookNews::NeedsInput {
+    let needs = HookReport::NeedsInput {
         prompt: "rm x?".into(),
     };
-    let said = story.ask_for(11, Ask::Hook { news: needs });
+    let said = story.ask_for(11, Request::Hook { news: needs });
     assert!(said.ends_with("p1 says \"rm x?\""), "{said}");
-    let news = HookNews::InputNoLongerNeeded;
-    let said = story.ask_for(12, Ask::Hook { news });
+    let news = HookReport::InputNoLongerNeeded;
+    let said = story.ask_for(12, Request::Hook { news });
     assert!(said.ends_with("p1 says nothing"), "{said}");
 }
 
@@ -464,12 +471,12 @@ proptest! {
                 Deed::End(pane) if pane <= made => _ = story.fact(pane, exited(0)),
                 Deed::Close(pane) if pane <= made => {
                     let close = json!({"pane_id": format!("p{pane}")});
-                    story.ask(call, 200, "", Request::parse("close_pane", close).unwrap());
+                    story.ask(call, 200, "", ToolCall::parse("close_pane", close).unwrap());
                     story.fact(pane, exited(0));
                     story.fact(pane, PaneEvent::Swept);
                 }
                 Deed::Attend(client, rows, cols, hands) => {
-                    let role = if hands { Role::Hands } else { Role::Eyes };
+                    let role = if hands { ViewerRole::Hands } else { ViewerRole::Eyes };
                     attend(&mut story, call, client, room(rows, cols), role);
                     attending.insert(client, call);
                 }
@@ -480,23 +487,23 @@ proptest! {
                 }
                 Deed::Fit(client, rows, cols) => _ = fit(&mut story, call, client, room(rows, cols)),
                 Deed::Beside(of) => {
-                    let made_by = Key([made as u8 + 1; 16]);
-                    let (of, side) = (PaneId(of), Side::Left);
-                    arrange(&mut story, call, Arrange::Beside { made_by, of, side });
+                    let made_by = IdempotencyKey([made as u8 + 1; 16]);
+                    let (of, side) = (PaneId(of), SplitSide::Left);
+                    arrange(&mut story, call, LayoutChange::Beside { made_by, of, side });
                 }
                 Deed::Push(pane, by) => {
-                    let (pane, side) = (PaneId(pane), Side::Right);
-                    arrange(&mut story, call, Arrange::Push { pane, side, by });
+                    let (pane, side) = (PaneId(pane), SplitSide::Right);
+                    arrange(&mut story, call, LayoutChange::Push { pane, side, by });
                 }
                 Deed::Swap(one, other) => {
                     let (one, other) = (PaneId(one), PaneId(other));
-                    arrange(&mut story, call, Arrange::Swap { one, other });
+                    arrange(&mut story, call, LayoutChange::Swap { one, other });
                 }
                 Deed::Zoom(pane) => {
                     let pane = pane.map(PaneId);
-                    arrange(&mut story, call, Arrange::Zoom { pane });
+                    arrange(&mut story, call, LayoutChange::Zoom { pane });
                 }
-                Deed::Tiled => _ = arrange(&mut story, call, Arrange::Tiled),
+                Deed::Tiled => _ = arrange(&mut story, call, LayoutChange::Tiled),
                 Deed::Restart => {
                     story.restart();
                     attending.clear();
@@ -512,12 +519,12 @@ proptest! {
                 prop_assert!(told || tiles == before);
             }
             let arrangement = &story.told(call + 1)["looked"]["found"]["arrangement"]["arrangement"];
-            let arrangement: Arrangement = serde_json::from_value(arrangement.clone()).unwrap();
+            let arrangement: SessionLayout = serde_json::from_value(arrangement.clone()).unwrap();
             if !arrangement.tiles.is_empty() {
                 check_filled(&arrangement.tiles, arrangement.room);
             }
             let session = main();
-            let wait = Look::Arrangement { session, seen: version };
+            let wait = AttachRequest::Arrangement { session, seen: version };
             look(&mut story, call + 2, wait);
             waits = Some((call + 2, version, tiles));
         }

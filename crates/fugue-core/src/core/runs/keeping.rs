@@ -1,6 +1,6 @@
 //! What becomes of runs and their outputs when time passes, clocks are set, and machines are started again.
 
-use fugue_api::{Error, Kind, Request, RunId, runs::RunResult};
+use fugue_api::{Error, ErrorKind, RunId, ToolCall, runs::RunResult};
 use serde_json::json;
 
 use crate::{
@@ -20,17 +20,17 @@ fn story(forget_beyond_panes: usize) -> Story {
     })
 }
 
-fn parallel(timeout_ms: u64, count: usize) -> Request {
+fn parallel(timeout_ms: u64, count: usize) -> ToolCall {
     let commands = vec![json!({"command": "true"}); count];
     let args = json!({"commands": commands, "run_id": "run", "timeout_ms": timeout_ms});
-    Request::parse("fugue_run_parallel", args).unwrap()
+    ToolCall::parse("fugue_run_parallel", args).unwrap()
 }
 
-fn pipeline(more: serde_json::Value) -> Request {
+fn pipeline(more: serde_json::Value) -> ToolCall {
     let mut args = json!({"commands": [{"command": "a"}, {"command": "b"}], "run_id": "run"});
     let fields = args.as_object_mut().unwrap();
     fields.extend(more.as_object().unwrap().clone());
-    Request::parse("fugue_run_pipeline", args).unwrap()
+    ToolCall::parse("fugue_run_pipeline", args).unwrap()
 }
 
 fn ends(story: &mut Story, pane: u64, exit: ExitStatus) -> String {
@@ -45,7 +45,7 @@ fn ends(story: &mut Story, pane: u64, exit: ExitStatus) -> String {
 }
 
 fn never_started(story: &mut Story, pane: u64) -> String {
-    let error = Error::new(Kind::Unavailable, "the daemon died");
+    let error = Error::new(ErrorKind::Unavailable, "the daemon died");
     story.fact(pane, PaneEvent::NeverStarted(error))
 }
 
@@ -54,7 +54,7 @@ fn others_end(story: &mut Story, count: u64) -> String {
     let mut said = String::new();
     for number in 0..count {
         let pane = story.disk().next_pane.max(1);
-        let request = Request::parse("create_pane", json!({"command": "ls"})).unwrap();
+        let request = ToolCall::parse("create_pane", json!({"command": "ls"})).unwrap();
         story.ask(100 + number, 100 + number as u8, "", request);
         story.fact(pane, opened());
         said += &ends(story, pane, ExitStatus::Code(0));
@@ -69,7 +69,7 @@ fn composed(story: &mut Story, delivered: bool) -> String {
 
 /// The result that `fugue_wait` is to give, without what panes printed.
 fn waits(story: &mut Story, call: u64) -> RunResult {
-    let request = Request::parse("fugue_wait", json!({"run_id": "run", "timeout_ms": 0})).unwrap();
+    let request = ToolCall::parse("fugue_wait", json!({"run_id": "run", "timeout_ms": 0})).unwrap();
     let asked = story.asked(call, request);
     let call = CallId(call);
     let effects = story.effects(Input::Call { call, asked });

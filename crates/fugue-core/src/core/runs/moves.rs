@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fugue_api::{Cursor, Error, EventId, Kind, PaneId, RunId, team::Event};
+use fugue_api::{Cursor, Error, ErrorKind, EventId, PaneId, RunId, team::InboxEvent};
 
 use super::{RunEntry, pipeline::ShellEnd};
 use crate::{
@@ -463,7 +463,7 @@ impl Core {
             return;
         };
         if let Some(owner) = record.owner.clone() {
-            let event = Event::RunComplete {
+            let event = InboxEvent::RunComplete {
                 run_id: id.clone(),
                 status: crate::result::row(record, now.moment()).status,
             };
@@ -478,7 +478,7 @@ impl Core {
         let event = owner.and_then(|owner| {
             let mut events = self.team.inboxes.behind(&owner, EventId(0));
             let news = events.find(
-                |record| matches!(&record.event, Event::RunComplete { run_id, .. } if run_id == id),
+                |record| matches!(&record.event, InboxEvent::RunComplete { run_id, .. } if run_id == id),
             );
             news.map(|record| record.id)
         });
@@ -518,7 +518,7 @@ impl Core {
         };
         self.starts.undo(&StartTarget::Run(id.clone()));
         let error = Error::new(
-            Kind::Exhausted,
+            ErrorKind::Exhausted,
             format!("the run could not be recorded: {why}"),
         )
         .hint("nothing was started; is the disk full, or read-only?");

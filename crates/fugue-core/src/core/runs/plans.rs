@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fugue_api::{
-    Error, Kind, PaneId, Request, RunId,
-    runs::{Expect, RunParallel, RunPipeline, Wait},
+    Error, ErrorKind, PaneId, RunId, ToolCall,
+    runs::{RunExpect, RunParallel, RunPipeline, WaitForRun},
 };
 
 use super::{PipelineShell, StartCall};
@@ -21,17 +21,17 @@ impl Planner<'_> {
     pub(in crate::core) fn start_run(
         &self,
         start: StartCall,
-        request: Request,
+        request: ToolCall,
     ) -> Result<Plan, Error> {
         match request {
-            Request::Expect(args) => self.expect(start, args),
-            Request::RunParallel(args) => self.parallel(start, args),
-            Request::RunPipeline(args) => self.pipeline(start, args),
-            _ => Err(Error::new(Kind::Internal, "not a run")),
+            ToolCall::RunExpect(args) => self.expect(start, args),
+            ToolCall::RunParallel(args) => self.parallel(start, args),
+            ToolCall::RunPipeline(args) => self.pipeline(start, args),
+            _ => Err(Error::new(ErrorKind::Internal, "not a run")),
         }
     }
 
-    fn expect(&self, start: StartCall, args: Expect) -> Result<Plan, Error> {
+    fn expect(&self, start: StartCall, args: RunExpect) -> Result<Plan, Error> {
         let now = self.now;
         let same = |work: &RunWork| matches!(work, RunWork::Expect(known) if known.args == args);
         if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
@@ -79,7 +79,7 @@ impl Planner<'_> {
         }
         let worlds = start.worlds.clone()?;
         if worlds.len() != args.commands.len() {
-            return Err(Error::new(Kind::Internal, "a command has no world"));
+            return Err(Error::new(ErrorKind::Internal, "a command has no world"));
         }
         Ok(Plan::new(move |core, effects| {
             core.begin_parallel(start, args, &worlds, now, effects);
@@ -97,7 +97,8 @@ impl Planner<'_> {
             None => {
                 let world = start.worlds.clone()?.into_iter().next();
                 PipelineShell::Own(
-                    world.ok_or_else(|| Error::new(Kind::Internal, "no world was looked up"))?,
+                    world
+                        .ok_or_else(|| Error::new(ErrorKind::Internal, "no world was looked up"))?,
                 )
             }
         };
@@ -106,7 +107,7 @@ impl Planner<'_> {
         }))
     }
 
-    pub(in crate::core) fn wait(&self, call: CallId, args: &Wait) -> Result<Plan, Error> {
+    pub(in crate::core) fn wait(&self, call: CallId, args: &WaitForRun) -> Result<Plan, Error> {
         let now = self.now;
         let id = self.core.run_named(&args.run_id)?;
         let until = args
@@ -175,7 +176,7 @@ impl Planner<'_> {
         });
         if let Some(run) = busy {
             return Err(Error::new(
-                Kind::Unavailable,
+                ErrorKind::Unavailable,
                 format!("pane_id: `{id}` runs the pipeline `{}`", run.record.id),
             )
             .hint("wait for it with `fugue_wait`"));

@@ -1,4 +1,4 @@
-use fugue_api::{Error, Kind, Request, RunId, runs::Via, wire::Ask};
+use fugue_api::{Error, ErrorKind, RunId, ToolCall, runs::MatchVia, wire::Request};
 use serde_json::json;
 
 use crate::{
@@ -12,11 +12,11 @@ fn story() -> Story {
     Story::new(Settings::default())
 }
 
-fn request(tool: &str, args: serde_json::Value) -> Request {
-    Request::parse(tool, args).unwrap()
+fn request(tool: &str, args: serde_json::Value) -> ToolCall {
+    ToolCall::parse(tool, args).unwrap()
 }
 
-fn parallel(more: serde_json::Value, commands: &[&str]) -> Request {
+fn parallel(more: serde_json::Value, commands: &[&str]) -> ToolCall {
     let commands: Vec<_> = commands
         .iter()
         .map(|command| json!({"command": command}))
@@ -28,8 +28,8 @@ fn parallel(more: serde_json::Value, commands: &[&str]) -> Request {
     request("fugue_run_parallel", args)
 }
 
-fn pipeline(more: serde_json::Value, commands: &[&str]) -> Request {
-    let Request::RunParallel(args) = parallel(json!({}), commands) else {
+fn pipeline(more: serde_json::Value, commands: &[&str]) -> ToolCall {
+    let ToolCall::RunParallel(args) = parallel(json!({}), commands) else {
         panic!()
     };
     let commands = serde_json::to_value(args.commands).unwrap();
@@ -173,7 +173,7 @@ fn what_could_not_be_started_is_said_and_the_others_go_on() {
     let mut story = story();
     story.ask(1, 1, "", parallel(json!({}), &["true", "true"]));
     story.fact(1, opened());
-    let error = Error::new(Kind::Exhausted, "no terminal left");
+    let error = Error::new(ErrorKind::Exhausted, "no terminal left");
     assert_eq!(
         story.fact(2, PaneEvent::OpenFailed(error)),
         "commit 2, forget p2"
@@ -192,7 +192,7 @@ fn a_command_that_a_dead_daemon_never_started_is_started_by_the_next() {
     story.fact(1, opened());
     let back = story.restart();
     assert!(back.contains("adopt p1, adopt p2"), "{back}");
-    let never = Error::new(Kind::Unavailable, "the daemon died");
+    let never = Error::new(ErrorKind::Unavailable, "the daemon died");
     assert_eq!(story.fact(2, PaneEvent::NeverStarted(never)), "open p2");
     assert_eq!(story.ask(2, 1, "", run()), "");
     story.fact(2, opened());
@@ -228,7 +228,7 @@ fn a_wait_has_its_own_patience_and_the_run_its_own() {
     assert_eq!(story.ask(6, 6, "", wait(0)), "result 6 completed 0");
 }
 
-fn expect(more: serde_json::Value) -> Request {
+fn expect(more: serde_json::Value) -> ToolCall {
     let mut args = json!({"pane_id": "p1", "pattern": "x", "run_id": "seen"});
     args.as_object_mut()
         .unwrap()
@@ -244,7 +244,7 @@ fn sighted(saw: MatchedPattern) -> PaneEvent {
             text: "x".into(),
             line: "x y".into(),
             behind: view::start(),
-            via: Via::Stream,
+            via: MatchVia::Stream,
         },
     }
 }
@@ -481,7 +481,7 @@ fn a_pane_that_cannot_take_steps_refuses_the_run_and_nothing_is_left_of_it() {
         story.ask(1, 1, "", run()),
         "wake 600000, commit 2, steps p1"
     );
-    let error = Error::new(Kind::Unavailable, "a program runs in it");
+    let error = Error::new(ErrorKind::Unavailable, "a program runs in it");
     let refused = PaneEvent::StepsRefused { plan: 1, error };
     assert_eq!(story.fact(1, refused), "commit 1, refuse 1 Unavailable");
     assert_eq!(
@@ -519,7 +519,7 @@ fn a_pipeline_is_taken_up_by_the_next_daemon_where_it_was() {
 fn whoever_follows_a_run_hears_what_happened_while_no_daemon_was_there() {
     let mut story = story();
     story.ask(1, 1, "", parallel(json!({}), &["true", "sleep 9"]));
-    let news = |seen| Ask::RunNews {
+    let news = |seen| Request::RunNews {
         run: RunId("run".into()),
         seen,
     };

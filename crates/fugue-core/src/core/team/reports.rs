@@ -1,10 +1,12 @@
 //! What workers report: by their hooks, by their own notice, by their end; and what goes with it.
 
 use fugue_api::{
-    Error, EventId, Kind, PaneId, Reply,
-    panes::By,
-    team::{Completion, CompletionNotified, Event, NotifyCompletion, Outcome},
-    wire::{Answer, HookNews, Key, Who},
+    Error, ErrorKind, EventId, PaneId, ToolReply,
+    panes::StateSource,
+    team::{
+        CompletionStatus, InboxEvent, NotifyCompletion, NotifyCompletionReply, WorkerCompletion,
+    },
+    wire::{CallerIdentity, HookReport, IdempotencyKey, Response},
 };
 
 use super::{noted, workers::WorkerEntry};
@@ -31,11 +33,11 @@ const MAX_OWED: usize = 16;
 /// A call that reports a completion.
 struct CompletionCall {
     call: CallId,
-    key: Key,
+    key: IdempotencyKey,
     lead: InboxId,
     /// The worker that fugue spawned and whose completion it is.
     worker: Option<u64>,
-    completion: Completion,
+    completion: WorkerCompletion,
     /// The worker's repository is looked at for what it changed.
     looks_up_changes: bool,
 }
@@ -44,8 +46,8 @@ impl Planner<'_> {
     pub(super) fn notify(
         &self,
         call: CallId,
-        who: &Who,
-        key: Key,
+        who: &CallerIdentity,
+        key: IdempotencyKey,
         args: NotifyCompletion,
     ) -> Result<Plan, Error> {
         let now = self.now;
@@ -53,12 +55,12 @@ impl Planner<'_> {
             return Ok(Plan::effect(notified(call, event)));
         }
         let (session, agent, pane) = match who {
-            Who::Worker {
+            CallerIdentity::Worker {
                 session,
                 agent,
                 pane,
             } => (Some(session.clone()), Some(agent.clone()), *pane),
-            Who::Session { .. } | Who::Person { .. } => (None, None, None),
+            CallerIdentity::Session { .. } | CallerIdentity::Person { .. } => (None, None, None),
         };
         let said = |field: &str| {
             Error::invalid(format!("{field}: is missing, and the environment has none")).hint(
@@ -74,7 +76,7 @@ impl Planner<'_> {
         let worker = team.worker_of(&lead, &id, pane.filter(|_| own));
         let looks_up_changes =
             args.changes.is_none() && worker.is_some_and(|worker| worker.repo().is_some());
-        let completion = Completion {
+        let completion = WorkerCompletion {
             worker_id: id,
             instance: worker.map_or(0, |worker| worker.record.instance),
             status: args.status,
@@ -96,7 +98,7 @@ impl Planner<'_> {
             }
             // A worker that fugue spawned is never refused; anybody else may replace its own last report.
             None => {
-                let report = Event::WorkerComplete(completion.clone());
+                let report = InboxEvent::WorkerComplete(completion.clone());
                 if team.inboxes.replaced_by(&lead, &report).is_none() {
                     team.inboxes.check_room(&lead)?;
                 }
@@ -120,14 +122,14 @@ impl Core {
     pub(in crate::core) fn hook(
         &mut self,
         call: CallId,
-        who: &Who,
-        key: Key,
-        news: HookNews,
+        who: &CallerIdentity,
+        key: IdempotencyKey,
+        news: HookReport,
         now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
         let number = match who {
-            Who::Worker {
+            CallerIdentity::Worker {
                 session,
                 agent,
                 pane,
@@ -136,7 +138,7 @@ impl Core {
                 let worker = self.team.worker_of(&lead, agent, *pane);
                 worker.map(|worker| worker.record.number)
             }
-            Who::Session { .. } | Who::Person { .. } => None,
+            CallerIdentity::Session { .. } | CallerIdentity::Person { .. } => None,
         };
         // The hook of an agent that is nobody's worker tells nobody.
         if let Some(worker) = number.and_then(|number| self.team.workers.get_mut(&number))
@@ -148,33 +150,39 @@ impl Core {
         effects.push(noted(call));
     }
 
-    fn heard(&mut self, number: u64, news: HookNews, now: ClockReading, effects: &mut Vec<Effect>) {
+    fn heard(
+        &mut self,
+        number: u64,
+        news: HookReport,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(worker) = self.team.workers.get_mut(&number) else {
             return;
         };
         match news {
-            HookNews::PromptGiven => {
+            HookReport::PromptGiven => {
                 worker.prompted = true;
                 worker.record.begun = true;
                 worker.prompt_given(effects);
             }
-            HookNews::TurnEnded { message } => {
-                self.turn_ended(number, Outcome::Success, message, effects);
+            HookReport::TurnEnded { message } => {
+                self.turn_ended(number, CompletionStatus::Success, message, effects);
             }
-            HookNews::TurnFailed { message } => {
-                self.turn_ended(number, Outcome::Error, message, effects);
+            HookReport::TurnFailed { message } => {
+                self.turn_ended(number, CompletionStatus::Error, message, effects);
             }
-            HookNews::NeedsInput { prompt } => {
-                self.needs_input(number, Some((prompt, By::Hook)), now, effects);
+            HookReport::NeedsInput { prompt } => {
+                self.needs_input(number, Some((prompt, StateSource::Hook)), now, effects);
             }
-            HookNews::InputNoLongerNeeded => self.needs_input(number, None, now, effects),
+            HookReport::InputNoLongerNeeded => self.needs_input(number, None, now, effects),
         }
     }
 
     fn turn_ended(
         &mut self,
         number: u64,
-        status: Outcome,
+        status: CompletionStatus,
         message: String,
         effects: &mut Vec<Effect>,
     ) {
@@ -194,7 +202,7 @@ impl Core {
     pub(in crate::core) fn pane_asks(
         &mut self,
         pane: PaneId,
-        asks: Option<(String, By)>,
+        asks: Option<(String, StateSource)>,
         now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
@@ -210,7 +218,7 @@ impl Core {
     fn needs_input(
         &mut self,
         number: u64,
-        asks: Option<(String, By)>,
+        asks: Option<(String, StateSource)>,
         now: ClockReading,
         effects: &mut Vec<Effect>,
     ) {
@@ -234,7 +242,7 @@ impl Core {
             by,
         });
         worker.stored(effects);
-        let event = Event::WorkerNeedsInput {
+        let event = InboxEvent::WorkerNeedsInput {
             worker_id: worker.record.id.clone(),
             instance: worker.record.instance,
             prompt,
@@ -282,7 +290,7 @@ impl Core {
         let event = self.team.inboxes.post(
             NewEvent {
                 made_by: Some(key),
-                ..NewEvent::new(lead, Event::WorkerComplete(completion))
+                ..NewEvent::new(lead, InboxEvent::WorkerComplete(completion))
             },
             now,
             effects,
@@ -333,7 +341,7 @@ impl Core {
             None => (found.tail, LONGEST_TAIL),
         };
         let (message, omitted_chars) = shortened(&said, most);
-        let completion = Completion {
+        let completion = WorkerCompletion {
             worker_id: worker.record.id.clone(),
             instance: worker.record.instance,
             status: owed.status,
@@ -353,7 +361,7 @@ impl Core {
             NewEvent {
                 made_by: owed.made_by,
                 dropped_events: owed.dropped,
-                ..NewEvent::new(lead, Event::WorkerComplete(completion))
+                ..NewEvent::new(lead, InboxEvent::WorkerComplete(completion))
             },
             now,
             effects,
@@ -365,7 +373,7 @@ impl Core {
 
 impl WorkerEntry {
     /// Whether news of this key were heard, and stored, before a daemon's end.
-    fn heard_before(&mut self, key: Key) -> bool {
+    fn heard_before(&mut self, key: IdempotencyKey) -> bool {
         let before = self.record.heard.contains(&key);
         if !before {
             let heard = &mut self.record.heard;
@@ -376,7 +384,7 @@ impl WorkerEntry {
     }
 
     /// Whether the completion that this call reported is still owed.
-    fn is_owed(&self, key: Key) -> bool {
+    fn is_owed(&self, key: IdempotencyKey) -> bool {
         let mut owed = self.record.owed.iter();
         owed.any(|owed| owed.made_by == Some(key))
     }
@@ -390,7 +398,7 @@ impl WorkerEntry {
         let error = format!(
             "worker `{id}` has {MAX_OWED} completions whose changes are still being looked up"
         );
-        Err(Error::new(Kind::Exhausted, error)
+        Err(Error::new(ErrorKind::Exhausted, error)
             .hint("nothing was recorded; report again when the earlier calls are answered"))
     }
 
@@ -413,7 +421,7 @@ impl WorkerEntry {
 
     pub(super) fn owes(
         &mut self,
-        status: Outcome,
+        status: CompletionStatus,
         message: Option<String>,
         exit: Option<ExitStatus>,
     ) {
@@ -434,8 +442,8 @@ impl WorkerEntry {
 fn notified(call: CallId, event_id: EventId) -> Effect {
     Effect::Answer {
         call,
-        answer: Ok(Answer::Tool {
-            reply: Reply::NotifyCompletion(CompletionNotified { event_id }),
+        answer: Ok(Response::Tool {
+            reply: ToolReply::NotifyCompletion(NotifyCompletionReply { event_id }),
         }),
     }
 }

@@ -1,9 +1,9 @@
 //! Messages, and how they get into a worker's pane.
 
 use fugue_api::{
-    Error, EventId, PaneId, Reply,
-    team::{Deliver, Delivered, Event, MessageSent, SendMessage},
-    wire::{Answer, Key, Who},
+    Error, EventId, PaneId, ToolReply,
+    team::{DeliveryStatus, InboxEvent, MessageDelivery, SendMessage, SendMessageReply},
+    wire::{CallerIdentity, IdempotencyKey, Response},
 };
 
 use super::WorkerEntry;
@@ -20,23 +20,29 @@ impl Planner<'_> {
     pub(super) fn message(
         &self,
         call: CallId,
-        who: &Who,
-        key: Key,
+        who: &CallerIdentity,
+        key: IdempotencyKey,
         args: SendMessage,
     ) -> Result<Plan, Error> {
         let now = self.now;
         let team = &self.core.team;
         if let Some(event) = team.inboxes.made_by(key) {
-            return Ok(Plan::effect(sent(call, event, Delivered::Queued, None)));
+            return Ok(Plan::effect(sent(
+                call,
+                event,
+                DeliveryStatus::Queued,
+                None,
+            )));
         }
         let me = team.me(who);
         let to = team.address(&me, args.to.as_deref())?;
         team.inboxes.check_room(&to)?;
-        let event = Event::Message {
+        let event = InboxEvent::Message {
             from: me.name,
             body: args.body,
         };
-        let mut to_type = args.deliver == Deliver::Type && !team.inboxes.waits_for(&to, &event);
+        let mut to_type =
+            args.deliver == MessageDelivery::Type && !team.inboxes.waits_for(&to, &event);
         let mut workers = team.workers.values();
         let worker = workers.find(|worker| worker.record.inbox() == to);
         let number = worker.map(|worker| worker.record.number);
@@ -70,7 +76,7 @@ impl Planner<'_> {
                     let worker = worker.and_then(|number| core.team.workers.get(&number));
                     let asks = worker.and_then(|worker| worker.record.asks.as_ref());
                     let reason = asks.map(|asks| format!("it waits for a person: {}", asks.prompt));
-                    effects.push(sent(call, event, Delivered::Queued, note.or(reason)));
+                    effects.push(sent(call, event, DeliveryStatus::Queued, note.or(reason)));
                 }
             }
         }))
@@ -129,7 +135,7 @@ impl Core {
         worker.awaited = None;
         let record = self.team.inboxes.to_type(&worker.record.inbox());
         let Some((event, from, body)) = record.and_then(|record| match &record.event {
-            Event::Message { from, body } => Some((record.id, from, body)),
+            InboxEvent::Message { from, body } => Some((record.id, from, body)),
             _ => None,
         }) else {
             // The worker took it by itself.
@@ -169,9 +175,9 @@ impl Core {
             .extract_if(.., |(_, asked)| *asked == event)
             .next();
         let delivered = match how {
-            TypingOutcome::Submitted => Delivered::Submitted,
-            TypingOutcome::Typed => Delivered::Typed,
-            TypingOutcome::Waits(_) | TypingOutcome::Refused => Delivered::Queued,
+            TypingOutcome::Submitted => DeliveryStatus::Submitted,
+            TypingOutcome::Typed => DeliveryStatus::Typed,
+            TypingOutcome::Waits(_) | TypingOutcome::Refused => DeliveryStatus::Queued,
         };
         let reason = match &how {
             TypingOutcome::Waits(why) => why.clone(),
@@ -231,11 +237,16 @@ pub enum TypingOutcome {
     Refused,
 }
 
-fn sent(call: CallId, event_id: EventId, delivered: Delivered, reason: Option<String>) -> Effect {
+fn sent(
+    call: CallId,
+    event_id: EventId,
+    delivered: DeliveryStatus,
+    reason: Option<String>,
+) -> Effect {
     Effect::Answer {
         call,
-        answer: Ok(Answer::Tool {
-            reply: Reply::SendMessage(MessageSent {
+        answer: Ok(Response::Tool {
+            reply: ToolReply::SendMessage(SendMessageReply {
                 event_id,
                 delivered,
                 reason,
@@ -249,7 +260,9 @@ impl WorkerEntry {
     pub(super) fn senders_wait_no_longer(&mut self, why: Option<&str>, effects: &mut Vec<Effect>) {
         let reason = || why.map(str::to_owned);
         let senders = self.senders.drain(..);
-        effects.extend(senders.map(|(call, event)| sent(call, event, Delivered::Queued, reason())));
+        effects.extend(
+            senders.map(|(call, event)| sent(call, event, DeliveryStatus::Queued, reason())),
+        );
     }
 
     pub(super) fn stored(&self, effects: &mut Vec<Effect>) {
@@ -273,8 +286,8 @@ impl WorkerEntry {
 #[cfg(test)]
 mod tests {
     use fugue_api::{
-        Request,
-        wire::{Ask, HookNews},
+        ToolCall,
+        wire::{HookReport, Request},
     };
     use serde_json::json;
 
@@ -285,12 +298,12 @@ mod tests {
         settings::Settings,
     };
 
-    fn lead() -> Who {
-        Who::Session { id: "lead".into() }
+    fn lead() -> CallerIdentity {
+        CallerIdentity::Session { id: "lead".into() }
     }
 
-    fn agent() -> Who {
-        Who::Worker {
+    fn agent() -> CallerIdentity {
+        CallerIdentity::Worker {
             session: "lead".into(),
             agent: "w-claude".into(),
             pane: Some(PaneId(1)),
@@ -302,7 +315,7 @@ mod tests {
         let mut story = Story::new(Settings::default());
         story.speaks(lead());
         let args = json!({"name": "w", "prompt": "go", "agent": "claude"});
-        let spawn = Request::parse("spawn_worker", args).expect("a good request");
+        let spawn = ToolCall::parse("spawn_worker", args).expect("a good request");
         story.ask(1, 1, "", spawn);
         let ready = WorkerLaunch {
             argv: vec!["claude".into()],
@@ -315,19 +328,19 @@ mod tests {
         let outcome = Ok(ready);
         story.step(Input::Prepared { worker: 1, outcome });
         assert!(story.fact(1, opened()).ends_with("answer 1"));
-        tells(&mut story, 2, HookNews::PromptGiven);
+        tells(&mut story, 2, HookReport::PromptGiven);
         story
     }
 
-    fn tells(story: &mut Story, call: u64, news: HookNews) -> String {
+    fn tells(story: &mut Story, call: u64, news: HookReport) -> String {
         story.speaks(agent());
-        let said = story.ask_for(call, Ask::Hook { news });
+        let said = story.ask_for(call, Request::Hook { news });
         story.speaks(lead());
         said
     }
 
-    fn through() -> HookNews {
-        HookNews::TurnEnded {
+    fn through() -> HookReport {
+        HookReport::TurnEnded {
             message: "done".into(),
         }
     }
@@ -341,7 +354,7 @@ mod tests {
 
     fn send(story: &mut Story, call: u64) -> String {
         let args = json!({"to": "w-claude", "body": "more", "deliver": "type"});
-        let message = Request::parse("send_message", args).expect("a good request");
+        let message = ToolCall::parse("send_message", args).expect("a good request");
         story.ask(call, call as u8, "", message)
     }
 
@@ -359,7 +372,7 @@ mod tests {
         let mut story = Story::new(Settings::default());
         story.speaks(lead());
         let args = json!({"name": "w", "prompt": "cat", "agent": "shell"});
-        let spawn = Request::parse("spawn_worker", args).expect("a good request");
+        let spawn = ToolCall::parse("spawn_worker", args).expect("a good request");
         story.ask(1, 1, "", spawn);
         let ready = WorkerLaunch {
             argv: vec!["bash".into()],
@@ -373,7 +386,7 @@ mod tests {
         story.step(Input::Prepared { worker: 1, outcome });
         story.fact(1, opened());
         let args = json!({"to": "w-shell", "body": "touch x", "deliver": "type"});
-        let message = Request::parse("send_message", args).expect("a good request");
+        let message = ToolCall::parse("send_message", args).expect("a good request");
         let said = story.ask(2, 2, "", message);
         assert!(said.starts_with("commit 2, sent 2 e1 Queued: "), "{said}");
         assert!(said.contains("no input box"), "{said}");
@@ -390,7 +403,7 @@ mod tests {
         ends_turn(&mut story, 3);
         assert_eq!(send(&mut story, 4), "commit 2, await rest of p1");
         assert_eq!(rests(&mut story, IdleState::Now), "type e2 into p1");
-        tells(&mut story, 5, HookNews::PromptGiven);
+        tells(&mut story, 5, HookReport::PromptGiven);
         ends_turn(&mut story, 6);
         // Its sender hears of it too, behind the one that is still being typed.
         assert_eq!(send(&mut story, 7), "commit 2");
@@ -435,10 +448,10 @@ mod tests {
     fn news_of_a_turn_count_once_also_for_the_next_daemon() {
         let mut story = story();
         ends_turn(&mut story, 3);
-        tells(&mut story, 4, HookNews::PromptGiven);
+        tells(&mut story, 4, HookReport::PromptGiven);
         ends_turn(&mut story, 5);
         story.restart();
-        for (call, news) in [(3, through()), (4, HookNews::PromptGiven), (5, through())] {
+        for (call, news) in [(3, through()), (4, HookReport::PromptGiven), (5, through())] {
             let said = tells(&mut story, call, news);
             assert_eq!(said, format!("answer {call}"));
         }

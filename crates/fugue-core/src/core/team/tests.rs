@@ -1,7 +1,7 @@
 use fugue_api::{
-    Error, EventId, Kind, PaneId, Request,
-    panes::By,
-    wire::{Ask, HookNews, Who},
+    Error, ErrorKind, EventId, PaneId, ToolCall,
+    panes::StateSource,
+    wire::{CallerIdentity, HookReport, Request},
 };
 use serde_json::{Value, json};
 
@@ -13,12 +13,12 @@ use crate::{
     view,
 };
 
-fn session(id: &str) -> Who {
-    Who::Session { id: id.into() }
+fn session(id: &str) -> CallerIdentity {
+    CallerIdentity::Session { id: id.into() }
 }
 
-fn worker(agent: &str, pane: u64) -> Who {
-    Who::Worker {
+fn worker(agent: &str, pane: u64) -> CallerIdentity {
+    CallerIdentity::Worker {
         session: "lead".into(),
         agent: agent.into(),
         pane: Some(PaneId(pane)),
@@ -31,8 +31,8 @@ fn story() -> Story {
     story
 }
 
-fn request(tool: &str, args: Value) -> Request {
-    Request::parse(tool, args).expect("a good request")
+fn request(tool: &str, args: Value) -> ToolCall {
+    ToolCall::parse(tool, args).expect("a good request")
 }
 
 /// A call with a key of its own.
@@ -69,15 +69,15 @@ fn cancel(story: &mut Story, call: u64) -> String {
 
 fn took(story: &mut Story, call: u64, event: u64) -> String {
     let event = EventId(event);
-    story.ask_for(call, Ask::Took { event })
+    story.ask_for(call, Request::Took { event })
 }
 
-fn hook(story: &mut Story, call: u64, news: HookNews) -> String {
-    story.ask_for(call, Ask::Hook { news })
+fn hook(story: &mut Story, call: u64, news: HookReport) -> String {
+    story.ask_for(call, Request::Hook { news })
 }
 
-fn ended(message: &str) -> HookNews {
-    HookNews::TurnEnded {
+fn ended(message: &str) -> HookReport {
+    HookReport::TurnEnded {
         message: message.into(),
     }
 }
@@ -764,11 +764,11 @@ fn a_new_prompt_begins_the_next_turn() {
     let mut story = story();
     live(&mut story, 1, "w", 1, 1);
     story.speaks(worker("w-a", 1));
-    hook(&mut story, 2, HookNews::PromptGiven);
+    hook(&mut story, 2, HookReport::PromptGiven);
     hook(&mut story, 3, ended("one"));
     worked_out(&mut story, 1);
-    hook(&mut story, 4, HookNews::PromptGiven);
-    let failed = HookNews::TurnFailed {
+    hook(&mut story, 4, HookReport::PromptGiven);
+    let failed = HookReport::TurnFailed {
         message: "no model".into(),
     };
     hook(&mut story, 5, failed);
@@ -787,7 +787,7 @@ fn two_turns_that_end_before_the_first_is_worked_out_are_told_in_order() {
     live(&mut story, 1, "w", 1, 1);
     story.speaks(worker("w-a", 1));
     hook(&mut story, 2, ended("one"));
-    hook(&mut story, 3, HookNews::PromptGiven);
+    hook(&mut story, 3, HookReport::PromptGiven);
     assert_eq!(
         hook(&mut story, 4, ended("two")),
         "commit 1, answer 4",
@@ -845,7 +845,7 @@ fn an_end_behind_a_report_adds_nothing_and_one_in_a_new_turn_does() {
         hook(&mut story, number, ended("done"));
         worked_out(&mut story, pane);
     }
-    hook(&mut story, 5, HookNews::PromptGiven);
+    hook(&mut story, 5, HookReport::PromptGiven);
     assert!(!story.fact(1, exited(0)).contains("work out"));
     assert!(story.fact(2, exited(1)).contains("work out 2"));
     worked_out(&mut story, 2);
@@ -926,12 +926,12 @@ fn the_hook_of_nobodys_worker_tells_nobody() {
 
 // What a worker waits for.
 
-fn asks(prompt: &str, by: By) -> PaneEvent {
+fn asks(prompt: &str, by: StateSource) -> PaneEvent {
     PaneEvent::Asks(Some((prompt.into(), by)))
 }
 
-fn needs(prompt: &str) -> HookNews {
-    HookNews::NeedsInput {
+fn needs(prompt: &str) -> HookReport {
+    HookReport::NeedsInput {
         prompt: prompt.into(),
     }
 }
@@ -946,14 +946,17 @@ fn one_dialog_is_told_once_however_many_ways_show_it() {
         "commit 3, answer 2"
     );
     assert_eq!(hook(&mut story, 3, needs("still")), "answer 3");
-    assert_eq!(story.fact(1, asks("Do you want", By::Screen)), "");
-    hook(&mut story, 4, HookNews::InputNoLongerNeeded);
+    assert_eq!(story.fact(1, asks("Do you want", StateSource::Screen)), "");
+    hook(&mut story, 4, HookReport::InputNoLongerNeeded);
     assert_eq!(
         hook(&mut story, 5, needs("Bash: rm y")),
         "commit 3, answer 5"
     );
     story.fact(1, PaneEvent::Asks(None));
-    assert_eq!(story.fact(1, asks("Do you", By::Screen)), "commit 3");
+    assert_eq!(
+        story.fact(1, asks("Do you", StateSource::Screen)),
+        "commit 3"
+    );
     story.speaks(session("lead"));
     for (number, prompt, by) in [
         (6, "Bash: rm x", "hook"),
@@ -972,7 +975,7 @@ fn a_turn_that_ends_and_a_prompt_end_the_dialog() {
     let mut story = story();
     live(&mut story, 1, "w", 1, 1);
     story.speaks(worker("w-a", 1));
-    for (number, news) in [(10, ended("done")), (20, HookNews::PromptGiven)] {
+    for (number, news) in [(10, ended("done")), (20, HookReport::PromptGiven)] {
         hook(&mut story, number, needs("?"));
         hook(&mut story, number + 1, news);
         let stored = &story.disk().workers[0].record;
@@ -1096,7 +1099,7 @@ fn a_pane_that_cannot_be_opened_takes_everything_with_it() {
     let mut story = story();
     spawn(&mut story, 1, "w", json!({}));
     prepared(&mut story, 1, true);
-    let error = Error::new(Kind::Exhausted, "no terminal left");
+    let error = Error::new(ErrorKind::Exhausted, "no terminal left");
     assert_eq!(
         story.fact(1, PaneEvent::OpenFailed(error.clone())),
         "commit 2, forget p1, unprepare w-a"
@@ -1120,7 +1123,7 @@ fn the_spawner_hears_why_when_all_is_removed() {
     let mut story = story();
     spawn(&mut story, 1, "w", json!({}));
     prepared(&mut story, 1, true);
-    let error = Error::new(Kind::Exhausted, "no terminal left");
+    let error = Error::new(ErrorKind::Exhausted, "no terminal left");
     story.fact(1, PaneEvent::OpenFailed(error.clone()));
     assert_eq!(
         story.step(Input::Unprepared { worker: 1, error }),
@@ -1145,7 +1148,7 @@ fn a_worker_whose_pane_never_started_is_started_by_the_next_daemon() {
     spawn(&mut story, 1, "w", json!({}));
     prepared(&mut story, 1, true);
     assert_eq!(story.restart(), "adopt p1");
-    let never = Error::new(Kind::Unavailable, "the daemon died");
+    let never = Error::new(ErrorKind::Unavailable, "the daemon died");
     assert_eq!(story.fact(1, PaneEvent::NeverStarted(never)), "open p1");
     assert_eq!(story.fact(1, opened()), "commit 2");
     story.fact(1, exited(0));

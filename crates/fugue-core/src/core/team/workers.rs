@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use fugue_api::{
-    Error, EventId, Kind, PaneId, Reply,
-    team::{Event, Outcome, SpawnWorker, WorkerRow, WorkerSpawned, WorkerState},
-    wire::{Answer, Caller, Key, Who},
+    Error, ErrorKind, EventId, PaneId, ToolReply,
+    team::{CompletionStatus, InboxEvent, SpawnWorker, SpawnWorkerReply, WorkerRow, WorkerState},
+    wire::{CallerEnv, CallerIdentity, IdempotencyKey, Response},
 };
 
 use super::{Team, TurnEnd};
@@ -26,7 +26,7 @@ use crate::{
 pub(in crate::core) struct WorkerEntry {
     pub record: WorkerRecord,
     /// What it starts from; kept until it runs.
-    caller: Option<Arc<Caller>>,
+    caller: Option<Arc<CallerEnv>>,
     spawners: Vec<CallId>,
     /// Those who gave notice of what is owed, in the same order.
     pub notifiers: Vec<Option<CallId>>,
@@ -45,9 +45,9 @@ pub(in crate::core) struct WorkerEntry {
 /// A call that spawns a worker.
 pub(in crate::core) struct SpawnCall {
     pub call: CallId,
-    pub key: Key,
-    pub who: Who,
-    pub caller: Arc<Caller>,
+    pub key: IdempotencyKey,
+    pub who: CallerIdentity,
+    pub caller: Arc<CallerEnv>,
     pub world: Result<LaunchEnv, Error>,
 }
 
@@ -118,7 +118,7 @@ impl WorkerEntry {
         let record = &self.record;
         let ready = record.ready.as_ref();
         let cwd = ready.map_or(&record.world.cwd, |ready| &ready.cwd);
-        let reply = Reply::SpawnWorker(WorkerSpawned {
+        let reply = ToolReply::SpawnWorker(SpawnWorkerReply {
             worker_id: record.id.clone(),
             pane_id: record.pane,
             session_id: record.lead.0.clone(),
@@ -129,7 +129,7 @@ impl WorkerEntry {
         });
         Effect::Answer {
             call,
-            answer: Ok(Answer::Tool { reply }),
+            answer: Ok(Response::Tool { reply }),
         }
     }
 
@@ -192,7 +192,7 @@ impl Planner<'_> {
         let agent = args
             .agent
             .clone()
-            .ok_or_else(|| Error::new(Kind::Internal, "no agent was chosen"))?;
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "no agent was chosen"))?;
         let id = format!("{}-{agent}", args.name);
         let last = team.worker_of(&lead, &id, None);
         if let Some(live) = last.filter(|worker| !worker.record.is_over()) {
@@ -247,7 +247,7 @@ impl Core {
         &mut self,
         call: CallId,
         record: WorkerRecord,
-        caller: Arc<Caller>,
+        caller: Arc<CallerEnv>,
         effects: &mut Vec<Effect>,
     ) {
         let number = record.number;
@@ -473,7 +473,7 @@ impl Core {
             match (worker.record.phase, &worker.caller) {
                 (WorkerPhase::Preparing, _) if now.is_after_reboot(worker.record.started_at) => {
                     let error = Error::new(
-                        Kind::Unavailable,
+                        ErrorKind::Unavailable,
                         "the machine was restarted before the worker was started",
                     );
                     effects.push(Effect::Unprepare {
@@ -487,7 +487,10 @@ impl Core {
                 }),
                 (WorkerPhase::Failed, _) => effects.push(Effect::Unprepare {
                     worker: Box::new(worker.record.clone()),
-                    error: Error::new(Kind::Unavailable, "the daemon died while it started this"),
+                    error: Error::new(
+                        ErrorKind::Unavailable,
+                        "the daemon died while it started this",
+                    ),
                 }),
                 (WorkerPhase::Live | WorkerPhase::Opening, _)
                     if pane.is_none_or(|pane| pane.record.ended.is_some()) =>
@@ -527,8 +530,10 @@ impl Core {
         }
         if !worker.record.reported {
             let status = match exit {
-                ExitStatus::Code(0) => Outcome::Success,
-                ExitStatus::Code(_) | ExitStatus::Signal(_) | ExitStatus::Unknown => Outcome::Error,
+                ExitStatus::Code(0) => CompletionStatus::Success,
+                ExitStatus::Code(_) | ExitStatus::Signal(_) | ExitStatus::Unknown => {
+                    CompletionStatus::Error
+                }
             };
             worker.owes(status, None, Some(exit));
         }
@@ -543,7 +548,7 @@ impl Core {
             if worker.due(now).is_some_and(|due| due <= now.since_boot) {
                 worker.record.late_told = true;
                 worker.stored(effects);
-                let event = Event::WorkerLate {
+                let event = InboxEvent::WorkerLate {
                     worker_id: worker.record.id.clone(),
                     instance: worker.record.instance,
                 };

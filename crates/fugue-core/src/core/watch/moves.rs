@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fugue_api::{Error, Kind, PaneId, Reply, team::Event, watch::NextStep};
+use fugue_api::{Error, ErrorKind, PaneId, ToolReply, team::InboxEvent, watch::PauseReply};
 
 use super::{WatcherEntry, answered};
 use crate::{
@@ -224,7 +224,7 @@ impl Core {
                     effects.push(match &outcome {
                         Ok(next) => answered(
                             call,
-                            Reply::Pause(NextStep {
+                            ToolReply::Pause(PauseReply {
                                 injection_prompt: next
                                     .injection_prompt
                                     .as_ref()
@@ -235,7 +235,7 @@ impl Core {
                         Err(why) => Effect::Answer {
                             call,
                             answer: Err(Error::new(
-                                Kind::Unavailable,
+                                ErrorKind::Unavailable,
                                 format!(
                                     "the watcher is paused, but no next step can be told: {why}"
                                 ),
@@ -381,7 +381,7 @@ impl Core {
             return;
         };
         let record = &watcher.record;
-        let event = Event::Watcher {
+        let event = InboxEvent::Watcher {
             pane_id: record.pane,
             decision: decision.to_owned(),
             injection: injection.map(|line| line.as_str().to_owned()),
@@ -406,7 +406,7 @@ impl Core {
         for call in watcher.pausers {
             effects.push(Effect::Answer {
                 call,
-                answer: Err(Error::new(Kind::Ended, why)),
+                answer: Err(Error::new(ErrorKind::Ended, why)),
             });
         }
     }

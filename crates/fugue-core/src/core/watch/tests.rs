@@ -1,4 +1,4 @@
-use fugue_api::{Request, wire::Who};
+use fugue_api::{ToolCall, wire::CallerIdentity};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -12,13 +12,13 @@ use crate::{
 
 fn story() -> Story {
     let mut story = Story::new(Settings::default());
-    story.speaks(Who::Session { id: "lead".into() });
+    story.speaks(CallerIdentity::Session { id: "lead".into() });
     story.watch = WatchSettings {
         default_wait_sec: 1.0,
         idle_threshold: 3.0,
         ..WatchSettings::default()
     };
-    let pane = Request::parse("create_pane", json!({"command": "agent"})).expect("good");
+    let pane = ToolCall::parse("create_pane", json!({"command": "agent"})).expect("good");
     story.ask(1, 1, "", pane);
     story.fact(1, opened());
     story
@@ -26,7 +26,7 @@ fn story() -> Story {
 
 #[track_caller]
 fn call(story: &mut Story, call: u64, tool: &str, args: Value) -> String {
-    let request = Request::parse(tool, args).expect("a good request");
+    let request = ToolCall::parse(tool, args).expect("a good request");
     story.ask(call, call as u8, "", request)
 }
 

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use fugue_api::{PaneId, SessionName, Timestamp, wire::Key};
+use fugue_api::{PaneId, SessionName, Timestamp, wire::IdempotencyKey};
 use fugue_core::TmuxPaneInfo;
 use fugue_hold::{
     LogReader, Read,
@@ -65,7 +65,7 @@ impl World {
                 cwd: found.cwd.clone(),
                 size: found.size,
                 created_at: Timestamp(0),
-                made_by: Key([0; 16]),
+                made_by: IdempotencyKey([0; 16]),
                 opened_by: None,
                 secret: String::new(),
                 tmux: Some(found.pane.clone()),

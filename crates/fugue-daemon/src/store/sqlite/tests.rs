@@ -260,9 +260,9 @@ fn holds_secret(file: &Path) -> bool {
         .any(|part| part == SECRET.as_bytes())
 }
 
-fn caller() -> Caller {
+fn caller() -> CallerEnv {
     let text = |text: &str| std::ffi::OsString::from(text).into();
-    Caller {
+    CallerEnv {
         cwd: text("/"),
         env: vec![(text("TOKEN"), text(SECRET))],
         umask: 0o22,
@@ -276,7 +276,7 @@ fn run() -> RunRecord {
     RunRecord {
         id: fugue_api::RunId("../r".into()),
         number: 1,
-        made_by: Key([1; 16]),
+        made_by: IdempotencyKey([1; 16]),
         owner: None,
         started_at: fugue_api::Timestamp(1_700_000_000_000).into(),
         work: RunWork::Parallel(Box::new(ParallelWork {

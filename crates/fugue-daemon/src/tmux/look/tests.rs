@@ -27,7 +27,7 @@ fn a_pane_is_found_by_every_kind_of_target_and_never_another_one_instead() {
     }
     for absent in ["%9", "main:7", "main:0.4", "nobody:0", "nobody", "$9", "@9"] {
         let error = find(absent, &tmux.caller).unwrap_err();
-        assert_eq!(error.kind, Kind::NotFound, "{absent}");
+        assert_eq!(error.kind, ErrorKind::NotFound, "{absent}");
         assert!(error.message.contains(absent), "{}", error.message);
         let hint = error.hint.unwrap();
         assert!(hint.contains("%2 (`main:1.1`: cat)"), "{hint}");
@@ -38,7 +38,10 @@ fn a_pane_is_found_by_every_kind_of_target_and_never_another_one_instead() {
 fn an_overview_has_each_living_pane_once_and_starts_no_server() {
     let tmux = Private::absent();
     assert_eq!(list(&tmux.caller), []);
-    assert_eq!(find("%0", &tmux.caller).unwrap_err().kind, Kind::NotFound);
+    assert_eq!(
+        find("%0", &tmux.caller).unwrap_err().kind,
+        ErrorKind::NotFound
+    );
     assert!(!tmux.socket().exists());
 
     let tmux = Private::start();

@@ -1,8 +1,8 @@
 //! States, each as a sign, a word and a colour.
 
 use fugue_api::{
-    attach::Appearance,
-    panes::{State, StateBy},
+    attach::FrameStyle,
+    panes::{PaneState, SourcedState},
     team::WorkerState,
     watch::WatcherState,
 };
@@ -12,10 +12,10 @@ use crate::attach::looks::{BOLD, CYAN, DIM, GREEN, RED, YELLOW, add, coloured, p
 pub struct Badge {
     pub sign: char,
     pub word: String,
-    pub look: Appearance,
+    pub look: FrameStyle,
 }
 
-fn of(sign: char, word: &str, look: Appearance) -> Badge {
+fn of(sign: char, word: &str, look: FrameStyle) -> Badge {
     Badge {
         sign,
         word: word.to_owned(),
@@ -23,14 +23,16 @@ fn of(sign: char, word: &str, look: Appearance) -> Badge {
     }
 }
 
-pub fn badge(state: &StateBy) -> Badge {
+pub fn badge(state: &SourcedState) -> Badge {
     match state.state {
-        State::Running => of('●', "working", coloured(GREEN)),
-        State::Idle => of('○', "idle", plain()),
-        State::NeedsInput if state.secret => of('▲', "needs secret", add(coloured(YELLOW), BOLD)),
-        State::NeedsInput => of('▲', "needs input", add(coloured(YELLOW), BOLD)),
-        State::Closed => of('–', "closed", with(DIM)),
-        State::Exited => match (state.exit_code, &state.signal) {
+        PaneState::Running => of('●', "working", coloured(GREEN)),
+        PaneState::Idle => of('○', "idle", plain()),
+        PaneState::NeedsInput if state.secret => {
+            of('▲', "needs secret", add(coloured(YELLOW), BOLD))
+        }
+        PaneState::NeedsInput => of('▲', "needs input", add(coloured(YELLOW), BOLD)),
+        PaneState::Closed => of('–', "closed", with(DIM)),
+        PaneState::Exited => match (state.exit_code, &state.signal) {
             (Some(0), _) => of('✓', "done", coloured(CYAN)),
             (Some(code), _) => of('✗', &format!("failed {code}"), coloured(RED)),
             (None, Some(signal)) => {

@@ -2,8 +2,8 @@
 
 use fugue_api::{
     PaneId, SessionName,
-    attach::Appearance,
-    panes::{PaneRow, State},
+    attach::FrameStyle,
+    panes::{PaneRow, PaneState},
     runs::RunKind,
     team::WorkerState,
 };
@@ -82,7 +82,7 @@ pub fn sidebar_at(model: &Model, row: u16) -> Option<PaneId> {
 }
 
 fn ended(pane: &PaneRow) -> bool {
-    matches!(pane.state.state, State::Exited | State::Closed)
+    matches!(pane.state.state, PaneState::Exited | PaneState::Closed)
 }
 
 fn rows(model: &Model, height: u16) -> Vec<Row> {
@@ -123,8 +123,8 @@ fn sessions(model: &Model, rows: &mut Vec<Row>) {
         let hidden = name.0 == HIDDEN_SESSION;
         let mut over = panes.iter().filter(|pane| ended(pane)).count();
         panes.retain(|pane| {
-            let gone =
-                ended(pane) && (hidden || over > MOST_ENDED || pane.state.state == State::Closed);
+            let gone = ended(pane)
+                && (hidden || over > MOST_ENDED || pane.state.state == PaneState::Closed);
             over -= usize::from(ended(pane));
             !gone
         });
@@ -259,7 +259,7 @@ fn draw_row(what: &Row, row: u16, edge: u16, wall: u64, canvas: &mut Canvas) {
                 canvas.text(row, 0, "▶", add(coloured(CYAN), BOLD), edge);
             }
             canvas.put(row, 2, Glyph::Char(badge.sign), badge.look, edge);
-            let look: Appearance = if *focused { with(BOLD) } else { plain() };
+            let look: FrameStyle = if *focused { with(BOLD) } else { plain() };
             canvas.text_cut(row, 4, name, look, words - 1);
             let text = word.as_deref().filter(|word| !word.is_empty());
             canvas.text_cut(row, words, text.unwrap_or(&badge.word), badge.look, ages);

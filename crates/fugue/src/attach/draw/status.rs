@@ -1,6 +1,6 @@
 //! The last row: where we are, what is the matter, and what can be pressed.
 
-use fugue_api::attach::{Appearance, Colour, Role};
+use fugue_api::attach::{FrameColor, FrameStyle, ViewerRole};
 
 use crate::attach::{
     canvas::{Canvas, Caret, fit, width},
@@ -10,10 +10,10 @@ use crate::attach::{
 };
 
 struct Bar {
-    plain: Appearance,
-    strong: Appearance,
-    warn: Appearance,
-    bad: Appearance,
+    plain: FrameStyle,
+    strong: FrameStyle,
+    warn: FrameStyle,
+    bad: FrameStyle,
 }
 
 impl Bar {
@@ -27,12 +27,12 @@ impl Bar {
                 bad: with(REVERSE | BOLD),
             },
             Depth::Palette | Depth::True => {
-                let (text, ground) = (Colour(252), Colour(236));
+                let (text, ground) = (FrameColor(252), FrameColor(236));
                 Self {
                     plain: on(text, ground, 0),
-                    strong: on(Colour(255), ground, BOLD),
-                    warn: on(Colour(16), YELLOW, BOLD),
-                    bad: on(Colour(255), RED, BOLD),
+                    strong: on(FrameColor(255), ground, BOLD),
+                    warn: on(FrameColor(16), YELLOW, BOLD),
+                    bad: on(FrameColor(255), RED, BOLD),
                 }
             }
         }
@@ -48,7 +48,7 @@ pub fn draw(model: &Model, depth: Depth, canvas: &mut Canvas) {
     let (row, edge) = (area.row, area.cols);
     canvas.fill(area, ' ', bar.plain);
     let mut col = 0;
-    let mut add = |canvas: &mut Canvas, text: &str, look: Appearance| {
+    let mut add = |canvas: &mut Canvas, text: &str, look: FrameStyle| {
         col = canvas.text_cut(row, col, text, look, edge);
         col
     };
@@ -93,7 +93,7 @@ pub fn draw(model: &Model, depth: Depth, canvas: &mut Canvas) {
     if matches!(model.mode, Mode::Prefix) {
         add(canvas, " C-b ", bar.warn);
     }
-    if model.role == Role::Eyes {
+    if model.role == ViewerRole::Eyes {
         add(canvas, " read-only ", bar.warn);
     }
     if let Some(pane) = model.peek {
@@ -192,7 +192,7 @@ fn about(model: &Model) -> String {
 fn needy(model: &Model) -> String {
     let here = model.shown_focus();
     let waiting = model.facts.panes.iter().filter(|pane| {
-        pane.state.state == fugue_api::panes::State::NeedsInput && Some(pane.pane_id) != here
+        pane.state.state == fugue_api::panes::PaneState::NeedsInput && Some(pane.pane_id) != here
     });
     match waiting.count() {
         0 => String::new(),

@@ -2,7 +2,7 @@
 
 use fugue_api::{
     PaneId,
-    attach::{Appearance, Colour, FrameRow, Span},
+    attach::{FrameColor, FrameRow, FrameStyle, StyledSpan},
     panes::PaneSize,
 };
 
@@ -49,7 +49,7 @@ fn a_pane_that_is_larger_is_cropped_around_its_cursor_and_says_so() {
     large.rows = (0..30)
         .map(|row| {
             let text = format!("row {row} {}", "x".repeat(80));
-            FrameRow(row, vec![Span(text, Appearance::default())])
+            FrameRow(row, vec![StyledSpan(text, FrameStyle::default())])
         })
         .collect();
     large.cursor.row = 29;
@@ -138,13 +138,13 @@ fn a_reversed_screen_and_hidden_text_are_as_the_program_wants_them() {
     let mut turned = headed(frame(2, &["abc"]), |head| head.modes.reverse = true);
     turned.rows.push(FrameRow(
         1,
-        vec![Span(
+        vec![StyledSpan(
             "secret".into(),
-            Appearance(
-                Colour(1),
-                Colour(-1),
-                Colour(-1),
-                fugue_api::attach::Attributes(1 << 5),
+            FrameStyle(
+                FrameColor(1),
+                FrameColor(-1),
+                FrameColor(-1),
+                fugue_api::attach::StyleAttributes(1 << 5),
             ),
         )],
     ));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fugue_api::attach::{Appearance, Colour, Rect, Tile};
+use fugue_api::attach::{FrameColor, FrameStyle, Rect, Tile};
 
 use super::{
     badges::badge,
@@ -59,7 +59,7 @@ pub fn cropped(view: &View, area: Rect) -> (u16, u16) {
     )
 }
 
-const ACCENT: Colour = CYAN;
+const ACCENT: FrameColor = CYAN;
 
 fn draw_lines(model: &Model, places: &Places, tiles: &[Tile], canvas: &mut Canvas) {
     let mut arms: HashMap<(u16, u16), Arms> = HashMap::new();
@@ -172,7 +172,7 @@ fn draw_title(model: &Model, places: &Places, tile: &Tile, canvas: &mut Canvas) 
     let room = usize::from(shown.cols) - 2;
 
     // From the right: what is special, then how it is.
-    let mut right: Vec<(String, Appearance)> = Vec::new();
+    let mut right: Vec<(String, FrameStyle)> = Vec::new();
     if let Some(view) = view {
         if let Some(scroll) = &view.scroll {
             right.push((scroll_word(scroll), add(coloured(MAGENTA), BOLD)));
@@ -202,7 +202,7 @@ fn draw_title(model: &Model, places: &Places, tile: &Tile, canvas: &mut Canvas) 
         };
         right.push((text, badge.look));
     }
-    let sum = |parts: &[(String, Appearance)]| -> usize {
+    let sum = |parts: &[(String, FrameStyle)]| -> usize {
         parts.iter().map(|(text, _)| width(text) + 2).sum()
     };
     let name = known.map(|row| clean::line(&row.name)).unwrap_or_default();
@@ -389,14 +389,14 @@ fn draw_scroll(model: &Model, scroll: &Scroll, area: Rect, focused: bool, canvas
             for hit in hits(cells, what) {
                 let here = scroll.cursor.line == at.line && hit.contains(&scroll.cursor.col);
                 let look = if here {
-                    on(Colour(0), YELLOW, BOLD | REVERSE)
+                    on(FrameColor(0), YELLOW, BOLD | REVERSE)
                 } else {
-                    on(Colour(0), YELLOW, 0)
+                    on(FrameColor(0), YELLOW, 0)
                 };
                 // Signs where there are no colours: turned around, and the one in question bold.
                 let shown = columns(hit.start, hit.end);
                 canvas.restyle(row, shown, |_| match here {
-                    true => on(Colour(0), MAGENTA, BOLD),
+                    true => on(FrameColor(0), MAGENTA, BOLD),
                     false => look,
                 });
             }

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use fugue_api::{
-    Error, Kind, PaneId, Reply, Request,
-    attach::{Arrange, Arrangement, Look, Looked, Side},
-    panes::{PaneCreated, PaneText, Status},
-    wire::{Answer, Ask, Key},
+    Error, ErrorKind, PaneId, ToolCall, ToolReply,
+    attach::{AttachRequest, AttachResponse, LayoutChange, SessionLayout, SplitSide},
+    panes::{CreatePaneReply, GetStatusReply, ReadPaneReply},
+    wire::{IdempotencyKey, Request, Response},
 };
 
 use super::{Effect, LOOK_AGAIN, Leave, Model, Stale, Tone, asks::Why, new_shell};
@@ -17,7 +17,7 @@ impl Model {
     pub(super) fn answered(
         &mut self,
         why: Why,
-        answer: Answer,
+        answer: Response,
         now: Instant,
         effects: &mut Vec<Effect>,
     ) -> Stale {
@@ -30,16 +30,16 @@ impl Model {
             }
             (
                 Why::Arrangement,
-                Answer::Looked {
-                    found: Looked::Arrangement { arrangement },
+                Response::Looked {
+                    found: AttachResponse::Arrangement { arrangement },
                 },
             ) => {
                 self.take_arrangement(arrangement, effects);
             }
             (
                 Why::View(pane),
-                Answer::Looked {
-                    found: Looked::Frame { frame },
+                Response::Looked {
+                    found: AttachResponse::Frame { frame },
                 },
             ) => {
                 if let Some(view) = self.views.get_mut(&pane)
@@ -51,8 +51,8 @@ impl Model {
             }
             (
                 Why::Lines(pane),
-                Answer::Looked {
-                    found: Looked::Lines { lines },
+                Response::Looked {
+                    found: AttachResponse::Lines { lines },
                 },
             ) => {
                 if let Some(scroll) = self.scroll_mut(pane) {
@@ -62,8 +62,8 @@ impl Model {
             }
             (
                 Why::News,
-                Answer::Looked {
-                    found: Looked::News { version },
+                Response::Looked {
+                    found: AttachResponse::News { version },
                 },
             ) => {
                 self.facts_version = version;
@@ -71,40 +71,40 @@ impl Model {
             }
             (
                 Why::Everything,
-                Answer::Tool {
-                    reply: Reply::GetStatus(Status::All(facts)),
+                Response::Tool {
+                    reply: ToolReply::GetStatus(GetStatusReply::All(facts)),
                 },
             ) => {
                 self.take_facts(facts);
                 let seen = self.facts_version;
-                effects.push(self.asks.look(Why::News, Look::News { seen }));
+                effects.push(self.asks.look(Why::News, AttachRequest::News { seen }));
             }
             (
                 Why::Learn(pane),
-                Answer::Tool {
-                    reply: Reply::GetStatus(Status::Pane(status)),
+                Response::Tool {
+                    reply: ToolReply::GetStatus(GetStatusReply::Pane(status)),
                 },
             ) => {
                 self.commands.insert(pane, status.command);
             }
             (
                 Why::Whereabouts { of, side },
-                Answer::Tool {
-                    reply: Reply::GetStatus(Status::Pane(status)),
+                Response::Tool {
+                    reply: ToolReply::GetStatus(GetStatusReply::Pane(status)),
                 },
             ) => self.make_beside(of, side, Some(status.cwd), effects),
             (Why::Beside { made_by, cwd }, _) => self.create(made_by, cwd, effects),
-            (Why::Create, Answer::Tool { reply }) => {
+            (Why::Create, Response::Tool { reply }) => {
                 self.making = false;
-                if let Ok(made) = PaneCreated::try_from(reply)
+                if let Ok(made) = CreatePaneReply::try_from(reply)
                     && made.session == self.session
                 {
                     self.peek = None;
                     self.set_focus(made.pane_id, effects);
                 }
             }
-            (Why::Grep(pane), Answer::Tool { reply }) => {
-                if let Ok(text) = PaneText::try_from(reply) {
+            (Why::Grep(pane), Response::Tool { reply }) => {
+                if let Ok(text) = ReadPaneReply::try_from(reply) {
                     self.found(pane, &text, now, effects);
                 }
             }
@@ -136,7 +136,7 @@ impl Model {
                     // being opened or ended is asked for again after a moment.
                     view.trouble = Some(clean::line(&error.message));
                     view.number = 0;
-                    if matches!(error.kind, Kind::Unavailable | Kind::Ended) {
+                    if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Ended) {
                         self.look_again_at = Some(now + LOOK_AGAIN);
                     }
                 }
@@ -167,7 +167,7 @@ impl Model {
         }
     }
 
-    fn take_arrangement(&mut self, arrangement: Arrangement, effects: &mut Vec<Effect>) {
+    fn take_arrangement(&mut self, arrangement: SessionLayout, effects: &mut Vec<Effect>) {
         let known: Vec<PaneId> = self.tiles().iter().map(|tile| tile.pane).collect();
         let seen = arrangement.version;
         let here = |pane: &PaneId| arrangement.tiles.iter().any(|tile| tile.pane == *pane);
@@ -191,7 +191,7 @@ impl Model {
             None => self.focus = None,
         }
         let session = self.session.clone();
-        let look = Look::Arrangement { session, seen };
+        let look = AttachRequest::Arrangement { session, seen };
         effects.push(self.asks.look(Why::Arrangement, look));
         self.look_again(effects);
         self.fit_scrolls();
@@ -208,29 +208,34 @@ impl Model {
     fn make_beside(
         &mut self,
         of: PaneId,
-        side: Side,
+        side: SplitSide,
         cwd: Option<String>,
         effects: &mut Vec<Effect>,
     ) {
         let made_by = self.asks.key();
         let session = self.session.clone();
-        let change = Arrange::Beside { made_by, of, side };
-        let look = Look::Arrange { session, change };
+        let change = LayoutChange::Beside { made_by, of, side };
+        let look = AttachRequest::Arrange { session, change };
         effects.push(self.asks.look(Why::Beside { made_by, cwd }, look));
     }
 
-    pub(super) fn create(&mut self, made_by: Key, cwd: Option<String>, effects: &mut Vec<Effect>) {
+    pub(super) fn create(
+        &mut self,
+        made_by: IdempotencyKey,
+        cwd: Option<String>,
+        effects: &mut Vec<Effect>,
+    ) {
         self.making = true;
         let pane = new_shell(&self.session, cwd, self.fitted);
-        let call = Request::from(pane);
-        let ask = Ask::Tool { call };
+        let call = ToolCall::from(pane);
+        let ask = Request::Tool { call };
         effects.push(self.asks.ask_as(made_by, Why::Create, ask));
     }
 }
 
 fn told(error: &Error) -> String {
     match (&error.hint, error.kind) {
-        (Some(hint), Kind::InvalidArgument | Kind::Exhausted) => {
+        (Some(hint), ErrorKind::InvalidArgument | ErrorKind::Exhausted) => {
             format!("{}; {hint}", error.message)
         }
         _ => error.message.clone(),

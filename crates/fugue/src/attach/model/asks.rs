@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use fugue_api::{
     PaneId,
-    attach::{Look, Side},
+    attach::{AttachRequest, SplitSide},
     panes::PaneSize,
-    wire::{Ask, Key},
+    wire::{IdempotencyKey, Request},
 };
 
 use super::Effect;
@@ -31,10 +31,10 @@ pub enum Why {
     /// Where it is, for the pane that is to be made beside it.
     Whereabouts {
         of: PaneId,
-        side: Side,
+        side: SplitSide,
     },
     Beside {
-        made_by: Key,
+        made_by: IdempotencyKey,
         cwd: Option<String>,
     },
     Create,
@@ -53,8 +53,8 @@ pub struct Asks {
 }
 
 struct Open {
-    key: Key,
-    ask: Ask,
+    key: IdempotencyKey,
+    ask: Request,
     why: Why,
 }
 
@@ -67,20 +67,20 @@ impl Asks {
         }
     }
 
-    pub fn key(&mut self) -> Key {
+    pub fn key(&mut self) -> IdempotencyKey {
         self.count += 1;
         let mut key = [0; 16];
         key[..8].copy_from_slice(&self.base.to_le_bytes());
         key[8..].copy_from_slice(&self.count.to_le_bytes());
-        Key(key)
+        IdempotencyKey(key)
     }
 
-    pub fn ask(&mut self, why: Why, ask: Ask) -> Effect {
+    pub fn ask(&mut self, why: Why, ask: Request) -> Effect {
         let key = self.key();
         self.ask_as(key, why, ask)
     }
 
-    pub fn ask_as(&mut self, key: Key, why: Why, ask: Ask) -> Effect {
+    pub fn ask_as(&mut self, key: IdempotencyKey, why: Why, ask: Request) -> Effect {
         self.count += 1;
         let ticket = Ticket(self.count);
         let effect = Effect::Ask {
@@ -92,8 +92,8 @@ impl Asks {
         effect
     }
 
-    pub fn look(&mut self, why: Why, look: Look) -> Effect {
-        self.ask(why, Ask::Look { look })
+    pub fn look(&mut self, why: Why, look: AttachRequest) -> Effect {
+        self.ask(why, Request::Look { look })
     }
 
     pub fn is_open(&self, is: impl Fn(&Why) -> bool) -> bool {
@@ -124,8 +124,8 @@ impl Asks {
     /// The room of the one who attends, for when it is asked again.
     pub fn refit(&mut self, to: PaneSize) {
         for open in self.open.values_mut() {
-            if let Ask::Look {
-                look: Look::Attend { room, .. },
+            if let Request::Look {
+                look: AttachRequest::Attend { room, .. },
             } = &mut open.ask
             {
                 *room = to;
@@ -137,9 +137,11 @@ impl Asks {
     pub fn again(&mut self) -> Vec<Effect> {
         let all = self.open.iter_mut();
         all.map(|(ticket, open)| {
-            if let Ask::Look {
+            if let Request::Look {
                 look:
-                    Look::Arrangement { seen, .. } | Look::View { seen, .. } | Look::News { seen },
+                    AttachRequest::Arrangement { seen, .. }
+                    | AttachRequest::View { seen, .. }
+                    | AttachRequest::News { seen },
             } = &mut open.ask
             {
                 *seen = 0;

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use fugue_api::{
-    PaneId, Request,
-    attach::{Arrange, Role, Side},
+    PaneId, ToolCall,
+    attach::{LayoutChange, SplitSide, ViewerRole},
     panes::ClosePane,
-    wire::Ask,
+    wire::Request,
 };
 
 use super::{AGAIN, Effect, Gone, Leave, Link, Mode, Model, Picker, Tone, asks::Why, is_ctrl};
@@ -71,7 +71,7 @@ impl Model {
         if press.event == Event::Release {
             if matches!(self.mode, Mode::Pane)
                 && !self.is_scrolling()
-                && self.role == Role::Hands
+                && self.role == ViewerRole::Hands
                 && self.focused_view().is_some_and(|view| !view.ended)
             {
                 self.pass_key(&press, now, effects);
@@ -94,7 +94,7 @@ impl Model {
                     if !alone {
                         self.scroll_key(&press, now, effects);
                     }
-                } else if !(alone && self.role == Role::Eyes) {
+                } else if !(alone && self.role == ViewerRole::Eyes) {
                     self.again_until = None;
                     self.pass_key(&press, now, effects);
                 }
@@ -108,11 +108,11 @@ impl Model {
                 let pane = *pane;
                 self.mode = Mode::Pane;
                 if press.typed() == Some('y') {
-                    let call = Request::from(ClosePane {
+                    let call = ToolCall::from(ClosePane {
                         pane_id: pane.to_string(),
                         grace_ms: ClosePane::grace_ms(),
                     });
-                    effects.push(self.asks.ask(Why::Close(pane), Ask::Tool { call }));
+                    effects.push(self.asks.ask(Why::Close(pane), Request::Tool { call }));
                     if self.peek == Some(pane) {
                         self.unpeek(effects);
                     }
@@ -178,10 +178,10 @@ impl Model {
             return;
         }
         let side = match press.code {
-            Code::Up => Some(Side::Above),
-            Code::Down => Some(Side::Below),
-            Code::Left => Some(Side::Left),
-            Code::Right => Some(Side::Right),
+            Code::Up => Some(SplitSide::Above),
+            Code::Down => Some(SplitSide::Below),
+            Code::Left => Some(SplitSide::Left),
+            Code::Right => Some(SplitSide::Right),
             _ => None,
         };
         if let Some(side) = side.filter(|_| press.mods.held() == Mods::NONE) {
@@ -198,8 +198,8 @@ impl Model {
         };
         match c {
             'd' => effects.push(Effect::Leave(Leave::Detached)),
-            '%' => self.split(Side::Right, now, effects),
-            '"' => self.split(Side::Below, now, effects),
+            '%' => self.split(SplitSide::Right, now, effects),
+            '"' => self.split(SplitSide::Below, now, effects),
             'c' => {
                 if self.may_change(now) {
                     self.peek = None;
@@ -233,7 +233,7 @@ impl Model {
             ' ' => {
                 if self.may_change(now) {
                     self.unzoom(effects);
-                    self.arrange(Arrange::Tiled, effects);
+                    self.arrange(LayoutChange::Tiled, effects);
                 }
             }
             '[' => self.start_scroll(now, effects),
@@ -254,14 +254,14 @@ impl Model {
 
     /// Whether this client may change anything; if not, that is said.
     fn may_change(&mut self, now: Instant) -> bool {
-        if self.role == Role::Eyes {
+        if self.role == ViewerRole::Eyes {
             self.say(
                 "read-only: nothing can be changed from here",
                 Tone::Plain,
                 now,
             );
         }
-        self.role == Role::Hands
+        self.role == ViewerRole::Hands
     }
 
     /// Back to the session from an ended pane; if it has none any more, this is over.
@@ -275,10 +275,10 @@ impl Model {
 
     fn push(&mut self, press: &Press, now: Instant, effects: &mut Vec<Effect>) -> bool {
         let side = match press.code {
-            Code::Up => Side::Above,
-            Code::Down => Side::Below,
-            Code::Left => Side::Left,
-            Code::Right => Side::Right,
+            Code::Up => SplitSide::Above,
+            Code::Down => SplitSide::Below,
+            Code::Left => SplitSide::Left,
+            Code::Right => SplitSide::Right,
             _ => return false,
         };
         if press.mods.held() != Mods::CTRL {
@@ -290,8 +290,8 @@ impl Model {
         // The edge that lies there goes outwards; at the screen's edge the other one follows.
         let behind = self.lies_at_edge(pane, side);
         let change = match behind {
-            false => Arrange::Push { pane, side, by: 1 },
-            true => Arrange::Push {
+            false => LayoutChange::Push { pane, side, by: 1 },
+            true => LayoutChange::Push {
                 pane,
                 side: opposite(side),
                 by: -1,
@@ -302,20 +302,20 @@ impl Model {
         true
     }
 
-    fn lies_at_edge(&self, pane: PaneId, side: Side) -> bool {
+    fn lies_at_edge(&self, pane: PaneId, side: SplitSide) -> bool {
         let (Some(tile), Some(arrangement)) = (self.tile(pane), &self.arrangement) else {
             return false;
         };
         let (place, room) = (tile.place, arrangement.room);
         match side {
-            Side::Left => place.col == 0,
-            Side::Right => place.col + place.cols >= room.cols,
-            Side::Above => place.row == 0,
-            Side::Below => place.row + place.rows >= room.rows,
+            SplitSide::Left => place.col == 0,
+            SplitSide::Right => place.col + place.cols >= room.cols,
+            SplitSide::Above => place.row == 0,
+            SplitSide::Below => place.row + place.rows >= room.rows,
         }
     }
 
-    fn split(&mut self, side: Side, now: Instant, effects: &mut Vec<Effect>) {
+    fn split(&mut self, side: SplitSide, now: Instant, effects: &mut Vec<Effect>) {
         let Some(of) = self.focus.filter(|_| self.may_change(now)) else {
             return;
         };
@@ -333,8 +333,8 @@ impl Model {
         let (of, place) = largest.map_or((of, None), |tile| (tile.pane, Some(tile.place)));
         // A cell is about twice as high as wide.
         let side = match place {
-            Some(place) if place.cols > 2 * place.rows => Side::Right,
-            _ => Side::Below,
+            Some(place) if place.cols > 2 * place.rows => SplitSide::Right,
+            _ => SplitSide::Below,
         };
         effects.push(self.status(of, Why::Whereabouts { of, side }));
     }
@@ -342,7 +342,7 @@ impl Model {
     fn unzoom(&mut self, effects: &mut Vec<Effect>) {
         let zoomed = self.arrangement.as_ref().and_then(|all| all.zoomed);
         if zoomed.is_some() {
-            self.arrange(Arrange::Zoom { pane: None }, effects);
+            self.arrange(LayoutChange::Zoom { pane: None }, effects);
         }
     }
 
@@ -355,7 +355,7 @@ impl Model {
             Some(_) => None,
             None => self.focus,
         };
-        self.arrange(Arrange::Zoom { pane }, effects);
+        self.arrange(LayoutChange::Zoom { pane }, effects);
     }
 
     fn swap(&mut self, by: i64, now: Instant, effects: &mut Vec<Effect>) {
@@ -363,7 +363,7 @@ impl Model {
             return;
         };
         if one != other && self.may_change(now) {
-            self.arrange(Arrange::Swap { one, other }, effects);
+            self.arrange(LayoutChange::Swap { one, other }, effects);
         }
     }
 
@@ -390,11 +390,11 @@ impl Model {
     }
 }
 
-fn opposite(side: Side) -> Side {
+fn opposite(side: SplitSide) -> SplitSide {
     match side {
-        Side::Left => Side::Right,
-        Side::Right => Side::Left,
-        Side::Above => Side::Below,
-        Side::Below => Side::Above,
+        SplitSide::Left => SplitSide::Right,
+        SplitSide::Right => SplitSide::Left,
+        SplitSide::Above => SplitSide::Below,
+        SplitSide::Below => SplitSide::Above,
     }
 }

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use fugue_api::{
-    PaneId, Request,
-    attach::Look,
-    panes::{Mode as ReadMode, PaneText, ReadPane},
-    wire::Ask,
+    PaneId, ToolCall,
+    attach::AttachRequest,
+    panes::{ReadMode, ReadPane, ReadPaneReply},
+    wire::Request,
 };
 
 use super::{
@@ -82,7 +82,7 @@ impl Model {
             && !self.asks.is_open(|why| *why == Why::Lines(pane))
         {
             let most = scroll::AT_ONCE;
-            let look = Look::Lines { pane, from, most };
+            let look = AttachRequest::Lines { pane, from, most };
             effects.push(self.asks.look(Why::Lines(pane), look));
         }
     }
@@ -229,7 +229,7 @@ impl Model {
             return;
         }
         effects.extend(self.asks.forget(|why| *why == Why::Grep(pane)));
-        let call = Request::from(ReadPane {
+        let call = ToolCall::from(ReadPane {
             pane_id: pane.to_string(),
             // So many hits are enough for anybody; the latest are told.
             lines: 10_000,
@@ -238,14 +238,14 @@ impl Model {
             max_output_chars: 4_000_000,
             grep: Some(grep),
         });
-        effects.push(self.asks.ask(Why::Grep(pane), Ask::Tool { call }));
+        effects.push(self.asks.ask(Why::Grep(pane), Request::Tool { call }));
     }
 
     /// The numbers of the lines stand before them, counted from 1.
     pub(super) fn found(
         &mut self,
         pane: PaneId,
-        text: &PaneText,
+        text: &ReadPaneReply,
         now: Instant,
         effects: &mut Vec<Effect>,
     ) {

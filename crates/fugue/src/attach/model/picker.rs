@@ -2,7 +2,7 @@
 
 use fugue_api::{
     PaneId, SessionName, Timestamp,
-    panes::{Overview, PaneRow, State, StateBy},
+    panes::{Overview, PaneRow, PaneState, SourcedState},
 };
 
 use crate::attach::clean;
@@ -18,7 +18,7 @@ pub struct Entry {
     pub pane: PaneId,
     pub session: SessionName,
     pub name: String,
-    pub state: StateBy,
+    pub state: SourcedState,
     pub created_at: Timestamp,
 }
 
@@ -39,7 +39,8 @@ impl Picker {
     /// Those that live come first, session by session; then those that have ended, the latest first.
     pub fn take(&mut self, facts: &Overview) {
         let chosen = self.shown().get(self.chosen).map(|entry| entry.pane);
-        let ended = |row: &PaneRow| matches!(row.state.state, State::Exited | State::Closed);
+        let ended =
+            |row: &PaneRow| matches!(row.state.state, PaneState::Exited | PaneState::Closed);
         let mut rows: Vec<&PaneRow> = facts.panes.iter().collect();
         rows.sort_by_key(|row| {
             let latest = if ended(row) {

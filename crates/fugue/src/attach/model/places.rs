@@ -2,7 +2,7 @@
 
 use fugue_api::{
     PaneId,
-    attach::{Rect, Side, Tile},
+    attach::{Rect, SplitSide, Tile},
     panes::PaneSize,
 };
 
@@ -161,12 +161,12 @@ impl Model {
     }
 
     /// The tile at that side, the one that shares most of the edge; around the screen's edge if there is none.
-    pub fn neighbour(&self, of: PaneId, side: Side) -> Option<PaneId> {
+    pub fn neighbour(&self, of: PaneId, side: SplitSide) -> Option<PaneId> {
         let tiles = self.tiles();
         let from = tiles.iter().find(|tile| tile.pane == of)?.place;
         let start = |rect: Rect| match side {
-            Side::Left | Side::Right => (rect.col, rect.cols, rect.row, rect.rows),
-            Side::Above | Side::Below => (rect.row, rect.rows, rect.col, rect.cols),
+            SplitSide::Left | SplitSide::Right => (rect.col, rect.cols, rect.row, rect.rows),
+            SplitSide::Above | SplitSide::Below => (rect.row, rect.rows, rect.col, rect.cols),
         };
         let (own_start, own_length, across, breadth) = start(from);
         let shared = |rect: Rect| {
@@ -182,24 +182,24 @@ impl Model {
         let ahead = candidates().filter(|tile| {
             let (other, length, ..) = start(tile.place);
             match side {
-                Side::Left | Side::Above => other + length <= own_start,
-                Side::Right | Side::Below => other >= own_start + own_length,
+                SplitSide::Left | SplitSide::Above => other + length <= own_start,
+                SplitSide::Right | SplitSide::Below => other >= own_start + own_length,
             }
         });
         // The nearest, then the one with most in common, then the first.
         let near = |tile: &&Tile| {
             let (other, length, ..) = start(tile.place);
             let away = match side {
-                Side::Left | Side::Above => own_start.abs_diff(other + length),
-                Side::Right | Side::Below => other.abs_diff(own_start + own_length),
+                SplitSide::Left | SplitSide::Above => own_start.abs_diff(other + length),
+                SplitSide::Right | SplitSide::Below => other.abs_diff(own_start + own_length),
             };
             (away, u16::MAX - shared(tile.place))
         };
         let around = |tile: &&Tile| {
             let (other, ..) = start(tile.place);
             let far = match side {
-                Side::Left | Side::Above => u16::MAX - other,
-                Side::Right | Side::Below => other,
+                SplitSide::Left | SplitSide::Above => u16::MAX - other,
+                SplitSide::Right | SplitSide::Below => other,
             };
             (far, u16::MAX - shared(tile.place))
         };

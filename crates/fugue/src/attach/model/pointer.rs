@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use fugue_api::{
     PaneId,
-    attach::{Arrange, MouseWanted, Rect, Role, Side, Tile},
+    attach::{FrameMouseMode, LayoutChange, Rect, SplitSide, Tile, ViewerRole},
 };
 
 use super::{
@@ -21,7 +21,11 @@ use crate::attach::{
 /// What the mouse has hold of.
 pub enum Held {
     /// An edge of a pane, last seen at this row or column.
-    Edge { pane: PaneId, side: Side, at: u16 },
+    Edge {
+        pane: PaneId,
+        side: SplitSide,
+        at: u16,
+    },
     /// Text, from this place of the tile on; selected as soon as the mouse moves.
     Text { pane: PaneId, row: u16, col: u16 },
     /// A button that the program was told of: it hears the rest too, wherever the mouse goes.
@@ -81,7 +85,7 @@ impl Model {
                     self.click(tile.pane, effects);
                     self.held = Some(Held::Edge {
                         pane: tile.pane,
-                        side: Side::Above,
+                        side: SplitSide::Above,
                         at: mouse.row,
                     });
                 }
@@ -95,7 +99,7 @@ impl Model {
                 {
                     self.held = Some(Held::Edge {
                         pane,
-                        side: Side::Right,
+                        side: SplitSide::Right,
                         at: mouse.col,
                     });
                 }
@@ -126,8 +130,8 @@ impl Model {
             return;
         };
         let scrolling = view.scroll.is_some();
-        let wants = view.modes.mouse != MouseWanted::Nothing;
-        if !scrolling && wants && !view.ended && self.role == Role::Hands {
+        let wants = view.modes.mouse != FrameMouseMode::Nothing;
+        if !scrolling && wants && !view.ended && self.role == ViewerRole::Hands {
             if let Deed::Press(_) = deed {
                 self.held = Some(Held::Program { pane });
             }
@@ -160,7 +164,7 @@ impl Model {
 
     /// A full-screen program that knows no wheel knows arrows.
     fn arrows(&mut self, pane: PaneId, rows: i64, now: Instant, effects: &mut Vec<Effect>) {
-        if self.role == Role::Eyes {
+        if self.role == ViewerRole::Eyes {
             return;
         }
         let code = if rows < 0 { Code::Up } else { Code::Down };
@@ -225,15 +229,15 @@ impl Model {
             Some(Held::Edge { pane, side, at }) => {
                 let (pane, side) = (*pane, *side);
                 let (new, outwards) = match side {
-                    Side::Above => (mouse.row, i32::from(*at) - i32::from(mouse.row)),
-                    Side::Left | Side::Right | Side::Below => {
+                    SplitSide::Above => (mouse.row, i32::from(*at) - i32::from(mouse.row)),
+                    SplitSide::Left | SplitSide::Right | SplitSide::Below => {
                         (mouse.col, i32::from(mouse.col) - i32::from(*at))
                     }
                 };
                 *at = new;
-                if moves && outwards != 0 && self.role == Role::Hands {
+                if moves && outwards != 0 && self.role == ViewerRole::Hands {
                     let by = outwards as i16;
-                    self.arrange(Arrange::Push { pane, side, by }, effects);
+                    self.arrange(LayoutChange::Push { pane, side, by }, effects);
                 }
             }
             Some(Held::Text { pane, row, col }) => {

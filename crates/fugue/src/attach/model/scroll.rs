@@ -141,7 +141,7 @@ impl Scroll {
     }
 
     /// Lines came.
-    pub fn take(&mut self, lines: attach::Lines) {
+    pub fn take(&mut self, lines: attach::PaneLines) {
         if self.source != Source::Text {
             return;
         }

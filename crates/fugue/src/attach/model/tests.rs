@@ -1,12 +1,12 @@
 //! Stories: what a person does and the daemon answers, and what is asked and shown then.
 
 use fugue_api::{
-    Cursor, Kind, Reply, Timestamp,
+    Cursor, ErrorKind, Timestamp, ToolReply,
     attach::{
-        Appearance, Attributes, Colour, Frame, FrameCursor, FrameHead, FrameModes, FrameRow, Lines,
-        Looked, MouseWanted, Rect, Side, Span, Tile,
+        AttachResponse, Frame, FrameColor, FrameCursor, FrameHead, FrameModes, FrameMouseMode,
+        FrameRow, FrameStyle, PaneLines, Rect, SplitSide, StyleAttributes, StyledSpan, Tile,
     },
-    panes::{By, PaneText, StateBy, Status},
+    panes::{GetStatusReply, ReadPaneReply, SourcedState, StateSource},
 };
 
 use super::*;
@@ -20,7 +20,7 @@ use crate::attach::{
 pub struct Story {
     pub model: Model,
     now: Instant,
-    pub asked: Vec<(Ticket, Ask)>,
+    pub asked: Vec<(Ticket, Request)>,
     pub done: Vec<Effect>,
     /// As it was drawn last, brought up to date by what was said to be stale.
     shown: Option<Canvas>,
@@ -30,12 +30,12 @@ pub fn size(rows: u16, cols: u16) -> PaneSize {
     PaneSize { rows, cols }
 }
 
-pub fn pane(id: u64, name: &str, session: &str, state: State) -> PaneRow {
+pub fn pane(id: u64, name: &str, session: &str, state: PaneState) -> PaneRow {
     PaneRow {
         pane_id: PaneId(id),
         name: name.into(),
         session: SessionName(session.into()),
-        state: StateBy::new(state, By::ShellMark),
+        state: SourcedState::new(state, StateSource::ShellMark),
         idle_ms: 0,
         created_at: Timestamp(1_000),
     }
@@ -48,7 +48,9 @@ pub fn frame(number: u64, rows: &[&str]) -> Frame {
         whole: true,
         rows: (0..)
             .zip(rows)
-            .map(|(row, text)| FrameRow(row, vec![Span((*text).into(), Appearance::default())]))
+            .map(|(row, text)| {
+                FrameRow(row, vec![StyledSpan((*text).into(), FrameStyle::default())])
+            })
             .collect(),
         cursor: FrameCursor {
             row: 0,
@@ -62,7 +64,7 @@ pub fn frame(number: u64, rows: &[&str]) -> Frame {
             size: size(10, cols),
             modes: FrameModes::default(),
             title: String::new(),
-            state: StateBy::new(State::Idle, By::ShellMark),
+            state: SourcedState::new(PaneState::Idle, StateSource::ShellMark),
             held: None,
             ended: false,
         }),
@@ -87,10 +89,10 @@ fn rect(row: u16, col: u16, rows: u16, cols: u16) -> Rect {
 impl Story {
     /// Two panes beside each other in `main`, one ended, and one in `other`.
     pub fn new(rows: u16, cols: u16) -> Self {
-        Self::as_role(Role::Hands, rows, cols)
+        Self::as_role(ViewerRole::Hands, rows, cols)
     }
 
-    pub fn as_role(role: Role, rows: u16, cols: u16) -> Self {
+    pub fn as_role(role: ViewerRole, rows: u16, cols: u16) -> Self {
         let model = Model::new(7, role, SessionName::default(), size(rows, cols));
         let mut story = Self {
             model,
@@ -101,10 +103,10 @@ impl Story {
         };
         let facts = Overview {
             panes: vec![
-                pane(1, "left", "main", State::Idle),
-                pane(2, "right", "main", State::Running),
-                pane(3, "over", "main", State::Exited),
-                pane(4, "far", "other", State::NeedsInput),
+                pane(1, "left", "main", PaneState::Idle),
+                pane(2, "right", "main", PaneState::Running),
+                pane(3, "over", "main", PaneState::Exited),
+                pane(4, "far", "other", PaneState::NeedsInput),
             ],
             ..Overview::default()
         };
@@ -172,7 +174,7 @@ impl Story {
     }
 
     #[track_caller]
-    pub fn answer(&mut self, is: impl Fn(&Ask) -> bool, answer: Result<Answer, Error>) {
+    pub fn answer(&mut self, is: impl Fn(&Request) -> bool, answer: Result<Response, Error>) {
         let at = self.asked.iter().position(|(_, ask)| is(ask));
         let Some(at) = at else {
             panic!("not asked: {:?}", self.asked);
@@ -182,14 +184,17 @@ impl Story {
     }
 
     #[track_caller]
-    fn answer_look(&mut self, is: impl Fn(&Look) -> bool, found: Looked) {
-        let is = |ask: &Ask| matches!(ask, Ask::Look { look } if is(look));
-        self.answer(is, Ok(Answer::Looked { found }));
+    fn answer_look(&mut self, is: impl Fn(&AttachRequest) -> bool, found: AttachResponse) {
+        let is = |ask: &Request| matches!(ask, Request::Look { look } if is(look));
+        self.answer(is, Ok(Response::Looked { found }));
     }
 
     fn answer_everything(&mut self, facts: Overview) {
-        let reply = Reply::GetStatus(Status::All(facts));
-        self.answer(|ask| *ask == Ask::Everything, Ok(Answer::Tool { reply }));
+        let reply = ToolReply::GetStatus(GetStatusReply::All(facts));
+        self.answer(
+            |ask| *ask == Request::Everything,
+            Ok(Response::Tool { reply }),
+        );
     }
 
     pub fn arrange(&mut self, zoomed: Option<PaneId>) {
@@ -206,7 +211,7 @@ impl Story {
                 tile(2, rect(0, left + 1, room.rows, room.cols - left - 1)),
             ],
         };
-        let arrangement = Arrangement {
+        let arrangement = SessionLayout {
             version: 3,
             room,
             tiles,
@@ -214,8 +219,8 @@ impl Story {
             clients: 1,
         };
         self.answer_look(
-            |look| matches!(look, Look::Arrangement { .. }),
-            Looked::Arrangement { arrangement },
+            |look| matches!(look, AttachRequest::Arrangement { .. }),
+            AttachResponse::Arrangement { arrangement },
         );
     }
 
@@ -230,8 +235,8 @@ impl Story {
         }
         let frame = Box::new(frame);
         self.answer_look(
-            |look| matches!(look, Look::View { pane: of, .. } if of.0 == pane),
-            Looked::Frame { frame },
+            |look| matches!(look, AttachRequest::View { pane: of, .. } if of.0 == pane),
+            AttachResponse::Frame { frame },
         );
     }
 
@@ -239,26 +244,26 @@ impl Story {
         draw(&self.model, Depth::None, 13_000).plain()
     }
 
-    fn last_ask(&self) -> &Ask {
+    fn last_ask(&self) -> &Request {
         &self.asked.last().expect("something was asked").1
     }
 
     #[track_caller]
     fn typed(&self) -> (PaneId, Vec<u8>) {
         let typed = self.asked.iter().find_map(|(_, ask)| match ask {
-            Ask::Look {
-                look: Look::Type { pane, bytes, .. },
+            Request::Look {
+                look: AttachRequest::Type { pane, bytes, .. },
             } => Some((*pane, bytes.clone())),
             _ => None,
         });
         typed.expect("something is typed")
     }
 
-    fn changes(&self) -> Vec<Arrange> {
+    fn changes(&self) -> Vec<LayoutChange> {
         let all = self.asked.iter();
         all.filter_map(|(_, ask)| match ask {
-            Ask::Look {
-                look: Look::Arrange { change, .. },
+            Request::Look {
+                look: AttachRequest::Arrange { change, .. },
             } => Some(change.clone()),
             _ => None,
         })
@@ -274,8 +279,8 @@ fn one_question_is_open_for_every_pane_in_sight() {
             .asked
             .iter()
             .filter_map(|(_, ask)| match ask {
-                Ask::Look {
-                    look: Look::View { pane, seen, .. },
+                Request::Look {
+                    look: AttachRequest::View { pane, seen, .. },
                 } => {
                     assert_eq!(*seen, 1);
                     Some(pane.0)
@@ -290,7 +295,7 @@ fn one_question_is_open_for_every_pane_in_sight() {
     story.press("\x02z");
     assert_eq!(
         story.changes(),
-        [Arrange::Zoom {
+        [LayoutChange::Zoom {
             pane: Some(PaneId(1))
         }]
     );
@@ -305,17 +310,17 @@ fn keys_go_to_the_pane_in_focus_in_order_and_one_call_at_a_time() {
     story.press("s");
     story.press("\r");
     assert_eq!(story.typed(), (PaneId(1), b"l".to_vec()));
-    let is_type = |ask: &Ask| {
+    let is_type = |ask: &Request| {
         matches!(
             ask,
-            Ask::Look {
-                look: Look::Type { .. }
+            Request::Look {
+                look: AttachRequest::Type { .. }
             }
         )
     };
-    story.answer(is_type, Ok(Answer::Noted));
+    story.answer(is_type, Ok(Response::Noted));
     assert_eq!(story.typed(), (PaneId(1), b"s\r".to_vec()));
-    story.answer(is_type, Ok(Answer::Noted));
+    story.answer(is_type, Ok(Response::Noted));
     assert!(!story.asked.iter().any(|(_, ask)| is_type(ask)));
     story.press("\x02\x1b[C");
     assert_eq!(story.model.focus, Some(PaneId(2)));
@@ -338,7 +343,7 @@ fn what_is_typed_and_its_echo_need_no_whole_picture() {
         echo.head = None;
         echo.rows = vec![FrameRow(
             row,
-            vec![Span(text.into(), Appearance::default())],
+            vec![StyledSpan(text.into(), FrameStyle::default())],
         )];
         (echo.cursor.row, echo.cursor.col) = (row, text.len() as u16);
         echo
@@ -360,10 +365,17 @@ fn what_is_typed_and_its_echo_need_no_whole_picture() {
         rows[1].starts_with("$ l") && rows[1].ends_with("│x"),
         "{picture}"
     );
-    let hidden = Appearance(Colour(1), Colour(2), Colour(-1), Attributes(HIDDEN));
+    let hidden = FrameStyle(
+        FrameColor(1),
+        FrameColor(2),
+        FrameColor(-1),
+        StyleAttributes(HIDDEN),
+    );
     let mut secret = echo(9, 2, "");
-    let spans = [("漢字 ab", hidden), ("漢", Appearance::default())];
-    secret.rows[0].1 = spans.map(|(text, look)| Span(text.into(), look)).into();
+    let spans = [("漢字 ab", hidden), ("漢", FrameStyle::default())];
+    secret.rows[0].1 = spans
+        .map(|(text, look)| StyledSpan(text.into(), look))
+        .into();
     story.show(1, secret);
     let wide = "字".repeat(60);
     story.show(1, echo(9, 2, &wide));
@@ -381,30 +393,30 @@ fn what_is_typed_and_its_echo_need_no_whole_picture() {
 fn a_split_asks_where_the_pane_is_then_for_its_place_then_for_the_pane() {
     let mut story = Story::new(24, 80);
     story.press("\x02%");
-    let Ask::Tool {
-        call: Request::GetStatus(args),
+    let Request::Tool {
+        call: ToolCall::GetStatus(args),
     } = story.last_ask().clone()
     else {
         panic!("{:?}", story.last_ask());
     };
     assert_eq!(args.pane_id.as_deref(), Some("p1"));
-    let refused = Err(Error::new(Kind::NotFound, "gone"));
+    let refused = Err(Error::new(ErrorKind::NotFound, "gone"));
     story.answer(
-        |ask| matches!(ask, Ask::Tool { call: Request::GetStatus(args) } if args.pane_id.as_deref() == Some("p1")),
+        |ask| matches!(ask, Request::Tool { call: ToolCall::GetStatus(args) } if args.pane_id.as_deref() == Some("p1")),
         refused.clone(),
     );
     // The first was for the title; both are asked alike.
     if story.changes().is_empty() {
         story.answer(
-            |ask| matches!(ask, Ask::Tool { call: Request::GetStatus(args) } if args.pane_id.as_deref() == Some("p1")),
+            |ask| matches!(ask, Request::Tool { call: ToolCall::GetStatus(args) } if args.pane_id.as_deref() == Some("p1")),
             refused,
         );
     }
     let changes = story.changes();
     let [
-        Arrange::Beside {
+        LayoutChange::Beside {
             of: PaneId(1),
-            side: Side::Right,
+            side: SplitSide::Right,
             ..
         },
     ] = changes.as_slice()
@@ -415,15 +427,15 @@ fn a_split_asks_where_the_pane_is_then_for_its_place_then_for_the_pane() {
         |ask| {
             matches!(
                 ask,
-                Ask::Look {
-                    look: Look::Arrange { .. }
+                Request::Look {
+                    look: AttachRequest::Arrange { .. }
                 }
             )
         },
-        Ok(Answer::Noted),
+        Ok(Response::Noted),
     );
-    let Ask::Tool {
-        call: Request::CreatePane(args),
+    let Request::Tool {
+        call: ToolCall::CreatePane(args),
     } = story.last_ask()
     else {
         panic!("{:?}", story.last_ask());
@@ -439,8 +451,8 @@ fn a_pane_is_closed_only_on_a_yes() {
         asks.any(|(_, ask)| {
             matches!(
                 ask,
-                Ask::Tool {
-                    call: Request::ClosePane(_)
+                Request::Tool {
+                    call: ToolCall::ClosePane(_)
                 }
             )
         })
@@ -459,7 +471,7 @@ fn a_pane_is_closed_only_on_a_yes() {
 
 #[test]
 fn who_only_looks_changes_nothing() {
-    let mut story = Story::as_role(Role::Eyes, 24, 80);
+    let mut story = Story::as_role(ViewerRole::Eyes, 24, 80);
     for keys in [
         "a",
         "\r",
@@ -475,9 +487,12 @@ fn who_only_looks_changes_nothing() {
     ] {
         story.press(keys);
     }
-    let harmless = |ask: &Ask| match ask {
-        Ask::Look { look } => !matches!(look, Look::Type { .. } | Look::Arrange { .. }),
-        Ask::Tool { call } => matches!(call, Request::GetStatus(_)),
+    let harmless = |ask: &Request| match ask {
+        Request::Look { look } => !matches!(
+            look,
+            AttachRequest::Type { .. } | AttachRequest::Arrange { .. }
+        ),
+        Request::Tool { call } => matches!(call, ToolCall::GetStatus(_)),
         _ => true,
     };
     assert!(
@@ -499,8 +514,8 @@ fn the_list_goes_to_other_sessions_and_to_what_has_ended() {
     let attends = |story: &Story| -> Vec<String> {
         let all = story.asked.iter();
         all.filter_map(|(_, ask)| match ask {
-            Ask::Look {
-                look: Look::Attend { session, .. },
+            Request::Look {
+                look: AttachRequest::Attend { session, .. },
             } => Some(session.0.clone()),
             _ => None,
         })
@@ -540,13 +555,16 @@ fn a_lost_daemon_is_asked_again_from_the_beginning() {
     assert!(story.asked.contains(&(ticket, typed)));
     for (_, ask) in &story.asked {
         match ask {
-            Ask::Look {
-                look: Look::View { seen, .. } | Look::Arrangement { seen, .. } | Look::News { seen },
+            Request::Look {
+                look:
+                    AttachRequest::View { seen, .. }
+                    | AttachRequest::Arrangement { seen, .. }
+                    | AttachRequest::News { seen },
             } => {
                 assert_eq!(*seen, 0);
             }
-            Ask::Look {
-                look: Look::Attend { room, .. },
+            Request::Look {
+                look: AttachRequest::Attend { room, .. },
             } => assert_eq!(*room, size(29, 90)),
             _ => {}
         }
@@ -572,12 +590,12 @@ fn the_last_pane_ends_it_and_a_refusal_too() {
         |ask| {
             matches!(
                 ask,
-                Ask::Look {
-                    look: Look::Attend { .. }
+                Request::Look {
+                    look: AttachRequest::Attend { .. }
                 }
             )
         },
-        Ok(Answer::Noted),
+        Ok(Response::Noted),
     );
     assert_eq!(story.done, [Effect::Leave(Leave::Empty)]);
     let mut story = Story::new(24, 80);
@@ -589,9 +607,9 @@ fn the_last_pane_ends_it_and_a_refusal_too() {
 fn an_edge_is_pushed_again_without_the_prefix_for_a_while() {
     let mut story = Story::new(24, 80);
     story.press("\x02\x1b[1;5C\x1b[1;5C");
-    let push = Arrange::Push {
+    let push = LayoutChange::Push {
         pane: PaneId(1),
-        side: Side::Right,
+        side: SplitSide::Right,
         by: 1,
     };
     assert_eq!(story.changes(), [push.clone(), push]);
@@ -609,9 +627,9 @@ fn the_mouse_focuses_selects_and_pushes() {
     story.press("\x1b[<0;40;5M\x1b[<32;43;5M\x1b[<0;43;5m");
     assert_eq!(
         story.changes(),
-        [Arrange::Push {
+        [LayoutChange::Push {
             pane: PaneId(1),
-            side: Side::Right,
+            side: SplitSide::Right,
             by: 3
         }]
     );
@@ -634,8 +652,8 @@ fn the_mouse_focuses_selects_and_pushes() {
 fn a_program_that_wants_the_mouse_has_it() {
     let mut story = Story::new(24, 80);
     let wants = headed(frame(2, &["menu"]), |head| {
-        head.modes.mouse = MouseWanted::Drags;
-        head.modes.mouse_format = fugue_api::attach::MouseFormat::Sgr;
+        head.modes.mouse = FrameMouseMode::Drags;
+        head.modes.mouse_format = fugue_api::attach::FrameMouseEncoding::Sgr;
     });
     story.show(2, wants);
     story.press("\x1b[<0;45;4M");
@@ -649,17 +667,17 @@ fn looking_back_fetches_lines_and_finds_things_in_them() {
     now.top_line = 500;
     story.show(1, now);
     story.press("\x02[");
-    let lines = |from: u64| Looked::Lines {
-        lines: Lines {
+    let lines = |from: u64| AttachResponse::Lines {
+        lines: PaneLines {
             from,
             lines: (from..from + 200)
-                .map(|line| vec![Span(format!("line {line}"), Appearance::default())])
+                .map(|line| vec![StyledSpan(format!("line {line}"), FrameStyle::default())])
                 .collect(),
             kept_from: 0,
             end: 510,
         },
     };
-    let is_lines = |look: &Look| matches!(look, Look::Lines { .. });
+    let is_lines = |look: &AttachRequest| matches!(look, AttachRequest::Lines { .. });
     story.answer_look(is_lines, lines(400));
     let picture = story.picture();
     assert!(
@@ -671,34 +689,34 @@ fn looking_back_fetches_lines_and_finds_things_in_them() {
     story.press("?LINE 2x");
     assert!(story.picture().ends_with("?LINE 2x"), "{}", story.picture());
     story.press("\x7f0\r");
-    let Ask::Tool {
-        call: Request::ReadPane(args),
+    let Request::Tool {
+        call: ToolCall::ReadPane(args),
     } = story.last_ask()
     else {
         panic!("{:?}", story.last_ask());
     };
     assert_eq!(args.grep.as_deref(), Some("LINE 20"));
     let text = |text: &str| {
-        let reply = Reply::ReadPane(PaneText {
+        let reply = ToolReply::ReadPane(ReadPaneReply {
             text: text.into(),
             cursor: Cursor(String::new()),
             lines: 1,
             omitted_lines: 0,
             omitted_chars: 0,
-            state: State::Idle,
+            state: PaneState::Idle,
             command: None,
             exit_code: None,
             replaced_bytes: 0,
             note: None,
             missing_bytes: 0,
         });
-        Ok(Answer::Tool { reply })
+        Ok(Response::Tool { reply })
     };
-    let is_read = |ask: &Ask| {
+    let is_read = |ask: &Request| {
         matches!(
             ask,
-            Ask::Tool {
-                call: Request::ReadPane(_)
+            Request::Tool {
+                call: ToolCall::ReadPane(_)
             }
         )
     };
@@ -733,9 +751,14 @@ fn what_an_agent_has_to_wait_for_is_seen() {
 #[test]
 fn news_that_come_often_are_asked_for_seldom() {
     let mut story = Story::new(24, 80);
-    let is_news = |look: &Look| matches!(look, Look::News { .. });
-    story.answer_look(is_news, Looked::News { version: 2 });
-    let asks = |story: &Story| story.asked.iter().any(|(_, ask)| *ask == Ask::Everything);
+    let is_news = |look: &AttachRequest| matches!(look, AttachRequest::News { .. });
+    story.answer_look(is_news, AttachResponse::News { version: 2 });
+    let asks = |story: &Story| {
+        story
+            .asked
+            .iter()
+            .any(|(_, ask)| *ask == Request::Everything)
+    };
     assert!(!asks(&story));
     assert!(story.model.wakes_at().is_some());
     story.after(FACTS_APART);

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use fugue_api::{
     PaneId,
-    attach::{Look, Role},
+    attach::{AttachRequest, ViewerRole},
 };
 
 use super::{Effect, Link, Model, Tone, asks::Why};
@@ -38,7 +38,7 @@ impl Model {
     /// The pane that takes what is typed, or a word why none does.
     fn typed_into(&mut self, now: Instant) -> Option<PaneId> {
         let pane = self.shown_focus()?;
-        if self.role == Role::Eyes {
+        if self.role == ViewerRole::Eyes {
             self.say("read-only: keys do not reach the pane", Tone::Plain, now);
             return None;
         }
@@ -103,7 +103,10 @@ impl Model {
 
     /// Tells the pane in focus that it has the terminal's attention, or has lost it.
     pub(super) fn tell_focus(&mut self, has: bool, effects: &mut Vec<Effect>) {
-        let Some(pane) = self.shown_focus().filter(|_| self.role == Role::Hands) else {
+        let Some(pane) = self
+            .shown_focus()
+            .filter(|_| self.role == ViewerRole::Hands)
+        else {
             return;
         };
         let wants = self
@@ -175,7 +178,7 @@ impl Model {
         let rest = typing.waits.split_off(typing.waits.len().min(AT_ONCE));
         let bytes = std::mem::replace(&mut typing.waits, rest);
         let client = self.me;
-        let look = Look::Type {
+        let look = AttachRequest::Type {
             client,
             pane,
             bytes,

@@ -4,8 +4,8 @@
 mod tests;
 
 use fugue_api::{
-    attach::{Frame, FrameCursor, FrameHead, FrameModes, FrameRow, Span},
-    panes::{PaneSize, StateBy},
+    attach::{Frame, FrameCursor, FrameHead, FrameModes, FrameRow, StyledSpan},
+    panes::{PaneSize, SourcedState},
 };
 
 use super::scroll::Scroll;
@@ -20,7 +20,7 @@ pub struct View {
     pub cursor: FrameCursor,
     pub modes: FrameModes,
     pub title: String,
-    pub state: Option<StateBy>,
+    pub state: Option<SourcedState>,
     pub top_line: u64,
     /// How much of the pane's log is shown.
     pub offset: u64,
@@ -93,9 +93,9 @@ impl View {
 }
 
 /// A line of text as cells, at most so many.
-pub fn cells(spans: &[Span], most: usize) -> Vec<Cell> {
+pub fn cells(spans: &[StyledSpan], most: usize) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for Span(text, look) in spans {
+    for StyledSpan(text, look) in spans {
         for (cell, width) in fugue_term::cells(text) {
             if cells.len() + width > most {
                 return cells;

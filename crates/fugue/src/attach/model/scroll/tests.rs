@@ -1,13 +1,13 @@
-use fugue_api::attach::{Appearance, Lines, Span};
+use fugue_api::attach::{FrameStyle, PaneLines, StyledSpan};
 
 use super::*;
 
-fn lines(from: u64, texts: &[&str], end: u64) -> Lines {
-    Lines {
+fn lines(from: u64, texts: &[&str], end: u64) -> PaneLines {
+    PaneLines {
         from,
         lines: texts
             .iter()
-            .map(|text| vec![Span((*text).to_owned(), Appearance::default())])
+            .map(|text| vec![StyledSpan((*text).to_owned(), FrameStyle::default())])
             .collect(),
         kept_from: 0,
         end,
@@ -75,7 +75,7 @@ fn what_is_selected_is_copied_line_by_line() {
 
 #[test]
 fn a_full_row_of_a_screen_runs_on_into_the_next() {
-    let row = |text: &str| cells(&[Span(text.into(), Appearance::default())], 80);
+    let row = |text: &str| cells(&[StyledSpan(text.into(), FrameStyle::default())], 80);
     let rows = [row("abcde"), row("fg"), row("h")];
     let mut scroll = Scroll::screen(&rows, 5, Place { line: 0, col: 0 });
     scroll.anchor = Some(Place { line: 0, col: 1 });
@@ -85,7 +85,7 @@ fn a_full_row_of_a_screen_runs_on_into_the_next() {
 
 #[test]
 fn hits_are_found_whatever_their_case_unless_a_capital_is_meant() {
-    let cells = |text: &str| cells(&[Span(text.into(), Appearance::default())], 80);
+    let cells = |text: &str| cells(&[StyledSpan(text.into(), FrameStyle::default())], 80);
     assert_eq!(hits(&cells("Error error"), "error"), [0..5, 6..11]);
     assert_eq!(hits(&cells("Error error"), "Error").len(), 1);
     assert_eq!(hits(&cells("漢字x漢"), "漢"), [0..1, 5..6]);

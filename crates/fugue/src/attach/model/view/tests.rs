@@ -1,4 +1,4 @@
-use fugue_api::attach::Appearance;
+use fugue_api::attach::FrameStyle;
 
 use super::*;
 use crate::attach::model::tests::{frame, headed};
@@ -15,7 +15,7 @@ const SCREENS: [[&str; 3]; 5] = [
 fn row(number: usize, text: &str) -> FrameRow {
     FrameRow(
         number as u16,
-        vec![Span(text.into(), Appearance::default())],
+        vec![StyledSpan(text.into(), FrameStyle::default())],
     )
 }
 
