@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_testkit::{Pty, World, until};
+use fugue_testkit::{Pty, TestEnv, until};
 
 // Fewer than half of the screen is wide: what is erased must be gone.
 const KEYS: usize = 30;
@@ -26,7 +26,7 @@ const FULL: &str = "seq -f 'line %g of a screen that has text in every row, from
 fn main() {
     let binary = std::env::args().nth(1).expect("the fugue to measure");
     let binary = fs::canonicalize(binary).expect("the fugue to measure is there");
-    let world = World::new(&binary, Duration::from_secs(900));
+    let world = TestEnv::new(&binary, Duration::from_secs(900));
 
     println!("a key and its echo, quiet, {} of each:", KEYS * ROUNDS);
     let bare = at_terminal(&world, &["cat"]);
@@ -79,7 +79,7 @@ fn main() {
 }
 
 /// A program at an own terminal that has drawn itself.
-fn at_terminal(world: &World, words: &[&str]) -> Pty {
+fn at_terminal(world: &TestEnv, words: &[&str]) -> Pty {
     let mut command = world.command("setsid");
     command.arg("-c").args(words);
     let pty = Pty::start(command, 24, 80);

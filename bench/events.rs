@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_testkit::{World, until};
+use fugue_testkit::{TestEnv, until};
 use serde_json::{Value, json};
 
 const EVENTS: usize = 1_000;
@@ -20,7 +20,7 @@ const HOOKS: usize = 200;
 fn main() {
     let binary = std::env::args().nth(1).expect("the fugue to measure");
     let binary = std::fs::canonicalize(binary).expect("the fugue to measure is there");
-    let world = World::new(binary, Duration::from_secs(600));
+    let world = TestEnv::new(binary, Duration::from_secs(600));
     world.overview();
 
     let mut lead = Server::start(world.fugue_command(["mcp", "--session", "lead"]));

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_testkit::World;
+use fugue_testkit::TestEnv;
 use serde_json::{Value, json};
 
 const TURNS: usize = 20;
@@ -32,7 +32,7 @@ fn main() {
 }
 
 fn compare(fugue: &Path, echo: &Path) {
-    let world = World::new(fugue, Duration::from_secs(600));
+    let world = TestEnv::new(fugue, Duration::from_secs(600));
     world.overview();
     let mut bare = Server::start(world.command(echo), "echo");
     let mut ours = Server::start(world.fugue_command(["mcp"]), "get_status");

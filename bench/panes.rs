@@ -12,7 +12,7 @@ use std::{
 };
 
 use fugue_api::PaneId;
-use fugue_testkit::{Process, World};
+use fugue_testkit::{ProcessRef, TestEnv};
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -28,7 +28,7 @@ fn main() {
         return growth(binary, &counts);
     }
     let panes: u64 = words.first().map_or(500, number);
-    let world = World::new(binary, Duration::from_secs(1200));
+    let world = TestEnv::new(binary, Duration::from_secs(1200));
     world.overview();
     let empty = memory(&world.daemons(), "Pss");
 
@@ -79,7 +79,7 @@ fn main() {
 /// Medians of single calls beside so many running panes, each made by a client of its own.
 fn growth(binary: PathBuf, counts: &[u64]) {
     const CALLS: usize = 15;
-    let world = World::new(binary, Duration::from_secs(3600));
+    let world = TestEnv::new(binary, Duration::from_secs(3600));
     world.overview();
     let mut ids: Vec<PaneId> = Vec::new();
     println!("| panes | new | status | ls | close | daemon status |");
@@ -116,7 +116,7 @@ fn time<T>(work: impl FnOnce() -> T) -> Duration {
     start.elapsed()
 }
 
-fn memory(of: &[Process], what: &str) -> u64 {
+fn memory(of: &[ProcessRef], what: &str) -> u64 {
     of.iter()
         .map(|process| process.memory_kib().get(what).copied().unwrap_or(0))
         .sum()

@@ -13,20 +13,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_testkit::{World, let_pass};
+use fugue_testkit::{TestEnv, let_pass};
 use serde_json::{Value, json};
 
 fn main() {
     let fugue = std::env::args().nth(1).expect("the fugue to measure");
     let fugue = std::fs::canonicalize(PathBuf::from(fugue)).expect("it is there");
-    let world = World::new(&fugue, Duration::from_secs(600));
+    let world = TestEnv::new(&fugue, Duration::from_secs(600));
     let mut server = Server::start(&world);
     ten_commands(&world, &mut server);
     waits(&world, &mut server);
     answers_while_ten_wait(&world, &mut server);
 }
 
-fn ten_commands(world: &World, server: &mut Server) {
+fn ten_commands(world: &TestEnv, server: &mut Server) {
     let ten = json!({"commands": vec![json!({"command": "true"}); 10]});
     let shell = |line: &str| {
         let start = Instant::now();
@@ -66,7 +66,7 @@ struct Printer {
 }
 
 impl Printer {
-    fn start(world: &World) -> Self {
+    fn start(world: &TestEnv) -> Self {
         let path = world.work().join("fifo");
         let made = world.run("mkfifo", &[&path.to_string_lossy()]);
         made.ok();
@@ -82,7 +82,7 @@ impl Printer {
     }
 }
 
-fn waits(world: &World, server: &mut Server) {
+fn waits(world: &TestEnv, server: &mut Server) {
     let mut printer = Printer::start(world);
     let (mut fed, mut polled) = (Vec::new(), Vec::new());
     for turn in 0..120 {
@@ -137,7 +137,7 @@ fn waits(world: &World, server: &mut Server) {
     );
 }
 
-fn answers_while_ten_wait(world: &World, server: &mut Server) {
+fn answers_while_ten_wait(world: &TestEnv, server: &mut Server) {
     let pane = world.pane("sleep 600").pane_id.to_string();
     let waiting: Vec<u64> = (0..10)
         .map(|_| {
@@ -172,7 +172,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(world: &World) -> Self {
+    fn start(world: &TestEnv) -> Self {
         let mut child = world
             .fugue_command(["mcp"])
             .stdin(Stdio::piped())

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use fugue_testkit::{World, until};
+use fugue_testkit::{TestEnv, until};
 
 const COLD: usize = 50;
 const WARM: usize = 300;
@@ -14,7 +14,7 @@ const WARM: usize = 300;
 fn main() {
     let binary = std::env::args().nth(1).expect("the fugue to measure");
     let binary = std::fs::canonicalize(binary).expect("the fugue to measure is there");
-    let world = World::new(binary, Duration::from_secs(600));
+    let world = TestEnv::new(binary, Duration::from_secs(600));
 
     // What starting any program costs here, to be subtracted by whoever compares machines.
     let bare = times(WARM, || world.fugue(&["--version"]).ok().took);

@@ -75,9 +75,9 @@ pub enum AttachRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ViewerRole {
-    Hands,
+    Interactive,
     /// Changes nothing, sizes neither.
-    Eyes,
+    ReadOnly,
 }
 
 /// A change of how a session's panes lie.

@@ -14,9 +14,15 @@ pub trait Handle: Sized + Sync {
     /// The same, for those who want to know what the answer says.
     fn call(&self, request: ToolCall) -> impl Future<Output = Result<Delivery, Error>> + Send {
         async {
-            let Delivery { reply, receipt } = self.call_raw(request).await?;
+            let Delivery {
+                reply,
+                ack: receipt,
+            } = self.call_raw(request).await?;
             let reply = reply.read()?;
-            Ok(Delivery { reply, receipt })
+            Ok(Delivery {
+                reply,
+                ack: receipt,
+            })
         }
     }
 
@@ -29,7 +35,7 @@ pub trait Handle: Sized + Sync {
 pub struct Delivery<R = ToolReply> {
     pub reply: R,
     /// Of a reply that takes something out of an inbox.
-    pub receipt: Option<EventAck>,
+    pub ack: Option<EventAck>,
 }
 
 /// To be signed when the reply has reached whoever asked. Dropped without that, what the reply took is put back.
@@ -42,7 +48,7 @@ impl EventAck {
     }
 
     /// Returns when that is on record.
-    pub async fn sign(self) {
+    pub async fn complete(self) {
         self.0.await;
     }
 }
@@ -55,9 +61,6 @@ impl fmt::Debug for EventAck {
 
 impl<R> From<R> for Delivery<R> {
     fn from(reply: R) -> Self {
-        Self {
-            reply,
-            receipt: None,
-        }
+        Self { reply, ack: None }
     }
 }

@@ -14,9 +14,9 @@ use crate::{
 const LONGEST_MS: u64 = 7 * 24 * 3_600_000;
 const MOST_CHARS: u64 = 16_000_000;
 /// How many commands may run side by side in one call.
-pub const MOST_COMMANDS: usize = 10;
+pub const MAX_COMMANDS: usize = 10;
 /// How many steps one pipeline may have.
-pub const MOST_STEPS: usize = 50;
+pub const MAX_STEPS: usize = 50;
 
 /// Block until a regex appears in a pane's output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -217,7 +217,7 @@ impl RunParallel {
             "commands",
             self.commands.len() as u64,
             1,
-            MOST_COMMANDS as u64,
+            MAX_COMMANDS as u64,
         )
         .map_err(|error| error.hint("split them over several calls"))?;
         for (index, one) in self.commands.iter().enumerate() {
@@ -376,7 +376,7 @@ impl RunPipeline {
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
-        within("commands", self.commands.len() as u64, 1, MOST_STEPS as u64)?;
+        within("commands", self.commands.len() as u64, 1, MAX_STEPS as u64)?;
         for (index, one) in self.commands.iter().enumerate() {
             good_command(&format!("commands[{index}].command"), &one.command)?;
             if let Some(name) = &one.name {

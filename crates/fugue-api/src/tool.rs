@@ -220,7 +220,7 @@ impl ToolCall {
     }
 
     /// Says by its id which pane was meant.
-    pub fn is_about(&mut self, pane: PaneId) {
+    pub fn set_pane(&mut self, pane: PaneId) {
         let pane = pane.to_string();
         match self {
             Self::SendInput(args) => args.pane_id = pane,

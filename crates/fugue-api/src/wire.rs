@@ -15,10 +15,10 @@ use crate::{
 };
 
 /// Raised when an older client or daemon could misread a frame.
-pub const PROTOCOL: u32 = 7;
+pub const PROTOCOL: u32 = 8;
 
 /// The largest frame either side accepts: the largest reply a caller may ask for, as JSON escapes, with room to spare.
-pub const LARGEST_FRAME: usize = 128 * 1024 * 1024;
+pub const MAX_FRAME_BYTES: usize = 128 * 1024 * 1024;
 
 /// The first frame of every connection. Its shape and the welcome's outlive the protocol's number, so that two
 /// versions can tell each other which they are.
@@ -170,9 +170,9 @@ pub enum Request {
         call: ToolCall,
     },
     /// All sessions and panes, however many there are.
-    Everything,
+    Overview,
     /// The panes of the caller's tmux that fugue has not met, as an overview of nothing else.
-    Elsewhere,
+    TmuxPanes,
     /// Waits until a pane's raw output goes beyond `from`, and gives what is there.
     Follow {
         pane: String,
@@ -184,7 +184,7 @@ pub enum Request {
         seen: u64,
     },
     /// An event that was told has reached whoever asked for it.
-    Took {
+    AckEvent {
         event: EventId,
     },
     /// The events of the caller's inbox behind `after`, taken or not, at most so many.
@@ -231,9 +231,9 @@ impl Request {
     }
 
     /// Says by its id which pane was meant.
-    pub fn is_about(&mut self, id: PaneId) {
+    pub fn set_pane(&mut self, id: PaneId) {
         match self {
-            Self::Tool { call } => call.is_about(id),
+            Self::Tool { call } => call.set_pane(id),
             Self::Follow { pane, .. } | Self::Resize { pane, .. } => *pane = id.to_string(),
             _ => {}
         }

@@ -17,7 +17,7 @@ use fugue_api::{
     attach::{AttachRequest, AttachResponse, ClientId, ViewerRole},
     wire::{
         CallerEnv, CallerIdentity, ClientMessage, DaemonMessage, Hello, IdempotencyKey,
-        LARGEST_FRAME, PROTOCOL, Request, Response, Welcome,
+        MAX_FRAME_BYTES, PROTOCOL, Request, Response, Welcome,
     },
 };
 use tokio::{
@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use crate::{
-    frame::{self, Frames},
+    frame::{self, FrameReader},
     paths::{Paths, SocketPath},
     socket::{self, Incoming},
     start,
@@ -183,10 +183,10 @@ impl Client {
     }
 
     /// A connection of its own to one pane of a daemon that runs, if the pane lives.
-    pub async fn line(&self, pane: PaneId, role: ViewerRole) -> Option<Line> {
+    pub async fn line(&self, pane: PaneId, role: ViewerRole) -> Option<PaneConnection> {
         let (stream, _) = connect(&self.inner.paths).await.ok()?;
         let link = self.open(stream).await.ok()?;
-        let line = Line {
+        let line = PaneConnection {
             client: self.clone(),
             link,
         };
@@ -285,7 +285,7 @@ impl Client {
         let died = |_| NoLink::Died;
         let (incoming, mut sink) =
             socket::split(stream).map_err(|error| NoLink::Refused(unreachable_daemon(&error)))?;
-        let mut incoming = Frames::new(incoming, LARGEST_FRAME);
+        let mut incoming = FrameReader::new(incoming, MAX_FRAME_BYTES);
         let hello = Hello {
             protocol: PROTOCOL,
             caller: self.inner.caller.clone(),
@@ -334,13 +334,13 @@ impl Client {
     }
 }
 
-/// A connection to one pane, on which the pane itself answers `View`, `Views` and `Type`.
-pub struct Line {
+/// A connection to one pane, on which the pane itself answers `View`, `FrameStream` and `Type`.
+pub struct PaneConnection {
     client: Client,
     link: Link,
 }
 
-impl Line {
+impl PaneConnection {
     /// `None`: the line is gone, and whether the question arrived is not known. Asked elsewhere with the same key,
     /// nothing is done twice.
     pub async fn ask_as(
@@ -353,11 +353,16 @@ impl Line {
     }
 
     /// The pane's next frames, as they come. `None`: the line is gone.
-    pub async fn views(&self, key: IdempotencyKey, client: ClientId, seen: u64) -> Option<Views> {
+    pub async fn views(
+        &self,
+        key: IdempotencyKey,
+        client: ClientId,
+        seen: u64,
+    ) -> Option<FrameStream> {
         let id = self.client.inner.next_id.fetch_add(1, Ordering::Relaxed);
         let (asker, frames) = mpsc::unbounded_channel();
         lock(&self.link.waiting).insert(id, Asker::Each(asker));
-        let views = Views {
+        let views = FrameStream {
             _open: OpenQuestion {
                 id,
                 link: self.link.clone(),
@@ -387,7 +392,7 @@ impl Line {
 }
 
 /// Frames that follow each other without being asked for one by one.
-pub struct Views {
+pub struct FrameStream {
     _open: OpenQuestion,
     frames: mpsc::UnboundedReceiver<Answered>,
     /// Of the one that was taken last.
@@ -395,7 +400,7 @@ pub struct Views {
     left: u32,
 }
 
-impl Views {
+impl FrameStream {
     /// Whether the next frame is what is different from this one.
     pub fn go_on_from(&self, seen: u64) -> bool {
         self.left > 0 && self.number == seen
@@ -438,11 +443,14 @@ impl Handle for Client {
                 let receipt = answered.takes.map(|event| {
                     EventAck::new(async move {
                         // A daemon that cannot be asked keeps the event for the next who waits.
-                        let _ = client.ask(Request::Took { event }).await;
+                        let _ = client.ask(Request::AckEvent { event }).await;
                         drop(open);
                     })
                 });
-                Ok(Delivery { reply, receipt })
+                Ok(Delivery {
+                    reply,
+                    ack: receipt,
+                })
             }
             other => Err(Error::new(
                 ErrorKind::Internal,
@@ -453,7 +461,7 @@ impl Handle for Client {
 }
 
 /// Hands answers to those who wait, until the connection ends.
-async fn listen(mut incoming: Frames<Incoming>, waiting: &Waiting) {
+async fn listen(mut incoming: FrameReader<Incoming>, waiting: &Waiting) {
     while let Ok(Some(frame)) = incoming.next().await {
         match frame {
             DaemonMessage::Answer { id, answer, takes } => {

@@ -2,7 +2,7 @@
 
 use std::{io, ops::Range};
 
-use fugue_api::wire::LARGEST_FRAME;
+use fugue_api::wire::MAX_FRAME_BYTES;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -14,7 +14,7 @@ const ROOM: usize = 8 * 1024;
 const ROOM_KEPT: usize = 1024 * 1024;
 
 /// The frames that come from the other side.
-pub struct Frames<R> {
+pub struct FrameReader<R> {
     from: R,
     /// The largest that is taken.
     most: usize,
@@ -23,7 +23,7 @@ pub struct Frames<R> {
     unread: Range<usize>,
 }
 
-impl<R: AsyncRead + Unpin> Frames<R> {
+impl<R: AsyncRead + Unpin> FrameReader<R> {
     pub fn new(from: R, most: usize) -> Self {
         Self {
             from,
@@ -99,7 +99,7 @@ pub fn encode(frame: &impl Serialize) -> io::Result<Vec<u8>> {
     bytes.extend([0; 4]);
     serde_json::to_writer(&mut bytes, frame)?;
     let length = bytes.len() - 4;
-    if length > LARGEST_FRAME {
+    if length > MAX_FRAME_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!("a frame of {length} bytes is too large"),
@@ -122,7 +122,7 @@ mod tests {
         let writing = tokio::spawn(async move {
             let _ = ours.write_all(&bytes).await;
         });
-        let mut from = Frames::new(theirs, 1_000_000);
+        let mut from = FrameReader::new(theirs, 1_000_000);
         let mut frames = Vec::new();
         while let Some(frame) = from.next().await? {
             frames.push(frame);
@@ -160,7 +160,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_read_that_is_dropped_loses_nothing() {
         let (mut ours, theirs) = tokio::io::duplex(100);
-        let mut from = Frames::new(theirs, 100);
+        let mut from = FrameReader::new(theirs, 100);
         for byte in encode(&7u32).unwrap() {
             let waiting = from.next::<u32>();
             tokio::select! {

@@ -17,7 +17,7 @@ use crate::paths;
 
 /// An exclusive lock, held until it is dropped.
 #[derive(Debug)]
-pub struct Lock {
+pub struct FileLock {
     file: fs::File,
 }
 
@@ -28,7 +28,7 @@ enum Contention {
     GiveUp,
 }
 
-impl Lock {
+impl FileLock {
     /// Locks a lock file, which is made where it is missing. Waits while another process has it.
     pub fn file(path: &Path) -> Result<Self, Error> {
         Self::wait(path, lock_file)
@@ -86,7 +86,7 @@ impl Lock {
     }
 }
 
-impl AsFd for Lock {
+impl AsFd for FileLock {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -130,27 +130,27 @@ mod tests {
     #[test]
     fn a_directory_is_locked_once_and_whatever_is_removed_from_it() {
         let dir = tempfile::tempdir().unwrap();
-        let lock = Lock::directory(dir.path()).unwrap();
+        let lock = FileLock::directory(dir.path()).unwrap();
         for entry in fs::read_dir(dir.path()).unwrap().flatten() {
             fs::remove_file(entry.path()).unwrap();
         }
-        assert!(Lock::try_directory(dir.path()).unwrap().is_none());
+        assert!(FileLock::try_directory(dir.path()).unwrap().is_none());
         drop(lock);
-        assert!(Lock::try_directory(dir.path()).unwrap().is_some());
+        assert!(FileLock::try_directory(dir.path()).unwrap().is_some());
     }
 
     #[test]
     fn a_lock_file_that_was_removed_while_it_was_waited_for_is_not_taken_for_the_lock() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        let first = Lock::file(&path).unwrap();
+        let first = FileLock::file(&path).unwrap();
         let old = fs::metadata(&path).unwrap().ino();
         let (opened, is_open) = mpsc::channel();
         let waiter = {
             let path = path.clone();
             thread::spawn(move || {
                 opened.send(()).unwrap();
-                Lock::file(&path).unwrap()
+                FileLock::file(&path).unwrap()
             })
         };
         is_open.recv().unwrap();
@@ -160,7 +160,7 @@ mod tests {
         drop(first);
         let second = waiter.join().unwrap();
         assert_ne!(second.file.metadata().unwrap().ino(), old);
-        assert!(Lock::try_file(&path).unwrap().is_none());
+        assert!(FileLock::try_file(&path).unwrap().is_none());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::paths::Paths;
 
 /// News of one hook.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct SpooledReport {
     pub who: CallerIdentity,
     pub key: IdempotencyKey,
     pub news: HookReport,
@@ -28,7 +28,7 @@ pub struct Kept {
     at: u64,
 }
 
-impl Kept {
+impl SpooledReport {
     /// Parses the contents of a spool file.
     pub fn parse(text: &[u8]) -> io::Result<Self> {
         Ok(serde_json::from_slice(text)?)
@@ -48,7 +48,7 @@ pub fn keep(
         .mode(0o700)
         .create(&dir)?;
     let since_boot = clock_gettime(ClockId::Boottime);
-    let kept = Kept {
+    let kept = SpooledReport {
         who,
         key,
         news,
@@ -68,16 +68,16 @@ pub fn keep(
 const DRAFT: &str = ".draft";
 
 /// All that is kept, in the order in which it was told.
-pub fn all(paths: &Paths) -> Vec<Kept> {
+pub fn all(paths: &Paths) -> Vec<SpooledReport> {
     let Ok(entries) = fs::read_dir(paths.spool()) else {
         return Vec::new();
     };
-    let mut found: Vec<Kept> = entries
+    let mut found: Vec<SpooledReport> = entries
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_none())
         .filter_map(|path| {
-            let read = fs::read(&path).and_then(|text| Kept::parse(&text));
+            let read = fs::read(&path).and_then(|text| SpooledReport::parse(&text));
             read.inspect_err(
                 |error| tracing::warn!(path = %path.display(), %error, "a hook's news cannot be read"),
             )

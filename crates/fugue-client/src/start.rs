@@ -16,13 +16,13 @@ use fugue_api::{
     Error, ErrorKind,
     wire::{CallerEnv, CallerIdentity, Hello, PROTOCOL},
 };
-use fugue_hold::spawn::{Session, Spawn};
+use fugue_hold::spawn::{SessionLeadership, SpawnCommand};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use crate::{
     client::DAEMON_START_TIMEOUT,
     frame,
-    lock::Lock,
+    lock::FileLock,
     paths::{self, Paths, SocketPath},
 };
 
@@ -72,7 +72,7 @@ fn start_one(paths: &Paths) -> Result<(), Error> {
     };
     // A client that had to wait here finds a daemon when it gets the lock. A daemon whose socket was removed hears that
     // this file is opened, and binds its socket again.
-    let turn = Lock::file(&paths.start_lock())?;
+    let turn = FileLock::file(&paths.start_lock())?;
     if daemon_answers(paths).map_err(trouble)? {
         return Ok(());
     }
@@ -90,13 +90,13 @@ fn start_one(paths: &Paths) -> Result<(), Error> {
     let kept = KEPT_VARIABLES
         .iter()
         .filter_map(|name| env::var_os(name).map(|value| (*name, value)));
-    Spawn::new("/proc/self/exe")
+    SpawnCommand::new("/proc/self/exe")
         .named("fugue")
         .args(["daemon", "run"])
         .envs(kept)
         .env(READY_VAR, READY_FD.to_string())
         .cwd("/")
-        .session(Session::Own)
+        .session(SessionLeadership::Own)
         .fd(log.as_fd(), 2)
         .fd(tell.as_fd(), READY_FD)
         .fd(turn.as_fd(), TURN_FD)
@@ -119,7 +119,7 @@ pub async fn find_daemon(paths: &Paths) -> Result<(), Error> {
     }
     let paths = paths.clone();
     let finding = tokio::task::spawn_blocking(move || {
-        let _turn = Lock::file(&paths.start_lock())?;
+        let _turn = FileLock::file(&paths.start_lock())?;
         lock_state(&paths).map(drop)
     });
     match tokio::time::timeout(DAEMON_START_TIMEOUT, finding).await {
@@ -134,14 +134,14 @@ pub async fn find_daemon(paths: &Paths) -> Result<(), Error> {
 
 /// Locks the state directory for this process; `None` if the daemon that has the lock answers at its socket. A daemon
 /// that is ending gives its lock up, and one whose socket was removed binds it again, so one of the two comes about.
-pub fn lock_state(paths: &Paths) -> Result<Option<Lock>, Error> {
-    if let Some(lock) = Lock::try_directory(&paths.state)? {
+pub fn lock_state(paths: &Paths) -> Result<Option<FileLock>, Error> {
+    if let Some(lock) = FileLock::try_directory(&paths.state)? {
         return Ok(Some(lock));
     }
     let (told, outcome) = mpsc::channel();
     let lock = {
         let (told, paths) = (told.clone(), paths.clone());
-        move || drop(told.send(Lock::directory(&paths.state).map(Some)))
+        move || drop(told.send(FileLock::directory(&paths.state).map(Some)))
     };
     let answer = {
         let paths = paths.clone();
@@ -211,14 +211,14 @@ fn not_answering() -> Error {
 }
 
 /// The daemon's side of the same start.
-pub struct Starter {
+pub struct StartupPipe {
     ready: Option<fs::File>,
     // Until it listens, nobody else starts one: a daemon that a person started takes its turn like any client, and one
     // that a client started has that client's.
-    turn: Option<Lock>,
+    turn: Option<FileLock>,
 }
 
-impl Starter {
+impl StartupPipe {
     pub fn take(paths: &Paths) -> Result<Self, Error> {
         if env::var_os(READY_VAR).is_some_and(|fd| fd == READY_FD.to_string().as_str()) {
             let inherited = |fd| {
@@ -228,12 +228,12 @@ impl Starter {
             };
             return Ok(Self {
                 ready: Some(inherited(READY_FD)?),
-                turn: Some(Lock::inherited(inherited(TURN_FD)?)),
+                turn: Some(FileLock::inherited(inherited(TURN_FD)?)),
             });
         }
         Ok(Self {
             ready: None,
-            turn: Some(Lock::file(&paths.start_lock())?),
+            turn: Some(FileLock::file(&paths.start_lock())?),
         })
     }
 

@@ -14,6 +14,6 @@ pub use answer::{
     AnswerMisfit, Decision, Injection, MAX_ANSWER, MAX_INJECTION, ModelAnswer, NextStepAnswer,
 };
 pub use clean::{cleaned, one_line};
-pub use prompt::{Fence, Prompt, Situation, Verdict};
+pub use prompt::{DoneCheck, Prompt, QuoteFence, Situation};
 pub use settings::WatchSettings;
 pub use transcript::{EntryRole, Transcript, TranscriptEntry};

@@ -23,8 +23,8 @@ use std::{collections::BTreeMap, time::Duration};
 use fugue_api::{Error, ErrorKind, PaneId, RunId};
 
 use crate::{
-    AdoptMode, CallId, ClockReading, Effect, Input, PaneRecord, Snapshot, TmuxOrigin, Undo,
-    settings::Settings,
+    AdoptMode, CallId, ClockReading, CoreInput, Effect, PaneRecord, StoreSnapshot, TmuxOrigin,
+    Undo, settings::Settings,
 };
 use forget::log_bytes;
 pub use forget::{Inventory, LogUsage};
@@ -98,7 +98,7 @@ impl Core {
     /// Takes up what an earlier daemon left.
     pub fn restore(
         settings: Settings,
-        mut snapshot: Snapshot,
+        mut snapshot: StoreSnapshot,
         now: ClockReading,
     ) -> (Self, Vec<Effect>) {
         let mut effects = Vec::new();
@@ -174,13 +174,13 @@ impl Core {
         (core, in_one_commit(effects))
     }
 
-    pub fn step(&mut self, input: Input, now: ClockReading) -> Vec<Effect> {
+    pub fn step(&mut self, input: CoreInput, now: ClockReading) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if let Input::NotStored { .. } = input {
+        if let CoreInput::NotStored { .. } = input {
             self.looking.is_stale();
         }
         match input {
-            Input::Call { call, asked } => {
+            CoreInput::Call { call, asked } => {
                 if let Err(error) = self.call(call, asked, now, &mut effects) {
                     effects = vec![Effect::Answer {
                         call,
@@ -188,32 +188,36 @@ impl Core {
                     }];
                 }
             }
-            Input::Cancelled { call } => {
+            CoreInput::Cancelled { call } => {
                 self.forget_call(call);
                 self.forget_run_call(call);
                 self.forget_team_call(call, &mut effects);
                 self.watchers.forget_call(call);
                 self.forget_look(call, &mut effects);
             }
-            Input::Pane { pane, event: fact } => self.fact(pane, fact, now, &mut effects),
-            Input::NotStored { what, why } => self.undo(&what, &why, &mut effects),
-            Input::Prepared { worker, outcome } => {
+            CoreInput::Pane { pane, event: fact } => self.fact(pane, fact, now, &mut effects),
+            CoreInput::NotStored { what, why } => self.undo(&what, &why, &mut effects),
+            CoreInput::Prepared { worker, outcome } => {
                 self.prepared(worker, outcome, now, &mut effects)
             }
-            Input::Unprepared { worker, error } => self.drop_worker(worker, &error, &mut effects),
-            Input::WorkedOut { worker, found } => self.worked_out(worker, found, now, &mut effects),
-            Input::WatcherRan { watcher, step, ran } => {
+            CoreInput::Unprepared { worker, error } => {
+                self.drop_worker(worker, &error, &mut effects)
+            }
+            CoreInput::WorkedOut { worker, found } => {
+                self.worked_out(worker, found, now, &mut effects)
+            }
+            CoreInput::WatcherRan { watcher, step, ran } => {
                 self.watcher_ran(watcher, step, ran, now, &mut effects)
             }
-            Input::Judged {
+            CoreInput::Judged {
                 watcher,
                 step,
                 judged,
             } => self.judged(watcher, step, judged, now, &mut effects),
-            Input::Composed { run, delivered } => {
+            CoreInput::Composed { run, delivered } => {
                 self.composed(&run, delivered, now, &mut effects);
             }
-            Input::Time => {
+            CoreInput::Time => {
                 self.time(now, &mut effects);
                 self.time_for_runs(now, &mut effects);
                 self.time_for_team(now, &mut effects);

@@ -27,7 +27,7 @@ pub struct CallId(pub u64);
     clippy::large_enum_variant,
     reason = "one is on its way at a time, and most are calls"
 )]
-pub enum Input {
+pub enum CoreInput {
     Call {
         call: CallId,
         asked: CallRequest,
@@ -512,7 +512,7 @@ pub enum Effect {
         parts: Vec<Option<OutputPart>>,
         most_chars: usize,
     },
-    /// Hand in [`Input::Time`] when the boot clock has come to this.
+    /// Hand in [`CoreInput::Time`] when the boot clock has come to this.
     WakeAt(Duration),
 }
 
@@ -614,7 +614,7 @@ pub enum Change {
 
 /// Everything the store knows, at the daemon's start.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Snapshot {
+pub struct StoreSnapshot {
     pub panes: Vec<PaneRecord>,
     pub next_pane: u64,
     pub runs: Vec<StoredRun>,

@@ -1,7 +1,7 @@
 //! How panes share a room: a tree of splits, each of whose parts has a share. Pure geometry; it knows nothing of what
 //! panes are, nor of who looks at them.
 //!
-//! The tree knows shares and no cells, so that it is the same tree in any room; [`Layout::place`] makes cells of it.
+//! The tree knows shares and no cells, so that it is the same tree in any room; [`SplitLayout::place`] makes cells of it.
 
 mod flat;
 mod place;
@@ -21,7 +21,7 @@ use place::{TileArea, least, lengths, part_area};
 /// Panes and how they lie beside each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Vec<FlatPiece>", into = "Vec<FlatPiece>")]
-pub struct Layout {
+pub struct SplitLayout {
     root: Option<LayoutNode>,
 }
 
@@ -56,7 +56,7 @@ enum SplitDirection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoEdge;
 
-impl Layout {
+impl SplitLayout {
     /// All panes in rows, as evenly as it goes and in shapes that can be read, in this room.
     pub fn tiled(panes: &[PaneId], room: PaneSize) -> Self {
         let count = panes.len();

@@ -26,10 +26,10 @@ pub use core::{Core, IdleState, Inventory, LogUsage, TurnEnd, TypingOutcome};
 pub use event::{EventRecord, InboxId, QuestionRecord};
 pub use exchange::{
     AdoptMode, Assessment, AssessmentJob, AssessmentKind, CallId, CallRequest, Change, CommandEnd,
-    CompletionDetails, Effect, ExpectRequest, InjectionOutcome, Input, LaunchEnv, MatchedPattern,
-    OutputPart, OutputRange, PaneActivity, PaneEvent, PaneJob, PaneRequest, PlannedStep, QuietPane,
-    ReplyFormat, Snapshot, StepEvent, StepPlan, StoredRun, StoredWatcher, StoredWorker, TmuxLookup,
-    TmuxPaneInfo, Undo,
+    CompletionDetails, CoreInput, Effect, ExpectRequest, InjectionOutcome, LaunchEnv,
+    MatchedPattern, OutputPart, OutputRange, PaneActivity, PaneEvent, PaneJob, PaneRequest,
+    PlannedStep, QuietPane, ReplyFormat, StepEvent, StepPlan, StoreSnapshot, StoredRun,
+    StoredWatcher, StoredWorker, TmuxLookup, TmuxPaneInfo, Undo,
 };
 pub use record::{
     ExitStatus, LayoutRecord, PaneEnd, PaneRecord, StartRecord, StartTarget, TmuxOrigin, TmuxPane,

@@ -5,7 +5,7 @@ use fugue_api::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Moment, layout::Layout};
+use crate::{Moment, layout::SplitLayout};
 
 /// What the store knows of a pane: enough for the next daemon to find it again, and for a reader to read it after
 /// its end.
@@ -90,7 +90,7 @@ impl std::fmt::Display for StartTarget {
 pub struct LayoutRecord {
     pub session: SessionName,
     /// `None`: evenly.
-    pub layout: Option<Layout>,
+    pub layout: Option<SplitLayout>,
     pub zoomed: Option<PaneId>,
 }
 

@@ -12,7 +12,7 @@ use crate::{
     ExitStatus, ExpectOutcome, ExpectWork, Moment, OutputRange, ParallelWork, PipelineWork,
     ReplyFormat, RunRecord, RunWork, StepOutcome, StepState, TaskOutcome,
     core::cut,
-    view::{self, Clip, Outcome, shares},
+    view::{self, Clip, OutputRelevance, shares},
 };
 
 /// What a pane had to say for one part of a result.
@@ -394,7 +394,7 @@ pub fn complete(
 
 /// One output of a result, to be filled.
 struct OutputSlot<'a> {
-    outcome: Outcome,
+    outcome: OutputRelevance,
     output: &'a mut String,
     omitted_chars: &'a mut u64,
     omitted_lines: &'a mut u64,
@@ -444,14 +444,14 @@ fn fill(result: &mut RunResult, found: &[Option<PartText>], budget: usize) {
             })
             .collect(),
         RunResult::Expect(result) => vec![OutputSlot {
-            outcome: Outcome::Failure,
+            outcome: OutputRelevance::Failure,
             output: &mut expected_output,
             omitted_chars: &mut result.omitted_chars,
             omitted_lines: &mut no_lines,
         }],
     };
     let clip = |index: usize| found.get(index)?.as_ref()?.clip.as_ref();
-    let wants: Vec<(usize, Outcome)> = slots
+    let wants: Vec<(usize, OutputRelevance)> = slots
         .iter()
         .enumerate()
         .map(|(index, slot)| (clip(index).map_or(0, Clip::chars), slot.outcome))
@@ -470,11 +470,11 @@ fn fill(result: &mut RunResult, found: &[Option<PartText>], budget: usize) {
     }
 }
 
-fn outcome(good: bool) -> Outcome {
+fn outcome(good: bool) -> OutputRelevance {
     if good {
-        Outcome::Success
+        OutputRelevance::Success
     } else {
-        Outcome::Failure
+        OutputRelevance::Failure
     }
 }
 
@@ -622,7 +622,7 @@ mod tests {
 
     #[test]
     fn shares_never_exceed_the_budget_and_leave_nothing_that_is_wanted() {
-        use Outcome::{Failure, Success};
+        use OutputRelevance::{Failure, Success};
         for budget in [0, 1, 7, 100, 12_345] {
             for wants in [
                 vec![(10, Success), (10, Failure)],

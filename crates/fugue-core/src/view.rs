@@ -90,11 +90,11 @@ fn ends<'a>(
 
 /// Shares `budget` characters among texts of the given lengths: failures first, then the rest, and from the start a
 /// little for everybody, so that a tail of each is seen.
-pub fn shares(budget: usize, wants: &[(usize, Outcome)]) -> Vec<usize> {
+pub fn shares(budget: usize, wants: &[(usize, OutputRelevance)]) -> Vec<usize> {
     let little = budget / (4 * wants.len().max(1));
     let mut given: Vec<usize> = wants.iter().map(|(want, _)| *want.min(&little)).collect();
     let mut left = budget - given.iter().sum::<usize>();
-    for turn in [Outcome::Failure, Outcome::Success] {
+    for turn in [OutputRelevance::Failure, OutputRelevance::Success] {
         let rest = |index: usize, given: &[usize]| match wants[index] {
             (want, outcome) if outcome == turn => want - given[index],
             _ => 0,
@@ -119,7 +119,7 @@ pub fn shares(budget: usize, wants: &[(usize, Outcome)]) -> Vec<usize> {
 
 /// Whether a text is one that explains a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum OutputRelevance {
     Success,
     Failure,
 }
@@ -222,7 +222,7 @@ pub fn pattern(field: &str, text: &str) -> Result<fugue_term::Pattern, Error> {
 }
 
 /// A reader's cursor, or why it cannot be one.
-pub fn cursor(said: &fugue_api::Cursor) -> Result<fugue_term::Cursor, Error> {
+pub fn cursor(said: &fugue_api::Cursor) -> Result<fugue_term::TextCursor, Error> {
     said.0.parse().map_err(|_| {
         Error::invalid(format!("since: `{}` is not a cursor", said.0))
             .hint("pass a `cursor` that an earlier call returned, unchanged")
@@ -231,10 +231,10 @@ pub fn cursor(said: &fugue_api::Cursor) -> Result<fugue_term::Cursor, Error> {
 
 /// The cursor before everything.
 pub fn start() -> fugue_api::Cursor {
-    shown(fugue_term::Cursor::default())
+    shown(fugue_term::TextCursor::default())
 }
 
-pub fn shown(cursor: fugue_term::Cursor) -> fugue_api::Cursor {
+pub fn shown(cursor: fugue_term::TextCursor) -> fugue_api::Cursor {
     fugue_api::Cursor(cursor.to_string())
 }
 

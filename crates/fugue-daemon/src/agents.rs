@@ -121,7 +121,7 @@ pub fn first_installed(path: Option<&OsStr>, cwd: &Path) -> Option<Agent> {
 
 /// What a worker is started with.
 #[derive(Clone, Copy, Debug)]
-pub struct Assignment<'a> {
+pub struct WorkerAssignment<'a> {
     pub prompt: &'a str,
     pub model: Option<&'a str>,
     /// More arguments for the agent, in front of the prompt.
@@ -142,7 +142,7 @@ pub struct Assignment<'a> {
 
 /// How to start an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Launch {
+pub struct AgentLaunch {
     /// For `exec`, no shell between. The first is a name to be found on the caller's PATH, or a path.
     pub argv: Vec<String>,
     /// Set on top of the caller's environment, with the identity.
@@ -165,7 +165,7 @@ const FREE_TOOLS: [&str; 5] = [
 ];
 
 /// Writes the agent's files and says how to run it.
-pub fn lay_out(agent: &Agent, assignment: &Assignment<'_>) -> Result<Launch, Error> {
+pub fn lay_out(agent: &Agent, assignment: &WorkerAssignment<'_>) -> Result<AgentLaunch, Error> {
     check(assignment)?;
     let mut launch = match agent {
         Agent::Vendor(Vendor::Claude) => claude::lay_out(assignment),
@@ -178,7 +178,7 @@ pub fn lay_out(agent: &Agent, assignment: &Assignment<'_>) -> Result<Launch, Err
     Ok(launch)
 }
 
-fn check(assignment: &Assignment<'_>) -> Result<(), Error> {
+fn check(assignment: &WorkerAssignment<'_>) -> Result<(), Error> {
     let length = assignment.prompt.len();
     if length > LONGEST_PROMPT {
         return Err(Error::invalid(format!(
@@ -208,10 +208,10 @@ mod tests {
 
     use super::*;
 
-    fn with<T>(prompt: &str, args: &[String], then: impl FnOnce(&Assignment<'_>) -> T) -> T {
+    fn with<T>(prompt: &str, args: &[String], then: impl FnOnce(&WorkerAssignment<'_>) -> T) -> T {
         let dir = tempfile::tempdir().unwrap();
         let identity = BTreeMap::from([("FUGUE_AGENT_ID".to_owned(), "w1".to_owned())]);
-        then(&Assignment {
+        then(&WorkerAssignment {
             prompt,
             model: Some("m"),
             args,

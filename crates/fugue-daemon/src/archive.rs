@@ -10,10 +10,10 @@ use fugue_api::{
 };
 use fugue_core::{OutputRange, PaneEvent, PaneRecord, PaneRequest, result::PartText, view};
 use fugue_hold::LogReader;
-use fugue_term::{Begun, Hit, Selection, Watch};
+use fugue_term::{ExpectSearch, InitialSearch, LineSelection, PatternMatch};
 
 use crate::{
-    engine::House,
+    engine::DaemonContext,
     pane::watching,
     picture::{self, LineRange, LinesBuilder},
     reading::{self, Past, Reading, RecentText, TextPlan},
@@ -24,7 +24,7 @@ use crate::{
 pub async fn answer(
     record: Box<PaneRecord>,
     question: PaneRequest,
-    house: Arc<House>,
+    house: Arc<DaemonContext>,
 ) -> Result<Response, Error> {
     match question {
         PaneRequest::Read { args, ended } => {
@@ -53,11 +53,11 @@ pub async fn answer(
     }
 }
 
-fn follow(record: &PaneRecord, from: u64, house: &House) -> Result<Response, Error> {
+fn follow(record: &PaneRecord, from: u64, house: &DaemonContext) -> Result<Response, Error> {
     let mut log = LogReader::new(directory(record, house));
     let end = match &record.ended {
         Some(ended) => view::cursor(&ended.cursor)?,
-        None => fugue_term::Cursor::default(),
+        None => fugue_term::TextCursor::default(),
     };
     let more = reading::more(&mut log, from, end)?;
     Ok(Response::Followed { more })
@@ -65,7 +65,11 @@ fn follow(record: &PaneRecord, from: u64, house: &House) -> Result<Response, Err
 
 /// The end of what a pane printed, in at most about so many characters. Of a program that was ended on the alternate
 /// screen that is what it showed last: nothing else of it is text. Blocks while it reads.
-pub fn tail(record: &PaneRecord, most_chars: usize, house: &House) -> Result<String, Error> {
+pub fn tail(
+    record: &PaneRecord,
+    most_chars: usize,
+    house: &DaemonContext,
+) -> Result<String, Error> {
     let recent = open_recent(record, house)?;
     let args = ReadPane {
         pane_id: record.id.to_string(),
@@ -93,7 +97,7 @@ pub fn tail(record: &PaneRecord, most_chars: usize, house: &House) -> Result<Str
 fn frame(
     record: &PaneRecord,
     ended: Option<&SourcedState>,
-    house: &House,
+    house: &DaemonContext,
 ) -> Result<Response, Error> {
     let follower = open_recent(record, house)?;
     let (terminal, screen) = (&follower.terminal, follower.terminal.screen());
@@ -123,7 +127,7 @@ pub async fn lines(
     record: Box<PaneRecord>,
     from: u64,
     most: u32,
-    house: Arc<House>,
+    house: Arc<DaemonContext>,
 ) -> Result<Response, Error> {
     let of = (record.clone(), house.clone());
     let recent = blocking(move || {
@@ -149,7 +153,7 @@ pub async fn lines(
 fn older_lines(
     record: &PaneRecord,
     range: LineRange,
-    house: &House,
+    house: &DaemonContext,
     cancelled: &Cancelled,
 ) -> Result<fugue_api::attach::PaneLines, Error> {
     let log = whole_log(record, house, None, cancelled);
@@ -171,7 +175,7 @@ fn older_lines(
 }
 
 /// The first line that the files have.
-pub fn oldest_line(record: &PaneRecord, house: &House) -> Option<u64> {
+pub fn oldest_line(record: &PaneRecord, house: &DaemonContext) -> Option<u64> {
     let dir = directory(record, house);
     let start = Follower::open(&dir, record, 1, Depth::All, Checkpoints::None).ok()?;
     Some(start.terminal.first_kept().0)
@@ -182,7 +186,7 @@ async fn read(
     record: Box<PaneRecord>,
     args: Box<ReadPane>,
     state: SourcedState,
-    house: Arc<House>,
+    house: Arc<DaemonContext>,
 ) -> Result<ReadPaneReply, Error> {
     let of = (record.clone(), house.clone());
     let recent = blocking(move || {
@@ -200,7 +204,7 @@ async fn read(
 pub async fn read_whole(
     plan: Box<TextPlan>,
     record: Box<PaneRecord>,
-    house: Arc<House>,
+    house: Arc<DaemonContext>,
 ) -> Result<ReadPaneReply, Error> {
     let readers = house.clone();
     let work = move |cancelled: &Cancelled| read_all(&plan, &record, &house, cancelled);
@@ -210,7 +214,7 @@ pub async fn read_whole(
 fn read_all(
     plan: &TextPlan,
     record: &PaneRecord,
-    house: &House,
+    house: &DaemonContext,
     cancelled: &Cancelled,
 ) -> Result<ReadPaneReply, Error> {
     // What a live pane has printed since it was asked is not part of the answer.
@@ -225,7 +229,7 @@ fn read_from(
     record: &PaneRecord,
     args: &ReadPane,
     state: &SourcedState,
-    house: &House,
+    house: &DaemonContext,
 ) -> Result<Reading, Error> {
     let offset = recent.terminal.offset().0;
     let tail = whole::short_tail(record, &directory(record, house), offset)?;
@@ -243,7 +247,7 @@ pub async fn stretch(
     record: Box<PaneRecord>,
     want: OutputRange,
     most: usize,
-    house: Arc<House>,
+    house: Arc<DaemonContext>,
 ) -> PartText {
     let end = record.ended.as_ref().map(|ended| &ended.cursor);
     if let Some(end) = end.filter(|end| **end == view::start()) {
@@ -263,8 +267,8 @@ pub async fn stretch(
         return PartText::nothing();
     };
     let depth = match reading::selection_of(&want) {
-        (Selection::From(_) | Selection::Since(_), _) => Depth::All,
-        (Selection::Between(from, _), _) => Depth::From(from.offset.0),
+        (LineSelection::From(_) | LineSelection::Since(_), _) => Depth::All,
+        (LineSelection::Between(from, _), _) => Depth::From(from.offset.0),
     };
     let length = match depth {
         Depth::From(offset) => end.saturating_sub(offset),
@@ -303,10 +307,10 @@ pub async fn stretch(
 pub async fn search(
     record: Box<PaneRecord>,
     wanted: &fugue_core::ExpectRequest,
-    house: Arc<House>,
+    house: Arc<DaemonContext>,
 ) -> Vec<PaneEvent> {
     let run = wanted.run.clone();
-    let Some(watch) = watching::watch_for(wanted).map(Watch::new) else {
+    let Some(watch) = watching::watch_for(wanted).map(ExpectSearch::new) else {
         return Vec::new();
     };
     let id = record.id;
@@ -333,17 +337,17 @@ pub async fn search(
 
 async fn search_for(
     record: Box<PaneRecord>,
-    mut watch: Watch,
-    house: Arc<House>,
-) -> Result<(Option<Hit>, Option<fugue_term::Cursor>), Error> {
+    mut watch: ExpectSearch,
+    house: Arc<DaemonContext>,
+) -> Result<(Option<PatternMatch>, Option<fugue_term::TextCursor>), Error> {
     let of = (record.clone(), house.clone());
     let recent = blocking(move || {
         let (record, house) = of;
         let recent = open_recent(&record, &house)?;
         Ok::<_, Error>(match watch.begin(&recent.terminal) {
-            Begun::Hit(hit) => (Some(Some(hit)), watch),
-            Begun::Watching => (Some(watch.end(&recent.terminal)), watch),
-            Begun::NeedsOlder => (None, watch),
+            InitialSearch::Hit(hit) => (Some(Some(hit)), watch),
+            InitialSearch::Watching => (Some(watch.end(&recent.terminal)), watch),
+            InitialSearch::NeedsOlder => (None, watch),
         })
     });
     let (hit, watch) = match recent.await?? {
@@ -356,9 +360,9 @@ async fn search_for(
 /// Begins a search that reaches further back than memory does. A pane that has ended is searched to its end.
 pub async fn begin(
     record: Box<PaneRecord>,
-    mut watch: Watch,
-    house: Arc<House>,
-) -> Result<(Option<Hit>, Watch), Error> {
+    mut watch: ExpectSearch,
+    house: Arc<DaemonContext>,
+) -> Result<(Option<PatternMatch>, ExpectSearch), Error> {
     let readers = house.clone();
     let work = move |cancelled: &Cancelled| {
         let log = whole_log(&record, &house, None, cancelled);
@@ -373,9 +377,11 @@ pub async fn begin(
         })?;
         let terminal = &follower.terminal;
         let hit = hit.or_else(|| match watch.begin(terminal) {
-            Begun::Hit(hit) => Some(hit),
-            Begun::Watching | Begun::NeedsOlder if record.ended.is_some() => watch.end(terminal),
-            Begun::Watching | Begun::NeedsOlder => None,
+            InitialSearch::Hit(hit) => Some(hit),
+            InitialSearch::Watching | InitialSearch::NeedsOlder if record.ended.is_some() => {
+                watch.end(terminal)
+            }
+            InitialSearch::Watching | InitialSearch::NeedsOlder => None,
         });
         Ok((hit, watch))
     };
@@ -383,7 +389,7 @@ pub async fn begin(
 }
 
 /// A terminal with the screen and the latest lines.
-fn open_recent(record: &PaneRecord, house: &House) -> Result<Follower, Error> {
+fn open_recent(record: &PaneRecord, house: &DaemonContext) -> Result<Follower, Error> {
     let dir = directory(record, house);
     let keep_lines = house.settings.keep_lines;
     let mut follower = Follower::open(&dir, record, keep_lines, Depth::Recent, Checkpoints::None)
@@ -397,7 +403,7 @@ fn open_recent(record: &PaneRecord, house: &House) -> Result<Follower, Error> {
 /// All of a pane's output, up to an offset or the end of its log.
 fn whole_log<'a>(
     record: &'a PaneRecord,
-    house: &House,
+    house: &DaemonContext,
     to: Option<u64>,
     cancelled: &'a Cancelled,
 ) -> WholeLog<'a> {
@@ -410,6 +416,6 @@ fn whole_log<'a>(
     }
 }
 
-fn directory(record: &PaneRecord, house: &House) -> PathBuf {
+fn directory(record: &PaneRecord, house: &DaemonContext) -> PathBuf {
     house.paths.panes().join(record.id.to_string())
 }

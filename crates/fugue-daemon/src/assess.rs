@@ -13,7 +13,7 @@ mod proxy;
 use std::{ffi::OsString, io, path::PathBuf, time::Duration};
 
 use fugue_core::assess::{AnswerMisfit, ModelAnswer, Prompt};
-use fugue_hold::spawn::Ending;
+use fugue_hold::spawn::ProcessExit;
 
 pub use choice::Assessor;
 use choice::Who;
@@ -43,8 +43,8 @@ pub async fn run(
     };
     let (ending, output) = command.run().await?;
     let code = match ending {
-        Ending::Code(code) => Some(code),
-        Ending::Signal { .. } | Ending::Unknown => None,
+        ProcessExit::Code(code) => Some(code),
+        ProcessExit::Signal { .. } | ProcessExit::Unknown => None,
     };
     Ok((code, command::in_words(ending), output))
 }

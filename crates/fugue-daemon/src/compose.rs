@@ -11,7 +11,7 @@ use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::{
     archive,
-    engine::House,
+    engine::DaemonContext,
     pane::{PaneCommand, PaneHandle},
     whole::blocking,
 };
@@ -21,7 +21,7 @@ pub async fn reply(
     parts: Vec<Option<(OutputPart, Option<PaneHandle>)>>,
     most_chars: usize,
     wrap: ReplyFormat,
-    house: Arc<House>,
+    house: Arc<DaemonContext>,
 ) -> Result<Response, Error> {
     // All are asked before the first answer is waited for. Whoever no longer waits for the reply stops the asking.
     let mut asked = JoinSet::new();
@@ -49,7 +49,7 @@ async fn found(
     part: OutputPart,
     handle: Option<PaneHandle>,
     most_chars: usize,
-    house: Arc<House>,
+    house: Arc<DaemonContext>,
 ) -> PartText {
     if let Some(handle) = handle {
         let (answer, answered) = oneshot::channel();

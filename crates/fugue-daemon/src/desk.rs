@@ -23,7 +23,7 @@ use fugue_client::frame;
 
 /// The open calls of all connections.
 #[derive(Default)]
-pub struct Desk {
+pub struct PendingCalls {
     open: HashMap<CallId, Responder>,
     /// Waits that end when their call is cancelled.
     waits: HashMap<CallId, AbortHandle>,
@@ -122,7 +122,7 @@ enum Then {
     Moves(oneshot::Sender<UnixStream>),
 }
 
-impl Desk {
+impl PendingCalls {
     pub fn open(&mut self, call: CallId, responder: Responder) {
         self.open.insert(call, responder);
     }
@@ -267,7 +267,7 @@ mod tests {
         let first = sent.try_recv().unwrap();
         assert!(first.bytes.len() > 5_000 && !first.stays_open);
         responder(2).answer(short());
-        let mut desk = Desk::default();
+        let mut desk = PendingCalls::default();
         desk.open(CallId(3), responder(3));
         desk.hand(CallId(3), short(), EventId(7));
         let second = sent.try_recv().unwrap();

@@ -30,7 +30,7 @@ use crate::{
     origin::Origin,
 };
 use fugue_client::{
-    frame::{self, Frames},
+    frame::{self, FrameReader},
     socket,
 };
 
@@ -164,7 +164,7 @@ impl Visit {
             Some(pid) => self.origin(pid).await?,
         };
         let (incoming, mut sink) = socket::split(stream.into_std()?)?;
-        let mut incoming = Frames::new(incoming, LARGEST_QUESTION);
+        let mut incoming = FrameReader::new(incoming, LARGEST_QUESTION);
         let Some(Hello {
             protocol,
             caller,

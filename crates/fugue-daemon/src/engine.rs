@@ -20,7 +20,7 @@ use fugue_api::{
     },
 };
 use fugue_core::{
-    CallId, CallRequest, Core, Effect, Input, LogUsage, PaneEvent, PaneRequest, TmuxLookup,
+    CallId, CallRequest, Core, CoreInput, Effect, LogUsage, PaneEvent, PaneRequest, TmuxLookup,
     settings::Settings, view,
 };
 use tokio::{
@@ -33,7 +33,7 @@ use crate::{
     archive,
     clock::{Alarm, Clock},
     compose,
-    desk::{Desk, Responder},
+    desk::{PendingCalls, Responder},
     door::{ClientLimits, Knock},
     follow, gc,
     origin::Origin,
@@ -49,7 +49,7 @@ use fugue_client::{paths::Paths, spool};
 use storing::Storing;
 
 /// What every part of the daemon may look at.
-pub struct House {
+pub struct DaemonContext {
     pub paths: Paths,
     pub settings: Settings,
     pub whole_log_readers: WholeLogReaders,
@@ -60,9 +60,9 @@ pub struct House {
 }
 
 pub struct Engine {
-    house: Arc<House>,
+    house: Arc<DaemonContext>,
     core: Core,
-    desk: Desk,
+    desk: PendingCalls,
     shards: Shards,
     panes: HashMap<PaneId, PaneHandle>,
     /// The last one that was opened or taken up. Those behind it wait for the disk.
@@ -71,8 +71,8 @@ pub struct Engine {
     early: BTreeMap<PaneId, Vec<PaneCommand>>,
     writer: Writer<u64>,
     storing: Storing,
-    says: mpsc::Sender<Said>,
-    said: mpsc::Receiver<Said>,
+    says: mpsc::Sender<EngineEvent>,
+    said: mpsc::Receiver<EngineEvent>,
     store_reports: mpsc::UnboundedReceiver<Report<u64>>,
     clock: Clock,
     /// Times of the boot clock at which core is to be woken.
@@ -91,7 +91,7 @@ pub struct Engine {
 }
 
 /// What pane tasks and helpers tell the engine.
-pub enum Said {
+pub enum EngineEvent {
     Pane(PaneId, PaneEvent),
     /// A call after the look at files that core must not take.
     Furnished {
@@ -104,7 +104,7 @@ pub enum Said {
         furnished: world::Furnished,
     },
     /// Something that was done for a worker, or for a reply.
-    Worker(Input),
+    Worker(CoreInput),
     /// The directory of a forgotten pane is gone, or was kept because something in it may be alive.
     Removal {
         pane: PaneId,
@@ -140,7 +140,7 @@ const FACTS_IN_LINE: usize = 1024;
 impl Engine {
     /// Takes up what the store knows and adopts every pane that was open.
     pub fn new(
-        house: House,
+        house: DaemonContext,
         opened: Opened,
         notes: Vec<String>,
         store: impl Store + 'static,
@@ -161,7 +161,7 @@ impl Engine {
             errands: Errands::of(&house.paths),
             house: Arc::new(house),
             core,
-            desk: Desk::default(),
+            desk: PendingCalls::default(),
             shards: Shards::start(&panics)?,
             panes: HashMap::new(),
             newest: PaneId(0),
@@ -203,7 +203,7 @@ impl Engine {
                 Some(Panicked { pane, message }) = self.panicked.recv() => {
                     self.panes.remove(&pane);
                     let fact = PaneEvent::TaskPanicked { message };
-                    self.step(Input::Pane { pane, event: fact })
+                    self.step(CoreInput::Pane { pane, event: fact })
                 }
                 Some(report) = self.store_reports.recv() => self.hear_store(report),
                 () = sleep_until(store_deadline.unwrap_or_else(Instant::now)), if store_deadline.is_some() => {
@@ -213,7 +213,7 @@ impl Engine {
                     reached?;
                     let now = self.clock.now().since_boot;
                     self.alarms.retain(|at| *at > now);
-                    let going = self.step(Input::Time);
+                    let going = self.step(CoreInput::Time);
                     self.check_quota();
                     going
                 }
@@ -231,7 +231,7 @@ impl Engine {
             Knock::Cancelled { call } => {
                 self.desk.cancel(call);
                 self.storing.call_ended(call);
-                self.step(Input::Cancelled { call })
+                self.step(CoreInput::Cancelled { call })
             }
             Knock::Call {
                 ask: Request::DaemonStatus,
@@ -344,7 +344,7 @@ impl Engine {
         let (says, house) = (self.says.clone(), self.house.clone());
         tokio::task::spawn_blocking(move || {
             let furnished = world::furnish(&mut ask, target.as_deref(), &caller, &house);
-            let _ = says.blocking_send(Said::Furnished {
+            let _ = says.blocking_send(EngineEvent::Furnished {
                 call,
                 key,
                 who,
@@ -356,9 +356,9 @@ impl Engine {
         });
     }
 
-    fn hear(&mut self, said: Said) -> Going {
+    fn hear(&mut self, said: EngineEvent) -> Going {
         match said {
-            Said::Pane(pane, fact) => {
+            EngineEvent::Pane(pane, fact) => {
                 if let PaneEvent::Ended { .. }
                 | PaneEvent::OpenFailed(_)
                 | PaneEvent::NeverStarted(_) = fact
@@ -369,25 +369,25 @@ impl Engine {
                     fact,
                     PaneEvent::LogGrew { .. } | PaneEvent::Ended { .. } | PaneEvent::OpenFailed(_)
                 );
-                let going = self.step(Input::Pane { pane, event: fact });
+                let going = self.step(CoreInput::Pane { pane, event: fact });
                 if changes_usage {
                     self.check_quota();
                 }
                 going
             }
-            Said::Worker(input) => self.step(input),
-            Said::Removal { pane, outcome } => {
+            EngineEvent::Worker(input) => self.step(input),
+            EngineEvent::Removal { pane, outcome } => {
                 self.removals = self.removals.saturating_sub(1);
                 match outcome {
                     sweep::Removal::Removed => {
                         let fact = PaneEvent::Removed;
-                        self.step(Input::Pane { pane, event: fact });
+                        self.step(CoreInput::Pane { pane, event: fact });
                     }
                     sweep::Removal::Kept => {}
                 }
                 self.over_if_nothing_is_open()
             }
-            Said::Furnished {
+            EngineEvent::Furnished {
                 call,
                 key,
                 who,
@@ -411,7 +411,7 @@ impl Engine {
         }
     }
 
-    fn step(&mut self, input: Input) -> Going {
+    fn step(&mut self, input: CoreInput) -> Going {
         let effects = self.core.step(input, self.clock.now());
         self.perform(effects)
     }
@@ -437,19 +437,21 @@ impl Engine {
                 answer,
                 event,
             } => self.desk.hand(call, answer, event),
-            Effect::Prepare { worker, caller } => self.for_worker(move |house| Input::Prepared {
-                worker: worker.number,
-                outcome: workers::prepare(&worker, &caller, house),
-            }),
+            Effect::Prepare { worker, caller } => {
+                self.for_worker(move |house| CoreInput::Prepared {
+                    worker: worker.number,
+                    outcome: workers::prepare(&worker, &caller, house),
+                })
+            }
             Effect::Unprepare { worker, error } => self.for_worker(move |house| {
                 workers::unprepare(&worker, house);
-                Input::Unprepared {
+                CoreInput::Unprepared {
                     worker: worker.number,
                     error,
                 }
             }),
             Effect::WorkOut { worker, repo, tail } => {
-                self.for_worker(move |house| Input::WorkedOut {
+                self.for_worker(move |house| CoreInput::WorkedOut {
                     worker,
                     found: workers::work_out(repo.as_ref(), tail.as_deref(), house),
                 })
@@ -527,7 +529,7 @@ impl Engine {
                 world,
                 caller,
             } => {
-                let start = launch::Start {
+                let start = launch::PaneLaunch {
                     job,
                     env,
                     world,
@@ -570,7 +572,7 @@ impl Engine {
                 }
                 tokio::task::spawn_blocking(move || {
                     let removed = |pane, outcome| {
-                        let _ = says.blocking_send(Said::Removal { pane, outcome });
+                        let _ = says.blocking_send(EngineEvent::Removal { pane, outcome });
                     };
                     let collected = gc::collect(&inventory, dry_run, &house.paths, removed);
                     if let Some(responder) = responder {
@@ -594,7 +596,7 @@ impl Engine {
                 );
                 tokio::task::spawn_blocking(move || {
                     sweep::pane(pane, &dir, grace);
-                    let _ = says.blocking_send(Said::Pane(pane, PaneEvent::Swept));
+                    let _ = says.blocking_send(EngineEvent::Pane(pane, PaneEvent::Swept));
                 });
             }
             Effect::Forget { pane } => {
@@ -603,7 +605,7 @@ impl Engine {
                 self.removals += 1;
                 tokio::task::spawn_blocking(move || {
                     let outcome = sweep::remove_pane_dir(&dir);
-                    let _ = says.blocking_send(Said::Removal { pane, outcome });
+                    let _ = says.blocking_send(EngineEvent::Removal { pane, outcome });
                 });
             }
             Effect::Watch { pane, watch } => self.tell(pane, PaneCommand::Watch(watch)),
@@ -612,7 +614,7 @@ impl Engine {
                 tokio::spawn(async move {
                     let pane = record.id;
                     for fact in archive::search(record, &watch, house).await {
-                        let _ = says.send(Said::Pane(pane, fact)).await;
+                        let _ = says.send(EngineEvent::Pane(pane, fact)).await;
                     }
                 });
             }
@@ -645,8 +647,8 @@ impl Engine {
                         Some(answer) => answer.await.unwrap_or(false),
                         None => false,
                     };
-                    let composed = Input::Composed { run, delivered };
-                    let _ = says.send(Said::Worker(composed)).await;
+                    let composed = CoreInput::Composed { run, delivered };
+                    let _ = says.send(EngineEvent::Worker(composed)).await;
                 });
             }
             Effect::WakeAt(at) => {
@@ -657,11 +659,11 @@ impl Engine {
     }
 
     /// Files and git take their time, and nobody else waits for that.
-    fn for_worker(&self, work: impl FnOnce(&House) -> Input + Send + 'static) {
+    fn for_worker(&self, work: impl FnOnce(&DaemonContext) -> CoreInput + Send + 'static) {
         let (says, house) = (self.says.clone(), self.house.clone());
         tokio::task::spawn_blocking(move || {
             let input = work(&house);
-            let _ = says.blocking_send(Said::Worker(input));
+            let _ = says.blocking_send(EngineEvent::Worker(input));
         });
     }
 

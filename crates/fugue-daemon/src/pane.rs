@@ -34,10 +34,10 @@ use fugue_core::{
     result::PartText, view,
 };
 use fugue_hold::{
-    spawn::Ending,
-    wire::{Exited, Input, InputKind, ToDaemon, ToHolder},
+    spawn::ProcessExit,
+    wire::{ChildExit, InputKind, InputMessage, ToDaemon, ToHolder},
 };
-use fugue_term::{Fact, MarkKind, ShellState};
+use fugue_term::{ShellMarkKind, ShellState, TerminalEvent};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, sleep_until},
@@ -45,7 +45,7 @@ use tokio::{
 
 use crate::{
     desk::Responder,
-    engine::{House, Said},
+    engine::{DaemonContext, EngineEvent},
     replay::Follower,
     shards::Task,
     sweep,
@@ -59,7 +59,7 @@ use resting::Resting;
 use sending::Sending;
 use stepping::Stepping;
 use unreachable::{Birth, Reconnection, attempted, first_attempt};
-use viewing::{Asks, Viewing};
+use viewing::{FrameRequest, Viewing};
 use watching::{Searched, Watcher};
 
 /// How the engine reaches a pane's task.
@@ -80,7 +80,7 @@ pub enum PaneCommand {
     /// What is different on the screen, for one who has a line.
     View {
         client: ClientId,
-        asks: Asks,
+        asks: FrameRequest,
     },
     More {
         from: u64,
@@ -149,9 +149,9 @@ impl PaneHandle {
 /// A task that makes a new pane.
 pub fn open(
     record: PaneRecord,
-    start: launch::Start,
-    house: Arc<House>,
-    says: mpsc::Sender<Said>,
+    start: launch::PaneLaunch,
+    house: Arc<DaemonContext>,
+    says: mpsc::Sender<EngineEvent>,
 ) -> (PaneHandle, Task) {
     task(record, house, says, move |desk| async move {
         let steps = match &start.job {
@@ -175,8 +175,8 @@ pub fn adopt(
     record: PaneRecord,
     steps: Option<StepPlan>,
     how: AdoptMode,
-    house: Arc<House>,
-    says: mpsc::Sender<Said>,
+    house: Arc<DaemonContext>,
+    says: mpsc::Sender<EngineEvent>,
 ) -> (PaneHandle, Task) {
     task(record, house, says, |seat| async move {
         match how {
@@ -192,9 +192,9 @@ pub fn adopt(
 
 fn task<F: Future<Output = ()> + 'static>(
     record: PaneRecord,
-    house: Arc<House>,
-    says: mpsc::Sender<Said>,
-    run: impl FnOnce(Seat) -> F + Send + 'static,
+    house: Arc<DaemonContext>,
+    says: mpsc::Sender<EngineEvent>,
+    run: impl FnOnce(PaneContext) -> F + Send + 'static,
 ) -> (PaneHandle, Task) {
     let (commands, orders) = mpsc::channel(COMMANDS_IN_LINE);
     let (grow, grown) = watch::channel(0);
@@ -203,7 +203,7 @@ fn task<F: Future<Output = ()> + 'static>(
         commands,
         grown,
     };
-    let seat = Seat {
+    let seat = PaneContext {
         record,
         house,
         says,
@@ -215,20 +215,23 @@ fn task<F: Future<Output = ()> + 'static>(
 }
 
 /// What a pane's task has from the start, whether or not it finds a pane.
-struct Seat {
+struct PaneContext {
     record: PaneRecord,
-    house: Arc<House>,
-    says: mpsc::Sender<Said>,
+    house: Arc<DaemonContext>,
+    says: mpsc::Sender<EngineEvent>,
     /// How others reach us, for those whom we let in ourselves.
     commands: mpsc::WeakSender<PaneCommand>,
     orders: mpsc::Receiver<PaneCommand>,
     grow: watch::Sender<u64>,
 }
 
-impl Seat {
+impl PaneContext {
     async fn say(&self, fact: PaneEvent) {
         // The engine outlives every pane but at the daemon's own end.
-        let _ = self.says.send(Said::Pane(self.record.id, fact)).await;
+        let _ = self
+            .says
+            .send(EngineEvent::Pane(self.record.id, fact))
+            .await;
     }
 
     fn place(&self) -> Place {
@@ -243,7 +246,7 @@ impl Seat {
 }
 
 struct Pane {
-    seat: Seat,
+    seat: PaneContext,
     follower: Follower,
     /// `None` while it cannot be reached, and once the pane has ended.
     keeper: Option<Keeper>,
@@ -285,8 +288,8 @@ struct Pane {
     prompted: bool,
     stalled: Option<i32>,
     /// The process has ended; its end is not recorded yet, because its output waits for room on the disk.
-    exit_pending: Option<Exited>,
-    exited: Option<(Ending, u64)>,
+    exit_pending: Option<ChildExit>,
+    exited: Option<(ProcessExit, u64)>,
     /// The process left no other behind.
     alone: bool,
     swept: bool,
@@ -298,7 +301,7 @@ struct Pane {
 }
 
 impl Pane {
-    fn new(seat: Seat, follower: Follower, keeper: Option<Keeper>) -> Self {
+    fn new(seat: PaneContext, follower: Follower, keeper: Option<Keeper>) -> Self {
         let (searched_in, searched_out) = mpsc::unbounded_channel();
         Self {
             seat,
@@ -431,7 +434,7 @@ impl Pane {
     }
 
     fn tell_as(&mut self, hand: Hand, message: &ToHolder) {
-        if let ToHolder::Input(Input {
+        if let ToHolder::Input(InputMessage {
             kind: InputKind::Typed,
             bytes,
             ..
@@ -506,24 +509,24 @@ impl Pane {
         }
     }
 
-    async fn fact(&mut self, fact: Fact) {
+    async fn fact(&mut self, fact: TerminalEvent) {
         match fact {
-            Fact::Mark(mark) => {
+            TerminalEvent::Mark(mark) => {
                 match mark.kind {
-                    MarkKind::Input if !self.prompted => {
+                    ShellMarkKind::Input if !self.prompted => {
                         self.prompted = true;
                         self.look_at = None;
                         let cursor = view::shown(mark.at);
                         self.seat.say(PaneEvent::Prompted { cursor }).await;
                     }
-                    MarkKind::Output => self.sending.command_started(),
-                    MarkKind::Prompt | MarkKind::Input | MarkKind::Done { .. } => {}
+                    ShellMarkKind::Output => self.sending.command_started(),
+                    ShellMarkKind::Prompt | ShellMarkKind::Input | ShellMarkKind::Done { .. } => {}
                 }
                 self.step_mark(&mark).await;
             }
-            Fact::Cwd(cwd) => self.seat.say(PaneEvent::Moved { cwd }).await,
-            Fact::Reply { at, bytes } => self.reply(at.0, bytes),
-            Fact::Title(_) | Fact::Bell | Fact::Alternate(_) => {}
+            TerminalEvent::Cwd(cwd) => self.seat.say(PaneEvent::Moved { cwd }).await,
+            TerminalEvent::Reply { at, bytes } => self.reply(at.0, bytes),
+            TerminalEvent::Title(_) | TerminalEvent::Bell | TerminalEvent::Alternate(_) => {}
         }
     }
 
@@ -544,7 +547,7 @@ impl Pane {
         key[..8].copy_from_slice(&at.to_le_bytes());
         key[8..].copy_from_slice(b"answered");
         let seq = keeper.next_seq();
-        self.tell(&ToHolder::Input(Input {
+        self.tell(&ToHolder::Input(InputMessage {
             seq,
             key,
             kind: InputKind::Answer { at },

@@ -7,7 +7,9 @@ use fugue_api::{
     },
     panes::{PaneSize, SourcedState},
 };
-use fugue_term::{Attr, Color, LineNo, Modes, Mouse, Screen, Style, Terminal, Underline};
+use fugue_term::{
+    CellAttribute, Color, LineNo, Modes, MouseReporting, Screen, Style, Terminal, Underline,
+};
 
 // A client that scrolls wants a screenful or ten; whoever wants a whole log reads it.
 const MOST_LINES: u32 = 1000;
@@ -68,16 +70,16 @@ pub fn modes(modes: &Modes) -> FrameModes {
         focus: modes.focus,
         keyboard: modes.keyboard,
         mouse: match modes.mouse {
-            Mouse::Off => FrameMouseMode::Nothing,
-            Mouse::Press => FrameMouseMode::Presses,
-            Mouse::Click => FrameMouseMode::Clicks,
-            Mouse::Drag => FrameMouseMode::Drags,
-            Mouse::Motion => FrameMouseMode::Motion,
+            MouseReporting::Off => FrameMouseMode::Nothing,
+            MouseReporting::Press => FrameMouseMode::Presses,
+            MouseReporting::Click => FrameMouseMode::Clicks,
+            MouseReporting::Drag => FrameMouseMode::Drags,
+            MouseReporting::Motion => FrameMouseMode::Motion,
         },
         mouse_format: match modes.mouse_format {
-            fugue_term::MouseFormat::Bytes => FrameMouseEncoding::Bytes,
-            fugue_term::MouseFormat::Utf8 => FrameMouseEncoding::Utf8,
-            fugue_term::MouseFormat::Sgr => FrameMouseEncoding::Sgr,
+            fugue_term::MouseEncoding::Bytes => FrameMouseEncoding::Bytes,
+            fugue_term::MouseEncoding::Utf8 => FrameMouseEncoding::Utf8,
+            fugue_term::MouseEncoding::Sgr => FrameMouseEncoding::Sgr,
         },
         reverse: modes.reverse,
     }
@@ -174,7 +176,7 @@ pub fn lines(terminal: &Terminal, range: LineRange) -> Option<PaneLines> {
 }
 
 fn appearance(style: &Style) -> FrameStyle {
-    let attributes = Attr::ALL
+    let attributes = CellAttribute::ALL
         .into_iter()
         .enumerate()
         .filter(|(_, attr)| style.has(*attr))
@@ -206,10 +208,13 @@ fn colour(color: Color) -> FrameColor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fugue_term::{Options, Size};
+    use fugue_term::{TerminalOptions, TerminalSize};
 
     fn fed(bytes: &str) -> Terminal {
-        let mut terminal = Terminal::new(Size { rows: 4, cols: 20 }, Options::default());
+        let mut terminal = Terminal::new(
+            TerminalSize { rows: 4, cols: 20 },
+            TerminalOptions::default(),
+        );
         terminal.feed(bytes.as_bytes());
         terminal
     }
@@ -251,8 +256,8 @@ mod tests {
     #[test]
     fn lines_are_given_where_they_are_kept() {
         let mut terminal = Terminal::new(
-            Size { rows: 3, cols: 10 },
-            Options {
+            TerminalSize { rows: 3, cols: 10 },
+            TerminalOptions {
                 keep_lines: 5,
                 secret: None,
             },

@@ -12,8 +12,8 @@ use fugue_core::{
     result::PartText,
     view::{self, ClipBuilder, ClipInput, LastLines, LineFilter},
 };
-use fugue_hold::{LogReader, Read};
-use fugue_term::{Cursor, Line, LineNo, Offset, Selection, Terminal};
+use fugue_hold::{LogRead, LogReader};
+use fugue_term::{LineNo, LineSelection, Offset, Terminal, TextCursor, TextLine};
 
 use crate::replay::Gap;
 
@@ -34,7 +34,7 @@ pub enum Past {
 
 /// A part of a text, in its order.
 pub enum Part<'a> {
-    Line(&'a Line<'a>),
+    Line(&'a TextLine<'a>),
     /// Output is missing here.
     Gap(&'a Gap),
 }
@@ -43,7 +43,7 @@ pub enum Part<'a> {
 pub trait TextSource {
     fn visit(
         &mut self,
-        selection: Selection,
+        selection: LineSelection,
         visit: &mut dyn FnMut(Part<'_>),
     ) -> Result<Extent, Error>;
 }
@@ -55,17 +55,17 @@ pub struct Extent {
     /// Older lines would have been selected.
     pub lacks: bool,
     /// Where its text ends.
-    pub end: Cursor,
+    pub end: TextCursor,
 }
 
 /// Puts gaps where they belong between the lines of a selection.
 pub struct GapPlaces {
-    selection: Selection,
+    selection: LineSelection,
     given: usize,
 }
 
 impl GapPlaces {
-    pub fn new(selection: Selection) -> Self {
+    pub fn new(selection: LineSelection) -> Self {
         Self {
             selection,
             given: 0,
@@ -91,9 +91,9 @@ impl GapPlaces {
 
     fn selects(&self, gap: &Gap) -> bool {
         match self.selection {
-            Selection::From(line) => gap.line >= line.0,
-            Selection::Since(since) => gap.next > since.offset.0,
-            Selection::Between(from, to) => gap.next > from.offset.0 && gap.from < to.offset.0,
+            LineSelection::From(line) => gap.line >= line.0,
+            LineSelection::Since(since) => gap.next > since.offset.0,
+            LineSelection::Between(from, to) => gap.next > from.offset.0 && gap.from < to.offset.0,
         }
     }
 }
@@ -109,7 +109,7 @@ pub struct RecentText<'a> {
 impl TextSource for RecentText<'_> {
     fn visit(
         &mut self,
-        selection: Selection,
+        selection: LineSelection,
         visit: &mut dyn FnMut(Part<'_>),
     ) -> Result<Extent, Error> {
         let mut places = GapPlaces::new(selection);
@@ -129,7 +129,7 @@ impl TextSource for RecentText<'_> {
 
 /// What a read wants of a pane's text, so that it can also be read from the log.
 pub struct TextPlan {
-    selection: Selection,
+    selection: LineSelection,
     /// The last so many of the selected lines.
     wanted: usize,
     /// The selection is those lines and no others.
@@ -143,7 +143,7 @@ pub struct TextPlan {
     /// Lines that were asked for and that the selection does not have.
     left_out: u64,
     command: Option<(String, Option<i32>)>,
-    end: Cursor,
+    end: TextCursor,
     state: SourcedState,
 }
 
@@ -155,10 +155,10 @@ impl TextPlan {
         let window = terminal.line_count().saturating_sub(wanted as u64);
         let (selection, first_asked) = match (since, &grep) {
             // A filter looks at everything that is there, and then gives the last so many.
-            (Some(since), Some(_)) => (Selection::Since(since), None),
-            (None, Some(_)) => (Selection::ALL, None),
-            (Some(since), None) => (Selection::Since(since), Some(since.line.0)),
-            (None, None) => (Selection::From(LineNo(window)), Some(window)),
+            (Some(since), Some(_)) => (LineSelection::Since(since), None),
+            (None, Some(_)) => (LineSelection::ALL, None),
+            (Some(since), None) => (LineSelection::Since(since), Some(since.line.0)),
+            (None, None) => (LineSelection::From(LineNo(window)), Some(window)),
         };
         Ok(Self {
             selection,
@@ -198,7 +198,7 @@ impl TextPlan {
             (from.line, from.col) = (LineNo(number_one + left_out), 0);
         }
         Ok(Self {
-            selection: Selection::Between(from, to),
+            selection: LineSelection::Between(from, to),
             wanted,
             is_exact: true,
             grep: args.grep.as_deref().map(view::compile).transpose()?,
@@ -344,8 +344,8 @@ pub fn stretch(
         return Ok(None);
     }
     let first = match selection {
-        Selection::From(line) => line,
-        Selection::Since(cursor) | Selection::Between(cursor, _) => cursor.line,
+        LineSelection::From(line) => line,
+        LineSelection::Since(cursor) | LineSelection::Between(cursor, _) => cursor.line,
     };
     let lost_lines = extent.first_kept.saturating_sub(first.0);
     Ok(Some(PartText {
@@ -362,8 +362,8 @@ pub fn stretch(
 }
 
 /// The lines that a part of a result has, and whether their text is wanted or only where it ends.
-pub fn selection_of(want: &OutputRange) -> (Selection, bool) {
-    const END: Cursor = Cursor {
+pub fn selection_of(want: &OutputRange) -> (LineSelection, bool) {
+    const END: TextCursor = TextCursor {
         offset: Offset(u64::MAX),
         line: LineNo(u64::MAX),
         col: u32::MAX,
@@ -371,11 +371,11 @@ pub fn selection_of(want: &OutputRange) -> (Selection, bool) {
     let place =
         |cursor: &Option<fugue_api::Cursor>| cursor.as_ref().and_then(|at| view::cursor(at).ok());
     match want {
-        OutputRange::End => (Selection::Between(END, END), false),
+        OutputRange::End => (LineSelection::Between(END, END), false),
         OutputRange::Text { from, to } => match (place(from), place(to)) {
-            (None, None) => (Selection::ALL, true),
+            (None, None) => (LineSelection::ALL, true),
             (from, to) => {
-                let between = Selection::Between(from.unwrap_or_default(), to.unwrap_or(END));
+                let between = LineSelection::Between(from.unwrap_or_default(), to.unwrap_or(END));
                 (between, true)
             }
         },
@@ -399,7 +399,7 @@ fn grepped(lines: Vec<(String, u64)>, args: &ReadPane) -> Result<Vec<String>, Er
 
 /// The bytes before `end` themselves, as far as JSON can carry them: what is not UTF-8 is shown as U+FFFD and counted.
 pub fn raw(
-    end: Cursor,
+    end: TextCursor,
     log: &mut LogReader,
     args: &ReadPane,
     state: &SourcedState,
@@ -479,15 +479,15 @@ fn bytes(log: &mut LogReader, mut from: u64, end: u64) -> std::io::Result<(Vec<u
             .unwrap_or(buffer.len())
             .min(buffer.len());
         match log.read_at(from, &mut buffer[..most])? {
-            Read::Bytes(count) => {
+            LogRead::Bytes(count) => {
                 all.extend_from_slice(&buffer[..count]);
                 from += count as u64;
             }
-            Read::Gap { next, .. } => {
+            LogRead::Gap { next, .. } => {
                 missing += next.min(end) - from;
                 from = next;
             }
-            Read::End => break,
+            LogRead::End => break,
         }
     }
     Ok((all, missing))
@@ -498,7 +498,7 @@ const FOLLOW_BYTES: usize = 1 << 20;
 
 /// What is there between an offset and the end, for somebody who follows along at their own pace; `ended` says whether
 /// the log has nothing behind it. Where output is missing, `from` is later than was asked for.
-pub fn more(log: &mut LogReader, from: u64, end: Cursor) -> Result<OutputChunk, Error> {
+pub fn more(log: &mut LogReader, from: u64, end: TextCursor) -> Result<OutputChunk, Error> {
     let trouble = |error: std::io::Error| {
         Error::new(
             ErrorKind::Unavailable,
@@ -517,18 +517,18 @@ pub fn more(log: &mut LogReader, from: u64, end: Cursor) -> Result<OutputChunk, 
             break;
         }
         match log.read_at(at, &mut buffer[..room]).map_err(trouble)? {
-            Read::Bytes(count) => raw.extend_from_slice(&buffer[..count]),
-            Read::Gap { next, .. } if raw.is_empty() => from = next.min(last),
-            Read::Gap { .. } => break,
+            LogRead::Bytes(count) => raw.extend_from_slice(&buffer[..count]),
+            LogRead::Gap { next, .. } if raw.is_empty() => from = next.min(last),
+            LogRead::Gap { .. } => break,
             // The log is shorter than it should be.
-            Read::End => {
+            LogRead::End => {
                 ended = true;
                 break;
             }
         }
     }
     let offset = Offset(from + raw.len() as u64);
-    let cursor = view::shown(Cursor { offset, ..end });
+    let cursor = view::shown(TextCursor { offset, ..end });
     Ok(OutputChunk {
         raw,
         from,

@@ -11,12 +11,12 @@ use fugue_api::{
     Error, ErrorKind, PaneId, SessionName, Timestamp, panes::PaneSize, wire::IdempotencyKey,
 };
 use fugue_core::{Change, PaneRecord};
-use fugue_hold::record::Meta;
+use fugue_hold::record::ChildRecord;
 use serde::Serialize;
 
 use crate::{
     pane::launch,
-    store::{self, Check, Opened, Origin, QuarantinedRow, Sqlite, Store, StoreError},
+    store::{self, IntegrityCheck, Opened, Origin, QuarantinedRow, Sqlite, Store, StoreError},
 };
 use fugue_client::paths::Paths;
 
@@ -117,13 +117,13 @@ fn numbers_in(dir: &Path) -> impl Iterator<Item = u64> + use<> {
     })
 }
 
-fn latest_meta(dir: &Path) -> Option<Meta> {
-    let all = (1..).map_while(|generation| Meta::read(dir, generation).ok().flatten());
+fn latest_meta(dir: &Path) -> Option<ChildRecord> {
+    let all = (1..).map_while(|generation| ChildRecord::read(dir, generation).ok().flatten());
     all.last()
 }
 
 /// The record that the daemon left in the directory, else as much of one as the holder's own notes allow.
-fn record_of(pane: PaneId, dir: &Path, meta: &Meta) -> PaneRecord {
+fn record_of(pane: PaneId, dir: &Path, meta: &ChildRecord) -> PaneRecord {
     let noted = fs::read(noted(dir)).ok();
     let noted = noted.and_then(|text| serde_json::from_slice::<PaneRecord>(&text).ok());
     let record = noted.filter(|record| record.id == pane).unwrap_or_else(|| {
@@ -250,7 +250,8 @@ pub fn repair(paths: &Paths) -> Result<RepairReport, Error> {
     };
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     paths.prepare()?;
-    let (mut store, mut opened) = store::open(&paths.database(), Check::Whole).map_err(unusable)?;
+    let (mut store, mut opened) =
+        store::open(&paths.database(), IntegrityCheck::Whole).map_err(unusable)?;
     let panes_found = find_panes(paths, &mut store, &mut opened).map_err(unusable)?;
     let notes = notes(&opened, &panes_found);
     Ok(RepairReport {

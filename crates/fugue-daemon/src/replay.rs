@@ -13,8 +13,8 @@ use std::{
 };
 
 use fugue_core::PaneRecord;
-use fugue_hold::{LogReader, Read, record::SizeAt};
-use fugue_term::{Fact, Offset, Options, Scrollback, Size, Terminal};
+use fugue_hold::{LogRead, LogReader, record::SizeAt};
+use fugue_term::{Offset, Scrollback, Terminal, TerminalEvent, TerminalOptions, TerminalSize};
 use tokio::time::Instant;
 
 /// How far back to begin.
@@ -75,7 +75,7 @@ pub struct Follower {
 
 /// What one turn brought.
 pub struct Turn {
-    pub facts: Vec<Fact>,
+    pub facts: Vec<TerminalEvent>,
     /// There may be more to read at once.
     pub more: bool,
     /// There surely is.
@@ -92,11 +92,11 @@ impl Follower {
         depth: Depth,
         checkpoints: Checkpoints,
     ) -> io::Result<Self> {
-        let size = Size {
+        let size = TerminalSize {
             rows: record.size.rows,
             cols: record.size.cols,
         };
-        let options = Options {
+        let options = TerminalOptions {
             keep_lines,
             secret: Some(secret(record)),
         };
@@ -106,8 +106,8 @@ impl Follower {
     /// Of a pane of which its files are all that is known; `size` is for one that never had any.
     pub fn open_as(
         dir: &Path,
-        size: Size,
-        options: Options,
+        size: TerminalSize,
+        options: TerminalOptions,
         depth: Depth,
         checkpoints: Checkpoints,
     ) -> io::Result<Self> {
@@ -119,7 +119,7 @@ impl Follower {
             Depth::All => first,
         };
         let sizes = SizeAt::read_all(dir)?;
-        let size = sizes.first().map_or(size, |at| Size {
+        let size = sizes.first().map_or(size, |at| TerminalSize {
             rows: at.rows,
             cols: at.cols,
         });
@@ -158,9 +158,9 @@ impl Follower {
         room.min(BYTES_PER_TURN)
     }
 
-    fn take(&mut self, read: Read, piece: usize) -> io::Result<Turn> {
+    fn take(&mut self, read: LogRead, piece: usize) -> io::Result<Turn> {
         match read {
-            Read::Bytes(count) => {
+            LogRead::Bytes(count) => {
                 let facts = self.terminal.feed(&self.buffer[..count]);
                 self.checkpoint();
                 Ok(Turn {
@@ -170,7 +170,7 @@ impl Follower {
                     grew: true,
                 })
             }
-            Read::Gap { from, next } => {
+            LogRead::Gap { from, next } => {
                 self.skip(from, next);
                 Ok(Turn {
                     facts: Vec::new(),
@@ -179,7 +179,7 @@ impl Follower {
                     grew: true,
                 })
             }
-            Read::End => Ok(Turn {
+            LogRead::End => Ok(Turn {
                 facts: Vec::new(),
                 more: false,
                 full: false,
@@ -229,7 +229,7 @@ impl Follower {
             }
             let piece = self.piece(at, to);
             match self.log.read_at(at, &mut self.buffer[..piece])? {
-                Read::Bytes(count) => {
+                LogRead::Bytes(count) => {
                     for part in self.buffer[..count].chunks(BYTES_PER_SCROLLBACK) {
                         self.terminal.feed(part);
                         let scrollback = self.terminal.take_scrollback();
@@ -238,15 +238,15 @@ impl Follower {
                         }
                     }
                 }
-                Read::Gap { next, .. } if next > to => return Ok(()),
-                Read::Gap { from, next } => self.skip(from, next),
-                Read::End => return Ok(()),
+                LogRead::Gap { next, .. } if next > to => return Ok(()),
+                LogRead::Gap { from, next } => self.skip(from, next),
+                LogRead::End => return Ok(()),
             }
         }
     }
 
     /// Feeds everything there is, and gives what a live pane must still hear of.
-    pub fn catch_up(&mut self) -> io::Result<Vec<Fact>> {
+    pub fn catch_up(&mut self) -> io::Result<Vec<TerminalEvent>> {
         let mut facts = Vec::new();
         loop {
             let turn = self.turn()?;
@@ -291,7 +291,7 @@ impl Follower {
                 self.generation = size.generation;
                 self.terminal.renew();
             }
-            let size = Size {
+            let size = TerminalSize {
                 rows: size.rows,
                 cols: size.cols,
             };

@@ -17,17 +17,17 @@ use crate::{
     config,
     desk::{Responder, UnreadReplies},
     door::{self, Knock},
-    engine::{Engine, House},
+    engine::{DaemonContext, Engine},
     listening::{SocketFile, StateEvent, StateMonitor},
     recovery, shell,
-    store::{self, Check},
+    store::{self, IntegrityCheck},
     watchers::Errands,
     whole::WholeLogReaders,
 };
 use fugue_client::{
-    lock::Lock,
+    lock::FileLock,
     paths::Paths,
-    start::{self, Starter},
+    start::{self, StartupPipe},
 };
 
 // Knocks wait here while the engine is busy; a client that fills it waits at its own socket.
@@ -41,7 +41,7 @@ pub fn daemon(paths: &Paths) -> Result<(), Error> {
     // caller's mask.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     paths.prepare()?;
-    let starter = Starter::take(paths)?;
+    let starter = StartupPipe::take(paths)?;
     let started = match start::lock_state(paths) {
         Ok(Some(lock)) => begin(paths, lock),
         // Its socket had been removed, or another client was faster.
@@ -84,10 +84,10 @@ struct Begun {
     engine: Engine,
     listener: UnixListener,
     monitor: StateMonitor,
-    lock: Lock,
+    lock: FileLock,
 }
 
-fn begin(paths: &Paths, lock: Lock) -> Result<Begun, Error> {
+fn begin(paths: &Paths, lock: FileLock) -> Result<Begun, Error> {
     let trouble = |error: io::Error| {
         Error::new(
             ErrorKind::Unavailable,
@@ -103,7 +103,8 @@ fn begin(paths: &Paths, lock: Lock) -> Result<Begun, Error> {
         )
         .hint("is the disk full, or read-only? panes go on without a daemon")
     };
-    let (mut store, mut opened) = store::open(&paths.database(), Check::Quick).map_err(unusable)?;
+    let (mut store, mut opened) =
+        store::open(&paths.database(), IntegrityCheck::Quick).map_err(unusable)?;
     let found = recovery::find_panes(paths, &mut store, &mut opened).map_err(unusable)?;
     let notes = recovery::notes(&opened, &found);
     for note in &notes {
@@ -122,7 +123,7 @@ fn begin(paths: &Paths, lock: Lock) -> Result<Begun, Error> {
     let (socket, listener) = SocketFile::bind(&paths.socket())
         .map_err(|error| fugue_client::paths::unusable(&paths.socket(), &error))?;
     let monitor = StateMonitor::new(paths, socket).map_err(trouble)?;
-    let house = House {
+    let house = DaemonContext {
         paths: paths.clone(),
         whole_log_readers: WholeLogReaders::new(settings.whole_log_readers),
         settings,

@@ -12,15 +12,15 @@ mod writer;
 
 use std::path::PathBuf;
 
-use fugue_core::{Change, Snapshot};
+use fugue_core::{Change, StoreSnapshot};
 use rusqlite::ErrorCode;
 use serde::Serialize;
 
-pub use open::{Check, open};
+pub use open::{IntegrityCheck, open};
 pub use sqlite::Sqlite;
 pub use writer::{Commit, OnFailure, Report, Writer};
 
-/// Somewhere to keep [`Snapshot`]s of the house. Plain data, so that another engine can take SQLite's place.
+/// Somewhere to keep [`StoreSnapshot`]s of the house. Plain data, so that another engine can take SQLite's place.
 pub trait Store: Send {
     /// Counts this start, and gives what the last commit left.
     fn open(&mut self) -> Result<Opened, StoreError>;
@@ -33,7 +33,7 @@ pub trait Store: Send {
 /// What a store holds when it is opened, and what was found to be wrong with it.
 #[derive(Debug, Default)]
 pub struct Opened {
-    pub snapshot: Snapshot,
+    pub snapshot: StoreSnapshot,
     /// Records that could not be read and were moved to the quarantine by this start.
     pub quarantined: Vec<QuarantinedRow>,
     /// How many records are in the quarantine, those of earlier starts included.
@@ -141,7 +141,7 @@ pub(crate) mod conformance {
 
     use super::*;
     use fugue_api::{PaneId, SessionName, Timestamp, panes::PaneSize, wire::IdempotencyKey};
-    use fugue_core::{LayoutRecord, PaneRecord, StartRecord, StartTarget, layout::Layout};
+    use fugue_core::{LayoutRecord, PaneRecord, StartRecord, StartTarget, layout::SplitLayout};
 
     pub fn record(id: u64) -> PaneRecord {
         PaneRecord {
@@ -221,7 +221,7 @@ pub(crate) mod conformance {
     fn a_session_stays_as_it_was_arranged<S: Store>(reopen: &impl Fn() -> S) {
         let arranged = |session: &str, zoomed| LayoutRecord {
             session: SessionName(session.into()),
-            layout: Some(Layout::tiled(
+            layout: Some(SplitLayout::tiled(
                 &[PaneId(1), PaneId(2)],
                 PaneSize { rows: 24, cols: 80 },
             )),

@@ -9,17 +9,17 @@ use std::{
 
 use fugue_api::PaneId;
 use fugue_hold::{
-    Liveness, Scope, await_exit, close_leftovers, end_holder, find_holder,
-    record::{ExitRecord, Meta},
+    Liveness, ProcessScope, await_exit, close_leftovers, end_holder, find_holder,
+    record::{ChildRecord, ExitRecord},
 };
 
 use crate::tmux::make;
 
 pub fn pane(pane: PaneId, dir: &Path, grace: Duration) {
-    let mut scope = Scope::default();
+    let mut scope = ProcessScope::default();
     // Without its record there is nothing to recognise its processes by.
     // The last of its processes, one after the other, is the one that can have left something behind.
-    let latest = (1..).map_while(|generation| Meta::read(dir, generation).ok().flatten());
+    let latest = (1..).map_while(|generation| ChildRecord::read(dir, generation).ok().flatten());
     if let Some(meta) = latest.last() {
         scope.leader = meta
             .child
@@ -111,7 +111,7 @@ pub fn pane_and_holder(id: PaneId, dir: &Path, grace: Duration) {
 
 /// Whether the last of its processes has ended.
 fn has_ended(dir: &Path) -> bool {
-    let latest = (1..).take_while(|generation| Meta::path(dir, *generation).exists());
+    let latest = (1..).take_while(|generation| ChildRecord::path(dir, *generation).exists());
     let ended = |generation: u32| ExitRecord::path(dir, generation).exists();
     latest.last().is_some_and(ended)
 }

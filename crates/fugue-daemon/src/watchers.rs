@@ -7,15 +7,15 @@ use std::{
 
 use fugue_api::{OsText, wire::CallerEnv};
 use fugue_core::{
-    Assessment, AssessmentJob, AssessmentKind, CommandEnd, Input,
-    assess::{Fence, Situation, Verdict},
+    Assessment, AssessmentJob, AssessmentKind, CommandEnd, CoreInput,
+    assess::{DoneCheck, QuoteFence, Situation},
 };
-use fugue_hold::{Scope, close_leftovers};
+use fugue_hold::{ProcessScope, close_leftovers};
 use tokio::{sync::mpsc, task::AbortHandle, time::timeout};
 
 use crate::{
     assess::{Assessor, assess, run},
-    engine::Said,
+    engine::EngineEvent,
     pane::launch,
 };
 use fugue_client::paths::Paths;
@@ -54,7 +54,7 @@ impl Errands {
     pub fn sweep(paths: &Paths) {
         let mut mark = format!("{WHOSE}=").into_bytes();
         mark.extend(paths.state.as_os_str().as_bytes());
-        match close_leftovers(Scope::new(None, vec![mark]), Duration::ZERO) {
+        match close_leftovers(ProcessScope::new(None, vec![mark]), Duration::ZERO) {
             Ok(0) => {}
             Ok(left) => tracing::warn!(left, "commands of watchers could not be ended"),
             Err(error) => tracing::warn!(%error, "commands of watchers cannot be looked for"),
@@ -70,32 +70,37 @@ impl Errands {
         Arc::new(caller)
     }
 
-    pub fn run(&mut self, mut errand: Errand, says: mpsc::Sender<Said>) {
+    pub fn run(&mut self, mut errand: Errand, says: mpsc::Sender<EngineEvent>) {
         errand.caller = self.marked(&errand.caller);
         let watcher = errand.watcher;
         let task = tokio::spawn(async move {
             let ran = ran(&errand).await;
-            let input = Input::WatcherRan {
+            let input = CoreInput::WatcherRan {
                 watcher: errand.watcher,
                 step: errand.step,
                 ran,
             };
-            let _ = says.send(Said::Worker(input)).await;
+            let _ = says.send(EngineEvent::Worker(input)).await;
         });
         self.begin(watcher, task.abort_handle());
     }
 
-    pub fn judge(&mut self, job: AssessmentJob, caller: &CallerEnv, says: mpsc::Sender<Said>) {
+    pub fn judge(
+        &mut self,
+        job: AssessmentJob,
+        caller: &CallerEnv,
+        says: mpsc::Sender<EngineEvent>,
+    ) {
         let watcher = job.watcher;
         let caller = self.marked(caller);
         let task = tokio::spawn(async move {
             let judged = judged(&job, &caller).await;
-            let input = Input::Judged {
+            let input = CoreInput::Judged {
                 watcher: job.watcher,
                 step: job.step,
                 judged,
             };
-            let _ = says.send(Said::Worker(input)).await;
+            let _ = says.send(EngineEvent::Worker(input)).await;
         });
         self.begin(watcher, task.abort_handle());
     }
@@ -147,14 +152,14 @@ async fn judged(job: &AssessmentJob, caller: &CallerEnv) -> Assessment {
     };
     let asked = Assessor::new(model, caller, limit)
         .map_err(|error| error.message)
-        .and_then(|assessor| Ok((assessor, Fence::new(random()?))));
+        .and_then(|assessor| Ok((assessor, QuoteFence::new(random()?))));
     let situation = Situation {
         plan: job.transcript.plan().unwrap_or_default(),
         transcript: &job.transcript,
         wait_output: job.wait_output.as_deref(),
         pane_tail: &job.pane_tail,
         tail_lines: job.settings.tail_lines,
-        verdict: job.verdict.as_ref().map(|checked| Verdict {
+        verdict: job.verdict.as_ref().map(|checked| DoneCheck {
             command: job.done_when.as_deref().unwrap_or_default(),
             ending: &checked.ending,
             output: &checked.output,

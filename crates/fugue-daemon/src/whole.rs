@@ -152,7 +152,7 @@ impl WholeLog<'_> {
 impl TextSource for WholeLog<'_> {
     fn visit(
         &mut self,
-        selection: fugue_term::Selection,
+        selection: fugue_term::LineSelection,
         visit: &mut dyn FnMut(Part<'_>),
     ) -> Result<Extent, Error> {
         let mut follower = self.open()?;

@@ -15,9 +15,9 @@ use fugue_api::{Error, ErrorKind, wire::CallerEnv};
 use fugue_core::{CompletionDetails, PaneRecord, WorkerLaunch, WorkerRecord, WorkerRepo, view};
 
 use crate::{
-    agents::{self, Assignment},
+    agents::{self, WorkerAssignment},
     archive,
-    engine::House,
+    engine::DaemonContext,
     world,
 };
 use git::Git;
@@ -35,7 +35,7 @@ const TAIL_CHARS: usize = 4_000;
 pub fn prepare(
     worker: &WorkerRecord,
     caller: &CallerEnv,
-    house: &House,
+    house: &DaemonContext,
 ) -> Result<WorkerLaunch, Error> {
     let made = make(worker, caller, house);
     if made.is_err() {
@@ -44,7 +44,11 @@ pub fn prepare(
     made
 }
 
-fn make(worker: &WorkerRecord, caller: &CallerEnv, house: &House) -> Result<WorkerLaunch, Error> {
+fn make(
+    worker: &WorkerRecord,
+    caller: &CallerEnv,
+    house: &DaemonContext,
+) -> Result<WorkerLaunch, Error> {
     let path = world::variable(caller, "PATH");
     let here = &worker.world.cwd;
     let deadline = Instant::now() + PATIENCE_FOR_A_WORKTREE;
@@ -62,7 +66,7 @@ fn make(worker: &WorkerRecord, caller: &CallerEnv, house: &House) -> Result<Work
     let agent = agents::known(&worker.agent, &house.settings.agents)?;
     let launch = agents::lay_out(
         &agent,
-        &Assignment {
+        &WorkerAssignment {
             prompt: &worker.args.prompt,
             model: worker.args.model.as_deref(),
             args: &worker.args.args,
@@ -125,7 +129,11 @@ struct Place {
 }
 
 impl Place {
-    fn of(worker: &WorkerRecord, repo: Option<&WorkerRepo>, house: &House) -> Result<Self, Error> {
+    fn of(
+        worker: &WorkerRecord,
+        repo: Option<&WorkerRepo>,
+        house: &DaemonContext,
+    ) -> Result<Self, Error> {
         let here = worker.world.cwd.clone();
         if !worker.args.worktree {
             return Ok(Self {
@@ -161,7 +169,7 @@ impl Place {
 }
 
 /// Removes what was made for a worker that could not be started.
-pub fn unprepare(worker: &WorkerRecord, house: &House) {
+pub fn unprepare(worker: &WorkerRecord, house: &DaemonContext) {
     let deadline = Instant::now() + PATIENCE_FOR_A_WORKTREE;
     let scratch = house.paths.git();
     if worker.args.worktree
@@ -178,7 +186,7 @@ pub fn unprepare(worker: &WorkerRecord, house: &House) {
 }
 
 /// Removes a worker's private files. Its worktree has its work in it and stays.
-pub fn forget(worker: &WorkerRecord, house: &House) {
+pub fn forget(worker: &WorkerRecord, house: &DaemonContext) {
     let dir = files(worker, house);
     match fs::remove_dir_all(&dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -188,13 +196,17 @@ pub fn forget(worker: &WorkerRecord, house: &House) {
     }
 }
 
-fn files(worker: &WorkerRecord, house: &House) -> PathBuf {
+fn files(worker: &WorkerRecord, house: &DaemonContext) -> PathBuf {
     house.paths.workers().join(worker.number.to_string())
 }
 
 /// What tells a worker who it is and where its fugue is. Some agents pass little of their environment on, so it is
 /// everything that our own client looks at.
-fn identity(worker: &WorkerRecord, caller: &CallerEnv, house: &House) -> BTreeMap<String, String> {
+fn identity(
+    worker: &WorkerRecord,
+    caller: &CallerEnv,
+    house: &DaemonContext,
+) -> BTreeMap<String, String> {
     let socket = house.paths.socket().to_string_lossy().into_owned();
     let mut identity: BTreeMap<String, String> = [
         ("FUGUE_SESSION_ID", worker.lead.0.clone()),
@@ -217,7 +229,7 @@ fn identity(worker: &WorkerRecord, caller: &CallerEnv, house: &House) -> BTreeMa
 pub fn work_out(
     repo: Option<&WorkerRepo>,
     tail: Option<&PaneRecord>,
-    house: &House,
+    house: &DaemonContext,
 ) -> CompletionDetails {
     let mut found = CompletionDetails::default();
     if let Some(repo) = repo {

@@ -21,7 +21,7 @@ use crate::{
     agents,
     assess::Assessor,
     disk,
-    engine::House,
+    engine::DaemonContext,
     pane::launch,
     shell,
     tmux::look::{self, Wish},
@@ -77,7 +77,7 @@ fn is_of_tmux(said: &str) -> bool {
 /// Whether the panes of the caller's tmux are among what is asked for.
 fn wants_all(ask: &Request) -> bool {
     match ask {
-        Request::Elsewhere => true,
+        Request::TmuxPanes => true,
         Request::Tool {
             call: ToolCall::GetStatus(args),
         } => args.pane_id.is_none(),
@@ -90,7 +90,7 @@ pub fn furnish(
     ask: &mut Request,
     target: Option<&str>,
     caller: &CallerEnv,
-    house: &House,
+    house: &DaemonContext,
 ) -> Furnished {
     let tmux = match target {
         Some(target) => match look::find(target, caller) {
@@ -136,7 +136,7 @@ fn opens_panes(request: &ToolCall) -> bool {
 fn look_up(
     request: &mut ToolCall,
     caller: &CallerEnv,
-    house: &House,
+    house: &DaemonContext,
 ) -> Result<Vec<LaunchEnv>, Error> {
     let mut worlds = worlds(request, caller, house)?;
     if worlds.is_empty() {
@@ -154,7 +154,7 @@ fn look_up(
 fn tmux_home(
     request: &ToolCall,
     caller: &CallerEnv,
-    house: &House,
+    house: &DaemonContext,
 ) -> Result<Option<TmuxPane>, Error> {
     let (backend, layout, session) = match request {
         ToolCall::CreatePane(args) => (args.backend, None, args.session.as_deref()),
@@ -186,7 +186,7 @@ fn tmux_home(
 fn worlds(
     request: &mut ToolCall,
     caller: &CallerEnv,
-    house: &House,
+    house: &DaemonContext,
 ) -> Result<Vec<LaunchEnv>, Error> {
     match request {
         ToolCall::CreatePane(args) => {
@@ -254,7 +254,11 @@ fn worlds(
 }
 
 /// Where commands run that nobody named a shell for.
-fn for_commands(cwd: PathBuf, caller: &CallerEnv, house: &House) -> Result<LaunchEnv, Error> {
+fn for_commands(
+    cwd: PathBuf,
+    caller: &CallerEnv,
+    house: &DaemonContext,
+) -> Result<LaunchEnv, Error> {
     let shell = shell(None, Purpose::Command, &cwd, caller, house)?;
     let env = BTreeMap::new();
     world(cwd, shell, Purpose::Command, &env, caller, house)
@@ -265,7 +269,7 @@ fn for_commands(cwd: PathBuf, caller: &CallerEnv, house: &House) -> Result<Launc
 fn watch_settings(
     request: &ToolCall,
     caller: &CallerEnv,
-    house: &House,
+    house: &DaemonContext,
 ) -> Result<Option<Box<WatchSettings>>, Error> {
     let ToolCall::WatchMe(_) = request else {
         return Ok(None);
@@ -299,7 +303,7 @@ fn shell(
     purpose: Purpose,
     cwd: &Path,
     caller: &CallerEnv,
-    house: &House,
+    house: &DaemonContext,
 ) -> Result<PathBuf, Error> {
     let path = variable(caller, "PATH");
     let wanted = match (said, purpose) {
@@ -326,7 +330,7 @@ fn world(
     purpose: Purpose,
     env: &BTreeMap<String, String>,
     caller: &CallerEnv,
-    house: &House,
+    house: &DaemonContext,
 ) -> Result<LaunchEnv, Error> {
     let secret = match purpose {
         Purpose::Command => String::new(),

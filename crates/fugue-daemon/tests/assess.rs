@@ -15,12 +15,12 @@ use std::{
 
 use fugue_api::{Timestamp, wire::CallerEnv};
 use fugue_core::assess::{
-    Decision, EntryRole, Fence, ModelAnswer, NextStepAnswer, Prompt, Situation, Transcript,
+    Decision, EntryRole, ModelAnswer, NextStepAnswer, Prompt, QuoteFence, Situation, Transcript,
     WatchSettings,
 };
 use fugue_daemon::assess::{AssessError, Assessor, assess};
 use fugue_testkit::{
-    Process,
+    ProcessRef,
     providers::{AssessorReply, AssessorServer},
     until, until_some,
 };
@@ -59,7 +59,7 @@ fn command(line: &str, cwd: &Path, limit: Duration) -> Assessor {
     Assessor::new(&format!("cmd:{line}"), &caller(cwd, &[]), limit).expect("it can be asked")
 }
 
-fn situation<T>(question: impl Fn(&Situation<'_>, &Fence) -> T) -> T {
+fn situation<T>(question: impl Fn(&Situation<'_>, &QuoteFence) -> T) -> T {
     let mut transcript = Transcript::default();
     transcript.push(EntryRole::Status, "the parser is fixed", Timestamp(0), 200);
     let situation = Situation {
@@ -71,7 +71,7 @@ fn situation<T>(question: impl Fn(&Situation<'_>, &Fence) -> T) -> T {
         verdict: None,
         now: Timestamp(0),
     };
-    question(&situation, &Fence::new([7; 16]))
+    question(&situation, &QuoteFence::new([7; 16]))
 }
 
 fn prompt() -> Prompt {
@@ -588,18 +588,18 @@ async fn much_on_stderr_does_not_stop_a_command() {
 const FAMILY: &str = "echo $$ >> pids; sleep 1000 & echo $! >> pids; setsid -f sh -c 'echo $$ >> pids; exec sleep 1001'
     (trap '' HUP TERM INT; echo $BASHPID >> pids; touch ready; exec sleep 1002) & ";
 
-fn family(dir: &Path) -> Vec<Process> {
+fn family(dir: &Path) -> Vec<ProcessRef> {
     until_some("the whole family runs", LONG, || {
         let pids = fs::read_to_string(dir.join("pids")).ok()?;
-        let processes: Vec<Process> = pids
+        let processes: Vec<ProcessRef> = pids
             .lines()
-            .filter_map(|pid| Process::of(pid.parse().ok()?))
+            .filter_map(|pid| ProcessRef::of(pid.parse().ok()?))
             .collect();
         (processes.len() == 4 && dir.join("ready").exists()).then_some(processes)
     })
 }
 
-fn gone(family: &[Process]) {
+fn gone(family: &[ProcessRef]) {
     for process in family {
         until("nothing is left", LONG, || !process.is_alive());
     }
@@ -630,7 +630,7 @@ async fn a_command_that_takes_too_long_is_ended_whole() {
     let pids = fs::read_to_string(dir.path().join("pids")).unwrap_or_default();
     let gone = move || {
         for pid in pids.lines().filter_map(|pid| pid.parse().ok()) {
-            until("nothing is left", LONG, || Process::of(pid).is_none());
+            until("nothing is left", LONG, || ProcessRef::of(pid).is_none());
         }
     };
     tokio::task::spawn_blocking(gone).await.unwrap();
@@ -648,7 +648,7 @@ async fn what_a_command_leaves_behind_is_ended_too() {
     let pids = fs::read_to_string(dir.path().join("before")).unwrap();
     for pid in pids.lines() {
         assert_eq!(
-            Process::of(pid.parse().unwrap()),
+            ProcessRef::of(pid.parse().unwrap()),
             None,
             "nothing is left at the answer"
         );

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-use fugue_daemon::shell::{self, Kind, steps};
+use fugue_daemon::shell::{self, ShellKind, steps};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 // Far beyond what a shell needs, also on a machine where every core is busy with other tests.
@@ -1137,8 +1137,8 @@ fn a_shell_that_takes_no_steps_is_replaced_and_says_so() {
     pane.until_done();
     assert_eq!(pane.output(PLAN, 1, Some(0)), "hi\n");
     assert_eq!(pane.instead.as_deref(), Some(Path::new("/bin/sh")));
-    assert!(!shell::takes_steps(Kind::of(Path::new("tcsh"))));
-    assert!(!shell::takes_steps(Kind::of(Path::new("dash"))));
+    assert!(!shell::takes_steps(ShellKind::of(Path::new("tcsh"))));
+    assert!(!shell::takes_steps(ShellKind::of(Path::new("dash"))));
 }
 
 #[test]
@@ -1225,11 +1225,11 @@ impl Home {
         self.plan.replace(Some(plan));
     }
 
-    fn records(&self) -> steps::Records {
+    fn records(&self) -> steps::StepRecords {
         self.records_of(PLAN)
     }
 
-    fn records_of(&self, plan: u64) -> steps::Records {
+    fn records_of(&self, plan: u64) -> steps::StepRecords {
         steps::records(&self.steps(), plan, STEPS_SECRET).expect("records")
     }
 

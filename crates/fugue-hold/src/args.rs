@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use crate::wire::Identity;
+use crate::wire::ProcessIdentity;
 
 /// The inherited fds, by number.
 pub(crate) const LISTENER: RawFd = 3;
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 /// What a replacement is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Adopt {
-    pub(crate) child: Option<Identity>,
+    pub(crate) child: Option<ProcessIdentity>,
     pub(crate) pidfd: bool,
     pub(crate) kept: u8,
     pub(crate) last_seq: u64,
@@ -84,7 +84,7 @@ impl Args {
         let adopt = if number("adopt") == Some(1) {
             let child = number("child")
                 .zip(number("start_time"))
-                .map(|(pid, start_time)| Identity {
+                .map(|(pid, start_time)| ProcessIdentity {
                     pid: pid as i32,
                     start_time,
                 });
@@ -125,7 +125,7 @@ mod tests {
             view: true,
             adopt: None,
         };
-        let child = Some(Identity {
+        let child = Some(ProcessIdentity {
             pid: 5,
             start_time: 6,
         });

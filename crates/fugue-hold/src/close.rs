@@ -15,13 +15,13 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal};
 
 use crate::proc::{self, Exe, Stat};
-use crate::wire::Identity;
+use crate::wire::ProcessIdentity;
 
 /// Which processes are the pane's.
 #[derive(Debug, Clone, Default)]
-pub struct Scope {
+pub struct ProcessScope {
     /// The child that led the pane's session.
-    pub leader: Option<Identity>,
+    pub leader: Option<ProcessIdentity>,
     /// See `Spec::marks`.
     pub marks: Vec<Vec<u8>>,
     /// The process whose descendants all are the pane's: its holder.
@@ -30,10 +30,10 @@ pub struct Scope {
     pub(crate) is_sole_reaper: bool,
 }
 
-impl Scope {
+impl ProcessScope {
     /// A pane whose holder is gone.
-    pub fn new(leader: Option<Identity>, marks: Vec<Vec<u8>>) -> Scope {
-        Scope {
+    pub fn new(leader: Option<ProcessIdentity>, marks: Vec<Vec<u8>>) -> ProcessScope {
+        ProcessScope {
             leader,
             marks,
             holder: None,
@@ -44,7 +44,7 @@ impl Scope {
 
 /// Ends what is left of a pane whose holder is gone. Blocks up to `grace` and [`KILL_WAIT`]; returns how many
 /// processes could not be ended.
-pub fn close_leftovers(scope: Scope, grace: Duration) -> io::Result<u32> {
+pub fn close_leftovers(scope: ProcessScope, grace: Duration) -> io::Result<u32> {
     let mut closing = Closing::begin(scope, grace, Instant::now());
     loop {
         let until = match closing.step(Instant::now()) {
@@ -75,7 +75,7 @@ const LOOKS: usize = 20;
 
 /// A close under way. The owner polls `fds` and calls `step`.
 pub(crate) struct Closing {
-    scope: Scope,
+    scope: ProcessScope,
     exe: Exe,
     phase: Phase,
     victims: HashMap<i32, Victim>,
@@ -88,7 +88,7 @@ enum Phase {
 }
 
 struct Victim {
-    who: Identity,
+    who: ProcessIdentity,
     pidfd: Option<OwnedFd>,
 }
 
@@ -99,7 +99,7 @@ pub(crate) enum Progress {
 }
 
 impl Closing {
-    pub(crate) fn begin(scope: Scope, grace: Duration, now: Instant) -> Closing {
+    pub(crate) fn begin(scope: ProcessScope, grace: Duration, now: Instant) -> Closing {
         Closing {
             scope,
             exe: Exe::ours(),
@@ -207,7 +207,7 @@ impl Closing {
     }
 }
 
-impl Scope {
+impl ProcessScope {
     /// Whoever of the pane lives now.
     fn find(&self, our_exe: &Exe) -> Vec<Stat> {
         if self.is_sole_reaper

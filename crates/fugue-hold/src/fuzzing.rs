@@ -3,8 +3,8 @@
 
 use std::fmt::Debug;
 
-use crate::record::{ExitRecord, Meta, SizeAt};
-use crate::wire::{Bad, Frame, Frames, Identity, Message, ToDaemon, ToHolder};
+use crate::record::{ChildRecord, ExitRecord, SizeAt};
+use crate::wire::{Bad, Frames, HolderFrame, ProcessIdentity, ToDaemon, ToHolder, WireMessage};
 
 /// Any bytes on a holder's socket, in both directions: what is decoded does not depend on how the stream was cut, is no
 /// larger than the stream, and survives its own bytes.
@@ -33,14 +33,14 @@ fn with_long_lengths(mut rest: &[u8]) -> Vec<u8> {
     stream
 }
 
-fn check_stream<M: Message + PartialEq + Debug>(stream: &[u8], piece: usize) {
+fn check_stream<M: WireMessage + PartialEq + Debug>(stream: &[u8], piece: usize) {
     let (whole, error) = decoded::<M>([stream]);
     let (cut, error_of_cut) = decoded::<M>(stream.chunks(piece));
     assert_eq!(cut, whole, "frames depend on the cutting");
     assert_eq!(error_of_cut, error, "the error depends on the cutting");
     let mut encoded = Vec::new();
     for frame in &whole {
-        let Frame::Known(message) = frame else {
+        let HolderFrame::Known(message) = frame else {
             continue;
         };
         let start = encoded.len();
@@ -55,9 +55,9 @@ fn check_stream<M: Message + PartialEq + Debug>(stream: &[u8], piece: usize) {
     assert!(encoded.len() <= stream.len() + whole.len());
 }
 
-fn decoded<'a, M: Message>(
+fn decoded<'a, M: WireMessage>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> (Vec<Frame<M>>, Option<Bad>) {
+) -> (Vec<HolderFrame<M>>, Option<Bad>) {
     let mut frames = Frames::default();
     let mut found = Vec::new();
     for piece in pieces {
@@ -90,19 +90,19 @@ pub fn pane_files(bytes: &[u8]) {
         // The room that was reserved for it and is left.
         assert_eq!(ExitRecord::parse(&(written + "\n\n\n")), Some(exit));
     }
-    if let Some(meta) = Meta::parse(text) {
-        assert_eq!(Meta::parse(&meta.text()).as_ref(), Some(&meta));
-        let child = Some(Identity {
+    if let Some(meta) = ChildRecord::parse(text) {
+        assert_eq!(ChildRecord::parse(&meta.text()).as_ref(), Some(&meta));
+        let child = Some(ProcessIdentity {
             pid: 7,
             start_time: 8,
         });
-        let started = Meta {
+        let started = ChildRecord {
             holder: 9,
             child,
             ..meta.clone()
         };
         let added = meta.text() + "holder=9\npid=7\nstart_time=8\n";
-        assert_eq!(Meta::parse(&added), Some(started));
+        assert_eq!(ChildRecord::parse(&added), Some(started));
     }
 }
 

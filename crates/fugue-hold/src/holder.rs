@@ -22,7 +22,7 @@ use crate::input::Typist;
 use crate::link::HolderLink;
 use crate::log::{Moved, Pump, Stall};
 use crate::pty::Terminal;
-use crate::record::Meta;
+use crate::record::ChildRecord;
 use crate::sys;
 use crate::wire::ToDaemon;
 use life::Life;
@@ -95,7 +95,7 @@ pub(super) struct Holder {
     life: Life,
     kept: Vec<OwnedFd>,
     typist: Typist,
-    meta: Option<Meta>,
+    meta: Option<ChildRecord>,
     /// `meta` is newer than its file.
     meta_unsaved: bool,
     strangers: Vec<HolderLink>,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use rustix::io::Errno;
 
-use crate::wire::{Input, InputKind, InputState, Outcome};
+use crate::wire::{InputKind, InputMessage, InputOutcome, InputState};
 
 // More than any paste a person makes, and little enough for a small process.
 const MAX_QUEUED: usize = 1 << 20;
@@ -65,13 +65,13 @@ impl Typist {
             key,
             written,
             total,
-            outcome: Outcome::Duplicate,
+            outcome: InputOutcome::Duplicate,
         })
     }
 
     /// Takes an input in. `Some` is its final state now; `None` means that it is queued and `write` tells more.
-    pub(crate) fn accept(&mut self, input: Input) -> Option<InputState> {
-        let Input {
+    pub(crate) fn accept(&mut self, input: InputMessage) -> Option<InputState> {
+        let InputMessage {
             seq,
             key,
             kind,
@@ -93,11 +93,11 @@ impl Typist {
         if let InputKind::Answer { at } = kind
             && at <= self.answered_upto
         {
-            return state(total, total, Outcome::Duplicate);
+            return state(total, total, InputOutcome::Duplicate);
         }
         // An old number with a new key: the key fell out of the ring, and what became of it is not known any more.
         if seq <= self.last_seq || self.queued + bytes.len() > MAX_QUEUED {
-            return state(0, total, Outcome::Lost);
+            return state(0, total, InputOutcome::Lost);
         }
         self.last_seq = seq;
         if let InputKind::Answer { at } = kind {
@@ -138,7 +138,7 @@ impl Typist {
         while let Some(item) = self.queue.front_mut() {
             let rest = &item.bytes[item.written..];
             let outcome = if rest.is_empty() {
-                Outcome::Written
+                InputOutcome::Written
             } else {
                 match write(rest) {
                     Ok(0) | Err(Errno::AGAIN) => break,
@@ -149,10 +149,10 @@ impl Typist {
                         if item.written < item.bytes.len() {
                             continue;
                         }
-                        Outcome::Written
+                        InputOutcome::Written
                     }
                     // The terminal is gone.
-                    Err(_) => Outcome::Lost,
+                    Err(_) => InputOutcome::Lost,
                 }
             };
             finished.extend(self.finish(outcome).filter(InputState::is_awaited));
@@ -167,20 +167,20 @@ impl Typist {
     /// Where a queued input stands, to be told once after it came in.
     pub(crate) fn pending(&self, seq: u64) -> Option<InputState> {
         let item = self.queue.iter().find(|i| i.seq == seq)?;
-        Some(item.state(Outcome::Pending))
+        Some(item.state(InputOutcome::Pending))
     }
 
     /// The child ended: nothing of what is queued will be read.
     pub(crate) fn give_up(&mut self) -> Vec<InputState> {
         let mut lost = Vec::new();
-        while let Some(state) = self.finish(Outcome::Lost) {
+        while let Some(state) = self.finish(InputOutcome::Lost) {
             lost.push(state);
         }
         lost.retain(InputState::is_awaited);
         lost
     }
 
-    fn finish(&mut self, outcome: Outcome) -> Option<InputState> {
+    fn finish(&mut self, outcome: InputOutcome) -> Option<InputState> {
         let item = self.queue.pop_front()?;
         self.queued -= item.bytes.len() - item.written;
         self.note(item.key, item.written as u32);
@@ -209,7 +209,7 @@ impl InputState {
 }
 
 impl Item {
-    fn state(&self, outcome: Outcome) -> InputState {
+    fn state(&self, outcome: InputOutcome) -> InputState {
         InputState {
             seq: self.seq,
             key: self.key,
@@ -224,8 +224,8 @@ impl Item {
 mod tests {
     use super::*;
 
-    fn input(seq: u64, key: u8, bytes: &[u8]) -> Input {
-        Input {
+    fn input(seq: u64, key: u8, bytes: &[u8]) -> InputMessage {
+        InputMessage {
             seq,
             key: [key; 16],
             kind: InputKind::Typed,
@@ -253,12 +253,15 @@ mod tests {
         let mut typed = Vec::new();
         assert_eq!(typist.accept(input(1, 1, b"hello")), None);
         let done = typist.write(terminal(&mut typed, 99));
-        assert_eq!((done[0].outcome, done[0].written), (Outcome::Written, 5));
+        assert_eq!(
+            (done[0].outcome, done[0].written),
+            (InputOutcome::Written, 5)
+        );
         for seq in [1, 2] {
             let again = typist.accept(input(seq, 1, b"hello")).unwrap();
             assert_eq!(
                 (again.outcome, again.written, again.total),
-                (Outcome::Duplicate, 5, 5)
+                (InputOutcome::Duplicate, 5, 5)
             );
         }
         assert_eq!(typed, b"hello");
@@ -289,32 +292,32 @@ mod tests {
         assert_eq!(typist.accept(input(5, 1, &[0; 1 << 20])), None);
         assert_eq!(
             typist.accept(input(6, 2, b"x")).unwrap().outcome,
-            Outcome::Lost
+            InputOutcome::Lost
         );
         assert_eq!(
             typist.accept(input(4, 3, b"")).unwrap().outcome,
-            Outcome::Lost
+            InputOutcome::Lost
         );
         assert_eq!(typist.last_seq(), 5);
-        assert_eq!(typist.give_up()[0].outcome, Outcome::Lost);
+        assert_eq!(typist.give_up()[0].outcome, InputOutcome::Lost);
         assert_eq!(typist.accept(input(6, 4, b"x")), None);
     }
 
     #[test]
     fn a_query_is_answered_once_also_by_the_next_daemon() {
         let mut typist = Typist::resume(3, 100);
-        let answer = |seq, key, at| Input {
+        let answer = |seq, key, at| InputMessage {
             kind: InputKind::Answer { at },
             ..input(seq, key, b"R")
         };
         assert_eq!(
             typist.accept(answer(4, 1, 100)).unwrap().outcome,
-            Outcome::Duplicate
+            InputOutcome::Duplicate
         );
         assert_eq!(typist.accept(answer(4, 2, 101)), None);
         assert_eq!(
             typist.accept(answer(5, 3, 101)).unwrap().outcome,
-            Outcome::Duplicate
+            InputOutcome::Duplicate
         );
         assert_eq!(typist.answered_upto(), 101);
     }
@@ -325,7 +328,7 @@ mod tests {
         assert_eq!(typist.accept(input(1, 1, b"")), None);
         assert_eq!(
             typist.write(|_| Err(Errno::AGAIN))[0].outcome,
-            Outcome::Written
+            InputOutcome::Written
         );
     }
 }

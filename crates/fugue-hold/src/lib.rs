@@ -3,7 +3,7 @@
 //! A *holder* is one small process per pane. It makes the terminal, is the child's parent, moves the output to a log
 //! on disk and answers a small frozen protocol ([`wire`]) on a unix socket. The daemon and the holder guard each
 //! other: at Hello the daemon gets dups of the terminal's master and of the pipe, so that a holder that dies is
-//! replaced ([`HolderAt::replace`]) without the child noticing, and a daemon that dies is replaced by one that asks.
+//! replaced ([`HolderLocation::replace`]) without the child noticing, and a daemon that dies is replaced by one that asks.
 //!
 //! What is absent: threads, an async runtime, output on the socket, and any way for output to make something happen.
 
@@ -26,13 +26,13 @@ mod start;
 mod sys;
 pub mod wire;
 
-pub use close::{KILL_WAIT, Scope, close_leftovers};
+pub use close::{KILL_WAIT, ProcessScope, close_leftovers};
 pub use holder::run;
-pub use link::{DaemonLink, Filled, Flushed, Link, Received};
+pub use link::{DaemonLink, Flushed, MessageLink, ReadStatus, Received};
 pub use liveness::{
     Liveness, await_exit, end_holder, find_holder, find_process, held_directory, is_stopped, lives,
     parent_of,
 };
-pub use log::{LogReader, LogWriter, Read};
+pub use log::{LogRead, LogReader, LogWriter};
 pub use probe::probe_at;
-pub use start::{Guarded, HolderAt, Known, identify, is_alive, listen};
+pub use start::{GuardedFds, HandoverState, HolderLocation, identify, is_alive, listen};

@@ -14,15 +14,15 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
-use crate::wire::{Bad, Frame, Frames, MAX_FRAME, Message, ToDaemon, ToHolder};
+use crate::wire::{Bad, Frames, HolderFrame, MAX_FRAME, ToDaemon, ToHolder, WireMessage};
 
 /// The daemon's end.
-pub type DaemonLink = Link<ToDaemon, ToHolder>;
+pub type DaemonLink = MessageLink<ToDaemon, ToHolder>;
 /// The holder's end.
-pub(crate) type HolderLink = Link<ToHolder, ToDaemon>;
+pub(crate) type HolderLink = MessageLink<ToHolder, ToDaemon>;
 
 /// Receives `In`, sends `Out`.
-pub struct Link<In, Out> {
+pub struct MessageLink<In, Out> {
     socket: OwnedFd,
     frames: Frames,
     fds: VecDeque<OwnedFd>,
@@ -38,11 +38,11 @@ struct Outgoing {
 }
 
 /// A message and the fds that came with it.
-pub type Received<In> = (Frame<In>, Vec<OwnedFd>);
+pub type Received<In> = (HolderFrame<In>, Vec<OwnedFd>);
 
 /// What a read brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Filled {
+pub enum ReadStatus {
     Some,
     /// All that there was room for: there may be more at once.
     Full,
@@ -77,14 +77,14 @@ impl DaemonLink {
             None,
         )?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-        Ok(Link::new(socket))
+        Ok(MessageLink::new(socket))
     }
 }
 
-impl<In: Message, Out: Message> Link<In, Out> {
+impl<In: WireMessage, Out: WireMessage> MessageLink<In, Out> {
     /// Over a connected, non-blocking stream socket.
     pub fn new(socket: OwnedFd) -> Self {
-        Link {
+        MessageLink {
             socket,
             frames: Frames::default(),
             fds: VecDeque::new(),
@@ -95,7 +95,7 @@ impl<In: Message, Out: Message> Link<In, Out> {
     }
 
     /// Reads once from the socket.
-    pub fn fill(&mut self) -> io::Result<Filled> {
+    pub fn fill(&mut self) -> io::Result<ReadStatus> {
         let mut bytes = [0; 4096];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -110,8 +110,8 @@ impl<In: Message, Out: Message> Link<In, Out> {
         });
         let got = match received {
             Ok(got) => got.bytes,
-            Err(Errno::AGAIN) => return Ok(Filled::Empty),
-            Err(Errno::CONNRESET) => return Ok(Filled::Closed),
+            Err(Errno::AGAIN) => return Ok(ReadStatus::Empty),
+            Err(Errno::CONNRESET) => return Ok(ReadStatus::Closed),
             Err(e) => return Err(e.into()),
         };
         for message in ancillary.drain() {
@@ -125,13 +125,13 @@ impl<In: Message, Out: Message> Link<In, Out> {
             ));
         }
         if got == 0 {
-            return Ok(Filled::Closed);
+            return Ok(ReadStatus::Closed);
         }
         self.frames.feed(&bytes[..got]);
         Ok(if got == bytes.len() {
-            Filled::Full
+            ReadStatus::Full
         } else {
-            Filled::Some
+            ReadStatus::Some
         })
     }
 
@@ -145,8 +145,8 @@ impl<In: Message, Out: Message> Link<In, Out> {
             return Ok(None);
         };
         let count = match &frame {
-            Frame::Known(message) => message.fds(),
-            Frame::Unknown { .. } => 0,
+            HolderFrame::Known(message) => message.fds(),
+            HolderFrame::Unknown { .. } => 0,
         };
         // The kernel hands the fds over with the first byte of their frame, so they are here when its last byte is.
         if count > self.fds.len() {
@@ -213,13 +213,13 @@ impl<In: Message, Out: Message> Link<In, Out> {
     }
 }
 
-impl<In, Out> AsFd for Link<In, Out> {
+impl<In, Out> AsFd for MessageLink<In, Out> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl<In, Out> std::os::fd::AsRawFd for Link<In, Out> {
+impl<In, Out> std::os::fd::AsRawFd for MessageLink<In, Out> {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
         self.socket.as_raw_fd()
     }

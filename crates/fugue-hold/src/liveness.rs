@@ -18,8 +18,8 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 
 use crate::proc::Stat;
-use crate::record::{Meta, boot_id};
-use crate::wire::Identity;
+use crate::record::{ChildRecord, boot_id};
+use crate::wire::ProcessIdentity;
 
 /// What is proved about the processes of a pane's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Liveness {
     /// The holder lives.
     Holder,
     /// The holder is gone, and the child that it started still runs.
-    Child(Identity),
+    Child(ProcessIdentity),
     /// Neither holder nor child lives.
     Dead,
     /// The kernel did not answer, so nothing is proved. The text says what failed.
@@ -50,7 +50,7 @@ impl Liveness {
             return Err(io::Error::other("the boot id cannot be read"));
         }
         for generation in 1.. {
-            let meta = match Meta::read(dir, generation) {
+            let meta = match ChildRecord::read(dir, generation) {
                 Ok(Some(meta)) => meta,
                 Ok(None) => break,
                 // A record is renamed into place when it is whole, so only a crash of the machine leaves half of one, and
@@ -80,15 +80,15 @@ impl Liveness {
 }
 
 /// Pid and start time of a pane's living holder, by the records in its directory.
-pub fn find_holder(dir: &Path) -> Option<Identity> {
-    let metas = (1..).map_while(|generation| Meta::read(dir, generation).ok().flatten());
+pub fn find_holder(dir: &Path) -> Option<ProcessIdentity> {
+    let metas = (1..).map_while(|generation| ChildRecord::read(dir, generation).ok().flatten());
     let holders = metas.map(|meta| meta.holder);
     let living = holders.filter(|pid| is_holder_of(*pid, dir).unwrap_or(false));
     living.last().and_then(crate::start::identify)
 }
 
 /// Pid and start time of a process. `Ok(None)`: it has ended. An error: it cannot be looked at.
-pub fn find_process(pid: i32) -> io::Result<Option<Identity>> {
+pub fn find_process(pid: i32) -> io::Result<Option<ProcessIdentity>> {
     let stat = Stat::read(pid)?;
     Ok(stat
         .filter(|stat| !stat.is_over())
@@ -114,7 +114,7 @@ pub fn held_directory(pid: i32, panes: &Path) -> Option<PathBuf> {
         return None;
     }
     let boot = boot_id();
-    let mut metas = (1..).map_while(|generation| Meta::read(dir, generation).ok().flatten());
+    let mut metas = (1..).map_while(|generation| ChildRecord::read(dir, generation).ok().flatten());
     metas
         .any(|meta| meta.holder == pid && meta.boot == boot)
         .then(|| dir.to_owned())
@@ -126,7 +126,7 @@ pub fn is_stopped(pid: i32) -> bool {
 }
 
 /// Waits for the end of a process, at most for `timeout`. Whether it has ended.
-pub fn await_exit(who: Identity, timeout: Duration) -> io::Result<bool> {
+pub fn await_exit(who: ProcessIdentity, timeout: Duration) -> io::Result<bool> {
     await_readable(&crate::proc::pidfd(who)?, timeout)
 }
 
@@ -137,7 +137,7 @@ fn await_readable(pidfd: &OwnedFd, timeout: Duration) -> io::Result<bool> {
 }
 
 /// Lets a holder end whose child has ended: continues it if it is stopped, and kills it if it stays longer than `patience`.
-pub fn end_holder(holder: Identity, patience: Duration) -> io::Result<()> {
+pub fn end_holder(holder: ProcessIdentity, patience: Duration) -> io::Result<()> {
     let pidfd = crate::proc::pidfd(holder)?;
     for signal in [Signal::CONT, Signal::KILL] {
         rustix::process::pidfd_send_signal(&pidfd, signal)?;
@@ -205,7 +205,7 @@ fn is_unsupported(error: Errno) -> bool {
 }
 
 /// Whether this very process lives. An error: it cannot be looked at.
-pub fn lives(who: Identity) -> io::Result<bool> {
+pub fn lives(who: ProcessIdentity) -> io::Result<bool> {
     let stat = Stat::read(who.pid)?;
     Ok(stat.is_some_and(|stat| stat.start_time == who.start_time && !stat.is_over()))
 }
@@ -230,8 +230,8 @@ fn is_gone(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    fn meta(child: Option<Identity>, boot: String) -> Meta {
-        Meta {
+    fn meta(child: Option<ProcessIdentity>, boot: String) -> ChildRecord {
+        ChildRecord {
             generation: 1,
             holder: i32::MAX,
             child,
@@ -260,7 +260,7 @@ mod tests {
         let ours = crate::start::identify(std::process::id() as i32).unwrap();
         meta(Some(ours), boot_id()).write(dir.path()).unwrap();
         assert_eq!(Liveness::of(dir.path()), Liveness::Child(ours));
-        let reused = Identity {
+        let reused = ProcessIdentity {
             start_time: ours.start_time + 1,
             ..ours
         };
@@ -280,14 +280,14 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         assert!(matches!(Liveness::of(&file), Liveness::Unknown(_)));
         // A record that cannot be read: a directory has its name.
-        std::fs::create_dir(Meta::path(dir.path(), 1)).unwrap();
+        std::fs::create_dir(ChildRecord::path(dir.path(), 1)).unwrap();
         assert!(matches!(Liveness::of(dir.path()), Liveness::Unknown(_)));
     }
 
     #[test]
     fn half_a_record_is_left_by_a_crash_of_the_machine_which_ended_every_process() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(Meta::path(dir.path(), 1), "garbage").unwrap();
+        std::fs::write(ChildRecord::path(dir.path(), 1), "garbage").unwrap();
         assert_eq!(Liveness::of(dir.path()), Liveness::Dead);
         // A holder that holds its lock lives, whatever its record says.
         let _lock = take_lock(dir.path()).unwrap();

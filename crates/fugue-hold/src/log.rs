@@ -7,7 +7,7 @@ mod segments;
 mod writer;
 
 pub(crate) use pump::{Moved, Pump, Stall};
-pub use reader::{LogReader, Read};
+pub use reader::{LogRead, LogReader};
 pub(crate) use segments::Segments;
 pub use writer::LogWriter;
 

@@ -11,13 +11,13 @@ use rustix::fs::{Mode, OFlags};
 use rustix::termios::{LocalModes, Termios};
 
 use crate::proc::{self, Stat};
-use crate::wire::{Probe, TtyReader};
+use crate::wire::{ForegroundProbe, TtyReader};
 
 // A foreground job with more threads than this that reads its terminal is not one that waits for a line.
 const MAX_THREADS: usize = 64;
 
 /// Looks at the foreground of the terminal behind `master`, whose child is `child`.
-pub(crate) fn probe(master: &OwnedFd, child: i32) -> Probe {
+pub(crate) fn probe(master: &OwnedFd, child: i32) -> ForegroundProbe {
     let modes = rustix::termios::tcgetattr(master).ok();
     let foreground = rustix::termios::tcgetpgrp(master).ok();
     let foreground = foreground.map(|group| group.as_raw_nonzero().get());
@@ -25,7 +25,7 @@ pub(crate) fn probe(master: &OwnedFd, child: i32) -> Probe {
 }
 
 /// The same for a terminal whose master is somebody else's, such as tmux's: its other end is opened by its path.
-pub fn probe_at(terminal: &Path, child: i32) -> Probe {
+pub fn probe_at(terminal: &Path, child: i32) -> ForegroundProbe {
     let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = rustix::fs::open(terminal, flags, Mode::empty()).ok();
     let modes = file.and_then(|file| rustix::termios::tcgetattr(&file).ok());
@@ -39,10 +39,10 @@ fn look(
     foreground: Option<i32>,
     terminal: Option<u64>,
     child: i32,
-) -> Probe {
-    let mut probe = Probe {
+) -> ForegroundProbe {
+    let mut probe = ForegroundProbe {
         child_comm: comm(child),
-        ..Probe::default()
+        ..ForegroundProbe::default()
     };
     if let Some(modes) = modes {
         probe.canonical = modes.local_modes.contains(LocalModes::ICANON);

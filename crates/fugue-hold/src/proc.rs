@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::spawn::pidfd_of;
-use crate::wire::Identity;
+use crate::wire::ProcessIdentity;
 
 /// The parts of `/proc/PID/stat` that we need.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,8 +76,8 @@ impl Stat {
         })
     }
 
-    pub(crate) fn identity(&self) -> Identity {
-        Identity {
+    pub(crate) fn identity(&self) -> ProcessIdentity {
+        ProcessIdentity {
             pid: self.pid,
             start_time: self.start_time,
         }
@@ -129,12 +129,12 @@ pub(crate) fn children(pid: i32) -> Option<Vec<i32>> {
 }
 
 /// Whether this very process lives.
-pub(crate) fn lives(who: Identity) -> bool {
+pub(crate) fn lives(who: ProcessIdentity) -> bool {
     Stat::of(who.pid).is_some_and(|s| s.start_time == who.start_time && !s.is_over())
 }
 
 /// A fd of this very process, or ESRCH if it is gone.
-pub(crate) fn pidfd(who: Identity) -> io::Result<OwnedFd> {
+pub(crate) fn pidfd(who: ProcessIdentity) -> io::Result<OwnedFd> {
     let fd = pidfd_of(who.pid)?;
     // The fd is fixed now; if the pid still has that start time, it is of the right process.
     match Stat::of(who.pid) {

@@ -11,8 +11,8 @@ use rustix::process::{Resource, Rlimit};
 use rustix::pty::OpenptFlags;
 use rustix::termios::{InputModes, OptionalActions, Winsize};
 
-use crate::spawn::{Child, Spawn, SpawnError};
-use crate::wire::{Kept, Spec};
+use crate::spawn::{ChildProcess, SpawnCommand, SpawnError};
+use crate::wire::{ChildSpec, FdUse};
 
 /// Both ends of a terminal. The holder keeps the child's end open too: otherwise the master would report a hang-up
 /// for ever whenever the child closes its own, and there is no event for its being opened again.
@@ -88,19 +88,23 @@ impl Terminal {
     }
 
     /// Starts `spec` with this as its controlling terminal. `kept` are the fds that came with it.
-    pub(crate) fn start(&self, spec: &Spec, kept: &[OwnedFd]) -> Result<Child, SpawnError> {
+    pub(crate) fn start(
+        &self,
+        spec: &ChildSpec,
+        kept: &[OwnedFd],
+    ) -> Result<ChildProcess, SpawnError> {
         let peer = self.peer.as_ref().ok_or(SpawnError {
             what: "the terminal's other end".into(),
             errno: libc::EIO,
         })?;
         let os = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-        let mut spawn = Spawn::new(os(&spec.argv[0]))
+        let mut spawn = SpawnCommand::new(os(&spec.argv[0]))
             .args(spec.argv[1..].iter().map(|a| os(a)))
             .envs(spec.env.iter().map(|(k, v)| (os(k), os(v))))
             .cwd(os(&spec.cwd))
             .terminal(peer.as_fd());
         for (fd, kind) in kept.iter().zip(&spec.kept) {
-            if let Kept::AlsoChild(number) = kind {
+            if let FdUse::AlsoChild(number) = kind {
                 spawn = spawn.fd(fd.as_fd(), i32::from(*number));
             }
         }
@@ -116,7 +120,7 @@ struct Limits {
 }
 
 impl Limits {
-    fn set(spec: &Spec) -> Result<Limits, SpawnError> {
+    fn set(spec: &ChildSpec) -> Result<Limits, SpawnError> {
         let before = rustix::process::getrlimit(Resource::Nofile);
         let mut nofile = None;
         if let Some(soft) = spec.nofile {

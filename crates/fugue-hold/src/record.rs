@@ -13,15 +13,15 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::durable::sync_directory;
-use crate::wire::{Ending, Exited, Identity};
+use crate::wire::{ChildExit, ProcessExit, ProcessIdentity};
 
 /// `meta.<generation>`: written before the child starts, with its pid added after.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Meta {
+pub struct ChildRecord {
     pub generation: u32,
     pub holder: i32,
     /// `None`: a start was under way and nothing more is known.
-    pub child: Option<Identity>,
+    pub child: Option<ProcessIdentity>,
     /// Identities are of this boot.
     pub boot: String,
     pub rows: u16,
@@ -32,25 +32,25 @@ pub struct Meta {
     pub marks: Vec<Vec<u8>>,
 }
 
-impl Meta {
+impl ChildRecord {
     pub fn path(dir: &Path, generation: u32) -> PathBuf {
         dir.join(format!("meta.{generation}"))
     }
 
-    pub fn read(dir: &Path, generation: u32) -> io::Result<Option<Meta>> {
-        read(&Meta::path(dir, generation), Meta::parse)
+    pub fn read(dir: &Path, generation: u32) -> io::Result<Option<ChildRecord>> {
+        read(&ChildRecord::path(dir, generation), ChildRecord::parse)
     }
 
-    pub fn parse(text: &str) -> Option<Meta> {
+    pub fn parse(text: &str) -> Option<ChildRecord> {
         let fields = Fields(text);
         let child = match fields.get("pid") {
-            Some(pid) => Some(Identity {
+            Some(pid) => Some(ProcessIdentity {
                 pid: pid.parse().ok()?,
                 start_time: fields.number("start_time")?,
             }),
             None => None,
         };
-        Some(Meta {
+        Some(ChildRecord {
             generation: fields.number("generation")?,
             holder: fields.number("holder")?,
             child,
@@ -70,7 +70,7 @@ impl Meta {
     }
 
     pub fn text(&self) -> String {
-        let Meta {
+        let ChildRecord {
             generation,
             holder,
             child,
@@ -85,7 +85,7 @@ impl Meta {
             "generation={generation}\nholder={holder}\nboot={boot}\nrows={rows}\ncols={cols}\n\
              log_cap={log_cap}\nsegment={segment}\n"
         );
-        if let Some(Identity { pid, start_time }) = child {
+        if let Some(ProcessIdentity { pid, start_time }) = child {
             text += &format!("pid={pid}\nstart_time={start_time}\n");
         }
         for mark in marks {
@@ -95,20 +95,23 @@ impl Meta {
     }
 
     pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
-        replace(&Meta::path(dir, self.generation), self.text().as_bytes())
+        replace(
+            &ChildRecord::path(dir, self.generation),
+            self.text().as_bytes(),
+        )
     }
 
     /// Adds who holds and who is held now, as later lines that count. One small write to a page that is there: it is
     /// seen whole or not at all. (A rename over an existing file makes ext4 flush it, 10 ms in each start.)
     pub(crate) fn append_child(&self, dir: &Path) -> io::Result<()> {
-        let Some(Identity { pid, start_time }) = self.child else {
+        let Some(ProcessIdentity { pid, start_time }) = self.child else {
             return Ok(());
         };
         let lines = format!(
             "holder={}\npid={pid}\nstart_time={start_time}\n",
             self.holder
         );
-        let path = Meta::path(dir, self.generation);
+        let path = ChildRecord::path(dir, self.generation);
         OpenOptions::new()
             .append(true)
             .open(path)?
@@ -119,7 +122,7 @@ impl Meta {
 /// `exit.<generation>`: how the child ended, and where its output ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExitRecord {
-    pub exited: Exited,
+    pub exited: ChildExit,
     /// Unix milliseconds at which the holder recorded it.
     pub recorded_ms: u64,
 }
@@ -136,16 +139,16 @@ impl ExitRecord {
     pub fn parse(text: &str) -> Option<ExitRecord> {
         let fields = Fields(text);
         let ending = match fields.get("ending")? {
-            "code" => Ending::Code(fields.number("code")?),
-            "signal" => Ending::Signal {
+            "code" => ProcessExit::Code(fields.number("code")?),
+            "signal" => ProcessExit::Signal {
                 signo: fields.number("signal")?,
                 core: fields.get("core")? == "1",
             },
-            "unknown" => Ending::Unknown,
+            "unknown" => ProcessExit::Unknown,
             _ => return None,
         };
         Some(ExitRecord {
-            exited: Exited {
+            exited: ChildExit {
                 ending,
                 at: fields.number("at")?,
             },
@@ -155,11 +158,11 @@ impl ExitRecord {
 
     pub fn text(&self) -> String {
         let ending = match self.exited.ending {
-            Ending::Code(code) => format!("ending=code\ncode={code}\n"),
-            Ending::Signal { signo, core } => {
+            ProcessExit::Code(code) => format!("ending=code\ncode={code}\n"),
+            ProcessExit::Signal { signo, core } => {
                 format!("ending=signal\nsignal={signo}\ncore={}\n", u8::from(core))
             }
-            Ending::Unknown => "ending=unknown\n".to_owned(),
+            ProcessExit::Unknown => "ending=unknown\n".to_owned(),
         };
         format!(
             "{ending}at={}\nrecorded_ms={}\n",
@@ -382,10 +385,10 @@ mod tests {
 
     #[test]
     fn a_meta_survives_its_text() {
-        let meta = Meta {
+        let meta = ChildRecord {
             generation: 2,
             holder: 77,
-            child: Some(Identity {
+            child: Some(ProcessIdentity {
                 pid: 78,
                 start_time: 12345,
             }),
@@ -396,37 +399,37 @@ mod tests {
             segment: 4 << 20,
             marks: vec![b"FUGUE_PANE_ID=p1".to_vec(), b"X=50%\n\xff".to_vec()],
         };
-        assert_eq!(Meta::parse(&meta.text()), Some(meta.clone()));
-        let starting = Meta {
+        assert_eq!(ChildRecord::parse(&meta.text()), Some(meta.clone()));
+        let starting = ChildRecord {
             child: None,
             ..meta.clone()
         };
-        assert_eq!(Meta::parse(&starting.text()), Some(starting.clone()));
+        assert_eq!(ChildRecord::parse(&starting.text()), Some(starting.clone()));
         let dir = tempfile::tempdir().unwrap();
         starting.write(dir.path()).unwrap();
-        assert_eq!(Meta::read(dir.path(), 2).unwrap(), Some(starting));
-        let replaced = Meta { holder: 99, ..meta };
+        assert_eq!(ChildRecord::read(dir.path(), 2).unwrap(), Some(starting));
+        let replaced = ChildRecord { holder: 99, ..meta };
         replaced.append_child(dir.path()).unwrap();
-        assert_eq!(Meta::read(dir.path(), 2).unwrap(), Some(replaced));
+        assert_eq!(ChildRecord::read(dir.path(), 2).unwrap(), Some(replaced));
     }
 
     #[test]
     fn an_exit_survives_its_text() {
         for ending in [
-            Ending::Code(0),
-            Ending::Code(255),
-            Ending::Signal {
+            ProcessExit::Code(0),
+            ProcessExit::Code(255),
+            ProcessExit::Signal {
                 signo: 9,
                 core: false,
             },
-            Ending::Signal {
+            ProcessExit::Signal {
                 signo: 11,
                 core: true,
             },
-            Ending::Unknown,
+            ProcessExit::Unknown,
         ] {
             let record = ExitRecord {
-                exited: Exited { ending, at: 99 },
+                exited: ChildExit { ending, at: 99 },
                 recorded_ms: 1,
             };
             assert_eq!(ExitRecord::parse(&record.text()), Some(record));
@@ -437,8 +440,8 @@ mod tests {
     #[test]
     fn an_exit_is_written_into_its_room_and_without_room_as_well() {
         let record = ExitRecord {
-            exited: Exited {
-                ending: Ending::Signal {
+            exited: ChildExit {
+                ending: ProcessExit::Signal {
                     signo: i32::MIN,
                     core: true,
                 },

@@ -12,29 +12,29 @@ use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::sys;
-pub use crate::sys::{Ending, Session};
+pub use crate::sys::{ProcessExit, SessionLeadership};
 
 /// A program to start. The environment begins empty; fds 0, 1 and 2 are `/dev/null` unless given.
-pub struct Spawn<'a> {
+pub struct SpawnCommand<'a> {
     program: PathBuf,
     argv: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     cwd: Option<PathBuf>,
-    session: Session,
+    session: SessionLeadership,
     fds: Vec<(BorrowedFd<'a>, RawFd)>,
     terminal: Option<BorrowedFd<'a>>,
 }
 
-impl<'a> Spawn<'a> {
+impl<'a> SpawnCommand<'a> {
     /// `program` is a path, or a name that is looked up in the `PATH` of the new process's own environment.
-    pub fn new(program: impl Into<PathBuf>) -> Spawn<'a> {
+    pub fn new(program: impl Into<PathBuf>) -> SpawnCommand<'a> {
         let program = program.into();
-        Spawn {
+        SpawnCommand {
             argv: vec![program.clone().into_os_string()],
             program,
             env: Vec::new(),
             cwd: None,
-            session: Session::Inherited,
+            session: SessionLeadership::Inherited,
             fds: Vec::new(),
             terminal: None,
         }
@@ -85,7 +85,7 @@ impl<'a> Spawn<'a> {
     }
 
     #[must_use]
-    pub fn session(mut self, session: Session) -> Self {
+    pub fn session(mut self, session: SessionLeadership) -> Self {
         self.session = session;
         self
     }
@@ -101,13 +101,13 @@ impl<'a> Spawn<'a> {
     /// Makes this terminal the process's controlling one and its fds 0, 1 and 2, in a session of its own.
     #[must_use]
     pub fn terminal(mut self, peer: BorrowedFd<'a>) -> Self {
-        self.session = Session::Own;
+        self.session = SessionLeadership::Own;
         self.terminal = Some(peer);
         self
     }
 
     /// Starts it.
-    pub fn start(&self) -> Result<Child, SpawnError> {
+    pub fn start(&self) -> Result<ChildProcess, SpawnError> {
         let cwd = self.open_cwd()?;
         let program = self.find_program()?;
         let argv = c_strings("argv", self.argv.iter().map(|a| a.as_bytes().to_vec()))?;
@@ -165,7 +165,7 @@ impl<'a> Spawn<'a> {
             .map_err(|e| self.explain_exec(&program, e))?;
         // The child runs already, so that a descriptor that is missing for a moment must not end it.
         match retry_exhausted(|| pidfd_of(pid)) {
-            Ok(pidfd) => Ok(Child { pid, pidfd }),
+            Ok(pidfd) => Ok(ChildProcess { pid, pidfd }),
             Err(e) => {
                 end_unborn(pid);
                 Err(SpawnError::new("pidfd", e))
@@ -243,19 +243,19 @@ impl<'a> Spawn<'a> {
 
 /// A process that was started here. Dropping it ends nothing and reaps nothing.
 #[derive(Debug)]
-pub struct Child {
+pub struct ChildProcess {
     pub pid: i32,
     pub pidfd: OwnedFd,
 }
 
-impl Child {
+impl ChildProcess {
     /// Its end, if it ended; reaps it. The pidfd is readable from then on.
-    pub fn try_wait(&self) -> io::Result<Option<Ending>> {
+    pub fn try_wait(&self) -> io::Result<Option<ProcessExit>> {
         Ok(sys::ended_child(sys::Whom::Pid(self.pid), sys::Reap::Take)?.map(|(_, ending)| ending))
     }
 
     /// Waits for its end and reaps it.
-    pub fn wait(&self) -> io::Result<Ending> {
+    pub fn wait(&self) -> io::Result<ProcessExit> {
         sys::await_child(self.pid)
     }
 

@@ -11,12 +11,12 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::args::{Adopt, Args, FURTHER, LISTENER, MASTER, PIPE_R, PIPE_W};
 use crate::proc::{self, Stat};
-use crate::spawn::{Child, Session, Spawn, SpawnError};
-use crate::wire::{HelloOk, Identity};
+use crate::spawn::{ChildProcess, SessionLeadership, SpawnCommand, SpawnError};
+use crate::wire::{HelloOk, ProcessIdentity};
 
 /// Where a pane's holder lives.
 #[derive(Debug, Clone, Copy)]
-pub struct HolderAt<'a> {
+pub struct HolderLocation<'a> {
     /// The program with the hidden verb `hold`; `None` is the one that runs now, also if its file was replaced.
     pub exe: Option<&'a Path>,
     /// Bound and listening before the holder starts, so that a connect never races with its start. At most 107 bytes.
@@ -34,7 +34,7 @@ const DYING: Duration = Duration::from_secs(1);
 
 /// What a daemon holds in trust for a holder.
 #[derive(Debug)]
-pub struct Guarded {
+pub struct GuardedFds {
     pub master: OwnedFd,
     pub pipe_r: OwnedFd,
     pub pipe_w: OwnedFd,
@@ -45,21 +45,25 @@ pub struct Guarded {
 
 /// What a daemon knows that only the dead holder knew.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Known {
-    pub child: Option<Identity>,
+pub struct HandoverState {
+    pub child: Option<ProcessIdentity>,
     /// The highest that was ever sent. Those without a final `InputState` are of unknown fate.
     pub last_input_seq: u64,
     pub answered_upto: u64,
 }
 
-impl HolderAt<'_> {
+impl HolderLocation<'_> {
     /// Starts a holder with a new terminal and no child yet. Connect, say Hello, then Start.
-    pub fn spawn(&self) -> Result<Child, SpawnError> {
+    pub fn spawn(&self) -> Result<ChildProcess, SpawnError> {
         self.start(None, &[])
     }
 
     /// Starts a holder in the place of one that is dead: connecting to its socket gives ECONNREFUSED.
-    pub fn replace(&self, guarded: &Guarded, known: Known) -> Result<Child, SpawnError> {
+    pub fn replace(
+        &self,
+        guarded: &GuardedFds,
+        known: HandoverState,
+    ) -> Result<ChildProcess, SpawnError> {
         let mut fds = vec![
             (guarded.master.as_fd(), MASTER),
             (guarded.pipe_r.as_fd(), PIPE_R),
@@ -81,7 +85,7 @@ impl HolderAt<'_> {
         self.start(Some(adopt), &fds)
     }
 
-    /// What tmux is to start in one of its panes: a holder that is shown there. It comes to [`HolderAt::meeting`] when it
+    /// What tmux is to start in one of its panes: a holder that is shown there. It comes to [`HolderLocation::meeting`] when it
     /// can be connected to.
     pub fn viewed(&self) -> Vec<OsString> {
         // An upgrade may have replaced the file; tmux cannot start the one that is gone.
@@ -114,7 +118,7 @@ impl HolderAt<'_> {
         &self,
         adopt: Option<Adopt>,
         fds: &[(std::os::fd::BorrowedFd<'_>, i32)],
-    ) -> Result<Child, SpawnError> {
+    ) -> Result<ChildProcess, SpawnError> {
         let listener = listen(self.socket)
             .map_err(|e| SpawnError::new(format!("socket {}", self.socket.display()), e))?;
         let args = Args {
@@ -126,11 +130,11 @@ impl HolderAt<'_> {
             view: false,
             adopt,
         };
-        let mut spawn = Spawn::new(self.exe.unwrap_or(Path::new("/proc/self/exe")))
+        let mut spawn = SpawnCommand::new(self.exe.unwrap_or(Path::new("/proc/self/exe")))
             .named("fugue")
             .arg("hold")
             .args(args.words())
-            .session(Session::Own)
+            .session(SessionLeadership::Own)
             .fd(listener.as_fd(), LISTENER);
         for (fd, number) in fds {
             spawn = spawn.fd(*fd, *number);
@@ -139,9 +143,9 @@ impl HolderAt<'_> {
     }
 }
 
-impl Guarded {
+impl GuardedFds {
     /// Sorts the fds that came with a HelloOk. The second is the eventfd that says the log grew.
-    pub fn from_hello(hello: &HelloOk, fds: Vec<OwnedFd>) -> Option<(Guarded, OwnedFd)> {
+    pub fn from_hello(hello: &HelloOk, fds: Vec<OwnedFd>) -> Option<(GuardedFds, OwnedFd)> {
         let mut fds = fds.into_iter();
         let (master, pipe_r, pipe_w, grew) = (fds.next()?, fds.next()?, fds.next()?, fds.next()?);
         let child = if hello.child_pidfd {
@@ -150,7 +154,7 @@ impl Guarded {
             None
         };
         Some((
-            Guarded {
+            GuardedFds {
                 master,
                 pipe_r,
                 pipe_w,
@@ -207,11 +211,11 @@ fn await_refusal(address: &SocketAddrUnix) -> io::Result<()> {
 }
 
 /// Pid and start time of a process that lives now.
-pub fn identify(pid: i32) -> Option<Identity> {
+pub fn identify(pid: i32) -> Option<ProcessIdentity> {
     Stat::of(pid).filter(|s| !s.is_over()).map(|s| s.identity())
 }
 
 /// Whether this very process lives; a zombie does not.
-pub fn is_alive(who: Identity) -> bool {
+pub fn is_alive(who: ProcessIdentity) -> bool {
     proc::lives(who)
 }

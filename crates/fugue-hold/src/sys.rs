@@ -27,7 +27,7 @@ pub(crate) enum Action {
 
 /// Whether the new process leads a session of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Session {
+pub enum SessionLeadership {
     Own,
     Inherited,
 }
@@ -38,7 +38,7 @@ pub(crate) fn posix_spawn(
     program: &CStr,
     argv: &[CString],
     env: &[CString],
-    session: Session,
+    session: SessionLeadership,
     actions: &[Action],
 ) -> io::Result<i32> {
     let mut attr = Attr::new()?;
@@ -91,7 +91,7 @@ pub(crate) fn watch_children() -> io::Result<OwnedFd> {
 
 /// How a process ended, as `waitid` and the kernel's exit code both tell it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ending {
+pub enum ProcessExit {
     Code(i32),
     Signal {
         signo: i32,
@@ -101,12 +101,12 @@ pub enum Ending {
     Unknown,
 }
 
-impl Ending {
+impl ProcessExit {
     /// From the form that `wait`, `/proc/PID/stat` and PIDFD_GET_INFO share.
-    pub(crate) fn from_wait_status(status: i32) -> Ending {
+    pub(crate) fn from_wait_status(status: i32) -> ProcessExit {
         match status & 0x7f {
-            0 => Ending::Code((status >> 8) & 0xff),
-            signo => Ending::Signal {
+            0 => ProcessExit::Code((status >> 8) & 0xff),
+            signo => ProcessExit::Signal {
                 signo,
                 core: status & 0x80 != 0,
             },
@@ -129,7 +129,7 @@ pub(crate) enum Reap {
 }
 
 /// An ended child, if there is one now.
-pub(crate) fn ended_child(whom: Whom, reap: Reap) -> io::Result<Option<(i32, Ending)>> {
+pub(crate) fn ended_child(whom: Whom, reap: Reap) -> io::Result<Option<(i32, ProcessExit)>> {
     wait_child(whom, reap, libc::WNOHANG)
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn has_children() -> bool {
 }
 
 /// Waits until that child ended, and reaps it.
-pub(crate) fn await_child(pid: i32) -> io::Result<Ending> {
+pub(crate) fn await_child(pid: i32) -> io::Result<ProcessExit> {
     loop {
         match wait_child(Whom::Pid(pid), Reap::Take, 0) {
             Ok(Some((_, ending))) => return Ok(ending),
@@ -156,7 +156,7 @@ pub(crate) fn await_child(pid: i32) -> io::Result<Ending> {
     }
 }
 
-fn wait_child(whom: Whom, reap: Reap, flags: i32) -> io::Result<Option<(i32, Ending)>> {
+fn wait_child(whom: Whom, reap: Reap, flags: i32) -> io::Result<Option<(i32, ProcessExit)>> {
     let (kind, id) = match whom {
         Whom::Any => (libc::P_ALL, 0),
         Whom::Pid(pid) => (libc::P_PID, pid as libc::id_t),
@@ -179,12 +179,12 @@ fn wait_child(whom: Whom, reap: Reap, flags: i32) -> io::Result<Option<(i32, End
             return Ok(None);
         }
         let ending = match info.si_code {
-            libc::CLD_EXITED => Ending::Code(info.si_status()),
-            libc::CLD_DUMPED => Ending::Signal {
+            libc::CLD_EXITED => ProcessExit::Code(info.si_status()),
+            libc::CLD_DUMPED => ProcessExit::Signal {
                 signo: info.si_status(),
                 core: true,
             },
-            _ => Ending::Signal {
+            _ => ProcessExit::Signal {
                 signo: info.si_status(),
                 core: false,
             },
@@ -195,7 +195,7 @@ fn wait_child(whom: Whom, reap: Reap, flags: i32) -> io::Result<Option<(i32, End
 
 /// What a pidfd can say of a process that someone else may have reaped.
 pub(crate) enum PidfdAnswer {
-    Ended(Ending),
+    Ended(ProcessExit),
     /// Not reaped yet: the answer comes with POLLHUP.
     NotYet,
     /// The kernel is older than the question (Linux 6.15).
@@ -224,7 +224,7 @@ pub(crate) fn pidfd_exit(pidfd: BorrowedFd<'_>) -> PidfdAnswer {
     let done = unsafe { libc::ioctl(pidfd.as_raw_fd(), REQUEST as libc::Ioctl, &mut info) };
     if done == 0 {
         return if info.mask & EXIT != 0 {
-            PidfdAnswer::Ended(Ending::from_wait_status(info.exit_code))
+            PidfdAnswer::Ended(ProcessExit::from_wait_status(info.exit_code))
         } else {
             PidfdAnswer::NotYet
         };
@@ -286,9 +286,9 @@ impl Attr {
         }
     }
 
-    fn set(&mut self, session: Session) -> io::Result<()> {
+    fn set(&mut self, session: SessionLeadership) -> io::Result<()> {
         let mut flags = libc::POSIX_SPAWN_SETSIGDEF | libc::POSIX_SPAWN_SETSIGMASK;
-        if session == Session::Own {
+        if session == SessionLeadership::Own {
             flags |= i32::from(libc::POSIX_SPAWN_SETSID);
         }
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();

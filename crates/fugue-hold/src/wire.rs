@@ -11,10 +11,10 @@ mod frame;
 #[cfg(test)]
 mod tests;
 
-pub use crate::sys::Ending;
+pub use crate::sys::ProcessExit;
 pub use decode::Bad;
 pub(crate) use encode::Writer;
-pub use frame::{Frame, Frames, MAX_FRAME, Message};
+pub use frame::{Frames, HolderFrame, MAX_FRAME, WireMessage};
 
 /// The protocol's version, of which each side sends its own.
 pub const VERSION: u16 = 1;
@@ -30,8 +30,8 @@ pub enum ToHolder {
         epoch: u64,
     },
     /// With as many SCM_RIGHTS fds as `spec.kept` has entries.
-    Start(Spec),
-    Input(Input),
+    Start(ChildSpec),
+    Input(InputMessage),
     Resize {
         id: u64,
         rows: u16,
@@ -39,7 +39,7 @@ pub enum ToHolder {
     },
     Signal {
         id: u64,
-        target: Target,
+        target: SignalTarget,
         signo: i32,
     },
     /// Ends every process of the pane: HUP and TERM now, KILL after the grace.
@@ -62,21 +62,21 @@ pub enum ToDaemon {
     HelloOk(HelloOk),
     /// The connection is closed after it.
     Refused {
-        reason: Refusal,
+        reason: RefusalReason,
         errno: i32,
         what: String,
     },
     /// With the child's pidfd.
-    Started(Identity),
+    Started(ProcessIdentity),
     StartFailed {
         what: String,
         errno: i32,
     },
     InputState(InputState),
-    Exited(Exited),
+    Exited(ChildExit),
     Probed {
         id: u64,
-        probe: Probe,
+        probe: ForegroundProbe,
     },
     /// Nothing of the pane runs any more, but for `left` processes that could not be ended (another user's, or
     /// stuck in the kernel).
@@ -100,7 +100,7 @@ pub enum ToDaemon {
     Unknown {
         kind: u8,
     },
-    /// Said before `Exited`: the child left no process behind, so there is nothing to close.
+    /// Said before `ChildExit`: the child left no process behind, so there is nothing to close.
     Alone,
     /// A person typed this where the pane is shown (or that terminal answered the program). It is typed already.
     Keyed {
@@ -112,13 +112,13 @@ pub enum ToDaemon {
         cols: u16,
     },
     /// The child has ended and its exit is not recorded yet, because the log cannot be written. `at` is where the log will
-    /// end when all output that waits is in it, as far as that is known. `Exited` follows.
-    ExitPending(Exited),
+    /// end when all output that waits is in it, as far as that is known. `ChildExit` follows.
+    ExitPending(ChildExit),
 }
 
 /// A child to start. It may hold secrets, so it is never written to disk nor shown by `ps` of the holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spec {
+pub struct ChildSpec {
     /// `argv[0]` is a path, or a name looked up in the `PATH` of `env`.
     pub argv: Vec<Vec<u8>>,
     pub env: Vec<(Vec<u8>, Vec<u8>)>,
@@ -136,10 +136,10 @@ pub struct Spec {
     pub marks: Vec<Vec<u8>>,
     /// For each fd that comes with `Start`: the number the child gets it under. The holder keeps all of them and
     /// hands them over at each Hello.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<FdUse>,
 }
 
-impl Spec {
+impl ChildSpec {
     /// 64 MiB kept, in 16 files.
     pub const LOG_CAP: u64 = 64 << 20;
     /// No file of the log is smaller than this (but the newest), so that a small cap does not become a thousand files.
@@ -147,13 +147,13 @@ impl Spec {
 
     /// The size of one file of a log with this cap.
     pub fn segment_for(cap: u64) -> u64 {
-        (cap / 16).max(Spec::MIN_SEGMENT)
+        (cap / 16).max(ChildSpec::MIN_SEGMENT)
     }
 }
 
 /// What happens with a fd that came with `Start`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum FdUse {
     /// The child gets it under this number (3 or more), and the holder keeps it.
     AlsoChild(u16),
     /// Only the holder keeps it, for the next daemon.
@@ -162,14 +162,14 @@ pub enum Kept {
 
 /// A process, for ever: pids are reused, a pid with its start time (clock ticks since boot) is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
+pub struct ProcessIdentity {
     pub pid: i32,
     pub start_time: u64,
 }
 
 /// Something to type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Input {
+pub struct InputMessage {
     /// Strictly increasing over the pane's generation.
     pub seq: u64,
     /// The caller's own id for this input: asked again, it is not typed again.
@@ -194,11 +194,11 @@ pub struct InputState {
     pub key: [u8; 16],
     pub written: u32,
     pub total: u32,
-    pub outcome: Outcome,
+    pub outcome: InputOutcome,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum InputOutcome {
     /// The terminal took all of it.
     Written,
     /// The program does not read; the rest follows by itself, and then `Written`.
@@ -210,7 +210,7 @@ pub enum Outcome {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum SignalTarget {
     Foreground,
     Session,
     Child,
@@ -223,7 +223,7 @@ pub struct HelloOk {
     pub generation: u32,
     /// Whether a kill -9 of the holder can lose no output byte (splice works here).
     pub lossless: bool,
-    pub state: State,
+    pub state: ChildState,
     pub log_end: u64,
     pub last_input_seq: u64,
     pub answered_upto: u64,
@@ -238,27 +238,27 @@ pub struct HelloOk {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum ChildState {
     /// No child was started yet.
     Empty,
-    Running(Identity),
+    Running(ProcessIdentity),
     Exited {
-        child: Identity,
-        exited: Exited,
+        child: ProcessIdentity,
+        exited: ChildExit,
     },
 }
 
 /// The child's end. It is in `exit.<generation>` before it is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exited {
-    pub ending: Ending,
+pub struct ChildExit {
+    pub ending: ProcessExit,
     /// Where the child's output ends. A log that ends before it has lost the rest: it could not be written, and the pane
     /// was closed.
     pub at: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RefusalReason {
     /// Another user's process.
     NotYours,
     /// A daemon with a higher epoch was here.
@@ -273,7 +273,7 @@ pub enum Refusal {
 
 /// What the terminal's foreground does now.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Probe {
+pub struct ForegroundProbe {
     /// The foreground process group; 0 if there is none.
     pub foreground: i32,
     pub canonical: bool,

@@ -32,7 +32,7 @@ use sessions::Sessions;
 pub use token::Token;
 
 /// The address of the listener and the conditions for requests.
-pub struct Settings {
+pub struct HttpSettings {
     address: SocketAddr,
     hosts: Vec<String>,
     entry: Entry,
@@ -66,7 +66,7 @@ const IDLE_SESSION_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 // A free file descriptor causes no event.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-impl Settings {
+impl HttpSettings {
     /// `hosts` are the server's names on other machines. Without any, only a loopback address is accepted.
     pub fn new(address: SocketAddr, hosts: Vec<String>, token: &Path) -> Result<Self, Error> {
         if !address.ip().is_loopback() && hosts.is_empty() {
@@ -102,7 +102,7 @@ pub struct HttpListener {
 }
 
 impl HttpListener {
-    pub async fn at(settings: Settings) -> Result<Self, Error> {
+    pub async fn at(settings: HttpSettings) -> Result<Self, Error> {
         let unavailable = |error: io::Error| {
             Error::new(
                 ErrorKind::Unavailable,

@@ -131,15 +131,20 @@ impl<H: Handle + Clone + Send + Sync + 'static> McpServer<H> {
             // rmcp drops the response to a cancelled request.
             return Err(ErrorData::internal_error("the call was cancelled", None));
         };
-        let reply = reply.map(|Delivery { reply, receipt }| {
-            // Without a slot the ack is dropped, and the event released.
-            if let Some(ack) = receipt
-                && let Some(slot) = ack_slot(&context)
-            {
-                slot.store(ack);
-            }
-            reply
-        });
+        let reply = reply.map(
+            |Delivery {
+                 reply,
+                 ack: receipt,
+             }| {
+                // Without a slot the ack is dropped, and the event released.
+                if let Some(ack) = receipt
+                    && let Some(slot) = ack_slot(&context)
+                {
+                    slot.store(ack);
+                }
+                reply
+            },
+        );
         Ok(tool_result(reply).into())
     }
 

@@ -2,7 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use fugue_testkit::{Missing, Running, World, agents::Tools, figure, skip};
+use fugue_testkit::{
+    MissingRequirement, RunningProgram, TestEnv, agents::ExternalTools, figure, skip,
+};
 
 const LIMIT: Duration = Duration::from_secs(240);
 
@@ -31,24 +33,24 @@ fn all_that_2026_07_28_requires_is_there() {
 
 fn check(revision: &str) {
     let server = beside("examples/conformance");
-    let world = World::new(&server, LIMIT);
-    let tools = Tools::beside(&server);
+    let world = TestEnv::new(&server, LIMIT);
+    let tools = ExternalTools::beside(&server);
     let suite = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
     let (Some(suite), Some(node)) = (tools.find(suite), tools.find("node_modules/node/bin/node"))
     else {
         skip(
-            Missing::Program,
+            MissingRequirement::Program,
             "the conformance suite is not installed (scripts/mcp-tools)",
         );
         return;
     };
-    let mut serving = Running::start(world.command(&server));
+    let mut serving = RunningProgram::start(world.command(&server));
     let url = serving.until_said(LIMIT, |said| said.ends_with('\n'));
     let mut command = tools.command(&world, &node);
     command
         .arg(suite)
         .args(["server", "--url", url.trim(), "--requirements", revision]);
-    let ran = Running::start(command).end(LIMIT);
+    let ran = RunningProgram::start(command).end(LIMIT);
     let said = ran.out() + &ran.err();
     let mut passed = 0;
     for line in said.lines() {

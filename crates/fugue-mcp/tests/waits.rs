@@ -6,7 +6,7 @@ use std::{net::SocketAddr, time::Duration};
 use fugue_api::{Delivery, Error, Handle, RawReply, ToolCall};
 use fugue_mcp::{
     McpServer, TransportKind,
-    http::{HttpListener, Settings},
+    http::{HttpListener, HttpSettings},
 };
 use rmcp::ServiceExt;
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ async fn a_cancelled_call_is_dropped_at_once_and_the_others_are_not() {
 async fn a_stream_that_the_client_closes_ends_its_call() {
     let (handle, mut count) = never();
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listening = HttpListener::at(Settings::open_to_anybody(anywhere))
+    let listening = HttpListener::at(HttpSettings::open_to_anybody(anywhere))
         .await
         .expect("a port");
     let address = listening.address();

@@ -9,13 +9,13 @@ use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fugue_term::{Options, Query, Size, Terminal};
+use fugue_term::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 
 #[path = "../tests/it/reference.rs"]
 mod reference;
 use reference::Reference;
 
-const SIZE: Size = Size { rows: 24, cols: 80 };
+const SIZE: TerminalSize = TerminalSize { rows: 24, cols: 80 };
 const BYTES: usize = 8 << 20;
 const ROUNDS: usize = 9;
 
@@ -43,12 +43,12 @@ fn main() {
     }
     for (name, line) in &STREAMS[..2] {
         let before = LIVE.load(Ordering::Relaxed);
-        let mut terminal = Terminal::new(SIZE, Options::default());
+        let mut terminal = Terminal::new(SIZE, TerminalOptions::default());
         for i in 0..20_000 {
             terminal.feed(line(i).as_bytes());
         }
         let cost = LIVE.load(Ordering::Relaxed) - before;
-        let query = Query {
+        let query = LineQuery {
             since: None,
             last: 10_000,
         };
@@ -71,11 +71,11 @@ fn main() {
     }
     let before = LIVE.load(Ordering::Relaxed);
     let blank = Terminal::new(
-        Size {
+        TerminalSize {
             rows: 40,
             cols: 120,
         },
-        Options::default(),
+        TerminalOptions::default(),
     );
     let _ = writeln!(
         out,
@@ -112,7 +112,7 @@ fn race(bytes: &[u8]) -> (Duration, Duration) {
     let mut ours = Vec::new();
     let mut theirs = Vec::new();
     for _ in 0..ROUNDS {
-        let mut terminal = Terminal::new(SIZE, Options::default());
+        let mut terminal = Terminal::new(SIZE, TerminalOptions::default());
         ours.push(time(bytes, |part| drop(black_box(terminal.feed(part)))));
         let mut reference = Reference::new(SIZE);
         theirs.push(time(bytes, |part| reference.feed(part)));

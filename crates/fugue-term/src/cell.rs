@@ -48,7 +48,7 @@ const UNDERLINE_SHIFT: u32 = 28;
 
 /// An attribute that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attr {
+pub enum CellAttribute {
     /// Brighter or heavier.
     Bold,
     /// Fainter.
@@ -67,17 +67,17 @@ pub enum Attr {
     Overline,
 }
 
-impl Attr {
+impl CellAttribute {
     /// All of them.
-    pub const ALL: [Attr; 8] = [
-        Attr::Bold,
-        Attr::Dim,
-        Attr::Italic,
-        Attr::Blink,
-        Attr::Reverse,
-        Attr::Hidden,
-        Attr::Strike,
-        Attr::Overline,
+    pub const ALL: [CellAttribute; 8] = [
+        CellAttribute::Bold,
+        CellAttribute::Dim,
+        CellAttribute::Italic,
+        CellAttribute::Blink,
+        CellAttribute::Reverse,
+        CellAttribute::Hidden,
+        CellAttribute::Strike,
+        CellAttribute::Overline,
     ];
 }
 
@@ -110,7 +110,7 @@ impl Style {
     }
 
     /// Whether an attribute is on.
-    pub fn has(&self, attr: Attr) -> bool {
+    pub fn has(&self, attr: CellAttribute) -> bool {
         let (word, bit) = place(attr);
         let word = if word == 0 { self.fg } else { self.bg };
         word & bit != 0
@@ -132,7 +132,7 @@ impl Style {
         self.bg = self.bg & !(7 << UNDERLINE_SHIFT) | (underline as u32) << UNDERLINE_SHIFT;
     }
 
-    pub(crate) fn add(&mut self, attr: Attr) {
+    pub(crate) fn add(&mut self, attr: CellAttribute) {
         let (word, bit) = place(attr);
         *(if word == 0 {
             &mut self.fg
@@ -141,7 +141,7 @@ impl Style {
         }) |= bit;
     }
 
-    pub(crate) fn remove(&mut self, attr: Attr) {
+    pub(crate) fn remove(&mut self, attr: CellAttribute) {
         let (word, bit) = place(attr);
         *(if word == 0 {
             &mut self.fg
@@ -160,16 +160,16 @@ impl Style {
     }
 }
 
-fn place(attr: Attr) -> (u8, u32) {
+fn place(attr: CellAttribute) -> (u8, u32) {
     match attr {
-        Attr::Bold => (0, 1 << 26),
-        Attr::Dim => (0, 1 << 27),
-        Attr::Italic => (0, 1 << 28),
-        Attr::Blink => (0, 1 << 29),
-        Attr::Reverse => (0, 1 << 30),
-        Attr::Hidden => (0, 1 << 31),
-        Attr::Strike => (1, 1 << 26),
-        Attr::Overline => (1, 1 << 27),
+        CellAttribute::Bold => (0, 1 << 26),
+        CellAttribute::Dim => (0, 1 << 27),
+        CellAttribute::Italic => (0, 1 << 28),
+        CellAttribute::Blink => (0, 1 << 29),
+        CellAttribute::Reverse => (0, 1 << 30),
+        CellAttribute::Hidden => (0, 1 << 31),
+        CellAttribute::Strike => (1, 1 << 26),
+        CellAttribute::Overline => (1, 1 << 27),
     }
 }
 
@@ -320,19 +320,19 @@ mod tests {
     #[test]
     fn colours_and_attributes_do_not_disturb_each_other() {
         let mut style = Style::default();
-        for attr in Attr::ALL {
+        for attr in CellAttribute::ALL {
             style.add(attr);
         }
         style.set_underline(Underline::Dashed);
         style.set_fg(Color::Rgb(255, 254, 253));
         style.set_bg(Color::Indexed(255));
         style.set_underline_color(Color::Rgb(1, 2, 3));
-        assert!(Attr::ALL.into_iter().all(|attr| style.has(attr)));
+        assert!(CellAttribute::ALL.into_iter().all(|attr| style.has(attr)));
         assert_eq!(style.underline(), Underline::Dashed);
         assert_eq!(style.fg(), Color::Rgb(255, 254, 253));
         assert_eq!(style.bg(), Color::Indexed(255));
         assert_eq!(style.underline_color(), Color::Rgb(1, 2, 3));
-        for attr in Attr::ALL {
+        for attr in CellAttribute::ALL {
             style.remove(attr);
             assert!(!style.has(attr));
         }

@@ -7,12 +7,12 @@
 use std::fmt::Write;
 
 use crate::Terminal;
-use crate::cell::{Attr, Cell, Color, Glyph, Style, Underline};
+use crate::cell::{Cell, CellAttribute, Color, Glyph, Style, Underline};
 use crate::charsets::Charsets;
 use crate::clusters::Clusters;
 use crate::grid::{Grid, Saved};
 use crate::machine::Machine;
-use crate::modes::{Keyboard, Modes, Mouse, MouseFormat};
+use crate::modes::{Keyboard, Modes, MouseEncoding, MouseReporting};
 use crate::tabs::Tabs;
 
 impl Terminal {
@@ -210,7 +210,7 @@ impl Painter<'_> {
         }
         self.pen = style;
         put!(self, "\x1b[0");
-        for attr in Attr::ALL {
+        for attr in CellAttribute::ALL {
             if style.has(attr) {
                 put!(self, ";{}", code(attr));
             }
@@ -283,16 +283,16 @@ impl Painter<'_> {
             put!(self, "\x1b[20h");
         }
         match modes.mouse {
-            Mouse::Off => (),
-            Mouse::Press => put!(self, "\x1b[?9h"),
-            Mouse::Click => put!(self, "\x1b[?1000h"),
-            Mouse::Drag => put!(self, "\x1b[?1002h"),
-            Mouse::Motion => put!(self, "\x1b[?1003h"),
+            MouseReporting::Off => (),
+            MouseReporting::Press => put!(self, "\x1b[?9h"),
+            MouseReporting::Click => put!(self, "\x1b[?1000h"),
+            MouseReporting::Drag => put!(self, "\x1b[?1002h"),
+            MouseReporting::Motion => put!(self, "\x1b[?1003h"),
         }
         match modes.mouse_format {
-            MouseFormat::Bytes => (),
-            MouseFormat::Utf8 => put!(self, "\x1b[?1005h"),
-            MouseFormat::Sgr => put!(self, "\x1b[?1006h"),
+            MouseEncoding::Bytes => (),
+            MouseEncoding::Utf8 => put!(self, "\x1b[?1005h"),
+            MouseEncoding::Sgr => put!(self, "\x1b[?1006h"),
         }
         if modes.cursor_shape != fresh.cursor_shape {
             put!(self, "\x1b[{} q", modes.cursor_shape.0);
@@ -300,15 +300,15 @@ impl Painter<'_> {
     }
 }
 
-fn code(attr: Attr) -> u8 {
+fn code(attr: CellAttribute) -> u8 {
     match attr {
-        Attr::Bold => 1,
-        Attr::Dim => 2,
-        Attr::Italic => 3,
-        Attr::Blink => 5,
-        Attr::Reverse => 7,
-        Attr::Hidden => 8,
-        Attr::Strike => 9,
-        Attr::Overline => 53,
+        CellAttribute::Bold => 1,
+        CellAttribute::Dim => 2,
+        CellAttribute::Italic => 3,
+        CellAttribute::Blink => 5,
+        CellAttribute::Reverse => 7,
+        CellAttribute::Hidden => 8,
+        CellAttribute::Strike => 9,
+        CellAttribute::Overline => 53,
     }
 }

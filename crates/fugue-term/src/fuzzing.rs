@@ -1,7 +1,7 @@
 //! What holds for any bytes, as functions that panic where it does not: for fuzz targets, and for the tests that replay
 //! their corpora.
 
-use crate::{Cursor, Offset, Options, Query, Size, Terminal};
+use crate::{LineQuery, Offset, Terminal, TerminalOptions, TerminalSize, TextCursor};
 
 /// Any bytes, cut anywhere, with new sizes between: the terminal survives and what must be equal is equal.
 ///
@@ -43,11 +43,11 @@ pub fn checkpoints(bytes: &[u8]) {
 struct World {
     whole: Terminal,
     cut: Terminal,
-    last: Cursor,
+    last: TextCursor,
 }
 
-fn options() -> Options {
-    Options {
+fn options() -> TerminalOptions {
+    TerminalOptions {
         keep_lines: 20,
         secret: Some("k".into()),
     }
@@ -55,7 +55,7 @@ fn options() -> Options {
 
 impl World {
     fn new() -> Self {
-        let size = Size { rows: 4, cols: 10 };
+        let size = TerminalSize { rows: 4, cols: 10 };
         let (whole, cut) = (
             Terminal::new(size, options()),
             Terminal::new(size, options()),
@@ -84,7 +84,7 @@ impl World {
                 let [rows, cols, rest @ ..] = rest else {
                     return &[];
                 };
-                let size = Size {
+                let size = TerminalSize {
                     rows: (rows % 12).into(),
                     cols: (cols % 24).into(),
                 };
@@ -126,7 +126,7 @@ impl World {
             "the state depends on the cutting or on a restart"
         );
         look(&self.whole);
-        let mut copy = Terminal::new(self.whole.size(), Options::default());
+        let mut copy = Terminal::new(self.whole.size(), TerminalOptions::default());
         let dump = self.whole.dump();
         copy.feed(&dump);
         assert_eq!(dump, copy.dump(), "a dump paints something else");
@@ -142,12 +142,12 @@ fn look(terminal: &Terminal) {
     for since in [
         None,
         Some(end),
-        Some(Cursor {
+        Some(TextCursor {
             offset: Offset(end.offset.0 / 2),
             ..end
         }),
     ] {
-        for line in terminal.lines(&Query { since, last: 7 }).lines {
+        for line in terminal.lines(&LineQuery { since, last: 7 }).lines {
             assert!(!line.text.chars().any(char::is_control));
             terminal.styled_line(line.no);
         }

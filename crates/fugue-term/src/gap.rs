@@ -21,18 +21,21 @@ impl Terminal {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Offset, Options, Query, Size, Terminal};
+    use crate::{LineQuery, Offset, Terminal, TerminalOptions, TerminalSize};
 
     #[test]
     fn what_was_seen_before_a_gap_stays_and_cursors_only_grow() {
-        let mut terminal = Terminal::new(Size { rows: 5, cols: 20 }, Options::default());
+        let mut terminal = Terminal::new(
+            TerminalSize { rows: 5, cols: 20 },
+            TerminalOptions::default(),
+        );
         terminal.feed(b"before\x1b[31");
         let before = terminal.end();
         terminal.skip_to(Offset(1000));
         terminal.feed(b"mafter");
         assert!(terminal.end() > before);
         assert_eq!(terminal.offset(), Offset(1006));
-        let found = terminal.lines(&Query {
+        let found = terminal.lines(&LineQuery {
             since: None,
             last: 10,
         });

@@ -3,7 +3,7 @@
 //! A [`Terminal`] is fed whatever a program printed, cut anywhere, and can be asked at any time for the text as a
 //! person would have read it, the screen as it is now, and what the shell said about its commands. It does no I/O,
 //! knows no clock, and never fails: any bytes are survived. What it finds on the way (titles, bells, marks, and the
-//! answers a program expects) comes back as [`Fact`]s; acting on them is someone else's work.
+//! answers a program expects) comes back as [`TerminalEvent`]s; acting on them is someone else's work.
 //!
 //! How wide a character is: see the `width` module; in short, as tmux has it.
 
@@ -45,15 +45,17 @@ mod varint;
 mod watch;
 mod width;
 
-pub use cell::{Attr, Color, Style, Underline};
-pub use lines::{Line, Lines, Query};
-pub use modes::{CursorShape, Modes, Mouse, MouseFormat};
+pub use cell::{CellAttribute, Color, Style, Underline};
+pub use lines::{LineQuery, TextLine, TextLines};
+pub use modes::{CursorShape, Modes, MouseEncoding, MouseReporting};
 pub use pattern::{BadPattern, Pattern};
-pub use place::{BadCursor, Cursor, LineNo, Offset};
+pub use place::{BadCursor, LineNo, Offset, TextCursor};
 pub use screen::{Screen, ScreenCell};
-pub use scrollback::{Scrollback, Selection};
-pub use shell::{Mark, MarkKind, ShellState, StepMark};
+pub use scrollback::{LineSelection, Scrollback};
+pub use shell::{ShellMark, ShellMarkKind, ShellState, StepMark};
 pub use tap::Tapped;
-pub use terminal::{Fact, LastCommand, Options, Size, Terminal};
-pub use watch::{Begun, Echo, Hit, Via, Watch, WatchFor, Which};
+pub use terminal::{LastCommand, Terminal, TerminalEvent, TerminalOptions, TerminalSize};
+pub use watch::{
+    EchoPolicy, ExpectPatterns, ExpectSearch, InitialSearch, MatchSource, PatternKind, PatternMatch,
+};
 pub use width::cells;

@@ -9,24 +9,24 @@ use std::collections::VecDeque;
 use crate::cell::Style;
 use crate::history::Kept;
 use crate::machine::Machine;
-use crate::place::{Cursor, LineNo};
+use crate::place::{LineNo, TextCursor};
 use crate::row::{NEVER, Past};
-use crate::scrollback::{Selection, add_run, add_runs};
+use crate::scrollback::{LineSelection, add_run, add_runs};
 
 /// Which lines to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Query {
+pub struct LineQuery {
     /// Only what is new since then.
-    pub since: Option<Cursor>,
+    pub since: Option<TextCursor>,
     /// So many of the last ones.
     pub last: usize,
 }
 
 /// Lines, oldest first, and what is not among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lines<'a> {
+pub struct TextLines<'a> {
     /// The lines.
-    pub lines: Vec<Line<'a>>,
+    pub lines: Vec<TextLine<'a>>,
     /// How many that match were left out before the first, of those that are kept.
     pub omitted: usize,
     /// The oldest line that is kept.
@@ -37,7 +37,7 @@ pub struct Lines<'a> {
 
 /// One logical line, or the part of it that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line<'a> {
+pub struct TextLine<'a> {
     /// Its number.
     pub no: LineNo,
     /// Its text, without control characters and without its newline.
@@ -58,12 +58,12 @@ pub(crate) struct Dates {
 }
 
 impl Machine {
-    pub(crate) fn lines(&self, query: &Query) -> Lines<'_> {
+    pub(crate) fn lines(&self, query: &LineQuery) -> TextLines<'_> {
         self.dated_lines(query).0
     }
 
     /// The lines that are on the main screen, and the beginning of the first if it is above.
-    pub(crate) fn screen_lines(&self) -> Vec<(Line<'_>, Dates)> {
+    pub(crate) fn screen_lines(&self) -> Vec<(TextLine<'_>, Dates)> {
         let mut gather = Gather {
             last: usize::MAX,
             ..Gather::default()
@@ -74,7 +74,7 @@ impl Machine {
     }
 
     /// Lines, and when each was printed.
-    pub(crate) fn dated_lines(&self, query: &Query) -> (Lines<'_>, Vec<Dates>) {
+    pub(crate) fn dated_lines(&self, query: &LineQuery) -> (TextLines<'_>, Vec<Dates>) {
         let first_kept = self.history.first_kept();
         let (visible, count) = self.visible_rows();
         let mut gather = Gather {
@@ -119,16 +119,16 @@ impl Machine {
     /// The selected lines that are kept, and when each was printed.
     pub(crate) fn selected_lines(
         &self,
-        selection: Selection,
-    ) -> impl Iterator<Item = (Line<'_>, Dates)> {
+        selection: LineSelection,
+    ) -> impl Iterator<Item = (TextLine<'_>, Dates)> {
         let first_kept = self.history.first_kept();
         let mut gather = Gather::all_of(selection);
         match selection {
-            Selection::From(line) => self.gather_from(&mut gather, line.0.max(first_kept)),
-            Selection::Between(from, _) => {
+            LineSelection::From(line) => self.gather_from(&mut gather, line.0.max(first_kept)),
+            LineSelection::Between(from, _) => {
                 self.gather_from(&mut gather, from.line.0.max(first_kept));
             }
-            Selection::Since(since) => {
+            LineSelection::Since(since) => {
                 let rows = self.history.rows_touched_after(since.offset.0);
                 rows.filter(|(no, _)| *no >= first_kept)
                     .for_each(|(no, row)| gather.kept_row(no, &row));
@@ -145,7 +145,12 @@ impl Machine {
     }
 
     /// The lines of a stretch of text, whenever they were written.
-    pub(crate) fn lines_between(&self, from: Cursor, to: Cursor, last: usize) -> Lines<'_> {
+    pub(crate) fn lines_between(
+        &self,
+        from: TextCursor,
+        to: TextCursor,
+        last: usize,
+    ) -> TextLines<'_> {
         let first_kept = self.history.first_kept();
         let mut gather = Gather {
             last,
@@ -320,10 +325,10 @@ impl Machine {
 pub(crate) struct Gather<'a> {
     /// Lines before this one are not wanted.
     start: u64,
-    since: Option<Cursor>,
-    between: Option<(Cursor, Cursor)>,
+    since: Option<TextCursor>,
+    between: Option<(TextCursor, TextCursor)>,
     last: usize,
-    lines: VecDeque<Line<'a>>,
+    lines: VecDeque<TextLine<'a>>,
     /// One for each line.
     dates: VecDeque<Dates>,
     omitted: usize,
@@ -343,15 +348,15 @@ struct Pending<'a> {
 
 impl<'a> Gather<'a> {
     /// For every line that is selected.
-    pub(crate) fn all_of(selection: Selection) -> Self {
+    pub(crate) fn all_of(selection: LineSelection) -> Self {
         let mut gather = Gather {
             last: usize::MAX,
             ..Gather::default()
         };
         match selection {
-            Selection::From(line) => gather.start = line.0,
-            Selection::Since(since) => gather.since = Some(since),
-            Selection::Between(from, to) => gather.between = Some((from, to)),
+            LineSelection::From(line) => gather.start = line.0,
+            LineSelection::Since(since) => gather.since = Some(since),
+            LineSelection::Between(from, to) => gather.between = Some((from, to)),
         }
         gather
     }
@@ -360,7 +365,7 @@ impl<'a> Gather<'a> {
         self.row(no, Cow::Borrowed(row.text), &row.past, row.continues);
     }
 
-    pub(crate) fn into_lines(mut self) -> impl Iterator<Item = (Line<'a>, Dates)> {
+    pub(crate) fn into_lines(mut self) -> impl Iterator<Item = (TextLine<'a>, Dates)> {
         self.flush();
         self.lines.into_iter().zip(self.dates)
     }
@@ -407,7 +412,7 @@ impl<'a> Gather<'a> {
             return;
         }
         let no = LineNo(pending.no);
-        let mut line = Line {
+        let mut line = TextLine {
             no,
             text: pending.text,
             cut: false,
@@ -447,8 +452,8 @@ impl<'a> Gather<'a> {
         }
     }
 
-    fn finish(self, first_kept: u64, older_lost: bool) -> Lines<'a> {
-        Lines {
+    fn finish(self, first_kept: u64, older_lost: bool) -> TextLines<'a> {
+        TextLines {
             lines: self.lines.into(),
             omitted: self.omitted,
             first_kept: LineNo(first_kept),
@@ -465,7 +470,7 @@ impl Past {
 
     /// Whether the part of this row before the reader's column is as it was then. The row's text starts at
     /// character `start` of its line, and `low` counts characters.
-    fn is_intact(&self, start: usize, since: Cursor) -> bool {
+    fn is_intact(&self, start: usize, since: TextCursor) -> bool {
         let col = since.col as usize;
         let then = since.offset.0;
         col <= start

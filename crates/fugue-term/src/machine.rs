@@ -14,7 +14,7 @@ use crate::shell::Shell;
 use crate::tabs::Tabs;
 use crate::tap::Tap;
 use crate::width;
-use crate::{Fact, Options, Size};
+use crate::{TerminalEvent, TerminalOptions, TerminalSize};
 
 /// See the module.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Machine {
     pub(crate) title: String,
     pub(crate) cwd: Option<String>,
     pub(crate) shell: Shell,
-    pub(crate) facts: Vec<Fact>,
+    pub(crate) facts: Vec<TerminalEvent>,
     pub(crate) replies: Budget,
     pub(crate) bells: Budget,
     /// There while somebody listens.
@@ -75,7 +75,7 @@ impl Budget {
 }
 
 impl Machine {
-    pub(crate) fn new(size: Size, options: &Options, now: u64, line: u64) -> Self {
+    pub(crate) fn new(size: TerminalSize, options: &TerminalOptions, now: u64, line: u64) -> Self {
         Machine {
             now,
             changed: 0,
@@ -149,7 +149,7 @@ impl Machine {
 
     pub(crate) fn reply(&mut self, bytes: Vec<u8>) {
         if self.replies.spend(self.now, REPLIES) {
-            self.facts.push(Fact::Reply {
+            self.facts.push(TerminalEvent::Reply {
                 at: Offset(self.now),
                 bytes,
             });
@@ -193,7 +193,7 @@ impl Machine {
         self.alt_keyboard = Keyboard::default();
         self.modes.alternate = true;
         self.changed = self.now;
-        self.facts.push(Fact::Alternate(true));
+        self.facts.push(TerminalEvent::Alternate(true));
     }
 
     /// Shows the main screen again; the alternate one is forgotten.
@@ -205,7 +205,7 @@ impl Machine {
         main.settle();
         self.modes.alternate = false;
         self.changed = self.now;
-        self.facts.push(Fact::Alternate(false));
+        self.facts.push(TerminalEvent::Alternate(false));
     }
 
     /// `ESC c`: as new, but what a person saw is kept as text.
@@ -361,7 +361,7 @@ impl Machine {
 
     fn ring(&mut self) {
         if self.bells.spend(self.now, BELLS) {
-            self.facts.push(Fact::Bell);
+            self.facts.push(TerminalEvent::Bell);
         }
     }
 

@@ -2,7 +2,7 @@
 
 /// How mouse events are reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mouse {
+pub enum MouseReporting {
     /// Not at all.
     #[default]
     Off,
@@ -18,7 +18,7 @@ pub enum Mouse {
 
 /// How mouse events are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MouseFormat {
+pub enum MouseEncoding {
     /// One byte a number.
     #[default]
     Bytes,
@@ -44,9 +44,9 @@ pub struct Modes {
     /// The keypad sends its own codes.
     pub app_keypad: bool,
     /// Mouse events wanted.
-    pub mouse: Mouse,
+    pub mouse: MouseReporting,
     /// And how.
-    pub mouse_format: MouseFormat,
+    pub mouse_format: MouseEncoding,
     /// Focus changes are reported (1004).
     pub focus: bool,
     /// Kitty keyboard flags in force.
@@ -76,8 +76,8 @@ impl Default for Modes {
             bracketed_paste: false,
             app_cursor: false,
             app_keypad: false,
-            mouse: Mouse::Off,
-            mouse_format: MouseFormat::Bytes,
+            mouse: MouseReporting::Off,
+            mouse_format: MouseEncoding::Bytes,
             focus: false,
             keyboard: 0,
             synchronized: false,
@@ -104,22 +104,46 @@ impl Modes {
             1004 => self.focus = on,
             2004 => self.bracketed_paste = on,
             2026 => self.synchronized = on,
-            9 => self.mouse = if on { Mouse::Press } else { Mouse::Off },
-            1000 => self.mouse = if on { Mouse::Click } else { Mouse::Off },
-            1002 => self.mouse = if on { Mouse::Drag } else { Mouse::Off },
-            1003 => self.mouse = if on { Mouse::Motion } else { Mouse::Off },
+            9 => {
+                self.mouse = if on {
+                    MouseReporting::Press
+                } else {
+                    MouseReporting::Off
+                }
+            }
+            1000 => {
+                self.mouse = if on {
+                    MouseReporting::Click
+                } else {
+                    MouseReporting::Off
+                }
+            }
+            1002 => {
+                self.mouse = if on {
+                    MouseReporting::Drag
+                } else {
+                    MouseReporting::Off
+                }
+            }
+            1003 => {
+                self.mouse = if on {
+                    MouseReporting::Motion
+                } else {
+                    MouseReporting::Off
+                }
+            }
             1005 => {
                 self.mouse_format = if on {
-                    MouseFormat::Utf8
+                    MouseEncoding::Utf8
                 } else {
-                    MouseFormat::Bytes
+                    MouseEncoding::Bytes
                 }
             }
             1006 => {
                 self.mouse_format = if on {
-                    MouseFormat::Sgr
+                    MouseEncoding::Sgr
                 } else {
-                    MouseFormat::Bytes
+                    MouseEncoding::Bytes
                 }
             }
             _ => return false,
@@ -134,16 +158,16 @@ impl Modes {
             5 => self.reverse,
             6 => self.origin,
             7 => self.autowrap,
-            9 => self.mouse == Mouse::Press,
+            9 => self.mouse == MouseReporting::Press,
             25 => self.cursor_visible,
             47 | 1047 | 1049 => self.alternate,
             66 => self.app_keypad,
-            1000 => self.mouse == Mouse::Click,
-            1002 => self.mouse == Mouse::Drag,
-            1003 => self.mouse == Mouse::Motion,
+            1000 => self.mouse == MouseReporting::Click,
+            1002 => self.mouse == MouseReporting::Drag,
+            1003 => self.mouse == MouseReporting::Motion,
             1004 => self.focus,
-            1005 => self.mouse_format == MouseFormat::Utf8,
-            1006 => self.mouse_format == MouseFormat::Sgr,
+            1005 => self.mouse_format == MouseEncoding::Utf8,
+            1006 => self.mouse_format == MouseEncoding::Sgr,
             2004 => self.bracketed_paste,
             2026 => self.synchronized,
             _ => return None,

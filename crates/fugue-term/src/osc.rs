@@ -2,7 +2,7 @@
 //!
 //! All others (links, the clipboard, notifications) are read to their end and ignored.
 
-use crate::Fact;
+use crate::TerminalEvent;
 use crate::machine::Machine;
 use crate::parser::StringEnd;
 
@@ -35,7 +35,7 @@ impl Machine {
         let title = clean(title, MAX_TITLE_CHARS);
         if title != self.title {
             self.title.clone_from(&title);
-            self.facts.push(Fact::Title(title));
+            self.facts.push(TerminalEvent::Title(title));
         }
     }
 
@@ -43,7 +43,7 @@ impl Machine {
         let path = clean(&percent_decode(path), MAX_PATH_CHARS);
         if path.starts_with('/') && self.cwd.as_ref() != Some(&path) {
             self.cwd = Some(path.clone());
-            self.facts.push(Fact::Cwd(path));
+            self.facts.push(TerminalEvent::Cwd(path));
         }
     }
 

@@ -16,7 +16,7 @@ pub struct LineNo(pub u64);
 /// Later moments compare greater, so a pane's cursors only grow. Outside it is an opaque string
 /// (`Display` and `FromStr`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cursor {
+pub struct TextCursor {
     /// When: everything up to here had been printed.
     pub offset: Offset,
     /// Where: the logical line.
@@ -37,20 +37,20 @@ impl fmt::Display for BadCursor {
 
 impl std::error::Error for BadCursor {}
 
-impl fmt::Display for Cursor {
+impl fmt::Display for TextCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [self.offset.0, self.line.0, u64::from(self.col)].map(base36);
         write!(f, "{}.{}.{}", parts[0], parts[1], parts[2])
     }
 }
 
-impl FromStr for Cursor {
+impl FromStr for TextCursor {
     type Err = BadCursor;
 
     fn from_str(text: &str) -> Result<Self, BadCursor> {
         let mut parts = text.split('.').map(parse_base36);
         let mut next = || parts.next().flatten().ok_or(BadCursor);
-        let cursor = Cursor {
+        let cursor = TextCursor {
             offset: Offset(next()?),
             line: LineNo(next()?),
             col: u32::try_from(next()?).map_err(|_| BadCursor)?,
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_cursor_survives_being_written_down() {
         for (offset, line, col) in [(0, 0, 0), (35, 36, 37), (u64::MAX, u64::MAX, u32::MAX)] {
-            let cursor = Cursor {
+            let cursor = TextCursor {
                 offset: Offset(offset),
                 line: LineNo(line),
                 col,
@@ -116,18 +116,18 @@ mod tests {
             "A.2.3",
             "1. 2.3",
         ] {
-            assert_eq!(text.parse::<Cursor>(), Err(BadCursor), "{text:?}");
+            assert_eq!(text.parse::<TextCursor>(), Err(BadCursor), "{text:?}");
         }
     }
 
     #[test]
     fn a_later_cursor_is_greater_even_on_an_earlier_line() {
-        let early = Cursor {
+        let early = TextCursor {
             offset: Offset(9),
             line: LineNo(5),
             col: 7,
         };
-        let late = Cursor {
+        let late = TextCursor {
             offset: Offset(10),
             line: LineNo(2),
             col: 0,

@@ -44,14 +44,14 @@ impl Terminal {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Options, Query, Size, Terminal};
+    use crate::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 
     fn check(left: &str, wanted: &[&str]) {
-        let options = Options {
+        let options = TerminalOptions {
             secret: Some("K".into()),
-            ..Options::default()
+            ..TerminalOptions::default()
         };
-        let mut terminal = Terminal::new(Size { rows: 6, cols: 20 }, options);
+        let mut terminal = Terminal::new(TerminalSize { rows: 6, cols: 20 }, options);
         let marked = |kind: &str, step: u32| format!("\x1b]133;{kind};k=K;s=1.{step}\x1b\\");
         let all = format!(
             "{}{left}{}\r\n-- exit 0\r\n{}next{}",
@@ -86,12 +86,15 @@ mod tests {
 
     #[test]
     fn another_process_begins_on_a_line_of_its_own() {
-        let mut terminal = Terminal::new(Size { rows: 6, cols: 20 }, Options::default());
+        let mut terminal = Terminal::new(
+            TerminalSize { rows: 6, cols: 20 },
+            TerminalOptions::default(),
+        );
         terminal.feed(b"last words\x1b[3");
         terminal.renew();
         terminal.renew();
         terminal.feed(b"1mhello");
-        let found = terminal.lines(&Query {
+        let found = terminal.lines(&LineQuery {
             since: None,
             last: 10,
         });
@@ -101,13 +104,16 @@ mod tests {
 
     #[test]
     fn the_end_does_not_go_back_when_another_process_begins() {
-        let mut terminal = Terminal::new(Size { rows: 6, cols: 20 }, Options::default());
+        let mut terminal = Terminal::new(
+            TerminalSize { rows: 6, cols: 20 },
+            TerminalOptions::default(),
+        );
         terminal.feed(b"last words\x1b[5H\x1b[?1049hfull screen");
         let before = terminal.end();
         terminal.renew();
         assert!(terminal.end() >= before);
         terminal.feed(b"hello");
-        let found = terminal.lines(&Query {
+        let found = terminal.lines(&LineQuery {
             since: Some(before),
             last: 10,
         });

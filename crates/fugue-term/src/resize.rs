@@ -5,14 +5,14 @@
 
 use std::collections::VecDeque;
 
-use crate::Size;
+use crate::TerminalSize;
 use crate::cell::Cell;
 use crate::grid::{Grid, Point, Saved, World};
 use crate::machine::Machine;
 use crate::row::{NEVER, Past, Row};
 
 impl Machine {
-    pub(crate) fn resize(&mut self, size: Size) {
+    pub(crate) fn resize(&mut self, size: TerminalSize) {
         let (rows, cols) = (usize::from(size.rows), usize::from(size.cols));
         if (rows, cols) == (self.main.height(), self.main.cols) {
             return;

@@ -8,10 +8,12 @@
 use crate::history::History;
 use crate::machine::{Budget, Machine};
 use crate::parser::Parser;
-use crate::place::{Cursor, LineNo, Offset};
+use crate::place::{LineNo, Offset, TextCursor};
 use crate::row::Past;
-use crate::shell::{MAX_COMMAND_CHARS, MAX_MARKS, Mark, MarkKind, Ran, ShellState, StepMark};
-use crate::terminal::{Options, Size, Terminal};
+use crate::shell::{
+    MAX_COMMAND_CHARS, MAX_MARKS, Ran, ShellMark, ShellMarkKind, ShellState, StepMark,
+};
+use crate::terminal::{Terminal, TerminalOptions, TerminalSize};
 use crate::varint;
 
 /// Changes with the format: an old checkpoint is then no checkpoint, and the log is read from its start.
@@ -57,9 +59,9 @@ impl Terminal {
     }
 
     /// The terminal of a checkpoint. What is none gives `None`.
-    pub fn load(saved: &[u8], options: Options) -> Option<Self> {
+    pub fn load(saved: &[u8], options: TerminalOptions) -> Option<Self> {
         let mut saved = Reader(saved.strip_prefix(MAGIC)?);
-        let size = Size {
+        let size = TerminalSize {
             rows: saved.number()?.try_into().ok()?,
             cols: saved.number()?.try_into().ok()?,
         };
@@ -92,7 +94,7 @@ impl Terminal {
             };
         }
         saved.shell(machine)?;
-        terminal.floor = Cursor {
+        terminal.floor = TextCursor {
             offset: Offset(offset),
             line: LineNo(saved.number()?),
             col: saved.number()?.try_into().ok()?,
@@ -167,7 +169,7 @@ impl Writer {
         }
     }
 
-    fn cursor(&mut self, at: &Cursor) {
+    fn cursor(&mut self, at: &TextCursor) {
         for n in [at.offset.0, at.line.0, at.col.into()] {
             self.number(n);
         }
@@ -180,7 +182,7 @@ impl Writer {
 
     fn shell(&mut self, machine: &Machine) {
         let (state, since) = match machine.shell.state {
-            ShellState::Unknown => (0, Cursor::default()),
+            ShellState::Unknown => (0, TextCursor::default()),
             ShellState::Prompting { since } => (1, since),
             ShellState::AtPrompt { since } => (2, since),
             ShellState::Running { since } => (3, since),
@@ -190,10 +192,10 @@ impl Writer {
         self.number(machine.shell.marks.len() as u64);
         for mark in &machine.shell.marks {
             let (kind, code) = match mark.kind {
-                MarkKind::Prompt => (0, None),
-                MarkKind::Input => (1, None),
-                MarkKind::Output => (2, None),
-                MarkKind::Done { code } => (3, code),
+                ShellMarkKind::Prompt => (0, None),
+                ShellMarkKind::Input => (1, None),
+                ShellMarkKind::Output => (2, None),
+                ShellMarkKind::Done { code } => (3, code),
             };
             self.number(kind);
             self.code(code);
@@ -262,9 +264,9 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn cursor(&mut self) -> Option<Cursor> {
+    fn cursor(&mut self) -> Option<TextCursor> {
         let (offset, line) = (Offset(self.number()?), LineNo(self.number()?));
-        Some(Cursor {
+        Some(TextCursor {
             offset,
             line,
             col: self.number()?.try_into().ok()?,
@@ -309,10 +311,10 @@ impl<'a> Reader<'a> {
             let kind = self.number()?;
             let code = self.code()?;
             let kind = match kind {
-                0 => MarkKind::Prompt,
-                1 => MarkKind::Input,
-                2 => MarkKind::Output,
-                3 => MarkKind::Done { code },
+                0 => ShellMarkKind::Prompt,
+                1 => ShellMarkKind::Input,
+                2 => ShellMarkKind::Output,
+                3 => ShellMarkKind::Done { code },
                 _ => return None,
             };
             let at = self.cursor()?;
@@ -323,7 +325,7 @@ impl<'a> Reader<'a> {
                 }),
                 false => None,
             };
-            shell.marks.push_back(Mark { kind, at, step });
+            shell.marks.push_back(ShellMark { kind, at, step });
         }
         shell.last = None;
         if self.flag()? {
@@ -347,30 +349,37 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Options, Size, Terminal};
+    use crate::{Terminal, TerminalOptions, TerminalSize};
 
     #[test]
     fn a_line_with_a_line_feed_in_it_is_no_line() {
-        let mut terminal = Terminal::new(Size { rows: 1, cols: 4 }, Options::default());
+        let mut terminal = Terminal::new(
+            TerminalSize { rows: 1, cols: 4 },
+            TerminalOptions::default(),
+        );
         terminal.feed(b"abcdefgh");
         let mut saved = terminal.save().expect("a checkpoint");
-        assert!(Terminal::load(&saved, Options::default()).is_some());
+        assert!(Terminal::load(&saved, TerminalOptions::default()).is_some());
         // The screen shows `efgh`; what has left it is there once.
         let at = saved.windows(4).position(|text| text == b"abcd");
         saved[at.expect("the beginning of the line") + 1] = b'\n';
-        assert!(Terminal::load(&saved, Options::default()).is_none());
+        assert!(Terminal::load(&saved, TerminalOptions::default()).is_none());
     }
 
     #[test]
     fn an_end_that_a_new_size_drew_in_is_kept() {
-        let mut terminal = Terminal::new(Size { rows: 1, cols: 11 }, Options::default());
+        let mut terminal = Terminal::new(
+            TerminalSize { rows: 1, cols: 11 },
+            TerminalOptions::default(),
+        );
         // Where the wide character no longer fits behind the gap, the gap is not text any more.
         terminal.feed("\x1b[1;2H👍🏽".as_bytes());
         let before = terminal.end();
-        let narrow = Size { rows: 1, cols: 2 };
+        let narrow = TerminalSize { rows: 1, cols: 2 };
         terminal.resize(narrow);
         let saved = terminal.save().expect("between sequences");
-        let mut loaded = Terminal::load(&saved, Options::default()).expect("what was saved loads");
+        let mut loaded =
+            Terminal::load(&saved, TerminalOptions::default()).expect("what was saved loads");
         assert_eq!([terminal.end(), loaded.end()], [before; 2]);
         loaded.resize(narrow);
         assert_eq!(loaded.end(), before);

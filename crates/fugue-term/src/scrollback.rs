@@ -6,24 +6,24 @@
 
 use crate::cell::Style;
 use crate::history::{Kept, Page};
-use crate::lines::{Dates, Gather, Line};
-use crate::place::{Cursor, LineNo};
+use crate::lines::{Dates, Gather, TextLine};
+use crate::place::{LineNo, TextCursor};
 use crate::terminal::Terminal;
 
 /// Which lines of a text are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Selection {
+pub enum LineSelection {
     /// This line and all after it.
     From(LineNo),
     /// What is new since a cursor.
-    Since(Cursor),
+    Since(TextCursor),
     /// What lies between two cursors, whenever it was written.
-    Between(Cursor, Cursor),
+    Between(TextCursor, TextCursor),
 }
 
-impl Selection {
+impl LineSelection {
     /// All lines.
-    pub const ALL: Selection = Selection::From(LineNo(0));
+    pub const ALL: LineSelection = LineSelection::From(LineNo(0));
 }
 
 /// Complete lines that were taken out of a terminal, oldest first.
@@ -34,21 +34,21 @@ pub struct Scrollback {
 
 impl Scrollback {
     /// Hands every selected line to `visit`, oldest first.
-    pub fn visit(&self, selection: Selection, mut visit: impl FnMut(&Line<'_>)) {
+    pub fn visit(&self, selection: LineSelection, mut visit: impl FnMut(&TextLine<'_>)) {
         self.visit_dated(selection, |line, _| visit(line));
     }
 
     pub(crate) fn visit_dated(
         &self,
-        selection: Selection,
-        mut visit: impl FnMut(&Line<'_>, &Dates),
+        selection: LineSelection,
+        mut visit: impl FnMut(&TextLine<'_>, &Dates),
     ) {
         for page in &self.pages {
             let (first, last) = page.line_numbers();
             let selected = match selection {
-                Selection::From(line) => last >= line.0,
-                Selection::Since(since) => page.is_touched_after(since.offset.0),
-                Selection::Between(from, to) => last >= from.line.0 && first <= to.line.0,
+                LineSelection::From(line) => last >= line.0,
+                LineSelection::Since(since) => page.is_touched_after(since.offset.0),
+                LineSelection::Between(from, to) => last >= from.line.0 && first <= to.line.0,
             };
             if !selected {
                 continue;
@@ -105,23 +105,23 @@ impl Terminal {
     }
 
     /// Hands every selected line that is kept here to `visit`, oldest first.
-    pub fn visit(&self, selection: Selection, mut visit: impl FnMut(&Line<'_>)) {
+    pub fn visit(&self, selection: LineSelection, mut visit: impl FnMut(&TextLine<'_>)) {
         self.machine
             .selected_lines(selection)
             .for_each(|(line, _)| visit(&line));
     }
 
     /// Whether lines that are older than those kept here would be selected.
-    pub fn lacks(&self, selection: Selection) -> bool {
+    pub fn lacks(&self, selection: LineSelection) -> bool {
         let first_kept = self.machine.history.first_kept();
         match selection {
-            Selection::From(line) => line.0 < first_kept,
-            Selection::Since(since) => {
+            LineSelection::From(line) => line.0 < first_kept,
+            LineSelection::Since(since) => {
                 first_kept > 0
                     && (self.machine.history.dropped_touched() > since.offset.0
                         || since.line.0 < first_kept)
             }
-            Selection::Between(from, _) => from.line.0 < first_kept,
+            LineSelection::Between(from, _) => from.line.0 < first_kept,
         }
     }
 

@@ -1,6 +1,6 @@
 //! `CSI … m`: how the text that follows looks.
 
-use crate::cell::{Attr, Color, Style, Underline};
+use crate::cell::{CellAttribute, Color, Style, Underline};
 use crate::parser::Csi;
 
 /// Changes the pen as a sequence says; what is unknown in it is skipped.
@@ -9,33 +9,33 @@ pub(crate) fn apply(pen: &mut Style, csi: &Csi) {
     while let Some(param) = params.next() {
         match param[0] {
             0 => *pen = Style::default(),
-            1 => pen.add(Attr::Bold),
-            2 => pen.add(Attr::Dim),
-            3 => pen.add(Attr::Italic),
+            1 => pen.add(CellAttribute::Bold),
+            2 => pen.add(CellAttribute::Dim),
+            3 => pen.add(CellAttribute::Italic),
             4 => pen.set_underline(underline(param.get(1).copied().unwrap_or(1))),
-            5 | 6 => pen.add(Attr::Blink),
-            7 => pen.add(Attr::Reverse),
-            8 => pen.add(Attr::Hidden),
-            9 => pen.add(Attr::Strike),
+            5 | 6 => pen.add(CellAttribute::Blink),
+            7 => pen.add(CellAttribute::Reverse),
+            8 => pen.add(CellAttribute::Hidden),
+            9 => pen.add(CellAttribute::Strike),
             21 => pen.set_underline(Underline::Double),
             22 => {
-                pen.remove(Attr::Bold);
-                pen.remove(Attr::Dim);
+                pen.remove(CellAttribute::Bold);
+                pen.remove(CellAttribute::Dim);
             }
-            23 => pen.remove(Attr::Italic),
+            23 => pen.remove(CellAttribute::Italic),
             24 => pen.set_underline(Underline::None),
-            25 => pen.remove(Attr::Blink),
-            27 => pen.remove(Attr::Reverse),
-            28 => pen.remove(Attr::Hidden),
-            29 => pen.remove(Attr::Strike),
+            25 => pen.remove(CellAttribute::Blink),
+            27 => pen.remove(CellAttribute::Reverse),
+            28 => pen.remove(CellAttribute::Hidden),
+            29 => pen.remove(CellAttribute::Strike),
             n @ 30..=37 => pen.set_fg(Color::Indexed((n - 30) as u8)),
             n @ 40..=47 => pen.set_bg(Color::Indexed((n - 40) as u8)),
             n @ 90..=97 => pen.set_fg(Color::Indexed((n - 90 + 8) as u8)),
             n @ 100..=107 => pen.set_bg(Color::Indexed((n - 100 + 8) as u8)),
             39 => pen.set_fg(Color::Default),
             49 => pen.set_bg(Color::Default),
-            53 => pen.add(Attr::Overline),
-            55 => pen.remove(Attr::Overline),
+            53 => pen.add(CellAttribute::Overline),
+            55 => pen.remove(CellAttribute::Overline),
             59 => pen.set_underline_color(Color::Default),
             which @ (38 | 48 | 58) => {
                 let color = if param.len() > 1 {

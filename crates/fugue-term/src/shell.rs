@@ -5,14 +5,14 @@
 
 use std::collections::VecDeque;
 
-use crate::Fact;
+use crate::TerminalEvent;
 use crate::machine::Machine;
-use crate::place::{Cursor, Offset};
+use crate::place::{Offset, TextCursor};
 use crate::typing::Typing;
 
 /// What a mark says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MarkKind {
+pub enum ShellMarkKind {
     /// A: the prompt begins.
     Prompt,
     /// B: the prompt is complete, what follows is typed.
@@ -28,11 +28,11 @@ pub enum MarkKind {
 
 /// A trusted mark and where it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct ShellMark {
     /// What it says.
-    pub kind: MarkKind,
+    pub kind: ShellMarkKind,
     /// The text position of the terminal's cursor, and the offset just behind the mark.
-    pub at: Cursor,
+    pub at: TextCursor,
     /// Which step of a plan it is about, if the shell runs one: `s=<plan>.<step>`.
     pub step: Option<StepMark>,
 }
@@ -70,17 +70,17 @@ pub enum ShellState {
     /// It is between a command and the next prompt: hooks run, the prompt is being drawn.
     Prompting {
         /// Where that began.
-        since: Cursor,
+        since: TextCursor,
     },
     /// It waits for a command to be typed.
     AtPrompt {
         /// Where the typing begins.
-        since: Cursor,
+        since: TextCursor,
     },
     /// A command runs.
     Running {
         /// Where its output begins.
-        since: Cursor,
+        since: TextCursor,
     },
 }
 
@@ -88,8 +88,8 @@ pub enum ShellState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ran {
     pub(crate) command: String,
-    pub(crate) from: Cursor,
-    pub(crate) end: Option<Cursor>,
+    pub(crate) from: TextCursor,
+    pub(crate) end: Option<TextCursor>,
     pub(crate) code: Option<i32>,
 }
 
@@ -104,7 +104,7 @@ pub(crate) const MAX_COMMAND_CHARS: usize = 16 * 1024;
 pub(crate) struct Shell {
     secret: Option<String>,
     pub(crate) state: ShellState,
-    pub(crate) marks: VecDeque<Mark>,
+    pub(crate) marks: VecDeque<ShellMark>,
     pub(crate) last: Option<Ran>,
     pub(crate) typing: Typing,
 }
@@ -147,15 +147,15 @@ impl Machine {
             .iter()
             .find_map(|param| StepMark::parse(param.strip_prefix(b"s=")?));
         match params[0] {
-            b"A" => self.mark(MarkKind::Prompt, step),
-            b"B" => self.mark(MarkKind::Input, step),
+            b"A" => self.mark(ShellMarkKind::Prompt, step),
+            b"B" => self.mark(ShellMarkKind::Input, step),
             // A step of a plan is run without being typed, so its output may begin with no input before it.
-            b"C" => self.mark(MarkKind::Output, step),
+            b"C" => self.mark(ShellMarkKind::Output, step),
             b"D" => {
                 let code = params
                     .get(1)
                     .and_then(|code| str::from_utf8(code).ok()?.parse().ok());
-                self.mark(MarkKind::Done { code }, step);
+                self.mark(ShellMarkKind::Done { code }, step);
             }
             b"P" => {
                 if let Some(path) = params.iter().find_map(|param| param.strip_prefix(b"cwd=")) {
@@ -166,20 +166,20 @@ impl Machine {
         }
     }
 
-    fn mark(&mut self, kind: MarkKind, step: Option<StepMark>) {
+    fn mark(&mut self, kind: ShellMarkKind, step: Option<StepMark>) {
         if step.is_some() {
             self.tidy();
         }
         let (line, col) = self.text_position();
-        let at = Cursor {
+        let at = TextCursor {
             offset: Offset(self.now),
             line,
             col,
         };
         match kind {
-            MarkKind::Prompt => self.shell.state = ShellState::Prompting { since: at },
-            MarkKind::Input => self.shell.state = ShellState::AtPrompt { since: at },
-            MarkKind::Output => {
+            ShellMarkKind::Prompt => self.shell.state = ShellState::Prompting { since: at },
+            ShellMarkKind::Input => self.shell.state = ShellState::AtPrompt { since: at },
+            ShellMarkKind::Output => {
                 let command = match self.shell.state {
                     ShellState::AtPrompt { since } => self.command_line(since, at),
                     ShellState::Unknown
@@ -195,7 +195,7 @@ impl Machine {
                     code: None,
                 });
             }
-            MarkKind::Done { code } => {
+            ShellMarkKind::Done { code } => {
                 if let (ShellState::Running { .. }, Some(ran)) =
                     (self.shell.state, &mut self.shell.last)
                 {
@@ -205,16 +205,16 @@ impl Machine {
                 self.shell.state = ShellState::Prompting { since: at };
             }
         }
-        let mark = Mark { kind, at, step };
+        let mark = ShellMark { kind, at, step };
         if self.shell.marks.len() == MAX_MARKS {
             self.shell.marks.pop_front();
         }
         self.shell.marks.push_back(mark);
-        self.facts.push(Fact::Mark(mark));
+        self.facts.push(TerminalEvent::Mark(mark));
         self.tap_marked(kind);
     }
 
-    fn command_line(&self, from: Cursor, to: Cursor) -> String {
+    fn command_line(&self, from: TextCursor, to: TextCursor) -> String {
         let lines = self.lines_between(from, to, MAX_COMMAND_CHARS);
         let text = lines
             .lines

@@ -4,10 +4,10 @@
 //! is remembered, and a line that looks the same, or a word that is still where it was, is not new.
 
 use crate::machine::Machine;
-use crate::place::{Cursor, LineNo};
-use crate::shell::MarkKind;
+use crate::place::{LineNo, TextCursor};
+use crate::shell::ShellMarkKind;
 use crate::terminal::Terminal;
-use crate::watch::Echo;
+use crate::watch::EchoPolicy;
 
 /// Where the echo of typed lines is, by the shell's marks.
 #[derive(Debug, Default)]
@@ -17,9 +17,9 @@ type Place = (LineNo, u32);
 
 impl Echoes {
     /// Those that are not to be searched.
-    pub(crate) fn of(terminal: &Terminal, echo: Echo) -> Self {
+    pub(crate) fn of(terminal: &Terminal, echo: EchoPolicy) -> Self {
         let mut echoes = Vec::new();
-        if echo == Echo::Match {
+        if echo == EchoPolicy::Match {
             return Echoes(echoes);
         }
         let mut began = None;
@@ -28,7 +28,7 @@ impl Echoes {
             if let Some(began) = began.take() {
                 echoes.push((began, Some(at)));
             }
-            if mark.kind == MarkKind::Input {
+            if mark.kind == ShellMarkKind::Input {
                 began = Some(at);
             }
         }
@@ -245,7 +245,7 @@ impl Stale {
     }
 
     /// Whether a word painted at a place may be an old one that was drawn again; a look tells.
-    pub(crate) fn may_have(&self, alternate: bool, at: Cursor, word: &str) -> bool {
+    pub(crate) fn may_have(&self, alternate: bool, at: TextCursor, word: &str) -> bool {
         let old_ground = alternate || self.last.is_some_and(|last| at.line.0 <= last);
         let mut lines = self.lines(alternate).iter();
         old_ground && lines.any(|line| line.text.contains(word))

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use crate::place::{Cursor, LineNo, Offset};
+use crate::place::{LineNo, Offset, TextCursor};
 use crate::tap::{Ground, Piece};
 
 /// A match that is longer is none. Longer than anything one waits for, and a bound on what a watch costs.
@@ -122,15 +122,15 @@ impl Tail {
     }
 
     /// The place of the character at `position`.
-    pub(crate) fn place(&self, position: u64) -> Cursor {
+    pub(crate) fn place(&self, position: u64) -> TextCursor {
         match self.piece(position) {
             Some(piece) => self.within(piece, position),
-            None => Cursor::default(),
+            None => TextCursor::default(),
         }
     }
 
     /// The place just behind the character that ends at `position`.
-    pub(crate) fn place_behind(&self, position: u64) -> Cursor {
+    pub(crate) fn place_behind(&self, position: u64) -> TextCursor {
         let Some(last) = self.slice(0, position).chars().next_back() else {
             return self.place(position);
         };
@@ -139,7 +139,7 @@ impl Tail {
         };
         let place = self.within(piece, position);
         if last == '\n' && piece.ground != Ground::Alternate {
-            return Cursor {
+            return TextCursor {
                 line: LineNo(place.line.0 + 1),
                 col: 0,
                 ..place
@@ -148,23 +148,23 @@ impl Tail {
         place
     }
 
-    fn within(&self, piece: &Piece, position: u64) -> Cursor {
+    fn within(&self, piece: &Piece, position: u64) -> TextCursor {
         let text = self.slice(piece.start, position);
-        let Cursor { offset, line, col } = piece.at;
+        let TextCursor { offset, line, col } = piece.at;
         let later = Offset(offset.0 + text.len() as u64);
         let further = col + text.chars().count() as u32;
         match piece.ground {
-            Ground::Main => Cursor {
+            Ground::Main => TextCursor {
                 offset: later,
                 line,
                 col: further,
             },
-            Ground::Alternate => Cursor {
+            Ground::Alternate => TextCursor {
                 offset: later,
                 line,
                 col,
             },
-            Ground::Kept => Cursor {
+            Ground::Kept => TextCursor {
                 offset,
                 line,
                 col: further,

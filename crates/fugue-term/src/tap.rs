@@ -10,8 +10,8 @@
 use crate::grid::Point;
 use crate::machine::Machine;
 use crate::parser::Csi;
-use crate::place::{Cursor, LineNo, Offset};
-use crate::shell::MarkKind;
+use crate::place::{LineNo, Offset, TextCursor};
+use crate::shell::ShellMarkKind;
 
 /// What one feed printed, for [`Watch::output`](crate::Watch::output).
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ pub(crate) struct Piece {
     /// Where it starts, in bytes of the text.
     pub(crate) start: u64,
     /// The place of its first character.
-    pub(crate) at: Cursor,
+    pub(crate) at: TextCursor,
     pub(crate) ground: Ground,
     /// It is what a shell echoes of a line being typed.
     pub(crate) echo: bool,
@@ -151,7 +151,7 @@ impl Tap {
         self.open = true;
         self.tapped.pieces.push(Piece {
             start: self.tapped.text.len() as u64,
-            at: Cursor {
+            at: TextCursor {
                 offset: Offset(start),
                 line: LineNo(self.line.unwrap_or_default()),
                 col: self.col.unwrap_or_default(),
@@ -489,8 +489,8 @@ impl Machine {
     }
 
     #[inline(never)]
-    pub(crate) fn tap_marked(&mut self, kind: MarkKind) {
-        let echo = kind == MarkKind::Input && !self.shell.typing.is_nothing();
+    pub(crate) fn tap_marked(&mut self, kind: ShellMarkKind) {
+        let echo = kind == ShellMarkKind::Input && !self.shell.typing.is_nothing();
         let Some(tap) = &mut self.tap else { return };
         if tap.echo && !echo {
             tap.boundary();
@@ -499,7 +499,7 @@ impl Machine {
             tap.echo = echo;
             tap.open = false;
         }
-        if kind == MarkKind::Output {
+        if kind == ShellMarkKind::Output {
             tap.painting = false;
         }
     }

@@ -1,50 +1,50 @@
 //! The terminal as its users see it.
 
 use crate::cell::Style;
-use crate::lines::{Lines, Query};
+use crate::lines::{LineQuery, TextLines};
 use crate::machine::Machine;
 use crate::modes::Modes;
 use crate::parser::Parser;
-use crate::place::{Cursor, LineNo, Offset};
+use crate::place::{LineNo, Offset, TextCursor};
 use crate::screen::Screen;
-use crate::shell::{Mark, ShellState};
+use crate::shell::{ShellMark, ShellState};
 use crate::tap::Tapped;
 
 /// Rows and columns. Any value is survived; what is used has at least one row and two columns, so that every
-/// character fits, and at most [`Size::MOST`] of each.
+/// character fits, and at most [`TerminalSize::MOST`] of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct TerminalSize {
     /// Rows.
     pub rows: u16,
     /// Columns.
     pub cols: u16,
 }
 
-impl Size {
+impl TerminalSize {
     /// More than any real screen, and a bound on what one pane can cost.
     pub const MOST: u16 = 1000;
 
     /// The nearest size that is used.
-    pub fn clamped(self) -> Size {
-        Size {
-            rows: self.rows.clamp(1, Size::MOST),
-            cols: self.cols.clamp(2, Size::MOST),
+    pub fn clamped(self) -> TerminalSize {
+        TerminalSize {
+            rows: self.rows.clamp(1, TerminalSize::MOST),
+            cols: self.cols.clamp(2, TerminalSize::MOST),
         }
     }
 }
 
 /// What a terminal is made with.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct TerminalOptions {
     /// How many lines that left the screen are kept.
     pub keep_lines: usize,
     /// Shell marks count only if they carry this; with `None` none counts.
     pub secret: Option<String>,
 }
 
-impl Default for Options {
+impl Default for TerminalOptions {
     fn default() -> Self {
-        Options {
+        TerminalOptions {
             keep_lines: 10_000,
             secret: None,
         }
@@ -53,9 +53,9 @@ impl Default for Options {
 
 /// Something that happened while bytes were read, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fact {
+pub enum TerminalEvent {
     /// A shell mark that carries the secret.
-    Mark(Mark),
+    Mark(ShellMark),
     /// The title is now this.
     Title(String),
     /// The working directory is now this.
@@ -79,15 +79,15 @@ pub struct LastCommand<'a> {
     /// Its command line as echoed.
     pub command: &'a str,
     /// Its output so far.
-    pub output: Lines<'a>,
+    pub output: TextLines<'a>,
     /// Its exit code, once it ended and if the shell said.
     pub exit_code: Option<i32>,
     /// It has not ended.
     pub running: bool,
     /// Where its output begins.
-    pub from: Cursor,
+    pub from: TextCursor,
     /// Where its output ends, so far.
-    pub to: Cursor,
+    pub to: TextCursor,
 }
 
 /// A pane's terminal: bytes in, text and screen out.
@@ -97,21 +97,21 @@ pub struct Terminal {
     pub(crate) machine: Machine,
     /// The end before the last change of size or process, or in the checkpoint this was made from: with nothing printed
     /// since, the end is no earlier.
-    pub(crate) floor: Cursor,
+    pub(crate) floor: TextCursor,
 }
 
 impl Terminal {
     /// A blank screen at the beginning of a pane's output.
-    pub fn new(size: Size, options: Options) -> Self {
+    pub fn new(size: TerminalSize, options: TerminalOptions) -> Self {
         Terminal {
             parser: Parser::starting_at(0),
             machine: Machine::new(size.clamped(), &options, 0, 0),
-            floor: Cursor::default(),
+            floor: TextCursor::default(),
         }
     }
 
     /// Reads output. The result is the same however the bytes are cut.
-    pub fn feed(&mut self, bytes: &[u8]) -> Vec<Fact> {
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<TerminalEvent> {
         if let Some(tap) = &mut self.machine.tap {
             tap.start_feed();
         }
@@ -152,15 +152,15 @@ impl Terminal {
     }
 
     /// Changes the size; lines of the main screen are wrapped anew.
-    pub fn resize(&mut self, size: Size) {
+    pub fn resize(&mut self, size: TerminalSize) {
         self.floor = self.end();
         self.machine.resize(size.clamped());
     }
 
     /// The size in use.
-    pub fn size(&self) -> Size {
+    pub fn size(&self) -> TerminalSize {
         let grid = &self.machine.main;
-        Size {
+        TerminalSize {
             rows: grid.height() as u16,
             cols: grid.cols as u16,
         }
@@ -177,19 +177,19 @@ impl Terminal {
     }
 
     /// The end of the text so far.
-    pub fn end(&self) -> Cursor {
+    pub fn end(&self) -> TextCursor {
         let (line, col) = self.machine.text_end();
         let offset = self.offset();
-        Cursor { offset, line, col }.max(self.floor)
+        TextCursor { offset, line, col }.max(self.floor)
     }
 
     /// Lines of the text, oldest first.
-    pub fn lines(&self, query: &Query) -> Lines<'_> {
+    pub fn lines(&self, query: &LineQuery) -> TextLines<'_> {
         self.machine.lines(query)
     }
 
     /// The last lines of a stretch of the text, whenever they were written.
-    pub fn lines_between(&self, from: Cursor, to: Cursor, last: usize) -> Lines<'_> {
+    pub fn lines_between(&self, from: TextCursor, to: TextCursor, last: usize) -> TextLines<'_> {
         self.machine.lines_between(from, to, last)
     }
 
@@ -233,7 +233,7 @@ impl Terminal {
     }
 
     /// The last trusted marks, oldest first: between `Input` and `Output` lies the echo of what was typed.
-    pub fn marks(&self) -> impl DoubleEndedIterator<Item = &Mark> {
+    pub fn marks(&self) -> impl DoubleEndedIterator<Item = &ShellMark> {
         self.machine.shell.marks.iter()
     }
 

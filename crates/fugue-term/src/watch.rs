@@ -1,16 +1,16 @@
 //! Waiting for a pattern in a pane's output.
 //!
-//! A [`Watch`] looks at the text that is there, then at all that is printed, as it is printed, and at the screen where a
+//! A [`ExpectSearch`] looks at the text that is there, then at all that is printed, as it is printed, and at the screen where a
 //! program paints it. It is handed a terminal and what the terminal tapped; it knows no clock, so whoever owns it
-//! tells it when nothing came for a while ([`Watch::quiet`]) and looks at the screen when it asks for it.
+//! tells it when nothing came for a while ([`ExpectSearch::quiet`]) and looks at the screen when it asks for it.
 
 mod look_back;
 
 use std::ops::Range;
 
 use crate::pattern::Pattern;
-use crate::place::{Cursor, LineNo, Offset};
-use crate::scrollback::Selection;
+use crate::place::{LineNo, Offset, TextCursor};
+use crate::scrollback::LineSelection;
 use crate::seeker::Seeker;
 use crate::sight::{Echoes, Sight, Stale, Stretch};
 use crate::tail::Tail;
@@ -20,7 +20,7 @@ use look_back::LookBack;
 
 /// What to wait for.
 #[derive(Clone, Debug)]
-pub struct WatchFor {
+pub struct ExpectPatterns {
     /// This is what is wanted.
     pub pattern: Pattern,
     /// This says that it will not come.
@@ -28,14 +28,14 @@ pub struct WatchFor {
     /// How many of the last lines are looked at first, and how many lines a match may span.
     pub lines: usize,
     /// Only what came after that; then all of it is looked at, however many lines it is.
-    pub since: Option<Cursor>,
+    pub since: Option<TextCursor>,
     /// Whether the echo of typed lines counts.
-    pub echo: Echo,
+    pub echo: EchoPolicy,
 }
 
 /// What to do with the echo of lines typed at a shell's prompt, as its marks tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Echo {
+pub enum EchoPolicy {
     /// It is no output.
     Skip,
     /// It may match.
@@ -44,37 +44,37 @@ pub enum Echo {
 
 /// What a first look gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Begun {
+pub enum InitialSearch {
     /// It is there already.
-    Hit(Hit),
+    Hit(PatternMatch),
     /// Now for what comes.
     Watching,
     /// What is searched reaches further back than the lines this terminal keeps. Read the output again with another
-    /// terminal: call [`Watch::older`] with all that it gives away, then [`Watch::begin`] with itself, and then
-    /// [`Watch::resume`] with this one. The second time what there is has to do.
+    /// terminal: call [`ExpectSearch::older`] with all that it gives away, then [`ExpectSearch::begin`] with itself, and then
+    /// [`ExpectSearch::resume`] with this one. The second time what there is has to do.
     NeedsOlder,
 }
 
 /// A match.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hit {
+pub struct PatternMatch {
     /// Which pattern it was; the one that came first, and `Fail` if both did.
-    pub which: Which,
+    pub which: PatternKind,
     /// What matched, cut if it is long.
     pub text: String,
     /// The line that it ends in, as far as it was printed, cut if it is long.
     pub line: String,
     /// Where it begins.
-    pub from: Cursor,
+    pub from: TextCursor,
     /// Just behind it: what is new since then is what follows.
-    pub behind: Cursor,
+    pub behind: TextCursor,
     /// Where it was seen.
-    pub via: Via,
+    pub via: MatchSource,
 }
 
 /// Which of the two patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum PatternKind {
     /// What was waited for.
     Pattern,
     /// What says that it will not come.
@@ -83,7 +83,7 @@ pub enum Which {
 
 /// Where a match was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Via {
+pub enum MatchSource {
     /// In the text, in the order it was printed.
     Stream,
     /// On the screen, where a program had painted it.
@@ -92,15 +92,15 @@ pub enum Via {
 
 /// One wait on one pane. After a hit it is over, and finds nothing more.
 #[derive(Debug)]
-pub struct Watch {
-    what: WatchFor,
+pub struct ExpectSearch {
+    what: ExpectPatterns,
     tail: Tail,
     pattern: Seeker,
     fail: Option<Seeker>,
     phase: Phase,
-    searched_from: Option<Cursor>,
+    searched_from: Option<TextCursor>,
     /// All text up to here was looked at.
-    looked: Cursor,
+    looked: TextCursor,
     stale: Stale,
     /// Echo was left out where the tail ends.
     skipped: bool,
@@ -128,18 +128,18 @@ const PART: usize = 64 * 1024;
 /// As much of a match or a line as anybody reads.
 const MAX_CHARS: usize = 1000;
 
-impl Watch {
+impl ExpectSearch {
     /// A watch that has seen nothing yet.
-    pub fn new(what: WatchFor) -> Watch {
+    pub fn new(what: ExpectPatterns) -> ExpectSearch {
         let seeker = |pattern: &Pattern| Seeker::new(pattern.clone(), what.lines, 0);
-        Watch {
+        ExpectSearch {
             pattern: seeker(&what.pattern),
             fail: what.fail.as_ref().map(seeker),
             what,
             tail: Tail::default(),
             phase: Phase::New,
             searched_from: None,
-            looked: Cursor::default(),
+            looked: TextCursor::default(),
             stale: Stale::default(),
             skipped: false,
             moved: false,
@@ -148,64 +148,64 @@ impl Watch {
         }
     }
 
-    /// One whose older lines cannot be read: [`Watch::resume`] looks at those that a terminal keeps.
-    pub fn without_older(what: WatchFor) -> Watch {
-        Watch {
+    /// One whose older lines cannot be read: [`ExpectSearch::resume`] looks at those that a terminal keeps.
+    pub fn without_older(what: ExpectPatterns) -> ExpectSearch {
+        ExpectSearch {
             phase: Phase::Behind,
             looked: what.since.unwrap_or_default(),
-            ..Watch::new(what)
+            ..ExpectSearch::new(what)
         }
     }
 
     /// Looks at what is there: the last lines, or all that is new since the cursor. Afterwards only new output is
     /// looked at, so the terminal must [listen](Terminal::listen) from now on.
-    pub fn begin(&mut self, terminal: &Terminal) -> Begun {
+    pub fn begin(&mut self, terminal: &Terminal) -> InitialSearch {
         let since = self.what.since;
         let selection = match (since, self.looking.as_ref()) {
-            (Some(since), _) => Selection::Since(since),
-            (None, Some(look)) => Selection::From(look.window),
+            (Some(since), _) => LineSelection::Since(since),
+            (None, Some(look)) => LineSelection::From(look.window),
             (None, None) => {
                 let last = self.what.lines.max(1) as u64;
-                Selection::From(LineNo(terminal.line_count().saturating_sub(last)))
+                LineSelection::From(LineNo(terminal.line_count().saturating_sub(last)))
             }
         };
         match self.phase {
             Phase::New if terminal.lacks(selection) => {
                 self.phase = Phase::Asked;
                 let mut look = LookBack::new(self, since);
-                if let Selection::From(window) = selection {
+                if let LineSelection::From(window) = selection {
                     look.window = window;
                 }
                 self.looking = Some(look);
-                return Begun::NeedsOlder;
+                return InitialSearch::NeedsOlder;
             }
             Phase::New => self.phase = Phase::Live,
             Phase::Asked => self.phase = Phase::Behind,
-            Phase::Behind | Phase::Live | Phase::Over => return Begun::Watching,
+            Phase::Behind | Phase::Live | Phase::Over => return InitialSearch::Watching,
         }
         match self.look_back(terminal, since, selection) {
-            Some(hit) => Begun::Hit(hit),
-            None => Begun::Watching,
+            Some(hit) => InitialSearch::Hit(hit),
+            None => InitialSearch::Watching,
         }
     }
 
     /// After older lines were looked at in another terminal: looks at what came since then.
-    pub fn resume(&mut self, terminal: &Terminal) -> Option<Hit> {
+    pub fn resume(&mut self, terminal: &Terminal) -> Option<PatternMatch> {
         if self.phase != Phase::Behind {
             return None;
         }
         self.phase = Phase::Live;
         let looked = self.looked;
-        self.look_back(terminal, Some(looked), Selection::Since(looked))
+        self.look_back(terminal, Some(looked), LineSelection::Since(looked))
     }
 
-    /// Looks at what a feed printed. What [`Watch::begin`] has seen already does no harm.
-    pub fn output(&mut self, tapped: &Tapped) -> Option<Hit> {
+    /// Looks at what a feed printed. What [`ExpectSearch::begin`] has seen already does no harm.
+    pub fn output(&mut self, tapped: &Tapped) -> Option<PatternMatch> {
         if self.phase != Phase::Live || tapped.until <= self.looked.offset {
             return None;
         }
         self.looked.offset = tapped.until;
-        let skips = self.what.echo == Echo::Skip;
+        let skips = self.what.echo == EchoPolicy::Skip;
         self.moved |= tapped.moved || tapped.moved_at_prompt && !skips;
         let mut pending = 0;
         for (i, piece) in tapped.pieces.iter().enumerate() {
@@ -234,7 +234,7 @@ impl Watch {
         self.search()
     }
 
-    /// Whether there is a match that more output could change. If none comes for some 20 ms, call [`Watch::quiet`].
+    /// Whether there is a match that more output could change. If none comes for some 20 ms, call [`ExpectSearch::quiet`].
     pub fn is_unsettled(&self) -> bool {
         self.phase != Phase::Over
             && self
@@ -243,15 +243,15 @@ impl Watch {
     }
 
     /// Nothing came for a while: a match that rests on the end of the output is one.
-    pub fn quiet(&mut self) -> Option<Hit> {
+    pub fn quiet(&mut self) -> Option<PatternMatch> {
         while self.is_unsettled() {
             let end = self.tail.end();
             let ends = |seeker: &Seeker| seeker.evidence().or(seeker.may_end_here().then_some(end));
             let which = first(ends(&self.pattern), self.fail.as_ref().and_then(ends))?;
             let tail = &self.tail;
             let range = match which {
-                Which::Pattern => self.pattern.settle(tail),
-                Which::Fail => self.fail.as_mut().and_then(|fail| fail.settle(tail)),
+                PatternKind::Pattern => self.pattern.settle(tail),
+                PatternKind::Fail => self.fail.as_mut().and_then(|fail| fail.settle(tail)),
             };
             if let Some(hit) = range.and_then(|range| self.take(which, range)) {
                 return Some(hit);
@@ -260,13 +260,13 @@ impl Watch {
         None
     }
 
-    /// Whether something was painted since the last look. Call [`Watch::look`] soon.
+    /// Whether something was painted since the last look. Call [`ExpectSearch::look`] soon.
     pub fn wants_look(&self) -> bool {
         self.moved && self.phase == Phase::Live
     }
 
     /// Looks at what changed on the screen since the search began.
-    pub fn look(&mut self, terminal: &Terminal) -> Option<Hit> {
+    pub fn look(&mut self, terminal: &Terminal) -> Option<PatternMatch> {
         // A match in the stream is the earlier one.
         if self.phase != Phase::Live || self.is_unsettled() {
             return None;
@@ -283,15 +283,15 @@ impl Watch {
     }
 
     /// Nothing more will ever come: what rests on the end counts, and the screen is looked at a last time.
-    pub fn end(&mut self, terminal: &Terminal) -> Option<Hit> {
+    pub fn end(&mut self, terminal: &Terminal) -> Option<PatternMatch> {
         let resumed = self.resume(terminal);
         resumed
             .or_else(|| self.quiet())
             .or_else(|| self.wants_look().then(|| self.look(terminal)).flatten())
     }
 
-    /// Where the search began; [`Watch::begin`] sets it.
-    pub fn searched_from(&self) -> Option<Cursor> {
+    /// Where the search began; [`ExpectSearch::begin`] sets it.
+    pub fn searched_from(&self) -> Option<TextCursor> {
         self.searched_from
     }
 
@@ -300,13 +300,13 @@ impl Watch {
     }
 }
 
-impl Watch {
+impl ExpectSearch {
     fn look_at_alternate(
         &mut self,
         terminal: &Terminal,
         echoes: &Echoes,
-        since: Option<Cursor>,
-    ) -> Option<Hit> {
+        since: Option<TextCursor>,
+    ) -> Option<PatternMatch> {
         let sight = Sight::of(terminal, echoes);
         if !sight.alternate || self.is_unsettled() {
             return None;
@@ -318,7 +318,7 @@ impl Watch {
         hit
     }
 
-    fn push_kept(&mut self, text: &str, at: Cursor) {
+    fn push_kept(&mut self, text: &str, at: TextCursor) {
         let piece = Piece {
             start: 0,
             at,
@@ -330,11 +330,11 @@ impl Watch {
     }
 
     /// What follows is not the same line, whatever was between.
-    fn break_line(&mut self, at: Cursor) {
+    fn break_line(&mut self, at: TextCursor) {
         let end = self.tail.end();
         let last = self.tail.text().chars().next_back();
         if last.is_some_and(|last| last != '\n') {
-            let at = Cursor {
+            let at = TextCursor {
                 offset: at.offset,
                 ..self.tail.place_behind(end)
             };
@@ -343,7 +343,7 @@ impl Watch {
     }
 
     /// Reads what is new in the tail.
-    fn search(&mut self) -> Option<Hit> {
+    fn search(&mut self) -> Option<PatternMatch> {
         self.pattern.advance(&self.tail);
         if let Some(fail) = &mut self.fail {
             fail.advance(&self.tail);
@@ -355,19 +355,19 @@ impl Watch {
     }
 
     /// The match that came first, if it is settled.
-    fn verdict(&mut self) -> Option<Hit> {
+    fn verdict(&mut self) -> Option<PatternMatch> {
         loop {
             let (wanted, fail) = (&self.pattern, self.fail.as_ref());
             let which = first(wanted.evidence(), fail.and_then(Seeker::evidence))?;
             let range = match which {
-                Which::Pattern => {
+                PatternKind::Pattern => {
                     let may_fail = fail.is_some_and(Seeker::may_end_here);
                     if may_fail && wanted.evidence() == Some(self.tail.end()) {
                         return None;
                     }
                     wanted.settled()?
                 }
-                Which::Fail => fail.and_then(Seeker::settled)?,
+                PatternKind::Fail => fail.and_then(Seeker::settled)?,
             };
             if let Some(hit) = self.take(which, range) {
                 return Some(hit);
@@ -377,7 +377,7 @@ impl Watch {
 
     /// A match in the stream, unless it is old text painted again: then the search goes on behind it, and a look at
     /// the screen tells.
-    fn take(&mut self, which: Which, range: Range<u64>) -> Option<Hit> {
+    fn take(&mut self, which: PatternKind, range: Range<u64>) -> Option<PatternMatch> {
         let text = self.tail.slice(range.start, range.end);
         let piece = self.tail.piece(range.start);
         let repainted = !text.is_empty()
@@ -389,8 +389,8 @@ impl Watch {
             self.moved = true;
             let tail = &self.tail;
             let seeker = match which {
-                Which::Pattern => Some(&mut self.pattern),
-                Which::Fail => self.fail.as_mut(),
+                PatternKind::Pattern => Some(&mut self.pattern),
+                PatternKind::Fail => self.fail.as_mut(),
             };
             if let Some(seeker) = seeker {
                 seeker.pass_over(range.end);
@@ -401,17 +401,22 @@ impl Watch {
         self.phase = Phase::Over;
         let all = self.tail.text();
         let (start, end) = (self.tail.index(range.start), self.tail.index(range.end));
-        Some(Hit {
+        Some(PatternMatch {
             which,
             text: shorten(text),
             line: line_of(all, start, end),
             from: self.tail.place(range.start),
             behind: self.tail.place_behind(range.end),
-            via: Via::Stream,
+            via: MatchSource::Stream,
         })
     }
 
-    fn find_on_screen(&self, terminal: &Terminal, sight: &Sight, since: u64) -> Option<Hit> {
+    fn find_on_screen(
+        &self,
+        terminal: &Terminal,
+        sight: &Sight,
+        since: u64,
+    ) -> Option<PatternMatch> {
         for stretch in sight.fresh(since, &self.stale) {
             let find = |pattern: &Pattern| self.find_in(&stretch, sight.alternate, pattern);
             let wanted = find(&self.what.pattern);
@@ -421,28 +426,28 @@ impl Watch {
                 continue;
             };
             let range = match which {
-                Which::Pattern => wanted?,
-                Which::Fail => fail?,
+                PatternKind::Pattern => wanted?,
+                PatternKind::Fail => fail?,
             };
             let now = terminal.end();
             let place = |at: usize| {
                 let (line, col) = stretch.find(at);
                 match sight.alternate {
                     true => now,
-                    false => Cursor {
+                    false => TextCursor {
                         offset: now.offset,
                         line: LineNo(line.no),
                         col,
                     },
                 }
             };
-            return Some(Hit {
+            return Some(PatternMatch {
                 which,
                 text: shorten(&stretch.text[range.clone()]),
                 line: line_of(&stretch.text, range.start, range.end),
                 from: place(range.start),
                 behind: place(range.end),
-                via: Via::Screen,
+                via: MatchSource::Screen,
             });
         }
         None
@@ -467,8 +472,8 @@ impl Watch {
     }
 }
 
-fn kept(offset: u64, line: LineNo, col: u32) -> Cursor {
-    Cursor {
+fn kept(offset: u64, line: LineNo, col: u32) -> TextCursor {
+    TextCursor {
         offset: Offset(offset),
         line,
         col,
@@ -476,12 +481,12 @@ fn kept(offset: u64, line: LineNo, col: u32) -> Cursor {
 }
 
 /// Which of two came first; where both did it has failed.
-fn first(pattern: Option<u64>, fail: Option<u64>) -> Option<Which> {
+fn first(pattern: Option<u64>, fail: Option<u64>) -> Option<PatternKind> {
     match (pattern, fail) {
         (None, None) => None,
-        (Some(pattern), Some(fail)) if pattern < fail => Some(Which::Pattern),
-        (Some(_), None) => Some(Which::Pattern),
-        (_, Some(_)) => Some(Which::Fail),
+        (Some(pattern), Some(fail)) if pattern < fail => Some(PatternKind::Pattern),
+        (Some(_), None) => Some(PatternKind::Pattern),
+        (_, Some(_)) => Some(PatternKind::Fail),
     }
 }
 

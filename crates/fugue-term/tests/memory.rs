@@ -3,7 +3,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fugue_term::{Begun, Echo, Options, Pattern, Query, Size, Terminal, Watch, WatchFor};
+use fugue_term::{
+    EchoPolicy, ExpectPatterns, ExpectSearch, InitialSearch, LineQuery, Pattern, Terminal,
+    TerminalOptions, TerminalSize,
+};
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
@@ -34,11 +37,11 @@ fn panes_cost_what_they_hold() {
     let live = || LIVE.load(Ordering::Relaxed);
     let before = live();
     let mut pane = Terminal::new(
-        Size {
+        TerminalSize {
             rows: 40,
             cols: 120,
         },
-        Options::default(),
+        TerminalOptions::default(),
     );
     for i in 0..30_000 {
         let line = format!(
@@ -51,7 +54,7 @@ fn panes_cost_what_they_hold() {
     }
     let cost = live() - before;
     assert_eq!(
-        pane.lines(&Query {
+        pane.lines(&LineQuery {
             since: None,
             last: usize::MAX
         })
@@ -65,11 +68,11 @@ fn panes_cost_what_they_hold() {
     let panes: Vec<Terminal> = (0..500)
         .map(|_| {
             Terminal::new(
-                Size {
+                TerminalSize {
                     rows: 40,
                     cols: 120,
                 },
-                Options::default(),
+                TerminalOptions::default(),
             )
         })
         .collect();
@@ -78,11 +81,11 @@ fn panes_cost_what_they_hold() {
 
     let before = live();
     let mut pane = Terminal::new(
-        Size {
+        TerminalSize {
             rows: 40,
             cols: 120,
         },
-        Options::default(),
+        TerminalOptions::default(),
     );
     for chunk in 0..3_000u32 {
         // Endless strings, marks to join, lines without end, a new style each: whatever grows must stop.
@@ -119,21 +122,21 @@ fn a_long_wait_costs_no_more_than_a_short_one() {
     ] {
         for output in [&log, &no_end] {
             let mut pane = Terminal::new(
-                Size {
+                TerminalSize {
                     rows: 40,
                     cols: 120,
                 },
-                Options::default(),
+                TerminalOptions::default(),
             );
             pane.listen(true);
-            let mut watch = Watch::new(WatchFor {
+            let mut watch = ExpectSearch::new(ExpectPatterns {
                 pattern: Pattern::new(pattern).expect(pattern),
                 fail: Some(Pattern::new("error|panicked").expect("it compiles")),
                 lines: 100,
                 since: Some(pane.end()),
-                echo: Echo::Skip,
+                echo: EchoPolicy::Skip,
             });
-            assert_eq!(watch.begin(&pane), Begun::Watching);
+            assert_eq!(watch.begin(&pane), InitialSearch::Watching);
             let mut feed = |bytes: &[u8]| {
                 pane.feed(bytes);
                 watch.output(pane.tapped())
@@ -160,7 +163,7 @@ fn a_long_wait_costs_no_more_than_a_short_one() {
             };
             assert_eq!(hit.as_ref().map(|hit| &hit.text[..]), expected);
             if let Some(hit) = hit {
-                let query = Query {
+                let query = LineQuery {
                     since: Some(hit.from),
                     last: 10,
                 };

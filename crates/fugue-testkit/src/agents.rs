@@ -14,16 +14,16 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    Missing, World,
-    model::{Call, Model},
+    MissingRequirement, TestEnv,
+    model::{ModelAction, ScriptedModel},
 };
 
 /// Programs that other people wrote and our tests drive: agents, suites, clients.
-pub struct Tools {
+pub struct ExternalTools {
     dir: PathBuf,
 }
 
-impl Tools {
+impl ExternalTools {
     /// Where `scripts/mcp-tools` puts them for the build that this binary belongs to; `FUGUE_MCP_TOOLS` says otherwise.
     pub fn beside(binary: &Path) -> Self {
         let said = std::env::var_os("FUGUE_MCP_TOOLS").map(PathBuf::from);
@@ -43,7 +43,7 @@ impl Tools {
     }
 
     /// A program in a world, with their Node in front of the system's.
-    pub fn command(&self, world: &World, program: &Path) -> Command {
+    pub fn command(&self, world: &TestEnv, program: &Path) -> Command {
         let mut command = world.command(program);
         let path = world_path(&command);
         let node = self.dir.join("node_modules/node/bin");
@@ -83,25 +83,25 @@ fn is_closed_to_others(dir: &Path) -> bool {
 
 /// How a test starts an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Started {
+pub enum AgentStart {
     Headless,
     AsWorker,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Agent {
+pub enum TestAgent {
     Claude,
     Codex,
     Gemini,
 }
 
 /// An agent that is ready to start, and the home it will have.
-pub struct Headless {
+pub struct HeadlessAgent {
     pub command: Command,
     _home: TempDir,
 }
 
-impl Agent {
+impl TestAgent {
     /// The model's name for a tool of ours: the tool, and the namespace where there is one.
     pub fn names(self, tool: &str) -> (String, Option<String>) {
         match self {
@@ -120,17 +120,21 @@ impl Agent {
     }
 
     /// Why the agent cannot be tested here, if it cannot.
-    pub fn obstacle(self, tools: &Tools, started: Started) -> Option<(Missing, String)> {
+    pub fn obstacle(
+        self,
+        tools: &ExternalTools,
+        started: AgentStart,
+    ) -> Option<(MissingRequirement, String)> {
         if tools.find(self.program()).is_none() {
             let reason = format!("{self:?} is not installed (scripts/mcp-tools)");
-            return Some((Missing::Program, reason));
+            return Some((MissingRequirement::Program, reason));
         }
         if self != Self::Gemini {
             return None;
         }
-        if started == Started::AsWorker && !rustix::process::geteuid().is_root() {
+        if started == AgentStart::AsWorker && !rustix::process::geteuid().is_root() {
             let reason = "Gemini CLI reads a worker's settings only below directories of root";
-            return Some((Missing::Root, reason.to_owned()));
+            return Some((MissingRequirement::Root, reason.to_owned()));
         }
         if tools
             .private_parents()
@@ -140,18 +144,18 @@ impl Agent {
             return None;
         }
         let reason = "Gemini CLI ignores its settings below a directory that others can write to; HOME and the build are both";
-        Some((Missing::Machine, reason.to_owned()))
+        Some((MissingRequirement::Machine, reason.to_owned()))
     }
 
     /// The agent with one prompt, fugue as its only MCP server and the model as its only model; none if it is not
     /// installed. No traffic leaves loopback.
     pub fn headless(
         self,
-        tools: &Tools,
-        world: &World,
+        tools: &ExternalTools,
+        world: &TestEnv,
         fugue: &Path,
-        model: &Model,
-    ) -> Option<Headless> {
+        model: &ScriptedModel,
+    ) -> Option<HeadlessAgent> {
         let program = tools.find(self.program())?;
         let home = tools.private_dir();
         let mut command = tools.command(world, &program);
@@ -224,7 +228,7 @@ impl Agent {
                     .args(["--approval-mode", "yolo", "--model", "gemini-2.5-pro"]);
             }
         }
-        Some(Headless {
+        Some(HeadlessAgent {
             command,
             _home: home,
         })
@@ -233,16 +237,20 @@ impl Agent {
 
 /// What the agents need to be started by name in a world, interactively, by whatever starts them. They are where a user
 /// would have them: on the PATH, with a home in which they have been used before, and with a model.
-pub struct AtHome {
+pub struct AgentHome {
     home: TempDir,
 }
 
-impl AtHome {
+impl AgentHome {
     /// Makes the world one in which agents live; `None` where they are not installed. Everything that is started in the
     /// world from now on has the environment for it, the daemon too, so this comes first. They trust the world's working
     /// directory and ask before they run a command.
-    pub fn settle(tools: &Tools, world: &mut World, model: &Model) -> Option<Self> {
-        for agent in [Agent::Claude, Agent::Codex, Agent::Gemini] {
+    pub fn settle(
+        tools: &ExternalTools,
+        world: &mut TestEnv,
+        model: &ScriptedModel,
+    ) -> Option<Self> {
+        for agent in [TestAgent::Claude, TestAgent::Codex, TestAgent::Gemini] {
             tools.find(agent.program())?;
         }
         let home = Self {
@@ -272,7 +280,7 @@ impl AtHome {
         self.home.path()
     }
 
-    fn write_settings(&self, model: &Model) {
+    fn write_settings(&self, model: &ScriptedModel) {
         for dir in [".claude", ".codex", ".gemini", "state"] {
             fs::create_dir(self.dir().join(dir)).expect("a directory of the home");
         }
@@ -324,9 +332,9 @@ impl AtHome {
     }
 }
 
-impl Agent {
+impl TestAgent {
     /// The call by which this agent's model runs a command, for which the agent asks permission.
-    pub fn shell_call(self, command: &str) -> Call {
+    pub fn shell_call(self, command: &str) -> ModelAction {
         let (tool, input) = match self {
             Self::Claude => (
                 "Bash",
@@ -342,7 +350,7 @@ impl Agent {
                 json!({"command": command, "description": "what the script says"}),
             ),
         };
-        Call {
+        ModelAction {
             tool: tool.to_owned(),
             namespace: None,
             input,

@@ -1,12 +1,12 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Random numbers that can be had again: `FUGUE_SEED` repeats a run (as far as the machine's own timing lets it).
-pub struct Chance {
+pub struct SeededRng {
     seed: u64,
     state: u64,
 }
 
-impl Default for Chance {
+impl Default for SeededRng {
     fn default() -> Self {
         let given = std::env::var("FUGUE_SEED").ok();
         let seed = match given {
@@ -19,7 +19,7 @@ impl Default for Chance {
     }
 }
 
-impl Chance {
+impl SeededRng {
     /// One of several that run side by side, each with numbers of its own.
     pub fn of(seed: u64) -> Self {
         Self {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{figure, world::World};
+use crate::{figure, world::TestEnv};
 
 // Only what goes through libc is caught. That is how std reads the wall clock.
 const SOURCE: &str = r#"
@@ -58,7 +58,7 @@ pub struct WallClock {
 
 impl WallClock {
     #[track_caller]
-    pub fn new(world: &World) -> Self {
+    pub fn new(world: &TestEnv) -> Self {
         let at = |name: &str| world.dir().join(name);
         let (source, library) = (at("clock.c"), at("clock.so"));
         fs::write(&source, SOURCE).expect("the source of the clock");
@@ -87,7 +87,7 @@ impl WallClock {
 
     /// Starts a daemon that reads this clock.
     #[track_caller]
-    pub fn daemon(&self, world: &World) -> u32 {
+    pub fn daemon(&self, world: &TestEnv) -> u32 {
         let way: Vec<&str> = self.way.iter().map(String::as_str).collect();
         world.daemon_by_way_of(&way)
     }
@@ -95,7 +95,7 @@ impl WallClock {
 
 /// How to start a program for which the machine has been up for so much longer, as after a suspend. `None` where time
 /// namespaces cannot be had, which is said.
-pub fn boot_clock_ahead(world: &World, seconds: u64) -> Option<Vec<String>> {
+pub fn boot_clock_ahead(world: &TestEnv, seconds: u64) -> Option<Vec<String>> {
     let ahead = seconds.to_string();
     let ways: [&[&str]; 2] = [&["unshare", "-T"], &["unshare", "-Ur", "-T"]];
     let found = ways.into_iter().find_map(|way| {

@@ -20,13 +20,13 @@ pub mod supervisor;
 mod time;
 mod world;
 
-pub use chance::Chance;
+pub use chance::SeededRng;
 pub use clock::{WallClock, boot_clock_ahead};
 pub use corpus::replay;
 pub use figures::{figure, stay_on_one_core};
-pub use proc::{Ended, Process};
+pub use proc::{ProcessRef, ProcessWaiter};
 pub use pty::Pty;
-pub use run::{Ran, Running};
-pub use skip::{Missing, skip};
+pub use run::{ProgramOutput, RunningProgram};
+pub use skip::{MissingRequirement, skip};
 pub use time::{let_pass, until, until_some};
-pub use world::{World, backend, native_only};
+pub use world::{TestEnv, backend, native_only};

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-use crate::proc::Ended;
+use crate::proc::ProcessWaiter;
 
 /// How long an answer may take. Far more than any should.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -194,7 +194,7 @@ impl McpClient {
     /// Closes the server's stdin, waits for its end, and gives its status and stderr.
     #[track_caller]
     pub fn end(mut self) -> (ExitStatus, String) {
-        let ended = Ended::of(self.child.id()).expect("it runs");
+        let ended = ProcessWaiter::of(self.child.id()).expect("it runs");
         self.stdin = None;
         ended.wait(PATIENCE);
         let status = self.child.wait().expect("a child can be waited for");

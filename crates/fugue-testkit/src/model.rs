@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 /// One thing the model does.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct ModelAction {
     /// As the agent lists it: each has its own way of naming an MCP server's tools.
     pub tool: String,
     pub namespace: Option<String>,
@@ -26,15 +26,15 @@ pub struct Call {
 
 /// What one request to the model was.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ModelRequest {
     pub path: String,
     pub body: Value,
 }
 
 /// A model that listens until it is dropped.
-pub struct Model {
+pub struct ScriptedModel {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ModelRequest>>>,
     over: Arc<AtomicBool>,
     gate: Arc<Gate>,
 }
@@ -62,13 +62,13 @@ impl Gate {
 /// What the model says when its script is done.
 pub const DONE: &str = "the script is done";
 
-impl Model {
-    pub fn start(script: Vec<Call>) -> Self {
+impl ScriptedModel {
+    pub fn start(script: Vec<ModelAction>) -> Self {
         Self::in_turns(vec![script])
     }
 
     /// With a script for each turn: the calls of the second wait until the agent was told something after the first.
-    pub fn in_turns(script: Vec<Vec<Call>>) -> Self {
+    pub fn in_turns(script: Vec<Vec<ModelAction>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
         let address = listener.local_addr().expect("it has an address");
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -108,12 +108,12 @@ impl Model {
     }
 
     /// Every request so far, in order.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<ModelRequest> {
         self.asked.lock().expect("nobody panics with it").clone()
     }
 }
 
-impl Drop for Model {
+impl Drop for ScriptedModel {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
         self.answer();
@@ -124,8 +124,8 @@ impl Drop for Model {
 
 fn serve(
     stream: TcpStream,
-    script: &[Vec<Call>],
-    log: &Mutex<Vec<Asked>>,
+    script: &[Vec<ModelAction>],
+    log: &Mutex<Vec<ModelRequest>>,
     gate: &Gate,
 ) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
@@ -138,7 +138,7 @@ fn serve(
             &json!({"data": [], "models": [], "object": "list", "has_more": false}),
         );
     }
-    let asked = Asked {
+    let asked = ModelRequest {
         path: path.clone(),
         body,
     };
@@ -172,7 +172,7 @@ fn serve(
 }
 
 /// The call after those whose results the request carries. A request without tools is the agent's own housekeeping.
-fn next_call<'a>(script: &'a [Vec<Call>], body: &Value) -> Option<&'a Call> {
+fn next_call<'a>(script: &'a [Vec<ModelAction>], body: &Value) -> Option<&'a ModelAction> {
     body.get("tools")?;
     let turns_over = body.to_string().matches(DONE).count();
     let mut so_far = script.iter().take(turns_over + 1).flatten();
@@ -215,7 +215,7 @@ pub fn told(body: &Value, text: &str) -> bool {
 /// One answer of the model's.
 struct Turn<'a> {
     number: usize,
-    next: Option<&'a Call>,
+    next: Option<&'a ModelAction>,
 }
 
 impl Turn<'_> {
@@ -390,7 +390,7 @@ mod tests {
 
     use super::*;
 
-    fn ask(model: &Model, path: &str, body: &Value) -> String {
+    fn ask(model: &ScriptedModel, path: &str, body: &Value) -> String {
         let mut stream = TcpStream::connect(model.address).unwrap();
         let body = body.to_string();
         write!(
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn each_turn_makes_the_next_call_and_then_it_is_done() {
-        let model = Model::start(vec![Call {
+        let model = ScriptedModel::start(vec![ModelAction {
             tool: "look".to_owned(),
             namespace: None,
             input: json!({"at": "p1"}),

@@ -17,13 +17,13 @@ use crate::time::timespec;
 
 /// One process, told from a later one of the same number by when it started.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Process {
+pub struct ProcessRef {
     pub pid: u32,
     pub started: u64,
     pub line: Vec<String>,
 }
 
-impl Process {
+impl ProcessRef {
     /// The process that has this number now; none if there is none or it is a zombie.
     pub fn of(pid: u32) -> Option<Self> {
         let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
@@ -98,9 +98,9 @@ impl Process {
 }
 
 /// A handle on a process that may be waited for although it is nobody's child here.
-pub struct Ended(OwnedFd);
+pub struct ProcessWaiter(OwnedFd);
 
-impl Ended {
+impl ProcessWaiter {
     pub fn of(pid: u32) -> io::Result<Self> {
         let pid = Pid::from_raw(pid as i32).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
@@ -115,7 +115,7 @@ impl Ended {
     }
 }
 
-impl AsFd for Ended {
+impl AsFd for ProcessWaiter {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -129,15 +129,15 @@ pub fn kill9(pid: u32) {
 }
 
 /// Every process that has something in `dir`: a variable, a word of its command line, its working directory.
-pub fn belonging_to(dir: &Path) -> Vec<Process> {
+pub fn belonging_to(dir: &Path) -> Vec<ProcessRef> {
     let ours = std::process::id();
     let entries = fs::read_dir("/proc").expect("/proc is there");
-    let mut found: Vec<Process> = entries
+    let mut found: Vec<ProcessRef> = entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid| *pid != ours)
         .filter(|pid| belongs(*pid, dir))
-        .filter_map(Process::of)
+        .filter_map(ProcessRef::of)
         .collect();
     found.sort();
     found

@@ -14,10 +14,10 @@ use std::{
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::de::DeserializeOwned;
 
-use crate::{proc::Ended, time::timespec};
+use crate::{proc::ProcessWaiter, time::timespec};
 
 /// What a program that has ended said.
-pub struct Ran {
+pub struct ProgramOutput {
     pub line: String,
     /// None: a signal ended it.
     pub code: Option<i32>,
@@ -27,7 +27,7 @@ pub struct Ran {
     pub took: Duration,
 }
 
-impl Ran {
+impl ProgramOutput {
     pub fn out(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
@@ -62,7 +62,7 @@ impl Ran {
     }
 }
 
-impl fmt::Display for Ran {
+impl fmt::Display for ProgramOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A failure's report must not be a gigabyte.
         let cut = |text: String| match text.char_indices().nth(4000) {
@@ -83,10 +83,10 @@ impl fmt::Display for Ran {
 }
 
 /// A program that still runs. Dropping it kills it.
-pub struct Running {
+pub struct RunningProgram {
     line: String,
     child: Child,
-    ended: Ended,
+    ended: ProcessWaiter,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
     said: Vec<u8>,
@@ -94,7 +94,7 @@ pub struct Running {
     start: Instant,
 }
 
-impl Running {
+impl RunningProgram {
     #[track_caller]
     pub fn start(command: Command) -> Self {
         Self::start_by(command, |mut command| command.spawn())
@@ -118,7 +118,7 @@ impl Running {
         };
         Self {
             line,
-            ended: Ended::of(child.id()).expect("a child of ours has a pidfd"),
+            ended: ProcessWaiter::of(child.id()).expect("a child of ours has a pidfd"),
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
             child,
@@ -182,7 +182,7 @@ impl Running {
 
     /// Waits for its end and the end of its output.
     #[track_caller]
-    pub fn end(mut self, limit: Duration) -> Ran {
+    pub fn end(mut self, limit: Duration) -> ProgramOutput {
         // A daemon or holder that keeps the caller's stdout open would hang `$(fugue ls)`; once the program itself has
         // ended, its pipes have this long to close.
         const LINGER: Duration = Duration::from_secs(5);
@@ -214,7 +214,7 @@ impl Running {
             }
         }
         let status = status.expect("the loop ends with a status");
-        Ran {
+        ProgramOutput {
             line: self.line.clone(),
             code: status.code(),
             signal: status.signal(),
@@ -250,7 +250,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         // Both fail only when it has ended and been waited for.
         let _ = self.child.kill();

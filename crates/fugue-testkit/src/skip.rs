@@ -2,7 +2,7 @@ use std::{fs::OpenOptions, io::Write, thread};
 
 /// What a test needs and does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingRequirement {
     /// The rights of root. Where the tests run as an ordinary user, CI runs such a test once more as root.
     Root,
     /// A program that can be installed. In CI this is a failure.
@@ -11,7 +11,7 @@ pub enum Missing {
     Machine,
 }
 
-impl Missing {
+impl MissingRequirement {
     fn name(self) -> &'static str {
         match self {
             Self::Root => "root",
@@ -27,7 +27,7 @@ impl Missing {
     clippy::print_stderr,
     reason = "a test that is run alone says that it is skipped"
 )]
-pub fn skip(missing: Missing, reason: impl AsRef<str>) {
+pub fn skip(missing: MissingRequirement, reason: impl AsRef<str>) {
     let test = thread::current().name().unwrap_or("?").to_owned();
     let reason = reason.as_ref();
     eprintln!("SKIPPED {test}: {reason}");

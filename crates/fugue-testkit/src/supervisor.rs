@@ -37,37 +37,37 @@ pub struct SupervisedCall {
 
 /// What becomes of a supervised call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SyscallVerdict {
     Continue,
     Fail(Errno),
 }
 
 /// Which part of fugue a process is, by its command line. Between `fork` and `exec` a process is what its parent is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
+pub enum ProcessRole {
     Daemon,
     Holder,
     Other,
 }
 
-impl Role {
+impl ProcessRole {
     pub fn name(self) -> &'static str {
         match self {
-            Role::Daemon => "daemon",
-            Role::Holder => "holder",
-            Role::Other => "other",
+            ProcessRole::Daemon => "daemon",
+            ProcessRole::Holder => "holder",
+            ProcessRole::Other => "other",
         }
     }
 }
 
 impl SupervisedCall {
-    pub fn role(&self) -> Role {
+    pub fn role(&self) -> ProcessRole {
         let line = fs::read(format!("/proc/{}/cmdline", self.thread)).unwrap_or_default();
         let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
         match words.get(1..3) {
-            Some([b"daemon", b"run"]) => Role::Daemon,
-            Some([b"hold", _]) => Role::Holder,
-            _ => Role::Other,
+            Some([b"daemon", b"run"]) => ProcessRole::Daemon,
+            Some([b"hold", _]) => ProcessRole::Holder,
+            _ => ProcessRole::Other,
         }
     }
 
@@ -137,7 +137,7 @@ impl Supervisor {
     /// `verdict`, one at a time.
     pub fn new(
         syscalls: &[Syscall],
-        mut verdict: impl FnMut(&SupervisedCall) -> Verdict + Send + 'static,
+        mut verdict: impl FnMut(&SupervisedCall) -> SyscallVerdict + Send + 'static,
     ) -> io::Result<Self> {
         let program = filter::program(syscalls);
         let (launcher, launches) = mpsc::channel::<Launch>();
@@ -199,7 +199,7 @@ impl Drop for Supervisor {
 fn supervise(
     listener: &OwnedFd,
     stopped: &UnixStream,
-    verdict: &mut dyn FnMut(&SupervisedCall) -> Verdict,
+    verdict: &mut dyn FnMut(&SupervisedCall) -> SyscallVerdict,
 ) {
     loop {
         let mut fds = [
@@ -216,7 +216,7 @@ fn supervise(
                 continue;
             };
             let Some(syscall) = Syscall::of(received.number) else {
-                filter::answer(listener, received.id, Verdict::Continue);
+                filter::answer(listener, received.id, SyscallVerdict::Continue);
                 continue;
             };
             let call = SupervisedCall {
@@ -271,9 +271,9 @@ mod tests {
         let supervisor = Supervisor::new(&[syscall("openat")], move |call| {
             if !failed && call.path_at(1).as_deref() == Some(&*wanted) {
                 failed = true;
-                return Verdict::Fail(Errno::MFILE);
+                return SyscallVerdict::Fail(Errno::MFILE);
             }
-            Verdict::Continue
+            SyscallVerdict::Continue
         })
         .expect("a supervisor");
         // The second try is a descendant of the first shell.
@@ -296,7 +296,7 @@ mod tests {
             kept.lock()
                 .expect("nobody panics with it")
                 .push((file, text.expect("its text")));
-            Verdict::Continue
+            SyscallVerdict::Continue
         })
         .expect("a supervisor");
         let path = dir.path().join("f");
@@ -325,7 +325,7 @@ mod tests {
                 started.send(()).expect("the test listens");
                 gate.recv().expect("the test goes on");
             }
-            Verdict::Continue
+            SyscallVerdict::Continue
         })
         .expect("a supervisor");
         let mut child = supervisor.spawn(shell("cd /")).expect("a shell");

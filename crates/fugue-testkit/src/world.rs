@@ -27,8 +27,8 @@ use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
 use crate::{
-    proc::{Process, belonging_to},
-    run::{Ran, Running},
+    proc::{ProcessRef, belonging_to},
+    run::{ProgramOutput, RunningProgram},
     supervisor::Supervisor,
     time::{until, within},
 };
@@ -57,7 +57,7 @@ pub fn native_only(reason: &str) -> bool {
 const VERB: Duration = Duration::from_secs(60);
 
 /// A machine of one's own: HOME, XDG directories and a working directory that nobody else has.
-pub struct World {
+pub struct TestEnv {
     dir: TempDir,
     binary: PathBuf,
     env: Vec<(String, String)>,
@@ -71,7 +71,7 @@ pub struct World {
     _alive: mpsc::Sender<()>,
 }
 
-impl World {
+impl TestEnv {
     /// `binary` is the fugue to run (`env!("CARGO_BIN_EXE_fugue")` in a test); `limit` is how long the test may take:
     /// after it the whole test process is aborted, with the world's processes.
     pub fn new(binary: impl AsRef<Path>, limit: Duration) -> Self {
@@ -191,19 +191,19 @@ impl World {
 
     /// Runs a verb to its end, whatever it says.
     #[track_caller]
-    pub fn fugue(&self, args: &[&str]) -> Ran {
+    pub fn fugue(&self, args: &[&str]) -> ProgramOutput {
         self.start(args).end(VERB)
     }
 
     /// Starts a verb and goes on.
     #[track_caller]
-    pub fn start(&self, args: &[&str]) -> Running {
+    pub fn start(&self, args: &[&str]) -> RunningProgram {
         self.launch(self.fugue_command(args))
     }
 
     #[track_caller]
-    fn launch(&self, command: Command) -> Running {
-        Running::start_by(command, |command| self.spawn(command))
+    fn launch(&self, command: Command) -> RunningProgram {
+        RunningProgram::start_by(command, |command| self.spawn(command))
     }
 
     fn spawn(&self, mut command: Command) -> io::Result<Child> {
@@ -229,7 +229,7 @@ impl World {
 
     /// Runs any other program of this world to its end.
     #[track_caller]
-    pub fn run(&self, program: &str, args: &[&str]) -> Ran {
+    pub fn run(&self, program: &str, args: &[&str]) -> ProgramOutput {
         let mut command = self.command(program);
         command.args(args);
         self.launch(command).end(VERB)
@@ -343,7 +343,7 @@ impl World {
 
     /// `fugue read -f`, running.
     #[track_caller]
-    pub fn follow(&self, pane: PaneId) -> Running {
+    pub fn follow(&self, pane: PaneId) -> RunningProgram {
         self.start(&["read", &pane.to_string(), "-f"])
     }
 
@@ -415,20 +415,20 @@ impl World {
     }
 
     /// The daemons of this world, which should be one or none.
-    pub fn daemons(&self) -> Vec<Process> {
+    pub fn daemons(&self) -> Vec<ProcessRef> {
         let mut processes = self.processes();
         processes.retain(|process| self.is_ours(process) && process.says(&["daemon", "run"]));
         processes
     }
 
-    pub fn holders(&self) -> Vec<Process> {
+    pub fn holders(&self) -> Vec<ProcessRef> {
         let mut processes = self.processes();
         processes.retain(|process| self.is_ours(process) && process.says(&["hold"]));
         processes
     }
 
     /// The holder of one pane.
-    pub fn holder(&self, pane: PaneId) -> Option<Process> {
+    pub fn holder(&self, pane: PaneId) -> Option<ProcessRef> {
         let end = format!("/panes/{pane}");
         self.holders()
             .into_iter()
@@ -436,7 +436,7 @@ impl World {
     }
 
     /// The holders of these panes, as far as they have one, found in one look at the process table.
-    pub fn holders_of(&self, panes: &[PaneId]) -> BTreeMap<PaneId, Process> {
+    pub fn holders_of(&self, panes: &[PaneId]) -> BTreeMap<PaneId, ProcessRef> {
         let holders = self.holders();
         let of = |pane: &PaneId| {
             let end = format!("/panes/{pane}");
@@ -450,11 +450,11 @@ impl World {
     }
 
     /// Every process that was started in this world, by whatever way.
-    pub fn processes(&self) -> Vec<Process> {
+    pub fn processes(&self) -> Vec<ProcessRef> {
         belonging_to(self.dir.path())
     }
 
-    fn is_ours(&self, process: &Process) -> bool {
+    fn is_ours(&self, process: &ProcessRef) -> bool {
         let name = self.binary.file_name();
         process
             .line
@@ -463,7 +463,7 @@ impl World {
     }
 
     /// Ends everything as a person would, and says which processes stayed although they should not have.
-    fn stop(&self) -> Vec<Process> {
+    fn stop(&self) -> Vec<ProcessRef> {
         if self.processes().is_empty() {
             return Vec::new();
         }
@@ -486,7 +486,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for TestEnv {
     fn drop(&mut self) {
         let left = if thread::panicking() {
             describe(self.dir.path());
@@ -578,13 +578,13 @@ fn complain(what: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Ended, let_pass};
+    use crate::{ProcessWaiter, let_pass};
 
     const LIMIT: Duration = Duration::from_secs(30);
 
     #[test]
     fn a_world_has_its_own_home_and_nothing_of_ours() {
-        let world = World::new("/bin/false", LIMIT);
+        let world = TestEnv::new("/bin/false", LIMIT);
         let said = world.run("env", &[]).ok().out();
         let names: Vec<&str> = said
             .lines()
@@ -610,7 +610,7 @@ mod tests {
 
     #[test]
     fn what_runs_in_a_world_is_found_whatever_it_has_thrown_away() {
-        let world = World::new("/bin/false", LIMIT);
+        let world = TestEnv::new("/bin/false", LIMIT);
         for way in [
             &["sleep", "100"][..],
             &["env", "-i", "sleep", "100"],
@@ -619,12 +619,12 @@ mod tests {
         ] {
             let mut command = world.command(way[0]);
             command.args(&way[1..]);
-            let running = Running::start(command);
+            let running = RunningProgram::start(command);
             let pid = running.pid();
             until("it is found", LIMIT, || {
                 world.processes().iter().any(|p| p.pid == pid)
             });
-            let end = Ended::of(pid).expect("it runs");
+            let end = ProcessWaiter::of(pid).expect("it runs");
             drop(running);
             end.wait(LIMIT);
             assert!(world.processes().is_empty());
@@ -633,11 +633,11 @@ mod tests {
 
     #[test]
     fn a_program_is_heard_while_it_runs_and_to_its_end() {
-        let world = World::new("/bin/false", LIMIT);
+        let world = TestEnv::new("/bin/false", LIMIT);
         let mut command = world.command("sh");
         command.args(["-c", "echo one; read x < gate; echo two >&2; exit 3"]);
         world.run("mkfifo", &["gate"]).ok();
-        let mut running = Running::start(command);
+        let mut running = RunningProgram::start(command);
         running.until_said(LIMIT, |said| said == "one\n");
         world.run("sh", &["-c", "echo > gate"]).ok();
         let ran = running.end(LIMIT);

@@ -110,7 +110,7 @@ fn check_terminal(desk: &Desk) -> Result<(), Error> {
 }
 
 async fn everything(desk: &Desk) -> Result<Overview, Error> {
-    match desk.client.ask(Request::Everything).await? {
+    match desk.client.ask(Request::Overview).await? {
         Response::Tool {
             reply: ToolReply::GetStatus(GetStatusReply::All(overview)),
         } => Ok(overview),

@@ -8,7 +8,7 @@ use fugue_api::{
     wire::{OutputChunk, Request, Response},
 };
 use fugue_client::client::Client;
-use fugue_term::{Line, LineNo};
+use fugue_term::{LineNo, TextLine};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
@@ -52,7 +52,7 @@ pub async fn status(client: &Client, pane: &str) -> Result<PaneStatus, Error> {
 pub fn offset(cursor: &Cursor) -> u64 {
     cursor
         .0
-        .parse::<fugue_term::Cursor>()
+        .parse::<fugue_term::TextCursor>()
         .map_or(0, |cursor| cursor.offset.0)
 }
 
@@ -68,7 +68,7 @@ impl Growing {
     /// Takes lines that are new, or new in part, with the line that the text ends in; gives those that are complete.
     pub fn take<'a>(
         &mut self,
-        lines: impl IntoIterator<Item = &'a Line<'a>>,
+        lines: impl IntoIterator<Item = &'a TextLine<'a>>,
         end: LineNo,
     ) -> Vec<String> {
         let mut complete = Vec::new();
@@ -185,19 +185,19 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use fugue_term::{Options, Query, Size, Terminal};
+    use fugue_term::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 
     use super::*;
 
     #[test]
     fn a_line_is_given_once_and_when_it_is_complete() {
-        let size = Size { rows: 5, cols: 40 };
-        let mut terminal = Terminal::new(size, Options::default());
+        let size = TerminalSize { rows: 5, cols: 40 };
+        let mut terminal = Terminal::new(size, TerminalOptions::default());
         let mut growing = Growing::default();
         let mut shown = terminal.end();
         let mut feed = |bytes: &[u8]| {
             terminal.feed(bytes);
-            let found = terminal.lines(&Query {
+            let found = terminal.lines(&LineQuery {
                 since: Some(shown),
                 last: usize::MAX,
             });

@@ -6,7 +6,7 @@ use std::{
 };
 
 use fugue_api::{Error, wire::CallerIdentity};
-use fugue_client::{lock::Lock, paths::Paths};
+use fugue_client::{lock::FileLock, paths::Paths};
 
 /// What a process is here for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ fn seat(paths: &Paths, project: &str) -> Result<String, Error> {
     let beside = (2..=MOST_LEADS).map(|number| format!("{project}-{number}"));
     let mut last = project.to_owned();
     for inbox in std::iter::once(project.to_owned()).chain(beside) {
-        let lock = Lock::try_file(&leads.join(&inbox))?;
+        let lock = FileLock::try_file(&leads.join(&inbox))?;
         last = inbox;
         if let Some(lock) = lock {
             // Held for as long as this process lives.

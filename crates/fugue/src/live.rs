@@ -109,7 +109,7 @@ fn width_of(shown: &str, row: &Row) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use fugue_term::{Options, Query, Size, Terminal};
+    use fugue_term::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 
     use super::*;
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn screen(terminal: &Terminal) -> Vec<String> {
-        let found = terminal.lines(&Query {
+        let found = terminal.lines(&LineQuery {
             since: None,
             last: 100,
         });
@@ -128,8 +128,8 @@ mod tests {
 
     #[test]
     fn a_frame_takes_the_place_of_the_last_one() {
-        let size = Size { rows: 6, cols: 20 };
-        let mut terminal = Terminal::new(size, Options::default());
+        let size = TerminalSize { rows: 6, cols: 20 };
+        let mut terminal = Terminal::new(size, TerminalOptions::default());
         terminal.feed(b"$ fugue parallel\r\n");
         let mut live = Live::default();
         for rows in [&["a", "b", "c"][..], &["longer", "b"], &["x", "y", "z"]] {
@@ -143,13 +143,13 @@ mod tests {
 
     #[test]
     fn a_terminal_that_became_narrower_is_cleaned_all_the_same() {
-        let size = Size { rows: 10, cols: 20 };
-        let mut terminal = Terminal::new(size, Options::default());
+        let size = TerminalSize { rows: 10, cols: 20 };
+        let mut terminal = Terminal::new(size, TerminalOptions::default());
         terminal.feed(b"$ fugue\r\n");
         let mut live = Live::default();
         let wide = [row("eighteen columns.."), row("short")];
         terminal.feed(live.frame(&wide, 20).as_bytes());
-        terminal.resize(Size { rows: 10, cols: 10 });
+        terminal.resize(TerminalSize { rows: 10, cols: 10 });
         terminal.feed(live.frame(&[row("narrow")], 10).as_bytes());
         assert_eq!(screen(&terminal), ["$ fugue", "narrow"]);
     }

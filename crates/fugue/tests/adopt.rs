@@ -4,27 +4,27 @@
 use std::time::{Duration, Instant};
 
 use fugue_api::{PaneId, panes::PaneState};
-use fugue_testkit::{Process, Running, World, figure, native_only, until};
+use fugue_testkit::{ProcessRef, RunningProgram, TestEnv, figure, native_only, until};
 
 /// What one wait may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300))
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300))
 }
 
-fn kill_daemon(world: &World) {
+fn kill_daemon(world: &TestEnv) {
     for daemon in world.daemons() {
         daemon.kill9();
     }
     until("no daemon runs", PATIENCE, || world.daemons().is_empty());
 }
 
-fn signal(world: &World, signal: &str, process: &Process) {
+fn signal(world: &TestEnv, signal: &str, process: &ProcessRef) {
     world.run("kill", &[signal, &process.pid.to_string()]).ok();
 }
 
-fn note_of(world: &World, pane: PaneId) -> String {
+fn note_of(world: &TestEnv, pane: PaneId) -> String {
     world.status(pane).note.unwrap_or_default()
 }
 
@@ -49,7 +49,7 @@ fn panes_that_a_daemon_without_fds_cannot_reach_are_kept_and_come_back() {
     kill_daemon(&world);
     world.fugue(&["daemon", "start"]).ok();
     for (n, pane) in panes.iter().enumerate() {
-        let process = Process::of(pane.pid).expect("the child of the beginning");
+        let process = ProcessRef::of(pane.pid).expect("the child of the beginning");
         assert!(process.is_alive());
         until("the pane is reached", PATIENCE, || {
             !note_of(&world, pane.pane_id).contains("cannot be reached")
@@ -107,7 +107,7 @@ fn closing_a_pane_whose_holder_is_stopped_leaves_no_process() {
     for adopted in [false, true] {
         let pane = world.pane("trap '' HUP TERM; sleep 1000 & wait");
         let holder = world.holder(pane.pane_id).expect("its holder runs");
-        let child = Process::of(pane.pid).expect("its child runs");
+        let child = ProcessRef::of(pane.pid).expect("its child runs");
         signal(&world, "-STOP", &holder);
         if adopted {
             kill_daemon(&world);
@@ -134,7 +134,7 @@ fn a_child_that_outlives_holder_and_daemon_is_not_called_ended() {
     for pane in [survivor.pane_id, mortal.pane_id] {
         world.until_printed(pane, |text| text.contains("ready"));
     }
-    let child = Process::of(survivor.pid).expect("its child runs");
+    let child = ProcessRef::of(survivor.pid).expect("its child runs");
     let mut killed = world.holders();
     killed.extend(world.daemons());
     for process in &killed {
@@ -178,7 +178,7 @@ fn one_failed_syscall_at_adoption_ends_no_pane() {
     ] {
         let world = world();
         let pane = world.pane("echo ready; exec cat");
-        let child = Process::of(pane.pid).expect("its child runs");
+        let child = ProcessRef::of(pane.pid).expect("its child runs");
         kill_daemon(&world);
         let inject = format!("inject={fault}");
         world.daemon_by_way_of(&["strace", "-f", "-o", "/dev/null", "-e", &inject]);
@@ -192,7 +192,7 @@ fn one_failed_syscall_at_adoption_ends_no_pane() {
     }
 }
 
-fn directories(world: &World) -> usize {
+fn directories(world: &TestEnv) -> usize {
     std::fs::read_dir(world.state().join("panes")).map_or(0, Iterator::count)
 }
 
@@ -257,7 +257,7 @@ fn an_old_directory_without_a_record_is_removed_and_one_that_is_in_use_is_kept()
     let mut holder = world.command("sh");
     let hold = "exec 9< \"$0\"; flock 9; echo held; exec sleep 1000";
     holder.args(["-c".as_ref(), hold.as_ref(), lock.as_os_str()]);
-    let mut holder = Running::start(holder);
+    let mut holder = RunningProgram::start(holder);
     holder.until_said(PATIENCE, |said| said.contains("held"));
     for name in ["p900", "p902"] {
         let find = ["-c", "find \"$0\" -exec touch -d '3 hours ago' {} +"];

@@ -12,46 +12,46 @@ use std::{
 
 use fugue_api::{PaneId, panes::CreatePaneReply};
 use fugue_daemon::agents::{
-    self, Assignment, Vendor,
-    hook::{self, News},
+    self, Vendor, WorkerAssignment,
+    hook::{self, HookEvent},
 };
 use fugue_testkit::{
-    Missing, World,
-    agents::{Agent, AtHome, Started, Tools},
-    model::{self, Call, DONE, Model},
+    MissingRequirement, TestEnv,
+    agents::{AgentHome, AgentStart, ExternalTools, TestAgent},
+    model::{self, DONE, ModelAction, ScriptedModel},
     skip, until,
 };
 
 const LIMIT: Duration = Duration::from_secs(180);
-const AGENTS: [(Vendor, Agent); 3] = [
-    (Vendor::Claude, Agent::Claude),
-    (Vendor::Codex, Agent::Codex),
-    (Vendor::Gemini, Agent::Gemini),
+const AGENTS: [(Vendor, TestAgent); 3] = [
+    (Vendor::Claude, TestAgent::Claude),
+    (Vendor::Codex, TestAgent::Codex),
+    (Vendor::Gemini, TestAgent::Gemini),
 ];
 
 /// An agent in a pane.
 struct Worker {
-    world: World,
-    home: AtHome,
+    world: TestEnv,
+    home: AgentHome,
     vendor: Vendor,
     pane: PaneId,
     heard: PathBuf,
 }
 
 impl Worker {
-    fn start(vendor: Vendor, model: &Model, prompt: &str) -> Option<Self> {
+    fn start(vendor: Vendor, model: &ScriptedModel, prompt: &str) -> Option<Self> {
         let binary = Path::new(env!("CARGO_BIN_EXE_fugue"));
-        let tools = Tools::beside(binary);
-        let mut world = World::new(binary, LIMIT);
+        let tools = ExternalTools::beside(binary);
+        let mut world = TestEnv::new(binary, LIMIT);
         let agent = AGENTS.into_iter().find(|(named, _)| *named == vendor);
         let (_, agent) = agent.expect("every vendor has an agent");
-        if let Some((missing, reason)) = agent.obstacle(&tools, Started::AsWorker) {
+        if let Some((missing, reason)) = agent.obstacle(&tools, AgentStart::AsWorker) {
             skip(missing, reason);
             return None;
         }
-        let Some(home) = AtHome::settle(&tools, &mut world, model) else {
+        let Some(home) = AgentHome::settle(&tools, &mut world, model) else {
             skip(
-                Missing::Program,
+                MissingRequirement::Program,
                 "not all agents are installed (scripts/mcp-tools)",
             );
             return None;
@@ -70,7 +70,7 @@ impl Worker {
         fs::set_permissions(&stand_in, Permissions::from_mode(0o700)).expect("it runs");
         let identity = BTreeMap::from([("FUGUE_AGENT_ID".to_owned(), "w1".to_owned())]);
         let work = world.work();
-        let assignment = Assignment {
+        let assignment = WorkerAssignment {
             prompt,
             model: None,
             args: &[],
@@ -108,7 +108,7 @@ impl Worker {
     }
 
     /// What its hooks have said, in order.
-    fn news(&self) -> Vec<News> {
+    fn news(&self) -> Vec<HookEvent> {
         let text = fs::read_to_string(&self.heard).unwrap_or_default();
         let end = format!(" w1 {}", self.vendor.name());
         // The last may not be complete.
@@ -120,12 +120,12 @@ impl Worker {
         lines
             .map(|payload| serde_json::from_str(payload).expect("JSON"))
             .map(|payload| hook::read(self.vendor, &payload))
-            .filter(|news| *news != News::Nothing)
+            .filter(|news| *news != HookEvent::Nothing)
             .collect()
     }
 
     #[track_caller]
-    fn until_heard(&self, what: &str, wanted: impl Fn(&[News]) -> bool) {
+    fn until_heard(&self, what: &str, wanted: impl Fn(&[HookEvent]) -> bool) {
         let (patience, start) = (Duration::from_secs(60), Instant::now());
         until(what, patience * 2, || {
             let news = self.news();
@@ -162,20 +162,24 @@ impl Worker {
     }
 }
 
-fn ended() -> News {
-    News::TurnEnded {
+fn ended() -> HookEvent {
+    HookEvent::TurnEnded {
         message: DONE.to_owned(),
     }
 }
 
 fn check_prompt(prompt: &str) {
     for (vendor, _) in AGENTS {
-        let model = Model::start(Vec::new());
+        let model = ScriptedModel::start(Vec::new());
         let Some(worker) = Worker::start(vendor, &model, prompt) else {
             continue;
         };
         worker.until_heard("the end of the turn", |news| news.contains(&ended()));
-        assert_eq!(worker.news(), [News::PromptGiven, ended()], "{vendor:?}");
+        assert_eq!(
+            worker.news(),
+            [HookEvent::PromptGiven, ended()],
+            "{vendor:?}"
+        );
         let told = model
             .asked()
             .iter()
@@ -212,20 +216,20 @@ fn a_prompt_may_be_long() {
 #[test]
 fn a_question_is_heard_and_its_answer_too() {
     for (vendor, agent) in AGENTS {
-        let model = Model::start(vec![agent.shell_call("touch made.txt")]);
+        let model = ScriptedModel::start(vec![agent.shell_call("touch made.txt")]);
         let Some(worker) = Worker::start(vendor, &model, "make a file") else {
             continue;
         };
         let before = user_files(&worker.home);
         worker.until_heard("the question", |news| {
             news.iter().any(|news| {
-                matches!(news, News::NeedsInput { prompt } if prompt.ends_with(": touch made.txt"))
+                matches!(news, HookEvent::NeedsInput { prompt } if prompt.ends_with(": touch made.txt"))
             })
         });
         assert!(!worker.world.work().join("made.txt").exists());
         worker.say_yes();
         worker.until_heard("the answer", |news| {
-            news.contains(&News::InputNoLongerNeeded) && news.last() == Some(&ended())
+            news.contains(&HookEvent::InputNoLongerNeeded) && news.last() == Some(&ended())
         });
         assert!(worker.world.work().join("made.txt").exists());
         for text in ["and now? one line", "one\n\n\"three\" lines?"] {
@@ -237,9 +241,9 @@ fn a_question_is_heard_and_its_answer_too() {
                 "{vendor:?}"
             );
             worker.until_heard("the next turn", |news| {
-                news[turns..] == [News::PromptGiven, ended()]
+                news[turns..] == [HookEvent::PromptGiven, ended()]
             });
-            let told = |asked: &model::Asked| model::told(&asked.body, text);
+            let told = |asked: &model::ModelRequest| model::told(&asked.body, text);
             assert!(
                 model.asked().iter().any(told),
                 "{vendor:?} was told {text:?}"
@@ -254,7 +258,7 @@ fn fugue_is_at_hand_and_knows_whom_it_serves() {
     for (vendor, agent) in AGENTS {
         let (tool, namespace) = agent.names("get_status");
         let input = serde_json::json!({});
-        let model = Model::start(vec![Call {
+        let model = ScriptedModel::start(vec![ModelAction {
             tool,
             namespace,
             input,
@@ -262,7 +266,7 @@ fn fugue_is_at_hand_and_knows_whom_it_serves() {
         let Some(worker) = Worker::start(vendor, &model, "how are the panes?") else {
             continue;
         };
-        let asks = |news: &News| matches!(news, News::NeedsInput { .. });
+        let asks = |news: &HookEvent| matches!(news, HookEvent::NeedsInput { .. });
         worker.until_heard("the question or the end", |news| {
             news.iter().any(asks) || news.contains(&ended())
         });
@@ -285,7 +289,7 @@ fn fugue_is_at_hand_and_knows_whom_it_serves() {
 }
 
 /// What the user wrote in the agents' homes.
-fn user_files(home: &AtHome) -> Vec<String> {
+fn user_files(home: &AgentHome) -> Vec<String> {
     [
         ".claude/settings.json",
         ".gemini/settings.json",

@@ -3,15 +3,15 @@
 use std::{fs, time::Duration};
 
 use fugue_testkit::{
-    World,
+    TestEnv,
     providers::{AssessorReply, AssessorServer},
 };
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 fn rules() -> String {

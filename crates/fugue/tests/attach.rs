@@ -15,13 +15,13 @@ mod programs;
 
 use std::time::Duration;
 
-use fugue_testkit::World;
+use fugue_testkit::TestEnv;
 
 const LIMIT: Duration = Duration::from_secs(240);
 
 /// A world whose shells have a prompt that says nothing of the machine.
-fn world() -> World {
-    let world = World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
+fn world() -> TestEnv {
+    let world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
     let bashrc = "PS1='$ '\nunset HISTFILE\n";
     std::fs::write(world.home().join(".bashrc"), bashrc).expect("an rc file");
     let mut world = world;

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use fugue_api::{ErrorKind, PaneId};
-use fugue_testkit::{World, mcp::McpClient, until};
+use fugue_testkit::{TestEnv, mcp::McpClient, until};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -12,18 +12,18 @@ const FUGUE: &str = env!("CARGO_BIN_EXE_fugue");
 // Takes lines as commands, as an agent with a shell tool does.
 const SHELL: &str = "while read -r line; do eval \"$line\"; done";
 
-fn world() -> World {
-    World::new(FUGUE, LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(FUGUE, LIMIT)
 }
 
-fn lead(world: &World, session: &str) -> McpClient {
+fn lead(world: &TestEnv, session: &str) -> McpClient {
     let mut client = McpClient::start(world.fugue_command(["mcp", "--session", session]));
     client.initialize("2025-11-25", "test");
     client
 }
 
 /// The MCP server of a worker, as its agent starts it.
-fn server_of(world: &World, worker: &str) -> McpClient {
+fn server_of(world: &TestEnv, worker: &str) -> McpClient {
     let mut command = world.fugue_command(["mcp"]);
     command
         .env("FUGUE_SESSION_ID", "lead")
@@ -58,7 +58,7 @@ enum Manner {
 
 /// A worker that runs commands.
 struct Shell<'a> {
-    world: &'a World,
+    world: &'a TestEnv,
     pane: PaneId,
     commands: u32,
 }
@@ -140,7 +140,7 @@ fn a_worker_with_a_shell_does_what_the_table_allows_it_and_nothing_else() {
     let (_, asked) = worker.fugue(Manner::Plainly, "ask 'may I?' --timeout 0s --json");
     let asked: Value = serde_json::from_str(asked.trim()).expect("a question");
     let question = asked["question_id"].as_str().expect("its id");
-    let inboxes = |world: &World| -> Vec<Value> {
+    let inboxes = |world: &TestEnv| -> Vec<Value> {
         let of = |inbox: &str| world.json(&["events", "--inbox", inbox, "--all"]);
         ["lead", "other", "lead/v-shell.1"].map(of).into()
     };

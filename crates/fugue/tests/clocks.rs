@@ -7,19 +7,19 @@ use fugue_api::{
     panes::CreatePaneReply,
     runs::{ExpectStatus, RunResult},
 };
-use fugue_testkit::{Process, WallClock, World, boot_clock_ahead, until_some};
+use fugue_testkit::{ProcessRef, TestEnv, WallClock, boot_clock_ahead, until_some};
 
 const LIMIT: Duration = Duration::from_secs(180);
 const SOON: Duration = Duration::from_secs(30);
 const DAY: i64 = 86_400;
 const DAY_MS: u64 = 86_400_000;
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// Begins to wait for a line that nobody has typed yet, and leaves the run to itself.
-fn left_waiting(world: &World, pane: PaneId, line: &str, timeout: &str) -> RunId {
+fn left_waiting(world: &TestEnv, pane: PaneId, line: &str, timeout: &str) -> RunId {
     let known = world.overview().runs.len();
     let pane = pane.to_string();
     let pattern = format!("^{line}$");
@@ -28,18 +28,18 @@ fn left_waiting(world: &World, pane: PaneId, line: &str, timeout: &str) -> RunId
         let runs = world.overview().runs;
         (runs.len() > known).then(|| runs.into_iter().max_by_key(|run| run.started_at))?
     });
-    Process::of(client.pid()).expect("the client").kill9();
+    ProcessRef::of(client.pid()).expect("the client").kill9();
     client.end(SOON);
     run.run_id
 }
 
-fn status(world: &World, run: &RunId) -> String {
+fn status(world: &TestEnv, run: &RunId) -> String {
     let mut runs = world.overview().runs.into_iter();
     let found = runs.find(|row| row.run_id == *run);
     found.expect("the run is known").status
 }
 
-fn kill_daemon(world: &World) {
+fn kill_daemon(world: &TestEnv) {
     for daemon in world.daemons() {
         daemon.kill9();
     }

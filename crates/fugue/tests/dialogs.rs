@@ -10,11 +10,11 @@ use std::{
 
 use fugue_api::{PaneId, panes::SubmitResult};
 use fugue_testkit::{
-    Missing, World,
-    agents::{Agent, AtHome, Started, Tools},
+    MissingRequirement, TestEnv,
+    agents::{AgentHome, AgentStart, ExternalTools, TestAgent},
     figure,
     mcp::McpClient,
-    model::{Call, Model},
+    model::{ModelAction, ScriptedModel},
     skip, until,
 };
 use serde_json::{Value, json};
@@ -43,23 +43,23 @@ enum Place {
 struct Desk {
     client: McpClient,
     target: String,
-    agent: Agent,
-    world: World,
-    _home: AtHome,
-    _model: Model,
+    agent: TestAgent,
+    world: TestEnv,
+    _home: AgentHome,
+    _model: ScriptedModel,
 }
 
 impl Desk {
     /// `None` where the agents are not installed. Animations are off, so that a dialog stands still.
-    fn open(agent: Agent, place: Place, files: &[String]) -> Option<Self> {
+    fn open(agent: TestAgent, place: Place, files: &[String]) -> Option<Self> {
         let call = |file: &String| vec![agent.shell_call(&format!("touch {file}"))];
-        let model = Model::in_turns(files.iter().map(call).collect());
-        let mut world = World::new(FUGUE, limit());
+        let model = ScriptedModel::in_turns(files.iter().map(call).collect());
+        let mut world = TestEnv::new(FUGUE, limit());
         let home = settle(agent, &mut world, &model)?;
         let line = match agent {
-            Agent::Claude => "claude 'make a file'",
-            Agent::Codex => "codex --no-daemon 'make a file'",
-            Agent::Gemini => "gemini -i 'make a file'",
+            TestAgent::Claude => "claude 'make a file'",
+            TestAgent::Codex => "codex --no-daemon 'make a file'",
+            TestAgent::Gemini => "gemini -i 'make a file'",
         };
         let target = match place {
             Place::Pane => {
@@ -112,9 +112,9 @@ impl Desk {
 
     fn asks(&mut self) -> bool {
         let question = match self.agent {
-            Agent::Claude => "Do you want to proceed?",
-            Agent::Codex => "Would you like to run the following command?",
-            Agent::Gemini => "Allow execution of",
+            TestAgent::Claude => "Do you want to proceed?",
+            TestAgent::Codex => "Would you like to run the following command?",
+            TestAgent::Gemini => "Allow execution of",
         };
         self.shown().contains(question)
     }
@@ -207,16 +207,16 @@ impl Desk {
     }
 }
 
-fn settle(agent: Agent, world: &mut World, model: &Model) -> Option<AtHome> {
-    let tools = Tools::beside(Path::new(FUGUE));
-    if let Some((missing, reason)) = agent.obstacle(&tools, Started::Headless) {
+fn settle(agent: TestAgent, world: &mut TestEnv, model: &ScriptedModel) -> Option<AgentHome> {
+    let tools = ExternalTools::beside(Path::new(FUGUE));
+    if let Some((missing, reason)) = agent.obstacle(&tools, AgentStart::Headless) {
         skip(missing, reason);
         return None;
     }
-    let home = AtHome::settle(&tools, world, model);
+    let home = AgentHome::settle(&tools, world, model);
     let Some(home) = home else {
         let reason = "not all agents are installed (scripts/mcp-tools)";
-        skip(Missing::Program, reason);
+        skip(MissingRequirement::Program, reason);
         return None;
     };
     stand_still(home.dir());
@@ -235,7 +235,7 @@ fn stand_still(home: &Path) {
     fs::write(&codex, format!("{config}[tui]\nanimations = false\n")).expect("Codex's settings");
 }
 
-fn dialog_is_left_alone(agent: Agent, place: Place) {
+fn dialog_is_left_alone(agent: TestAgent, place: Place) {
     let files: Vec<String> = (1..=tries()).map(|n| format!("made-{n}.txt")).collect();
     let Some(mut desk) = Desk::open(agent, place, &files) else {
         return;
@@ -264,40 +264,40 @@ fn dialog_is_left_alone(agent: Agent, place: Place) {
 
 #[test]
 fn a_dialog_of_claude_code_in_a_pane_is_left_alone() {
-    dialog_is_left_alone(Agent::Claude, Place::Pane);
+    dialog_is_left_alone(TestAgent::Claude, Place::Pane);
 }
 
 #[test]
 fn a_dialog_of_codex_in_a_pane_is_left_alone() {
-    dialog_is_left_alone(Agent::Codex, Place::Pane);
+    dialog_is_left_alone(TestAgent::Codex, Place::Pane);
 }
 
 #[test]
 fn a_dialog_of_gemini_cli_in_a_pane_is_left_alone() {
-    dialog_is_left_alone(Agent::Gemini, Place::Pane);
+    dialog_is_left_alone(TestAgent::Gemini, Place::Pane);
 }
 
 #[test]
 fn a_dialog_of_claude_code_in_tmux_is_left_alone() {
-    dialog_is_left_alone(Agent::Claude, Place::Tmux);
+    dialog_is_left_alone(TestAgent::Claude, Place::Tmux);
 }
 
 #[test]
 fn a_dialog_of_codex_in_tmux_is_left_alone() {
-    dialog_is_left_alone(Agent::Codex, Place::Tmux);
+    dialog_is_left_alone(TestAgent::Codex, Place::Tmux);
 }
 
 #[test]
 fn a_dialog_of_gemini_cli_in_tmux_is_left_alone() {
-    dialog_is_left_alone(Agent::Gemini, Place::Tmux);
+    dialog_is_left_alone(TestAgent::Gemini, Place::Tmux);
 }
 
 #[test]
 fn a_message_to_a_template_worker_at_its_dialog_stays_queued() {
-    let script: Vec<Call> = vec![Agent::Claude.shell_call("touch made.txt")];
-    let model = Model::start(script);
-    let mut world = World::new(FUGUE, limit());
-    let Some(_home) = settle(Agent::Claude, &mut world, &model) else {
+    let script: Vec<ModelAction> = vec![TestAgent::Claude.shell_call("touch made.txt")];
+    let model = ScriptedModel::start(script);
+    let mut world = TestEnv::new(FUGUE, limit());
+    let Some(_home) = settle(TestAgent::Claude, &mut world, &model) else {
         return;
     };
     world.configure(
@@ -334,7 +334,7 @@ fn a_message_to_a_template_worker_at_its_dialog_stays_queued() {
 }
 
 /// A pane in which a program shows a text.
-fn program(world: &World, command: &str, shows: &str) -> PaneId {
+fn program(world: &TestEnv, command: &str, shows: &str) -> PaneId {
     let pane = world.shell("bash").pane_id;
     world.type_line(pane, command);
     until("it is shown", PATIENCE, || {
@@ -343,18 +343,21 @@ fn program(world: &World, command: &str, shows: &str) -> PaneId {
     pane
 }
 
-fn installed(world: &World, name: &str) -> bool {
+fn installed(world: &TestEnv, name: &str) -> bool {
     let found = world.run("sh", &["-c", &format!("command -v {name} || true")]);
     let found = !found.ok().stdout.is_empty();
     if !found {
-        skip(Missing::Program, format!("{name} is not installed"));
+        skip(
+            MissingRequirement::Program,
+            format!("{name} is not installed"),
+        );
     }
     found
 }
 
 #[test]
 fn vim_takes_a_command_with_submit() {
-    let world = World::new(FUGUE, limit());
+    let world = TestEnv::new(FUGUE, limit());
     if !installed(&world, "vim") {
         return;
     }
@@ -377,7 +380,7 @@ fn vim_takes_a_command_with_submit() {
 
 #[test]
 fn less_takes_a_search_with_submit() {
-    let world = World::new(FUGUE, limit());
+    let world = TestEnv::new(FUGUE, limit());
     if !installed(&world, "less") {
         return;
     }
@@ -390,7 +393,7 @@ fn less_takes_a_search_with_submit() {
 
 #[test]
 fn a_python_prompt_takes_a_line_with_submit() {
-    let world = World::new(FUGUE, limit());
+    let world = TestEnv::new(FUGUE, limit());
     if !installed(&world, "python3") {
         return;
     }
@@ -402,7 +405,7 @@ fn a_python_prompt_takes_a_line_with_submit() {
 
 #[test]
 fn a_watcher_types_nothing_into_a_program_that_it_does_not_know() {
-    let world = World::new(FUGUE, limit());
+    let world = TestEnv::new(FUGUE, limit());
     if !installed(&world, "less") {
         return;
     }

@@ -12,16 +12,16 @@ use std::{
 };
 
 use fugue_api::{ErrorKind, OsText, wire};
-use fugue_testkit::{Missing, Running, World, figure, skip, until};
+use fugue_testkit::{MissingRequirement, RunningProgram, TestEnv, figure, skip, until};
 use serde::{Serialize, de::DeserializeOwned};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
-fn knock(world: &World) -> UnixStream {
+fn knock(world: &TestEnv) -> UnixStream {
     let stream = UnixStream::connect(world.daemon().socket).expect("the socket takes a connection");
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
@@ -259,7 +259,7 @@ fn another_user_is_shown_the_door() {
     let world = world();
     if !rustix::process::geteuid().is_root() {
         skip(
-            Missing::Root,
+            MissingRequirement::Root,
             "only root can try the socket as another user",
         );
         return;
@@ -283,7 +283,7 @@ fn another_user_is_shown_the_door() {
             .args(as_user)
             .args(["python3", "-c", script, &socket])
             .current_dir("/");
-        Running::start(command).end(LIMIT).ok().out()
+        RunningProgram::start(command).end(LIMIT).ok().out()
     };
     assert_ne!(ask(&["--reuid=0"]).trim(), "0", "the owner is welcomed");
     assert_eq!(
@@ -326,7 +326,7 @@ fn a_state_directory_that_is_not_ours_is_refused() {
     let world = self::world();
     if !rustix::process::geteuid().is_root() {
         skip(
-            Missing::Root,
+            MissingRequirement::Root,
             "only root can make a directory that is another user's",
         );
         return;

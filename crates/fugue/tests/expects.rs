@@ -8,7 +8,7 @@ use fugue_api::{
     runs::{ExpectResult, ExpectStatus, MatchVia},
 };
 use fugue_testkit::{
-    World, figure,
+    TestEnv, figure,
     mcp::{McpClient, facts},
     until,
 };
@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(600))
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(600))
 }
 
-fn client(world: &World) -> McpClient {
+fn client(world: &TestEnv) -> McpClient {
     let mut client = McpClient::start(world.fugue_command(["mcp"]));
     client.initialize("2025-11-25", "expects");
     client
@@ -45,7 +45,7 @@ fn answer(client: &mut McpClient, call: u64) -> ExpectResult {
 }
 
 /// Types a line, and gives the place before its echo.
-fn typed(world: &World, pane: PaneId, line: &str) -> String {
+fn typed(world: &TestEnv, pane: PaneId, line: &str) -> String {
     let sent: SendInputReply = world.type_line(pane, line);
     sent.cursor.0
 }

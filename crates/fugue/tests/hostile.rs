@@ -22,7 +22,7 @@ use fugue_api::{
     },
 };
 use fugue_testkit::{
-    Chance, World, figure, let_pass,
+    SeededRng, TestEnv, figure, let_pass,
     mcp::{McpClient, facts},
 };
 use serde::de::DeserializeOwned;
@@ -1114,7 +1114,7 @@ fn a_pane_that_ends_by_itself_while_it_is_closed_is_closed_all_the_same() {
     let world = world();
     let mut client = McpClient::start(world.fugue_command(["mcp", "--max-wait-ms", "3000"]));
     client.initialize("2025-06-18", "hostile");
-    let mut chance = Chance::default();
+    let mut chance = SeededRng::default();
     let mut late = Vec::new();
     for turn in 0..40 {
         let start = Instant::now();
@@ -1496,11 +1496,11 @@ impl Tally {
     }
 }
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(600))
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(600))
 }
 
-fn client(world: &World) -> McpClient {
+fn client(world: &TestEnv) -> McpClient {
     let mut client = McpClient::start(world.fugue_command(["mcp"]));
     client.initialize("2025-06-18", "hostile");
     client

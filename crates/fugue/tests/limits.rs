@@ -6,16 +6,16 @@ use fugue_api::{
     ErrorKind, PaneId,
     panes::{CreatePaneReply, PaneState},
 };
-use fugue_testkit::{Missing, World, figure, skip, until, until_some};
+use fugue_testkit::{MissingRequirement, TestEnv, figure, skip, until, until_some};
 
 const LIMIT: Duration = Duration::from_secs(180);
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// How to have mounts of one's own here, if it can be had.
-fn own_mounts(world: &World) -> Option<&'static [&'static str]> {
+fn own_mounts(world: &TestEnv) -> Option<&'static [&'static str]> {
     let ways: [&[&str]; 2] = [&["unshare", "-m"], &["unshare", "-rm"]];
     let way = ways.into_iter().find(|way| {
         let mut args = way[1..].to_vec();
@@ -24,7 +24,7 @@ fn own_mounts(world: &World) -> Option<&'static [&'static str]> {
     });
     if way.is_none() {
         skip(
-            Missing::Root,
+            MissingRequirement::Root,
             "no mount namespace can be had here for a full disk or a lack of terminals",
         );
     }
@@ -32,7 +32,7 @@ fn own_mounts(world: &World) -> Option<&'static [&'static str]> {
 }
 
 /// Starts the world's daemon in a mount namespace in which `script` has been run.
-fn daemon_among(world: &World, own: &[&str], script: &str) -> u32 {
+fn daemon_among(world: &TestEnv, own: &[&str], script: &str) -> u32 {
     let script = format!("{script} && exec \"$@\"");
     let mut way = own.to_vec();
     way.extend(["sh", "-ec", &script, "sh"]);
@@ -261,7 +261,7 @@ fn a_holder_killed_on_a_full_disk_loses_nothing_either() {
         || !holder.is_alive(),
     );
     assert!(
-        fugue_testkit::Process::of(pane.pid).is_some(),
+        fugue_testkit::ProcessRef::of(pane.pid).is_some(),
         "the child lives"
     );
     for number in 0..=count {

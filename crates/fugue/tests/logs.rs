@@ -7,7 +7,7 @@ use fugue_api::{
     panes::{CreatePaneReply, ReadPaneReply},
     runs::ParallelResult,
 };
-use fugue_testkit::{World, figure};
+use fugue_testkit::{TestEnv, figure};
 
 const LIMIT: Duration = Duration::from_secs(300);
 /// What the daemon may take at its peak, whatever is read; less where the logs are shorter.
@@ -15,12 +15,12 @@ fn most_memory_kb() -> u64 {
     if size() >= 20 { 150 * 1024 } else { 64 * 1024 }
 }
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// The most memory that the daemon has had so far.
-fn peak_kb(world: &World) -> u64 {
+fn peak_kb(world: &TestEnv) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", world.daemon().pid));
     let status = status.expect("the daemon's status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -131,7 +131,7 @@ fn ten_tasks_at_the_cap_of_their_logs_cost_little_memory() {
 }
 
 /// The files of a pane's log, oldest first, each with its length.
-fn files(world: &World, pane: PaneId) -> Vec<(PathBuf, u64)> {
+fn files(world: &TestEnv, pane: PaneId) -> Vec<(PathBuf, u64)> {
     let dir = world.state().join(format!("panes/{pane}"));
     let entries = fs::read_dir(dir).expect("a pane has a directory").flatten();
     let mut files: Vec<(PathBuf, u64)> = entries

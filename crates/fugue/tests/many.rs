@@ -11,13 +11,13 @@ use fugue_api::{
     PaneId,
     panes::{ClosePaneReply, PaneState},
 };
-use fugue_testkit::{Process, World, figure, let_pass};
+use fugue_testkit::{ProcessRef, TestEnv, figure, let_pass};
 
 const LIMIT: Duration = Duration::from_secs(300);
 const CLIENTS: usize = 8;
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// Does `work` for every item, by several clients at a time.
@@ -47,7 +47,7 @@ fn mib(kib: u64) -> String {
     format!("{:.1} MiB", kib as f64 / 1024.0)
 }
 
-fn sum(processes: &[Process], of: &str) -> u64 {
+fn sum(processes: &[ProcessRef], of: &str) -> u64 {
     processes
         .iter()
         .map(|process| process.memory_kib().get(of).copied().unwrap_or(0))
@@ -112,7 +112,7 @@ fn five_hundred_panes_live_at_once() {
         assert_eq!(closed.len(), chunk.len());
     });
     let closed = start.elapsed();
-    let left: Vec<Process> = world
+    let left: Vec<ProcessRef> = world
         .processes()
         .into_iter()
         .filter(|p| !daemon.contains(p))
@@ -171,11 +171,11 @@ fn idle_panes_cost_nothing() {
         world.pane("exec sleep 100000");
     }
     assert_eq!(world.daemon().panes, 100);
-    let ours: Vec<Process> = world.daemons().into_iter().chain(world.holders()).collect();
+    let ours: Vec<ProcessRef> = world.daemons().into_iter().chain(world.holders()).collect();
     assert_eq!(ours.len(), 101);
-    let ticks = || -> u64 { ours.iter().map(Process::ticks).sum() };
+    let ticks = || -> u64 { ours.iter().map(ProcessRef::ticks).sum() };
     let switches = || -> BTreeMap<String, u64> {
-        let threads = |process: &Process| {
+        let threads = |process: &ProcessRef| {
             let name = process.line[..2].join(" ");
             process
                 .switches()

@@ -6,7 +6,7 @@ use std::{
 };
 
 use fugue_api::{ErrorKind, PaneId};
-use fugue_testkit::{Ended, World, figure, mcp::McpClient, mcp::facts, until};
+use fugue_testkit::{ProcessWaiter, TestEnv, figure, mcp::McpClient, mcp::facts, until};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -32,11 +32,11 @@ const TOOLS: [&str; 19] = [
     "clear",
 ];
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
-fn client(world: &World, flags: &[&str]) -> McpClient {
+fn client(world: &TestEnv, flags: &[&str]) -> McpClient {
     let mut args = vec!["mcp"];
     args.extend(flags);
     let mut client = McpClient::start(world.fugue_command(args));
@@ -45,7 +45,7 @@ fn client(world: &World, flags: &[&str]) -> McpClient {
 }
 
 /// A pane whose program ignores every polite request to end, so that closing it takes as long as it is given.
-fn stubborn(world: &World, client: &mut McpClient) -> PaneId {
+fn stubborn(world: &TestEnv, client: &mut McpClient) -> PaneId {
     let command = json!({"command": "trap '' HUP TERM; echo stubborn; exec sleep 1000"});
     let made = client.call("create_pane", command);
     let pane = made["pane_id"].as_str().expect("an id");
@@ -372,10 +372,10 @@ fn a_client_that_is_killed_in_mid_call_leaves_nothing_behind() {
     );
     let mut command = world.command("python3");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_fugue")]);
-    let mut agent = fugue_testkit::Running::start(command);
+    let mut agent = fugue_testkit::RunningProgram::start(command);
     let said = agent.until_said(LIMIT, |said| said.ends_with('\n'));
     let bridge: u32 = said.trim().parse().expect("a pid");
-    let ended = Ended::of(bridge).expect("the bridge runs");
+    let ended = ProcessWaiter::of(bridge).expect("the bridge runs");
     let start = Instant::now();
     drop(agent);
     ended.wait(LIMIT);
@@ -408,7 +408,9 @@ fn what_is_under_way_when_stdin_closes_is_still_answered() {
         &call.to_string(),
         env!("CARGO_BIN_EXE_fugue"),
     ]);
-    let ran = fugue_testkit::Running::start(command).end(LIMIT).ok();
+    let ran = fugue_testkit::RunningProgram::start(command)
+        .end(LIMIT)
+        .ok();
     let answers: Vec<Value> = ran
         .out()
         .lines()

@@ -7,10 +7,10 @@ use std::{
 
 use fugue_api::{PaneId, panes::CreatePaneReply};
 use fugue_testkit::{
-    Running, World,
-    agents::{Agent, Started, Tools, carries},
+    RunningProgram, TestEnv,
+    agents::{AgentStart, ExternalTools, TestAgent, carries},
     figure,
-    model::{Call, Model, results},
+    model::{ModelAction, ScriptedModel, results},
     skip,
 };
 use serde_json::{Value, json};
@@ -22,23 +22,23 @@ const GRACE: Duration = Duration::from_secs(6);
 
 #[test]
 fn claude_code_gives_its_model_what_fugue_said() {
-    check(Agent::Claude);
+    check(TestAgent::Claude);
 }
 
 #[test]
 fn codex_gives_its_model_what_fugue_said() {
-    check(Agent::Codex);
+    check(TestAgent::Codex);
 }
 
 #[test]
 fn gemini_cli_gives_its_model_what_fugue_said() {
-    check(Agent::Gemini);
+    check(TestAgent::Gemini);
 }
 
 /// One call that succeeds, one that is refused and one that blocks.
-fn check(agent: Agent) {
-    let world = World::new(FUGUE, LIMIT);
-    let tools = Tools::beside(Path::new(FUGUE));
+fn check(agent: TestAgent) {
+    let world = TestEnv::new(FUGUE, LIMIT);
+    let tools = ExternalTools::beside(Path::new(FUGUE));
     let said = world
         .pane("echo 'word for word: \u{201c}ünï\u{201d} <&> \\ 1'; exit 7")
         .pane_id;
@@ -52,13 +52,13 @@ fn check(agent: Agent) {
     ];
     let call = |tool: &str, input: Value| {
         let (tool, namespace) = agent.names(tool);
-        Call {
+        ModelAction {
             tool,
             namespace,
             input,
         }
     };
-    let model = Model::start(vec![
+    let model = ScriptedModel::start(vec![
         call("read_pane", json!({"pane_id": said})),
         call("read_pane", json!({"pane_id": "nobody", "lines": 5})),
         call(
@@ -66,14 +66,14 @@ fn check(agent: Agent) {
             json!({"pane_id": stubborn, "grace_ms": GRACE.as_millis() as u64}),
         ),
     ]);
-    if let Some((missing, reason)) = agent.obstacle(&tools, Started::Headless) {
+    if let Some((missing, reason)) = agent.obstacle(&tools, AgentStart::Headless) {
         return skip(missing, reason);
     }
     let headless = agent
         .headless(&tools, &world, Path::new(FUGUE), &model)
         .expect("it is installed");
     let start = Instant::now();
-    let ran = Running::start(headless.command).end(LIMIT);
+    let ran = RunningProgram::start(headless.command).end(LIMIT);
     let asked = model.asked();
     let given = asked
         .iter()
@@ -118,13 +118,13 @@ fn check(agent: Agent) {
 }
 
 /// Opened by the project's lead, which the agent is: nobody else's pane is a lead's to close.
-fn stubborn(world: &World) -> PaneId {
+fn stubborn(world: &TestEnv) -> PaneId {
     let inbox: Value = world.json(&["events"]);
     let lead = inbox["session_id"].as_str().expect("the project's lead");
     let command = "trap '' HUP TERM; echo stubborn; exec sleep 1000";
     let mut command = world.fugue_command(["new", "--json", "--", command]);
     command.env("FUGUE_SESSION", lead);
-    let opened: CreatePaneReply = Running::start(command).end(LIMIT).ok().json();
+    let opened: CreatePaneReply = RunningProgram::start(command).end(LIMIT).ok().json();
     let pane = opened.pane_id;
     world.until_printed(pane, |text| text.contains("stubborn"));
     pane

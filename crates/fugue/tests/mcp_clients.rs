@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use fugue_testkit::{Missing, Running, World, agents::Tools, figure, skip};
+use fugue_testkit::{
+    MissingRequirement, RunningProgram, TestEnv, agents::ExternalTools, figure, skip,
+};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -56,31 +58,37 @@ async def main():
 asyncio.run(main())
 "#;
 
-fn python(args: &[&str], world: &World) {
-    let tools = Tools::beside(Path::new(FUGUE));
+fn python(args: &[&str], world: &TestEnv) {
+    let tools = ExternalTools::beside(Path::new(FUGUE));
     let Some(python) = tools.find("py/bin/python") else {
         // Root's own interpreter may be where nobody else can enter.
         let (missing, reason) = match tools.find("py/pyvenv.cfg") {
-            Some(_) => (Missing::Root, "this user cannot run the interpreter"),
-            None => (Missing::Program, "it is not installed (scripts/mcp-tools)"),
+            Some(_) => (
+                MissingRequirement::Root,
+                "this user cannot run the interpreter",
+            ),
+            None => (
+                MissingRequirement::Program,
+                "it is not installed (scripts/mcp-tools)",
+            ),
         };
         return skip(missing, format!("the Python client: {reason}"));
     };
     let mut command = tools.command(world, &python);
     command.args(["-c", STORY]).args(args);
-    let ran = Running::start(command).end(LIMIT).ok();
+    let ran = RunningProgram::start(command).end(LIMIT).ok();
     assert_eq!(ran.out().matches(" ok ").count(), 2, "{ran}");
 }
 
 #[test]
 fn the_python_client_is_served_on_stdin_and_stdout() {
-    let world = World::new(FUGUE, LIMIT);
+    let world = TestEnv::new(FUGUE, LIMIT);
     python(&["stdio", FUGUE], &world);
 }
 
 #[test]
 fn the_python_client_is_served_by_http() {
-    let world = World::new(FUGUE, LIMIT);
+    let world = TestEnv::new(FUGUE, LIMIT);
     world.overview();
     let mut command = world.fugue_command(["mcp", "--http", "127.0.0.1:0"]);
     let mut server = command
@@ -103,11 +111,11 @@ fn the_python_client_is_served_by_http() {
 }
 
 /// The inspector with these words after the server's.
-fn inspect(world: &World, words: &[&str]) -> Option<fugue_testkit::Ran> {
-    let tools = Tools::beside(Path::new(FUGUE));
+fn inspect(world: &TestEnv, words: &[&str]) -> Option<fugue_testkit::ProgramOutput> {
+    let tools = ExternalTools::beside(Path::new(FUGUE));
     let Some(inspector) = tools.find("node_modules/.bin/mcp-inspector") else {
         skip(
-            Missing::Program,
+            MissingRequirement::Program,
             "the inspector is not installed (scripts/mcp-tools)",
         );
         return None;
@@ -122,12 +130,12 @@ fn inspect(world: &World, words: &[&str]) -> Option<fugue_testkit::Ran> {
         command.args(["-e", &variable]);
     }
     command.args([FUGUE, "mcp"]).args(words);
-    Some(Running::start(command).end(LIMIT).ok())
+    Some(RunningProgram::start(command).end(LIMIT).ok())
 }
 
 #[test]
 fn the_inspector_at_its_strictest_has_nothing_to_say() {
-    let world = World::new(FUGUE, LIMIT);
+    let world = TestEnv::new(FUGUE, LIMIT);
     for era in ["legacy", "modern"] {
         let Some(ran) = inspect(
             &world,
@@ -142,7 +150,7 @@ fn the_inspector_at_its_strictest_has_nothing_to_say() {
 
 #[test]
 fn under_the_inspectors_load_no_call_fails() {
-    let world = World::new(FUGUE, LIMIT);
+    let world = TestEnv::new(FUGUE, LIMIT);
     let load = [
         "--method",
         "tools/call",

@@ -9,15 +9,15 @@ use std::{
 };
 
 use fugue_api::ErrorKind;
-use fugue_testkit::{Ended, World, figure, mcp::facts};
+use fugue_testkit::{ProcessWaiter, TestEnv, figure, mcp::facts};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(120);
 const METHODS: [&str; 7] = ["POST", "GET", "DELETE", "PUT", "OPTIONS", "HEAD", "PATCH"];
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// A server of its own, on a port that was free.
@@ -28,11 +28,11 @@ struct Server {
 }
 
 impl Server {
-    fn start(world: &World) -> Self {
+    fn start(world: &TestEnv) -> Self {
         Self::run(world.fugue_command(["mcp", "--http", "127.0.0.1:0"]), world)
     }
 
-    fn run(mut command: Command, world: &World) -> Self {
+    fn run(mut command: Command, world: &TestEnv) -> Self {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -415,7 +415,7 @@ fn a_signal_ends_it_with_streams_open() {
     let mut first = [0; 12];
     stream.read_exact(&mut first).expect("an answer");
     assert_eq!(&first, b"HTTP/1.1 200");
-    let ended = Ended::of(server.child.id()).expect("it runs");
+    let ended = ProcessWaiter::of(server.child.id()).expect("it runs");
     let pid = Pid::from_raw(server.child.id().cast_signed()).expect("a pid");
     kill_process(pid, Signal::INT).expect("a signal");
     ended.wait(LIMIT);
@@ -634,7 +634,7 @@ fn a_client_is_served_under_attack_and_a_signal_is_heard() {
             peak >> 20
         ),
     );
-    let ended = Ended::of(server.child.id()).expect("it runs");
+    let ended = ProcessWaiter::of(server.child.id()).expect("it runs");
     let pid = Pid::from_raw(server.child.id().cast_signed()).expect("a pid");
     kill_process(pid, Signal::TERM).expect("a signal");
     ended.wait(Duration::from_secs(20));

@@ -14,25 +14,26 @@ use fugue_api::{
     wire::DaemonStatus,
 };
 use fugue_testkit::{
-    Missing, Process, Ran, Running, World, mcp::McpClient, skip, until, until_some,
+    MissingRequirement, ProcessRef, ProgramOutput, RunningProgram, TestEnv, mcp::McpClient, skip,
+    until, until_some,
 };
 use serde_json::json;
 
 const LIMIT: Duration = Duration::from_secs(180);
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// A pane whose child waits for input, and the daemon that has it.
 struct Scene {
     pane: PaneId,
-    child: Process,
+    child: ProcessRef,
     daemon: u32,
 }
 
 impl Scene {
-    fn new(world: &World) -> Self {
+    fn new(world: &TestEnv) -> Self {
         let pane = world.pane("exec cat").pane_id;
         // The pane's shell becomes it in its own time.
         let child = until_some("the pane's child runs", LIMIT, || {
@@ -49,7 +50,7 @@ impl Scene {
 
     /// The same daemon is the only one, and the pane and its child are as before.
     #[track_caller]
-    fn is_undisturbed(&self, world: &World) {
+    fn is_undisturbed(&self, world: &TestEnv) {
         assert_eq!(world.daemon().pid, self.daemon, "the same daemon answers");
         let only = [self.daemon];
         // A client's start may have brought another process that found the daemon and ends.
@@ -60,7 +61,7 @@ impl Scene {
     }
 
     #[track_caller]
-    fn lives(&self, world: &World) {
+    fn lives(&self, world: &TestEnv) {
         let status = world.status(self.pane);
         assert_ne!(status.state.state, PaneState::Exited, "{status:?}");
         assert!(self.child.is_alive(), "the pane's child runs");
@@ -70,9 +71,9 @@ impl Scene {
     }
 }
 
-fn run(mut command: Command, args: &[&str]) -> Ran {
+fn run(mut command: Command, args: &[&str]) -> ProgramOutput {
     command.args(args);
-    Running::start(command).end(LIMIT)
+    RunningProgram::start(command).end(LIMIT)
 }
 
 #[test]
@@ -128,7 +129,7 @@ fn an_mcp_server_with_the_environment_that_codex_gives_finds_the_daemon_and_its_
 #[test]
 fn many_clients_that_start_at_once_start_one_daemon() {
     let world = world();
-    let clients: Vec<Running> = (0..8)
+    let clients: Vec<RunningProgram> = (0..8)
         .map(|number| {
             let mut command = world.fugue_command(["new", "--json", "--", "exec cat"]);
             match number % 3 {
@@ -136,7 +137,7 @@ fn many_clients_that_start_at_once_start_one_daemon() {
                 1 => command.env("XDG_RUNTIME_DIR", world.home()),
                 _ => &mut command,
             };
-            Running::start(command)
+            RunningProgram::start(command)
         })
         .collect();
     for client in clients {
@@ -188,7 +189,7 @@ fn every_lock_file_removed_and_three_clients_at_once_make_no_second_daemon() {
     for dir in [world.runtime().join("fugue"), world.state().join("run")] {
         let _ = fs::remove_dir_all(dir);
     }
-    let clients: Vec<Running> = (0..3).map(|_| world.start(&["ls"])).collect();
+    let clients: Vec<RunningProgram> = (0..3).map(|_| world.start(&["ls"])).collect();
     for client in clients {
         client.end(LIMIT).ok();
     }
@@ -232,7 +233,7 @@ fn a_state_directory_that_is_moved_away_and_back_has_its_panes() {
 }
 
 /// Makes the state directory read-only for a program: by its mode, which root does not heed, or by a mount.
-fn read_only(world: &World) -> Option<Command> {
+fn read_only(world: &TestEnv) -> Option<Command> {
     if !rustix::process::geteuid().is_root() {
         fs::set_permissions(world.state(), Permissions::from_mode(0o500)).expect("permissions");
         return Some(world.fugue_command::<&str>([]));
@@ -240,7 +241,7 @@ fn read_only(world: &World) -> Option<Command> {
     let own_mounts = world.run("unshare", &["-m", "true"]);
     if own_mounts.code != Some(0) {
         skip(
-            Missing::Machine,
+            MissingRequirement::Machine,
             "no mount namespace can be had here for a read-only state directory",
         );
         return None;
@@ -304,7 +305,7 @@ fn a_file_system_without_locks_is_named_with_the_way_out_and_disturbs_no_daemon(
     };
     if world.run("sh", &["-c", "strace -o /dev/null true"]).code != Some(0) {
         return skip(
-            Missing::Program,
+            MissingRequirement::Program,
             "strace is not installed, or may not trace",
         );
     }

@@ -11,12 +11,12 @@ use fugue_api::{
     ErrorKind, PaneId,
     panes::{ClosePaneReply, CreatePaneReply, Overview, PaneState, PaneStatus},
 };
-use fugue_testkit::{Running, World, until, until_some};
+use fugue_testkit::{RunningProgram, TestEnv, until, until_some};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn a_pane_starts_in_its_callers_world_and_not_the_daemons() {
         .env("DAEMONS_OWN", "1")
         .env("SHARED", "daemon")
         .current_dir("/");
-    Running::start(start).end(LIMIT).ok();
+    RunningProgram::start(start).end(LIMIT).ok();
 
     let sub = world.work().join("sub dir");
     fs::create_dir(&sub).expect("a directory");
@@ -384,7 +384,7 @@ fn a_pane_starts_in_its_callers_world_and_not_the_daemons() {
         .env("SHARED", "caller")
         .env("ODD", OsStr::from_bytes(b"\xff\xfe!"))
         .current_dir(&sub);
-    let pane: CreatePaneReply = Running::start(new).end(LIMIT).ok().json();
+    let pane: CreatePaneReply = RunningProgram::start(new).end(LIMIT).ok().json();
     world.exited(pane.pane_id);
     assert_eq!(
         world.text(pane.pane_id).trim_end(),
@@ -524,7 +524,7 @@ fn variables_of_an_outer_pane_do_not_name_an_inner_one() {
     // Nor does that of a fugue that has nothing to do with this one.
     let mut new = world.fugue_command(["new", "--json", "--", "env | grep ^FUGUE_; echo end"]);
     new.env("FUGUE_PANE_ID", "p777");
-    let pane: CreatePaneReply = Running::start(new).end(LIMIT).ok().json();
+    let pane: CreatePaneReply = RunningProgram::start(new).end(LIMIT).ok().json();
     world.exited(pane.pane_id);
     let text = world.text(pane.pane_id);
     assert!(!text.contains("p777"), "{text}");

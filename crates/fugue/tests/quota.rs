@@ -6,16 +6,16 @@ use fugue_api::{
     ErrorKind, PaneId,
     wire::{ForgetReason, GarbageKind, GarbageReport},
 };
-use fugue_testkit::{World, figure, until};
+use fugue_testkit::{TestEnv, figure, until};
 
 const LIMIT: Duration = Duration::from_secs(180);
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// A pane that prints 2,000,000 bytes and ends.
-fn two_megabytes(world: &World) -> PaneId {
+fn two_megabytes(world: &TestEnv) -> PaneId {
     let pane = world
         .pane("stty -opost; yes 0123456789 | head -c 2000000")
         .pane_id;
@@ -23,7 +23,7 @@ fn two_megabytes(world: &World) -> PaneId {
     pane
 }
 
-fn has_directory(world: &World, pane: PaneId) -> bool {
+fn has_directory(world: &TestEnv, pane: PaneId) -> bool {
     world.state().join("panes").join(pane.to_string()).exists()
 }
 

@@ -3,19 +3,19 @@
 use std::{fs, time::Duration};
 
 use fugue_api::panes::{CreatePaneReply, PaneState, ReadPaneReply};
-use fugue_testkit::{World, until, until_some};
+use fugue_testkit::{TestEnv, until, until_some};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Far longer than anything that is pushed takes.
 const SOON: Duration = Duration::from_secs(20);
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// Runs the command in an 80-column pane and compares all its text.
 #[track_caller]
-fn check(world: &World, command: &str, wanted: &str) {
+fn check(world: &TestEnv, command: &str, wanted: &str) {
     let pane: CreatePaneReply = world.json(&["new", "--rows", "24", "--cols", "80", "--", command]);
     world.exited(pane.pane_id);
     let text = world.text(pane.pane_id);

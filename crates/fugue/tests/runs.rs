@@ -9,18 +9,18 @@ use fugue_api::runs::{
     StepStatus, TaskStatus,
 };
 use fugue_testkit::{
-    Chance, World, figure,
+    SeededRng, TestEnv, figure,
     mcp::{McpClient, facts},
     until, until_some,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(600))
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(600))
 }
 
-fn client(world: &World, flags: &[&str]) -> McpClient {
+fn client(world: &TestEnv, flags: &[&str]) -> McpClient {
     let words = ["mcp"].iter().chain(flags);
     let mut client = McpClient::start(world.fugue_command(words));
     client.initialize("2025-06-18", "runs");
@@ -93,7 +93,7 @@ fn random_sleeps_codes_and_outputs_come_back_as_they_were() {
     let runs: u64 = std::env::var("FUGUE_RUNS").map_or(20, |runs| runs.parse().expect("a number"));
     let world = world();
     let mut client = client(&world, &[]);
-    let mut chance = Chance::default();
+    let mut chance = SeededRng::default();
     let mut printed = 0;
     for _ in 0..runs {
         let wanted: Vec<(u64, i32, u64)> = (0..10)

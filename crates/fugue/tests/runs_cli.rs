@@ -10,30 +10,30 @@ use fugue_api::{
         RunKind, RunResult, TaskStatus,
     },
 };
-use fugue_testkit::{Chance, Ran, Running, World, let_pass, until_some};
+use fugue_testkit::{ProgramOutput, RunningProgram, SeededRng, TestEnv, let_pass, until_some};
 use rustix::process::{Pid, Signal, kill_process};
 
 const LIMIT: Duration = Duration::from_secs(180);
 /// Far longer than anything that is pushed takes.
 const SOON: Duration = Duration::from_secs(30);
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// A command that goes on when the gate is opened.
-fn gate(world: &World, name: &str) -> String {
+fn gate(world: &TestEnv, name: &str) -> String {
     world.run("mkfifo", &[name]).ok();
     let path = world.work().join(name);
     format!("read x < {}", path.display())
 }
 
 /// Returns when whoever waits at the gate has passed it.
-fn open(world: &World, name: &str) {
+fn open(world: &TestEnv, name: &str) {
     world.run("sh", &["-c", &format!("echo > {name}")]).ok();
 }
 
-fn interrupt(running: &Running) {
+fn interrupt(running: &RunningProgram) {
     let pid = Pid::from_raw(running.pid() as i32).expect("a pid");
     kill_process(pid, Signal::INT).expect("it runs");
 }
@@ -49,7 +49,13 @@ fn run_to_wait_for(text: &str) -> String {
 }
 
 #[track_caller]
-fn check(world: &World, args: &[&str], code: i32, says: &[&str], complains: &[&str]) -> Ran {
+fn check(
+    world: &TestEnv,
+    args: &[&str],
+    code: i32,
+    says: &[&str],
+    complains: &[&str],
+) -> ProgramOutput {
     let ran = world.fugue(args);
     assert_eq!(ran.code, Some(code), "{ran}");
     for word in says {
@@ -407,7 +413,7 @@ fn an_interrupted_wait_leaves_the_run_and_can_be_picked_up() {
 #[test]
 fn ctrl_c_works_at_any_moment() {
     let world = world();
-    let mut chance = Chance::default();
+    let mut chance = SeededRng::default();
     for _ in 0..30 {
         let running = world.start(&["parallel", "true", "sleep 0.02"]);
         let_pass(Duration::from_millis(chance.below(80)));
@@ -802,7 +808,7 @@ fn ls_and_status_list_what_runs_and_the_last_of_what_ran() {
 // On a terminal.
 
 /// Runs `fugue` with these words in a pane of this size, and then says its exit code.
-fn on_terminal(world: &World, rows: &str, cols: &str, words: &str) -> PaneId {
+fn on_terminal(world: &TestEnv, rows: &str, cols: &str, words: &str) -> PaneId {
     let fugue = env!("CARGO_BIN_EXE_fugue");
     let line = format!("{fugue} {words}; echo code $?; stty -a > tty.after");
     world.run("sh", &["-c", "rm -f tty.after"]).ok();
@@ -812,7 +818,7 @@ fn on_terminal(world: &World, rows: &str, cols: &str, words: &str) -> PaneId {
 }
 
 #[track_caller]
-fn screen(world: &World, pane: PaneId, wanted: impl Fn(&str) -> bool) -> String {
+fn screen(world: &TestEnv, pane: PaneId, wanted: impl Fn(&str) -> bool) -> String {
     until_some("the screen is as wanted", SOON, || {
         let read: ReadPaneReply = world.read(pane, &["--screen"]);
         wanted(&read.text).then_some(read.text)

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use fugue_api::runs::{ParallelResult, ParallelStatus, PipelineResult, PipelineStatus};
 use fugue_testkit::{
-    Chance, World, figure, let_pass,
+    SeededRng, TestEnv, figure, let_pass,
     mcp::{McpClient, facts},
 };
 use serde_json::{Value, json};
@@ -16,17 +16,17 @@ fn kills() -> u64 {
     std::env::var("FUGUE_KILLS").map_or(200, |text| text.parse().expect("FUGUE_KILLS is a number"))
 }
 
-fn world() -> World {
+fn world() -> TestEnv {
     let limit = Duration::from_secs(300)
         + Duration::from_secs(2) * u32::try_from(kills()).unwrap_or(u32::MAX);
-    World::new(env!("CARGO_BIN_EXE_fugue"), limit)
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), limit)
 }
 
 /// Calls, and kills daemons at random moments until the answer is there.
 fn call_under_fire(
-    world: &World,
+    world: &TestEnv,
     client: &mut McpClient,
-    chance: &mut Chance,
+    chance: &mut SeededRng,
     tool: &str,
     args: Value,
 ) -> (Value, u64) {
@@ -60,7 +60,7 @@ fn every_step_of_a_pipeline_runs_once_whatever_happens_to_daemons() {
     let world = world();
     let mut client = McpClient::start(world.fugue_command(["mcp"]));
     client.initialize("2025-11-25", "fire");
-    let mut chance = Chance::default();
+    let mut chance = SeededRng::default();
     let file = world.work().join("steps");
     let (mut killed, mut rounds, mut shells) = (0, 0, 0);
     while killed < kills() {
@@ -119,7 +119,7 @@ fn every_command_side_by_side_runs_once_whatever_happens_to_daemons() {
     let world = world();
     let mut client = McpClient::start(world.fugue_command(["mcp"]));
     client.initialize("2025-11-25", "fire");
-    let mut chance = Chance::default();
+    let mut chance = SeededRng::default();
     let file = world.work().join("commands");
     let (mut killed, mut rounds) = (0, 0);
     while killed < kills() {

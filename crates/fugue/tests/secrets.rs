@@ -9,7 +9,7 @@ use std::{
 };
 
 use fugue_testkit::{
-    World,
+    TestEnv,
     mcp::{McpClient, facts},
     until,
 };
@@ -20,19 +20,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// In the caller's environment, and in `env` of commands and workers. Neither is printed by anything here.
 const SECRETS: [&str; 2] = ["hunter2-of-the-caller", "hunter3-of-the-command"];
 
-fn world() -> World {
-    let mut world = World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
+fn world() -> TestEnv {
+    let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
     world.set_env("DEPLOY_TOKEN", SECRETS[0]);
     world
 }
 
-fn lead(world: &World) -> McpClient {
+fn lead(world: &TestEnv) -> McpClient {
     let mut client = McpClient::start(world.fugue_command(["mcp", "--session", "lead"]));
     client.initialize("2025-11-25", "test");
     client
 }
 
-fn kill_daemon(world: &World) {
+fn kill_daemon(world: &TestEnv) {
     for daemon in world.daemons() {
         daemon.kill9();
     }
@@ -40,7 +40,7 @@ fn kill_daemon(world: &World) {
 }
 
 /// The files below the state directory that hold one of the secrets.
-fn leaks(world: &World) -> Vec<PathBuf> {
+fn leaks(world: &TestEnv) -> Vec<PathBuf> {
     let mut found = Vec::new();
     look(&world.state(), &mut found);
     found
@@ -69,7 +69,7 @@ fn contains(bytes: &[u8], secret: &str) -> bool {
 
 /// Only in files for their owner, and somewhere.
 #[track_caller]
-fn kept_privately(world: &World) {
+fn kept_privately(world: &TestEnv) {
     let found = leaks(world);
     assert!(!found.is_empty(), "what is accepted can be started again");
     for path in found {

@@ -6,18 +6,18 @@ use fugue_api::{
     PaneId,
     panes::{CreatePaneReply, PaneState, ReadPaneReply, StateSource},
 };
-use fugue_testkit::{World, until, until_some};
+use fugue_testkit::{TestEnv, until, until_some};
 
 const LIMIT: Duration = Duration::from_secs(120);
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// Types a command line and gives what `read --last` says once the command has ended.
 #[track_caller]
-fn last(world: &World, pane: PaneId, line: &str) -> ReadPaneReply {
+fn last(world: &TestEnv, pane: PaneId, line: &str) -> ReadPaneReply {
     world.type_line(pane, line);
     until_some(&format!("`{line}` has ended"), LIMIT, || {
         let last = world.read(pane, &["--last"]);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use fugue_api::panes::CreatePaneReply;
-use fugue_testkit::{Pty, World, until};
+use fugue_testkit::{Pty, TestEnv, until};
 use serde_json::json;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -38,12 +38,12 @@ const HOSTILE: &str = "x\x1b]52;c;aGk=\x07\x1b]0;owned\x1b\\\x1b[2J\u{9b}31m\u{9
 /// As much of it as a command line takes.
 const WORDS: &str = "x\u{9b}31m\u{202e}evil\u{2066}\u{200b}\u{feff}\u{200d}y";
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// What a verb writes to a terminal.
-fn on_terminal(world: &World, args: &[&str]) -> String {
+fn on_terminal(world: &TestEnv, args: &[&str]) -> String {
     let mut command = world.command("setsid");
     command.args(["-c", env!("CARGO_BIN_EXE_fugue")]).args(args);
     let mut pty = Pty::start(command, 30, 200);
@@ -95,7 +95,7 @@ fn text_of(written: &str) -> String {
 }
 
 #[track_caller]
-fn check(world: &World, args: &[&str], says: &str) {
+fn check(world: &TestEnv, args: &[&str], says: &str) {
     let written = on_terminal(world, args);
     let text = text_of(&written);
     assert!(
@@ -127,7 +127,10 @@ fn no_verb_writes_what_a_terminal_obeys_or_hides() {
     fs::copy(&script, odd.join("script")).expect("a script");
     let mut new = world.fugue_command(["new", "--json", "--", &run]);
     new.current_dir(&odd);
-    let pane: CreatePaneReply = fugue_testkit::Running::start(new).end(LIMIT).ok().json();
+    let pane: CreatePaneReply = fugue_testkit::RunningProgram::start(new)
+        .end(LIMIT)
+        .ok()
+        .json();
     let id = pane.pane_id.to_string();
     world.exited(pane.pane_id);
     check(&world, &["ls"], &id);

@@ -6,21 +6,21 @@ use fugue_api::{
     PaneId,
     panes::{CreatePaneReply, PaneState, SourcedState, StateSource},
 };
-use fugue_testkit::{World, until, until_some};
+use fugue_testkit::{TestEnv, until, until_some};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
-fn state(world: &World, pane: PaneId) -> SourcedState {
+fn state(world: &TestEnv, pane: PaneId) -> SourcedState {
     world.status(pane).state
 }
 
 /// Waits for a state that nothing announces: it is worked out when it is asked for.
 #[track_caller]
-fn comes_to(world: &World, pane: PaneId, wanted: PaneState) -> SourcedState {
+fn comes_to(world: &TestEnv, pane: PaneId, wanted: PaneState) -> SourcedState {
     until_some(
         &format!("{pane} is {wanted:?}"),
         Duration::from_secs(20),
@@ -32,7 +32,7 @@ fn comes_to(world: &World, pane: PaneId, wanted: PaneState) -> SourcedState {
 }
 
 /// Waits until a program whose command line has these words is in front of its terminal.
-fn started(world: &World, words: &[&str]) {
+fn started(world: &TestEnv, words: &[&str]) {
     until(&format!("{words:?} runs"), LIMIT, || {
         world
             .processes()

@@ -13,21 +13,21 @@ use fugue_api::{
     panes::{CreatePaneReply, Overview, ReadPaneReply},
     wire::{DaemonStatus, StoreState, StoreStatus},
 };
-use fugue_testkit::{Process, Ran, Running, World, figure, until};
+use fugue_testkit::{ProcessRef, ProgramOutput, RunningProgram, TestEnv, figure, until};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(240);
 const VERB: Duration = Duration::from_secs(60);
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// The world's state directory on a small file system that only programs in its own mount namespace see. Daemons and
 /// clients run there.
 struct SmallDisk<'a> {
-    world: &'a World,
+    world: &'a TestEnv,
     enter: Vec<String>,
     /// Keeps the namespace, and ends with its stdin.
     keeper: Child,
@@ -35,7 +35,7 @@ struct SmallDisk<'a> {
 
 impl<'a> SmallDisk<'a> {
     /// Says that it cannot be had, where it cannot.
-    fn new(world: &'a World, size: &str) -> Option<Self> {
+    fn new(world: &'a TestEnv, size: &str) -> Option<Self> {
         let ways: [(&[&str], &[&str]); 2] = [
             (&["-m"], &["-m"]),
             (&["-rm"], &["-U", "--preserve-credentials", "-m"]),
@@ -70,11 +70,11 @@ impl<'a> SmallDisk<'a> {
         None
     }
 
-    fn fugue(&self, args: &[&str]) -> Ran {
+    fn fugue(&self, args: &[&str]) -> ProgramOutput {
         let mut command = self.world.command("nsenter");
         command.args(&self.enter).arg(env!("CARGO_BIN_EXE_fugue"));
         command.args(args).current_dir(self.world.work());
-        Running::start(command).end(VERB)
+        RunningProgram::start(command).end(VERB)
     }
 
     fn json<T: DeserializeOwned>(&self, args: &[&str]) -> T {
@@ -207,11 +207,11 @@ fn what_a_full_disk_did_not_store_is_not_answered_and_the_next_daemon_agrees() {
 
     // The event that nobody was told of is not there, and its id is given out as if it had never been.
     let daemon = disk.json::<DaemonStatus>(&["daemon", "status"]).pid;
-    Process::of(daemon).expect("the daemon").kill9();
+    ProcessRef::of(daemon).expect("the daemon").kill9();
     disk.make_room();
     assert_eq!(disk.messages(), ["stored"]);
     assert_eq!(disk.store().state, StoreState::Ok);
-    assert!(Process::of(pane.pid).is_some(), "panes go on");
+    assert!(ProcessRef::of(pane.pid).is_some(), "panes go on");
     disk.end();
     figure(
         "a full disk and the store",
@@ -234,7 +234,7 @@ fn what_waited_for_room_is_stored_when_there_is_some() {
     });
     assert_eq!(disk.messages(), ["stored", "late"]);
     let daemon = disk.json::<DaemonStatus>(&["daemon", "status"]).pid;
-    Process::of(daemon).expect("the daemon").kill9();
+    ProcessRef::of(daemon).expect("the daemon").kill9();
     assert_eq!(disk.messages(), ["stored", "late"], "on disk, and once");
     let log = disk.state().join("fugue/daemon.log");
     let log = fs::read_to_string(log).expect("the daemon's log");
@@ -244,11 +244,11 @@ fn what_waited_for_room_is_stored_when_there_is_some() {
     disk.end();
 }
 
-fn database(world: &World) -> PathBuf {
+fn database(world: &TestEnv) -> PathBuf {
     world.state().join("fugue.db")
 }
 
-fn stop_daemon(world: &World) {
+fn stop_daemon(world: &TestEnv) {
     world.fugue(&["daemon", "stop"]).ok();
 }
 
@@ -270,8 +270,8 @@ fn damage(path: &Path, old: &str, new: &str) {
 }
 
 /// What is typed into a pane that runs `cat` comes back, after all that came before.
-fn still_works(world: &World, pane: &CreatePaneReply) {
-    assert!(Process::of(pane.pid).is_some(), "its process lives");
+fn still_works(world: &TestEnv, pane: &CreatePaneReply) {
+    assert!(ProcessRef::of(pane.pid).is_some(), "its process lives");
     // A backup may be from before its process was known; then the daemon first asks its holder.
     let id = pane.pane_id.to_string();
     until("the pane is taken up", VERB, || {
@@ -401,7 +401,7 @@ fn a_database_that_is_deleted_under_the_daemon_is_noticed_and_panes_go_on() {
     still_works(&world, &pane);
     // Closing waits for no commit, and what it answers is what the next daemon finds.
     let answer = world.close(closed.pane_id);
-    assert!(Process::of(closed.pid).is_none(), "its process is gone");
+    assert!(ProcessRef::of(closed.pid).is_none(), "its process is gone");
     let epoch = world.daemon().epoch;
     // A daemon that is stopped and started makes a new database, and finds its panes.
     world.fugue(&["daemon", "restart"]).ok();

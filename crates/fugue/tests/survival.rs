@@ -9,7 +9,9 @@ use fugue_api::{
     ErrorKind, PaneId,
     panes::{CreatePaneReply, PaneState, SendInputReply},
 };
-use fugue_testkit::{Chance, Ended, Process, World, figure, let_pass, until, until_some};
+use fugue_testkit::{
+    ProcessRef, ProcessWaiter, SeededRng, TestEnv, figure, let_pass, until, until_some,
+};
 
 /// What the loops wait at most for one thing.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -18,11 +20,11 @@ fn kills() -> u64 {
     std::env::var("FUGUE_KILLS").map_or(200, |text| text.parse().expect("FUGUE_KILLS is a number"))
 }
 
-fn world() -> World {
+fn world() -> TestEnv {
     // A sample of 200 takes under a minute here; a busy machine gets much more.
     let limit = Duration::from_secs(300)
         + Duration::from_secs(2) * u32::try_from(kills()).unwrap_or(u32::MAX);
-    let world = World::new(env!("CARGO_BIN_EXE_fugue"), limit);
+    let world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), limit);
     // Room for a whole counter's output, in bytes and in lines.
     world.configure("log_cap_bytes = 1048576\nkeep_lines = 200000\nidle_threshold_secs = 600\n");
     world
@@ -41,20 +43,20 @@ impl Counter {
     /// Ten digits, and the end of line as the terminal makes it.
     const WIDTH: u64 = 12;
 
-    fn start(world: &World, lines: u64, code: i32) -> Self {
+    fn start(world: &TestEnv, lines: u64, code: i32) -> Self {
         let last = Self::FIRST + lines - 1;
         let pane = world.pane(&format!("seq {} {last}; exit {code}", Self::FIRST));
         Self { pane, lines, code }
     }
 
     /// One that does not end by itself.
-    fn endless(world: &World) -> Self {
+    fn endless(world: &TestEnv) -> Self {
         Self::start(world, 8_000_000_000, 0)
     }
 
     /// Checks every byte that the log still has against its place.
     #[track_caller]
-    fn check_log(&self, world: &World) -> (u64, u64) {
+    fn check_log(&self, world: &TestEnv) -> (u64, u64) {
         let (first, bytes) = world.log(self.pane.pane_id);
         let mut at = first;
         let mut rest = &bytes[..];
@@ -79,7 +81,7 @@ impl Counter {
 
     /// Waits for its end and checks exit code and log; as asked, also what `read` makes of it. Gives the bytes checked.
     #[track_caller]
-    fn check_whole(&self, world: &World, read: Reading) -> u64 {
+    fn check_whole(&self, world: &TestEnv, read: Reading) -> u64 {
         let pane = self.pane.pane_id;
         let status = world.exited(pane);
         assert_eq!(
@@ -130,12 +132,12 @@ impl Reading {
 }
 
 /// The same processes as before: the number and when it started.
-struct Steady(BTreeMap<PaneId, Process>);
+struct Steady(BTreeMap<PaneId, ProcessRef>);
 
 impl Steady {
     fn of(panes: &[&CreatePaneReply]) -> Self {
         let process =
-            |pane: &CreatePaneReply| Process::of(pane.pid).expect("the pane's process runs");
+            |pane: &CreatePaneReply| ProcessRef::of(pane.pid).expect("the pane's process runs");
         Self(
             panes
                 .iter()
@@ -145,7 +147,7 @@ impl Steady {
     }
 
     #[track_caller]
-    fn check(&self, world: &World) {
+    fn check(&self, world: &TestEnv) {
         for (pane, process) in &self.0 {
             assert!(process.is_alive(), "{pane}'s process is the one it was");
         }
@@ -161,7 +163,7 @@ impl Steady {
     }
 }
 
-fn kill_daemon(world: &World) {
+fn kill_daemon(world: &TestEnv) {
     for daemon in world.daemons() {
         daemon.kill9();
     }
@@ -170,7 +172,7 @@ fn kill_daemon(world: &World) {
 #[test]
 fn killing_the_daemon_at_any_moment_loses_nothing() {
     let world = world();
-    let mut chance = Chance::default();
+    let mut chance = SeededRng::default();
     let (mut killed, mut while_starting, mut ended_alone, mut wholes, mut bytes) =
         (0u64, 0u64, 0u64, 0u64, 0u64);
     let wanted = kills();
@@ -196,7 +198,7 @@ fn killing_the_daemon_at_any_moment_loses_nothing() {
 
         if let Some(orphan) = orphan {
             until("no daemon runs", PATIENCE, || world.daemons().is_empty());
-            let end = Ended::of(orphan.pid).expect("the child waits at its gate");
+            let end = ProcessWaiter::of(orphan.pid).expect("the child waits at its gate");
             world.run("sh", &["-c", "echo go > gate"]).ok();
             end.wait(PATIENCE);
             let status = world.status(orphan.pane_id);
@@ -254,7 +256,7 @@ fn killing_the_daemon_at_any_moment_loses_nothing() {
 #[test]
 fn killing_a_holder_at_any_moment_loses_nothing() {
     let world = world();
-    let mut chance = Chance::default();
+    let mut chance = SeededRng::default();
     let (mut killed, mut wholes, mut bytes, mut unknown) = (0u64, 0u64, 0u64, 0u64);
     let wanted = kills();
 
@@ -365,7 +367,7 @@ fn a_follower_rides_through_the_daemons_death() {
         .pane("for i in $(seq 1 2000); do echo $i; sleep 0.001; done")
         .pane_id;
     let mut follower = world.follow(pane);
-    let mut chance = Chance::default();
+    let mut chance = SeededRng::default();
     for upto in ["\n300\n", "\n600\n", "\n900\n"] {
         follower.until_said(PATIENCE, |said| said.contains(upto));
         let_pass(chance.moment(Duration::from_millis(5)));
@@ -383,7 +385,7 @@ fn a_follower_rides_through_the_daemons_death() {
 #[test]
 fn input_is_never_typed_twice_over_a_daemons_death() {
     let world = world();
-    let mut chance = Chance::default();
+    let mut chance = SeededRng::default();
     let pane = world
         .pane("stty -echo; echo ready; while read -r line; do echo \"got $line\"; done")
         .pane_id;
@@ -449,7 +451,7 @@ fn input_is_never_typed_twice_over_a_daemons_death() {
 #[test]
 fn a_pane_is_made_once_or_not_at_all_over_a_daemons_death() {
     let world = world();
-    let mut chance = Chance::default();
+    let mut chance = SeededRng::default();
     let rounds = kills().min(1000) / 4;
     let (mut made, mut failed) = (0, 0);
     for round in 0..rounds {
@@ -504,12 +506,12 @@ fn a_pane_is_made_once_or_not_at_all_over_a_daemons_death() {
 #[test]
 fn a_client_killed_while_it_starts_a_daemon_leaves_one_that_answers() {
     let world = world();
-    let mut chance = Chance::default();
+    let mut chance = SeededRng::default();
     for _ in 0..30 {
         world.fugue(&["daemon", "stop"]).ok();
         let asking = world.start(&["ls", "--json"]);
         let_pass(chance.moment(Duration::from_millis(30)));
-        if let Some(client) = Process::of(asking.pid()) {
+        if let Some(client) = ProcessRef::of(asking.pid()) {
             client.kill9();
         }
         asking.end(PATIENCE);

@@ -7,17 +7,17 @@ use std::{
 };
 
 use fugue_api::ErrorKind;
-use fugue_testkit::{World, mcp::McpClient, mcp::facts, until};
+use fugue_testkit::{TestEnv, mcp::McpClient, mcp::facts, until};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(180);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
-fn client(world: &World, flags: &[&str]) -> McpClient {
+fn client(world: &TestEnv, flags: &[&str]) -> McpClient {
     let mut args = vec!["mcp"];
     args.extend(flags);
     let mut client = McpClient::start(world.fugue_command(args));
@@ -25,7 +25,7 @@ fn client(world: &World, flags: &[&str]) -> McpClient {
     client
 }
 
-fn lead(world: &World) -> McpClient {
+fn lead(world: &TestEnv) -> McpClient {
     client(world, &["--session", "lead"])
 }
 
@@ -34,14 +34,14 @@ fn cancel(client: &mut McpClient, request: u64) {
 }
 
 /// Somebody that fugue did not spawn reports to an inbox.
-fn notice(world: &World, session: &str, worker: &str) -> Value {
+fn notice(world: &TestEnv, session: &str, worker: &str) -> Value {
     let args = ["notify", "success", "--session-id", session];
     let worker = ["--worker-id", worker];
     world.json(&[&args[..], &worker[..]].concat())
 }
 
 /// A verb as a worker of `lead` would call it.
-fn as_worker(world: &World, args: &[&str]) -> Command {
+fn as_worker(world: &TestEnv, args: &[&str]) -> Command {
     let mut command = world.fugue_command(args);
     command
         .env("FUGUE_SESSION_ID", "lead")
@@ -205,7 +205,7 @@ struct Deaf(Child);
 
 impl Deaf {
     /// With `session`'s first event in a reply that cannot be written.
-    fn holding(world: &World, session: &str) -> Self {
+    fn holding(world: &TestEnv, session: &str) -> Self {
         let mut command = world.fugue_command(["mcp", "--session", session]);
         let child = command
             .stdin(Stdio::piped())

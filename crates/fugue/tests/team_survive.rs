@@ -25,7 +25,7 @@ use fugue_api::{
         Request, Response, Welcome,
     },
 };
-use fugue_testkit::{Chance, World, figure, until, until_some};
+use fugue_testkit::{SeededRng, TestEnv, figure, until, until_some};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -132,13 +132,13 @@ struct Heard {
 
 impl Line {
     /// Tries until a daemon is there.
-    fn open(world: &World, session: &str) -> Self {
+    fn open(world: &TestEnv, session: &str) -> Self {
         until_some("a daemon takes the connection", PATIENCE, || {
             Self::try_open(world, session).ok()
         })
     }
 
-    fn try_open(world: &World, session: &str) -> io::Result<Self> {
+    fn try_open(world: &TestEnv, session: &str) -> io::Result<Self> {
         let stream = UnixStream::connect(world.state().join("daemon.sock"))?;
         let mut line = Self { stream, next: 1 };
         line.say(&Hello {
@@ -227,7 +227,7 @@ fn inbox(number: u64) -> String {
 }
 
 /// Publishes its share one after the other, each until a daemon says that it is on record.
-fn publish(world: &World, book: &Book, publisher: u64) {
+fn publish(world: &TestEnv, book: &Book, publisher: u64) {
     let session = format!("publisher-{publisher}");
     let to = inbox(publisher % INBOXES);
     let share = book.events / PUBLISHERS + u64::from(publisher < book.events % PUBLISHERS);
@@ -280,8 +280,8 @@ fn numbers(message: &str) -> (u64, u64) {
 }
 
 /// Takes events until all have arrived somewhere.
-fn take(world: &World, book: &Book, waiter: u64, from: u64, manners: Manners, seed: u64) {
-    let mut chance = Chance::of(seed ^ (waiter + 1).wrapping_mul(0x9e37_79b9));
+fn take(world: &TestEnv, book: &Book, waiter: u64, from: u64, manners: Manners, seed: u64) {
+    let mut chance = SeededRng::of(seed ^ (waiter + 1).wrapping_mul(0x9e37_79b9));
     let session = inbox(from);
     let mut line = Line::open(world, &session);
     let mut keys = (0..).map(|count| key(1_000 + waiter, count));
@@ -351,7 +351,7 @@ fn take(world: &World, book: &Book, waiter: u64, from: u64, manners: Manners, se
         }
         // As a client does: until some daemon has it on record.
         let receipt = keys.next().expect("they never end");
-        while line.ask(receipt, Request::Took { event: id }).is_err() {
+        while line.ask(receipt, Request::AckEvent { event: id }).is_err() {
             line = Line::open(world, &session);
         }
         delivery.end = End::Acknowledged(Instant::now());
@@ -367,7 +367,7 @@ struct Bridge {
 }
 
 impl Bridge {
-    fn start(world: &World) -> Self {
+    fn start(world: &TestEnv) -> Self {
         let session = inbox(BRIDGED);
         let mut command = world.fugue_command(["mcp", "--session", &session]);
         let mut child = command
@@ -408,8 +408,8 @@ impl Drop for Bridge {
     }
 }
 
-fn take_by_bridge(world: &World, book: &Book, waiter: u64, seed: u64) {
-    let mut chance = Chance::of(seed ^ (waiter + 77).wrapping_mul(0x51_7cc1));
+fn take_by_bridge(world: &TestEnv, book: &Book, waiter: u64, seed: u64) {
+    let mut chance = SeededRng::of(seed ^ (waiter + 77).wrapping_mul(0x51_7cc1));
     while !book.is_over() {
         let mut bridge = Bridge::start(world);
         let number = book.bridges.fetch_add(1, Ordering::Relaxed);
@@ -454,7 +454,7 @@ fn take_by_bridge(world: &World, book: &Book, waiter: u64, seed: u64) {
 }
 
 /// Kills daemons, evenly over the events.
-fn kill(world: &World, book: &Book, kills: u64) {
+fn kill(world: &TestEnv, book: &Book, kills: u64) {
     for round in 1..=kills {
         let due = book.events * round / (kills + 1);
         until(
@@ -478,8 +478,8 @@ fn every_event_arrives_once_and_in_order_whoever_is_killed() {
     let (events, kills) = (number("FUGUE_EVENTS", 5_000), number("FUGUE_KILLS", 10));
     // Fifty a second are far less than a slow machine does.
     let limit = Duration::from_secs(120 + events / 50 + 10 * kills);
-    let world = World::new(env!("CARGO_BIN_EXE_fugue"), limit);
-    let seed = Chance::default().seed();
+    let world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), limit);
+    let seed = SeededRng::default().seed();
     figure("seed of the events under fire", seed.to_string());
     world.fugue(&["daemon", "start"]).ok();
     let book = Book {

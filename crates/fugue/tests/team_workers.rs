@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_testkit::{World, mcp::McpClient, until};
+use fugue_testkit::{TestEnv, mcp::McpClient, until};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -16,11 +16,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 // A worker that does nothing until it is closed.
 const STAYS: &str = "exec tail -f /dev/null";
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
-fn lead(world: &World) -> McpClient {
+fn lead(world: &TestEnv) -> McpClient {
     let mut client = McpClient::start(world.fugue_command(["mcp", "--session", "lead"]));
     client.initialize("2025-11-25", "test");
     client
@@ -43,7 +43,7 @@ fn nothing_more(lead: &mut McpClient) {
 }
 
 /// A verb with the environment of a worker that was spawned.
-fn as_worker(world: &World, worker: &Value, args: &[&str]) -> Command {
+fn as_worker(world: &TestEnv, worker: &Value, args: &[&str]) -> Command {
     let mut command = world.fugue_command(args);
     let said = |field: &str| worker[field].as_str().expect("a string").to_owned();
     command
@@ -77,7 +77,7 @@ fn hook(command: &mut Command, payload: &[u8]) {
     );
 }
 
-fn stop(world: &World, worker: &Value, message: &str) {
+fn stop(world: &TestEnv, worker: &Value, message: &str) {
     let payload = json!({"hook_event_name": "Stop", "last_assistant_message": message});
     hook(
         &mut as_worker(world, worker, &["hook", "claude"]),
@@ -85,7 +85,7 @@ fn stop(world: &World, worker: &Value, message: &str) {
     );
 }
 
-fn event(world: &World, worker: &Value, name: &str, more: Value) {
+fn event(world: &TestEnv, worker: &Value, name: &str, more: Value) {
     let mut payload = json!({"hook_event_name": name});
     let fields = more.as_object().expect("fields").clone();
     payload.as_object_mut().expect("an object").extend(fields);
@@ -95,7 +95,7 @@ fn event(world: &World, worker: &Value, name: &str, more: Value) {
     );
 }
 
-fn git(world: &World, dir: &Path, args: &[&str]) -> String {
+fn git(world: &TestEnv, dir: &Path, args: &[&str]) -> String {
     let mut all = vec![
         "-C",
         dir.to_str().expect("a path"),
@@ -109,7 +109,7 @@ fn git(world: &World, dir: &Path, args: &[&str]) -> String {
 }
 
 /// A repository with one commit, where the world works.
-fn repository(world: &World) {
+fn repository(world: &TestEnv) {
     git(world, &world.work(), &["init", "-q", "-b", "main"]);
     fs::write(world.work().join("tracked.txt"), "one\n").expect("a file");
     git(world, &world.work(), &["add", "."]);
@@ -424,7 +424,7 @@ const HOOKS: &[&str] = &[
 ];
 
 /// Makes a repository name a program that leaves a mark, in every way that there is. `way` says where the keys stand.
-fn booby_trap(world: &World, way: &str) -> PathBuf {
+fn booby_trap(world: &TestEnv, way: &str) -> PathBuf {
     let work = world.work();
     let mark = world.dir().join(format!("was-run-{way}"));
     let run = world.dir().join(format!("run-{way}"));
@@ -632,7 +632,7 @@ fn a_worktree_outside_a_repository_is_refused_and_leaves_nothing() {
 }
 
 /// No files, no pane, no event, and the name is free.
-fn nothing_left(world: &World, lead: &mut McpClient) {
+fn nothing_left(world: &TestEnv, lead: &mut McpClient) {
     assert!(is_empty(&world.state().join("workers")));
     assert!(is_empty(&world.state().join("worktrees")));
     let overview = lead.call("get_status", json!({}));

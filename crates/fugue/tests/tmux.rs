@@ -9,15 +9,15 @@ use fugue_api::{
     },
     runs::{ExpectResult, ExpectStatus, ParallelResult, PipelineResult, TaskStatus},
 };
-use fugue_testkit::{Running, World, until, until_some};
+use fugue_testkit::{RunningProgram, TestEnv, until, until_some};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(120);
 const SOON: Duration = Duration::from_secs(20);
 
 /// A world in which a person has a tmux session `work` with one window `editor`, in which a plain bash waits.
-fn world() -> (World, String) {
-    let world = World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
+fn world() -> (TestEnv, String) {
+    let world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
     let pane = world.tmux(&[
         "-f",
         "/dev/null",
@@ -45,15 +45,15 @@ fn world() -> (World, String) {
 }
 
 /// What a person would see in it.
-fn shown(world: &World, pane: &str) -> String {
+fn shown(world: &TestEnv, pane: &str) -> String {
     world.tmux(&["capture-pane", "-p", "-t", pane])
 }
 
-fn read(world: &World, pane: &str) -> ReadPaneReply {
+fn read(world: &TestEnv, pane: &str) -> ReadPaneReply {
     world.json(&["read", pane])
 }
 
-fn expect(world: &World, pane: &str, pattern: &str) -> ExpectResult {
+fn expect(world: &TestEnv, pane: &str, pattern: &str) -> ExpectResult {
     world.json(&["expect", pane, pattern, "--timeout", "20s"])
 }
 
@@ -233,7 +233,7 @@ fn tiled_runs_are_splits_beside_the_caller_and_go_again() {
         "50",
     ]);
     let active =
-        |world: &World| world.tmux(&["display-message", "-p", "-t", "work:editor", "#{pane_id}"]);
+        |world: &TestEnv| world.tmux(&["display-message", "-p", "-t", "work:editor", "#{pane_id}"]);
     let (was_active, layout) = (
         active(&world),
         world.tmux(&[
@@ -260,7 +260,7 @@ fn tiled_runs_are_splits_beside_the_caller_and_go_again() {
     );
     world.tmux(&["send-keys", "-t", &pane, "-l", &line]);
     world.tmux(&["send-keys", "-t", &pane, "Enter"]);
-    let panes = |world: &World| {
+    let panes = |world: &TestEnv| {
         world.tmux(&[
             "list-panes",
             "-t",
@@ -375,7 +375,7 @@ fn a_server_that_is_killed_ends_its_panes() {
     let status: PaneStatus = world.json(&["status", &pane]);
     let made: CreatePaneReply =
         world.json(&["new", "--backend", "tmux", "-s", "work", "--", "sleep 1000"]);
-    let waiting: Running = world.start(&[
+    let waiting: RunningProgram = world.start(&[
         "expect",
         &made.pane_id.to_string(),
         "never",

@@ -7,7 +7,7 @@ use fugue_api::{
     runs::{ParallelResult, ParallelStatus, PipelineResult, PipelineStatus},
 };
 use fugue_testkit::{
-    World, figure,
+    TestEnv, figure,
     mcp::{McpClient, facts},
     until,
 };
@@ -18,13 +18,13 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// A person who sits in tmux: three panes in a window, a buffer, a scrolled-back pane, and `fugue mcp` in the first one.
 struct Person {
-    world: World,
+    world: TestEnv,
     socket: String,
 }
 
 impl Person {
     fn new() -> Self {
-        let mut world = World::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300));
+        let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300));
         let socket = world.dir().join("tmux").to_string_lossy().into_owned();
         world.set_env("TMUX", format!("{socket},0,0"));
         world.set_env("TMUX_PANE", "%0");

@@ -9,17 +9,17 @@ use std::{
 };
 
 use fugue_testkit::{
-    Ended, Missing, Process, Running, World,
-    agents::{Agent, AtHome, Started, Tools},
+    MissingRequirement, ProcessRef, ProcessWaiter, RunningProgram, TestEnv,
+    agents::{AgentHome, AgentStart, ExternalTools, TestAgent},
     figure,
     mcp::McpClient,
-    model::{self, Call, DONE, Model},
+    model::{self, DONE, ModelAction, ScriptedModel},
     skip, until,
 };
 use serde_json::{Value, json};
 
 const FUGUE: &str = env!("CARGO_BIN_EXE_fugue");
-const AGENTS: [Agent; 3] = [Agent::Claude, Agent::Codex, Agent::Gemini];
+const AGENTS: [TestAgent; 3] = [TestAgent::Claude, TestAgent::Codex, TestAgent::Gemini];
 const LIMIT: Duration = Duration::from_secs(300);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Everything that a shell, an agent's command line or its input box might take for something else.
@@ -28,10 +28,10 @@ const PROMPT: &str = "-p \"quoted\" 'single' $(touch pwned) `touch pwned` %s \\n
 /// A lead, and all that its workers need.
 struct Team {
     lead: McpClient,
-    agent: Agent,
-    world: World,
-    home: AtHome,
-    model: Model,
+    agent: TestAgent,
+    world: TestEnv,
+    home: AgentHome,
+    model: ScriptedModel,
 }
 
 /// A worker as its lead knows it.
@@ -42,17 +42,17 @@ struct Worker {
 
 impl Team {
     /// A lead in a repository with one commit; `None` where the agents are not installed.
-    fn gather(agent: Agent, script: Vec<Call>) -> Option<Self> {
-        let model = Model::start(script);
-        let mut world = World::new(FUGUE, LIMIT);
-        let tools = Tools::beside(Path::new(FUGUE));
-        if let Some((missing, reason)) = agent.obstacle(&tools, Started::AsWorker) {
+    fn gather(agent: TestAgent, script: Vec<ModelAction>) -> Option<Self> {
+        let model = ScriptedModel::start(script);
+        let mut world = TestEnv::new(FUGUE, LIMIT);
+        let tools = ExternalTools::beside(Path::new(FUGUE));
+        if let Some((missing, reason)) = agent.obstacle(&tools, AgentStart::AsWorker) {
             skip(missing, reason);
             return None;
         }
-        let Some(home) = AtHome::settle(&tools, &mut world, &model) else {
+        let Some(home) = AgentHome::settle(&tools, &mut world, &model) else {
             skip(
-                Missing::Program,
+                MissingRequirement::Program,
                 "not all agents are installed (scripts/mcp-tools)",
             );
             return None;
@@ -206,7 +206,7 @@ impl Team {
     fn kill_daemon(&self) {
         let daemons = self.world.daemons();
         assert_eq!(daemons.len(), 1, "{daemons:?}");
-        let ended = Ended::of(daemons[0].pid).expect("it runs");
+        let ended = ProcessWaiter::of(daemons[0].pid).expect("it runs");
         daemons[0].kill9();
         ended.wait(PATIENCE);
     }
@@ -216,11 +216,11 @@ impl Team {
     }
 }
 
-fn name(agent: Agent) -> &'static str {
+fn name(agent: TestAgent) -> &'static str {
     match agent {
-        Agent::Claude => "claude",
-        Agent::Codex => "codex",
-        Agent::Gemini => "gemini",
+        TestAgent::Claude => "claude",
+        TestAgent::Codex => "codex",
+        TestAgent::Gemini => "gemini",
     }
 }
 
@@ -232,21 +232,21 @@ fn messages() -> u32 {
 
 #[test]
 fn claude_code_works_for_a_lead_from_its_prompt_to_its_end() {
-    lives(Agent::Claude);
+    lives(TestAgent::Claude);
 }
 
 #[test]
 fn codex_works_for_a_lead_from_its_prompt_to_its_end() {
-    lives(Agent::Codex);
+    lives(TestAgent::Codex);
 }
 
 #[test]
 fn gemini_cli_works_for_a_lead_from_its_prompt_to_its_end() {
-    lives(Agent::Gemini);
+    lives(TestAgent::Gemini);
 }
 
 /// One worker: its prompt, its question, its report, messages at rest, at work and beside a draft, and a sudden end.
-fn lives(agent: Agent) {
+fn lives(agent: TestAgent) {
     let script = vec![agent.shell_call("touch made.txt")];
     let Some(mut team) = Team::gather(agent, script) else {
         return;
@@ -335,7 +335,7 @@ fn suddenly_ended(team: &mut Team, worker: &Worker, turn: u32) {
     team.submit(worker, "die while you think");
     team.until_told("die while you think");
     let pid = team.status(worker)["pid"].as_u64().expect("a pid");
-    let process = Process::of(u32::try_from(pid).expect("a pid"));
+    let process = ProcessRef::of(u32::try_from(pid).expect("a pid"));
     process.expect("it runs").kill9();
     let event = team.event(&["worker_complete"]);
     let told = json!([
@@ -373,7 +373,7 @@ fn a_refused_question_is_over_and_the_worker_can_be_told_more() {
         // No agent tells of this, so it is seen that nothing happens any more.
         team.tell(&worker, "then leave it");
         team.until_told("then leave it");
-        if agent == Agent::Gemini {
+        if agent == TestAgent::Gemini {
             // Its model is not told of the refusal, and does the same again.
             team.asks(&worker, "touch made.txt");
             team.answer(&worker, "Enter");
@@ -387,7 +387,7 @@ fn a_worker_reports_by_itself_and_is_not_asked_for_that() {
     for agent in AGENTS {
         let call = |tool: &str, input: Value| {
             let (tool, namespace) = agent.names(tool);
-            Call {
+            ModelAction {
                 tool,
                 namespace,
                 input,
@@ -513,9 +513,9 @@ fn a_turn_that_ends_while_no_daemon_runs_is_told_by_the_next() {
 fn a_worker_changes_no_file_of_the_persons_that_its_agent_would_not() {
     // What each agent writes by itself into files that were there: what it has shown to the person, and how it was used.
     for (agent, its_own) in [
-        (Agent::Claude, &[".claude.json"][..]),
-        (Agent::Codex, &[".codex/config.toml"]),
-        (Agent::Gemini, &[]),
+        (TestAgent::Claude, &[".claude.json"][..]),
+        (TestAgent::Codex, &[".codex/config.toml"]),
+        (TestAgent::Gemini, &[]),
     ] {
         let mut found = Vec::new();
         for way in [Way::Bare, Way::Worker] {
@@ -543,8 +543,10 @@ fn a_worker_changes_no_file_of_the_persons_that_its_agent_would_not() {
                 }
                 Way::Bare => {
                     let command = match agent {
-                        Agent::Claude | Agent::Codex => format!("{} 'say hello'", name(agent)),
-                        Agent::Gemini => "gemini -i 'say hello'".to_owned(),
+                        TestAgent::Claude | TestAgent::Codex => {
+                            format!("{} 'say hello'", name(agent))
+                        }
+                        TestAgent::Gemini => "gemini -i 'say hello'".to_owned(),
                     };
                     let pane = team.lead.call("create_pane", json!({"command": command}));
                     let worker = Worker {
@@ -606,25 +608,25 @@ fn persons_files(home: &Path) -> BTreeMap<String, Vec<u8>> {
 
 #[test]
 fn a_real_agent_leads_another() {
-    let Some(team) = Team::gather(Agent::Codex, Vec::new()) else {
+    let Some(team) = Team::gather(TestAgent::Codex, Vec::new()) else {
         return;
     };
     let call = |tool: &str, input: Value| {
-        let (tool, namespace) = Agent::Claude.names(tool);
-        Call {
+        let (tool, namespace) = TestAgent::Claude.names(tool);
+        ModelAction {
             tool,
             namespace,
             input,
         }
     };
     let task = json!({"name": "w", "prompt": PROMPT, "agent": "codex"});
-    let model = Model::start(vec![
+    let model = ScriptedModel::start(vec![
         call("spawn_worker", task),
         call("wait_for_event", json!({})),
     ]);
-    let tools = Tools::beside(Path::new(FUGUE));
-    let lead = Agent::Claude.headless(&tools, &team.world, Path::new(FUGUE), &model);
-    let ran = Running::start(lead.expect("it is installed").command).end(LIMIT);
+    let tools = ExternalTools::beside(Path::new(FUGUE));
+    let lead = TestAgent::Claude.headless(&tools, &team.world, Path::new(FUGUE), &model);
+    let ran = RunningProgram::start(lead.expect("it is installed").command).end(LIMIT);
     let asked = model.asked();
     let given = asked.iter().map(|asked| model::results(&asked.body));
     let given = given.max_by_key(Vec::len).unwrap_or_default();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     answer::Decision,
-    prompt::{Fence, Prompt, Situation, Verdict},
+    prompt::{DoneCheck, Prompt, QuoteFence, Situation},
     settings::WatchSettings,
     transcript::{EntryRole, Transcript},
 };
@@ -86,7 +86,7 @@ const NOW: u64 = 1_800_000_000_000;
 
 impl CorpusCase {
     /// The question, as a watcher would have asked it.
-    pub fn prompt(&self, settings: &WatchSettings, fence: &Fence) -> Prompt {
+    pub fn prompt(&self, settings: &WatchSettings, fence: &QuoteFence) -> Prompt {
         let mut transcript = Transcript::default();
         let oldest = self
             .transcript
@@ -109,7 +109,7 @@ impl CorpusCase {
                 settings.max_transcript,
             );
         }
-        let verdict = self.done_when.as_ref().map(|check| Verdict {
+        let verdict = self.done_when.as_ref().map(|check| DoneCheck {
             command: &check.command,
             ending: &check.ending,
             output: &check.output,
@@ -273,7 +273,7 @@ mod tests {
     fn a_case_asks_as_a_watcher_would() {
         let settings = WatchSettings::default();
         let prompt = case(Label::Stop)
-            .prompt(&settings, &Fence::new([7; 16]))
+            .prompt(&settings, &QuoteFence::new([7; 16]))
             .user;
         for part in [
             "| the plan\n",

@@ -32,9 +32,9 @@ const ANSWER_CHARS: usize = 500;
 
 /// A code that tells where quoted data begins and ends: 128 random bits, fresh for each prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fence(String);
+pub struct QuoteFence(String);
 
-impl Fence {
+impl QuoteFence {
     pub fn new(random: [u8; 16]) -> Self {
         Self(format!("{:032x}", u128::from_be_bytes(random)))
     }
@@ -42,7 +42,7 @@ impl Fence {
 
 /// What `done_when` said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict<'a> {
+pub struct DoneCheck<'a> {
     pub command: &'a str,
     /// How it ended, in words: `exit code 1`, `timed out after 3600 s`.
     pub ending: &'a str,
@@ -58,7 +58,7 @@ pub struct Situation<'a> {
     pub pane_tail: &'a str,
     /// So many lines of the pane are shown, the last ones.
     pub tail_lines: usize,
-    pub verdict: Option<Verdict<'a>>,
+    pub verdict: Option<DoneCheck<'a>>,
     pub now: Timestamp,
 }
 
@@ -97,7 +97,7 @@ impl<A: ModelAnswer> Prompt<A> {
 
 impl Situation<'_> {
     /// Is the work done, and if not, what is to be typed?
-    pub fn assess(&self, fence: &Fence) -> Prompt<Decision> {
+    pub fn assess(&self, fence: &QuoteFence) -> Prompt<Decision> {
         let system = system(
             "Decide if work is done. If not done, provide one short imperative command to inject into an interactive \
              CLI. Never explain.",
@@ -112,7 +112,7 @@ impl Situation<'_> {
     }
 
     /// The watch was paused: how far is it, and what would come next?
-    pub fn next_step(&self, fence: &Fence) -> Prompt<NextStepAnswer> {
+    pub fn next_step(&self, fence: &QuoteFence) -> Prompt<NextStepAnswer> {
         let system = system(
             "A person paused the work. Say if the goal is achieved, and provide the one short imperative command that \
              would come next in an interactive CLI. Never explain.",
@@ -129,7 +129,7 @@ impl Situation<'_> {
         Prompt::new(system, user)
     }
 
-    fn user(&self, task: &str, fence: &Fence) -> String {
+    fn user(&self, task: &str, fence: &QuoteFence) -> String {
         let mut sections = vec![
             section("Strategy Plan", "plan", &ends(self.plan, PLAN_CHARS), fence),
             section(
@@ -181,7 +181,7 @@ impl Situation<'_> {
     }
 }
 
-fn system(job: &str, outcomes: &[&str], Fence(code): &Fence) -> String {
+fn system(job: &str, outcomes: &[&str], QuoteFence(code): &QuoteFence) -> String {
     let outcomes = outcomes.join("\n");
     format!(
         "You are \"mom\", the conductor. {job}\n\
@@ -199,7 +199,7 @@ fn system(job: &str, outcomes: &[&str], Fence(code): &Fence) -> String {
     )
 }
 
-fn section(heading: &str, name: &str, lines: &[String], Fence(code): &Fence) -> String {
+fn section(heading: &str, name: &str, lines: &[String], QuoteFence(code): &QuoteFence) -> String {
     let mut text = format!("{heading}:\nBEGIN {name} {code}\n");
     if lines.is_empty() {
         text.push_str("(none)\n");

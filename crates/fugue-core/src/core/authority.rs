@@ -196,7 +196,7 @@ impl Planner<'_> {
             Request::Look { look } => self.authorize_look(who, look),
             Request::Resize { pane, .. } => self.may(who, PaneRight::Manage, pane),
             Request::Follow { pane, .. } => self.may(who, PaneRight::Read, pane),
-            Request::Took { event } => self.may_take(who, *event),
+            Request::AckEvent { event } => self.may_take(who, *event),
             Request::CollectGarbage { dry_run: false, .. } => only_person(
                 who,
                 "remove what ended panes have left",
@@ -207,8 +207,8 @@ impl Planner<'_> {
             }
             // Everybody's status, and the caller's own inbox and agent.
             Request::CollectGarbage { dry_run: true, .. }
-            | Request::Everything
-            | Request::Elsewhere
+            | Request::Overview
+            | Request::TmuxPanes
             | Request::RunNews { .. }
             | Request::Inbox { .. }
             | Request::Hook { .. }
@@ -267,12 +267,12 @@ impl Planner<'_> {
             AttachRequest::Type { pane, .. }
             | AttachRequest::Line {
                 pane,
-                role: ViewerRole::Hands,
+                role: ViewerRole::Interactive,
             } => self.may(who, PaneRight::Type, &pane.to_string()),
             // Both change the sizes of all panes of a session.
             AttachRequest::Attend {
                 session,
-                role: ViewerRole::Hands,
+                role: ViewerRole::Interactive,
                 ..
             }
             | AttachRequest::Arrange { session, .. } => {
@@ -282,11 +282,11 @@ impl Planner<'_> {
                     .try_for_each(|record| self.may(who, PaneRight::Manage, &record.id.to_string()))
             }
             AttachRequest::Attend {
-                role: ViewerRole::Eyes,
+                role: ViewerRole::ReadOnly,
                 ..
             }
             | AttachRequest::Line {
-                role: ViewerRole::Eyes,
+                role: ViewerRole::ReadOnly,
                 ..
             }
             | AttachRequest::Fit { .. }

@@ -46,7 +46,7 @@ impl Core {
                     let pane = self.discovered(found, asked.key, now);
                     discovered.insert(pane).record.id
                 });
-                asked.ask.is_about(id);
+                asked.ask.set_pane(id);
             }
             TmuxLookup::All(found) => elsewhere = self.unmet(found),
         }
@@ -149,7 +149,7 @@ impl Planner<'_> {
                 }
             }
             Request::RunNews { run, seen } => self.news(call, &run, seen),
-            Request::Took { event } => Ok(Plan::new(move |core, effects| {
+            Request::AckEvent { event } => Ok(Plan::new(move |core, effects| {
                 core.took(call, event, effects);
             })),
             Request::Inbox { after, most } => Ok(Plan::new(move |core, effects| {
@@ -158,10 +158,10 @@ impl Planner<'_> {
             Request::Hook { news } => Ok(Plan::new(move |core, effects| {
                 core.hook(call, &asked.who, asked.key, news, now, effects);
             })),
-            Request::Everything => Ok(Plan::new(move |core, effects| {
+            Request::Overview => Ok(Plan::new(move |core, effects| {
                 core.survey(call, Bounds::None, Vec::new(), now, effects);
             })),
-            Request::Elsewhere => {
+            Request::TmuxPanes => {
                 let overview = Overview {
                     tmux: elsewhere,
                     ..Overview::default()

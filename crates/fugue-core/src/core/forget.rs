@@ -235,7 +235,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Input, PaneEvent,
+        CoreInput, PaneEvent,
         core::tests::{Story, exited, opened},
     };
 
@@ -271,7 +271,7 @@ mod tests {
         else {
             panic!("an end");
         };
-        let cursor = fugue_term::Cursor {
+        let cursor = fugue_term::TextCursor {
             offset: fugue_term::Offset(bytes),
             ..Default::default()
         };
@@ -304,7 +304,7 @@ mod tests {
         assert!(grown.contains("wake"), "{grown}");
         let later = story
             .after(QUOTA_GRACE.as_millis() as u64)
-            .step(Input::Time);
+            .step(CoreInput::Time);
         assert!(later.contains("forget p2"), "{later}");
         assert_eq!(
             grew(&mut story, 4, 62 * MB),
@@ -342,7 +342,7 @@ mod tests {
         assert!(!first.contains("forget"), "{first}");
         let later = story
             .after(QUOTA_GRACE.as_millis() as u64)
-            .step(Input::Time);
+            .step(CoreInput::Time);
         assert!(!later.contains("forget"), "{later}");
     }
 

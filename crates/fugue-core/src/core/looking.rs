@@ -21,7 +21,7 @@ use super::{
     plan::{Plan, Planner},
     rows::ended_state,
 };
-use crate::{CallId, Effect, PaneRequest, Snapshot, layout::Layout};
+use crate::{CallId, Effect, PaneRequest, StoreSnapshot, layout::SplitLayout};
 use arranging::SessionViewers;
 use news::OverviewVersion;
 
@@ -64,7 +64,7 @@ struct PendingTile {
 }
 
 impl AttachState {
-    pub(super) fn restored(snapshot: &mut Snapshot) -> Self {
+    pub(super) fn restored(snapshot: &mut StoreSnapshot) -> Self {
         // Above all that an earlier daemon told, so that whoever saw that sees what is now.
         let version = snapshot.epoch << 32;
         let sessions = std::mem::take(&mut snapshot.arrangements)
@@ -88,9 +88,9 @@ impl AttachState {
     /// How much room a session has: the smallest of those who have their hands in it rules.
     fn room(&self, session: &SessionName) -> PaneSize {
         let last = self.sessions.get(session).and_then(|known| known.room);
-        self.smallest(session, ViewerRole::Hands)
+        self.smallest(session, ViewerRole::Interactive)
             .or(last)
-            .or_else(|| self.smallest(session, ViewerRole::Eyes))
+            .or_else(|| self.smallest(session, ViewerRole::ReadOnly))
             .unwrap_or(USUAL_ROOM)
     }
 
@@ -170,7 +170,7 @@ impl Planner<'_> {
             } => {
                 let pane = self.known(pane)?;
                 let mut all = self.core.looking.attending.iter();
-                if all.any(|one| one.client == client && one.role == ViewerRole::Eyes) {
+                if all.any(|one| one.client == client && one.role == ViewerRole::ReadOnly) {
                     return Err(Error::invalid(
                         "this client only looks on, and types nothing",
                     ));
@@ -219,7 +219,7 @@ impl Planner<'_> {
         };
         let known = looking.sessions.get(&session);
         let own = known.and_then(|known| known.own.clone());
-        let mut layout = own.unwrap_or_else(|| Layout::tiled(&tiles, room));
+        let mut layout = own.unwrap_or_else(|| SplitLayout::tiled(&tiles, room));
         let mut beside = None;
         let (own, zoomed) = match change {
             LayoutChange::Beside { made_by, of, side } => {

@@ -62,7 +62,8 @@ mod tests {
     use serde_json::json;
 
     use crate::{
-        CallId, Effect, ExitStatus, Input, PaneEvent, Undo, core::tests::Story, settings::Settings,
+        CallId, CoreInput, Effect, ExitStatus, PaneEvent, Undo, core::tests::Story,
+        settings::Settings,
     };
 
     fn request(tool: &str, args: serde_json::Value) -> ToolCall {
@@ -105,7 +106,7 @@ mod tests {
         );
         story.ask(3, 3, "", request("close_pane", json!({"pane_id": "p1"})));
         assert!(!story.was_told(2) && !story.was_told(3), "both wait");
-        story.step(Input::NotStored {
+        story.step(CoreInput::NotStored {
             what: Undo::Run(run),
             why: "no space".into(),
         });
@@ -119,7 +120,7 @@ mod tests {
         let mut story = Story::new(Settings::default());
         story.ask(1, 1, "", request("create_pane", json!({"command": "make"})));
         story.ask(2, 2, "", request("close_pane", json!({"pane_id": "p1"})));
-        story.step(Input::NotStored {
+        story.step(CoreInput::NotStored {
             what: Undo::Pane(PaneId(1)),
             why: "no space".into(),
         });
@@ -139,7 +140,7 @@ mod tests {
         };
         let close = request("close_pane", json!({"pane_id": "p1"}));
         let asked = story.asked(2, close);
-        let effects = story.effects(Input::Call {
+        let effects = story.effects(CoreInput::Call {
             call: CallId(2),
             asked,
         });
@@ -156,7 +157,7 @@ mod tests {
         story.fact(1, ended());
         let pane = PaneId(1);
         let fact = PaneEvent::Swept;
-        let effects = story.effects(Input::Pane { pane, event: fact });
+        let effects = story.effects(CoreInput::Pane { pane, event: fact });
         assert!(
             matches!(
                 before_commit(effects)[..],
@@ -189,7 +190,7 @@ mod tests {
             story.ask(1, 7, "", request(tool, args.clone()));
             story.fact(1, opened());
             story.fact(1, ended());
-            story.after(25 * 60 * 60 * 1000).step(Input::Time);
+            story.after(25 * 60 * 60 * 1000).step(CoreInput::Time);
             story.fact(1, PaneEvent::Removed);
             assert!(
                 story.disk().panes.is_empty(),

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use super::tests::{Story, exited, exited_unasked, opened};
 use crate::{
-    Assessment, CallId, CallRequest, CommandEnd, CompletionDetails, Effect, ExpectMatch, IdleState,
-    Input, LaunchEnv, MatchedPattern, PaneActivity, PaneEvent, QuietPane, StepEvent, TmuxLookup,
-    TmuxOrigin, TmuxPane, TmuxPaneInfo, TypingOutcome, WorkerLaunch, assess::WatchSettings,
-    settings::Settings,
+    Assessment, CallId, CallRequest, CommandEnd, CompletionDetails, CoreInput, Effect, ExpectMatch,
+    IdleState, LaunchEnv, MatchedPattern, PaneActivity, PaneEvent, QuietPane, StepEvent,
+    TmuxLookup, TmuxOrigin, TmuxPane, TmuxPaneInfo, TypingOutcome, WorkerLaunch,
+    assess::WatchSettings, settings::Settings,
 };
 
 /// Random bytes, each of which chooses from a list.
@@ -129,7 +129,7 @@ fn look(c: &Choices) -> AttachRequest {
     let pane = PaneId(pick(c, 2, &[1, 2, 3, 9]));
     let session = SessionName(pick(c, 3, &["main", "runs", "none"]).to_owned());
     let room = PaneSize { rows: 24, cols: 80 };
-    let role = pick(c, 4, &[ViewerRole::Hands, ViewerRole::Eyes]);
+    let role = pick(c, 4, &[ViewerRole::Interactive, ViewerRole::ReadOnly]);
     let seen = u64::from(c[5] % 4);
     let side = pick(c, 6, &[SplitSide::Left, SplitSide::Below]);
     let change = match c[5] % 6 {
@@ -184,8 +184,8 @@ const OTHER_KINDS: usize = 12;
 /// One call of each kind that only fugue's own programs make.
 fn other(kind: usize, c: &Choices) -> Request {
     let ask = match kind {
-        0 => Request::Everything,
-        1 => Request::Elsewhere,
+        0 => Request::Overview,
+        1 => Request::TmuxPanes,
         2 => Request::Follow {
             pane: pick(c, 1, PANES).to_owned(),
             from: 0,
@@ -194,7 +194,7 @@ fn other(kind: usize, c: &Choices) -> Request {
             run: RunId(pick(c, 2, &["r", "r1", "none"]).to_owned()),
             seen: u64::from(c[3] % 3),
         },
-        4 => Request::Took {
+        4 => Request::AckEvent {
             event: EventId(u64::from(c[2] % 5)),
         },
         5 => Request::Inbox {
@@ -232,11 +232,11 @@ fn other(kind: usize, c: &Choices) -> Request {
     // A new kind of call belongs into the list above.
     match &ask {
         Request::Tool { .. }
-        | Request::Everything
-        | Request::Elsewhere
+        | Request::Overview
+        | Request::TmuxPanes
         | Request::Follow { .. }
         | Request::RunNews { .. }
-        | Request::Took { .. }
+        | Request::AckEvent { .. }
         | Request::Inbox { .. }
         | Request::Hook { .. }
         | Request::Resize { .. }
@@ -402,14 +402,14 @@ fn fact(c: &Choices) -> PaneEvent {
 }
 
 /// Something that happens besides calls.
-fn happens(c: &Choices) -> Input {
+fn happens(c: &Choices) -> CoreInput {
     let worker = u64::from(c[1] % 3);
     match c[0] % 12 {
-        0 => Input::Time,
-        1 => Input::Cancelled {
+        0 => CoreInput::Time,
+        1 => CoreInput::Cancelled {
             call: CallId(u64::from(c[1])),
         },
-        2 | 3 => Input::Prepared {
+        2 | 3 => CoreInput::Prepared {
             worker,
             outcome: match c[2] % 4 {
                 0 => Err(Error::invalid("no repository")),
@@ -423,11 +423,11 @@ fn happens(c: &Choices) -> Input {
                 }),
             },
         },
-        4 => Input::WorkedOut {
+        4 => CoreInput::WorkedOut {
             worker,
             found: CompletionDetails::default(),
         },
-        5 => Input::WatcherRan {
+        5 => CoreInput::WatcherRan {
             watcher: 1,
             step: u64::from(c[2] % 6),
             ran: CommandEnd {
@@ -436,12 +436,12 @@ fn happens(c: &Choices) -> Input {
                 output: String::new(),
             },
         },
-        6 => Input::Judged {
+        6 => CoreInput::Judged {
             watcher: 1,
             step: u64::from(c[2] % 6),
             judged: Assessment::Decision(Err("no model".into())),
         },
-        _ => Input::Pane {
+        _ => CoreInput::Pane {
             pane: PaneId(u64::from(c[2] % 5) + 1),
             event: fact(&[c[0], c[3], c[4], c[5], c[6], c[7], c[1], c[2]]),
         },
@@ -467,7 +467,7 @@ proptest! {
             let said = format!("{asked:?}");
             let before = format!("{:?}", story.core);
             let call = CallId(number as u64);
-            let effects = story.effects(Input::Call { call, asked });
+            let effects = story.effects(CoreInput::Call { call, asked });
             let refused = matches!(
                 &effects[..],
                 [Effect::Answer { call: to, answer: Err(_) }] if *to == call

@@ -22,7 +22,7 @@ use super::{
     plan::{Plan, Planner},
 };
 use crate::{
-    CallId, Change, ClockReading, Effect, InboxId, QuestionRecord, Snapshot, WorkerRecord,
+    CallId, Change, ClockReading, Effect, InboxId, QuestionRecord, StoreSnapshot, WorkerRecord,
     inbox::{InboxLimits, Inboxes, NewEvent},
     settings::Settings,
 };
@@ -68,7 +68,7 @@ const PERSON: &str = "person";
 const MOST_QUESTIONS: usize = 1_000;
 
 impl Team {
-    pub fn restored(snapshot: &mut Snapshot, settings: &Settings, now: ClockReading) -> Self {
+    pub fn restored(snapshot: &mut StoreSnapshot, settings: &Settings, now: ClockReading) -> Self {
         let questions = std::mem::take(&mut snapshot.questions).into_iter();
         let workers = std::mem::take(&mut snapshot.workers).into_iter();
         Self {

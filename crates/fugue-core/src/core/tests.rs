@@ -8,9 +8,9 @@ use fugue_api::{
 
 use super::Core;
 use crate::{
-    AdoptMode, BootId, CallId, CallRequest, Change, ClockReading, Effect, ExitStatus, Input,
-    LaunchEnv, PaneEnd, PaneEvent, PaneRecord, Snapshot, StoredRun, StoredWatcher, StoredWorker,
-    Undo, assess::WatchSettings, settings::Settings,
+    AdoptMode, BootId, CallId, CallRequest, Change, ClockReading, CoreInput, Effect, ExitStatus,
+    LaunchEnv, PaneEnd, PaneEvent, PaneRecord, StoreSnapshot, StoredRun, StoredWatcher,
+    StoredWorker, Undo, assess::WatchSettings, settings::Settings,
 };
 use fugue_api::OsText;
 
@@ -55,7 +55,7 @@ pub(super) struct Story {
     pub(super) now: ClockReading,
     settings: Settings,
     /// What a daemon that comes after this one would find.
-    disk: Snapshot,
+    disk: StoreSnapshot,
     /// Whose calls these are.
     pub(super) who: CallerIdentity,
     /// The pane that whoever calls runs in.
@@ -74,10 +74,10 @@ impl Story {
             boot_id: BootId(1),
         };
         Self {
-            core: Core::restore(settings.clone(), Snapshot::default(), now).0,
+            core: Core::restore(settings.clone(), StoreSnapshot::default(), now).0,
             now,
             settings,
-            disk: Snapshot::default(),
+            disk: StoreSnapshot::default(),
             who: CallerIdentity::Person {
                 project: "project".into(),
             },
@@ -103,12 +103,12 @@ impl Story {
     }
 
     /// Everything that is on disk now.
-    pub(super) fn disk(&self) -> &Snapshot {
+    pub(super) fn disk(&self) -> &StoreSnapshot {
         &self.disk
     }
 
     /// The same, for damage.
-    pub(super) fn disk_mut(&mut self) -> &mut Snapshot {
+    pub(super) fn disk_mut(&mut self) -> &mut StoreSnapshot {
         &mut self.disk
     }
 
@@ -258,11 +258,11 @@ impl Story {
         self
     }
 
-    pub(super) fn step(&mut self, input: Input) -> String {
+    pub(super) fn step(&mut self, input: CoreInput) -> String {
         words(&self.effects(input))
     }
 
-    pub(super) fn effects(&mut self, input: Input) -> Vec<Effect> {
+    pub(super) fn effects(&mut self, input: CoreInput) -> Vec<Effect> {
         let effects = self.core.step(input, self.now);
         self.write(&effects);
         effects
@@ -282,7 +282,7 @@ impl Story {
             watch: None,
             tmux: crate::TmuxLookup::None,
         };
-        self.step(Input::Call {
+        self.step(CoreInput::Call {
             call: CallId(call),
             asked,
         })
@@ -290,7 +290,7 @@ impl Story {
 
     pub(super) fn ask(&mut self, call: u64, key: u8, secret: &str, request: ToolCall) -> String {
         let asked = self.asked_with(key, secret, request);
-        self.step(Input::Call {
+        self.step(CoreInput::Call {
             call: CallId(call),
             asked,
         })
@@ -336,14 +336,14 @@ impl Story {
             watch: None,
             tmux: crate::TmuxLookup::None,
         };
-        self.step(Input::Call {
+        self.step(CoreInput::Call {
             call: CallId(call),
             asked,
         })
     }
 
     pub(super) fn fact(&mut self, pane: u64, fact: PaneEvent) -> String {
-        self.step(Input::Pane {
+        self.step(CoreInput::Pane {
             pane: PaneId(pane),
             event: fact,
         })
@@ -607,8 +607,11 @@ fn a_shell_that_asks_or_dawdles_is_handed_over_as_not_ready() {
     );
     story.create(2, "secret");
     story.fact(2, opened());
-    assert_eq!(story.after(9_999).step(Input::Time), "");
-    assert_eq!(story.after(1).step(Input::Time), "answer 2 p2 ready=false");
+    assert_eq!(story.after(9_999).step(CoreInput::Time), "");
+    assert_eq!(
+        story.after(1).step(CoreInput::Time),
+        "answer 2 p2 ready=false"
+    );
 }
 
 #[test]
@@ -655,7 +658,7 @@ fn a_forgotten_pane_keeps_its_record_until_its_directory_is_gone() {
     story.create(1, "");
     let error = Error::new(ErrorKind::Exhausted, "no terminal left");
     let effects = story.core.step(
-        Input::Pane {
+        CoreInput::Pane {
             pane: PaneId(1),
             event: PaneEvent::OpenFailed(error),
         },
@@ -669,9 +672,9 @@ fn a_forgotten_pane_keeps_its_record_until_its_directory_is_gone() {
     };
     assert!(record.removing);
     // The daemon dies here; the next one knows what is still to be removed.
-    let snapshot = Snapshot {
+    let snapshot = StoreSnapshot {
         panes: vec![(**record).clone()],
-        ..Snapshot::default()
+        ..StoreSnapshot::default()
     };
     let (mut core, effects) = Core::restore(Settings::default(), snapshot, story.now);
     assert!(
@@ -679,7 +682,7 @@ fn a_forgotten_pane_keeps_its_record_until_its_directory_is_gone() {
         "{effects:?}"
     );
     assert_eq!(core.live_panes().count(), 0);
-    let removed = Input::Pane {
+    let removed = CoreInput::Pane {
         pane: PaneId(1),
         event: PaneEvent::Removed,
     };
@@ -701,7 +704,7 @@ fn a_pane_that_could_not_be_opened_or_recorded_leaves_nothing() {
     );
     story.create(2, "");
     assert_eq!(
-        story.step(Input::NotStored {
+        story.step(CoreInput::NotStored {
             what: Undo::Pane(PaneId(2)),
             why: "disk full".into()
         }),
@@ -751,7 +754,7 @@ fn an_exited_pane_is_swept_when_it_is_closed() {
 fn a_cancelled_call_is_not_answered_and_its_work_goes_on() {
     let mut story = Story::new(Settings::default());
     story.create(1, "");
-    assert_eq!(story.step(Input::Cancelled { call: CallId(1) }), "");
+    assert_eq!(story.step(CoreInput::Cancelled { call: CallId(1) }), "");
     assert_eq!(story.fact(1, opened()), "commit 1");
 }
 
@@ -792,7 +795,7 @@ fn ended_panes_are_forgotten_by_age_and_by_number() {
         "commit 2, wake 86400002, forget p1"
     );
     assert_eq!(
-        story.after(86_400_000).step(Input::Time),
+        story.after(86_400_000).step(CoreInput::Time),
         "commit 2, forget p2, forget p3"
     );
 }
@@ -809,11 +812,11 @@ fn what_an_earlier_daemon_left_is_adopted() {
         at: then.moment(),
         ..ended()
     });
-    let snapshot = Snapshot {
+    let snapshot = StoreSnapshot {
         panes: vec![record(3, "a"), old],
         next_pane: 9,
         epoch: 4,
-        ..Snapshot::default()
+        ..StoreSnapshot::default()
     };
     let now = ClockReading {
         wall: Timestamp(1_000_000),
@@ -826,7 +829,7 @@ fn what_an_earlier_daemon_left_is_adopted() {
         core,
         now,
         settings: Settings::default(),
-        disk: Snapshot::default(),
+        disk: StoreSnapshot::default(),
         who: CallerIdentity::Person {
             project: "project".into(),
         },

@@ -130,7 +130,7 @@ mod tests {
 
     use super::{super::tests::Story, *};
     use crate::{
-        CallId, CallRequest, ExitStatus, Input, PaneEvent, TmuxLookup, TmuxOrigin, TmuxPane,
+        CallId, CallRequest, CoreInput, ExitStatus, PaneEvent, TmuxLookup, TmuxOrigin, TmuxPane,
         assess::WatchSettings, settings::Settings,
     };
 
@@ -169,7 +169,7 @@ mod tests {
             tmux,
         };
         let call = CallId(number);
-        story.step(Input::Call { call, asked })
+        story.step(CoreInput::Call { call, asked })
     }
 
     fn one(id: &str) -> TmuxLookup {

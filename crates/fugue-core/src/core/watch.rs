@@ -20,7 +20,7 @@ use super::{
     plan::{Plan, Planner},
 };
 use crate::{
-    AssessmentJob, CallId, Change, ClockReading, Effect, LaunchEnv, PaneActivity, Snapshot,
+    AssessmentJob, CallId, Change, ClockReading, Effect, LaunchEnv, PaneActivity, StoreSnapshot,
     WatcherRecord, WatcherStage,
     assess::{EntryRole, Transcript, WatchSettings},
 };
@@ -55,7 +55,7 @@ pub(super) struct WatchCall {
 }
 
 impl Watchers {
-    pub fn restored(snapshot: &mut Snapshot) -> Self {
+    pub fn restored(snapshot: &mut StoreSnapshot) -> Self {
         let stored = std::mem::take(&mut snapshot.watchers).into_iter();
         Self {
             next: snapshot.next_watcher.max(1),

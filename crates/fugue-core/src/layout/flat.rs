@@ -3,7 +3,7 @@
 use fugue_api::PaneId;
 use serde::{Deserialize, Serialize};
 
-use super::{Layout, LayoutNode, LayoutPart, SplitDirection};
+use super::{LayoutNode, LayoutPart, SplitDirection, SplitLayout};
 
 /// A node; the parts of a split follow it, each with all that belongs to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,8 +16,8 @@ pub(super) enum FlatPiece {
     },
 }
 
-impl From<Layout> for Vec<FlatPiece> {
-    fn from(layout: Layout) -> Self {
+impl From<SplitLayout> for Vec<FlatPiece> {
+    fn from(layout: SplitLayout) -> Self {
         fn write(node: &LayoutNode, pieces: &mut Vec<FlatPiece>) {
             match node {
                 LayoutNode::Pane(pane) => pieces.push(FlatPiece::Pane(*pane)),
@@ -40,7 +40,7 @@ impl From<Layout> for Vec<FlatPiece> {
     }
 }
 
-impl From<Vec<FlatPiece>> for Layout {
+impl From<Vec<FlatPiece>> for SplitLayout {
     /// What makes no sense is left out: panes that are missing are put back by whoever knows of them.
     fn from(pieces: Vec<FlatPiece>) -> Self {
         fn read(pieces: &mut impl Iterator<Item = FlatPiece>) -> Option<LayoutNode> {
@@ -64,7 +64,7 @@ impl From<Vec<FlatPiece>> for Layout {
                 }
             }
         }
-        Layout {
+        SplitLayout {
             root: read(&mut pieces.into_iter()),
         }
     }

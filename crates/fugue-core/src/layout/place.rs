@@ -240,7 +240,7 @@ pub fn deal(total: u32, wishes: &[(u32, u32)]) -> Vec<u32> {
 
 /// A room in which everybody is shown.
 #[cfg(test)]
-pub fn least_room(layout: &super::Layout) -> PaneSize {
+pub fn least_room(layout: &super::SplitLayout) -> PaneSize {
     let need = layout.root.as_ref().map_or(LEAST, least);
     PaneSize {
         rows: need.rows as u16,

@@ -5,7 +5,7 @@ use fugue_api::{
 };
 use proptest::{collection::vec, prelude::*};
 
-use super::{Layout, NoEdge};
+use super::{NoEdge, SplitLayout};
 
 fn room(rows: u16, cols: u16) -> PaneSize {
     PaneSize { rows, cols }
@@ -112,7 +112,7 @@ proptest! {
         changes in vec(change(), 0..40),
     ) {
         let room = room(rows, cols);
-        let mut layout = Layout::default();
+        let mut layout = SplitLayout::default();
         let mut panes: Vec<PaneId> = Vec::new();
         let mut next = 1;
         for change in changes {
@@ -138,10 +138,10 @@ proptest! {
                     let pushed = layout.push(some(&panes, pane), side, by, room);
                     prop_assert!(pushed.is_ok() == (layout.place(room) != before));
                 }
-                Change::Tiled => layout = Layout::tiled(&panes, room),
+                Change::Tiled => layout = SplitLayout::tiled(&panes, room),
                 Change::Stored => {
                     let text = serde_json::to_string(&layout).unwrap();
-                    prop_assert_eq!(&serde_json::from_str::<Layout>(&text).unwrap(), &layout);
+                    prop_assert_eq!(&serde_json::from_str::<SplitLayout>(&text).unwrap(), &layout);
                 }
             }
             let mut there = layout.panes();
@@ -165,7 +165,7 @@ proptest! {
         of in any::<u64>(),
         at in side(),
     ) {
-        let mut layout = Layout::default();
+        let mut layout = SplitLayout::default();
         for (number, (beside, side)) in changes.iter().enumerate() {
             let panes = layout.panes();
             layout.beside(PaneId(number as u64 + 1), some(&panes, *beside), *side);
@@ -180,7 +180,7 @@ proptest! {
     #[test]
     fn any_room_is_survived(rows in any::<u16>(), cols in any::<u16>(), count in 0u64..30) {
         let room = room(rows, cols);
-        for tile in Layout::tiled(&ids(count), room).place(room) {
+        for tile in SplitLayout::tiled(&ids(count), room).place(room) {
             prop_assert!(u32::from(tile.place.row) + u32::from(tile.place.rows) <= rows.into());
             prop_assert!(u32::from(tile.place.col) + u32::from(tile.place.cols) <= cols.into());
             prop_assert!(tile.place.rows >= 2 && tile.place.cols >= 2);
@@ -193,7 +193,7 @@ fn tiles_are_even_and_can_be_read() {
     #[track_caller]
     fn check(count: u64, rows: u16, cols: u16, expected: &[&str]) {
         let room = room(rows, cols);
-        let tiles = Layout::tiled(&ids(count), room).place(room);
+        let tiles = SplitLayout::tiled(&ids(count), room).place(room);
         if count > 0 {
             check_filled(&tiles, room);
         }
@@ -237,7 +237,7 @@ fn tiles_are_even_and_can_be_read() {
 fn ten_and_more_are_forty_wide_where_there_is_room() {
     for count in 1..=24 {
         let room = room(60, 220);
-        let tiles = Layout::tiled(&ids(count), room).place(room);
+        let tiles = SplitLayout::tiled(&ids(count), room).place(room);
         assert_eq!(tiles.len() as u64, count);
         for tile in tiles {
             assert!(tile.place.cols >= 40, "{count}: {tile:?}");
@@ -248,7 +248,7 @@ fn ten_and_more_are_forty_wide_where_there_is_room() {
 #[test]
 fn edges_are_pushed_as_far_as_they_go() {
     let room = room(24, 81);
-    let mut layout = Layout::default();
+    let mut layout = SplitLayout::default();
     layout.add(PaneId(1), room);
     layout.beside(PaneId(2), PaneId(1), SplitSide::Right);
     layout.beside(PaneId(3), PaneId(2), SplitSide::Below);
@@ -289,7 +289,7 @@ fn edges_are_pushed_as_far_as_they_go() {
 #[test]
 fn a_neighbour_gets_the_room() {
     let room = room(24, 83);
-    let mut layout = Layout::tiled(&ids(2), room);
+    let mut layout = SplitLayout::tiled(&ids(2), room);
     layout.add(PaneId(3), room);
     layout.remove(PaneId(1));
     check_filled(&layout.place(room), room);
@@ -297,19 +297,19 @@ fn a_neighbour_gets_the_room() {
     assert_eq!(shown(&layout.place(room)), ["p3 0,0 24x83"]);
     layout.remove(PaneId(3));
     layout.remove(PaneId(3));
-    assert_eq!(layout, Layout::default());
+    assert_eq!(layout, SplitLayout::default());
 }
 
 #[test]
 fn a_hundred_splits_in_each_other_are_read_back() {
-    let mut layout = Layout::default();
+    let mut layout = SplitLayout::default();
     for number in 1..=100 {
         layout.beside(PaneId(number), PaneId(number - 1), SplitSide::Below);
     }
     let text = serde_json::to_string(&layout).unwrap();
-    assert_eq!(serde_json::from_str::<Layout>(&text).unwrap(), layout);
+    assert_eq!(serde_json::from_str::<SplitLayout>(&text).unwrap(), layout);
     // And what somebody else wrote there harms nobody.
     let odd = r#"[{"split": {"way": "down", "shares": [0, 7, 9]}}, {"pane": "p1"}]"#;
-    let layout: Layout = serde_json::from_str(odd).unwrap();
+    let layout: SplitLayout = serde_json::from_str(odd).unwrap();
     assert_eq!(layout.panes(), [PaneId(1)]);
 }

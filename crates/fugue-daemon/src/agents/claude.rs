@@ -3,7 +3,7 @@
 use fugue_api::Error;
 use serde_json::{Map, Value, json};
 
-use super::{Assignment, FREE_TOOLS, Launch, Vendor, files};
+use super::{AgentLaunch, FREE_TOOLS, Vendor, WorkerAssignment, files};
 
 // Each tells the completion, the prompt or the question of a turn; see `hook.rs`.
 const HOOKS: [&str; 8] = [
@@ -17,7 +17,7 @@ const HOOKS: [&str; 8] = [
     "SessionEnd",
 ];
 
-pub fn lay_out(assignment: &Assignment<'_>) -> Result<Launch, Error> {
+pub fn lay_out(assignment: &WorkerAssignment<'_>) -> Result<AgentLaunch, Error> {
     let mut server = files::server(assignment);
     // Otherwise its tools are behind a search.
     server["alwaysLoad"] = json!(true);
@@ -35,13 +35,13 @@ pub fn lay_out(assignment: &Assignment<'_>) -> Result<Launch, Error> {
     argv.extend(assignment.model.map(|model| format!("--model={model}")));
     argv.extend(assignment.args.iter().cloned());
     argv.extend(["--".to_owned(), assignment.prompt.to_owned()]);
-    Ok(Launch {
+    Ok(AgentLaunch {
         argv,
-        ..Launch::default()
+        ..AgentLaunch::default()
     })
 }
 
-fn hooks(assignment: &Assignment<'_>) -> Value {
+fn hooks(assignment: &WorkerAssignment<'_>) -> Value {
     let command = files::hook_command(assignment, Vendor::Claude);
     let hook = json!([{"hooks": [{"type": "command", "command": command, "timeout": 5}]}]);
     let all: Map<String, Value> = HOOKS

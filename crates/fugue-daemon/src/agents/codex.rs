@@ -8,7 +8,7 @@ use fugue_api::Error;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Assignment, FREE_TOOLS, Launch, Vendor, files};
+use super::{AgentLaunch, FREE_TOOLS, Vendor, WorkerAssignment, files};
 
 /// Events with the names that their hooks' trust is kept under. Each tells the completion, the prompt or the question of
 /// a turn; see `hook.rs`.
@@ -21,7 +21,7 @@ const HOOKS: [(&str, &str); 4] = [
 
 const TIMEOUT_SECS: u64 = 5;
 
-pub fn lay_out(assignment: &Assignment<'_>) -> Result<Launch, Error> {
+pub fn lay_out(assignment: &WorkerAssignment<'_>) -> Result<AgentLaunch, Error> {
     let mut server = files::server(assignment);
     // Codex hands a server next to nothing of its environment; without these it would look for another daemon.
     server["env_vars"] = json!(["XDG_STATE_HOME", "XDG_CONFIG_HOME"]);
@@ -45,9 +45,9 @@ pub fn lay_out(assignment: &Assignment<'_>) -> Result<Launch, Error> {
         prompt.insert(0, ' ');
     }
     argv.extend(["--".to_owned(), prompt]);
-    Ok(Launch {
+    Ok(AgentLaunch {
         argv,
-        ..Launch::default()
+        ..AgentLaunch::default()
     })
 }
 

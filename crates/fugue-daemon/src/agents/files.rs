@@ -10,7 +10,7 @@ use std::{
 use fugue_api::{Error, ErrorKind};
 use serde_json::{Value, json};
 
-use super::{Assignment, Vendor};
+use super::{Vendor, WorkerAssignment};
 
 /// Writes a file into the worker's directory, for us alone.
 pub fn write(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Error> {
@@ -33,12 +33,12 @@ pub fn write(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Error> {
 }
 
 /// fugue as an MCP server that knows which worker it serves.
-pub fn server(assignment: &Assignment<'_>) -> Value {
+pub fn server(assignment: &WorkerAssignment<'_>) -> Value {
     json!({"command": assignment.fugue, "args": ["mcp"], "env": assignment.identity})
 }
 
 /// What a hook runs. Agents hand it to a shell.
-pub fn hook_command(assignment: &Assignment<'_>, vendor: Vendor) -> String {
+pub fn hook_command(assignment: &WorkerAssignment<'_>, vendor: Vendor) -> String {
     let fugue = assignment.fugue.to_string_lossy();
     format!("{} hook {}", quoted(&fugue), vendor.name())
 }

@@ -14,7 +14,7 @@ use std::{
 use fugue_api::Error;
 use serde_json::{Map, Value, json};
 
-use super::{Assignment, FREE_TOOLS, Launch, Vendor, files};
+use super::{AgentLaunch, FREE_TOOLS, Vendor, WorkerAssignment, files};
 
 // Each tells the completion, the prompt or the question of a turn; see `hook.rs`.
 const HOOKS: [&str; 5] = [
@@ -25,7 +25,7 @@ const HOOKS: [&str; 5] = [
     "SessionEnd",
 ];
 
-pub fn lay_out(assignment: &Assignment<'_>) -> Result<Launch, Error> {
+pub fn lay_out(assignment: &WorkerAssignment<'_>) -> Result<AgentLaunch, Error> {
     let command = files::hook_command(assignment, Vendor::Gemini);
     // It shows the names of hooks that run.
     let hook = json!({"type": "command", "name": "fugue", "command": command, "timeout": 5000});
@@ -49,9 +49,9 @@ pub fn lay_out(assignment: &Assignment<'_>) -> Result<Launch, Error> {
     argv.extend(assignment.model.map(|model| format!("--model={model}")));
     argv.extend(assignment.args.iter().cloned());
     argv.push(format!("--prompt-interactive={}", assignment.prompt));
-    let mut launch = Launch {
+    let mut launch = AgentLaunch {
         argv,
-        ..Launch::default()
+        ..AgentLaunch::default()
     };
     let path = files::text(&settings);
     launch
@@ -70,7 +70,7 @@ fn policy() -> String {
 }
 
 /// Whether the user trusts the folder that the worker's own stands for, and has said nothing about that one.
-fn trusts_worktree(assignment: &Assignment<'_>) -> bool {
+fn trusts_worktree(assignment: &WorkerAssignment<'_>) -> bool {
     let (Some(original), Some(home)) = (assignment.worktree_of, assignment.identity.get("HOME"))
     else {
         return false;

@@ -1,4 +1,4 @@
-//! What an agent's hook tells, in our words. A payload that means nothing to us is [`News::Nothing`], never an error:
+//! What an agent's hook tells, in our words. A payload that means nothing to us is [`HookEvent::Nothing`], never an error:
 //! the agent must not notice.
 //!
 //! None of the agents tells that a person refused a permission or interrupted a turn, and Codex does not tell that a
@@ -10,7 +10,7 @@ use super::Vendor;
 
 /// What a hook of an agent's told us.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum HookEvent {
     /// A turn began: somebody gave it a prompt.
     PromptGiven,
     /// A turn ended, with the agent's last words.
@@ -37,13 +37,13 @@ pub enum News {
 }
 
 /// Reads one payload as it came.
-pub fn read_bytes(vendor: Vendor, payload: &[u8]) -> News {
+pub fn read_bytes(vendor: Vendor, payload: &[u8]) -> HookEvent {
     let text = String::from_utf8_lossy(payload);
     let payload = serde_json::from_str(&text)
         .or_else(|_| serde_json::from_str(&replace_lone_surrogates(&text)));
     match payload {
         Ok(payload) => read(vendor, &payload),
-        Err(_) => News::Nothing,
+        Err(_) => HookEvent::Nothing,
     }
 }
 
@@ -77,7 +77,7 @@ fn replace_lone_surrogates(json: &str) -> String {
 }
 
 /// Reads one payload.
-pub fn read(vendor: Vendor, payload: &Value) -> News {
+pub fn read(vendor: Vendor, payload: &Value) -> HookEvent {
     let event = text(payload, "hook_event_name");
     match vendor {
         Vendor::Claude => claude(event, payload),
@@ -86,78 +86,78 @@ pub fn read(vendor: Vendor, payload: &Value) -> News {
     }
 }
 
-fn claude(event: &str, payload: &Value) -> News {
+fn claude(event: &str, payload: &Value) -> HookEvent {
     match event {
-        "UserPromptSubmit" => News::PromptGiven,
-        "Stop" => News::TurnEnded {
+        "UserPromptSubmit" => HookEvent::PromptGiven,
+        "Stop" => HookEvent::TurnEnded {
             message: text(payload, "last_assistant_message").to_owned(),
         },
-        "StopFailure" => News::TurnFailed {
+        "StopFailure" => HookEvent::TurnFailed {
             message: text(payload, "last_assistant_message").to_owned(),
         },
-        "PermissionRequest" => News::NeedsInput {
+        "PermissionRequest" => HookEvent::NeedsInput {
             prompt: tool_question(payload),
         },
         // Of the others, one comes after a minute at an empty box.
         "Notification" => match text(payload, "notification_type") {
-            "permission_prompt" | "elicitation_dialog" => News::StillNeedsInput {
+            "permission_prompt" | "elicitation_dialog" => HookEvent::StillNeedsInput {
                 prompt: text(payload, "message").to_owned(),
             },
-            _ => News::Nothing,
+            _ => HookEvent::Nothing,
         },
-        "PostToolUse" | "PostToolUseFailure" => News::InputNoLongerNeeded,
+        "PostToolUse" | "PostToolUseFailure" => HookEvent::InputNoLongerNeeded,
         "SessionEnd" => session_end(payload),
-        _ => News::Nothing,
+        _ => HookEvent::Nothing,
     }
 }
 
-fn codex(event: &str, payload: &Value) -> News {
+fn codex(event: &str, payload: &Value) -> HookEvent {
     match event {
-        "UserPromptSubmit" => News::PromptGiven,
-        "Stop" => News::TurnEnded {
+        "UserPromptSubmit" => HookEvent::PromptGiven,
+        "Stop" => HookEvent::TurnEnded {
             message: text(payload, "last_assistant_message").to_owned(),
         },
-        "PermissionRequest" => News::NeedsInput {
+        "PermissionRequest" => HookEvent::NeedsInput {
             prompt: tool_question(payload),
         },
-        "PostToolUse" => News::InputNoLongerNeeded,
+        "PostToolUse" => HookEvent::InputNoLongerNeeded,
         "SessionEnd" => session_end(payload),
         // What `notify` gives, for a user who has set it to call us.
-        "" if text(payload, "type") == "agent-turn-complete" => News::TurnEnded {
+        "" if text(payload, "type") == "agent-turn-complete" => HookEvent::TurnEnded {
             message: text(payload, "last-assistant-message").to_owned(),
         },
-        _ => News::Nothing,
+        _ => HookEvent::Nothing,
     }
 }
 
-fn gemini(event: &str, payload: &Value) -> News {
+fn gemini(event: &str, payload: &Value) -> HookEvent {
     match event {
-        "BeforeAgent" => News::PromptGiven,
+        "BeforeAgent" => HookEvent::PromptGiven,
         "AfterAgent" => match text(payload, "prompt_response") {
             // Its words for a request that failed.
-            message @ "[no response text]" => News::TurnFailed {
+            message @ "[no response text]" => HookEvent::TurnFailed {
                 message: message.to_owned(),
             },
-            message => News::TurnEnded {
+            message => HookEvent::TurnEnded {
                 message: message.to_owned(),
             },
         },
         "Notification" if text(payload, "notification_type") == "ToolPermission" => {
-            News::NeedsInput {
+            HookEvent::NeedsInput {
                 prompt: gemini_question(payload),
             }
         }
-        "AfterTool" => News::InputNoLongerNeeded,
+        "AfterTool" => HookEvent::InputNoLongerNeeded,
         "SessionEnd" => session_end(payload),
-        _ => News::Nothing,
+        _ => HookEvent::Nothing,
     }
 }
 
 /// A cleared conversation is a session's end too, and the agent stays.
-fn session_end(payload: &Value) -> News {
+fn session_end(payload: &Value) -> HookEvent {
     match text(payload, "reason") {
-        "clear" | "resume" => News::Nothing,
-        _ => News::SessionEnded,
+        "clear" | "resume" => HookEvent::Nothing,
+        _ => HookEvent::SessionEnded,
     }
 }
 
@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    fn check(vendor: Vendor, payload: Value, expected: News) {
+    fn check(vendor: Vendor, payload: Value, expected: HookEvent) {
         assert_eq!(read(vendor, &payload), expected, "{payload}");
     }
 
@@ -248,17 +248,17 @@ mod tests {
             assert_eq!(read, wanted);
         }
         let stop = br#"{"hook_event_name": "Stop", "last_assistant_message": "done \ud83d"}"#;
-        assert_ne!(read_bytes(Vendor::Claude, stop), News::Nothing);
+        assert_ne!(read_bytes(Vendor::Claude, stop), HookEvent::Nothing);
     }
 
-    fn needs(prompt: &str) -> News {
-        News::NeedsInput {
+    fn needs(prompt: &str) -> HookEvent {
+        HookEvent::NeedsInput {
             prompt: prompt.to_owned(),
         }
     }
 
-    fn ended(message: &str) -> News {
-        News::TurnEnded {
+    fn ended(message: &str) -> HookEvent {
+        HookEvent::TurnEnded {
             message: message.to_owned(),
         }
     }
@@ -270,7 +270,7 @@ mod tests {
         let check = |payload, expected| check(Vendor::Claude, payload, expected);
         check(
             json!({"hook_event_name": "UserPromptSubmit", "prompt": "x"}),
-            News::PromptGiven,
+            HookEvent::PromptGiven,
         );
         check(
             json!({"hook_event_name": "PermissionRequest", "tool_name": "Bash",
@@ -289,19 +289,19 @@ mod tests {
         check(
             json!({"hook_event_name": "Notification", "message": "Claude needs your permission",
                 "notification_type": "permission_prompt"}),
-            News::StillNeedsInput {
+            HookEvent::StillNeedsInput {
                 prompt: "Claude needs your permission".to_owned(),
             },
         );
         check(
             json!({"hook_event_name": "Notification", "message": "Claude is waiting for your input",
                 "notification_type": "idle_prompt"}),
-            News::Nothing,
+            HookEvent::Nothing,
         );
         for event in ["PostToolUse", "PostToolUseFailure"] {
             check(
                 json!({"hook_event_name": event, "tool_name": "Bash"}),
-                News::InputNoLongerNeeded,
+                HookEvent::InputNoLongerNeeded,
             );
         }
         check(
@@ -312,17 +312,17 @@ mod tests {
         check(
             json!({"hook_event_name": "StopFailure", "error": "unknown",
                 "last_assistant_message": "API Error: 400 the model is unwell"}),
-            News::TurnFailed {
+            HookEvent::TurnFailed {
                 message: "API Error: 400 the model is unwell".to_owned(),
             },
         );
         check(
             json!({"hook_event_name": "SessionEnd", "reason": "clear"}),
-            News::Nothing,
+            HookEvent::Nothing,
         );
         check(
             json!({"hook_event_name": "SessionEnd", "reason": "prompt_input_exit"}),
-            News::SessionEnded,
+            HookEvent::SessionEnded,
         );
     }
 
@@ -331,7 +331,7 @@ mod tests {
         let check = |payload, expected| check(Vendor::Codex, payload, expected);
         check(
             json!({"hook_event_name": "UserPromptSubmit", "turn_id": "t", "prompt": "x"}),
-            News::PromptGiven,
+            HookEvent::PromptGiven,
         );
         check(
             json!({"hook_event_name": "PermissionRequest", "tool_name": "Bash",
@@ -340,7 +340,7 @@ mod tests {
         );
         check(
             json!({"hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_response": ""}),
-            News::InputNoLongerNeeded,
+            HookEvent::InputNoLongerNeeded,
         );
         check(
             json!({"hook_event_name": "Stop", "stop_hook_active": false, "last_assistant_message": "done"}),
@@ -357,7 +357,7 @@ mod tests {
         let check = |payload, expected| check(Vendor::Gemini, payload, expected);
         check(
             json!({"hook_event_name": "BeforeAgent", "prompt": "x"}),
-            News::PromptGiven,
+            HookEvent::PromptGiven,
         );
         check(
             json!({"hook_event_name": "Notification", "notification_type": "ToolPermission",
@@ -372,7 +372,7 @@ mod tests {
         );
         check(
             json!({"hook_event_name": "AfterTool", "tool_name": "run_shell_command"}),
-            News::InputNoLongerNeeded,
+            HookEvent::InputNoLongerNeeded,
         );
         check(
             json!({"hook_event_name": "AfterAgent", "prompt": "x", "prompt_response": "done", "stop_hook_active": false}),
@@ -380,7 +380,7 @@ mod tests {
         );
         check(
             json!({"hook_event_name": "AfterAgent", "prompt": "x", "prompt_response": "[no response text]"}),
-            News::TurnFailed {
+            HookEvent::TurnFailed {
                 message: "[no response text]".to_owned(),
             },
         );
@@ -395,12 +395,12 @@ mod tests {
                 json!({}),
                 json!({"hook_event_name": 3}),
             ] {
-                check(vendor, payload, News::Nothing);
+                check(vendor, payload, HookEvent::Nothing);
             }
             check(
                 vendor,
                 json!({"hook_event_name": "SessionStart"}),
-                News::Nothing,
+                HookEvent::Nothing,
             );
         }
     }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use fugue_term::{Attr, Screen};
+use fugue_term::{CellAttribute, Screen};
 
 use super::Vendor;
 
@@ -342,7 +342,7 @@ fn bright(screen: &Screen<'_>, rows: usize) -> Vec<String> {
     let row = |row| {
         let mut text = String::new();
         for cell in screen.cells(row) {
-            if cell.style.has(Attr::Dim) {
+            if cell.style.has(CellAttribute::Dim) {
                 text.push(' ');
             } else {
                 cell.push_to(&mut text);
@@ -355,13 +355,16 @@ fn bright(screen: &Screen<'_>, rows: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use fugue_term::{Options, Size, Terminal};
+    use fugue_term::{Terminal, TerminalOptions, TerminalSize};
 
     use super::*;
 
     /// Codex's screen with a box that holds `text`, and the cursor in front of it.
     fn input(text: &str) -> Input {
-        let mut terminal = Terminal::new(Size { rows: 10, cols: 60 }, Options::default());
+        let mut terminal = Terminal::new(
+            TerminalSize { rows: 10, cols: 60 },
+            TerminalOptions::default(),
+        );
         terminal.feed(format!("\r\n\r\n› {text}\r\n\r\n  model · /work\x1b[3;3H").as_bytes());
         let screen = terminal.screen();
         let look = look_at(Vendor::Codex, &screen);
@@ -389,7 +392,10 @@ mod tests {
     #[test]
     fn a_shell_is_no_agent() {
         for text in ["$ ls", "❯ ls", "› ls", "> x\r\n> y", ""] {
-            let mut terminal = Terminal::new(Size { rows: 10, cols: 60 }, Options::default());
+            let mut terminal = Terminal::new(
+                TerminalSize { rows: 10, cols: 60 },
+                TerminalOptions::default(),
+            );
             terminal.feed(format!("\r\nhello\r\n{text}").as_bytes());
             let look = look_at_any(&terminal.screen());
             assert_eq!((look.input, look.dialog), (Input::Unknown, None), "{text}");
@@ -411,7 +417,10 @@ mod tests {
             // One numbered line behind a prompt of that sign.
             "❯ 1. x",
         ] {
-            let mut terminal = Terminal::new(Size { rows: 10, cols: 60 }, Options::default());
+            let mut terminal = Terminal::new(
+                TerminalSize { rows: 10, cols: 60 },
+                TerminalOptions::default(),
+            );
             terminal.feed(text.as_bytes());
             assert_eq!(look_at_any(&terminal.screen()).dialog, None, "{text}");
         }

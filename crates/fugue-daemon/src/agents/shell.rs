@@ -1,8 +1,8 @@
 //! The agent `shell`: its prompt is a command line.
 
-use super::{Assignment, Launch};
+use super::{AgentLaunch, WorkerAssignment};
 
-pub fn lay_out(assignment: &Assignment<'_>) -> Launch {
+pub fn lay_out(assignment: &WorkerAssignment<'_>) -> AgentLaunch {
     let mut command = assignment.prompt.to_owned();
     // Some shells look for options behind `-c` too.
     if command.starts_with(['-', '+']) {
@@ -11,8 +11,8 @@ pub fn lay_out(assignment: &Assignment<'_>) -> Launch {
     let mut argv = vec![assignment.shell.to_string_lossy().into_owned()];
     argv.extend(assignment.args.iter().cloned());
     argv.extend(["-c".to_owned(), command]);
-    Launch {
+    AgentLaunch {
         argv,
-        ..Launch::default()
+        ..AgentLaunch::default()
     }
 }

@@ -3,7 +3,7 @@
 use fugue_api::Error;
 use serde_json::json;
 
-use super::{AgentTemplate, Assignment, Launch, files};
+use super::{AgentLaunch, AgentTemplate, WorkerAssignment, files};
 
 const PLACEHOLDERS: [&str; 7] = [
     "prompt",
@@ -36,7 +36,10 @@ fn wrong(name: &str, what: &str) -> Error {
     ))
 }
 
-pub fn lay_out(template: &AgentTemplate, assignment: &Assignment<'_>) -> Result<Launch, Error> {
+pub fn lay_out(
+    template: &AgentTemplate,
+    assignment: &WorkerAssignment<'_>,
+) -> Result<AgentLaunch, Error> {
     let used = |name: &str| {
         let words = template.command.iter().chain(template.env.values());
         words
@@ -79,7 +82,7 @@ pub fn lay_out(template: &AgentTemplate, assignment: &Assignment<'_>) -> Result<
     };
     let mut argv: Vec<String> = template.command.iter().map(fill).collect();
     argv.extend(assignment.args.iter().cloned());
-    Ok(Launch {
+    Ok(AgentLaunch {
         argv,
         env: template
             .env
@@ -126,7 +129,7 @@ mod tests {
     fn check_filled(command: &[&str], expected: &[&str]) {
         let dir = tempfile::tempdir().unwrap();
         let identity = BTreeMap::new();
-        let assignment = Assignment {
+        let assignment = WorkerAssignment {
             prompt: "do {model} $(it)",
             model: Some("m"),
             args: &[],

@@ -14,8 +14,8 @@ use std::{
 
 use fugue_core::assess::{MAX_ANSWER, one_line};
 use fugue_hold::{
-    Scope, close_leftovers, identify,
-    spawn::{Child, Ending, Session, Spawn},
+    ProcessScope, close_leftovers, identify,
+    spawn::{ChildProcess, ProcessExit, SessionLeadership, SpawnCommand},
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -76,7 +76,7 @@ impl Command {
         talk.answer.drain();
         talk.complaint.drain();
         match ending {
-            Ending::Code(0) => Ok(String::from_utf8_lossy(&talk.answer.bytes).into_owned()),
+            ProcessExit::Code(0) => Ok(String::from_utf8_lossy(&talk.answer.bytes).into_owned()),
             other => Err(AssessError::Failed {
                 ending: in_words(other),
                 said: self.said(&talk.complaint.bytes, &talk.answer.bytes),
@@ -85,17 +85,17 @@ impl Command {
     }
 
     /// As a person's shell would, with nothing on stdin: how it ended, and the end of what it printed.
-    pub async fn run(&self) -> io::Result<(Ending, String)> {
+    pub async fn run(&self) -> io::Result<(ProcessExit, String)> {
         let nothing = std::fs::File::open("/dev/null")?;
         let (output, writes) = pipe_with(PipeFlags::CLOEXEC)?;
         let mark = random()?;
-        let child = Spawn::new("bash")
+        let child = SpawnCommand::new("bash")
             .arg("-lc")
             .arg(&self.line)
             .envs(self.env.iter().cloned())
             .env(MARK, &mark)
             .cwd(&self.cwd)
-            .session(Session::Own)
+            .session(SessionLeadership::Own)
             .fd(nothing.as_fd(), 0)
             .fd(writes.as_fd(), 1)
             .fd(writes.as_fd(), 2)
@@ -107,7 +107,7 @@ impl Command {
         let ending = tokio::select! {
             ending = running.ended() => ending?,
             // Never: what is too much is forgotten.
-            () = heard.fill() => Ending::Unknown,
+            () = heard.fill() => ProcessExit::Unknown,
         };
         heard.drain();
         Ok((ending, String::from_utf8_lossy(&heard.bytes).into_owned()))
@@ -118,13 +118,13 @@ impl Command {
         let (answer, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let (complaint, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
         let mark = random()?;
-        let child = Spawn::new("bash")
+        let child = SpawnCommand::new("bash")
             .arg("-c")
             .arg(&self.line)
             .envs(self.env.iter().cloned())
             .env(MARK, &mark)
             .cwd(&self.cwd)
-            .session(Session::Own)
+            .session(SessionLeadership::Own)
             .fd(stdin.as_fd(), 0)
             .fd(stdout.as_fd(), 1)
             .fd(stderr.as_fd(), 2)
@@ -178,11 +178,11 @@ fn endless() -> AssessError {
     }
 }
 
-pub(super) fn in_words(ending: Ending) -> String {
+pub(super) fn in_words(ending: ProcessExit) -> String {
     match ending {
-        Ending::Code(code) => format!("ended with code {code}"),
-        Ending::Signal { signo, .. } => format!("was ended by signal {signo}"),
-        Ending::Unknown => "ended in a way nobody saw".into(),
+        ProcessExit::Code(code) => format!("ended with code {code}"),
+        ProcessExit::Signal { signo, .. } => format!("was ended by signal {signo}"),
+        ProcessExit::Unknown => "ended in a way nobody saw".into(),
     }
 }
 
@@ -287,12 +287,12 @@ enum Took {
 struct Running {
     /// The command's group, as long as the number is its own: until it is reaped.
     group: Arc<Mutex<Option<Pid>>>,
-    seen_out: JoinHandle<io::Result<Ending>>,
+    seen_out: JoinHandle<io::Result<ProcessExit>>,
 }
 
 impl Running {
-    fn new(child: Child, marks: Vec<Vec<u8>>) -> Self {
-        let scope = Scope::new(identify(child.pid), marks);
+    fn new(child: ChildProcess, marks: Vec<Vec<u8>>) -> Self {
+        let scope = ProcessScope::new(identify(child.pid), marks);
         let group = Arc::new(Mutex::new(Pid::from_raw(child.pid)));
         let known = group.clone();
         Self {
@@ -301,7 +301,7 @@ impl Running {
         }
     }
 
-    async fn ended(&mut self) -> io::Result<Ending> {
+    async fn ended(&mut self) -> io::Result<ProcessExit> {
         (&mut self.seen_out).await.map_err(io::Error::other)?
     }
 }
@@ -315,7 +315,11 @@ impl Drop for Running {
     }
 }
 
-fn see_out(child: &Child, scope: Scope, group: &Mutex<Option<Pid>>) -> io::Result<Ending> {
+fn see_out(
+    child: &ChildProcess,
+    scope: ProcessScope,
+    group: &Mutex<Option<Pid>>,
+) -> io::Result<ProcessExit> {
     loop {
         let mut ended = [PollFd::new(&child.pidfd, PollFlags::IN)];
         match poll(&mut ended, None) {

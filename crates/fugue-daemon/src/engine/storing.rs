@@ -11,7 +11,7 @@ use fugue_api::{
     attach::AttachRequest,
     wire::{Request, StoreState, StoreStatus},
 };
-use fugue_core::{CallId, CallRequest, Change, Core, Effect, Input, TmuxLookup, Undo};
+use fugue_core::{CallId, CallRequest, Change, Core, CoreInput, Effect, TmuxLookup, Undo};
 use tokio::time::Instant;
 
 use super::{Engine, Going, OWN_CALLS};
@@ -207,7 +207,7 @@ impl Engine {
         if need != Need::Nothing {
             self.storing.durable_calls.insert(call);
         }
-        self.step(Input::Call { call, asked })
+        self.step(CoreInput::Call { call, asked })
     }
 
     /// Performs effects in order. What comes behind a commit waits for the disk, without holding up anything else; so
@@ -314,7 +314,7 @@ impl Engine {
             .collect();
         if let Some(what) = refused.undo {
             tracing::warn!(?what, why, "start refused: it could not be recorded");
-            let input = Input::NotStored {
+            let input = CoreInput::NotStored {
                 what,
                 why: why.clone(),
             };
@@ -355,7 +355,7 @@ impl Engine {
             self.desk.answer(call, Err(error.clone()));
             self.storing.call_ended(call);
             // An event that is in its hand is for the next.
-            self.step(Input::Cancelled { call });
+            self.step(CoreInput::Cancelled { call });
         }
     }
 }
@@ -416,7 +416,7 @@ fn need_of(asked: &CallRequest, core: &Core) -> Need {
         },
         // News of a hook that waits to be stored are better than none: nobody would tell them again.
         Request::RunNews { .. }
-        | Request::Took { .. }
+        | Request::AckEvent { .. }
         | Request::Inbox { .. }
         | Request::Hook { .. } => Need::StoredAnswer,
         Request::Look { look } => match look {
@@ -433,8 +433,8 @@ fn need_of(asked: &CallRequest, core: &Core) -> Need {
         },
         Request::CollectGarbage { dry_run: false, .. } => Need::Record,
         Request::CollectGarbage { dry_run: true, .. }
-        | Request::Everything
-        | Request::Elsewhere
+        | Request::Overview
+        | Request::TmuxPanes
         | Request::Follow { .. }
         | Request::Resize { .. }
         | Request::DaemonStatus

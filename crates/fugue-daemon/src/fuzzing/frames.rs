@@ -13,7 +13,7 @@ use fugue_api::{
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use fugue_client::frame::{self, Frames};
+use fugue_client::frame::{self, FrameReader};
 
 /// Any bytes on the daemon's socket, at either end: what is read does not depend on how the stream was cut, survives its
 /// own bytes, and a tool call means the same as if a model had made it.
@@ -89,7 +89,7 @@ fn check_ask(ask: &Request) {
 
 /// All frames up to the first error, and what that is.
 fn read_all<T: DeserializeOwned>(stream: &[u8], piece: usize) -> (Vec<T>, Option<io::ErrorKind>) {
-    let mut frames = Frames::new(Pieces { stream, piece }, 1 << 20);
+    let mut frames = FrameReader::new(Pieces { stream, piece }, 1 << 20);
     let mut found = Vec::new();
     loop {
         match at_once(frames.next()) {

@@ -1,8 +1,8 @@
-use fugue_client::spool::Kept;
+use fugue_client::spool::SpooledReport;
 
 use crate::agents::{
     Vendor,
-    hook::{self, MAX_QUESTION_CHARS, News},
+    hook::{self, HookEvent, MAX_QUESTION_CHARS},
 };
 
 /// Any bytes as a hook's payload, or as news that were kept in a file. A payload is understood or means nothing; questions
@@ -15,20 +15,25 @@ pub fn hooks(bytes: &[u8]) {
         return kept(payload);
     };
     match hook::read_bytes(*vendor, payload) {
-        News::NeedsInput { prompt } | News::StillNeedsInput { prompt } => {
+        HookEvent::NeedsInput { prompt } | HookEvent::StillNeedsInput { prompt } => {
             assert!(prompt.chars().count() <= MAX_QUESTION_CHARS + 1);
         }
         // A byte that is no text becomes a character of three bytes.
-        News::TurnEnded { message } | News::TurnFailed { message } => {
+        HookEvent::TurnEnded { message } | HookEvent::TurnFailed { message } => {
             assert!(message.len() <= 3 * payload.len());
         }
-        News::PromptGiven | News::InputNoLongerNeeded | News::SessionEnded | News::Nothing => {}
+        HookEvent::PromptGiven
+        | HookEvent::InputNoLongerNeeded
+        | HookEvent::SessionEnded
+        | HookEvent::Nothing => {}
     }
 }
 
 fn kept(file: &[u8]) {
-    let Ok(news) = Kept::parse(file) else { return };
+    let Ok(news) = SpooledReport::parse(file) else {
+        return;
+    };
     let written = serde_json::to_vec(&news).expect("news are JSON");
-    let again = Kept::parse(&written).expect("what was written can be read");
+    let again = SpooledReport::parse(&written).expect("what was written can be read");
     assert_eq!(again, news);
 }

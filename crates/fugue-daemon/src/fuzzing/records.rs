@@ -5,8 +5,8 @@ use fugue_api::{
     wire::{CallerEnv, SettingNames},
 };
 use fugue_core::{
-    BootId, ClockReading, Core, EventRecord, Input, LayoutRecord, PaneRecord, QuestionRecord,
-    RunRecord, Snapshot, StartRecord, StoredRun, StoredWatcher, StoredWorker, WatcherRecord,
+    BootId, ClockReading, Core, CoreInput, EventRecord, LayoutRecord, PaneRecord, QuestionRecord,
+    RunRecord, StartRecord, StoreSnapshot, StoredRun, StoredWatcher, StoredWorker, WatcherRecord,
     WorkerRecord, settings::Settings,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -18,7 +18,7 @@ use crate::store::Environment;
 ///
 /// Each line is a record: a letter for its table, then its JSON.
 pub fn records(bytes: &[u8]) {
-    let mut found = Snapshot::default();
+    let mut found = StoreSnapshot::default();
     for line in bytes.split(|byte| *byte == b'\n') {
         let Some((table, record)) = line.split_first() else {
             continue;
@@ -54,8 +54,8 @@ pub fn records(bytes: &[u8]) {
         }
     }
     let (mut core, _) = Core::restore(Settings::default(), found, now(60));
-    core.step(Input::Time, now(60));
-    core.step(Input::Time, now(90_000));
+    core.step(CoreInput::Time, now(60));
+    core.step(CoreInput::Time, now(90_000));
 }
 
 /// The record, if it is one.

@@ -1,4 +1,4 @@
-use fugue_term::{Options, Size, Terminal};
+use fugue_term::{Terminal, TerminalOptions, TerminalSize};
 
 use crate::agents::{
     Vendor,
@@ -39,11 +39,11 @@ pub fn screens(bytes: &[u8]) {
     looks.iter().for_each(check);
 
     let mut terminal = Terminal::new(
-        Size {
+        TerminalSize {
             rows: ROWS,
             cols: COLS,
         },
-        Options::default(),
+        TerminalOptions::default(),
     );
     terminal.feed(text.replace('\n', "\r\n").as_bytes());
     terminal.feed(format!("\x1b[{row};{col}H").as_bytes());

@@ -1,6 +1,6 @@
 use sha2::{Digest, Sha256};
 
-use crate::shell::steps::{Event, Records, Secret, key, parse, read};
+use crate::shell::steps::{Event, Secret, StepRecords, key, parse, read};
 
 const PLAN: u64 = 3;
 const MAX_STEPS: usize = 40;
@@ -58,7 +58,7 @@ fn keyed(record: &[u8], secret: Secret) -> Option<Vec<u8>> {
     Some([record, b" ", key(secret, PLAN, event).as_bytes(), b"\n"].concat())
 }
 
-fn check_prefix(part: &Records, all: &Records) {
+fn check_prefix(part: &StepRecords, all: &StepRecords) {
     assert!(part.steps.len() <= all.steps.len());
     assert!(part.done <= all.done && part.ignored <= all.ignored);
     for (earlier, later) in part.steps.iter().zip(&all.steps) {

@@ -1,4 +1,4 @@
-use fugue_term::{Options, Size, Terminal};
+use fugue_term::{Terminal, TerminalOptions, TerminalSize};
 
 use crate::tmux::{
     control::{Parser, Said},
@@ -91,11 +91,11 @@ fn picture(text: &str) {
         history: part(),
     };
     let known: Vec<String> = part().lines().map(str::to_owned).collect();
-    let size = Size {
+    let size = TerminalSize {
         rows: facts.rows.min(50),
         cols: facts.cols.min(100),
     };
-    let mut terminal = Terminal::new(size, Options::default());
+    let mut terminal = Terminal::new(size, TerminalOptions::default());
     terminal.feed(&picture.whole());
     let (news, _) = picture.since(&known);
     terminal.feed(&news);

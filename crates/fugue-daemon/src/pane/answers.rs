@@ -14,12 +14,12 @@ use fugue_core::{
 };
 use fugue_hold::{
     KILL_WAIT,
-    wire::{Exited, Probe, ToHolder},
+    wire::{ChildExit, ForegroundProbe, ToHolder},
 };
 use fugue_term::ShellState;
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{Asks, Brief, Inject, Pane, PaneCommand, launch, sending::Asker, unreachable};
+use super::{Brief, FrameRequest, Inject, Pane, PaneCommand, launch, sending::Asker, unreachable};
 use crate::{
     archive,
     desk::Responder,
@@ -92,7 +92,7 @@ impl Pane {
                 responder,
             } => {
                 self.agent_says(says.map(|says| *says));
-                self.view(client, Asks::once(seen, responder));
+                self.view(client, FrameRequest::once(seen, responder));
             }
             PaneCommand::View { client, asks } => self.view(client, asks),
             PaneCommand::Ask {
@@ -171,7 +171,7 @@ impl Pane {
     }
 
     /// The process has ended while the disk is full: who waits for a look at it is answered now.
-    pub(super) fn exit_is_pending(&mut self, exited: Exited) {
+    pub(super) fn exit_is_pending(&mut self, exited: ChildExit) {
         self.exit_pending = Some(exited);
         self.more_to_read = true;
         for asked in std::mem::take(&mut self.probes).into_values() {
@@ -234,7 +234,7 @@ impl Pane {
         None
     }
 
-    pub(super) async fn probed(&mut self, id: u64, probe: &Probe) {
+    pub(super) async fn probed(&mut self, id: u64, probe: &ForegroundProbe) {
         let asked = self.probes.remove(&id);
         self.probe_deadline = None;
         self.expect_probes();
@@ -394,11 +394,11 @@ impl Pane {
         });
     }
 
-    pub(super) fn state(&self, probe: &Probe) -> SourcedState {
+    pub(super) fn state(&self, probe: &ForegroundProbe) -> SourcedState {
         let command = &self.seat.record.command;
         // A plain sh marks the steps it takes and never its prompt.
         let marks_prompts = self.seat.record.announces_prompts()
-            && shell::takes_steps(shell::Kind::of(Path::new(command)));
+            && shell::takes_steps(shell::ShellKind::of(Path::new(command)));
         let shell = match self.follower.terminal.prompt() {
             ShellState::AtPrompt { .. } => ShellSignal::AtPrompt,
             ShellState::Running { .. } => ShellSignal::Running,

@@ -5,14 +5,14 @@ use std::{io, path::Path, time::Duration};
 use fugue_api::Error;
 use fugue_core::{PaneEvent, PaneJob, PaneRecord, StepPlan};
 use fugue_hold::{
-    record::{ExitRecord, Meta},
-    spawn::Ending,
-    wire::{Exited, HelloOk, Spec, State, ToDaemon, ToHolder},
+    record::{ChildRecord, ExitRecord},
+    spawn::ProcessExit,
+    wire::{ChildExit, ChildSpec, ChildState, HelloOk, ToDaemon, ToHolder},
 };
 use tokio::time::Instant;
 
 use super::{
-    Pane, QUIET, Seat,
+    Pane, PaneContext, QUIET,
     keeper::{Adoption, Event, Keeper, Unreachable},
     launch,
     quiet::Draft,
@@ -28,7 +28,10 @@ use crate::{
 };
 
 impl Pane {
-    pub(super) async fn start(mut seat: Seat, start: launch::Start) -> Result<Self, Unstarted> {
+    pub(super) async fn start(
+        mut seat: PaneContext,
+        start: launch::PaneLaunch,
+    ) -> Result<Self, Unstarted> {
         let place = seat.place();
         let dir = place.dir.clone();
         let plan = match &start.job {
@@ -85,7 +88,7 @@ impl Pane {
 
     /// What an attempt to reach a pane of an earlier daemon makes of it. Takes `steps` when it becomes a pane.
     pub(super) async fn adopted(
-        mut seat: Seat,
+        mut seat: PaneContext,
         adoption: Adoption,
         steps: &mut Option<StepPlan>,
     ) -> Adopted {
@@ -102,7 +105,7 @@ impl Pane {
             *tmux = noted;
         }
         let never_started = match &keeper {
-            Some((_, hello)) => Ok(matches!(hello.state, State::Empty)),
+            Some((_, hello)) => Ok(matches!(hello.state, ChildState::Empty)),
             // The directory need not be there either.
             None if seat.record.pid == 0 => was_started(&seat, &dir).map(|started| !started),
             None => Ok(false),
@@ -162,7 +165,7 @@ impl Pane {
                 let mut pane = Self::new(seat, follower, None);
                 // Whoever asked for the pane has not been answered: its holder and its child were gone before that.
                 if pane.seat.record.pid == 0 {
-                    let meta = Meta::read(&dir, pane.seat.record.generation);
+                    let meta = ChildRecord::read(&dir, pane.seat.record.generation);
                     let child = meta.ok().flatten().and_then(|meta| meta.child);
                     let pid = child.map_or(0, |child| child.pid.cast_unsigned());
                     pane.opened(pid).await;
@@ -178,14 +181,14 @@ impl Pane {
     }
 
     /// How a child that is proved to be dead ended, and where its output ends, as far as its holder recorded it.
-    pub(super) fn end_of(&self, recorded: Option<Exited>) -> (Ending, u64) {
+    pub(super) fn end_of(&self, recorded: Option<ChildExit>) -> (ProcessExit, u64) {
         match recorded {
             Some(exited) => (exited.ending, exited.at),
-            None => (Ending::Unknown, self.follower.terminal.offset().0),
+            None => (ProcessExit::Unknown, self.follower.terminal.offset().0),
         }
     }
 
-    pub(super) fn follow(seat: &Seat, dir: &Path) -> io::Result<Follower> {
+    pub(super) fn follow(seat: &PaneContext, dir: &Path) -> io::Result<Follower> {
         let settings = &seat.house.settings;
         // A directory that somebody removed holds no output, which is not a reason to lose the pane.
         make_private_dir(dir)?;
@@ -198,8 +201,10 @@ impl Pane {
             checkpoints,
         )?;
         // As an earlier daemon had it, and as every process gets it that this one starts here.
-        let ours = Spec::segment_for(settings.log_cap_bytes);
-        let meta = Meta::read(dir, seat.record.generation).ok().flatten();
+        let ours = ChildSpec::segment_for(settings.log_cap_bytes);
+        let meta = ChildRecord::read(dir, seat.record.generation)
+            .ok()
+            .flatten();
         let segment = meta.map_or(ours, |meta| meta.segment.min(ours));
         follower.log.written_in(segment);
         Ok(follower)
@@ -224,12 +229,12 @@ impl Pane {
         self.stalled = hello.stalled;
         self.more_to_read = true;
         match hello.state {
-            State::Empty => {}
-            State::Running(child) if self.seat.record.pid == 0 => {
+            ChildState::Empty => {}
+            ChildState::Running(child) if self.seat.record.pid == 0 => {
                 self.opened(child.pid.cast_unsigned()).await
             }
-            State::Running(_) => {}
-            State::Exited { child, exited } => {
+            ChildState::Running(_) => {}
+            ChildState::Exited { child, exited } => {
                 if self.seat.record.pid == 0 {
                     self.opened(child.pid.cast_unsigned()).await;
                 }
@@ -267,21 +272,21 @@ impl Pane {
 pub(super) enum Adopted {
     Pane(Box<Pane>),
     /// No process of it ever ran.
-    NeverStarted(Seat, Error),
-    Unreachable(Seat, Unreachable),
+    NeverStarted(PaneContext, Error),
+    Unreachable(PaneContext, Unreachable),
 }
 
 /// Why a new pane does not run.
 pub(super) enum Unstarted {
     /// Nothing was started.
-    Failed(Seat, Error),
+    Failed(PaneContext, Error),
     /// The holder was told to start the child, and what became of that is to be found out.
-    Unsure(Seat, Error),
+    Unsure(PaneContext, Error),
 }
 
 /// What the holder recorded of its child's end. A record that is damaged says nothing; one that cannot be read now may
 /// be read later, and until then nobody knows how the child ended.
-pub(super) fn recorded_exit(seat: &Seat) -> io::Result<Option<Exited>> {
+pub(super) fn recorded_exit(seat: &PaneContext) -> io::Result<Option<ChildExit>> {
     match ExitRecord::read(&seat.place().dir, seat.record.generation) {
         Ok(record) => Ok(record.map(|record| record.exited)),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
@@ -291,9 +296,9 @@ pub(super) fn recorded_exit(seat: &Seat) -> io::Result<Option<Exited>> {
 
 /// Whether a process of the pane is recorded in its directory. A record that a power cut has torn says that one was about to
 /// be started; whether it was is not known, so the pane is not called one that never started.
-fn was_started(seat: &Seat, dir: &Path) -> io::Result<bool> {
+fn was_started(seat: &PaneContext, dir: &Path) -> io::Result<bool> {
     let generation = seat.record.generation;
-    let child = match Meta::read(dir, generation) {
+    let child = match ChildRecord::read(dir, generation) {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(true),
         meta => meta?.and_then(|meta| meta.child),
     };
@@ -301,7 +306,7 @@ fn was_started(seat: &Seat, dir: &Path) -> io::Result<bool> {
 }
 
 /// Nothing runs in it, so tmux need not show it.
-async fn unshow(seat: &Seat) {
+async fn unshow(seat: &PaneContext) {
     let dir = seat.place().dir;
     if seat.record.tmux.is_some() {
         let _ = tokio::task::spawn_blocking(move || sweep::view(&dir)).await;

@@ -1,7 +1,7 @@
 //! How a pane types.
 
 use fugue_core::typing::{AgentInputBox, InputModes};
-use fugue_hold::wire::{self, InputKind, Probe, ToHolder};
+use fugue_hold::wire::{self, ForegroundProbe, InputKind, ToHolder};
 use tokio::time::Instant;
 
 use super::{
@@ -30,7 +30,7 @@ impl Pane {
                     };
                     let seq = keeper.next_seq();
                     self.sending.typed(seq);
-                    self.tell(&ToHolder::Input(wire::Input {
+                    self.tell(&ToHolder::Input(wire::InputMessage {
                         seq,
                         key,
                         kind: InputKind::Typed,
@@ -88,7 +88,7 @@ impl Pane {
         }
     }
 
-    pub(super) fn manners(&self, probe: &Probe) -> InputModes {
+    pub(super) fn manners(&self, probe: &ForegroundProbe) -> InputModes {
         let modes = self.follower.terminal.modes();
         InputModes {
             line_mode: probe.canonical,

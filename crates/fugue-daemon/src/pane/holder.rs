@@ -10,10 +10,10 @@ use std::{
 };
 
 use fugue_hold::{
-    DaemonLink, Filled, Guarded, HolderAt, Known, Liveness, is_stopped,
-    record::{ExitRecord, Meta},
-    spawn::Child,
-    wire::{Frame, HelloOk, Input, State, ToDaemon, ToHolder, VERSION},
+    DaemonLink, GuardedFds, HandoverState, HolderLocation, Liveness, ReadStatus, is_stopped,
+    record::{ChildRecord, ExitRecord},
+    spawn::ChildProcess,
+    wire::{ChildState, HelloOk, HolderFrame, InputMessage, ToDaemon, ToHolder, VERSION},
 };
 use rustix::{
     io::Errno,
@@ -32,23 +32,23 @@ pub struct Holder {
     place: Place,
     pid: i32,
     link: AsyncFd<DaemonLink>,
-    guarded: Guarded,
+    guarded: GuardedFds,
     /// Says that the log grew.
     grew: AsyncFd<OwnedFd>,
-    known: Known,
+    known: HandoverState,
 }
 
 impl Place {
     fn socket(&self) -> PathBuf {
-        self.dir.join(HolderAt::SOCKET)
+        self.dir.join(HolderLocation::SOCKET)
     }
 
     fn with_holder<T>(
         &self,
-        act: impl FnOnce(HolderAt<'_>) -> Result<T, String>,
+        act: impl FnOnce(HolderLocation<'_>) -> Result<T, String>,
     ) -> Result<T, String> {
         let socket = SocketPath::new(&self.socket()).map_err(|error| error.to_string())?;
-        act(HolderAt {
+        act(HolderLocation {
             exe: None,
             socket: socket.as_ref(),
             dir: &self.dir,
@@ -82,7 +82,7 @@ impl Place {
 
     /// The process id of the holder, as far as one was recorded.
     fn recorded_holder(&self) -> Option<i32> {
-        let meta = Meta::read(&self.dir, self.generation).ok().flatten();
+        let meta = ChildRecord::read(&self.dir, self.generation).ok().flatten();
         meta.map(|meta| meta.holder)
     }
 
@@ -108,7 +108,7 @@ impl Holder {
         let cannot = |error: io::Error| format!("its holder cannot be reached: {error}");
         let _reserve = FdReserve::take().map_err(cannot)?;
         let link = place.connect().map_err(cannot)?;
-        let (keeper, _) = Self::greet(place, link, Known::default())
+        let (keeper, _) = Self::greet(place, link, HandoverState::default())
             .await
             .map_err(|unanswered| unanswered.to_string())?;
         Ok(keeper)
@@ -135,14 +135,14 @@ impl Holder {
             Ok(link) => link,
             Err(error) => return place.prove(&error),
         };
-        let (holder, hello) = Self::greet(place.clone(), link, Known::default()).await?;
+        let (holder, hello) = Self::greet(place.clone(), link, HandoverState::default()).await?;
         Ok(Adoption::Answered(Keeper::Holder(Box::new(holder)), hello))
     }
 
     async fn greet(
         place: Place,
         mut link: AsyncFd<DaemonLink>,
-        known: Known,
+        known: HandoverState,
     ) -> Result<(Self, HelloOk), Unanswered> {
         let (hello, guarded, grew) = greet(&mut link, place.epoch).await?;
         let grew = watched(grew, Interest::READABLE).map_err(Unanswered::lost)?;
@@ -162,8 +162,10 @@ impl Holder {
         self.known.last_input_seq = self.known.last_input_seq.max(hello.last_input_seq);
         self.known.answered_upto = self.known.answered_upto.max(hello.answered_upto);
         match hello.state {
-            State::Running(child) | State::Exited { child, .. } => self.known.child = Some(child),
-            State::Empty => {}
+            ChildState::Running(child) | ChildState::Exited { child, .. } => {
+                self.known.child = Some(child)
+            }
+            ChildState::Empty => {}
         }
     }
 
@@ -186,7 +188,7 @@ impl Holder {
 
     /// Sends, as far as the socket takes it at once; the rest goes out in [`Holder::event`].
     pub fn send(&mut self, message: &ToHolder) -> io::Result<()> {
-        if let ToHolder::Input(Input {
+        if let ToHolder::Input(InputMessage {
             kind: fugue_hold::wire::InputKind::Answer { at },
             ..
         }) = message
@@ -224,13 +226,13 @@ impl Holder {
         loop {
             let link = self.link.get_mut();
             match link.next() {
-                Ok(Some((Frame::Known(word), fds))) => return Some(self.heard(word, fds)),
-                Ok(Some((Frame::Unknown { .. }, _))) => continue,
+                Ok(Some((HolderFrame::Known(word), fds))) => return Some(self.heard(word, fds)),
+                Ok(Some((HolderFrame::Unknown { .. }, _))) => continue,
                 Ok(None) => {}
                 // Found to be so in its turn.
                 Err(_) => return None,
             }
-            let Ok(Filled::Some | Filled::Full) = link.fill() else {
+            let Ok(ReadStatus::Some | ReadStatus::Full) = link.fill() else {
                 return None;
             };
         }
@@ -342,7 +344,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 async fn greet(
     link: &mut AsyncFd<DaemonLink>,
     epoch: u64,
-) -> Result<(HelloOk, Guarded, OwnedFd), Unanswered> {
+) -> Result<(HelloOk, GuardedFds, OwnedFd), Unanswered> {
     match timeout(GREETING_TIMEOUT, say_hello(link, epoch)).await {
         Ok(greeted) => greeted,
         Err(_) => Err(Unanswered::Lost(format!(
@@ -355,7 +357,7 @@ async fn greet(
 async fn say_hello(
     link: &mut AsyncFd<DaemonLink>,
     epoch: u64,
-) -> Result<(HelloOk, Guarded, OwnedFd), Unanswered> {
+) -> Result<(HelloOk, GuardedFds, OwnedFd), Unanswered> {
     let lost = |error: io::Error| {
         let why = format!("the connection was lost at the greeting: {error}");
         match error.kind() {
@@ -378,7 +380,7 @@ async fn say_hello(
     let (message, fds) = next(link).await.map_err(lost)?;
     match message {
         ToDaemon::HelloOk(hello) => {
-            let (guarded, grew) = Guarded::from_hello(&hello, fds).ok_or_else(|| {
+            let (guarded, grew) = GuardedFds::from_hello(&hello, fds).ok_or_else(|| {
                 // Fds that do not fit into this process's limit are left out by the kernel.
                 Unanswered::Lost(
                     "not all fds of the holder arrived; are too many files open?".into(),
@@ -387,7 +389,7 @@ async fn say_hello(
             Ok((hello, guarded, grew))
         }
         ToDaemon::Refused {
-            reason: fugue_hold::wire::Refusal::Fenced,
+            reason: fugue_hold::wire::RefusalReason::Fenced,
             ..
         } => Err(Unanswered::Fenced),
         ToDaemon::Refused { what, errno, .. } => Err(Unanswered::Lost(format!(
@@ -407,9 +409,9 @@ pub(crate) async fn next(link: &mut AsyncFd<DaemonLink>) -> io::Result<(ToDaemon
             .next()
             .map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, format!("{bad:?}")))?
         {
-            Some((Frame::Known(message), fds)) => return Ok((message, fds)),
+            Some((HolderFrame::Known(message), fds)) => return Ok((message, fds)),
             // A newer holder than we are; what it means is not for us.
-            Some((Frame::Unknown { .. }, _)) => continue,
+            Some((HolderFrame::Unknown { .. }, _)) => continue,
             None => {}
         }
         // Watched for room only while there is too little: else every word that the holder reads would wake us.
@@ -428,9 +430,9 @@ pub(crate) async fn next(link: &mut AsyncFd<DaemonLink>) -> io::Result<(ToDaemon
             }
         };
         match ready.get_inner_mut().fill()? {
-            Filled::Some | Filled::Full => {}
-            Filled::Empty => ready.clear_ready(),
-            Filled::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
+            ReadStatus::Some | ReadStatus::Full => {}
+            ReadStatus::Empty => ready.clear_ready(),
+            ReadStatus::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 }
@@ -460,7 +462,7 @@ async fn counted(grew: &AsyncFd<OwnedFd>) {
 }
 
 /// A holder is our child as long as we live, and must not stay a zombie when it leaves.
-fn reap(child: Child) {
+fn reap(child: ChildProcess) {
     tokio::task::spawn_local(async move {
         let Ok(pidfd) = child
             .pidfd

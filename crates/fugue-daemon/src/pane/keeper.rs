@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use fugue_api::PaneId;
 use fugue_hold::{
     record::ExitRecord,
-    wire::{HelloOk, Identity, ToDaemon, ToHolder},
+    wire::{HelloOk, ProcessIdentity, ToDaemon, ToHolder},
 };
 
 use super::{
@@ -50,7 +50,7 @@ pub enum Adoption {
 pub struct Unreachable {
     pub why: String,
     /// A child that runs on although its holder is gone. Its end is an event to wait for.
-    pub child: Option<Identity>,
+    pub child: Option<ProcessIdentity>,
     /// The backend that was lost, with the fds that a replacement holder gets.
     pub keeper: Option<Keeper>,
 }

@@ -11,12 +11,12 @@ use std::{
 
 use fugue_api::{Error, ErrorKind, wire::CallerEnv};
 use fugue_core::{ExitStatus, LaunchEnv, PaneJob, PaneRecord};
-use fugue_hold::{spawn::Ending, wire::Spec};
+use fugue_hold::{spawn::ProcessExit, wire::ChildSpec};
 
-use crate::{agents::session, assess, engine::House, shell, watchers};
+use crate::{agents::session, assess, engine::DaemonContext, shell, watchers};
 
 /// What a new pane's process is made of.
-pub struct Start {
+pub struct PaneLaunch {
     pub job: PaneJob,
     pub env: BTreeMap<String, String>,
     pub world: LaunchEnv,
@@ -29,8 +29,8 @@ pub fn steps_dir(pane_dir: &Path) -> PathBuf {
 }
 
 /// The caller's world with the pane's own variables in it, and the shell in front of the command.
-pub fn spec(record: &PaneRecord, start: Start, house: &House) -> Spec {
-    let Start {
+pub fn spec(record: &PaneRecord, start: PaneLaunch, house: &DaemonContext) -> ChildSpec {
+    let PaneLaunch {
         job,
         env,
         world,
@@ -86,7 +86,7 @@ pub fn spec(record: &PaneRecord, start: Start, house: &House) -> Spec {
         .concat(),
     ];
     let cap = house.settings.log_cap_bytes;
-    Spec {
+    ChildSpec {
         argv: argv.into_iter().map(OsString::into_vec).collect(),
         env: env
             .into_iter()
@@ -98,7 +98,7 @@ pub fn spec(record: &PaneRecord, start: Start, house: &House) -> Spec {
         umask: caller.umask,
         nofile: house.nofile,
         log_cap: cap,
-        segment: Spec::segment_for(cap),
+        segment: ChildSpec::segment_for(cap),
         marks,
         kept: Vec::new(),
     }
@@ -155,11 +155,11 @@ fn set(env: &mut Vec<(OsString, OsString)>, key: &str, value: OsString) {
     env.push((key.into(), value));
 }
 
-pub fn exit(ending: Ending) -> ExitStatus {
+pub fn exit(ending: ProcessExit) -> ExitStatus {
     match ending {
-        Ending::Code(code) => ExitStatus::Code(code),
-        Ending::Signal { signo, .. } => ExitStatus::Signal(signal_name(signo)),
-        Ending::Unknown => ExitStatus::Unknown,
+        ProcessExit::Code(code) => ExitStatus::Code(code),
+        ProcessExit::Signal { signo, .. } => ExitStatus::Signal(signal_name(signo)),
+        ProcessExit::Unknown => ExitStatus::Unknown,
     }
 }
 

@@ -10,9 +10,9 @@ use fugue_api::{
 use fugue_core::PaneRequest;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Asks, Pane, PaneCommand};
+use super::{FrameRequest, Pane, PaneCommand};
 use crate::desk::{Back, Responder, UnreadReplies};
-use fugue_client::{frame::Frames, socket};
+use fugue_client::{frame::FrameReader, socket};
 
 /// One line's end here.
 struct Line {
@@ -60,7 +60,7 @@ impl Line {
         mut answers: mpsc::UnboundedReceiver<Back>,
     ) -> io::Result<()> {
         let (incoming, mut sink) = socket::split(stream)?;
-        let mut incoming = Frames::new(incoming, LARGEST_QUESTION);
+        let mut incoming = FrameReader::new(incoming, LARGEST_QUESTION);
         let mut open = 0;
         // What is asked for ahead is bounded, so there is no limit of bytes.
         let unread = UnreadReplies::at_most(u64::MAX);
@@ -112,13 +112,13 @@ impl Line {
                 look: AttachRequest::View { client, pane, seen },
             } if pane == self.pane => Ok(PaneCommand::View {
                 client,
-                asks: Asks::once(seen, responder),
+                asks: FrameRequest::once(seen, responder),
             }),
             Request::Look {
                 look: AttachRequest::Views { client, seen, most },
             } => Ok(PaneCommand::View {
                 client,
-                asks: Asks {
+                asks: FrameRequest {
                     seen,
                     more: most.clamp(1, MOST_AHEAD) - 1,
                     responder,
@@ -126,10 +126,12 @@ impl Line {
             }),
             Request::Look {
                 look: AttachRequest::Type { pane, bytes, .. },
-            } if pane == self.pane && self.role == ViewerRole::Hands => Ok(PaneCommand::Ask {
-                question: PaneRequest::Type { bytes, key },
-                responder,
-            }),
+            } if pane == self.pane && self.role == ViewerRole::Interactive => {
+                Ok(PaneCommand::Ask {
+                    question: PaneRequest::Type { bytes, key },
+                    responder,
+                })
+            }
             _ => {
                 let error = Error::new(
                     ErrorKind::InvalidArgument,

@@ -9,10 +9,10 @@ use std::{collections::VecDeque, io, os::fd::OwnedFd, path::PathBuf, time::Durat
 
 use fugue_core::{PaneRecord, TmuxOrigin, TmuxPane};
 use fugue_hold::{
-    LogWriter, Scope, close_leftovers, find_process, lives, probe_at,
+    LogWriter, ProcessScope, close_leftovers, find_process, lives, probe_at,
     record::ExitRecord,
-    spawn::Ending,
-    wire::{Exited, Identity, ToDaemon, ToHolder},
+    spawn::ProcessExit,
+    wire::{ChildExit, ProcessIdentity, ToDaemon, ToHolder},
 };
 use rustix::process::{Pid, PidfdFlags, Signal};
 use tokio::{
@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    Seat,
+    PaneContext,
     keeper::{Event, Place},
 };
 use crate::tmux::{
@@ -45,7 +45,7 @@ pub struct Whose {
 
 impl Whose {
     /// If the pane is one that is somebody's own.
-    pub fn of(seat: &Seat) -> Option<Self> {
+    pub fn of(seat: &PaneContext) -> Option<Self> {
         let tmux = seat.record.tmux.as_ref()?;
         let settings = &seat.house.settings;
         (tmux.origin == TmuxOrigin::Found).then(|| Self {
@@ -60,7 +60,7 @@ impl Whose {
 pub struct Listener {
     whose: Whose,
     tmux: TmuxPane,
-    leader: Identity,
+    leader: ProcessIdentity,
     /// Readable when the pane's own process has ended.
     ended: AsyncFd<OwnedFd>,
     terminal: PathBuf,
@@ -335,8 +335,8 @@ impl Listener {
         }
         self.end = End::Told;
         self.answer_looks();
-        let exited = Exited {
-            ending: Ending::Unknown,
+        let exited = ChildExit {
+            ending: ProcessExit::Unknown,
             at: self.log.end(),
         };
         if let Err(error) = self.log.exit(exited) {
@@ -352,7 +352,7 @@ impl Listener {
         if let Some((ids, _)) = &mut self.closing {
             return ids.push(id);
         }
-        let scope = Scope::new(Some(self.leader), Vec::new());
+        let scope = ProcessScope::new(Some(self.leader), Vec::new());
         let grace = Duration::from_millis(u64::from(grace_ms));
         let closes = tokio::task::spawn_blocking(move || close_leftovers(scope, grace));
         self.closing = Some((vec![id], closes));
@@ -394,7 +394,7 @@ fn failed(id: u64, what: &str, errno: i32) -> ToDaemon {
 }
 
 /// A fd that tells of this very process's end.
-fn pidfd(pid: u32) -> io::Result<(Identity, AsyncFd<OwnedFd>)> {
+fn pidfd(pid: u32) -> io::Result<(ProcessIdentity, AsyncFd<OwnedFd>)> {
     let gone = || io::Error::from(rustix::io::Errno::SRCH);
     let pid = pid.cast_signed();
     let fd =

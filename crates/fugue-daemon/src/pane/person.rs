@@ -4,7 +4,7 @@ use fugue_api::{
     Error, ErrorKind,
     wire::{IdempotencyKey, Response},
 };
-use fugue_hold::wire::{Input, InputKind, InputState, Outcome, ToHolder};
+use fugue_hold::wire::{InputKind, InputMessage, InputOutcome, InputState, ToHolder};
 use tokio::time::Instant;
 
 use super::{Pane, QUIET, quiet::Hand};
@@ -30,7 +30,7 @@ impl Pane {
         self.keys.insert(seq, responder);
         self.tell_as(
             Hand::Person,
-            &ToHolder::Input(Input {
+            &ToHolder::Input(InputMessage {
                 seq,
                 key: key.0,
                 kind: InputKind::Typed,
@@ -57,8 +57,10 @@ impl Pane {
         };
         responder.answer(match input.outcome {
             // What the program does not read yet follows by itself.
-            Outcome::Written | Outcome::Pending | Outcome::Duplicate => Ok(Response::Noted),
-            Outcome::Lost => Err(Error::new(
+            InputOutcome::Written | InputOutcome::Pending | InputOutcome::Duplicate => {
+                Ok(Response::Noted)
+            }
+            InputOutcome::Lost => Err(Error::new(
                 ErrorKind::Exhausted,
                 "the terminal does not take more input",
             )

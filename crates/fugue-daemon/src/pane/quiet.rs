@@ -6,7 +6,7 @@ use fugue_api::panes::{
     PaneState, PasteMode, ReadMode, ReadPane, SendInput, SourcedState, StateSource,
 };
 use fugue_core::{InjectionOutcome, PaneActivity, PaneEvent, QuietPane, assess::Injection};
-use fugue_hold::wire::Probe;
+use fugue_hold::wire::ForegroundProbe;
 use fugue_term::ShellState;
 use tokio::time::Instant;
 
@@ -104,7 +104,7 @@ impl Pane {
     /// Nothing happened for long enough, if that is still so. A pane that waits for a person does not rest, and neither
     /// does one in which somebody has begun a line: what ends either is typed, and then it is looked at again. At an agent's
     /// dialog the watcher is told so.
-    pub(super) async fn looked_for_watcher(&mut self, probe: &Probe) {
+    pub(super) async fn looked_for_watcher(&mut self, probe: &ForegroundProbe) {
         let Some(quiet) = self.quiet else {
             return;
         };
@@ -141,7 +141,7 @@ impl Pane {
     }
 
     /// Why a watcher's line would be in a person's way, whatever it says.
-    fn waits_for_a_person(&self, probe: &Probe) -> Option<&'static str> {
+    fn waits_for_a_person(&self, probe: &ForegroundProbe) -> Option<&'static str> {
         if self.asks_a_person(probe) {
             Some("its program waits for a person's answer")
         } else if self.drafted() {
@@ -196,7 +196,7 @@ impl Pane {
     }
 
     /// The last look before a line is typed.
-    pub(super) async fn looked_before_typing(&mut self, inject: Inject, probe: &Probe) {
+    pub(super) async fn looked_before_typing(&mut self, inject: Inject, probe: &ForegroundProbe) {
         let moved = self.place() != inject.seen || self.more_to_read;
         let how = if moved || self.drafted() || self.asks_a_person(probe) {
             Some(InjectionOutcome::NotNow)

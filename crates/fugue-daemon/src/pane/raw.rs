@@ -9,12 +9,12 @@ use fugue_api::{
     wire::Response,
 };
 use fugue_core::{PaneEvent, PaneRequest, view};
-use fugue_hold::{LogReader, record::Meta, spawn::Ending};
-use fugue_term::{Cursor, Offset};
+use fugue_hold::{LogReader, record::ChildRecord, spawn::ProcessExit};
+use fugue_term::{Offset, TextCursor};
 use tokio::time::timeout;
 
 use super::{
-    Brief, PaneCommand, Seat,
+    Brief, PaneCommand, PaneContext,
     birth::recorded_exit,
     keeper::{Adoption, Keeper},
     launch, unreachable,
@@ -25,8 +25,8 @@ use crate::{reading, sweep};
 const EXIT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves the pane until its child has ended.
-pub(super) async fn serve(mut seat: Seat, panic: String) {
-    let meta = Meta::read(&seat.place().dir, seat.record.generation);
+pub(super) async fn serve(mut seat: PaneContext, panic: String) {
+    let meta = ChildRecord::read(&seat.place().dir, seat.record.generation);
     let child = meta.ok().flatten().and_then(|meta| meta.child);
     loop {
         tokio::select! {
@@ -48,20 +48,20 @@ pub(super) async fn serve(mut seat: Seat, panic: String) {
     }
 }
 
-impl Seat {
+impl PaneContext {
     /// How the child ended, if it is proved that it has.
-    async fn ending(&self) -> Option<Ending> {
+    async fn ending(&self) -> Option<ProcessExit> {
         if let Some(exited) = recorded_exit(self).ok()? {
             return Some(exited.ending);
         }
         // The connection is dropped at once; it leaves the holder as it is.
         match Keeper::find(self.place()).await {
-            Adoption::Dead => Some(Ending::Unknown),
+            Adoption::Dead => Some(ProcessExit::Unknown),
             Adoption::Answered(_, _) | Adoption::Unreachable(_) => None,
         }
     }
 
-    async fn raw_ended(&self, ending: Ending) {
+    async fn raw_ended(&self, ending: ProcessExit) {
         let end = self.raw_end().unwrap_or_default();
         let sweeps = self.record.closing;
         self.say(PaneEvent::Ended {
@@ -78,11 +78,11 @@ impl Seat {
     }
 
     /// Where the log ends. The line is unknown, because nothing counts lines here.
-    fn raw_end(&self) -> io::Result<Cursor> {
+    fn raw_end(&self) -> io::Result<TextCursor> {
         let offset = Offset(LogReader::new(self.place().dir).end()?);
-        Ok(Cursor {
+        Ok(TextCursor {
             offset,
-            ..Cursor::default()
+            ..TextCursor::default()
         })
     }
 

@@ -9,7 +9,7 @@ use fugue_api::{
 use fugue_core::{
     IdleState, PaneActivity, PaneEvent, TurnEnd, TypingOutcome, typing::without_controls,
 };
-use fugue_hold::wire::Probe;
+use fugue_hold::wire::ForegroundProbe;
 use tokio::time::Instant;
 
 use super::{Pane, sending::Asker, target::Target};
@@ -196,7 +196,7 @@ impl Pane {
     }
 
     /// The pane has been quiet: does it wait for a person?
-    pub(super) async fn agent_is_quiet(&mut self, probe: &Probe) {
+    pub(super) async fn agent_is_quiet(&mut self, probe: &ForegroundProbe) {
         let state = self.state(probe);
         let asks = match state.state {
             PaneState::NeedsInput => Some((state.prompt.unwrap_or_default(), state.by)),

@@ -11,7 +11,7 @@ use fugue_core::{
     InjectionOutcome, PaneEvent, TypingOutcome,
     typing::{AgentInputBox, InputModes, InputView, SubmitAction, SubmitMachine},
 };
-use fugue_hold::wire::{InputState, Outcome};
+use fugue_hold::wire::{InputOutcome, InputState};
 use tokio::time::Instant;
 
 use super::{person::uncertain, target::Target};
@@ -325,18 +325,18 @@ impl Sending {
         let (written, total) = (u64::from(state.written), u64::from(state.total));
         active.bytes += written;
         match state.outcome {
-            Outcome::Lost => {
+            InputOutcome::Lost => {
                 let error = Error::new(ErrorKind::Exhausted, "the terminal does not take more input")
                     .hint("the program has not read what was typed before; `get_status` says what it does");
                 self.finish(Err(error));
             }
-            Outcome::Pending => self.done(SubmitResult::Unknown, total - written),
+            InputOutcome::Pending => self.done(SubmitResult::Unknown, total - written),
             // Typed before the daemon died and asked again since: seen just the same.
-            Outcome::Written | Outcome::Duplicate if active.typing.is_none() => {
+            InputOutcome::Written | InputOutcome::Duplicate if active.typing.is_none() => {
                 let verdict = active.verdict;
                 self.done(verdict, total - written);
             }
-            Outcome::Written | Outcome::Duplicate => {
+            InputOutcome::Written | InputOutcome::Duplicate => {
                 active.stage = Stage::Watching;
                 self.look(sight, |typing, seen| typing.output(seen));
             }

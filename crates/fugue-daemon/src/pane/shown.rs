@@ -4,7 +4,7 @@ use std::{io, path::Path, time::Duration};
 
 use fugue_api::{Error, ErrorKind, panes::PaneSize, wire::CallerEnv};
 use fugue_core::{PaneEvent, PaneRecord, TmuxPane};
-use fugue_hold::{HolderAt, wire::Spec};
+use fugue_hold::{HolderLocation, wire::ChildSpec};
 use tokio::{net::UnixListener, task::spawn_blocking, time::timeout};
 
 use super::{
@@ -30,7 +30,7 @@ pub(super) async fn start(
     place: Place,
     record: &mut PaneRecord,
     caller: &CallerEnv,
-    spec: &mut Spec,
+    spec: &mut ChildSpec,
 ) -> Result<Keeper, Error> {
     let Some(wanted) = record.tmux.clone() else {
         return Err(Error::new(
@@ -38,7 +38,7 @@ pub(super) async fn start(
             "a pane that tmux does not show",
         ));
     };
-    let meeting = place.dir.join(HolderAt::MEETING);
+    let meeting = place.dir.join(HolderLocation::MEETING);
     let arrivals = listen(&meeting).map_err(|error| launch::no_room(&error))?;
     let mut server = Server::of(caller)?;
     server.socket = wanted.socket.clone().into();
@@ -77,7 +77,7 @@ async fn in_tmux(
     wanted: TmuxPane,
     record: &PaneRecord,
     place: &Place,
-    spec: &Spec,
+    spec: &ChildSpec,
 ) -> Result<Made, Error> {
     let argv = place.viewed().map_err(|said| launch::refusal(&said))?;
     let (server, dir, name) = (server.clone(), place.dir.clone(), record.name.clone());

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
 
 use fugue_api::{Cursor, Error, ErrorKind, Timestamp};
 use fugue_core::{PaneEvent, PaneRecord, StepEvent, StepPlan, view};
-use fugue_hold::wire::{Input, InputKind, Target, ToHolder};
-use fugue_term::{Mark, MarkKind, ShellState};
+use fugue_hold::wire::{InputKind, InputMessage, SignalTarget, ToHolder};
+use fugue_term::{ShellMark, ShellMarkKind, ShellState};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
@@ -136,7 +136,7 @@ impl Pane {
     pub(super) fn follow_steps(&mut self, plan: u64) {
         self.stepping = Some(Stepping::new(plan));
         // Marks that an earlier task of this pane saw are in the terminal's memory.
-        let marks: Vec<Mark> = self.follower.terminal.marks().copied().collect();
+        let marks: Vec<ShellMark> = self.follower.terminal.marks().copied().collect();
         for mark in marks {
             self.note_step(&mark);
         }
@@ -144,7 +144,7 @@ impl Pane {
 
     fn may_take_steps(&self) -> Result<(), Error> {
         let id = self.seat.record.id;
-        let kind = shell::Kind::of(std::path::Path::new(&self.seat.record.command));
+        let kind = shell::ShellKind::of(std::path::Path::new(&self.seat.record.command));
         if !shell::takes_steps(kind) {
             return Err(Error::invalid(format!(
                 "pane_id: the shell of `{id}` has no way to take steps"
@@ -162,14 +162,16 @@ impl Pane {
     }
 
     /// A mark of the shell's went by.
-    pub(super) async fn step_mark(&mut self, mark: &Mark) {
+    pub(super) async fn step_mark(&mut self, mark: &ShellMark) {
         if self.stepping.is_none() {
             return;
         }
         self.note_step(mark);
         match (mark.kind, mark.step) {
-            (MarkKind::Output | MarkKind::Done { .. }, Some(_)) => self.tell_steps().await,
-            (MarkKind::Input, _) => {
+            (ShellMarkKind::Output | ShellMarkKind::Done { .. }, Some(_)) => {
+                self.tell_steps().await
+            }
+            (ShellMarkKind::Input, _) => {
                 self.tell_steps().await;
                 self.at_prompt_again().await;
             }
@@ -177,7 +179,7 @@ impl Pane {
         }
     }
 
-    fn note_step(&mut self, mark: &Mark) {
+    fn note_step(&mut self, mark: &ShellMark) {
         let (Some(mine), Some(step)) = (&mut self.stepping, mark.step) else {
             return;
         };
@@ -188,18 +190,18 @@ impl Pane {
         match mark.kind {
             // The first that says where it begins and the last that says where it ends, if a program that found out the
             // marks' secret should say so too.
-            MarkKind::Output => seen.from = seen.from.take().or(Some(view::shown(mark.at))),
-            MarkKind::Done { .. } => seen.to = Some(view::shown(mark.at)),
-            MarkKind::Prompt | MarkKind::Input => {}
+            ShellMarkKind::Output => seen.from = seen.from.take().or(Some(view::shown(mark.at))),
+            ShellMarkKind::Done { .. } => seen.to = Some(view::shown(mark.at)),
+            ShellMarkKind::Prompt | ShellMarkKind::Input => {}
         }
     }
 
     /// What the shell's records say now. Lines that are none of the shell's are logged once.
-    fn records(&mut self) -> io::Result<steps::Records> {
+    fn records(&mut self) -> io::Result<steps::StepRecords> {
         let dir = self.steps_dir();
         let (pane, secret) = (self.seat.record.id, self.seat.record.made_by.0);
         let Some(mine) = &mut self.stepping else {
-            return Ok(steps::Records::default());
+            return Ok(steps::StepRecords::default());
         };
         let records = steps::records(&dir, mine.plan, secret)?;
         if records.ignored > 0 && !std::mem::replace(&mut mine.ignored_told, true) {
@@ -297,7 +299,7 @@ impl Pane {
             return;
         };
         let seq = keeper.next_seq();
-        self.tell(&ToHolder::Input(Input {
+        self.tell(&ToHolder::Input(InputMessage {
             seq,
             key,
             kind: InputKind::Typed,
@@ -433,7 +435,7 @@ impl Pane {
         stopping.at = Instant::now() + grace;
         self.tell(&ToHolder::Signal {
             id,
-            target: Target::Foreground,
+            target: SignalTarget::Foreground,
             signo,
         });
     }

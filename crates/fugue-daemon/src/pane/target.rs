@@ -9,7 +9,7 @@ use fugue_api::{
     panes::{PaneState, SendInput},
 };
 use fugue_core::{TmuxOrigin, TmuxPane, state};
-use fugue_hold::wire::Probe;
+use fugue_hold::wire::ForegroundProbe;
 use fugue_term::ShellState;
 
 use super::Pane;
@@ -81,7 +81,7 @@ impl Pane {
         }
     }
 
-    pub(super) fn target(&self, probe: &Probe) -> Target {
+    pub(super) fn target(&self, probe: &ForegroundProbe) -> Target {
         if self.takes_lines(probe) {
             return Target::Lines;
         }
@@ -94,7 +94,7 @@ impl Pane {
         }
     }
 
-    fn takes_lines(&self, probe: &Probe) -> bool {
+    fn takes_lines(&self, probe: &ForegroundProbe) -> bool {
         // An agent that starts has not switched line mode off; what is typed by then gets to its first dialog.
         let agent = || STARTING.contains(&probe.foreground_comm.as_str());
         if probe.canonical {
@@ -112,7 +112,7 @@ impl Pane {
     }
 
     /// Whether the pane is a shell without marks, as in a person's own tmux, that has the terminal itself.
-    fn is_bare_shell(&self, probe: &Probe) -> bool {
+    fn is_bare_shell(&self, probe: &ForegroundProbe) -> bool {
         let record = &self.seat.record;
         let found = |tmux: &TmuxPane| tmux.origin == TmuxOrigin::Found;
         let started =
@@ -130,7 +130,7 @@ impl Pane {
     }
 
     /// Whether a program waits for a person, and not for the next line of a watcher or a message.
-    pub(super) fn asks_a_person(&self, probe: &Probe) -> bool {
+    pub(super) fn asks_a_person(&self, probe: &ForegroundProbe) -> bool {
         self.state(probe).state == PaneState::NeedsInput
     }
 }

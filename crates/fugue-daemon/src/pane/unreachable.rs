@@ -9,7 +9,7 @@ use fugue_api::{
     wire::Response,
 };
 use fugue_core::{PaneEvent, PaneRequest, StepPlan};
-use fugue_hold::wire::Identity;
+use fugue_hold::wire::ProcessIdentity;
 use rustix::process::{Pid, PidfdFlags};
 use tokio::{
     io::Interest,
@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    Brief, COMMANDS_IN_LINE, Pane, PaneCommand, Seat,
+    Brief, COMMANDS_IN_LINE, Pane, PaneCommand, PaneContext,
     birth::{Adopted, recorded_exit},
     keeper::{Adoption, Keeper, Unreachable},
     listener::Whose,
@@ -45,7 +45,7 @@ pub(super) struct Reconnection {
 
 impl Reconnection {
     /// The first attempt for a pane of an earlier daemon.
-    fn adopt(seat: &Seat) -> Self {
+    fn adopt(seat: &PaneContext) -> Self {
         Self {
             why: "it is being looked for".into(),
             pause: FIRST_PAUSE,
@@ -65,13 +65,13 @@ impl Reconnection {
     }
 
     /// Ends the pane's processes by what is recorded of them, the holder included, and looks for it again.
-    pub fn close(seat: &Seat, why: String, grace: Duration) -> Self {
+    pub fn close(seat: &PaneContext, why: String, grace: Duration) -> Self {
         let attempt = Unreachable::because(why);
         Self::after(seat, FIRST_PAUSE, attempt, Some(grace))
     }
 
     /// The attempt behind one that failed.
-    fn retry(self, seat: &Seat, failed: Unreachable) -> Self {
+    fn retry(self, seat: &PaneContext, failed: Unreachable) -> Self {
         if failed.why != self.why {
             let (pane, why) = (seat.record.id, &failed.why);
             tracing::warn!(%pane, why, "holder unreachable, trying again");
@@ -80,7 +80,12 @@ impl Reconnection {
         Self::after(seat, (self.pause * 2).min(MAX_PAUSE), failed, grace)
     }
 
-    fn after(seat: &Seat, pause: Duration, failed: Unreachable, close: Option<Duration>) -> Self {
+    fn after(
+        seat: &PaneContext,
+        pause: Duration,
+        failed: Unreachable,
+        close: Option<Duration>,
+    ) -> Self {
         let (pane, dir) = (seat.record.id, seat.place().dir);
         let next = match failed.keeper {
             Some(keeper) => Box::pin(keeper.recover()),
@@ -109,7 +114,7 @@ impl Reconnection {
     }
 }
 
-fn look_for(seat: &Seat) -> Attempt {
+fn look_for(seat: &PaneContext) -> Attempt {
     match Whose::of(seat) {
         Some(whose) => Box::pin(Keeper::listen(whose)),
         None => Box::pin(Keeper::find(seat.place())),
@@ -117,8 +122,8 @@ fn look_for(seat: &Seat) -> Attempt {
 }
 
 /// Returns when a process has ended, and never where that cannot be watched.
-pub(super) async fn ended(child: Option<Identity>) {
-    let watch = |child: Identity| {
+pub(super) async fn ended(child: Option<ProcessIdentity>) {
+    let watch = |child: ProcessIdentity| {
         let pidfd = rustix::process::pidfd_open(Pid::from_raw(child.pid)?, PidfdFlags::empty());
         let pidfd = watched(pidfd.ok()?, Interest::READABLE).ok()?;
         // The fd is of this very process if its number still has that start time.
@@ -151,7 +156,7 @@ pub(super) async fn first_attempt(reconnection: Option<&mut Reconnection>) -> Op
 
 /// A pane of an earlier daemon that has not been reached yet: no terminal, no connection, only the record and the files.
 struct Unadopted {
-    seat: Seat,
+    seat: PaneContext,
     reconnection: Reconnection,
     /// Commands that only an adopted pane can carry out.
     deferred: VecDeque<PaneCommand>,
@@ -167,7 +172,11 @@ pub(super) enum Birth {
 
 /// Takes over a pane that runs already, however long that takes. `None`: it never ran, which core has been told, or nobody
 /// asks any more.
-pub(super) async fn adopt(seat: Seat, mut steps: Option<StepPlan>, birth: Birth) -> Option<Pane> {
+pub(super) async fn adopt(
+    seat: PaneContext,
+    mut steps: Option<StepPlan>,
+    birth: Birth,
+) -> Option<Pane> {
     let mut pane = Unadopted {
         reconnection: Reconnection::adopt(&seat),
         seat,
@@ -280,7 +289,7 @@ impl Unadopted {
     }
 }
 
-impl Seat {
+impl PaneContext {
     /// Answers a read from the pane's files.
     pub(super) fn read_files(&self, args: Box<ReadPane>, responder: Responder) {
         let ended = Some(runs());

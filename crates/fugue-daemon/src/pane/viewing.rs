@@ -12,7 +12,7 @@ use fugue_api::{
     panes::{PaneState, SourcedState, StateSource},
     wire::Response,
 };
-use fugue_hold::wire::Probe;
+use fugue_hold::wire::ForegroundProbe;
 use fugue_term::Terminal;
 use tokio::time::Instant;
 
@@ -33,7 +33,7 @@ pub(super) struct Viewing {
     /// What the agent in the pane says of itself.
     says: Option<SourcedState>,
     /// Who reads the terminal, as it was when somebody last looked.
-    probe: Option<Probe>,
+    probe: Option<ForegroundProbe>,
     /// Something was printed or typed since.
     stale: Option<Instant>,
     /// The program is in the middle of a redraw, since then.
@@ -52,18 +52,18 @@ struct Viewer {
     /// How much had been printed by then.
     offset: u64,
     given_at: Option<Instant>,
-    asks: Option<Asks>,
+    asks: Option<FrameRequest>,
 }
 
 /// What one who looks asks for: what is different from the frame with this number.
-pub struct Asks {
+pub struct FrameRequest {
     pub seen: u64,
     /// So many more frames are wanted behind it.
     pub more: u32,
     pub responder: Responder,
 }
 
-impl Asks {
+impl FrameRequest {
     pub fn once(seen: u64, responder: Responder) -> Self {
         Self {
             seen,
@@ -130,7 +130,7 @@ impl Viewing {
     }
 
     /// Somebody has looked at who reads the terminal.
-    pub fn probed(&mut self, probe: &Probe) {
+    pub fn probed(&mut self, probe: &ForegroundProbe) {
         self.probe = Some(probe.clone());
         self.stale = None;
     }
@@ -150,7 +150,7 @@ impl Viewing {
 }
 
 impl Pane {
-    pub(super) fn view(&mut self, client: ClientId, asks: Asks) {
+    pub(super) fn view(&mut self, client: ClientId, asks: FrameRequest) {
         let viewing = &mut self.viewing;
         let place = viewing
             .viewers
@@ -377,7 +377,7 @@ impl Pane {
         // changes of state.
         let stale = self.viewing.stale.map(|since| since.elapsed() > 2 * QUIET);
         let probe = self.viewing.probe.as_ref().filter(|_| stale != Some(true));
-        let nothing = Probe {
+        let nothing = ForegroundProbe {
             foreground: 0,
             canonical: false,
             echo: false,

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use fugue_api::{RunId, runs};
 use fugue_core::{ExpectMatch, MatchedPattern, PaneEvent, view};
-use fugue_term::{Begun, Echo, Hit, Terminal, Via, Watch, WatchFor, Which};
+use fugue_term::{
+    EchoPolicy, ExpectPatterns, ExpectSearch, InitialSearch, MatchSource, PatternKind,
+    PatternMatch, Terminal,
+};
 use tokio::time::Instant;
 
 use super::Pane;
@@ -14,7 +17,7 @@ use crate::archive;
 pub(super) struct Watcher {
     run: RunId,
     /// `None` while the past is searched elsewhere.
-    watch: Option<Watch>,
+    watch: Option<ExpectSearch>,
     look_every: Duration,
     look_at: Option<Instant>,
     settle_at: Option<Instant>,
@@ -23,18 +26,18 @@ pub(super) struct Watcher {
 /// A search of the past that has come back.
 pub(super) struct Searched {
     run: RunId,
-    watch: Watch,
-    hit: Option<Hit>,
+    watch: ExpectSearch,
+    hit: Option<PatternMatch>,
 }
 
 // Output that stops for so long is taken to be complete for now: a number is not cut, a prompt stays one.
 const SETTLED: Duration = Duration::from_millis(20);
 
 /// What a run's arguments ask for. They were checked at the door.
-pub fn watch_for(watch: &fugue_core::ExpectRequest) -> Option<WatchFor> {
+pub fn watch_for(watch: &fugue_core::ExpectRequest) -> Option<ExpectPatterns> {
     let args = &watch.args;
     let since = watch.from.as_ref().or(args.since.as_ref());
-    Some(WatchFor {
+    Some(ExpectPatterns {
         pattern: view::pattern("pattern", &args.pattern).ok()?,
         fail: args
             .fail_pattern
@@ -43,28 +46,28 @@ pub fn watch_for(watch: &fugue_core::ExpectRequest) -> Option<WatchFor> {
         lines: args.lines as usize,
         since: since.and_then(|since| view::cursor(since).ok()),
         echo: if args.match_echo {
-            Echo::Match
+            EchoPolicy::Match
         } else {
-            Echo::Skip
+            EchoPolicy::Skip
         },
     })
 }
 
 /// A hit as core is told of it.
-pub fn sighted(run: &RunId, hit: Hit) -> PaneEvent {
+pub fn sighted(run: &RunId, hit: PatternMatch) -> PaneEvent {
     PaneEvent::Sighted {
         run: run.clone(),
         saw: match hit.which {
-            Which::Pattern => MatchedPattern::Pattern,
-            Which::Fail => MatchedPattern::Fail,
+            PatternKind::Pattern => MatchedPattern::Pattern,
+            PatternKind::Fail => MatchedPattern::Fail,
         },
         sighting: ExpectMatch {
             text: hit.text,
             line: hit.line,
             behind: view::shown(hit.behind),
             via: match hit.via {
-                Via::Stream => runs::MatchVia::Stream,
-                Via::Screen => runs::MatchVia::Screen,
+                MatchSource::Stream => runs::MatchVia::Stream,
+                MatchSource::Screen => runs::MatchVia::Screen,
             },
         },
     }
@@ -76,7 +79,7 @@ impl Pane {
             return;
         };
         self.follower.terminal.listen(true);
-        let mut watch = Watch::new(what);
+        let mut watch = ExpectSearch::new(what);
         let begun = watch.begin(&self.follower.terminal);
         let look_every = Duration::from_millis(u64::from(wanted.args.poll_interval_ms));
         let mut watcher = Watcher {
@@ -87,18 +90,18 @@ impl Pane {
             settle_at: None,
         };
         match begun {
-            Begun::Hit(hit) => {
+            InitialSearch::Hit(hit) => {
                 self.told_where(&wanted.run, &watch).await;
                 self.seat.say(sighted(&wanted.run, hit)).await;
                 return self.listen_if_watched();
             }
-            Begun::Watching => {
+            InitialSearch::Watching => {
                 self.told_where(&wanted.run, &watch).await;
                 watcher.watch = Some(watch);
                 watcher.arm(Instant::now());
             }
             // Reading a long log back takes a while, and other panes live on this thread.
-            Begun::NeedsOlder => {
+            InitialSearch::NeedsOlder => {
                 let record = Box::new(self.seat.record.clone());
                 let (back, run) = (self.searched_in.clone(), wanted.run.clone());
                 let again = wanted.clone();
@@ -109,7 +112,7 @@ impl Pane {
                         Err(error) => {
                             tracing::warn!(?run, %error, "older output cannot be searched");
                             match watch_for(&again) {
-                                Some(what) => (None, Watch::without_older(what)),
+                                Some(what) => (None, ExpectSearch::without_older(what)),
                                 None => return,
                             }
                         }
@@ -151,7 +154,7 @@ impl Pane {
         }
     }
 
-    async fn told_where(&self, run: &RunId, watch: &Watch) {
+    async fn told_where(&self, run: &RunId, watch: &ExpectSearch) {
         if let Some(from) = watch.searched_from() {
             let (run, from) = (run.clone(), view::shown(from));
             self.seat.say(PaneEvent::Watching { run, from }).await;
@@ -223,7 +226,10 @@ impl Pane {
         }
     }
 
-    async fn try_all(&mut self, mut look: impl FnMut(&mut Watcher, &Terminal) -> Option<Hit>) {
+    async fn try_all(
+        &mut self,
+        mut look: impl FnMut(&mut Watcher, &Terminal) -> Option<PatternMatch>,
+    ) {
         let mut hits = Vec::new();
         let terminal = &self.follower.terminal;
         self.watchers

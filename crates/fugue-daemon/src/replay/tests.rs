@@ -2,15 +2,15 @@ use fugue_hold::LogWriter;
 
 use super::*;
 
-fn size(rows: u16, cols: u16) -> Size {
-    Size { rows, cols }
+fn size(rows: u16, cols: u16) -> TerminalSize {
+    TerminalSize { rows, cols }
 }
 
 fn follower(dir: &Path, checkpoints: Checkpoints) -> Follower {
     Follower::open_as(
         dir,
         size(24, 80),
-        Options::default(),
+        TerminalOptions::default(),
         Depth::Recent,
         checkpoints,
     )
@@ -25,7 +25,7 @@ fn rows(terminal: &Terminal) -> Vec<String> {
 fn a_size_that_held_for_no_byte_has_cut_off_what_it_cut_off() {
     let dir = tempfile::tempdir().unwrap();
     let mut log = LogWriter::open(dir.path(), 1, 1 << 20, 1 << 10).unwrap();
-    let mut terminal = Terminal::new(size(5, 20), Options::default());
+    let mut terminal = Terminal::new(size(5, 20), TerminalOptions::default());
     log.size(5, 20).unwrap();
     let mut early = follower(dir.path(), Checkpoints::Every(1));
     for (text, sizes) in [
@@ -72,7 +72,7 @@ fn sizes_that_were_forgotten_are_not_missed() {
 
 #[test]
 fn a_gap_lies_between_the_lines_before_it_and_those_behind_it() {
-    use fugue_term::Selection;
+    use fugue_term::LineSelection;
     let dir = tempfile::tempdir().unwrap();
     let mut log = LogWriter::open(dir.path(), 1, 1 << 20, 100).unwrap();
     log.size(5, 20).unwrap();
@@ -86,7 +86,7 @@ fn a_gap_lies_between_the_lines_before_it_and_those_behind_it() {
     let mut follower = Follower::open_as(
         dir.path(),
         size(5, 20),
-        Options {
+        TerminalOptions {
             keep_lines: usize::MAX,
             secret: None,
         },
@@ -97,12 +97,12 @@ fn a_gap_lies_between_the_lines_before_it_and_those_behind_it() {
     let mut lines = Vec::new();
     follower
         .stream(u64::MAX, |scrollback, _, _| {
-            scrollback.visit(Selection::ALL, |line| lines.push(line.text.to_string()));
+            scrollback.visit(LineSelection::ALL, |line| lines.push(line.text.to_string()));
             ControlFlow::Continue(())
         })
         .unwrap();
     let rest = follower.terminal;
-    rest.visit(Selection::ALL, |line| lines.push(line.text.to_string()));
+    rest.visit(LineSelection::ALL, |line| lines.push(line.text.to_string()));
     assert_eq!(lines.len(), 90);
     assert_eq!((&lines[49][..], &lines[50][..]), ("line 049", "line 060"));
     assert_eq!(

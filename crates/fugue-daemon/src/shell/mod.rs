@@ -78,7 +78,7 @@ const FILES: [(&str, &str); 8] = [
 
 /// The shells we can talk to, told by their name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ShellKind {
     Bash,
     Zsh,
     Fish,
@@ -88,25 +88,25 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
-    pub fn of(shell: &Path) -> Kind {
+impl ShellKind {
+    pub fn of(shell: &Path) -> ShellKind {
         match shell.file_name().map(OsStr::as_bytes) {
-            Some(b"bash") => Kind::Bash,
-            Some(b"zsh") => Kind::Zsh,
-            Some(b"fish") => Kind::Fish,
+            Some(b"bash") => ShellKind::Bash,
+            Some(b"zsh") => ShellKind::Zsh,
+            Some(b"fish") => ShellKind::Fish,
             Some(b"sh" | b"dash" | b"ash" | b"ksh" | b"ksh93" | b"mksh" | b"oksh" | b"yash") => {
-                Kind::Posix
+                ShellKind::Posix
             }
-            Some(_) | None => Kind::Other,
+            Some(_) | None => ShellKind::Other,
         }
     }
 }
 
 /// Whether a shell that [`interactive`] started takes steps at its prompt, once its first mark has come.
-pub fn takes_steps(kind: Kind) -> bool {
+pub fn takes_steps(kind: ShellKind) -> bool {
     match kind {
-        Kind::Bash | Kind::Zsh | Kind::Fish => true,
-        Kind::Posix | Kind::Other => false,
+        ShellKind::Bash | ShellKind::Zsh | ShellKind::Fish => true,
+        ShellKind::Posix | ShellKind::Other => false,
     }
 }
 
@@ -165,8 +165,8 @@ pub fn interactive(
     if !is_secret(secret) {
         return launch;
     }
-    match Kind::of(shell) {
-        Kind::Bash => {
+    match ShellKind::of(shell) {
+        ShellKind::Bash => {
             let rc = dir.join(BASH);
             // In POSIX mode bash reads $ENV and no rc file, and nobody would empty the secret's file.
             if !rc.is_file() || get(env, "POSIXLY_CORRECT").is_some() {
@@ -174,14 +174,14 @@ pub fn interactive(
             }
             launch.argv.splice(1..1, ["--rcfile".into(), rc.into()]);
         }
-        Kind::Zsh => {
+        ShellKind::Zsh => {
             let ours = dir.join(ZDOTDIR);
             if !dir.join(ZSHENV).is_file() || system_sets_zdotdir() {
                 return launch;
             }
             launch.env_set.extend(zdotdir(ours, env));
         }
-        Kind::Fish => {
+        ShellKind::Fish => {
             let script = dir.join(FISH);
             if !script.is_file() {
                 return launch;
@@ -193,7 +193,7 @@ pub fn interactive(
             launch.argv.push("-C".into());
             launch.argv.push(source(&script));
         }
-        Kind::Posix | Kind::Other => return launch,
+        ShellKind::Posix | ShellKind::Other => return launch,
     }
     launch.env_set.push((STEPS_DIR.into(), steps.into()));
     launch.integrated = true;
@@ -209,50 +209,50 @@ pub fn bare(
     steps: &Path,
     env: &[(OsString, OsString)],
 ) -> Launch {
-    let kind = match Kind::of(shell) {
-        Kind::Bash if get(env, "POSIXLY_CORRECT").is_some() => Kind::Posix,
-        Kind::Zsh if system_sets_zdotdir() => Kind::Other,
+    let kind = match ShellKind::of(shell) {
+        ShellKind::Bash if get(env, "POSIXLY_CORRECT").is_some() => ShellKind::Posix,
+        ShellKind::Zsh if system_sets_zdotdir() => ShellKind::Other,
         kind => kind,
     };
     let file = match kind {
-        Kind::Bash => BASH,
-        Kind::Zsh => ZSHENV,
-        Kind::Fish => FISH,
-        Kind::Posix | Kind::Other => POSIX,
+        ShellKind::Bash => BASH,
+        ShellKind::Zsh => ZSHENV,
+        ShellKind::Fish => FISH,
+        ShellKind::Posix | ShellKind::Other => POSIX,
     };
     let file = dir.join(file);
     let sh = Path::new("/bin/sh");
     let mut launch = match kind {
-        Kind::Bash | Kind::Zsh | Kind::Fish | Kind::Posix => plain(shell),
-        Kind::Other => plain(sh),
+        ShellKind::Bash | ShellKind::Zsh | ShellKind::Fish | ShellKind::Posix => plain(shell),
+        ShellKind::Other => plain(sh),
     };
     if !is_secret(secret) || !file.is_file() {
         return launch;
     }
-    if kind == Kind::Other {
+    if kind == ShellKind::Other {
         launch.instead = Some(sh.into());
     }
     let mut set = |name: &str, value: OsString| launch.env_set.push((name.into(), value));
     set(STEPS_DIR, steps.into());
     set(IS_BARE, "1".into());
     match kind {
-        Kind::Bash => {
+        ShellKind::Bash => {
             // Not an rc file, which some systems read after one of their own.
             set("ENV", file.into());
             launch.argv.insert(1, "--posix".into());
         }
-        Kind::Zsh => {
+        ShellKind::Zsh => {
             launch.env_set.extend(zdotdir(dir.join(ZDOTDIR), env));
             // No global files but the one that every zsh reads; ours then says that there are no others.
             launch.argv.insert(1, "-d".into());
         }
-        Kind::Fish => {
+        ShellKind::Fish => {
             let flags = ["--no-config", "--features", "no-mark-prompt"];
             launch.argv.splice(1..1, flags.map(OsString::from));
             launch.argv.push("-C".into());
             launch.argv.push(source(&file));
         }
-        Kind::Posix | Kind::Other => set("ENV", file.into()),
+        ShellKind::Posix | ShellKind::Other => set("ENV", file.into()),
     }
     launch.integrated = true;
     launch
@@ -375,16 +375,16 @@ mod tests {
     #[test]
     fn a_shell_is_known_by_its_name() {
         for (path, kind) in [
-            ("/bin/bash", Kind::Bash),
-            ("zsh", Kind::Zsh),
-            ("/opt/homebrew/bin/fish", Kind::Fish),
-            ("/bin/sh", Kind::Posix),
-            ("/bin/dash", Kind::Posix),
-            ("/usr/bin/tcsh", Kind::Other),
-            ("/bin/rbash", Kind::Other),
-            ("/", Kind::Other),
+            ("/bin/bash", ShellKind::Bash),
+            ("zsh", ShellKind::Zsh),
+            ("/opt/homebrew/bin/fish", ShellKind::Fish),
+            ("/bin/sh", ShellKind::Posix),
+            ("/bin/dash", ShellKind::Posix),
+            ("/usr/bin/tcsh", ShellKind::Other),
+            ("/bin/rbash", ShellKind::Other),
+            ("/", ShellKind::Other),
         ] {
-            assert_eq!(Kind::of(Path::new(path)), kind, "{path}");
+            assert_eq!(ShellKind::of(Path::new(path)), kind, "{path}");
         }
     }
 

@@ -46,7 +46,7 @@ pub struct Step {
 
 /// What the shells have written down about a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Records {
+pub struct StepRecords {
     /// The steps that were started, the first one first. A step whose records were removed from the log is there without
     /// times and code, if a later one has a record.
     pub steps: Vec<StepRecord>,
@@ -163,13 +163,13 @@ pub fn stop(dir: &Path, plan: u64) -> io::Result<()> {
 
 /// What the shells have written down so far. A line without the shell's key, a torn one and a second record of the same
 /// event are ignored: steps may write to the log.
-pub fn records(dir: &Path, plan: u64, secret: Secret) -> io::Result<Records> {
+pub fn records(dir: &Path, plan: u64, secret: Secret) -> io::Result<StepRecords> {
     let log = fs::read(home(dir, plan).join("log"))?;
     Ok(read(&log, plan, secret))
 }
 
-pub(crate) fn read(log: &[u8], plan: u64, secret: Secret) -> Records {
-    let mut found = Records::default();
+pub(crate) fn read(log: &[u8], plan: u64, secret: Secret) -> StepRecords {
+    let mut found = StepRecords::default();
     // What follows the last newline is still being written.
     let Some(whole) = log.iter().rposition(|&byte| byte == b'\n') else {
         return found;
@@ -205,7 +205,7 @@ pub(crate) fn read(log: &[u8], plan: u64, secret: Secret) -> Records {
     found
 }
 
-impl Records {
+impl StepRecords {
     /// Its key has shown that the step is one of the plan's.
     fn step(&mut self, step: usize) -> &mut StepRecord {
         if self.steps.len() < step {

@@ -13,7 +13,7 @@ const COUNTERS_AHEAD: u64 = 10_000;
 
 /// How much of the database is looked at before it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Check {
+pub enum IntegrityCheck {
     /// What a start can afford.
     Quick,
     /// Every page and index.
@@ -22,7 +22,7 @@ pub enum Check {
 
 /// Opens the database at `path`. A damaged one is kept aside, and the backup takes its place, else an empty one; a
 /// missing one is replaced by its backup. An error is one that may pass: a full disk, or no permission.
-pub fn open(path: &Path, check: Check) -> Result<(Sqlite, Opened), StoreError> {
+pub fn open(path: &Path, check: IntegrityCheck) -> Result<(Sqlite, Opened), StoreError> {
     if is_missing(path) {
         // What SQLite kept beside a file that is gone would be taken for changes to the next.
         let left_over = with_side_files(path).iter().any(|file| file.exists());
@@ -50,7 +50,11 @@ fn is_missing(path: &Path) -> bool {
     !database.exists() || (is_empty(&database) && is_empty(&wal))
 }
 
-fn open_as(path: &Path, check: Check, origin: Origin) -> Result<(Sqlite, Opened), StoreError> {
+fn open_as(
+    path: &Path,
+    check: IntegrityCheck,
+    origin: Origin,
+) -> Result<(Sqlite, Opened), StoreError> {
     let mut store = Sqlite::at(path)?;
     store.check(check)?;
     let opened = store.open()?;
@@ -60,7 +64,7 @@ fn open_as(path: &Path, check: Check, origin: Origin) -> Result<(Sqlite, Opened)
 /// Puts the backup, or nothing, where the database was.
 fn restore(
     path: &Path,
-    check: Check,
+    check: IntegrityCheck,
     reason: String,
     kept_aside: Option<PathBuf>,
 ) -> Result<(Sqlite, Opened), StoreError> {
@@ -99,7 +103,7 @@ fn copy_backup(path: &Path) -> Result<bool, StoreError> {
         copied => copied.map_err(file)?,
     };
     let copy = Sqlite::at(&beside)?;
-    copy.check(Check::Whole)?;
+    copy.check(IntegrityCheck::Whole)?;
     copy.advance_counters(COUNTERS_AHEAD)?;
     // The last connection that is closed writes everything into the one file.
     drop(copy);

@@ -6,14 +6,14 @@ use std::{
 
 use fugue_api::wire::{CallerEnv, IdempotencyKey};
 use fugue_core::{
-    Change, RunRecord, Snapshot, StoredRun, StoredWatcher, StoredWorker, WatcherRecord,
+    Change, RunRecord, StoreSnapshot, StoredRun, StoredWatcher, StoredWorker, WatcherRecord,
     WorkerRecord,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Check, Opened, Origin, QuarantinedRow, Store, StoreError,
+    IntegrityCheck, Opened, Origin, QuarantinedRow, Store, StoreError,
     backup::{self, Backup},
     environments::{Environments, Scrubbed, scrubbed},
 };
@@ -126,12 +126,12 @@ impl Sqlite {
     }
 
     /// Whether the file is sound.
-    pub fn check(&self, check: Check) -> Result<(), StoreError> {
+    pub fn check(&self, check: IntegrityCheck) -> Result<(), StoreError> {
         let size = std::fs::metadata(&self.path).map_or(0, |found| found.len());
         let pragma = match check {
-            Check::Whole => "PRAGMA integrity_check(1)",
-            Check::Quick if size <= MAX_CHECKED_BYTES => "PRAGMA quick_check(1)",
-            Check::Quick => {
+            IntegrityCheck::Whole => "PRAGMA integrity_check(1)",
+            IntegrityCheck::Quick if size <= MAX_CHECKED_BYTES => "PRAGMA quick_check(1)",
+            IntegrityCheck::Quick => {
                 tracing::info!(size, "database not checked: it is large");
                 return Ok(());
             }
@@ -274,7 +274,7 @@ impl Store for Sqlite {
         let runs = self.records_and_callers("runs", bad)?.into_iter();
         let workers = self.records_and_callers("workers", bad)?.into_iter();
         let watchers = self.records_and_callers("watchers", bad)?.into_iter();
-        let snapshot = Snapshot {
+        let snapshot = StoreSnapshot {
             panes: self.records("panes", bad)?,
             next_pane: self.counter("next_pane")?,
             runs: runs

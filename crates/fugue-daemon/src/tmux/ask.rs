@@ -12,7 +12,7 @@ use std::{
 };
 
 use fugue_api::{Error, ErrorKind, wire::CallerEnv};
-use fugue_hold::spawn::{Child, Ending, Spawn};
+use fugue_hold::spawn::{ChildProcess, ProcessExit, SpawnCommand};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     pipe::{PipeFlags, pipe_with},
@@ -171,7 +171,7 @@ impl Server {
     fn run_for(&self, words: &[&str], most: usize, limit: Duration) -> Result<String, Refused> {
         let (answer, stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let (complaint, stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-        let child = Spawn::new(&self.program)
+        let child = SpawnCommand::new(&self.program)
             .named("tmux")
             .args(words)
             .envs(self.env())
@@ -196,7 +196,7 @@ impl Server {
                 });
             }
         };
-        if ending == Ending::Code(0) {
+        if ending == ProcessExit::Code(0) {
             return Ok(String::from_utf8_lossy(&answer).into_owned());
         }
         let said = String::from_utf8_lossy(&complaint).trim().to_owned();
@@ -263,7 +263,7 @@ fn hear(pipes: &[OwnedFd; 2], most: usize, deadline: Instant) -> io::Result<[Vec
     Ok(heard)
 }
 
-fn ended(child: &Child, deadline: Instant) -> io::Result<Ending> {
+fn ended(child: &ChildProcess, deadline: Instant) -> io::Result<ProcessExit> {
     wait(&mut [PollFd::new(&child.pidfd, PollFlags::IN)], deadline)?;
     child.wait()
 }

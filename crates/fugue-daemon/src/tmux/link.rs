@@ -4,7 +4,7 @@
 
 use std::{collections::VecDeque, io, os::fd::AsFd};
 
-use fugue_hold::spawn::{Child, Spawn};
+use fugue_hold::spawn::{ChildProcess, SpawnCommand};
 use rustix::{
     pipe::{PipeFlags, pipe_with},
     process::Signal,
@@ -21,7 +21,7 @@ use super::{
 use fugue_client::watched::watched;
 
 pub struct Link {
-    client: Option<Child>,
+    client: Option<ChildProcess>,
     to: Sender,
     from: Receiver,
     outbox: VecDeque<u8>,
@@ -36,7 +36,7 @@ impl Link {
     pub fn attach(server: &Server, session: &str) -> io::Result<Self> {
         let (stdin, to) = pipe_with(PipeFlags::CLOEXEC)?;
         let (from, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
-        let client = Spawn::new(server.program())
+        let client = SpawnCommand::new(server.program())
             .named("tmux")
             .args(["-u", "-N", "-C", "-S"])
             .arg(server.socket.as_os_str())

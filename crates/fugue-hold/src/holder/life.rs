@@ -16,15 +16,15 @@ use crate::args::Adopt;
 use crate::input::Typist;
 use crate::log::Moved;
 use crate::proc::{self, Stat};
-use crate::record::{ExitRecord, Meta, SizeAt, boot_id};
+use crate::record::{ChildRecord, ExitRecord, SizeAt, boot_id};
 use crate::spawn::{SpawnError, retry_exhausted};
-use crate::sys::{self, Ending, PidfdAnswer, Reap, Whom};
-use crate::wire::{Exited, Identity, Spec, ToDaemon};
+use crate::sys::{self, PidfdAnswer, ProcessExit, Reap, Whom};
+use crate::wire::{ChildExit, ChildSpec, ProcessIdentity, ToDaemon};
 
 pub(super) enum Life {
     Empty,
     Running {
-        who: Identity,
+        who: ProcessIdentity,
         pidfd: OwnedFd,
         kin: Kin,
         /// The terminal reported a hang-up that reopening did not cure; its output ends, the child may go on.
@@ -32,14 +32,14 @@ pub(super) enum Life {
     },
     /// It ended; its last output is still to be moved, and its exit to be recorded.
     Ending {
-        who: Identity,
+        who: ProcessIdentity,
         pidfd: Option<OwnedFd>,
-        ending: Ending,
+        ending: ProcessExit,
     },
     Exited {
-        who: Identity,
+        who: ProcessIdentity,
         pidfd: Option<OwnedFd>,
-        exited: Exited,
+        exited: ChildExit,
     },
 }
 
@@ -74,7 +74,7 @@ impl Life {
         }
     }
 
-    pub(super) fn who(&self) -> Option<Identity> {
+    pub(super) fn who(&self) -> Option<ProcessIdentity> {
         match self {
             Life::Empty => None,
             Life::Running { who, .. } | Life::Ending { who, .. } | Life::Exited { who, .. } => {
@@ -88,9 +88,9 @@ impl Holder {
     /// Starts the child. What could not be done is said exactly, and then there is no child and no trace of one.
     pub(super) fn start(
         &mut self,
-        spec: &Spec,
+        spec: &ChildSpec,
         kept: Vec<OwnedFd>,
-    ) -> Result<(Identity, OwnedFd), SpawnError> {
+    ) -> Result<(ProcessIdentity, OwnedFd), SpawnError> {
         let wrong = |what: &'static str| move |e| SpawnError::new(what, e);
         // Who is shown somewhere has that one's size.
         let size = self.view.as_ref().and_then(View::size);
@@ -102,7 +102,7 @@ impl Holder {
         self.record_size(rows, cols)
             .map_err(wrong("the record of sizes"))?;
         // Before the child is there, so that whoever comes after a crash knows that it may have been.
-        let mut meta = Meta {
+        let mut meta = ChildRecord {
             generation: self.generation,
             holder: std::process::id() as i32,
             child: None,
@@ -129,14 +129,14 @@ impl Holder {
         let (child, handed) = match started {
             Ok(started) => started,
             Err(error) => {
-                let _ = std::fs::remove_file(Meta::path(&self.dir, self.generation));
+                let _ = std::fs::remove_file(ChildRecord::path(&self.dir, self.generation));
                 ExitRecord::release(&self.dir, self.generation);
                 return Err(error);
             }
         };
         // We have not reaped it, so it is there to be asked even if it has ended.
         let start_time = Stat::of(child.pid).map_or(0, |s| s.start_time);
-        let who = Identity {
+        let who = ProcessIdentity {
             pid: child.pid,
             start_time,
         };
@@ -197,16 +197,16 @@ impl Holder {
             (Some(who), None) => Life::Ending {
                 who,
                 pidfd: None,
-                ending: Ending::Unknown,
+                ending: ProcessExit::Unknown,
             },
             // A start was under way and nothing of it is left: it may have run, and that is all that can be said.
             (None, _) if self.meta.is_some() => Life::Ending {
-                who: Identity {
+                who: ProcessIdentity {
                     pid: 0,
                     start_time: 0,
                 },
                 pidfd: None,
-                ending: Ending::Unknown,
+                ending: ProcessExit::Unknown,
             },
             (None, _) => Life::Empty,
         };
@@ -245,12 +245,12 @@ impl Holder {
         };
         match ending_of(pidfd.as_fd(), *who) {
             Some(ending) => self.child_ended(ending),
-            None if what.contains(PollFlags::HUP) => self.child_ended(Ending::Unknown),
+            None if what.contains(PollFlags::HUP) => self.child_ended(ProcessExit::Unknown),
             None => *kin = Kin::AdoptedUnreaped,
         }
     }
 
-    fn child_ended(&mut self, ending: Ending) {
+    fn child_ended(&mut self, ending: ProcessExit) {
         let life = std::mem::replace(&mut self.life, Life::Empty);
         self.life = match life {
             Life::Running { who, pidfd, .. } => Life::Ending {
@@ -270,7 +270,7 @@ impl Holder {
         if let Life::Ending { ending, .. } = self.life {
             let in_terminal = rustix::io::ioctl_fionread(&self.terminal.master).unwrap_or(0);
             let at = self.pump.taken_upto() + in_terminal;
-            self.say(&ToDaemon::ExitPending(Exited { ending, at }));
+            self.say(&ToDaemon::ExitPending(ChildExit { ending, at }));
         }
     }
 
@@ -301,7 +301,7 @@ impl Holder {
             None if self.directory_is_removed() => {}
             None => return More::AfterEvents,
         }
-        let exited = Exited {
+        let exited = ChildExit {
             ending,
             at: self.pump.log.end(),
         };
@@ -324,7 +324,7 @@ impl Holder {
             return;
         };
         let at = self.pump.log.end() + self.pump.discard(&self.terminal.master);
-        let exited = Exited { ending, at };
+        let exited = ChildExit { ending, at };
         // What of the output is there is kept, if the disk lets it.
         let _ = self.pump.log.sync();
         // Where not even its reserved room can be written (a disk that is read-only now), the daemon records it.
@@ -332,7 +332,7 @@ impl Holder {
         self.exit_recorded(who, exited);
     }
 
-    fn record_exit(&self, exited: Exited) -> std::io::Result<()> {
+    fn record_exit(&self, exited: ChildExit) -> std::io::Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let record = ExitRecord {
             exited,
@@ -341,7 +341,7 @@ impl Holder {
         record.write(&self.dir, self.generation)
     }
 
-    fn exit_recorded(&mut self, who: Identity, exited: Exited) {
+    fn exit_recorded(&mut self, who: ProcessIdentity, exited: ChildExit) {
         let _ = sys::ended_child(Whom::Pid(who.pid), Reap::Take);
         let life = std::mem::replace(&mut self.life, Life::Empty);
         if let Life::Ending { who, pidfd, .. } = life {
@@ -386,21 +386,21 @@ impl Holder {
 }
 
 /// How a process ended that is not our child. `None`: not said yet; POLLHUP will come when it is reaped.
-fn ending_of(pidfd: BorrowedFd<'_>, who: Identity) -> Option<Ending> {
+fn ending_of(pidfd: BorrowedFd<'_>, who: ProcessIdentity) -> Option<ProcessExit> {
     let mut last = None;
     // Twice, because it may be reaped between the two questions.
     for _ in 0..2 {
         match sys::pidfd_exit(pidfd) {
             PidfdAnswer::Ended(ending) => return Some(ending),
             PidfdAnswer::NotYet => last = None,
-            PidfdAnswer::CannotSay => last = Some(Ending::Unknown),
+            PidfdAnswer::CannotSay => last = Some(ProcessExit::Unknown),
         }
         if let Some(stat) = Stat::of(who.pid)
             && stat.start_time == who.start_time
             && stat.is_over()
             && proc::shows_exit_code(who.pid)
         {
-            return Some(Ending::from_wait_status(stat.exit_code));
+            return Some(ProcessExit::from_wait_status(stat.exit_code));
         }
     }
     last

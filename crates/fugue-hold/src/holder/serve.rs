@@ -10,14 +10,15 @@ use rustix::process::{Pid, Signal};
 
 use super::life::Life;
 use super::{Close, ECHO, Flow, Holder, MAX_STRANGERS};
-use crate::close::{Closing, Scope};
-use crate::link::{Filled, HolderLink, Link};
+use crate::close::{Closing, ProcessScope};
+use crate::link::{HolderLink, MessageLink, ReadStatus};
 use crate::probe::probe;
 use crate::proc;
 use crate::spawn::signal;
 use crate::sys;
 use crate::wire::{
-    Frame, HelloOk, Input, InputState, Outcome, Refusal, State, Target, ToDaemon, ToHolder, VERSION,
+    ChildState, HelloOk, HolderFrame, InputMessage, InputOutcome, InputState, RefusalReason,
+    SignalTarget, ToDaemon, ToHolder, VERSION,
 };
 
 // Reads of 4 KiB per turn, so that a large paste and a flood of output share the process.
@@ -32,11 +33,11 @@ pub(super) fn accept(listener: &OwnedFd) -> io::Result<Option<HolderLink>> {
         Err(e) => return Err(e.into()),
     };
     let peer = rustix::net::sockopt::socket_peercred(&socket)?;
-    let mut link = Link::new(socket);
+    let mut link = MessageLink::new(socket);
     if peer.uid != rustix::process::geteuid() {
         refuse(
             &mut link,
-            Refusal::NotYours,
+            RefusalReason::NotYours,
             0,
             "this pane is another user's",
         );
@@ -46,7 +47,7 @@ pub(super) fn accept(listener: &OwnedFd) -> io::Result<Option<HolderLink>> {
 }
 
 /// Says why, as far as the peer listens. The caller drops the connection.
-pub(super) fn refuse(link: &mut HolderLink, reason: Refusal, errno: i32, what: &str) {
+pub(super) fn refuse(link: &mut HolderLink, reason: RefusalReason, errno: i32, what: &str) {
     let what = what.to_owned();
     let _ = link.push(
         &ToDaemon::Refused {
@@ -78,7 +79,10 @@ impl Holder {
         let heard = link.next();
         let stays = matches!(
             (&filled, &heard),
-            (Ok(Filled::Some | Filled::Full | Filled::Empty), Ok(None))
+            (
+                Ok(ReadStatus::Some | ReadStatus::Full | ReadStatus::Empty),
+                Ok(None)
+            )
         );
         if stays {
             return;
@@ -86,30 +90,35 @@ impl Holder {
         // The indices of this turn's other strangers shift; they are heard on the next turn.
         let mut link = self.strangers.remove(n);
         match heard {
-            Ok(Some((Frame::Known(ToHolder::Hello { version, epoch }), _))) if version > 0 => {
+            Ok(Some((HolderFrame::Known(ToHolder::Hello { version, epoch }), _)))
+                if version > 0 =>
+            {
                 if epoch < self.epoch {
                     let what = format!(
                         "a daemon with epoch {} was here, yours is {epoch}",
                         self.epoch
                     );
-                    refuse(&mut link, Refusal::Fenced, 0, &what);
+                    refuse(&mut link, RefusalReason::Fenced, 0, &what);
                 } else {
                     self.welcome(link, epoch);
                 }
             }
             Ok(None) => {}
-            Ok(Some(_)) | Err(_) => {
-                refuse(&mut link, Refusal::NoHello, 0, "the first frame is a Hello")
-            }
+            Ok(Some(_)) | Err(_) => refuse(
+                &mut link,
+                RefusalReason::NoHello,
+                0,
+                "the first frame is a Hello",
+            ),
         }
     }
 
     fn welcome(&mut self, link: HolderLink, epoch: u64) {
         if let Some(mut before) = self.daemon.replace(link) {
             let reason = if epoch > self.epoch {
-                Refusal::Fenced
+                RefusalReason::Fenced
             } else {
-                Refusal::Replaced
+                RefusalReason::Replaced
             };
             refuse(&mut before, reason, 0, "a newer connection took over");
         }
@@ -136,10 +145,10 @@ impl Holder {
             generation: self.generation,
             lossless: self.pump.lossless(),
             state: match &self.life {
-                Life::Empty => State::Empty,
+                Life::Empty => ChildState::Empty,
                 // An exit is told when it is recorded, not before.
-                Life::Running { who, .. } | Life::Ending { who, .. } => State::Running(*who),
-                Life::Exited { who, exited, .. } => State::Exited {
+                Life::Running { who, .. } | Life::Ending { who, .. } => ChildState::Running(*who),
+                Life::Exited { who, exited, .. } => ChildState::Exited {
                     child: *who,
                     exited: *exited,
                 },
@@ -181,17 +190,19 @@ impl Holder {
                 let Some(link) = &mut self.daemon else { return };
                 match link.next() {
                     Ok(None) => break,
-                    Ok(Some((Frame::Known(message), fds))) => self.answer(message, fds),
-                    Ok(Some((Frame::Unknown { kind }, _))) => self.say(&ToDaemon::Unknown { kind }),
+                    Ok(Some((HolderFrame::Known(message), fds))) => self.answer(message, fds),
+                    Ok(Some((HolderFrame::Unknown { kind }, _))) => {
+                        self.say(&ToDaemon::Unknown { kind })
+                    }
                     // What cannot be read cannot be trusted; the daemon may connect anew.
                     Err(_) => self.daemon = None,
                 }
             }
             match filled {
-                Ok(Filled::Full) => {}
+                Ok(ReadStatus::Full) => {}
                 // If there is more after all, `poll` says so.
-                Ok(Filled::Some | Filled::Empty) => return,
-                Ok(Filled::Closed) | Err(_) => {
+                Ok(ReadStatus::Some | ReadStatus::Empty) => return,
+                Ok(ReadStatus::Closed) | Err(_) => {
                     self.daemon = None;
                     return;
                 }
@@ -217,9 +228,9 @@ impl Holder {
     fn say_typed(&mut self, state: InputState) {
         let quiet = self.daemon.as_ref().is_some_and(|d| !d.wants_write());
         let told_by = match state.outcome {
-            Outcome::Written if quiet => Some(Instant::now() + ECHO),
-            Outcome::Written => self.told_by,
-            Outcome::Pending | Outcome::Duplicate | Outcome::Lost => None,
+            InputOutcome::Written if quiet => Some(Instant::now() + ECHO),
+            InputOutcome::Written => self.told_by,
+            InputOutcome::Pending | InputOutcome::Duplicate | InputOutcome::Lost => None,
         };
         self.say(&ToDaemon::InputState(state));
         self.told_by = told_by;
@@ -317,7 +328,7 @@ impl Holder {
         }
     }
 
-    fn input(&mut self, input: Input) {
+    fn input(&mut self, input: InputMessage) {
         let seq = input.seq;
         if !matches!(self.life, Life::Running { .. }) {
             let (key, total) = (input.key, input.bytes.len() as u32);
@@ -326,7 +337,7 @@ impl Holder {
                 key,
                 written: 0,
                 total,
-                outcome: Outcome::Lost,
+                outcome: InputOutcome::Lost,
             };
             // A key that was typed while the child lived is still known.
             let state = self.typist.seen(seq, key).unwrap_or(state);
@@ -364,19 +375,19 @@ impl Holder {
         self.terminal.resize(rows, cols)
     }
 
-    fn signal(&mut self, target: Target, signo: i32) -> io::Result<()> {
+    fn signal(&mut self, target: SignalTarget, signo: i32) -> io::Result<()> {
         let signal = signal(signo)?;
         let nobody = || io::Error::from_raw_os_error(libc::ESRCH);
         let Life::Running { who, pidfd, .. } = &self.life else {
             return Err(nobody());
         };
         match target {
-            Target::Child => Ok(rustix::process::pidfd_send_signal(pidfd, signal)?),
-            Target::Foreground => {
+            SignalTarget::Child => Ok(rustix::process::pidfd_send_signal(pidfd, signal)?),
+            SignalTarget::Foreground => {
                 let group = rustix::termios::tcgetpgrp(&self.terminal.master)?;
                 Ok(rustix::process::kill_process_group(group, signal)?)
             }
-            Target::Session => signal_session(who.pid, signal),
+            SignalTarget::Session => signal_session(who.pid, signal),
         }
     }
 
@@ -388,7 +399,7 @@ impl Holder {
                 close.closing.hurry(grace, now);
             }
             None => {
-                let scope = Scope {
+                let scope = ProcessScope {
                     leader: self.life.who().filter(|w| w.pid > 0),
                     marks: self
                         .meta

@@ -15,10 +15,10 @@ use crate::link::HolderLink;
 use crate::liveness;
 use crate::log::{Pump, Segments};
 use crate::pty::Terminal;
-use crate::record::Meta;
+use crate::record::ChildRecord;
 use crate::spawn::{SpawnError, pidfd_of};
 use crate::sys;
-use crate::wire::{Refusal, Spec};
+use crate::wire::{ChildSpec, RefusalReason};
 
 impl Holder {
     /// `daemon` is the one that waits for a holder which is not its own child.
@@ -40,12 +40,14 @@ impl Holder {
             .map_err(|e| SpawnError::new("subreaper", e))?;
         let grew = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| SpawnError::new("eventfd", e))?;
-        let meta = Meta::read(&args.dir, args.generation).map_err(wrong(&in_dir))?;
-        let (cap, segment) = meta
-            .as_ref()
-            .map_or((Spec::LOG_CAP, Spec::segment_for(Spec::LOG_CAP)), |m| {
-                (m.log_cap, m.segment)
-            });
+        let meta = ChildRecord::read(&args.dir, args.generation).map_err(wrong(&in_dir))?;
+        let (cap, segment) = meta.as_ref().map_or(
+            (
+                ChildSpec::LOG_CAP,
+                ChildSpec::segment_for(ChildSpec::LOG_CAP),
+            ),
+            |m| (m.log_cap, m.segment),
+        );
         let log = Segments::open(&args.dir, cap, segment).map_err(wrong(&in_dir))?;
 
         let inherited = args.adopt.as_ref().map(inherit).transpose()?;
@@ -162,7 +164,7 @@ pub(super) fn refuse(listener: &OwnedFd, parent_pid: i32, error: &SpawnError) ->
                         continue;
                     };
                     let _ = link.fill();
-                    serve::refuse(&mut link, Refusal::Broken, error.errno, &error.what);
+                    serve::refuse(&mut link, RefusalReason::Broken, error.errno, &error.what);
                     return ExitCode::FAILURE;
                 }
                 _ => return ExitCode::FAILURE,

@@ -17,10 +17,10 @@ use rustix::termios::OptionalActions;
 
 use super::Holder;
 use super::life::Life;
-use crate::log::{LogReader, Read};
+use crate::log::{LogRead, LogReader};
 use crate::spawn::SpawnError;
 use crate::sys;
-use crate::wire::{Ending, ToDaemon};
+use crate::wire::{ProcessExit, ToDaemon};
 
 /// The terminal we were started in.
 pub(super) struct View {
@@ -125,15 +125,15 @@ impl View {
             }
             let mut chunk = vec![0; CHUNK];
             match self.log.read_at(self.taken, &mut chunk)? {
-                Read::Bytes(count) => {
+                LogRead::Bytes(count) => {
                     chunk.truncate(count);
                     self.taken += count as u64;
                     self.rest = chunk;
                     budget = budget.saturating_sub(count);
                 }
                 // Slower than the log is kept; the rest of it is shown.
-                Read::Gap { next, .. } => self.taken = next,
-                Read::End => return Ok(()),
+                LogRead::Gap { next, .. } => self.taken = next,
+                LogRead::End => return Ok(()),
             }
         }
     }
@@ -292,9 +292,9 @@ impl Holder {
             return 0;
         };
         match exited.ending {
-            Ending::Code(code) => code as u8,
-            Ending::Signal { signo, .. } => 128u8.saturating_add(signo as u8),
-            Ending::Unknown => 0,
+            ProcessExit::Code(code) => code as u8,
+            ProcessExit::Signal { signo, .. } => 128u8.saturating_add(signo as u8),
+            ProcessExit::Unknown => 0,
         }
     }
 }

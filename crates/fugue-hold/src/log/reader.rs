@@ -26,7 +26,7 @@ struct Open {
 
 /// What one read brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Read {
+pub enum LogRead {
     /// This many bytes of the buffer are filled; never 0.
     Bytes(usize),
     /// The bytes `from..next` are in no file: the oldest files were dropped, or a part of the log is lost. `from` is at
@@ -53,10 +53,10 @@ impl LogReader {
 
     /// Reads what is at `offset`. Read on until `End` before waiting for the eventfd: a read also ends where a file
     /// ends.
-    pub fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<Read> {
+    pub fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<LogRead> {
         self.at_end = false;
         if buf.is_empty() {
-            return Ok(Read::End);
+            return Ok(LogRead::End);
         }
         if self.open.as_ref().is_some_and(|open| offset < open.start) {
             self.open = None;
@@ -72,7 +72,7 @@ impl LogReader {
                 if got > 0 {
                     let end = offset - open.start + got as u64;
                     self.at_end = got < buf.len() && open.newest && end < self.least;
-                    return Ok(Read::Bytes(got));
+                    return Ok(LogRead::Bytes(got));
                 }
                 let meta = open.file.metadata()?;
                 let end = open.start + meta.len();
@@ -90,7 +90,7 @@ impl LogReader {
                 }
                 // The newest file is never dropped, so a dropped one is not the newest.
                 if offset == end && open.newest && meta.nlink() > 0 {
-                    return Ok(Read::End);
+                    return Ok(LogRead::End);
                 }
             }
             match self.find(offset)? {
@@ -98,7 +98,7 @@ impl LogReader {
                 Found::Nothing(read) => return Ok(read),
             }
         }
-        Ok(Read::End)
+        Ok(LogRead::End)
     }
 
     /// Whether the bytes that were read last are surely the last ones, so that the eventfd may be waited for.
@@ -142,11 +142,11 @@ impl LogReader {
             let later = segments.iter().find(|s| s.start > offset);
             let Some(segment) = segments.iter().rev().find(|s| s.start <= offset) else {
                 return Ok(Found::Nothing(match later {
-                    Some(later) => Read::Gap {
+                    Some(later) => LogRead::Gap {
                         from: offset,
                         next: later.start,
                     },
-                    None => Read::End,
+                    None => LogRead::End,
                 }));
             };
             let Some(mut open) = self.open_file(segment.start)? else {
@@ -156,12 +156,12 @@ impl LogReader {
             let end = open.start + open.file.metadata()?.len();
             match later {
                 Some(later) if offset >= end => {
-                    return Ok(Found::Nothing(Read::Gap {
+                    return Ok(Found::Nothing(LogRead::Gap {
                         from: end,
                         next: later.start,
                     }));
                 }
-                None if offset > end => return Ok(Found::Nothing(Read::End)),
+                None if offset > end => return Ok(Found::Nothing(LogRead::End)),
                 Some(_) | None => {
                     open.newest = later.is_none();
                     return Ok(Found::At(open));
@@ -173,7 +173,7 @@ impl LogReader {
 
 enum Found {
     At(Open),
-    Nothing(Read),
+    Nothing(LogRead),
 }
 
 #[cfg(test)]
@@ -186,16 +186,16 @@ mod tests {
         let (mut bytes, mut gaps, mut at, mut buffer) = (Vec::new(), Vec::new(), 0, [0; 7]);
         loop {
             match reader.read_at(at, &mut buffer).unwrap() {
-                Read::Bytes(count) => {
+                LogRead::Bytes(count) => {
                     bytes.extend_from_slice(&buffer[..count]);
                     at += count as u64;
                 }
-                Read::Gap { from, next } => {
+                LogRead::Gap { from, next } => {
                     assert!(from <= at && next > at, "{from}..{next} at {at}");
                     gaps.push((from, next));
                     at = next;
                 }
-                Read::End => return (bytes, gaps),
+                LogRead::End => return (bytes, gaps),
             }
         }
     }
@@ -208,7 +208,7 @@ mod tests {
         writer.append(&bytes).1.unwrap();
         // A reader that is on its way when the files go, and one that comes later.
         let mut early = LogReader::new(dir.path());
-        assert_eq!(early.read_at(0, &mut [0; 5]).unwrap(), Read::Bytes(5));
+        assert_eq!(early.read_at(0, &mut [0; 5]).unwrap(), LogRead::Bytes(5));
         for start in [30, 40] {
             std::fs::remove_file(segment_path(dir.path(), start)).unwrap();
         }
@@ -224,11 +224,11 @@ mod tests {
         let mut inside = LogReader::new(dir.path());
         assert_eq!(
             inside.read_at(42, &mut [0; 5]).unwrap(),
-            Read::Gap { from: 30, next: 50 }
+            LogRead::Gap { from: 30, next: 50 }
         );
         // At the end, new output is found as ever.
         writer.append(b"more").1.unwrap();
-        assert_eq!(early.read_at(100, &mut [0; 5]).unwrap(), Read::Bytes(4));
+        assert_eq!(early.read_at(100, &mut [0; 5]).unwrap(), LogRead::Bytes(4));
     }
 
     #[test]
@@ -240,7 +240,7 @@ mod tests {
         // A directory can be opened and not read.
         std::fs::create_dir(segment_path(dir.path(), 10)).unwrap();
         let mut reader = LogReader::new(dir.path());
-        assert_eq!(reader.read_at(0, &mut [0; 64]).unwrap(), Read::Bytes(10));
+        assert_eq!(reader.read_at(0, &mut [0; 64]).unwrap(), LogRead::Bytes(10));
         assert!(reader.read_at(10, &mut [0; 64]).is_err());
     }
 }

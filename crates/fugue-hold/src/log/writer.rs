@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Segments;
 use crate::record::{ExitRecord, SizeAt};
-use crate::wire::Exited;
+use crate::wire::ChildExit;
 
 /// The one writer of a pane's log and of the records beside it.
 pub struct LogWriter {
@@ -64,7 +64,7 @@ impl LogWriter {
     }
 
     /// How it ended, for a daemon that was not there.
-    pub fn exit(&self, exited: Exited) -> io::Result<()> {
+    pub fn exit(&self, exited: ChildExit) -> io::Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let record = ExitRecord {
             exited,
@@ -78,7 +78,7 @@ impl LogWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::{LogReader, Read};
+    use crate::log::{LogRead, LogReader};
 
     #[test]
     fn a_log_goes_on_over_files_and_writers() {
@@ -91,7 +91,7 @@ mod tests {
             assert_eq!(written, part.len());
         }
         let (mut reader, mut seen, mut buffer) = (LogReader::new(dir.path()), Vec::new(), [0; 7]);
-        while let Read::Bytes(count) = reader.read_at(seen.len() as u64, &mut buffer).unwrap() {
+        while let LogRead::Bytes(count) = reader.read_at(seen.len() as u64, &mut buffer).unwrap() {
             seen.extend_from_slice(&buffer[..count]);
         }
         assert_eq!(seen, bytes);
@@ -115,9 +115,9 @@ mod tests {
             loop {
                 looks += 1;
                 match reader.read_at(seen, &mut buffer).unwrap() {
-                    Read::Bytes(count) => seen += count as u64,
-                    Read::Gap { next, .. } => seen = next,
-                    Read::End => break,
+                    LogRead::Bytes(count) => seen += count as u64,
+                    LogRead::Gap { next, .. } => seen = next,
+                    LogRead::End => break,
                 }
                 if reader.is_at_end() {
                     break;

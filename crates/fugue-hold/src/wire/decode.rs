@@ -1,9 +1,10 @@
 //! Bytes to messages. Any bytes: a frame that makes no sense is [`Bad`], never a panic and never a large allocation.
 
-use super::frame::{Frame, Message};
+use super::frame::{HolderFrame, WireMessage};
 use super::{
-    Ending, Exited, HelloOk, Identity, Input, InputKind, InputState, Kept, MAX_KEPT, Outcome,
-    Probe, Refusal, Spec, State, Target, ToDaemon, ToHolder, TtyReader,
+    ChildExit, ChildSpec, ChildState, FdUse, ForegroundProbe, HelloOk, InputKind, InputMessage,
+    InputOutcome, InputState, MAX_KEPT, ProcessExit, ProcessIdentity, RefusalReason, SignalTarget,
+    ToDaemon, ToHolder, TtyReader,
 };
 
 /// What was wrong with a frame.
@@ -18,14 +19,14 @@ impl std::fmt::Display for Bad {
 
 impl std::error::Error for Bad {}
 
-impl Message for ToHolder {
+impl WireMessage for ToHolder {
     fn encode(&self, out: &mut Vec<u8>) {
         self.write(out);
     }
 
-    fn decode(kind: u8, fields: &[u8]) -> Result<Frame<ToHolder>, Bad> {
+    fn decode(kind: u8, fields: &[u8]) -> Result<HolderFrame<ToHolder>, Bad> {
         let mut r = Reader(fields);
-        Ok(Frame::Known(match kind {
+        Ok(HolderFrame::Known(match kind {
             1 => ToHolder::Hello {
                 version: r.u16()?,
                 epoch: r.u64()?,
@@ -40,9 +41,9 @@ impl Message for ToHolder {
             5 => ToHolder::Signal {
                 id: r.u64()?,
                 target: match r.u8()? {
-                    0 => Target::Foreground,
-                    1 => Target::Session,
-                    2 => Target::Child,
+                    0 => SignalTarget::Foreground,
+                    1 => SignalTarget::Session,
+                    2 => SignalTarget::Child,
                     _ => return Err(Bad("a signal's target")),
                 },
                 signo: r.i32()?,
@@ -53,7 +54,7 @@ impl Message for ToHolder {
             },
             7 => ToHolder::Probe { id: r.u64()? },
             8 => ToHolder::Leave,
-            kind => return Ok(Frame::Unknown { kind }),
+            kind => return Ok(HolderFrame::Unknown { kind }),
         }))
     }
 
@@ -71,22 +72,22 @@ impl Message for ToHolder {
     }
 }
 
-impl Message for ToDaemon {
+impl WireMessage for ToDaemon {
     fn encode(&self, out: &mut Vec<u8>) {
         self.write(out);
     }
 
-    fn decode(kind: u8, fields: &[u8]) -> Result<Frame<ToDaemon>, Bad> {
+    fn decode(kind: u8, fields: &[u8]) -> Result<HolderFrame<ToDaemon>, Bad> {
         let mut r = Reader(fields);
-        Ok(Frame::Known(match kind {
+        Ok(HolderFrame::Known(match kind {
             1 => ToDaemon::HelloOk(r.hello()?),
             2 => ToDaemon::Refused {
                 reason: match r.u8()? {
-                    0 => Refusal::NotYours,
-                    1 => Refusal::Fenced,
-                    2 => Refusal::NoHello,
-                    3 => Refusal::Broken,
-                    4 => Refusal::Replaced,
+                    0 => RefusalReason::NotYours,
+                    1 => RefusalReason::Fenced,
+                    2 => RefusalReason::NoHello,
+                    3 => RefusalReason::Broken,
+                    4 => RefusalReason::Replaced,
                     _ => return Err(Bad("a refusal")),
                 },
                 errno: r.i32()?,
@@ -123,7 +124,7 @@ impl Message for ToDaemon {
                 what: r.text()?,
             },
             13 => ToDaemon::Unknown { kind: r.u8()? },
-            kind => return Ok(Frame::Unknown { kind }),
+            kind => return Ok(HolderFrame::Unknown { kind }),
         }))
     }
 
@@ -209,15 +210,15 @@ impl<'a> Reader<'a> {
         Ok(items)
     }
 
-    fn identity(&mut self) -> Result<Identity, Bad> {
-        Ok(Identity {
+    fn identity(&mut self) -> Result<ProcessIdentity, Bad> {
+        Ok(ProcessIdentity {
             pid: self.i32()?,
             start_time: self.u64()?,
         })
     }
 
-    fn spec(&mut self) -> Result<Spec, Bad> {
-        let spec = Spec {
+    fn spec(&mut self) -> Result<ChildSpec, Bad> {
+        let spec = ChildSpec {
             argv: self.list(Self::bytes)?,
             env: self.list(|r| Ok((r.bytes()?, r.bytes()?)))?,
             cwd: self.bytes()?,
@@ -233,9 +234,9 @@ impl<'a> Reader<'a> {
             marks: self.list(Self::bytes)?,
             kept: self.list(|r| {
                 Ok(match r.u16()? {
-                    0 => Kept::HolderOnly,
+                    0 => FdUse::HolderOnly,
                     1 | 2 => return Err(Bad("a kept fd takes the terminal's place")),
-                    fd => Kept::AlsoChild(fd),
+                    fd => FdUse::AlsoChild(fd),
                 })
             })?,
         };
@@ -248,8 +249,8 @@ impl<'a> Reader<'a> {
         Ok(spec)
     }
 
-    fn input(&mut self) -> Result<Input, Bad> {
-        Ok(Input {
+    fn input(&mut self) -> Result<InputMessage, Bad> {
+        Ok(InputMessage {
             seq: self.u64()?,
             key: self.array()?,
             kind: match (self.u8()?, self.u64()?) {
@@ -268,24 +269,24 @@ impl<'a> Reader<'a> {
             written: self.u32()?,
             total: self.u32()?,
             outcome: match self.u8()? {
-                0 => Outcome::Written,
-                1 => Outcome::Pending,
-                2 => Outcome::Duplicate,
-                3 => Outcome::Lost,
+                0 => InputOutcome::Written,
+                1 => InputOutcome::Pending,
+                2 => InputOutcome::Duplicate,
+                3 => InputOutcome::Lost,
                 _ => return Err(Bad("an outcome")),
             },
         })
     }
 
-    fn exited(&mut self) -> Result<Exited, Bad> {
+    fn exited(&mut self) -> Result<ChildExit, Bad> {
         let ending = match (self.u8()?, self.i32()?) {
-            (0, code) => Ending::Code(code),
-            (1, signo) => Ending::Signal { signo, core: false },
-            (2, signo) => Ending::Signal { signo, core: true },
-            (3, _) => Ending::Unknown,
+            (0, code) => ProcessExit::Code(code),
+            (1, signo) => ProcessExit::Signal { signo, core: false },
+            (2, signo) => ProcessExit::Signal { signo, core: true },
+            (3, _) => ProcessExit::Unknown,
             _ => return Err(Bad("an ending")),
         };
-        Ok(Exited {
+        Ok(ChildExit {
             ending,
             at: self.u64()?,
         })
@@ -298,9 +299,9 @@ impl<'a> Reader<'a> {
             generation: self.u32()?,
             lossless: self.flag()?,
             state: match (self.u8()?, self.identity()?, self.exited()?) {
-                (0, _, _) => State::Empty,
-                (1, child, _) => State::Running(child),
-                (2, child, exited) => State::Exited { child, exited },
+                (0, _, _) => ChildState::Empty,
+                (1, child, _) => ChildState::Running(child),
+                (2, child, exited) => ChildState::Exited { child, exited },
                 _ => return Err(Bad("a state")),
             },
             log_end: self.u64()?,
@@ -318,8 +319,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn probe(&mut self) -> Result<Probe, Bad> {
-        Ok(Probe {
+    fn probe(&mut self) -> Result<ForegroundProbe, Bad> {
+        Ok(ForegroundProbe {
             foreground: self.i32()?,
             canonical: self.flag()?,
             echo: self.flag()?,

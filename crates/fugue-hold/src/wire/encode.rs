@@ -2,8 +2,9 @@
 
 use super::frame::MAX_FRAME;
 use super::{
-    Ending, Exited, HelloOk, Identity, Input, InputKind, InputState, Kept, Outcome, Probe, Refusal,
-    Spec, State, Target, ToDaemon, ToHolder,
+    ChildExit, ChildSpec, ChildState, FdUse, ForegroundProbe, HelloOk, InputKind, InputMessage,
+    InputOutcome, InputState, ProcessExit, ProcessIdentity, RefusalReason, SignalTarget, ToDaemon,
+    ToHolder,
 };
 
 impl ToHolder {
@@ -23,9 +24,9 @@ impl ToHolder {
             ToHolder::Signal { id, target, signo } => frame(out, 5, |w| {
                 w.u64(*id);
                 w.u8(match target {
-                    Target::Foreground => 0,
-                    Target::Session => 1,
-                    Target::Child => 2,
+                    SignalTarget::Foreground => 0,
+                    SignalTarget::Session => 1,
+                    SignalTarget::Child => 2,
                 });
                 w.i32(*signo);
             }),
@@ -49,11 +50,11 @@ impl ToDaemon {
                 what,
             } => frame(out, 2, |w| {
                 w.u8(match reason {
-                    Refusal::NotYours => 0,
-                    Refusal::Fenced => 1,
-                    Refusal::NoHello => 2,
-                    Refusal::Broken => 3,
-                    Refusal::Replaced => 4,
+                    RefusalReason::NotYours => 0,
+                    RefusalReason::Fenced => 1,
+                    RefusalReason::NoHello => 2,
+                    RefusalReason::Broken => 3,
+                    RefusalReason::Replaced => 4,
                 });
                 w.i32(*errno);
                 w.text(what);
@@ -139,12 +140,12 @@ impl Writer<'_> {
         }
     }
 
-    fn identity(&mut self, v: Identity) {
+    fn identity(&mut self, v: ProcessIdentity) {
         self.i32(v.pid);
         self.u64(v.start_time);
     }
 
-    fn spec(&mut self, v: &Spec) {
+    fn spec(&mut self, v: &ChildSpec) {
         self.list(&v.argv, |w, a| w.bytes(a));
         self.list(&v.env, |w, (key, value)| {
             w.bytes(key);
@@ -160,13 +161,13 @@ impl Writer<'_> {
         self.list(&v.marks, |w, m| w.bytes(m));
         self.list(&v.kept, |w, k| {
             w.u16(match k {
-                Kept::AlsoChild(fd) => *fd,
-                Kept::HolderOnly => 0,
+                FdUse::AlsoChild(fd) => *fd,
+                FdUse::HolderOnly => 0,
             });
         });
     }
 
-    fn input(&mut self, v: &Input) {
+    fn input(&mut self, v: &InputMessage) {
         self.u64(v.seq);
         self.0.extend_from_slice(&v.key);
         match v.kind {
@@ -188,19 +189,19 @@ impl Writer<'_> {
         self.u32(v.written);
         self.u32(v.total);
         self.u8(match v.outcome {
-            Outcome::Written => 0,
-            Outcome::Pending => 1,
-            Outcome::Duplicate => 2,
-            Outcome::Lost => 3,
+            InputOutcome::Written => 0,
+            InputOutcome::Pending => 1,
+            InputOutcome::Duplicate => 2,
+            InputOutcome::Lost => 3,
         });
     }
 
-    fn exited(&mut self, v: Exited) {
+    fn exited(&mut self, v: ChildExit) {
         let (kind, value) = match v.ending {
-            Ending::Code(code) => (0, code),
-            Ending::Signal { signo, core: false } => (1, signo),
-            Ending::Signal { signo, core: true } => (2, signo),
-            Ending::Unknown => (3, 0),
+            ProcessExit::Code(code) => (0, code),
+            ProcessExit::Signal { signo, core: false } => (1, signo),
+            ProcessExit::Signal { signo, core: true } => (2, signo),
+            ProcessExit::Unknown => (3, 0),
         };
         self.u8(kind);
         self.i32(value);
@@ -212,18 +213,18 @@ impl Writer<'_> {
         self.i32(v.holder);
         self.u32(v.generation);
         self.flag(v.lossless);
-        let none = Identity {
+        let none = ProcessIdentity {
             pid: 0,
             start_time: 0,
         };
-        let nothing = Exited {
-            ending: Ending::Unknown,
+        let nothing = ChildExit {
+            ending: ProcessExit::Unknown,
             at: 0,
         };
         let (kind, child, exited) = match v.state {
-            State::Empty => (0, none, nothing),
-            State::Running(child) => (1, child, nothing),
-            State::Exited { child, exited } => (2, child, exited),
+            ChildState::Empty => (0, none, nothing),
+            ChildState::Running(child) => (1, child, nothing),
+            ChildState::Exited { child, exited } => (2, child, exited),
         };
         self.u8(kind);
         self.identity(child);
@@ -239,7 +240,7 @@ impl Writer<'_> {
         self.u8(v.kept);
     }
 
-    fn probe(&mut self, v: &Probe) {
+    fn probe(&mut self, v: &ForegroundProbe) {
         self.i32(v.foreground);
         self.flag(v.canonical);
         self.flag(v.echo);

@@ -7,18 +7,18 @@ use super::Bad;
 pub const MAX_FRAME: usize = 1 << 20;
 
 /// What can be sent in a frame.
-pub trait Message: Sized {
+pub trait WireMessage: Sized {
     /// Appends the whole frame.
     fn encode(&self, out: &mut Vec<u8>);
     /// From a frame's kind and fields.
-    fn decode(kind: u8, fields: &[u8]) -> Result<Frame<Self>, Bad>;
+    fn decode(kind: u8, fields: &[u8]) -> Result<HolderFrame<Self>, Bad>;
     /// How many fds come with it.
     fn fds(&self) -> usize;
 }
 
 /// A frame that was understood, or one of a kind that a newer peer knows.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Frame<M> {
+pub enum HolderFrame<M> {
     Known(M),
     Unknown { kind: u8 },
 }
@@ -40,7 +40,7 @@ impl Frames {
         clippy::should_implement_trait,
         reason = "an iterator would end for good where this means `not yet`"
     )]
-    pub fn next<M: Message>(&mut self) -> Result<Option<Frame<M>>, Bad> {
+    pub fn next<M: WireMessage>(&mut self) -> Result<Option<HolderFrame<M>>, Bad> {
         let rest = &self.bytes[self.from..];
         let Some((head, rest)) = rest.split_at_checked(4) else {
             self.compact();

@@ -3,7 +3,7 @@
 use super::*;
 
 fn to_holder() -> Vec<ToHolder> {
-    let spec = Spec {
+    let spec = ChildSpec {
         argv: vec![b"sh".to_vec(), b"-c".to_vec(), b"\xff\x00x".to_vec()],
         env: vec![(b"A".to_vec(), b"1".to_vec()), (b"".to_vec(), b"".to_vec())],
         cwd: b"/tmp".to_vec(),
@@ -11,18 +11,18 @@ fn to_holder() -> Vec<ToHolder> {
         cols: 120,
         umask: 0o22,
         nofile: Some(1024),
-        log_cap: Spec::LOG_CAP,
-        segment: Spec::segment_for(Spec::LOG_CAP),
+        log_cap: ChildSpec::LOG_CAP,
+        segment: ChildSpec::segment_for(ChildSpec::LOG_CAP),
         marks: vec![b"FUGUE_PANE_ID=p1".to_vec()],
-        kept: vec![Kept::AlsoChild(10), Kept::HolderOnly],
+        kept: vec![FdUse::AlsoChild(10), FdUse::HolderOnly],
     };
-    let typed = Input {
+    let typed = InputMessage {
         seq: 7,
         key: [9; 16],
         kind: InputKind::Typed,
         bytes: b"ls\r".to_vec(),
     };
-    let answer = Input {
+    let answer = InputMessage {
         kind: InputKind::Answer { at: u64::MAX },
         ..typed.clone()
     };
@@ -32,7 +32,7 @@ fn to_holder() -> Vec<ToHolder> {
             epoch: 3,
         },
         ToHolder::Start(spec.clone()),
-        ToHolder::Start(Spec {
+        ToHolder::Start(ChildSpec {
             nofile: None,
             kept: vec![],
             env: vec![],
@@ -47,17 +47,17 @@ fn to_holder() -> Vec<ToHolder> {
         },
         ToHolder::Signal {
             id: 1,
-            target: Target::Foreground,
+            target: SignalTarget::Foreground,
             signo: 2,
         },
         ToHolder::Signal {
             id: 1,
-            target: Target::Session,
+            target: SignalTarget::Session,
             signo: 15,
         },
         ToHolder::Signal {
             id: 1,
-            target: Target::Child,
+            target: SignalTarget::Child,
             signo: 9,
         },
         ToHolder::Close {
@@ -70,12 +70,12 @@ fn to_holder() -> Vec<ToHolder> {
 }
 
 fn to_daemon() -> Vec<ToDaemon> {
-    let child = Identity {
+    let child = ProcessIdentity {
         pid: 5,
         start_time: 6,
     };
-    let exited = Exited {
-        ending: Ending::Signal {
+    let exited = ChildExit {
+        ending: ProcessExit::Signal {
             signo: 11,
             core: true,
         },
@@ -86,7 +86,7 @@ fn to_daemon() -> Vec<ToDaemon> {
         holder: 4,
         generation: 2,
         lossless: true,
-        state: State::Exited { child, exited },
+        state: ChildState::Exited { child, exited },
         log_end: 99,
         last_input_seq: 8,
         answered_upto: 50,
@@ -116,22 +116,22 @@ fn to_daemon() -> Vec<ToDaemon> {
         pid: 9,
         secret: true,
     });
-    let probe = Probe {
+    let probe = ForegroundProbe {
         reader,
         unreadable: true,
         child_comm: "bash".into(),
-        ..Probe::default()
+        ..ForegroundProbe::default()
     };
     let mut messages: Vec<ToDaemon> = vec![
         ToDaemon::HelloOk(hello),
         ToDaemon::HelloOk(HelloOk {
-            state: State::Empty,
+            state: ChildState::Empty,
             stalled: None,
             kept: 0,
             ..hello
         }),
         ToDaemon::HelloOk(HelloOk {
-            state: State::Running(child),
+            state: ChildState::Running(child),
             child_pidfd: false,
             ..hello
         }),
@@ -148,8 +148,8 @@ fn to_daemon() -> Vec<ToDaemon> {
             bytes: b"y\r\0\xff".to_vec(),
         },
         ToDaemon::Resized { rows: 50, cols: 9 },
-        ToDaemon::ExitPending(Exited {
-            ending: Ending::Code(3),
+        ToDaemon::ExitPending(ChildExit {
+            ending: ProcessExit::Code(3),
             at: 9,
         }),
         ToDaemon::Done { id: 1 },
@@ -162,31 +162,31 @@ fn to_daemon() -> Vec<ToDaemon> {
     ];
     messages.extend(
         [
-            Outcome::Written,
-            Outcome::Pending,
-            Outcome::Duplicate,
-            Outcome::Lost,
+            InputOutcome::Written,
+            InputOutcome::Pending,
+            InputOutcome::Duplicate,
+            InputOutcome::Lost,
         ]
         .map(state),
     );
     let refusals = [
-        Refusal::NotYours,
-        Refusal::Fenced,
-        Refusal::NoHello,
-        Refusal::Broken,
-        Refusal::Replaced,
+        RefusalReason::NotYours,
+        RefusalReason::Fenced,
+        RefusalReason::NoHello,
+        RefusalReason::Broken,
+        RefusalReason::Replaced,
     ];
     messages.extend(refusals.map(refused));
     for ending in [
-        Ending::Code(0),
-        Ending::Code(-1),
-        Ending::Signal {
+        ProcessExit::Code(0),
+        ProcessExit::Code(-1),
+        ProcessExit::Signal {
             signo: 9,
             core: false,
         },
-        Ending::Unknown,
+        ProcessExit::Unknown,
     ] {
-        messages.push(ToDaemon::Exited(Exited {
+        messages.push(ToDaemon::Exited(ChildExit {
             ending,
             at: u64::MAX,
         }));
@@ -195,7 +195,7 @@ fn to_daemon() -> Vec<ToDaemon> {
 }
 
 /// All messages in one stream, fed in pieces of every small size and at once.
-fn survives_any_cut<M: Message + PartialEq + std::fmt::Debug + Clone>(messages: &[M]) {
+fn survives_any_cut<M: WireMessage + PartialEq + std::fmt::Debug + Clone>(messages: &[M]) {
     let mut stream = Vec::new();
     for message in messages {
         message.encode(&mut stream);
@@ -209,7 +209,8 @@ fn survives_any_cut<M: Message + PartialEq + std::fmt::Debug + Clone>(messages: 
                 got.push(frame);
             }
         }
-        let wanted: Vec<Frame<M>> = messages.iter().cloned().map(Frame::Known).collect();
+        let wanted: Vec<HolderFrame<M>> =
+            messages.iter().cloned().map(HolderFrame::Known).collect();
         assert_eq!(got, wanted, "pieces of {piece}");
     }
 }
@@ -233,8 +234,8 @@ fn the_bytes_of_version_1_are_frozen() {
         grace_ms: 2000,
     }
     .encode(&mut bytes);
-    ToDaemon::Exited(Exited {
-        ending: Ending::Code(3),
+    ToDaemon::Exited(ChildExit {
+        ending: ProcessExit::Code(3),
         at: 9,
     })
     .encode(&mut bytes);
@@ -248,7 +249,7 @@ fn the_bytes_of_version_1_are_frozen() {
 
 #[test]
 fn a_message_cut_short_is_bad_and_one_made_longer_is_understood() {
-    fn check<M: Message + PartialEq + std::fmt::Debug + Clone>(messages: &[M]) {
+    fn check<M: WireMessage + PartialEq + std::fmt::Debug + Clone>(messages: &[M]) {
         for message in messages {
             let mut bytes = Vec::new();
             message.encode(&mut bytes);
@@ -260,7 +261,10 @@ fn a_message_cut_short_is_bad_and_one_made_longer_is_understood() {
                 );
             }
             let longer = [fields, &[1, 2, 3]].concat();
-            assert_eq!(M::decode(kind, &longer), Ok(Frame::Known(message.clone())));
+            assert_eq!(
+                M::decode(kind, &longer),
+                Ok(HolderFrame::Known(message.clone()))
+            );
         }
     }
     check(&to_holder());
@@ -276,11 +280,11 @@ fn an_unknown_kind_is_skipped_and_the_next_frame_is_read() {
     frames.feed(&leave);
     assert_eq!(
         frames.next::<ToHolder>(),
-        Ok(Some(Frame::Unknown { kind: 77 }))
+        Ok(Some(HolderFrame::Unknown { kind: 77 }))
     );
     assert_eq!(
         frames.next::<ToHolder>(),
-        Ok(Some(Frame::Known(ToHolder::Leave)))
+        Ok(Some(HolderFrame::Known(ToHolder::Leave)))
     );
     assert_eq!(frames.next::<ToHolder>(), Ok(None));
 }

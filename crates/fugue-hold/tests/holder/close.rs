@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use fugue_hold::spawn::Spawn;
-use fugue_hold::wire::{Ending, Identity, ToHolder};
-use fugue_hold::{Scope, close_leftovers, identify, is_alive};
+use fugue_hold::spawn::SpawnCommand;
+use fugue_hold::wire::{ProcessExit, ProcessIdentity, ToHolder};
+use fugue_hold::{ProcessScope, close_leftovers, identify, is_alive};
 
 use super::world::{Pane, holder_exe, text};
 
@@ -20,7 +20,7 @@ const STAYERS: &str = r#"
     echo all; read x
 "#;
 
-fn stayers(pane: &mut Pane) -> Vec<Identity> {
+fn stayers(pane: &mut Pane) -> Vec<ProcessIdentity> {
     // The subshells tell when they are ready, each in its own time.
     pane.read_until(|seen| {
         let seen = text(seen);
@@ -32,7 +32,7 @@ fn stayers(pane: &mut Pane) -> Vec<Identity> {
         .filter_map(|l| l.strip_prefix("pid ")?.trim().parse().ok())
         .collect();
     assert_eq!(pids.len(), 7, "{seen}");
-    let found: Vec<Identity> = pids.iter().filter_map(|pid| identify(*pid)).collect();
+    let found: Vec<ProcessIdentity> = pids.iter().filter_map(|pid| identify(*pid)).collect();
     assert_eq!(found.len(), 7, "{seen}");
     found
 }
@@ -70,7 +70,7 @@ fn a_close_leaves_none_of_the_panes_processes() {
     assert_eq!(marked(&pane), Vec::<String>::new());
     assert!(matches!(
         pane.recorded().unwrap().ending,
-        Ending::Signal { .. }
+        ProcessExit::Signal { .. }
     ));
 }
 
@@ -94,7 +94,7 @@ fn a_pane_whose_directory_was_removed_closes_too() {
     pane.read_until_text("up");
     std::fs::remove_dir_all(&pane.dir).unwrap();
     assert_eq!(pane.close(50_000), 0);
-    assert!(matches!(pane.exited().ending, Ending::Signal { .. }));
+    assert!(matches!(pane.exited().ending, ProcessExit::Signal { .. }));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_close_goes_on_when_the_daemon_dies_in_the_middle() {
         grace_ms: 200,
     });
     pane.link = None;
-    assert_eq!(pane.holder_ends(), Ending::Code(0));
+    assert_eq!(pane.holder_ends(), ProcessExit::Code(0));
     for who in &stayers {
         assert!(!is_alive(*who), "{who:?}");
     }
@@ -151,12 +151,12 @@ fn what_a_dead_holder_left_can_be_closed_by_marks() {
     pane.start(spec);
     let stayers = stayers(&mut pane);
     pane.kill_holder();
-    let scope = Scope::new(Some(pane.child()), vec![pane.mark()]);
+    let scope = ProcessScope::new(Some(pane.child()), vec![pane.mark()]);
     assert_eq!(
         close_leftovers(scope, Duration::from_millis(200)).unwrap(),
         0
     );
-    let left: Vec<&Identity> = stayers.iter().filter(|w| is_alive(**w)).collect();
+    let left: Vec<&ProcessIdentity> = stayers.iter().filter(|w| is_alive(**w)).collect();
     // The one that left the session, lost its parent and emptied its environment cannot be told from a stranger.
     assert!(left.len() <= 1, "{left:?}");
     for who in left {
@@ -194,7 +194,7 @@ fn a_daemon_and_its_holders_outlive_the_pane_they_were_started_in() {
     pane.await_exit_of(daemon);
 
     // And a stranger outside the pane's processes is not touched.
-    let stranger = Spawn::new("/bin/sleep").arg("1000").start().unwrap();
+    let stranger = SpawnCommand::new("/bin/sleep").arg("1000").start().unwrap();
     let mut pane = Pane::sh("read x");
     assert_eq!(pane.close(100), 0);
     assert_eq!(stranger.try_wait().unwrap(), None);
@@ -210,7 +210,7 @@ fn a_close_looks_at_the_panes_own_processes_only() {
     // Whoever copies the pane's environment elsewhere is not a process of the pane.
     let mark = String::from_utf8(pane.mark()).unwrap();
     let (name, value) = mark.split_once('=').unwrap();
-    let stranger = Spawn::new("/bin/sleep")
+    let stranger = SpawnCommand::new("/bin/sleep")
         .arg("1000")
         .env(name, value)
         .start()

@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use fugue_hold::wire::{Ending, State, ToHolder};
+use fugue_hold::wire::{ChildState, ProcessExit, ToHolder};
 use rustix::event::PollFlags;
 
 use super::world::{Dice, Pane, text};
@@ -54,12 +54,12 @@ fn a_holder_killed_at_any_moment_is_replaced_without_a_byte_lost() {
         in_pipe += u64::from(rustix::io::ioctl_fionread(&guarded.pipe_r).unwrap() > 0);
         in_flood += u64::from(!pane.seen.ends_with(b"end\r\n"));
         let hello = pane.replace_holder();
-        assert_eq!(hello.state, State::Running(child), "kill {done}");
+        assert_eq!(hello.state, ChildState::Running(child), "kill {done}");
     }
     pane.read_until(|seen| seen.ends_with(b"end\r\n"));
     pane.input(1, 1, b"\n");
     let (exited, seen) = pane.output();
-    assert_eq!(exited.ending, Ending::Code(7));
+    assert_eq!(exited.ending, ProcessExit::Code(7));
     let seen = seen.strip_suffix(b"\r\n").unwrap();
     assert_eq!(check_numbers(seen), lines);
     println!(
@@ -84,12 +84,12 @@ fn a_daemon_gone_at_any_moment_loses_nothing() {
         pane.guarded = None;
         pane.epoch += dice.below(2);
         pane.connect();
-        assert_eq!(pane.greet().state, State::Running(child));
+        assert_eq!(pane.greet().state, ChildState::Running(child));
     }
     pane.read_until(|seen| seen.ends_with(b"end\r\n"));
     pane.input(1, 1, b"\n");
     let (exited, seen) = pane.output();
-    assert_eq!(exited.ending, Ending::Code(8));
+    assert_eq!(exited.ending, ProcessExit::Code(8));
     assert_eq!(check_numbers(seen.strip_suffix(b"\r\n").unwrap()), lines);
     println!("{rounds} daemons gone, {} bytes, 0 lost", seen.len());
 }
@@ -97,15 +97,15 @@ fn a_daemon_gone_at_any_moment_loses_nothing() {
 #[test]
 fn a_child_that_ends_while_no_holder_runs_is_heard_to_the_end() {
     for (script, wanted) in [
-        ("read x; echo done; exit 9", Ending::Code(9)),
+        ("read x; echo done; exit 9", ProcessExit::Code(9)),
         (
             "read x; echo done; kill -KILL $$",
-            Ending::Signal {
+            ProcessExit::Signal {
                 signo: 9,
                 core: false,
             },
         ),
-        ("read x; echo done; exit 0", Ending::Code(0)),
+        ("read x; echo done; exit 0", ProcessExit::Code(0)),
     ] {
         let mut pane = Pane::sh(script);
         pane.kill_holder();
@@ -115,9 +115,9 @@ fn a_child_that_ends_while_no_holder_runs_is_heard_to_the_end() {
         pane.replace_holder();
         // The replacement may know at once or in a moment; either way from the kernel.
         let ending = match pane.state() {
-            State::Exited { exited, .. } => exited.ending,
-            State::Running(_) => pane.exited().ending,
-            State::Empty => panic!("{script}"),
+            ChildState::Exited { exited, .. } => exited.ending,
+            ChildState::Running(_) => pane.exited().ending,
+            ChildState::Empty => panic!("{script}"),
         };
         assert_eq!(ending, wanted, "{script}");
         pane.read();
@@ -137,7 +137,7 @@ fn a_holder_killed_around_the_childs_end_still_leaves_its_code() {
     for round in 0..rounds {
         let code = (round % 250) as i32;
         let mut pane = Pane::sh(&format!("read x; seq 1 2000; exit {code}"));
-        pane.send(&ToHolder::Input(fugue_hold::wire::Input {
+        pane.send(&ToHolder::Input(fugue_hold::wire::InputMessage {
             seq: 1,
             key: [1; 16],
             kind: fugue_hold::wire::InputKind::Typed,
@@ -149,22 +149,22 @@ fn a_holder_killed_around_the_childs_end_still_leaves_its_code() {
         pane.kill_holder();
         if let Some(exited) = pane.recorded() {
             recorded += 1;
-            assert_eq!(exited.ending, Ending::Code(code));
+            assert_eq!(exited.ending, ProcessExit::Code(code));
         } else {
             asked += 1;
             pane.known.last_input_seq = 1;
             pane.replace_holder();
             // If the Enter was lost with the holder, it is of unknown fate; the daemon decides to type again.
             pane.read();
-            if pane.seen.is_empty() && matches!(pane.state(), State::Running(_)) {
+            if pane.seen.is_empty() && matches!(pane.state(), ChildState::Running(_)) {
                 pane.input(2, 2, b"\n");
             }
             let ending = match pane.state() {
-                State::Exited { exited, .. } => exited.ending,
-                State::Running(_) => pane.exited().ending,
-                State::Empty => panic!("empty"),
+                ChildState::Exited { exited, .. } => exited.ending,
+                ChildState::Running(_) => pane.exited().ending,
+                ChildState::Empty => panic!("empty"),
             };
-            assert_eq!(ending, Ending::Code(code), "round {round}");
+            assert_eq!(ending, ProcessExit::Code(code), "round {round}");
         }
         pane.read();
         let seen = text(&pane.seen);
@@ -190,22 +190,22 @@ fn a_start_whose_holder_died_before_telling_is_found_again() {
         pane.kill_holder();
         pane.known.child = None;
         match pane.replace_holder().state {
-            State::Running(child) => {
+            ChildState::Running(child) => {
                 found += 1;
                 assert!(fugue_hold::is_alive(child));
                 pane.input(1, 1, b"\n");
-                assert_eq!(pane.exited().ending, Ending::Code(3));
+                assert_eq!(pane.exited().ending, ProcessExit::Code(3));
                 let ran = std::fs::read_to_string(pane.home().join("ran")).unwrap();
                 assert_eq!(ran, "ran\n");
             }
-            State::Empty => {
+            ChildState::Empty => {
                 empty += 1;
                 assert!(!pane.home().join("ran").exists());
             }
             // A start was under way, and nothing of it is left to ask.
-            State::Exited { exited, .. } => {
+            ChildState::Exited { exited, .. } => {
                 unknown += 1;
-                assert_eq!(exited.ending, Ending::Unknown);
+                assert_eq!(exited.ending, ProcessExit::Unknown);
             }
         }
     }
@@ -218,9 +218,9 @@ fn an_exit_while_nobody_is_connected_is_recorded_and_the_holder_goes() {
     let guarded = pane.guarded.take().unwrap();
     pane.link = None;
     rustix::io::write(&guarded.master, b"\n").unwrap();
-    assert_eq!(pane.holder_ends(), Ending::Code(0));
+    assert_eq!(pane.holder_ends(), ProcessExit::Code(0));
     let exited = pane.recorded().unwrap();
-    assert_eq!(exited.ending, Ending::Code(11));
+    assert_eq!(exited.ending, ProcessExit::Code(11));
     pane.read();
     assert_eq!(
         (pane.at, text(&pane.seen).as_str()),
@@ -260,6 +260,6 @@ fn a_replaced_holder_answers_like_the_first() {
     assert_eq!(pane.close(5000), 0);
     assert!(matches!(
         pane.recorded().unwrap().ending,
-        Ending::Signal { signo: 1 | 15, .. }
+        ProcessExit::Signal { signo: 1 | 15, .. }
     ));
 }

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-use fugue_hold::spawn::{Ending, Session, Spawn};
-use fugue_hold::wire::{Refusal, ToDaemon, ToHolder, VERSION};
-use fugue_hold::{LogReader, Read};
+use fugue_hold::spawn::{ProcessExit, SessionLeadership, SpawnCommand};
+use fugue_hold::wire::{RefusalReason, ToDaemon, ToHolder, VERSION};
+use fugue_hold::{LogRead, LogReader};
 
 use super::world::{Pane, run, text};
 
@@ -26,7 +26,10 @@ fn the_oldest_output_goes_and_a_reader_is_told() {
     pane.read_until_text("first");
     let mut slow = LogReader::new(&pane.dir);
     let mut buf = vec![0; 4096];
-    assert!(matches!(slow.read_at(0, &mut buf).unwrap(), Read::Bytes(_)));
+    assert!(matches!(
+        slow.read_at(0, &mut buf).unwrap(),
+        LogRead::Bytes(_)
+    ));
     pane.input(1, 1, b"\n");
     // Only the newest of it is read, so that the reader itself is not too slow for the cap.
     let mut reader = LogReader::new(&pane.dir);
@@ -43,7 +46,7 @@ fn the_oldest_output_goes_and_a_reader_is_told() {
     }
     let kept = kept(&pane);
     assert!((448 << 10..=512 << 10).contains(&kept), "{kept}");
-    let Read::Gap { next, .. } = reader.read_at(0, &mut buf).unwrap() else {
+    let LogRead::Gap { next, .. } = reader.read_at(0, &mut buf).unwrap() else {
         panic!("no gap")
     };
     assert_eq!(
@@ -54,15 +57,15 @@ fn the_oldest_output_goes_and_a_reader_is_told() {
     let mut at = 0;
     let gap = loop {
         match slow.read_at(at, &mut buf).unwrap() {
-            Read::Bytes(n) => at += n as u64,
-            Read::Gap { next, .. } => break next,
-            Read::End => panic!("a dropped file is not the end"),
+            LogRead::Bytes(n) => at += n as u64,
+            LogRead::Gap { next, .. } => break next,
+            LogRead::End => panic!("a dropped file is not the end"),
         }
     };
     assert_eq!(gap, next);
     let mut seen = Vec::new();
     let mut at = next;
-    while let Read::Bytes(n) = reader.read_at(at, &mut buf).unwrap() {
+    while let LogRead::Bytes(n) = reader.read_at(at, &mut buf).unwrap() {
         seen.extend_from_slice(&buf[..n]);
         at += n as u64;
     }
@@ -85,9 +88,9 @@ fn in_namespace(setup: &str, test: &str) {
         .map(OsString::from)
         .into();
     match run("unshare", &args) {
-        Ok(Ending::Code(0)) => {}
-        Ok(Ending::Code(99 | 1)) => println!("skipped: no private mounts here ({setup})"),
-        Ok(Ending::Code(101)) => panic!("{test} failed"),
+        Ok(ProcessExit::Code(0)) => {}
+        Ok(ProcessExit::Code(99 | 1)) => println!("skipped: no private mounts here ({setup})"),
+        Ok(ProcessExit::Code(101)) => panic!("{test} failed"),
         other => println!("skipped: unshare: {other:?}"),
     }
 }
@@ -137,7 +140,7 @@ fn inner_full_disk() {
         _ => None,
     });
     let (exited, seen) = pane.output();
-    assert_eq!(exited.ending, Ending::Code(6));
+    assert_eq!(exited.ending, ProcessExit::Code(6));
     let mut wanted = String::new();
     for n in 1..=100_000 {
         write!(wanted, "{n}\r\n").unwrap();
@@ -180,7 +183,7 @@ fn inner_full_disk_at_the_end() {
     };
     let exited = pending(&mut pane);
     let begun = std::time::Instant::now();
-    assert_eq!(exited.ending, Ending::Code(6));
+    assert_eq!(exited.ending, ProcessExit::Code(6));
     let reader = LogReader::new(&pane.dir);
     assert!(exited.at > reader.end().unwrap());
     // Tried again after 100, 200 and 400 ms.
@@ -192,7 +195,7 @@ fn inner_full_disk_at_the_end() {
     // The next daemon is told as well, and so is the one of a new holder.
     pane.kill_holder();
     pane.replace_holder();
-    assert_eq!(pending(&mut pane).ending, Ending::Code(6));
+    assert_eq!(pending(&mut pane).ending, ProcessExit::Code(6));
     pane.send(&ToHolder::Close { id: 9, grace_ms: 0 });
     let exited = pane.expect(|m| match m {
         ToDaemon::Exited(exited) => Some(*exited),
@@ -203,7 +206,7 @@ fn inner_full_disk_at_the_end() {
         _ => None,
     });
     // All of it is accounted for: the echo, and what was printed.
-    assert_eq!((exited.ending, exited.at), (Ending::Code(6), 8002));
+    assert_eq!((exited.ending, exited.at), (ProcessExit::Code(6), 8002));
     assert!(reader.end().unwrap() < 8002);
     let record = fugue_hold::record::ExitRecord::read(&dir, 1).unwrap();
     assert_eq!(record.map(|record| record.exited), Some(exited));
@@ -247,12 +250,12 @@ fn inner_no_terminal() {
         } => Some((*reason, *errno, what.clone())),
         _ => None,
     });
-    assert_eq!((reason, errno), (Refusal::Broken, libc::ENOSPC));
+    assert_eq!((reason, errno), (RefusalReason::Broken, libc::ENOSPC));
     assert!(what.contains("all are in use"), "{what}");
-    assert_eq!(second.holder_ends(), Ending::Code(1));
+    assert_eq!(second.holder_ends(), ProcessExit::Code(1));
     // And the first goes on.
     first.input(1, 1, b"\n");
-    assert_eq!(first.exited().ending, Ending::Code(0));
+    assert_eq!(first.exited().ending, ProcessExit::Code(0));
     assert!(text(&first.seen).contains("pts"));
 }
 
@@ -276,7 +279,7 @@ fn a_pane_directory_that_cannot_be_used_is_named() {
         _ => None,
     });
     let what = format!("pane directory {}", dir.display());
-    assert_eq!(refused, (Refusal::Broken, libc::ENOENT, what));
+    assert_eq!(refused, (RefusalReason::Broken, libc::ENOENT, what));
 }
 
 #[test]
@@ -286,12 +289,12 @@ fn without_splice_output_is_copied_and_the_promise_is_smaller() {
     std::fs::create_dir(&dir).unwrap();
     let mut pane = Pane::unborn(home, dir);
     let listener = fugue_hold::listen(&pane.socket()).unwrap();
-    let holder = Spawn::new(super::world::holder_exe())
+    let holder = SpawnCommand::new(super::world::holder_exe())
         .arg("hold")
         .arg(format!("dir={}", pane.dir.display()))
         .arg(format!("parent={}", std::process::id()))
         .args(["gen=1", "epoch=1", "copy=1"])
-        .session(Session::Own)
+        .session(SessionLeadership::Own)
         .fd(listener.as_fd(), 3)
         .start()
         .unwrap();
@@ -303,7 +306,7 @@ fn without_splice_output_is_copied_and_the_promise_is_smaller() {
     spec.segment = 64 << 10;
     pane.start(spec);
     let (exited, seen) = pane.output();
-    assert_eq!(exited.ending, Ending::Code(5));
+    assert_eq!(exited.ending, ProcessExit::Code(5));
     let wanted: String = (1..=100_000).map(|n| format!("{n}\r\n")).collect();
     assert!(seen == wanted.as_bytes());
 }

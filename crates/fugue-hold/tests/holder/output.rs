@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use fugue_hold::wire::{Ending, Kept, State, ToDaemon, ToHolder};
-use fugue_hold::{LogReader, Read};
+use fugue_hold::wire::{ChildState, FdUse, ProcessExit, ToDaemon, ToHolder};
+use fugue_hold::{LogRead, LogReader};
 
 use super::world::{Pane, text};
 
@@ -12,7 +12,7 @@ fn a_flood_arrives_byte_for_byte() {
     let mut pane = Pane::sh("seq 1 200000");
     assert!(pane.hello.unwrap().lossless);
     let (exited, seen) = pane.output();
-    assert_eq!(exited.ending, Ending::Code(0));
+    assert_eq!(exited.ending, ProcessExit::Code(0));
     let mut wanted = String::new();
     for n in 1..=200_000 {
         write!(wanted, "{n}\r\n").unwrap();
@@ -47,7 +47,7 @@ fn a_program_that_ends_at_once_is_heard_to_its_last_byte() {
         let (exited, seen) = pane.output();
         assert_eq!(
             (exited.ending, exited.at, text(&seen).as_str()),
-            (Ending::Code(0), 3, "abc")
+            (ProcessExit::Code(0), 3, "abc")
         );
     }
 }
@@ -55,26 +55,26 @@ fn a_program_that_ends_at_once_is_heard_to_its_last_byte() {
 #[test]
 fn codes_and_signals_are_exact() {
     for (script, wanted) in [
-        ("exit 0", Ending::Code(0)),
-        ("exit 3", Ending::Code(3)),
-        ("exit 255", Ending::Code(255)),
+        ("exit 0", ProcessExit::Code(0)),
+        ("exit 3", ProcessExit::Code(3)),
+        ("exit 255", ProcessExit::Code(255)),
         (
             "kill -KILL $$",
-            Ending::Signal {
+            ProcessExit::Signal {
                 signo: 9,
                 core: false,
             },
         ),
         (
             "kill -TERM $$",
-            Ending::Signal {
+            ProcessExit::Signal {
                 signo: 15,
                 core: false,
             },
         ),
         (
             "ulimit -c 0; kill -SEGV $$",
-            Ending::Signal {
+            ProcessExit::Signal {
                 signo: 11,
                 core: false,
             },
@@ -93,7 +93,7 @@ fn a_shell_that_ends_takes_no_output_of_its_jobs_with_it() {
     pane.read_until_text("job");
     pane.input(1, 1, b"\n");
     let (exited, seen) = pane.output();
-    assert_eq!(exited.ending, Ending::Code(4));
+    assert_eq!(exited.ending, ProcessExit::Code(4));
     assert!(text(&seen).ends_with("last\r\n"), "{:?}", text(&seen));
 }
 
@@ -103,7 +103,7 @@ fn a_child_may_close_its_terminal_and_open_it_again() {
     let (exited, seen) = pane.output();
     assert_eq!(
         (exited.ending, text(&seen).as_str()),
-        (Ending::Code(5), "one\r\ntwo\r\n")
+        (ProcessExit::Code(5), "one\r\ntwo\r\n")
     );
 }
 
@@ -140,7 +140,7 @@ fn a_next_generation_goes_on_in_the_same_log() {
     assert_eq!((exited.at, text(&seen).as_str()), (5, "first"));
     pane.send(&ToHolder::Leave);
     pane.hear_the_end();
-    assert_eq!(pane.holder_ends(), Ending::Code(0));
+    assert_eq!(pane.holder_ends(), ProcessExit::Code(0));
     pane.generation = 2;
     pane.guarded = None;
     pane.holder = Some(pane.place().spawn().unwrap());
@@ -148,14 +148,14 @@ fn a_next_generation_goes_on_in_the_same_log() {
     let hello = pane.greet();
     assert_eq!(
         (hello.state, hello.log_end, hello.generation),
-        (State::Empty, 5, 2)
+        (ChildState::Empty, 5, 2)
     );
     let spec = pane.spec(&["sh", "-c", "printf second; exit 2"]);
     pane.start(spec);
     let (exited, seen) = pane.output();
     assert_eq!(
         (exited.at, exited.ending, text(&seen).as_str()),
-        (11, Ending::Code(2), "second")
+        (11, ProcessExit::Code(2), "second")
     );
     let generations: Vec<(u64, u32)> = pane
         .sizes()
@@ -171,13 +171,13 @@ fn a_channel_reaches_the_child_and_comes_back_at_hello() {
     let (step_r, step_w) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let status = std::fs::File::create(pane.home().join("status")).unwrap();
     let mut spec = pane.spec(&["sh", "-c", "read step <&7; echo $step-done >&8; read x"]);
-    spec.kept = vec![Kept::AlsoChild(7), Kept::HolderOnly, Kept::AlsoChild(8)];
+    spec.kept = vec![FdUse::AlsoChild(7), FdUse::HolderOnly, FdUse::AlsoChild(8)];
     pane.send_with(&ToHolder::Start(spec), vec![step_r, step_w, status.into()]);
     pane.expect(|m| matches!(m, ToDaemon::Started(_)).then_some(()));
     pane.link = None;
     pane.connect();
     let hello = pane.greet();
-    let State::Running(child) = hello.state else {
+    let ChildState::Running(child) = hello.state else {
         panic!("{hello:?}")
     };
     pane.known.child = Some(child);
@@ -213,15 +213,15 @@ fn a_reader_may_start_anywhere_and_read_in_any_pieces() {
         for _ in 0..20 {
             let mut buf = vec![0; 1 + dice.below(90_000) as usize];
             match reader.read_at(at, &mut buf).unwrap() {
-                Read::Bytes(n) => {
+                LogRead::Bytes(n) => {
                     assert!(buf[..n] == all[at as usize..at as usize + n]);
                     at += n as u64;
                 }
-                Read::End => {
+                LogRead::End => {
                     assert!(at >= exited.at);
                     at = dice.below(exited.at);
                 }
-                Read::Gap { .. } => panic!("nothing was dropped"),
+                LogRead::Gap { .. } => panic!("nothing was dropped"),
             }
         }
     }

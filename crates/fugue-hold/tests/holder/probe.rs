@@ -2,13 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use fugue_hold::wire::Probe;
+use fugue_hold::wire::ForegroundProbe;
 
 use super::world::Pane;
 
 /// Looks until `wanted` holds. Programs get to where they wait in their own time and without telling, so that here,
 /// as in the daemon, one look may come too early.
-fn look_until(pane: &mut Pane, what: &str, wanted: impl Fn(&Probe) -> bool) -> Probe {
+fn look_until(
+    pane: &mut Pane,
+    what: &str,
+    wanted: impl Fn(&ForegroundProbe) -> bool,
+) -> ForegroundProbe {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let probe = pane.probe();

@@ -3,8 +3,8 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use fugue_hold::spawn::Spawn;
-use fugue_hold::wire::{Ending, State, ToHolder};
+use fugue_hold::spawn::SpawnCommand;
+use fugue_hold::wire::{ChildState, ProcessExit, ToHolder};
 use rustix::event::PollFlags;
 
 use super::world::{Pane, text};
@@ -139,16 +139,16 @@ fn what_cannot_be_started_is_named_exactly_and_leaves_nothing() {
 #[test]
 fn a_holder_without_a_child_ends_with_its_daemon() {
     let mut pane = Pane::empty();
-    assert_eq!(pane.state(), State::Empty);
+    assert_eq!(pane.state(), ChildState::Empty);
     pane.link = None;
-    assert_eq!(pane.holder_ends(), Ending::Code(0));
+    assert_eq!(pane.holder_ends(), ProcessExit::Code(0));
 }
 
 #[test]
 fn an_empty_holder_leaves_when_told_and_a_busy_one_does_not() {
     let mut pane = Pane::empty();
     pane.send(&ToHolder::Leave);
-    assert_eq!(pane.holder_ends(), Ending::Code(0));
+    assert_eq!(pane.holder_ends(), ProcessExit::Code(0));
 
     let mut pane = Pane::sh("read x");
     pane.send(&ToHolder::Leave);
@@ -164,7 +164,7 @@ fn signals_do_not_end_a_holder() {
         pane.holder.as_ref().unwrap().signal(signo).unwrap();
     }
     pane.input(1, 1, b"\n");
-    assert_eq!(pane.exited().ending, Ending::Code(6));
+    assert_eq!(pane.exited().ending, ProcessExit::Code(6));
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn a_holder_is_small_idle_and_quickly_there() {
     }
     let before = switches();
     // Half a second in which others work is the thing measured here, not a wait for something.
-    let other = Spawn::new("/bin/sleep").arg("0.5").start().unwrap();
+    let other = SpawnCommand::new("/bin/sleep").arg("0.5").start().unwrap();
     pane.await_fd(other.pidfd.as_fd(), PollFlags::IN);
     other.wait().unwrap();
     assert_eq!(switches(), before, "an idle holder does not wake up");

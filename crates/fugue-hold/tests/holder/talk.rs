@@ -4,12 +4,13 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use fugue_hold::wire::{
-    Ending, Input, InputKind, Outcome, Refusal, State, Target, ToDaemon, ToHolder,
+    ChildState, InputKind, InputMessage, InputOutcome, ProcessExit, RefusalReason, SignalTarget,
+    ToDaemon, ToHolder,
 };
 
 use super::world::{Dice, Pane, run, text};
 
-fn refused(pane: &mut Pane) -> Refusal {
+fn refused(pane: &mut Pane) -> RefusalReason {
     pane.expect(|m| match m {
         ToDaemon::Refused { reason, .. } => Some(*reason),
         ToDaemon::HelloOk(_) => panic!("welcomed"),
@@ -23,8 +24,8 @@ fn a_lower_epoch_is_fenced_and_a_higher_one_takes_over() {
     let mut second = Pane::unborn(tempfile::tempdir().unwrap(), pane.dir.clone());
     second.epoch = 5;
     second.link = Some(fugue_hold::DaemonLink::connect(&pane.socket()).unwrap());
-    assert!(matches!(second.greet().state, State::Running(_)));
-    assert_eq!(refused(&mut pane), Refusal::Fenced);
+    assert!(matches!(second.greet().state, ChildState::Running(_)));
+    assert_eq!(refused(&mut pane), RefusalReason::Fenced);
     pane.hear_the_end();
     // The old daemon tries again and again; the new one does not notice.
     for _ in 0..3 {
@@ -33,15 +34,15 @@ fn a_lower_epoch_is_fenced_and_a_higher_one_takes_over() {
             version: 1,
             epoch: 4,
         });
-        assert_eq!(refused(&mut pane), Refusal::Fenced);
+        assert_eq!(refused(&mut pane), RefusalReason::Fenced);
     }
     // Its own reconnect, before it noticed that the first connection broke.
     let before = second.link.take();
     second.link = Some(fugue_hold::DaemonLink::connect(&pane.socket()).unwrap());
     second.greet();
     drop(before);
-    assert_eq!(second.input(1, 1, b"\n").outcome, Outcome::Written);
-    assert_eq!(second.exited().ending, Ending::Code(1));
+    assert_eq!(second.input(1, 1, b"\n").outcome, InputOutcome::Written);
+    assert_eq!(second.exited().ending, ProcessExit::Code(1));
 }
 
 #[test]
@@ -50,7 +51,7 @@ fn an_input_is_typed_once_over_reconnects() {
     pane.read_until_text("ready");
     for n in 1..=20u8 {
         let line = format!("line {n}\n");
-        let input = Input {
+        let input = InputMessage {
             seq: u64::from(n),
             key: [n; 16],
             kind: InputKind::Typed,
@@ -66,7 +67,10 @@ fn an_input_is_typed_once_over_reconnects() {
         // Asked again with the same key: never typed again.
         let state = pane.input(u64::from(n), n, line.as_bytes());
         assert!(
-            matches!(state.outcome, Outcome::Duplicate | Outcome::Written),
+            matches!(
+                state.outcome,
+                InputOutcome::Duplicate | InputOutcome::Written
+            ),
             "{state:?}"
         );
         assert_eq!(state.written as usize, line.len());
@@ -83,10 +87,13 @@ fn what_a_program_does_not_read_is_pending_and_then_written() {
     );
     pane.read_until_text("ready");
     let state = pane.input(1, 1, &[b'x'; 300_001]);
-    assert_eq!(state.outcome, Outcome::Pending, "{state:?}");
+    assert_eq!(state.outcome, InputOutcome::Pending, "{state:?}");
     assert!(state.written < state.total);
     let state = pane.input_state(1);
-    assert_eq!((state.outcome, state.written), (Outcome::Written, 300_001));
+    assert_eq!(
+        (state.outcome, state.written),
+        (InputOutcome::Written, 300_001)
+    );
     pane.read_until_text("300000");
 }
 
@@ -94,26 +101,32 @@ fn what_a_program_does_not_read_is_pending_and_then_written() {
 fn an_input_that_the_child_never_read_is_lost_and_said_so() {
     let mut pane = Pane::sh("stty raw -echo; echo ready; exec sleep 1000");
     pane.read_until_text("ready");
-    assert_eq!(pane.input(1, 1, &[b'x'; 300_000]).outcome, Outcome::Pending);
-    assert_eq!(pane.input(2, 2, b"y").outcome, Outcome::Pending);
+    assert_eq!(
+        pane.input(1, 1, &[b'x'; 300_000]).outcome,
+        InputOutcome::Pending
+    );
+    assert_eq!(pane.input(2, 2, b"y").outcome, InputOutcome::Pending);
     // More than the queue holds.
-    assert_eq!(pane.input(3, 3, &[b'x'; 900_000]).outcome, Outcome::Lost);
+    assert_eq!(
+        pane.input(3, 3, &[b'x'; 900_000]).outcome,
+        InputOutcome::Lost
+    );
     pane.send(&ToHolder::Signal {
         id: 1,
-        target: Target::Child,
+        target: SignalTarget::Child,
         signo: 9,
     });
-    assert_eq!(pane.input_state(1).outcome, Outcome::Lost);
-    assert_eq!(pane.input_state(2).outcome, Outcome::Lost);
+    assert_eq!(pane.input_state(1).outcome, InputOutcome::Lost);
+    assert_eq!(pane.input_state(2).outcome, InputOutcome::Lost);
     assert_eq!(
         pane.exited().ending,
-        Ending::Signal {
+        ProcessExit::Signal {
             signo: 9,
             core: false
         }
     );
-    assert_eq!(pane.input(4, 4, b"z").outcome, Outcome::Lost);
-    assert_eq!(pane.input(5, 2, b"y").outcome, Outcome::Duplicate);
+    assert_eq!(pane.input(4, 4, b"z").outcome, InputOutcome::Lost);
+    assert_eq!(pane.input(5, 2, b"y").outcome, InputOutcome::Duplicate);
 }
 
 #[test]
@@ -121,12 +134,12 @@ fn a_terminals_reply_is_given_once() {
     let mut pane = Pane::sh("stty raw -echo; echo ready; head -c 3");
     pane.read_until_text("ready");
     for (seq, at, outcome) in [
-        (1, 10, Outcome::Written),
-        (2, 10, Outcome::Duplicate),
-        (3, 7, Outcome::Duplicate),
-        (4, 11, Outcome::Written),
+        (1, 10, InputOutcome::Written),
+        (2, 10, InputOutcome::Duplicate),
+        (3, 7, InputOutcome::Duplicate),
+        (4, 11, InputOutcome::Written),
     ] {
-        pane.send(&ToHolder::Input(Input {
+        pane.send(&ToHolder::Input(InputMessage {
             seq,
             key: [seq as u8; 16],
             kind: InputKind::Answer { at },
@@ -147,7 +160,10 @@ fn signals_reach_the_foreground_the_session_or_the_child() {
     let mut pane =
         Pane::sh("trap 'echo got' USR1; echo ready; while :; do sleep 1000 & wait; done");
     pane.read_until_text("ready");
-    for (n, target) in [Target::Child, Target::Foreground].into_iter().enumerate() {
+    for (n, target) in [SignalTarget::Child, SignalTarget::Foreground]
+        .into_iter()
+        .enumerate()
+    {
         pane.send(&ToHolder::Signal {
             id: 1,
             target,
@@ -157,19 +173,19 @@ fn signals_reach_the_foreground_the_session_or_the_child() {
     }
     pane.send(&ToHolder::Signal {
         id: 2,
-        target: Target::Session,
+        target: SignalTarget::Session,
         signo: 9,
     });
     assert_eq!(
         pane.exited().ending,
-        Ending::Signal {
+        ProcessExit::Signal {
             signo: 9,
             core: false
         }
     );
     pane.send(&ToHolder::Signal {
         id: 3,
-        target: Target::Child,
+        target: SignalTarget::Child,
         signo: 9,
     });
     let errno = pane.expect(|m| match m {
@@ -217,7 +233,7 @@ fn garbage_ends_its_own_connection_and_nothing_else() {
     }
     // A welcome daemon that talks nonsense is dropped too, and may come back.
     let mut bad = Vec::new();
-    fugue_hold::wire::Message::encode(
+    fugue_hold::wire::WireMessage::encode(
         &ToHolder::Hello {
             version: 1,
             epoch: 1,
@@ -229,9 +245,9 @@ fn garbage_ends_its_own_connection_and_nothing_else() {
     stranger.write_all(&bad).unwrap();
     let _ = stranger.read_to_end(&mut Vec::new());
     pane.connect();
-    assert!(matches!(pane.greet().state, State::Running(_)));
+    assert!(matches!(pane.greet().state, ChildState::Running(_)));
     pane.input(1, 1, b"\n");
-    assert_eq!(pane.exited().ending, Ending::Code(12));
+    assert_eq!(pane.exited().ending, ProcessExit::Code(12));
 }
 
 #[test]
@@ -242,7 +258,7 @@ fn an_unknown_kind_is_answered_as_such() {
     pane.expect(|m| matches!(m, ToDaemon::Unknown { kind: 99 }).then_some(()));
     // A known kind with fields of the future.
     let mut probe = Vec::new();
-    fugue_hold::wire::Message::encode(&ToHolder::Probe { id: 5 }, &mut probe);
+    fugue_hold::wire::WireMessage::encode(&ToHolder::Probe { id: 5 }, &mut probe);
     probe.extend([9; 7]);
     probe[0] += 7;
     rustix::io::write(pane.link.as_ref().unwrap(), &probe).unwrap();
@@ -276,9 +292,9 @@ fn another_users_connection_is_refused() {
     .chain([pane.socket().into()])
     .collect();
     match run("setpriv", &args) {
-        Ok(Ending::Code(127)) | Err(_) => println!("skipped: no setpriv or python here"),
-        ended => assert_eq!(ended.unwrap(), Ending::Code(0)),
+        Ok(ProcessExit::Code(127)) | Err(_) => println!("skipped: no setpriv or python here"),
+        ended => assert_eq!(ended.unwrap(), ProcessExit::Code(0)),
     }
     pane.input(1, 1, b"\n");
-    assert_eq!(pane.exited().ending, Ending::Code(13));
+    assert_eq!(pane.exited().ending, ProcessExit::Code(13));
 }

@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixListener;
 
 use fugue_hold::wire::{ToDaemon, ToHolder};
-use fugue_hold::{DaemonLink, HolderAt, spawn::Ending};
+use fugue_hold::{DaemonLink, HolderLocation, spawn::ProcessExit};
 
 use super::world::{Pane, text};
 
@@ -51,7 +51,7 @@ impl Tmux {
     }
 
     fn show(&self, pane: &mut Pane, how: &[&str]) -> String {
-        let meeting = pane.dir.join(HolderAt::MEETING);
+        let meeting = pane.dir.join(HolderLocation::MEETING);
         let _ = std::fs::remove_file(&meeting);
         let meeting = UnixListener::bind(meeting).unwrap();
         let argv: Vec<String> = pane
@@ -106,7 +106,7 @@ fn what_a_child_prints_is_in_the_log_and_in_tmux_to_the_last_byte() {
     for _ in 0..10 {
         let (mut pane, id) = tmux.sh("seq 1 20000; printf 'gr\\303\\274n'; exit 3");
         let (exited, output) = pane.output();
-        assert_eq!(exited.ending, Ending::Code(3));
+        assert_eq!(exited.ending, ProcessExit::Code(3));
         let lines: String = (1..=20000).map(|n| format!("{n}\r\n")).collect();
         assert_eq!(text(&output), lines + "grün");
         leave(&mut pane);
@@ -169,7 +169,7 @@ fn a_pane_that_is_killed_in_tmux_hangs_up_on_its_child() {
     let (mut pane, id) = tmux.sh("echo here; sleep 1000 & wait");
     pane.read_until_text("here");
     tmux.ask(&["kill-pane", "-t", &id]);
-    let hangup = Ending::Signal {
+    let hangup = ProcessExit::Signal {
         signo: libc::SIGHUP,
         core: false,
     };
@@ -190,7 +190,7 @@ fn a_child_outlives_its_daemon_in_tmux_and_its_code_is_what_tmux_shows() {
     let (exited, output) = pane.output();
     assert_eq!(
         (exited.ending, text(&output).as_str()),
-        (Ending::Code(7), "on\r\non\r\n\r\n")
+        (ProcessExit::Code(7), "on\r\non\r\n\r\n")
     );
     leave(&mut pane);
     // A fresh child in the same place.
@@ -201,7 +201,7 @@ fn a_child_outlives_its_daemon_in_tmux_and_its_code_is_what_tmux_shows() {
     let spec = pane.spec(&["sh", "-c", "echo again"]);
     pane.start(spec);
     pane.read_until_text("again");
-    assert_eq!(pane.exited().ending, Ending::Code(0));
+    assert_eq!(pane.exited().ending, ProcessExit::Code(0));
     leave(&mut pane);
     assert!(tmux.text(&id).contains("again"));
 }

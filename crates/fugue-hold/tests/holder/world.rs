@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fugue_hold::record::{ExitRecord, SizeAt};
-use fugue_hold::spawn::{Child, Ending, Session, Spawn};
+use fugue_hold::spawn::{ChildProcess, ProcessExit, SessionLeadership, SpawnCommand};
 use fugue_hold::wire::{
-    Exited, Frame, HelloOk, Identity, Input, InputKind, InputState, Probe, Spec, State, ToDaemon,
-    ToHolder, VERSION,
+    ChildExit, ChildSpec, ChildState, ForegroundProbe, HelloOk, HolderFrame, InputKind,
+    InputMessage, InputState, ProcessIdentity, ToDaemon, ToHolder, VERSION,
 };
 use fugue_hold::{
-    DaemonLink, Filled, Guarded, HolderAt, Known, LogReader, Read, Scope, close_leftovers,
+    DaemonLink, GuardedFds, HandoverState, HolderLocation, LogRead, LogReader, ProcessScope,
+    ReadStatus, close_leftovers,
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -26,12 +27,12 @@ pub struct Pane {
     pub dir: PathBuf,
     pub generation: u32,
     pub epoch: u64,
-    pub holder: Option<Child>,
+    pub holder: Option<ChildProcess>,
     pub link: Option<DaemonLink>,
     pub hello: Option<HelloOk>,
-    pub guarded: Option<Guarded>,
+    pub guarded: Option<GuardedFds>,
     grew: Option<OwnedFd>,
-    pub known: Known,
+    pub known: HandoverState,
     inbox: VecDeque<(ToDaemon, Vec<OwnedFd>)>,
     log: LogReader,
     pub seen: Vec<u8>,
@@ -68,7 +69,7 @@ impl Pane {
             hello: None,
             guarded: None,
             grew: None,
-            known: Known::default(),
+            known: HandoverState::default(),
             inbox: VecDeque::new(),
             seen: Vec::new(),
             at: 0,
@@ -87,12 +88,12 @@ impl Pane {
         self.home.path().join("s")
     }
 
-    pub fn place(&self) -> HolderAt<'_> {
+    pub fn place(&self) -> HolderLocation<'_> {
         // Leaked: a few bytes a call, in a test.
         let socket: &'static Path = Box::leak(self.socket().into_boxed_path());
         let exe: &'static Path = Box::leak(holder_exe().into_boxed_path());
         let (dir, generation, epoch) = (&self.dir, self.generation, self.epoch);
-        HolderAt {
+        HolderLocation {
             exe: Some(exe),
             socket,
             dir,
@@ -105,10 +106,10 @@ impl Pane {
         format!("FUGUE_PANE_DIR={}", self.dir.display()).into_bytes()
     }
 
-    pub fn spec(&self, argv: &[&str]) -> Spec {
+    pub fn spec(&self, argv: &[&str]) -> ChildSpec {
         let mark = self.mark();
         let (key, value) = mark.split_at(mark.iter().position(|b| *b == b'=').unwrap());
-        Spec {
+        ChildSpec {
             argv: argv.iter().map(|a| a.as_bytes().to_vec()).collect(),
             env: vec![
                 (
@@ -128,8 +129,8 @@ impl Pane {
             cols: 120,
             umask: 0o022,
             nofile: None,
-            log_cap: Spec::LOG_CAP,
-            segment: Spec::segment_for(Spec::LOG_CAP),
+            log_cap: ChildSpec::LOG_CAP,
+            segment: ChildSpec::segment_for(ChildSpec::LOG_CAP),
             marks: vec![mark],
             kept: Vec::new(),
         }
@@ -150,14 +151,14 @@ impl Pane {
             ToDaemon::HelloOk(hello) => Some(*hello),
             _ => None,
         });
-        let (guarded, grew) = Guarded::from_hello(&hello, fds).unwrap();
+        let (guarded, grew) = GuardedFds::from_hello(&hello, fds).unwrap();
         self.guarded = Some(guarded);
         self.grew = Some(grew);
         self.hello = Some(hello);
         hello
     }
 
-    pub fn start(&mut self, spec: Spec) -> Identity {
+    pub fn start(&mut self, spec: ChildSpec) -> ProcessIdentity {
         self.send(&ToHolder::Start(spec));
         let (child, mut fds) = self.expect_with(|m| match m {
             ToDaemon::Started(child) => Some(*child),
@@ -169,7 +170,7 @@ impl Pane {
         child
     }
 
-    pub fn start_fails(&mut self, spec: Spec) -> (String, i32) {
+    pub fn start_fails(&mut self, spec: ChildSpec) -> (String, i32) {
         self.send(&ToHolder::Start(spec));
         self.expect(|m| match m {
             ToDaemon::StartFailed { what, errno } => Some((what.clone(), *errno)),
@@ -178,7 +179,7 @@ impl Pane {
         })
     }
 
-    pub fn child(&self) -> Identity {
+    pub fn child(&self) -> ProcessIdentity {
         self.known.child.unwrap()
     }
 
@@ -229,11 +230,11 @@ impl Pane {
         let filled = link.fill().unwrap();
         while let Some((frame, fds)) = link.next().unwrap() {
             match frame {
-                Frame::Known(message) => self.inbox.push_back((message, fds)),
-                Frame::Unknown { kind } => panic!("unknown kind {kind}"),
+                HolderFrame::Known(message) => self.inbox.push_back((message, fds)),
+                HolderFrame::Unknown { kind } => panic!("unknown kind {kind}"),
             }
         }
-        filled != Filled::Closed
+        filled != ReadStatus::Closed
     }
 
     /// Waits until the holder has closed the connection.
@@ -245,7 +246,7 @@ impl Pane {
     }
 
     pub fn input(&mut self, seq: u64, key: u8, bytes: &[u8]) -> InputState {
-        self.send(&ToHolder::Input(Input {
+        self.send(&ToHolder::Input(InputMessage {
             seq,
             key: [key; 16],
             kind: InputKind::Typed,
@@ -262,7 +263,7 @@ impl Pane {
         })
     }
 
-    pub fn probe(&mut self) -> Probe {
+    pub fn probe(&mut self) -> ForegroundProbe {
         self.send(&ToHolder::Probe { id: 5 });
         self.expect(|m| match m {
             ToDaemon::Probed { id: 5, probe } => Some(probe.clone()),
@@ -279,14 +280,14 @@ impl Pane {
         })
     }
 
-    pub fn exited(&mut self) -> Exited {
+    pub fn exited(&mut self) -> ChildExit {
         self.expect(|m| match m {
             ToDaemon::Exited(exited) => Some(*exited),
             _ => None,
         })
     }
 
-    pub fn recorded(&self) -> Option<Exited> {
+    pub fn recorded(&self) -> Option<ChildExit> {
         ExitRecord::read(&self.dir, self.generation)
             .unwrap()
             .map(|r| r.exited)
@@ -301,12 +302,12 @@ impl Pane {
         let mut buf = vec![0; 256 << 10];
         loop {
             match self.log.read_at(self.at, &mut buf).unwrap() {
-                Read::Bytes(n) => {
+                LogRead::Bytes(n) => {
                     self.seen.extend_from_slice(&buf[..n]);
                     self.at += n as u64;
                 }
-                Read::Gap { next, .. } => panic!("a gap from {} to {next}", self.at),
-                Read::End => return,
+                LogRead::Gap { next, .. } => panic!("a gap from {} to {next}", self.at),
+                LogRead::End => return,
             }
         }
     }
@@ -346,7 +347,7 @@ impl Pane {
     }
 
     /// All output up to the child's end.
-    pub fn output(&mut self) -> (Exited, Vec<u8>) {
+    pub fn output(&mut self) -> (ChildExit, Vec<u8>) {
         let exited = self.exited();
         self.read();
         assert_eq!(self.at, exited.at, "the log ends where the exit says");
@@ -360,7 +361,10 @@ impl Pane {
         let ending = holder.wait().unwrap();
         // It may have ended by itself just before.
         assert!(
-            matches!(ending, Ending::Signal { signo: 9, .. } | Ending::Code(0)),
+            matches!(
+                ending,
+                ProcessExit::Signal { signo: 9, .. } | ProcessExit::Code(0)
+            ),
             "{ending:?}"
         );
         self.link = None;
@@ -378,7 +382,7 @@ impl Pane {
     }
 
     /// The holder's own end, reaped.
-    pub fn holder_ends(&mut self) -> Ending {
+    pub fn holder_ends(&mut self) -> ProcessExit {
         let holder = self.holder.take().unwrap();
         wait(&[(holder.pidfd.as_fd(), PollFlags::IN)]);
         holder.wait().unwrap()
@@ -388,7 +392,7 @@ impl Pane {
         wait(&[(fd, flags)]);
     }
 
-    pub fn await_exit_of(&self, who: Identity) {
+    pub fn await_exit_of(&self, who: ProcessIdentity) {
         let pid = rustix::process::Pid::from_raw(who.pid).unwrap();
         if let Ok(fd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
             && fugue_hold::is_alive(who)
@@ -397,7 +401,7 @@ impl Pane {
         }
     }
 
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> ChildState {
         self.hello.unwrap().state
     }
 
@@ -421,7 +425,7 @@ impl Drop for Pane {
             let _ = holder.wait();
         }
         self.guarded = None;
-        let scope = Scope::new(self.known.child, vec![self.mark()]);
+        let scope = ProcessScope::new(self.known.child, vec![self.mark()]);
         let _ = close_leftovers(scope, Duration::ZERO);
     }
 }
@@ -478,13 +482,13 @@ pub fn wait_or(sources: &[(BorrowedFd<'_>, PollFlags)], deadline: Instant) -> Op
 }
 
 /// Runs a program to its end with our stdout and stderr.
-pub fn run(program: &str, args: &[OsString]) -> io::Result<Ending> {
+pub fn run(program: &str, args: &[OsString]) -> io::Result<ProcessExit> {
     let out = rustix::stdio::stdout();
     let err = rustix::stdio::stderr();
-    let child = Spawn::new(program)
+    let child = SpawnCommand::new(program)
         .args(args)
         .envs(std::env::vars_os())
-        .session(Session::Inherited)
+        .session(SessionLeadership::Inherited)
         .fd(out, 1)
         .fd(err, 2)
         .start()?;

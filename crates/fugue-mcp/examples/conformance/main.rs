@@ -11,7 +11,7 @@ use std::io::Write;
 use fugue_api::{Delivery, Error, ErrorKind, Handle, RawReply, ToolCall};
 use fugue_mcp::{
     McpServer, TransportKind,
-    http::{HttpListener, Settings},
+    http::{HttpListener, HttpSettings},
 };
 
 /// Answers every call alike: there is nothing here.
@@ -31,7 +31,7 @@ impl Handle for EmptyHouse {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let address = ([127, 0, 0, 1], 0).into();
-    let listening = HttpListener::at(Settings::open_to_anybody(address)).await?;
+    let listening = HttpListener::at(HttpSettings::open_to_anybody(address)).await?;
     // Whoever started us waits for this line.
     let _ = writeln!(std::io::stdout(), "http://{}/mcp", listening.address());
     let ours = McpServer::new(EmptyHouse, TransportKind::Http);

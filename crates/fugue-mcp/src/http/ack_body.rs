@@ -32,7 +32,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for AckBody<B> {
         let is_complete = matches!(frame, Poll::Ready(None))
             || matches!(frame, Poll::Ready(Some(Ok(_)))) && self.body.is_end_stream();
         if is_complete && let Some(ack) = self.slot.close() {
-            tokio::spawn(ack.sign());
+            tokio::spawn(ack.complete());
         }
         frame
     }

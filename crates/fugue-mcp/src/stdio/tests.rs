@@ -83,7 +83,7 @@ impl Handle for TestHandle {
                 let receipt = EventAck::new(async move { lease.ack() });
                 Ok(Delivery {
                     reply: reply("event"),
-                    receipt: Some(receipt),
+                    ack: Some(receipt),
                 })
             }
         }

@@ -91,7 +91,7 @@ where
             let ack = reply.ack.close();
             written?;
             if let Some(ack) = ack {
-                ack.sign().await;
+                ack.complete().await;
             }
             Ok(())
         }

@@ -1,17 +1,17 @@
 //! A watch's look at lines that are there already: all at once, or as they are read back from the output log.
 
-use super::{PART, Phase, Watch, kept};
-use crate::lines::{Dates, Line};
-use crate::place::{Cursor, LineNo, Offset};
-use crate::scrollback::{Scrollback, Selection};
+use super::{ExpectSearch, PART, Phase, kept};
+use crate::lines::{Dates, TextLine};
+use crate::place::{LineNo, Offset, TextCursor};
+use crate::scrollback::{LineSelection, Scrollback};
 use crate::sight::{Echoes, Stale};
 use crate::terminal::Terminal;
-use crate::watch::Hit;
+use crate::watch::PatternMatch;
 
 /// How far a look at lines that are there has come.
 #[derive(Debug)]
 pub(super) struct LookBack {
-    since: Option<Cursor>,
+    since: Option<TextCursor>,
     /// The first line that is looked at, where there is no cursor.
     pub(super) window: LineNo,
     /// Nothing was looked at before it.
@@ -24,11 +24,11 @@ pub(super) struct LookBack {
     offset: u64,
     /// Bytes that were read since the last search.
     pending: usize,
-    hit: Option<Hit>,
+    hit: Option<PatternMatch>,
 }
 
 impl LookBack {
-    pub(super) fn new(watch: &Watch, since: Option<Cursor>) -> Self {
+    pub(super) fn new(watch: &ExpectSearch, since: Option<TextCursor>) -> Self {
         LookBack {
             since,
             window: LineNo(0),
@@ -42,20 +42,20 @@ impl LookBack {
     }
 }
 
-impl Watch {
-    /// Looks at older lines, as a terminal that reads the output again has them taken out. [`Watch::begin`] with that
+impl ExpectSearch {
+    /// Looks at older lines, as a terminal that reads the output again has them taken out. [`ExpectSearch::begin`] with that
     /// terminal is for the lines that are left at the end, unless a hit came before.
-    pub fn older(&mut self, scrollback: &Scrollback, terminal: &Terminal) -> Option<Hit> {
+    pub fn older(&mut self, scrollback: &Scrollback, terminal: &Terminal) -> Option<PatternMatch> {
         if self.phase != Phase::Asked {
             return None;
         }
         let mut look = self.looking.take()?;
         let selection = match look.since {
-            Some(since) => Selection::Since(since),
-            None => Selection::From(look.window),
+            Some(since) => LineSelection::Since(since),
+            None => LineSelection::From(look.window),
         };
         let echoes = Echoes::of(terminal, self.what.echo);
-        let context = |at: Selection| {
+        let context = |at: LineSelection| {
             let mut text = None;
             scrollback.visit(at, |line| {
                 text.get_or_insert(line.text.to_string());
@@ -79,9 +79,9 @@ impl Watch {
     pub(super) fn look_back(
         &mut self,
         terminal: &Terminal,
-        since: Option<Cursor>,
-        selection: Selection,
-    ) -> Option<Hit> {
+        since: Option<TextCursor>,
+        selection: LineSelection,
+    ) -> Option<PatternMatch> {
         let mut look = self
             .looking
             .take()
@@ -89,7 +89,7 @@ impl Watch {
         let machine = &terminal.machine;
         let echoes = Echoes::of(terminal, self.what.echo);
         let cursor = machine.text_position();
-        let context = |at: Selection| first_text(machine.selected_lines(at));
+        let context = |at: LineSelection| first_text(machine.selected_lines(at));
         for (line, dates) in machine.selected_lines(selection) {
             self.look_at_line(&mut look, &line, &dates, &echoes, Some(cursor), context);
         }
@@ -116,11 +116,11 @@ impl Watch {
     fn look_at_line(
         &mut self,
         look: &mut LookBack,
-        line: &Line<'_>,
+        line: &TextLine<'_>,
         dates: &Dates,
         echoes: &Echoes,
         cursor: Option<(LineNo, u32)>,
-        context: impl FnOnce(Selection) -> Option<String>,
+        context: impl FnOnce(LineSelection) -> Option<String>,
     ) {
         let col = match look.since {
             Some(since) if line.cut => since.col,
@@ -169,7 +169,7 @@ impl Watch {
     }
 
     /// Whether what is printed next goes on with this line.
-    fn is_open(&self, line: &Line<'_>, col: u32, cursor: (LineNo, u32)) -> bool {
+    fn is_open(&self, line: &TextLine<'_>, col: u32, cursor: (LineNo, u32)) -> bool {
         cursor == (line.no, col + line.text.chars().count() as u32)
     }
 
@@ -178,13 +178,13 @@ impl Watch {
     fn set_context(
         &mut self,
         (line, col): (LineNo, u32),
-        context: impl FnOnce(Selection) -> Option<String>,
+        context: impl FnOnce(LineSelection) -> Option<String>,
     ) {
         let Some(before) = col.checked_sub(1) else {
             return;
         };
         let at = |col| kept(0, line, col);
-        let Some(context) = context(Selection::Between(at(before), at(col))) else {
+        let Some(context) = context(LineSelection::Between(at(before), at(col))) else {
             return;
         };
         self.push_kept(&context, at(before));
@@ -196,7 +196,7 @@ impl Watch {
     }
 
     /// A part of a line, whose rows are not all of the same age. Gives the age of the last one.
-    fn push_rows(&mut self, mut text: &str, mut at: Cursor, rows: &[(u32, u64)]) -> u64 {
+    fn push_rows(&mut self, mut text: &str, mut at: TextCursor, rows: &[(u32, u64)]) -> u64 {
         for &(col, grown_since) in rows {
             if col > at.col {
                 let cut = text.char_indices().nth((col - at.col) as usize);
@@ -213,6 +213,6 @@ impl Watch {
 }
 
 /// The text of the first line.
-fn first_text<'a>(mut lines: impl Iterator<Item = (Line<'a>, Dates)>) -> Option<String> {
+fn first_text<'a>(mut lines: impl Iterator<Item = (TextLine<'a>, Dates)>) -> Option<String> {
     lines.next().map(|(line, _)| line.text.into_owned())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::compare::{command, diff};
 use crate::reference::Reference;
-use fugue_term::{Options, Size, Terminal};
+use fugue_term::{Terminal, TerminalOptions, TerminalSize};
 
 /// Recordings on whose visible text we differ, and why.
 const DIFFERENCES: &[(&str, &str)] = &[(
@@ -23,7 +23,7 @@ fn alacritty_recordings_look_as_in_alacritty() {
         let size = size(&fs::read_to_string(folder.join("size.json")).unwrap());
         let mut reference = Reference::new(size);
         reference.feed(&bytes);
-        let mut terminal = Terminal::new(size, Options::default());
+        let mut terminal = Terminal::new(size, TerminalOptions::default());
         terminal.feed(&bytes);
         let ours: Vec<String> = terminal.screen().rows().collect();
         let known = DIFFERENCES.iter().any(|(known, _)| *known == name);
@@ -70,7 +70,7 @@ fn recordings() -> Vec<PathBuf> {
     folders
 }
 
-fn size(json: &str) -> Size {
+fn size(json: &str) -> TerminalSize {
     let number = |key: &str| {
         let rest = json.split(&format!("\"{key}\":")).nth(1).unwrap();
         rest.trim_start()
@@ -80,7 +80,7 @@ fn size(json: &str) -> Size {
             .parse()
             .unwrap()
     };
-    Size {
+    TerminalSize {
         rows: number("screen_lines"),
         cols: number("columns"),
     }

@@ -1,29 +1,29 @@
 //! Streams that try to break a terminal, and everything there is to see of one.
 
-use fugue_term::{Cursor, Fact, Options, Query, Size, Terminal};
+use fugue_term::{LineQuery, Terminal, TerminalEvent, TerminalOptions, TerminalSize, TextCursor};
 use proptest::prelude::*;
 
 /// What happens to a pane.
 #[derive(Clone, Debug)]
 pub enum Step {
     Bytes(Vec<u8>),
-    Resize(Size),
+    Resize(TerminalSize),
     /// Another process has it from here on.
     Renew,
 }
 
 pub const SECRET: &str = "s3cret";
 
-pub fn options() -> Options {
-    Options {
+pub fn options() -> TerminalOptions {
+    TerminalOptions {
         keep_lines: 50,
         secret: Some(SECRET.into()),
     }
 }
 
 /// Small screens, where everything is near an edge.
-pub fn size() -> impl Strategy<Value = Size> {
-    (1u16..9, 1u16..13).prop_map(|(rows, cols)| Size { rows, cols })
+pub fn size() -> impl Strategy<Value = TerminalSize> {
+    (1u16..9, 1u16..13).prop_map(|(rows, cols)| TerminalSize { rows, cols })
 }
 
 pub fn script() -> impl Strategy<Value = Vec<Step>> {
@@ -175,8 +175,8 @@ const SEQUENCES: &[&str] = &[
 /// All that can be seen of a terminal.
 #[derive(Debug, PartialEq)]
 pub struct Sight {
-    pub facts: Vec<Fact>,
-    pub ends: Vec<Cursor>,
+    pub facts: Vec<TerminalEvent>,
+    pub ends: Vec<TextCursor>,
     pub lines: Vec<(u64, String, bool)>,
     pub since: Vec<Vec<(u64, String, bool)>>,
     pub screen: Vec<String>,
@@ -187,9 +187,9 @@ pub struct Sight {
     pub saved: Option<Vec<u8>>,
 }
 
-pub fn lines(terminal: &Terminal, since: Option<Cursor>) -> Vec<(u64, String, bool)> {
+pub fn lines(terminal: &Terminal, since: Option<TextCursor>) -> Vec<(u64, String, bool)> {
     let lines = terminal
-        .lines(&Query {
+        .lines(&LineQuery {
             since,
             last: usize::MAX,
         })
@@ -226,7 +226,7 @@ pub fn play(
     sight(terminal, facts, ends)
 }
 
-pub fn sight(terminal: &Terminal, facts: Vec<Fact>, ends: Vec<Cursor>) -> Sight {
+pub fn sight(terminal: &Terminal, facts: Vec<TerminalEvent>, ends: Vec<TextCursor>) -> Sight {
     Sight {
         since: ends.iter().map(|end| lines(terminal, Some(*end))).collect(),
         lines: lines(terminal, None),

@@ -1,7 +1,7 @@
 //! Every family of escape sequences that a program can print: none leaks into the text, none is taken for a shell
 //! mark, and what is answered is one of a few fixed things.
 
-use fugue_term::{Fact, Options, Query, ShellState, Size, Terminal};
+use fugue_term::{LineQuery, ShellState, Terminal, TerminalEvent, TerminalOptions, TerminalSize};
 
 /// A name, what is printed between `<` and `>`, and what is answered.
 const FAMILIES: &[(&str, &str, &[&str])] = &[
@@ -138,14 +138,14 @@ const FAMILIES: &[(&str, &str, &[&str])] = &[
 #[test]
 fn no_escape_family_leaks_or_is_believed() {
     for (name, printed, answers) in FAMILIES {
-        let options = Options {
+        let options = TerminalOptions {
             secret: Some("secret".into()),
-            ..Options::default()
+            ..TerminalOptions::default()
         };
-        let mut terminal = Terminal::new(Size { rows: 5, cols: 40 }, options);
+        let mut terminal = Terminal::new(TerminalSize { rows: 5, cols: 40 }, options);
         let facts = terminal.feed(format!("<{printed}>").as_bytes());
         let lines = terminal
-            .lines(&Query {
+            .lines(&LineQuery {
                 since: None,
                 last: 100,
             })
@@ -159,12 +159,14 @@ fn no_escape_family_leaks_or_is_believed() {
         let mut replies = Vec::new();
         for fact in facts {
             match fact {
-                Fact::Reply { bytes, at } => {
+                TerminalEvent::Reply { bytes, at } => {
                     assert!(at.0 > 1 && at <= terminal.offset(), "{name}");
                     replies.push(String::from_utf8(bytes).unwrap());
                 }
-                Fact::Title(_) | Fact::Bell => (),
-                fact @ (Fact::Mark(_) | Fact::Cwd(_) | Fact::Alternate(_)) => {
+                TerminalEvent::Title(_) | TerminalEvent::Bell => (),
+                fact @ (TerminalEvent::Mark(_)
+                | TerminalEvent::Cwd(_)
+                | TerminalEvent::Alternate(_)) => {
                     panic!("{name}: {fact:?}")
                 }
             }
@@ -175,7 +177,10 @@ fn no_escape_family_leaks_or_is_believed() {
 
 #[test]
 fn eight_bit_controls_are_broken_text_not_controls() {
-    let mut terminal = Terminal::new(Size { rows: 5, cols: 40 }, Options::default());
+    let mut terminal = Terminal::new(
+        TerminalSize { rows: 5, cols: 40 },
+        TerminalOptions::default(),
+    );
     terminal.feed(b"a\x9b31mb\x9d0;t\x07c\x84d");
     assert_eq!(
         terminal.screen().text(),
@@ -186,7 +191,10 @@ fn eight_bit_controls_are_broken_text_not_controls() {
 
 #[test]
 fn a_string_without_end_costs_no_memory_and_ends_at_the_next_escape() {
-    let mut terminal = Terminal::new(Size { rows: 5, cols: 40 }, Options::default());
+    let mut terminal = Terminal::new(
+        TerminalSize { rows: 5, cols: 40 },
+        TerminalOptions::default(),
+    );
     terminal.feed(b"before\x1b]0;");
     for _ in 0..100 {
         terminal.feed(&[b'x'; 10_000]);
@@ -198,10 +206,13 @@ fn a_string_without_end_costs_no_memory_and_ends_at_the_next_escape() {
 
 #[test]
 fn a_title_is_bounded_and_clean() {
-    let mut terminal = Terminal::new(Size { rows: 5, cols: 40 }, Options::default());
+    let mut terminal = Terminal::new(
+        TerminalSize { rows: 5, cols: 40 },
+        TerminalOptions::default(),
+    );
     let facts = terminal.feed(format!("\x1b]2;{}\u{85}é\x07", "t".repeat(300)).as_bytes());
     assert_eq!(terminal.title(), "t".repeat(256));
-    assert_eq!(facts, [Fact::Title("t".repeat(256))]);
+    assert_eq!(facts, [TerminalEvent::Title("t".repeat(256))]);
     assert_eq!(
         terminal.feed(format!("\x1b]2;{}\x07", "t".repeat(256)).as_bytes()),
         [],
@@ -211,7 +222,10 @@ fn a_title_is_bounded_and_clean() {
 
 #[test]
 fn a_storm_of_questions_gets_a_bounded_number_of_answers() {
-    let mut terminal = Terminal::new(Size { rows: 5, cols: 40 }, Options::default());
+    let mut terminal = Terminal::new(
+        TerminalSize { rows: 5, cols: 40 },
+        TerminalOptions::default(),
+    );
     let replies = terminal.feed(&b"\x1b[c".repeat(10_000)).len();
     assert!((64..=64 * 8).contains(&replies), "{replies}");
     let bells = terminal.feed(&[7; 8192]).len();
@@ -220,21 +234,24 @@ fn a_storm_of_questions_gets_a_bounded_number_of_answers() {
 
 #[test]
 fn the_directory_is_believed_with_the_secret_or_where_there_is_none() {
-    let mut terminal = Terminal::new(Size { rows: 5, cols: 40 }, Options::default());
+    let mut terminal = Terminal::new(
+        TerminalSize { rows: 5, cols: 40 },
+        TerminalOptions::default(),
+    );
     assert_eq!(
         terminal.feed(b"\x1b]7;file://host/tmp/a%20b\x07"),
-        [Fact::Cwd("/tmp/a b".into())]
+        [TerminalEvent::Cwd("/tmp/a b".into())]
     );
     assert_eq!(terminal.cwd(), Some("/tmp/a b"));
     assert_eq!(
         terminal.feed(b"\x1b]7;http://host/x\x07\x1b]7;relative\x07"),
         []
     );
-    let options = Options {
+    let options = TerminalOptions {
         secret: Some("secret".into()),
-        ..Options::default()
+        ..TerminalOptions::default()
     };
-    let mut terminal = Terminal::new(Size { rows: 5, cols: 40 }, options);
+    let mut terminal = Terminal::new(TerminalSize { rows: 5, cols: 40 }, options);
     terminal.feed(b"\x1b]7;file://host/etc\x07\x1b]133;P;k=wrong;cwd=/etc\x07");
     assert_eq!(terminal.cwd(), None);
     terminal.feed("\x1b]133;P;k=secret;cwd=/tmp/%C3%A9%0a\x1b\\".as_bytes());

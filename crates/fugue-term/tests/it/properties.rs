@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::common::{
     Step, fragment, lines, options, play, script, sight, single_bytes, size, whole,
 };
-use fugue_term::{Cursor, Terminal};
+use fugue_term::{Terminal, TextCursor};
 use proptest::prelude::*;
 
 /// Enough to meet each pair of fragments many times; `PROPTEST_CASES` and the fuzz target go further.
@@ -176,7 +176,7 @@ proptest! {
     fn a_cursor_from_elsewhere_is_harmless(size in size(), script in script(), offset in 0u64..200, line in 0u64..20, col in 0u32..20) {
         let mut terminal = Terminal::new(size, options());
         play(&mut terminal, &script, whole);
-        let cursor = Cursor { offset: fugue_term::Offset(offset), line: fugue_term::LineNo(line), col };
+        let cursor = TextCursor { offset: fugue_term::Offset(offset), line: fugue_term::LineNo(line), col };
         lines(&terminal, Some(cursor));
         terminal.lines_between(cursor, terminal.end(), 10);
         terminal.lines_between(terminal.end(), cursor, 10);

@@ -3,15 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fugue_term::{Options, Query, Size, Terminal};
+use fugue_term::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 
 pub struct Recording {
     pub name: String,
     pub folder: PathBuf,
     pub bytes: Vec<u8>,
-    pub size: Size,
+    pub size: TerminalSize,
     /// Where the size changed.
-    pub resizes: Vec<(usize, Size)>,
+    pub resizes: Vec<(usize, TerminalSize)>,
 }
 
 pub fn all() -> Vec<Recording> {
@@ -53,7 +53,7 @@ impl Recording {
 
     /// Feeds it, cut as said, and returns the screen.
     pub fn play(&self, mut cut: impl FnMut(&[u8]) -> Vec<Vec<u8>>) -> String {
-        let mut terminal = Terminal::new(self.size, Options::default());
+        let mut terminal = Terminal::new(self.size, TerminalOptions::default());
         self.stretches(|bytes, resize| {
             for part in cut(bytes) {
                 terminal.feed(&part);
@@ -65,13 +65,13 @@ impl Recording {
 
     /// Feeds it in pieces, with a save and a load between each two where that is possible.
     pub fn play_with_restarts(&self, piece: usize) -> String {
-        let mut terminal = Terminal::new(self.size, Options::default());
+        let mut terminal = Terminal::new(self.size, TerminalOptions::default());
         self.stretches(|bytes, resize| {
             for part in bytes.chunks(piece) {
                 terminal.feed(part);
                 if let Some(saved) = terminal.save() {
-                    terminal =
-                        Terminal::load(&saved, Options::default()).expect("what was saved loads");
+                    terminal = Terminal::load(&saved, TerminalOptions::default())
+                        .expect("what was saved loads");
                 }
             }
             resize.into_iter().for_each(|size| terminal.resize(size));
@@ -81,10 +81,10 @@ impl Recording {
 
     /// All its text.
     pub fn text(&self) -> String {
-        let mut terminal = Terminal::new(self.size, Options::default());
+        let mut terminal = Terminal::new(self.size, TerminalOptions::default());
         terminal.feed(&self.bytes);
         let lines = terminal
-            .lines(&Query {
+            .lines(&LineQuery {
                 since: None,
                 last: usize::MAX,
             })
@@ -96,7 +96,7 @@ impl Recording {
             .join("\n")
     }
 
-    fn stretches(&self, mut with: impl FnMut(&[u8], Option<Size>)) {
+    fn stretches(&self, mut with: impl FnMut(&[u8], Option<TerminalSize>)) {
         let mut start = 0;
         for (at, size) in &self.resizes {
             with(&self.bytes[start..*at], Some(*size));
@@ -119,9 +119,9 @@ fn show(terminal: &Terminal) -> String {
     format!("{}\n--- cursor {row},{col}{alternate}\n", rows.join("\n"))
 }
 
-fn parse_size(text: &str) -> Size {
+fn parse_size(text: &str) -> TerminalSize {
     let (rows, cols) = text.trim().split_once('x').unwrap();
-    Size {
+    TerminalSize {
         rows: rows.parse().unwrap(),
         cols: cols.parse().unwrap(),
     }

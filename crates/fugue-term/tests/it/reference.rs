@@ -6,7 +6,7 @@ use alacritty_terminal::index::{Column, Line};
 use alacritty_terminal::term::cell::Flags;
 use alacritty_terminal::term::{Config, Term};
 use alacritty_terminal::vte::ansi::Processor;
-use fugue_term::Size;
+use fugue_term::TerminalSize;
 
 #[derive(Clone)]
 struct Deaf;
@@ -15,7 +15,7 @@ impl EventListener for Deaf {
     fn send_event(&self, _: Event) {}
 }
 
-struct Dims(Size);
+struct Dims(TerminalSize);
 
 impl Dimensions for Dims {
     fn total_lines(&self) -> usize {
@@ -38,7 +38,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    pub fn new(size: Size) -> Self {
+    pub fn new(size: TerminalSize) -> Self {
         let config = Config {
             scrolling_history: 10_000,
             ..Config::default()

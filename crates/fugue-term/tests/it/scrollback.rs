@@ -1,8 +1,8 @@
 //! A text that is taken out of the terminal while it is printed is the text of a terminal that keeps everything.
 
 use fugue_term::{
-    Begun, Cursor, Echo, Hit, LineNo, Options, Pattern, Selection, Size, Style, Terminal, Watch,
-    WatchFor,
+    EchoPolicy, ExpectPatterns, ExpectSearch, InitialSearch, LineNo, LineSelection, Pattern,
+    PatternMatch, Style, Terminal, TerminalOptions, TerminalSize, TextCursor,
 };
 use proptest::prelude::*;
 
@@ -19,8 +19,8 @@ fn config() -> ProptestConfig {
     }
 }
 
-fn keeping(keep_lines: usize) -> Options {
-    Options {
+fn keeping(keep_lines: usize) -> TerminalOptions {
+    TerminalOptions {
         keep_lines,
         ..options()
     }
@@ -42,7 +42,7 @@ fn play(terminal: &mut Terminal, script: &[Step], mut after: impl FnMut(&mut Ter
     }
 }
 
-fn read_at_once(terminal: &Terminal, selection: Selection) -> Read {
+fn read_at_once(terminal: &Terminal, selection: LineSelection) -> Read {
     let mut lines = Vec::new();
     terminal.visit(selection, |line| {
         lines.push((line.no.0, line.text.to_string(), line.cut));
@@ -50,7 +50,7 @@ fn read_at_once(terminal: &Terminal, selection: Selection) -> Read {
     lines
 }
 
-fn read_in_pieces(size: Size, script: &[Step], selection: Selection) -> Read {
+fn read_in_pieces(size: TerminalSize, script: &[Step], selection: LineSelection) -> Read {
     let mut terminal = Terminal::new(size, keeping(usize::MAX));
     let mut lines = Vec::new();
     play(&mut terminal, script, |terminal| {
@@ -64,17 +64,17 @@ fn read_in_pieces(size: Size, script: &[Step], selection: Selection) -> Read {
 
 /// What a watch finds that needs older lines, from a terminal that has them all or from the pieces.
 fn search(
-    what: &WatchFor,
-    size: Size,
+    what: &ExpectPatterns,
+    size: TerminalSize,
     script: &[Step],
     in_pieces: bool,
-) -> Option<(Option<Hit>, Option<Cursor>)> {
+) -> Option<(Option<PatternMatch>, Option<TextCursor>)> {
     let mut recent = Terminal::new(size, keeping(1));
     play(&mut recent, script, |terminal| {
         terminal.take_scrollback();
     });
-    let mut watch = Watch::new(what.clone());
-    if watch.begin(&recent) != Begun::NeedsOlder {
+    let mut watch = ExpectSearch::new(what.clone());
+    if watch.begin(&recent) != InitialSearch::NeedsOlder {
         return None;
     }
     let mut whole = Terminal::new(size, keeping(usize::MAX));
@@ -88,8 +88,8 @@ fn search(
     let hit = match early {
         Some(hit) => Some(hit),
         None => match watch.begin(&whole) {
-            Begun::Hit(hit) => Some(hit),
-            Begun::Watching | Begun::NeedsOlder => watch.end(&recent),
+            InitialSearch::Hit(hit) => Some(hit),
+            InitialSearch::Watching | InitialSearch::NeedsOlder => watch.end(&recent),
         },
     };
     Some((hit, watch.searched_from()))
@@ -102,13 +102,13 @@ proptest! {
     fn lines_taken_out_are_the_lines_of_one_who_keeps_all(size in size(), script in script()) {
         let script = [&script[..], &script, &script].concat();
         let mut whole = Terminal::new(size, keeping(usize::MAX));
-        let mut ends = vec![Cursor::default()];
+        let mut ends = vec![TextCursor::default()];
         play(&mut whole, &script, |terminal| ends.push(terminal.end()));
-        let mut selections = vec![Selection::ALL, Selection::From(LineNo(whole.line_count() / 2))];
+        let mut selections = vec![LineSelection::ALL, LineSelection::From(LineNo(whole.line_count() / 2))];
         for cursor in ends.iter().step_by(7) {
-            selections.push(Selection::Since(*cursor));
-            selections.push(Selection::Between(ends[ends.len() / 3], *cursor));
-            selections.push(Selection::Between(*cursor, *cursor));
+            selections.push(LineSelection::Since(*cursor));
+            selections.push(LineSelection::Between(ends[ends.len() / 3], *cursor));
+            selections.push(LineSelection::Between(*cursor, *cursor));
         }
         for selection in selections {
             let expected = read_at_once(&whole, selection);
@@ -133,13 +133,13 @@ proptest! {
     #[test]
     fn a_pattern_is_found_in_what_is_taken_out(size in size(), script in script(), lines in 1usize..30, at in 0usize..40) {
         let script = [&script[..], &script, &script].concat();
-        let mut ends = vec![Cursor::default()];
+        let mut ends = vec![TextCursor::default()];
         let mut terminal = Terminal::new(size, options());
         play(&mut terminal, &script, |terminal| ends.push(terminal.end()));
         for since in [None, Some(ends[at.min(ends.len() - 1)])] {
             for text in ["[a-z]{2}", r"\d[A-Z]+$", r"^\w\d?$", r"[a-z]\n[A-Z]", "(?s)a.*b", "never this"] {
                 let pattern = Pattern::new(text).unwrap();
-                let what = WatchFor { pattern, fail: None, lines, since, echo: Echo::Match };
+                let what = ExpectPatterns { pattern, fail: None, lines, since, echo: EchoPolicy::Match };
                 let expected = search(&what, size, &script, false);
                 prop_assert_eq!(search(&what, size, &script, true), expected, "{:?} since {:?}", text, since);
             }

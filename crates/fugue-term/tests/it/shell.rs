@@ -1,17 +1,19 @@
 //! Shell marks that carry the secret, and what they tell.
 
-use fugue_term::{Fact, MarkKind, Options, ShellState, Size, StepMark, Terminal};
+use fugue_term::{
+    ShellMarkKind, ShellState, StepMark, Terminal, TerminalEvent, TerminalOptions, TerminalSize,
+};
 
 fn terminal() -> Terminal {
-    let options = Options {
+    let options = TerminalOptions {
         secret: Some("K".into()),
-        ..Options::default()
+        ..TerminalOptions::default()
     };
-    Terminal::new(Size { rows: 6, cols: 30 }, options)
+    Terminal::new(TerminalSize { rows: 6, cols: 30 }, options)
 }
 
 /// `{A}` and the like stand for our marks.
-fn feed(terminal: &mut Terminal, text: &str) -> Vec<Fact> {
+fn feed(terminal: &mut Terminal, text: &str) -> Vec<TerminalEvent> {
     let mut text = text.to_owned();
     for mark in ["A", "B", "C", "D", "D;0", "D;1", "D;130"] {
         text = text.replace(
@@ -121,11 +123,14 @@ fn a_mark_says_where_it_was() {
     let places: Vec<_> = facts
         .iter()
         .map(|fact| match fact {
-            Fact::Mark(mark) => (mark.kind, mark.at.line.0, mark.at.col),
+            TerminalEvent::Mark(mark) => (mark.kind, mark.at.line.0, mark.at.col),
             fact => panic!("{fact:?}"),
         })
         .collect();
-    assert_eq!(places, [(MarkKind::Prompt, 1, 0), (MarkKind::Input, 1, 3)]);
+    assert_eq!(
+        places,
+        [(ShellMarkKind::Prompt, 1, 0), (ShellMarkKind::Input, 1, 3)]
+    );
     assert_eq!(terminal.marks().count(), 2);
 }
 
@@ -146,9 +151,9 @@ fn a_mark_may_name_the_step_of_a_plan() {
         assert!(matches!(terminal.prompt(), ShellState::Running { .. }));
         assert_eq!(output(&terminal), ["out"]);
         let step = terminal.marks().next_back().unwrap().step;
-        let options = Options {
+        let options = TerminalOptions {
             secret: Some("K".into()),
-            ..Options::default()
+            ..TerminalOptions::default()
         };
         let loaded = Terminal::load(&terminal.save().unwrap(), options).unwrap();
         assert_eq!(loaded.marks().next_back().unwrap().step, step);

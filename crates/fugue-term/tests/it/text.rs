@@ -1,13 +1,13 @@
 //! The text as a person would have read it, and what is new in it since a cursor.
 
-use fugue_term::{Cursor, LineNo, Options, Query, Size, Terminal};
+use fugue_term::{LineNo, LineQuery, Terminal, TerminalOptions, TerminalSize, TextCursor};
 
-const SIZE: Size = Size { rows: 4, cols: 10 };
+const SIZE: TerminalSize = TerminalSize { rows: 4, cols: 10 };
 
 fn terminal(bytes: &str) -> Terminal {
     let mut terminal = Terminal::new(
         SIZE,
-        Options {
+        TerminalOptions {
             keep_lines: 100,
             secret: None,
         },
@@ -16,9 +16,9 @@ fn terminal(bytes: &str) -> Terminal {
     terminal
 }
 
-fn text(terminal: &Terminal, since: Option<Cursor>) -> Vec<String> {
+fn text(terminal: &Terminal, since: Option<TextCursor>) -> Vec<String> {
     let lines = terminal
-        .lines(&Query {
+        .lines(&LineQuery {
             since,
             last: usize::MAX,
         })
@@ -147,7 +147,7 @@ fn a_line_that_was_rewritten_is_new_as_a_whole() {
 fn only_the_last_lines_are_given_and_the_rest_is_counted() {
     let many: String = (0..300).map(|i| format!("{i}\r\n")).collect();
     let terminal = terminal(&many);
-    let lines = terminal.lines(&Query {
+    let lines = terminal.lines(&LineQuery {
         since: None,
         last: 3,
     });
@@ -164,7 +164,7 @@ fn only_the_last_lines_are_given_and_the_rest_is_counted() {
         (lines.first_kept, lines.omitted, lines.older_lost),
         (LineNo(197), 100, false)
     );
-    let all = terminal.lines(&Query {
+    let all = terminal.lines(&LineQuery {
         since: None,
         last: 1000,
     });
@@ -172,13 +172,13 @@ fn only_the_last_lines_are_given_and_the_rest_is_counted() {
         (all.lines.len(), all.omitted, all.older_lost),
         (103, 0, true)
     );
-    let start = Cursor::default();
-    let since = terminal.lines(&Query {
+    let start = TextCursor::default();
+    let since = terminal.lines(&LineQuery {
         since: Some(start),
         last: 1000,
     });
     assert_eq!((since.lines.len(), since.older_lost), (103, true));
-    let few = terminal.lines(&Query {
+    let few = terminal.lines(&LineQuery {
         since: Some(start),
         last: 10,
     });
@@ -188,7 +188,7 @@ fn only_the_last_lines_are_given_and_the_rest_is_counted() {
     );
     assert_eq!(
         terminal
-            .lines(&Query {
+            .lines(&LineQuery {
                 since: Some(terminal.end()),
                 last: 10
             })
@@ -202,7 +202,7 @@ fn lines_keep_their_numbers_whatever_the_size() {
     let mut terminal = terminal("first\r\n0123456789abcdef\r\nlast");
     let numbers = |terminal: &Terminal| {
         let lines = terminal
-            .lines(&Query {
+            .lines(&LineQuery {
                 since: None,
                 last: 100,
             })
@@ -224,7 +224,7 @@ fn lines_keep_their_numbers_whatever_the_size() {
         (u16::MAX, u16::MAX),
         (4, 10),
     ] {
-        terminal.resize(Size { rows, cols });
+        terminal.resize(TerminalSize { rows, cols });
         assert_eq!(numbers(&terminal), before, "{rows}x{cols}");
         assert_eq!(terminal.end(), end);
     }
@@ -239,7 +239,7 @@ fn an_endless_line_is_broken_and_bounded() {
         terminal.feed(&[b'x'; 1000]);
     }
     let lines = terminal
-        .lines(&Query {
+        .lines(&LineQuery {
             since: None,
             last: usize::MAX,
         })
@@ -289,10 +289,10 @@ const MIXED: &str =
 
 #[test]
 fn characters_survive_every_two_cuts() {
-    let size = Size { rows: 6, cols: 12 };
+    let size = TerminalSize { rows: 6, cols: 12 };
     let bytes = [MIXED.as_bytes(), b"\xf0\x9f\x91\xe2\x82x\xc3\x1b[m\xe2"].concat();
     let play = |parts: [&[u8]; 3]| {
-        let mut terminal = Terminal::new(size, Options::default());
+        let mut terminal = Terminal::new(size, TerminalOptions::default());
         let facts: Vec<_> = parts.iter().flat_map(|part| terminal.feed(part)).collect();
         (
             facts,
@@ -314,11 +314,11 @@ fn characters_survive_every_two_cuts() {
 
 #[test]
 fn who_asks_for_all_lines_gets_all_lines() {
-    let options = Options {
+    let options = TerminalOptions {
         keep_lines: usize::MAX,
-        ..Options::default()
+        ..TerminalOptions::default()
     };
-    let mut terminal = Terminal::new(Size { rows: 24, cols: 80 }, options);
+    let mut terminal = Terminal::new(TerminalSize { rows: 24, cols: 80 }, options);
     let line = "0123456789".repeat(7);
     // More than the usual limit in bytes.
     let count = 300_000;
@@ -326,7 +326,7 @@ fn who_asks_for_all_lines_gets_all_lines() {
         terminal.feed(line.as_bytes());
         terminal.feed(b"\r\n");
     }
-    let found = terminal.lines(&Query {
+    let found = terminal.lines(&LineQuery {
         since: None,
         last: usize::MAX,
     });
@@ -343,10 +343,13 @@ fn the_end_never_goes_back_when_only_the_size_changes() {
         "x\x1b[2J  ",
     ] {
         for cols in 2..12 {
-            let mut terminal = Terminal::new(Size { rows: 4, cols: 10 }, Options::default());
+            let mut terminal = Terminal::new(
+                TerminalSize { rows: 4, cols: 10 },
+                TerminalOptions::default(),
+            );
             terminal.feed(text.as_bytes());
             let before = terminal.end();
-            terminal.resize(Size { rows: 4, cols });
+            terminal.resize(TerminalSize { rows: 4, cols });
             assert!(terminal.end() >= before, "{text:?} at {cols} columns");
             terminal.feed(b"z");
             assert!(terminal.end() > before);

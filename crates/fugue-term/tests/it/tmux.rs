@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::compare::{command, diff};
 use crate::recording;
-use fugue_term::{Options, Query, Size, Terminal};
+use fugue_term::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 
 /// Streams on which tmux 3.3a and we differ, and why.
 const DIFFERENCES: &[(&str, &str)] = &[
@@ -54,7 +54,7 @@ fn text_that_left_the_screen_is_what_tmux_kept() {
         .map(|i| format!("{i} {}\r\n", "word ".repeat(i % 9)))
         .collect();
     let cleared = "one\r\ntwo\x1b[2J\x1b[Hthree\r\nfour\x1b[H\x1b[Jfive";
-    let size = Size { rows: 8, cols: 20 };
+    let size = TerminalSize { rows: 8, cols: 20 };
     let made = [many.as_bytes(), cleared.as_bytes()]
         .map(|bytes| ("made".to_owned(), size, bytes.to_vec()));
     let recorded = recording::all()
@@ -62,14 +62,14 @@ fn text_that_left_the_screen_is_what_tmux_kept() {
         .filter(|recording| recording.resizes.is_empty());
     let recorded = recorded.map(|recording| (recording.name, recording.size, recording.bytes));
     for (name, size, bytes) in made.into_iter().chain(recorded) {
-        let mut terminal = Terminal::new(size, Options::default());
+        let mut terminal = Terminal::new(size, TerminalOptions::default());
         terminal.feed(&bytes);
         if terminal.screen().alternate() {
             // What tmux captures then is the alternate screen.
             continue;
         }
         let lines = terminal
-            .lines(&Query {
+            .lines(&LineQuery {
                 since: None,
                 last: usize::MAX,
             })
@@ -90,7 +90,7 @@ fn text_that_left_the_screen_is_what_tmux_kept() {
 
 #[test]
 fn short_streams_look_as_in_tmux() {
-    let size = Size { rows: 8, cols: 20 };
+    let size = TerminalSize { rows: 8, cols: 20 };
     compare(
         STREAMS
             .iter()
@@ -100,11 +100,11 @@ fn short_streams_look_as_in_tmux() {
 
 #[test]
 fn made_up_streams_look_as_in_tmux() {
-    let size = Size { rows: 8, cols: 20 };
+    let size = TerminalSize { rows: 8, cols: 20 };
     compare((0..40).map(|seed| (format!("made-{seed}"), size, made_up(seed))));
 }
 
-fn compare(streams: impl Iterator<Item = (String, Size, Vec<u8>)>) {
+fn compare(streams: impl Iterator<Item = (String, TerminalSize, Vec<u8>)>) {
     let tmux = Tmux::start();
     let mut wrong = Vec::new();
     for (name, size, bytes) in streams {
@@ -259,9 +259,9 @@ impl Tmux {
     }
 
     /// Where tmux's screen and ours differ.
-    fn differs(&self, size: Size, bytes: &[u8]) -> Option<String> {
+    fn differs(&self, size: TerminalSize, bytes: &[u8]) -> Option<String> {
         let theirs = self.show(size, bytes);
-        let mut terminal = Terminal::new(size, Options::default());
+        let mut terminal = Terminal::new(size, TerminalOptions::default());
         terminal.feed(bytes);
         let ours: Vec<String> = terminal.screen().rows().collect();
         (ours != theirs).then(|| diff(&theirs, &ours))
@@ -270,7 +270,7 @@ impl Tmux {
     /// The shortest beginning of a stream after which the screens differ, cut before escape sequences.
     fn shorten(
         &self,
-        size: Size,
+        size: TerminalSize,
         bytes: Vec<u8>,
         differs: Option<String>,
     ) -> (Vec<u8>, Option<String>) {
@@ -286,7 +286,7 @@ impl Tmux {
     }
 
     /// The screen of a pane of that size that is given the bytes.
-    fn show(&self, size: Size, bytes: &[u8]) -> Vec<String> {
+    fn show(&self, size: TerminalSize, bytes: &[u8]) -> Vec<String> {
         let screen = self.capture(size, bytes, &[]);
         let mut rows: Vec<String> = screen
             .lines()
@@ -296,7 +296,7 @@ impl Tmux {
         rows
     }
 
-    fn capture(&self, size: Size, bytes: &[u8], how: &[&str]) -> String {
+    fn capture(&self, size: TerminalSize, bytes: &[u8], how: &[&str]) -> String {
         let file = self.folder.join("bytes");
         fs::write(&file, bytes).unwrap();
         let (rows, cols) = (size.rows.to_string(), size.cols.to_string());

@@ -1,17 +1,18 @@
 //! Waiting for a pattern: what is found, when, and what is not.
 
 use fugue_term::{
-    Begun, Cursor, Echo, Hit, Options, Pattern, Query, Size, Terminal, Via, Watch, WatchFor, Which,
+    EchoPolicy, ExpectPatterns, ExpectSearch, InitialSearch, LineQuery, MatchSource, Pattern,
+    PatternKind, PatternMatch, Terminal, TerminalOptions, TerminalSize, TextCursor,
 };
 
 const SECRET: &str = "K";
 
 fn terminal() -> Terminal {
-    let options = Options {
+    let options = TerminalOptions {
         secret: Some(SECRET.into()),
-        ..Options::default()
+        ..TerminalOptions::default()
     };
-    let mut terminal = Terminal::new(Size { rows: 6, cols: 30 }, options);
+    let mut terminal = Terminal::new(TerminalSize { rows: 6, cols: 30 }, options);
     terminal.listen(true);
     terminal
 }
@@ -26,58 +27,58 @@ fn marks(text: &str) -> Vec<u8> {
     text.into_bytes()
 }
 
-fn watch_for(pattern: &str) -> WatchFor {
-    WatchFor {
+fn watch_for(pattern: &str) -> ExpectPatterns {
+    ExpectPatterns {
         pattern: Pattern::new(pattern).unwrap(),
         fail: None,
         lines: 100,
         since: None,
-        echo: Echo::Skip,
+        echo: EchoPolicy::Skip,
     }
 }
 
 /// A pane and one who waits.
 struct Pane {
     terminal: Terminal,
-    watch: Watch,
+    watch: ExpectSearch,
 }
 
 impl Pane {
     /// Begins to watch when `before` was printed; it must not match.
-    fn new(before: &str, what: WatchFor) -> Pane {
+    fn new(before: &str, what: ExpectPatterns) -> Pane {
         let (pane, begun) = Pane::begin(before, what);
-        assert_eq!(begun, Begun::Watching, "{before:?}");
+        assert_eq!(begun, InitialSearch::Watching, "{before:?}");
         pane
     }
 
-    fn begin(before: &str, what: WatchFor) -> (Pane, Begun) {
+    fn begin(before: &str, what: ExpectPatterns) -> (Pane, InitialSearch) {
         let mut terminal = terminal();
         terminal.feed(&marks(before));
-        let mut watch = Watch::new(what);
+        let mut watch = ExpectSearch::new(what);
         let begun = watch.begin(&terminal);
         (Pane { terminal, watch }, begun)
     }
 
     /// Begins when `before` was printed, and looks only at what comes then.
-    fn since_now(before: &str, what: WatchFor) -> Pane {
+    fn since_now(before: &str, what: ExpectPatterns) -> Pane {
         let mut terminal = terminal();
         terminal.feed(&marks(before));
         let since = Some(terminal.end());
-        let mut watch = Watch::new(WatchFor { since, ..what });
-        assert_eq!(watch.begin(&terminal), Begun::Watching);
+        let mut watch = ExpectSearch::new(ExpectPatterns { since, ..what });
+        assert_eq!(watch.begin(&terminal), InitialSearch::Watching);
         Pane { terminal, watch }
     }
 
-    fn feed(&mut self, text: &str) -> Option<Hit> {
+    fn feed(&mut self, text: &str) -> Option<PatternMatch> {
         self.feed_bytes(&marks(text))
     }
 
-    fn feed_bytes(&mut self, bytes: &[u8]) -> Option<Hit> {
+    fn feed_bytes(&mut self, bytes: &[u8]) -> Option<PatternMatch> {
         self.terminal.feed(bytes);
         self.watch.output(self.terminal.tapped())
     }
 
-    fn look(&mut self) -> Option<Hit> {
+    fn look(&mut self) -> Option<PatternMatch> {
         match self.watch.wants_look() {
             true => self.watch.look(&self.terminal),
             false => None,
@@ -85,8 +86,8 @@ impl Pane {
     }
 
     /// The lines that are new since a cursor.
-    fn follows(&self, since: Cursor) -> String {
-        let query = Query {
+    fn follows(&self, since: TextCursor) -> String {
+        let query = LineQuery {
             since: Some(since),
             last: usize::MAX,
         };
@@ -112,12 +113,12 @@ fn check(pattern: &str, pieces: &[&str], expected: Told<'_>) {
 }
 
 #[track_caller]
-fn check_for(what: WatchFor, pieces: &[&str], expected: Told<'_>) {
+fn check_for(what: ExpectPatterns, pieces: &[&str], expected: Told<'_>) {
     let mut pane = Pane {
         terminal: terminal(),
-        watch: Watch::new(what),
+        watch: ExpectSearch::new(what),
     };
-    assert_eq!(pane.watch.begin(&pane.terminal), Begun::Watching);
+    assert_eq!(pane.watch.begin(&pane.terminal), InitialSearch::Watching);
     for (i, piece) in pieces.iter().enumerate() {
         if let Some(hit) = pane.feed(piece) {
             assert_eq!(At(i + 1, &hit.text), expected, "{pieces:?}");
@@ -196,7 +197,7 @@ fn patterns_may_span_lines_within_the_window_and_not_beyond() {
         &["begin\r\nx\r\n", "end\r\n"],
         At(2, "begin\nx\nend"),
     );
-    let lines = |lines| WatchFor {
+    let lines = |lines| ExpectPatterns {
         lines,
         ..watch_for("(?s)begin.*end$")
     };
@@ -277,7 +278,7 @@ fn word_boundaries_know_unicode() {
 
 #[test]
 fn whichever_comes_first() {
-    let both = |pattern, fail| WatchFor {
+    let both = |pattern, fail| ExpectPatterns {
         fail: Some(Pattern::new(fail).unwrap()),
         ..watch_for(pattern)
     };
@@ -287,8 +288,8 @@ fn whichever_comes_first() {
         hit.or_else(|| pane.watch.quiet())
             .map(|hit| (hit.which, hit.text))
     };
-    let failed = |text: &str| Some((Which::Fail, text.to_owned()));
-    let matched = |text: &str| Some((Which::Pattern, text.to_owned()));
+    let failed = |text: &str| Some((PatternKind::Fail, text.to_owned()));
+    let matched = |text: &str| Some((PatternKind::Pattern, text.to_owned()));
     assert_eq!(which("done", "error", &["an error, done"]), failed("error"));
     assert_eq!(which("done", "error", &["done, an error"]), matched("done"));
     assert_eq!(
@@ -305,7 +306,7 @@ fn whichever_comes_first() {
 #[test]
 fn what_is_there_is_looked_at_first() {
     let begin = |before, what| match Pane::begin(before, what) {
-        (pane, Begun::Hit(hit)) => (hit.text.clone(), pane.follows(hit.behind)),
+        (pane, InitialSearch::Hit(hit)) => (hit.text.clone(), pane.follows(hit.behind)),
         (_, begun) => panic!("{begun:?}"),
     };
     let text = "one\r\ntwo 2 zwei\r\nthree\r\nfour";
@@ -324,7 +325,7 @@ fn what_is_there_is_looked_at_first() {
     );
     assert_eq!(begin(text, watch_for("zwei\n")), is("zwei\n", "three|four"));
     assert_eq!(begin(text, watch_for("^fou")), is("fou", "r"));
-    let last = |lines| WatchFor {
+    let last = |lines| ExpectPatterns {
         lines,
         ..watch_for("one|four")
     };
@@ -349,10 +350,11 @@ fn a_hit_says_where_it_is_and_what_follows() {
             &["see port 8080 now\r\nnext"],
         ] {
             let mut pane = Pane::new(before, watch_for(r"port \d+"));
-            let hits: Vec<Hit> = pieces.iter().filter_map(|piece| pane.feed(piece)).collect();
+            let hits: Vec<PatternMatch> =
+                pieces.iter().filter_map(|piece| pane.feed(piece)).collect();
             let [hit] = &hits[..] else { panic!("{hits:?}") };
             assert_eq!(pane.follows(hit.behind), " now|next");
-            assert_eq!((&hit.text[..], hit.via), ("port 8080", Via::Stream));
+            assert_eq!((&hit.text[..], hit.via), ("port 8080", MatchSource::Stream));
             assert!(hit.line.contains("see port 8080"), "{hit:?}");
             let line = before.matches('\n').count() as u64;
             let col = if before == "漢 " { 2 } else { 0 };
@@ -411,7 +413,7 @@ fn a_word_that_is_painted_is_found_by_a_look() {
         let hit = pane.look().unwrap();
         assert_eq!(
             (&hit.text[..], &hit.line[..], hit.via),
-            ("ready", "  ready", Via::Screen)
+            ("ready", "  ready", MatchSource::Screen)
         );
         assert_eq!(pane.follows(hit.behind), "");
     }
@@ -427,8 +429,8 @@ fn the_alternate_screen_counts() {
     let (_, begun) = Pane::begin("\x1b[?1049h\x1b[3;4Hdone", watch_for("done"));
     assert!(matches!(
         begun,
-        Begun::Hit(Hit {
-            via: Via::Screen,
+        InitialSearch::Hit(PatternMatch {
+            via: MatchSource::Screen,
             ..
         })
     ));
@@ -445,17 +447,20 @@ fn echo_is_no_output() {
     assert_eq!(pane.watch.quiet(), None);
     assert_eq!(pane.look(), None);
     assert_eq!(pane.feed("all done\r\n").unwrap().line, "all done");
-    let what = || WatchFor {
-        echo: Echo::Match,
+    let what = || ExpectPatterns {
+        echo: EchoPolicy::Match,
         ..watch_for("make done")
     };
     assert_eq!(Pane::new("", what()).feed(typed).unwrap().text, "make done");
-    assert!(matches!(Pane::begin(typed, what()).1, Begun::Hit(_)));
+    assert!(matches!(
+        Pane::begin(typed, what()).1,
+        InitialSearch::Hit(_)
+    ));
     // Output that is there already begins in the line where the echo ended.
     let there = "{A}$ {B}ls\r\n{C}all done\r\n{D;0}{A}$ {B}";
     assert!(matches!(
         Pane::begin(there, watch_for("all done")).1,
-        Begun::Hit(_)
+        InitialSearch::Hit(_)
     ));
     // What is there already, and what a line editor paints.
     let mut pane = Pane::new(
@@ -495,8 +500,8 @@ fn what_a_program_in_the_background_prints_at_the_prompt_is_no_echo() {
     let mut terminal = terminal();
     terminal.nothing_typed_yet();
     terminal.feed(&marks("{A}$ {B}listening"));
-    let mut watch = Watch::new(watch_for("listening"));
-    assert!(matches!(watch.begin(&terminal), Begun::Hit(_)));
+    let mut watch = ExpectSearch::new(watch_for("listening"));
+    assert!(matches!(watch.begin(&terminal), InitialSearch::Hit(_)));
 }
 
 #[test]
@@ -518,42 +523,42 @@ fn forged_marks_hide_nothing() {
     let forged = "\x1b]133;A\x07\x1b]133;B\x07\x1b]133;B;k=guess\x07";
     assert!(pane.feed(&format!("{forged}done")).is_some());
     let (_, begun) = Pane::begin(&format!("{forged}done"), watch_for("done"));
-    assert!(matches!(begun, Begun::Hit(_)));
+    assert!(matches!(begun, InitialSearch::Hit(_)));
 }
 
 #[test]
 fn lines_that_are_gone_are_asked_for() {
     let secret = || Some(SECRET.to_owned());
     let make = |keep_lines| {
-        let options = Options {
+        let options = TerminalOptions {
             keep_lines,
             secret: secret(),
         };
-        let mut terminal = Terminal::new(Size { rows: 6, cols: 30 }, options);
+        let mut terminal = Terminal::new(TerminalSize { rows: 6, cols: 30 }, options);
         terminal.listen(true);
         terminal
     };
     let (mut live, mut replayed) = (make(10), make(usize::MAX));
     let begin = |live: &Terminal, pattern| {
-        let since = Some(Cursor::default());
-        let mut watch = Watch::new(WatchFor {
+        let since = Some(TextCursor::default());
+        let mut watch = ExpectSearch::new(ExpectPatterns {
             since,
             ..watch_for(pattern)
         });
-        assert_eq!(watch.begin(live), Begun::NeedsOlder);
+        assert_eq!(watch.begin(live), InitialSearch::NeedsOlder);
         watch
     };
     let text: String = (0..5000).map(|i| format!("line {i} of many\r\n")).collect();
     live.feed(text.as_bytes());
     replayed.feed(text.as_bytes());
     let mut watch = begin(&live, "line 7 .*");
-    let Begun::Hit(hit) = watch.begin(&replayed) else {
+    let InitialSearch::Hit(hit) = watch.begin(&replayed) else {
         panic!()
     };
     assert_eq!((&hit.text[..], hit.behind.line.0), ("line 7 of many", 7));
     // Nothing there; then what came since, then what comes.
     let mut watch = begin(&live, "late|later");
-    assert_eq!(watch.begin(&replayed), Begun::Watching);
+    assert_eq!(watch.begin(&replayed), InitialSearch::Watching);
     live.feed(b"here: la");
     assert_eq!(watch.output(live.tapped()), None);
     live.feed(b"te\r\n");
@@ -561,7 +566,7 @@ fn lines_that_are_gone_are_asked_for() {
     let mut watch = begin(&live, "the end");
     assert_eq!(
         watch.begin(&live),
-        Begun::Watching,
+        InitialSearch::Watching,
         "what there is has to do"
     );
     assert_eq!(watch.resume(&live), None);

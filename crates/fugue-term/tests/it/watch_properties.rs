@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use fugue_term::{
-    Begun, Cursor, Echo, Hit, Pattern, Query, Size, Terminal, Watch, WatchFor, Which,
+    EchoPolicy, ExpectPatterns, ExpectSearch, InitialSearch, LineQuery, Pattern, PatternKind,
+    PatternMatch, Terminal, TerminalSize, TextCursor,
 };
 use proptest::prelude::*;
 
@@ -34,34 +35,34 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     texts.map(|text| Pattern::new(text).unwrap()).into()
 });
 
-fn watch_for(pattern: &Pattern) -> WatchFor {
-    WatchFor {
+fn watch_for(pattern: &Pattern) -> ExpectPatterns {
+    ExpectPatterns {
         pattern: pattern.clone(),
         fail: None,
         lines: 4,
         since: None,
-        echo: Echo::Skip,
+        echo: EchoPolicy::Skip,
     }
 }
 
 /// All of a hit that does not depend on when it was told.
-type Told = Option<(Which, String, Cursor, Cursor)>;
+type Told = Option<(PatternKind, String, TextCursor, TextCursor)>;
 
-fn told(hit: Option<Hit>) -> Told {
+fn told(hit: Option<PatternMatch>) -> Told {
     hit.map(|hit| (hit.which, hit.text, hit.from, hit.behind))
 }
 
 /// The hit that a script gives, and whether somebody should look at the screen.
 fn wait(
-    what: WatchFor,
-    size: Size,
+    what: ExpectPatterns,
+    size: TerminalSize,
     script: &[Step],
     mut cut: impl FnMut(&[u8]) -> Vec<Vec<u8>>,
 ) -> (Told, bool) {
     let mut terminal = Terminal::new(size, options());
     terminal.listen(true);
-    let mut watch = Watch::new(what);
-    if let Begun::Hit(hit) = watch.begin(&terminal) {
+    let mut watch = ExpectSearch::new(what);
+    if let InitialSearch::Hit(hit) = watch.begin(&terminal) {
         return (told(Some(hit)), false);
     }
     for step in script {
@@ -161,8 +162,8 @@ fn printed() -> impl Strategy<Value = (Vec<u8>, String)> {
 }
 
 /// What is new since a cursor, as one text.
-fn follows(terminal: &Terminal, since: Cursor) -> String {
-    let query = Query {
+fn follows(terminal: &Terminal, since: TextCursor) -> String {
+    let query = LineQuery {
         since: Some(since),
         last: usize::MAX,
     };
@@ -179,9 +180,9 @@ proptest! {
         size in size(), script in script(), cuts in prop::collection::vec(1usize..9, 1..9), fail in 0usize..10, echo in any::<bool>()
     ) {
         for pattern in &*PATTERNS {
-            let what = || WatchFor {
+            let what = || ExpectPatterns {
                 fail: PATTERNS.get(fail).cloned(),
-                echo: if echo { Echo::Match } else { Echo::Skip },
+                echo: if echo { EchoPolicy::Match } else { EchoPolicy::Skip },
                 ..watch_for(pattern)
             };
             let expected = wait(what(), size, &script, whole);
@@ -196,7 +197,7 @@ proptest! {
     fn a_hit_is_what_a_reader_of_the_text_would_find_and_says_what_follows(
         (bytes, clean) in printed(), rows in 2u16..9, cuts in prop::collection::vec(1usize..9, 1..9),
     ) {
-        let size = Size { rows, cols: 20 };
+        let size = TerminalSize { rows, cols: 20 };
         let texts = ["ab", r"\d+", "a.*b", "b$", r"\b\d\b", "^a", "é.?", "漢", r"a\n+b", r"\.\s+é", "edge", "-e?"];
         let mut sizes = cuts.iter().copied().cycle();
         for text in texts {
@@ -205,9 +206,9 @@ proptest! {
             // While it is printed.
             let mut terminal = Terminal::new(size, options());
             terminal.listen(true);
-            let all = || WatchFor { lines: 100, ..watch_for(&pattern) };
-            let mut watch = Watch::new(all());
-            prop_assert_eq!(watch.begin(&terminal), Begun::Watching);
+            let all = || ExpectPatterns { lines: 100, ..watch_for(&pattern) };
+            let mut watch = ExpectSearch::new(all());
+            prop_assert_eq!(watch.begin(&terminal), InitialSearch::Watching);
             let mut hit = None;
             for part in by_sizes(&bytes, &mut sizes) {
                 terminal.feed(&part);
@@ -216,13 +217,13 @@ proptest! {
             prop_assert!(!watch.is_unsettled());
             prop_assert_eq!(hit.as_ref().map(|hit| &hit.text[..]), expected.clone().map(|range| &clean[range]), "{:?}", text);
             // When it was printed.
-            let mut later = Watch::new(all());
+            let mut later = ExpectSearch::new(all());
             let begun = match later.begin(&terminal) {
-                Begun::Hit(hit) => Some(hit),
-                Begun::Watching => None,
-                Begun::NeedsOlder => panic!("all lines are there"),
+                InitialSearch::Hit(hit) => Some(hit),
+                InitialSearch::Watching => None,
+                InitialSearch::NeedsOlder => panic!("all lines are there"),
             };
-            let within = |hit: &Hit| (hit.text.clone(), (hit.from.line, hit.from.col), (hit.behind.line, hit.behind.col));
+            let within = |hit: &PatternMatch| (hit.text.clone(), (hit.from.line, hit.from.col), (hit.behind.line, hit.behind.col));
             prop_assert_eq!(begun.as_ref().map(within), hit.as_ref().map(within), "{:?}", text);
             let Some(range) = expected else { continue };
             let rest = &clean[range.end..];
@@ -232,10 +233,10 @@ proptest! {
                 let new = follows(&terminal, hit.behind);
                 prop_assert_eq!(new.trim_end_matches('\n'), rest.trim_end_matches('\n'), "{:?} {:?}", text, hit);
                 // And whoever waits from there on sees the next one.
-                let mut next = Watch::new(WatchFor { since: Some(hit.behind), ..all() });
+                let mut next = ExpectSearch::new(ExpectPatterns { since: Some(hit.behind), ..all() });
                 let next = match next.begin(&terminal) {
-                    Begun::Hit(hit) => Some(hit.text),
-                    Begun::Watching | Begun::NeedsOlder => None,
+                    InitialSearch::Hit(hit) => Some(hit.text),
+                    InitialSearch::Watching | InitialSearch::NeedsOlder => None,
                 };
                 let expected = next_match(text, &clean, range.end);
                 prop_assert_eq!(next.as_deref(), expected.map(|range| &clean[range]), "{:?} behind {:?}", text, hit);

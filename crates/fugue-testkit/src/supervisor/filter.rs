@@ -16,7 +16,7 @@ use libc::{
     seccomp_data, sock_filter,
 };
 
-use super::{Syscall, Verdict};
+use super::{Syscall, SyscallVerdict};
 
 // From linux/audit.h, which libc does not have.
 #[cfg(target_arch = "x86_64")]
@@ -103,10 +103,10 @@ pub(super) fn receive(listener: &OwnedFd) -> Option<Received> {
     })
 }
 
-pub(super) fn answer(listener: &OwnedFd, id: u64, verdict: Verdict) {
+pub(super) fn answer(listener: &OwnedFd, id: u64, verdict: SyscallVerdict) {
     let (error, flags) = match verdict {
-        Verdict::Continue => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
-        Verdict::Fail(errno) => (-errno.raw_os_error(), 0),
+        SyscallVerdict::Continue => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
+        SyscallVerdict::Fail(errno) => (-errno.raw_os_error(), 0),
     };
     let mut response = libc::seccomp_notif_resp {
         id,

@@ -13,7 +13,7 @@ use fugue_api::{
     attach::{AttachRequest, ViewerRole},
     wire::{IdempotencyKey, Request, Response},
 };
-use fugue_client::client::{Client, Line, Views};
+use fugue_client::client::{Client, FrameStream, PaneConnection};
 use tokio::sync::Mutex;
 
 #[derive(Default)]
@@ -24,8 +24,8 @@ pub struct Lines {
 
 /// The connection to one pane, and the frames that arrive on it.
 pub struct PaneLine {
-    line: Line,
-    views: Mutex<Option<Views>>,
+    line: PaneConnection,
+    views: Mutex<Option<FrameStream>>,
 }
 
 impl PaneLine {

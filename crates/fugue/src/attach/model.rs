@@ -388,7 +388,7 @@ impl Model {
             let hidden = arrangement
                 .and_then(|arrangement| arrangement.zoomed)
                 .is_some_and(|zoomed| zoomed != pane);
-            if hidden && self.role == ViewerRole::Hands {
+            if hidden && self.role == ViewerRole::Interactive {
                 self.arrange(LayoutChange::Zoom { pane: Some(pane) }, effects);
             }
             self.set_focus(pane, effects);
@@ -499,7 +499,7 @@ impl Model {
             return;
         }
         self.facts_asked = Some(now);
-        effects.push(self.asks.ask(Why::Everything, Request::Everything));
+        effects.push(self.asks.ask(Why::Everything, Request::Overview));
     }
 
     fn take_facts(&mut self, facts: Overview) {

@@ -187,7 +187,7 @@ fn is_sure(glyph: &Glyph) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fugue_term::{Options, Size, Terminal};
+    use fugue_term::{Terminal, TerminalOptions, TerminalSize};
 
     fn canvas(rows: &[&str]) -> Canvas {
         let mut canvas = Canvas::new(rows.len() as u16, 12);
@@ -234,7 +234,10 @@ mod tests {
             canvas(&["", ""]),
             canvas(&["e\u{301}a\u{300}", "🇩🇪|"]),
         ];
-        let mut terminal = Terminal::new(Size { rows: 2, cols: 12 }, Options::default());
+        let mut terminal = Terminal::new(
+            TerminalSize { rows: 2, cols: 12 },
+            TerminalOptions::default(),
+        );
         let mut before: Option<&Canvas> = None;
         for from in &pictures {
             for to in [from].into_iter().chain(&pictures) {

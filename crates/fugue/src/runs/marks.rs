@@ -4,7 +4,10 @@
 //! which the shell sets before any program of the run has started, and from then on only marks with that key count. What
 //! is shown hangs on it and nothing else; exit codes come from the daemon.
 
-use fugue_term::{Cursor, Fact, LineNo, Mark, MarkKind, Offset, Options, Size, StepMark, Terminal};
+use fugue_term::{
+    LineNo, Offset, ShellMark, ShellMarkKind, StepMark, Terminal, TerminalEvent, TerminalOptions,
+    TerminalSize, TextCursor,
+};
 
 use crate::follow::Growing;
 
@@ -37,7 +40,7 @@ impl Piece {
 
 /// Reads a pane's output, cut anywhere.
 pub struct Reader {
-    size: Size,
+    size: TerminalSize,
     /// What came before the first mark, as far as it may matter.
     unread: Vec<u8>,
     terminal: Option<Terminal>,
@@ -47,7 +50,7 @@ pub struct Reader {
 /// The step whose output is being read.
 struct Step {
     mark: StepMark,
-    from: Cursor,
+    from: TextCursor,
     growing: Growing,
     /// A line that may be the heading of the next step: a step that ends its shell has no mark at its end.
     held: Option<String>,
@@ -62,7 +65,7 @@ const HEADING: &str = "── ";
 const MOST_UNREAD: usize = 64 * 1024;
 
 impl Reader {
-    pub fn new(size: Size) -> Self {
+    pub fn new(size: TerminalSize) -> Self {
         Self {
             size,
             unread: Vec::new(),
@@ -80,7 +83,7 @@ impl Reader {
             if let Some(key) = first_key(&self.unread) {
                 let mut terminal = Terminal::new(
                     self.size,
-                    Options {
+                    TerminalOptions {
                         keep_lines: KEEP_LINES,
                         secret: Some(key),
                     },
@@ -97,7 +100,7 @@ impl Reader {
         terminal.skip_to(Offset(from));
         for slice in raw.chunks(SLICE) {
             for fact in terminal.feed(slice) {
-                if let Fact::Mark(mark) = fact {
+                if let TerminalEvent::Mark(mark) = fact {
                     passed(terminal, &mut self.step, &mark, &mut pieces);
                 }
             }
@@ -122,12 +125,12 @@ impl Reader {
     }
 }
 
-fn passed(terminal: &Terminal, open: &mut Option<Step>, mark: &Mark, pieces: &mut Vec<Piece>) {
+fn passed(terminal: &Terminal, open: &mut Option<Step>, mark: &ShellMark, pieces: &mut Vec<Piece>) {
     match (mark.kind, mark.step) {
-        (MarkKind::Output, Some(name)) => {
+        (ShellMarkKind::Output, Some(name)) => {
             // Headings stand on a line of their own, above the step's output.
             let head = LineNo(mark.at.line.0.saturating_sub(1));
-            let begin = Cursor {
+            let begin = TextCursor {
                 line: head,
                 col: 0,
                 ..mark.at
@@ -157,19 +160,19 @@ fn passed(terminal: &Terminal, open: &mut Option<Step>, mark: &Mark, pieces: &mu
             });
         }
         // A prompt means that the shell is not in a step any more, whatever became of it.
-        (MarkKind::Done { .. }, Some(_)) | (MarkKind::Prompt, _) => {
+        (ShellMarkKind::Done { .. }, Some(_)) | (ShellMarkKind::Prompt, _) => {
             if let Some(step) = open.take() {
                 step.end(terminal, mark.at, pieces);
             }
         }
-        (MarkKind::Output | MarkKind::Done { .. }, None) | (MarkKind::Input, _) => {}
+        (ShellMarkKind::Output | ShellMarkKind::Done { .. }, None) | (ShellMarkKind::Input, _) => {}
     }
 }
 
 impl Step {
     /// Takes the lines that are complete up to there.
-    fn read(&mut self, terminal: &Terminal, to: Cursor, pieces: &mut Vec<Piece>) {
-        let next = Cursor {
+    fn read(&mut self, terminal: &Terminal, to: TextCursor, pieces: &mut Vec<Piece>) {
+        let next = TextCursor {
             line: LineNo(self.growing.next()),
             col: 0,
             ..self.from
@@ -195,7 +198,7 @@ impl Step {
         pieces.extend(self.held.take().map(|text| Piece::Line { plan, text }));
     }
 
-    fn end(mut self, terminal: &Terminal, to: Cursor, pieces: &mut Vec<Piece>) {
+    fn end(mut self, terminal: &Terminal, to: TextCursor, pieces: &mut Vec<Piece>) {
         self.read(terminal, to, pieces);
         self.give(pieces);
         // Where the output ended with a newline, the last line is the one after it.
@@ -230,7 +233,7 @@ fn first_key(bytes: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    const SIZE: Size = Size { rows: 10, cols: 40 };
+    const SIZE: TerminalSize = TerminalSize { rows: 10, cols: 40 };
 
     /// Reads the bytes whole and cut at every place, and says the pieces in words.
     #[track_caller]

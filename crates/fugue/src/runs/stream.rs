@@ -11,7 +11,7 @@ use fugue_api::{
     wire::OutputChunk,
 };
 use fugue_client::client::Client;
-use fugue_term::Size;
+use fugue_term::TerminalSize;
 use tokio::sync::mpsc;
 
 use super::{Ended, Event, Wait, marks::Piece, marks::Reader};
@@ -84,7 +84,7 @@ pub async fn show(desk: &Desk, wait: &mut Wait, begin: Begin) -> Result<Ended, E
 enum Heard {
     /// How large it is, where reading begins, and up to where its output is from before now.
     Pane {
-        size: Size,
+        size: TerminalSize,
         from: u64,
         now: u64,
     },
@@ -104,7 +104,7 @@ async fn hear(client: Client, pane: PaneId, begin: Begin, send: mpsc::Sender<Hea
         Begin::CatchUp { steps: 0 } | Begin::Never => (end, end),
         Begin::CatchUp { .. } => (0, end),
     };
-    let size = Size {
+    let size = TerminalSize {
         rows: status.size.rows,
         cols: status.size.cols,
     };

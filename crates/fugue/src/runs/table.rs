@@ -10,7 +10,7 @@ use fugue_api::{
     runs::{ParallelResult, RunResult, TaskResult, TaskStatus},
 };
 use fugue_client::client::Client;
-use fugue_term::{Offset, Options, Query, Size, Terminal};
+use fugue_term::{LineQuery, Offset, Terminal, TerminalOptions, TerminalSize};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::mpsc,
@@ -126,13 +126,13 @@ async fn last_lines(client: Client, pane: PaneId, say: mpsc::Sender<(PaneId, Str
     const ENOUGH: u64 = 16 * 1024;
     let name = pane.to_string();
     let mut terminal = Terminal::new(
-        Size {
+        TerminalSize {
             rows: 40,
             cols: 120,
         },
-        Options {
+        TerminalOptions {
             keep_lines: 40,
-            ..Options::default()
+            ..TerminalOptions::default()
         },
     );
     let mut from = 0;
@@ -150,7 +150,7 @@ async fn last_lines(client: Client, pane: PaneId, say: mpsc::Sender<(PaneId, Str
         terminal.skip_to(Offset(more.from));
         terminal.feed(&more.raw);
         from = more.from + more.raw.len() as u64;
-        let found = terminal.lines(&Query {
+        let found = terminal.lines(&LineQuery {
             since: None,
             last: 40,
         });

@@ -66,8 +66,8 @@ impl Ask {
                 asked.question_id
             ));
         }
-        if let Some(receipt) = handed.receipt {
-            receipt.sign().await;
+        if let Some(receipt) = handed.ack {
+            receipt.complete().await;
         }
         Ok(match asked.status {
             QuestionStatus::Answered | QuestionStatus::Default => ExitCode::SUCCESS,

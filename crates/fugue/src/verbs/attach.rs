@@ -18,9 +18,9 @@ pub struct Attach {
 impl Attach {
     pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
         let role = if self.read_only {
-            ViewerRole::Eyes
+            ViewerRole::ReadOnly
         } else {
-            ViewerRole::Hands
+            ViewerRole::Interactive
         };
         crate::attach::attach(desk, self.target.as_deref(), role).await
     }

@@ -2,7 +2,7 @@ use std::{fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use fugue_api::{Error, ErrorKind, wire::SettingNames};
 use fugue_core::assess::{
-    Decision, Fence, WatchSettings,
+    Decision, QuoteFence, WatchSettings,
     corpus::{CaseMark, Corpus, CorpusCase, CorpusScore, Label},
 };
 use fugue_daemon::assess::{AssessError, Assessor, assess};
@@ -137,10 +137,10 @@ async fn ask_all(
     Ok(asked.into_iter().map(|(_, asked)| asked).collect())
 }
 
-fn fence() -> Result<Fence, Error> {
+fn fence() -> Result<QuoteFence, Error> {
     let mut random = [0; 16];
     match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
-        Ok(16) => Ok(Fence::new(random)),
+        Ok(16) => Ok(QuoteFence::new(random)),
         _ => Err(Error::new(
             ErrorKind::Internal,
             "the kernel gave no random numbers",

@@ -95,8 +95,8 @@ impl Events {
             show(desk, &told)?;
         }
         // It is taken only now that it has been printed.
-        if let Some(receipt) = handed.receipt {
-            receipt.sign().await;
+        if let Some(receipt) = handed.ack {
+            receipt.complete().await;
         }
         Ok(match told.what {
             WaitOutcome::Event(_) => ExitCode::SUCCESS,

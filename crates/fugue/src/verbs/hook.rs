@@ -7,7 +7,7 @@ use fugue_api::{
 use fugue_client::{client::new_key, spool};
 use fugue_daemon::agents::{
     Vendor,
-    hook::{self, News},
+    hook::{self, HookEvent},
 };
 use tokio::time::timeout;
 
@@ -41,15 +41,15 @@ impl Hook {
             None => tokio::task::spawn_blocking(payload).await.ok()??,
         };
         let news = match hook::read_bytes(vendor, &payload) {
-            News::PromptGiven => HookReport::PromptGiven,
-            News::TurnEnded { message } => HookReport::TurnEnded { message },
-            News::TurnFailed { message } => HookReport::TurnFailed { message },
-            News::NeedsInput { prompt } | News::StillNeedsInput { prompt } => {
+            HookEvent::PromptGiven => HookReport::PromptGiven,
+            HookEvent::TurnEnded { message } => HookReport::TurnEnded { message },
+            HookEvent::TurnFailed { message } => HookReport::TurnFailed { message },
+            HookEvent::NeedsInput { prompt } | HookEvent::StillNeedsInput { prompt } => {
                 HookReport::NeedsInput { prompt }
             }
-            News::InputNoLongerNeeded => HookReport::InputNoLongerNeeded,
+            HookEvent::InputNoLongerNeeded => HookReport::InputNoLongerNeeded,
             // How the process ends is for the kernel to tell.
-            News::SessionEnded | News::Nothing => return None,
+            HookEvent::SessionEnded | HookEvent::Nothing => return None,
         };
         // An agent that is nobody's worker has nobody to tell.
         if !desk.who_is_worker {

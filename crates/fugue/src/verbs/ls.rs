@@ -24,8 +24,8 @@ pub struct Ls {}
 
 impl Ls {
     pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let mut overview = overview(desk, Request::Everything).await?;
-        overview.tmux = self::overview(desk, Request::Elsewhere).await?.tmux;
+        let mut overview = overview(desk, Request::Overview).await?;
+        overview.tmux = self::overview(desk, Request::TmuxPanes).await?.tmux;
         if desk.out.is_json() {
             desk.out.document(&overview)?;
         } else {

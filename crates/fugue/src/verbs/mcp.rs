@@ -48,7 +48,7 @@ impl Mcp {
             Some(address) => {
                 desk.paths.prepare()?;
                 let token = desk.paths.state.join("mcp-token");
-                let settings = http::Settings::new(address, self.allow_host, &token)?;
+                let settings = http::HttpSettings::new(address, self.allow_host, &token)?;
                 let listening = http::HttpListener::at(settings).await?;
                 let url = format!("http://{}{}", listening.address(), http::PATH);
                 if desk.out.is_json() {

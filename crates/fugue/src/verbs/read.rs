@@ -6,7 +6,7 @@ use fugue_api::{
     wire::OutputChunk,
 };
 use fugue_core::view;
-use fugue_term::{Options, Query, Size, Terminal};
+use fugue_term::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 
 use crate::{
     cli::Desk,
@@ -117,15 +117,15 @@ impl Read {
             Some(since) => offset(since),
             None => offset(&pane.cursor),
         };
-        let size = Size {
+        let size = TerminalSize {
             rows: pane.size.rows,
             cols: pane.size.cols,
         };
         let mut terminal = Terminal::new(
             size,
-            Options {
+            TerminalOptions {
                 keep_lines: MOST_LINES,
-                ..Options::default()
+                ..TerminalOptions::default()
             },
         );
         let mut from = begin.saturating_sub(run_up(self.read.lines));
@@ -171,7 +171,7 @@ impl Read {
         tokio::select! {
             found = more(&desk.client, &self.read.pane_id, from) => found.map(Some),
             _ = tokio::signal::ctrl_c() => {
-                let since = fugue_term::Cursor { offset: fugue_term::Offset(from), ..Default::default() };
+                let since = fugue_term::TextCursor { offset: fugue_term::Offset(from), ..Default::default() };
                 // Behind the `^C` of the terminal's own echo.
                 desk.out.note("");
                 desk.out.note(&format!("go on with: fugue read {} -f --since {since}", self.read.pane_id));
@@ -198,7 +198,7 @@ const MOST_LINES: usize = 1 << 21;
 
 /// What was shown so far, and how the next lines are.
 struct Tail {
-    shown: fugue_term::Cursor,
+    shown: fugue_term::TextCursor,
     growing: Growing,
     printer: Printer,
     /// How many of the lines that were there at the start are wanted.
@@ -208,7 +208,7 @@ struct Tail {
 impl Tail {
     fn show(&mut self, desk: &Desk, terminal: &Terminal, more: &OutputChunk) -> Result<(), Error> {
         let last = self.wanted.take().unwrap_or(usize::MAX);
-        let found = terminal.lines(&Query {
+        let found = terminal.lines(&LineQuery {
             since: Some(self.shown),
             last,
         });

@@ -9,8 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_term::{Attr, Color, Fact, Options, Size, Style, Terminal, Underline};
-use fugue_testkit::World;
+use fugue_term::{
+    CellAttribute, Color, Style, Terminal, TerminalEvent, TerminalOptions, TerminalSize, Underline,
+};
+use fugue_testkit::TestEnv;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Mode, OFlags},
@@ -42,7 +44,7 @@ pub struct Attached {
 
 impl Attached {
     /// `fugue attach` with these arguments.
-    pub fn new(world: &World, args: &[&str], rows: u16, cols: u16) -> Self {
+    pub fn new(world: &TestEnv, args: &[&str], rows: u16, cols: u16) -> Self {
         let mut words = vec!["attach"];
         words.extend(args);
         let binary = env!("CARGO_BIN_EXE_fugue");
@@ -50,7 +52,7 @@ impl Attached {
     }
 
     pub fn program(
-        world: &World,
+        world: &TestEnv,
         program: &str,
         args: &[&str],
         rows: u16,
@@ -79,7 +81,7 @@ impl Attached {
             .stderr(end())
             .spawn()
             .expect("the program starts");
-        let terminal = Terminal::new(Size { rows, cols }, Options::default());
+        let terminal = Terminal::new(TerminalSize { rows, cols }, TerminalOptions::default());
         Self {
             master,
             slave,
@@ -111,7 +113,7 @@ impl Attached {
         };
         self.raw.extend_from_slice(&buffer[..length]);
         for fact in self.terminal.feed(&buffer[..length]) {
-            if let Fact::Reply { bytes, .. } = fact
+            if let TerminalEvent::Reply { bytes, .. } = fact
                 && (self.kind == Kind::Modern || !bytes.ends_with(b"u"))
             {
                 self.write(&bytes);
@@ -231,7 +233,7 @@ impl Attached {
     }
 
     pub fn resize(&mut self, rows: u16, cols: u16) {
-        self.terminal.resize(Size { rows, cols });
+        self.terminal.resize(TerminalSize { rows, cols });
         size(&self.master, rows, cols);
     }
 
@@ -268,7 +270,7 @@ impl Attached {
     /// The cells for whoever draws a picture of them: one line a cell that is not blank.
     fn cells(&self) -> String {
         let screen = self.terminal.screen();
-        let Size { rows, cols } = self.terminal.size();
+        let TerminalSize { rows, cols } = self.terminal.size();
         let mut out = format!("size {rows} {cols}\n");
         if screen.cursor_visible() {
             let (row, col) = screen.cursor();
@@ -288,11 +290,11 @@ impl Attached {
                     };
                     let mut attrs = String::from("=");
                     for (attr, letter) in [
-                        (Attr::Bold, 'b'),
-                        (Attr::Dim, 'd'),
-                        (Attr::Italic, 'i'),
-                        (Attr::Reverse, 'r'),
-                        (Attr::Strike, 's'),
+                        (CellAttribute::Bold, 'b'),
+                        (CellAttribute::Dim, 'd'),
+                        (CellAttribute::Italic, 'i'),
+                        (CellAttribute::Reverse, 'r'),
+                        (CellAttribute::Strike, 's'),
                     ] {
                         if style.has(attr) {
                             attrs.push(letter);

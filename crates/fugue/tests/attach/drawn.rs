@@ -1,6 +1,6 @@
 //! Two clients show the same of a pane, whatever its program draws.
 
-use fugue_testkit::Chance;
+use fugue_testkit::SeededRng;
 
 use crate::{attached::Attached, prompts, world};
 
@@ -50,7 +50,7 @@ fn whatever_is_drawn_is_seen_as_it_is() {
     person.shows("ready");
     let mut other = Attached::new(&world, &["--read-only"], 24, 80);
     other.shows("ready");
-    let mut chance = Chance::default();
+    let mut chance = SeededRng::default();
     println!("FUGUE_SEED={}", chance.seed());
     let (mut rows, mut cols) = (24, 80);
     for round in 1..=30 {

@@ -1,7 +1,7 @@
 //! Coming, going, and what else may die.
 
 use fugue_api::panes::{CreatePaneReply, Overview};
-use fugue_testkit::{Process, until};
+use fugue_testkit::{ProcessRef, until};
 use rustix::process::Signal;
 
 use crate::{
@@ -25,7 +25,7 @@ fn is_given_back(person: &Attached) {
         "{modes:?}"
     );
     assert!(!modes.bracketed_paste && !modes.focus, "{modes:?}");
-    assert_eq!(modes.mouse, fugue_term::Mouse::Off);
+    assert_eq!(modes.mouse, fugue_term::MouseReporting::Off);
     assert_eq!(modes.keyboard, 0);
 }
 
@@ -162,7 +162,7 @@ fn the_daemon_may_die_under_it() {
     for round in 0..3 {
         // What is typed may be seen before the next one is there.
         until("a daemon runs", LIMIT, || !world.daemons().is_empty());
-        let daemon: Vec<Process> = world.daemons();
+        let daemon: Vec<ProcessRef> = world.daemons();
         signal(daemon[0].pid, Signal::KILL);
         person.type_text(&format!("echo ro''und {round}\r"));
         person.shows(&format!("round {round}"));

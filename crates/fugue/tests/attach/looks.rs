@@ -6,14 +6,14 @@ use fugue_api::{
     PaneId,
     panes::{CreatePaneReply, PaneState},
 };
-use fugue_testkit::{World, until};
+use fugue_testkit::{TestEnv, until};
 
 use crate::{LIMIT, attached::Attached, prompts, world};
 
 /// The two sizes in which everything is looked at.
 const SIZES: [(u16, u16, &str); 2] = [(24, 80, "80x24"), (50, 200, "200x50")];
 
-fn in_both(name: &str, scene: impl Fn(&World, u16, u16, &dyn Fn(&mut Attached))) {
+fn in_both(name: &str, scene: impl Fn(&TestEnv, u16, u16, &dyn Fn(&mut Attached))) {
     for (rows, cols, size) in SIZES {
         let world = world();
         let keep = |person: &mut Attached| person.golden(&format!("{name}-{size}"));
@@ -21,18 +21,18 @@ fn in_both(name: &str, scene: impl Fn(&World, u16, u16, &dyn Fn(&mut Attached)))
     }
 }
 
-fn pane(world: &World, name: &str, command: &str) -> PaneId {
+fn pane(world: &TestEnv, name: &str, command: &str) -> PaneId {
     let made: CreatePaneReply = world.json(&["new", "-n", name, "--", command]);
     made.pane_id
 }
 
-fn shell(world: &World, name: &str) -> PaneId {
+fn shell(world: &TestEnv, name: &str) -> PaneId {
     let made: CreatePaneReply = world.json(&["new", "-n", name]);
     made.pane_id
 }
 
 #[track_caller]
-fn is(world: &World, pane: PaneId, state: PaneState) {
+fn is(world: &TestEnv, pane: PaneId, state: PaneState) {
     until(&format!("{pane} is {state:?}"), LIMIT, || {
         world.status(pane).state.state == state
     });
@@ -83,7 +83,7 @@ printf 'test runs::survive ... \033[31mFAILED\033[0m\n'
 exec sleep 1000
 "#;
 
-fn four(world: &World) -> Vec<PaneId> {
+fn four(world: &TestEnv) -> Vec<PaneId> {
     fs::write(world.work().join("fugue.rs"), SOURCE).expect("a source");
     for file in ["notes.md", "score.xml"] {
         fs::write(world.work().join(file), "").expect("a file");

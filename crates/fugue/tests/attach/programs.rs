@@ -3,9 +3,9 @@
 use std::{fs, path::Path};
 
 use fugue_testkit::{
-    Missing, World,
-    agents::{AtHome, Tools},
-    model::{DONE, Model},
+    MissingRequirement, TestEnv,
+    agents::{AgentHome, ExternalTools},
+    model::{DONE, ScriptedModel},
     skip,
 };
 
@@ -19,7 +19,7 @@ const COLS: u16 = 90;
 
 /// The program in a tile of its own, and bare in a terminal of the tile's size.
 struct Pair<'a> {
-    world: &'a World,
+    world: &'a TestEnv,
     inside: Attached,
     bare: Attached,
     rows: u16,
@@ -28,7 +28,7 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    fn new(world: &'a World, command: &str) -> Self {
+    fn new(world: &'a TestEnv, command: &str) -> Self {
         let mut inside = Attached::new(world, &[], ROWS, COLS);
         prompts(&mut inside, 1);
         inside.type_text(&format!("clear; exec {command}\r"));
@@ -381,12 +381,12 @@ fn a_long_paste_arrives_whole() {
 /// the terminal does not.
 #[test]
 fn claude_code() {
-    let model = Model::start(Vec::new());
+    let model = ScriptedModel::start(Vec::new());
     let mut world = world();
-    let tools = Tools::beside(Path::new(env!("CARGO_BIN_EXE_fugue")));
-    let Some(home) = AtHome::settle(&tools, &mut world, &model) else {
+    let tools = ExternalTools::beside(Path::new(env!("CARGO_BIN_EXE_fugue")));
+    let Some(home) = AgentHome::settle(&tools, &mut world, &model) else {
         return skip(
-            Missing::Program,
+            MissingRequirement::Program,
             "Claude Code is not installed (scripts/mcp-tools)",
         );
     };

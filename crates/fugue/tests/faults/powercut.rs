@@ -16,8 +16,8 @@ use fugue_api::{
     runs::{ParallelResult, PipelineResult},
 };
 use fugue_testkit::{
-    Chance, Missing, World, figure, let_pass, skip,
-    supervisor::{Supervisor, Syscall, Verdict},
+    MissingRequirement, SeededRng, TestEnv, figure, let_pass, skip,
+    supervisor::{Supervisor, Syscall, SyscallVerdict},
     until,
 };
 use serde_json::Value;
@@ -48,7 +48,7 @@ impl Answered {
     }
 
     /// Does one thing and remembers its answer.
-    fn add(&mut self, world: &World, chance: &mut Chance) {
+    fn add(&mut self, world: &TestEnv, chance: &mut SeededRng) {
         let n = self.count();
         match chance.below(8) {
             0 => {
@@ -100,7 +100,7 @@ impl Answered {
         }
     }
 
-    fn check(&self, world: &World) {
+    fn check(&self, world: &TestEnv) {
         let said = |pane: PaneId| -> PaneStatus { world.status(pane) };
         for (&pane, (code, text)) in &self.ended {
             let status = said(pane);
@@ -151,7 +151,7 @@ impl Answered {
 }
 
 /// How to start a daemon that sees another boot id, if mounts of one's own can be had.
-fn way_to_another_boot(world: &World, boot: u64) -> Option<Vec<String>> {
+fn way_to_another_boot(world: &TestEnv, boot: u64) -> Option<Vec<String>> {
     let id = world.dir().join("boot_id");
     fs::write(&id, format!("00000000-0000-4000-8000-{boot:012x}\n")).expect("a file");
     let mount = format!(
@@ -173,7 +173,7 @@ fn way_to_another_boot(world: &World, boot: u64) -> Option<Vec<String>> {
 }
 
 /// Ends every process of the world at once, as far as there is an at once.
-fn kill_everything(world: &World) {
+fn kill_everything(world: &TestEnv) {
     until("everything is dead", CALL_TIMEOUT, || {
         let all = world.processes();
         for process in &all {
@@ -187,10 +187,10 @@ fn kill_everything(world: &World) {
 fn what_was_answered_is_there_after_a_power_cut() {
     let start = Instant::now();
     let cuts: u64 = std::env::var("FUGUE_CUTS").map_or(6, |text| text.parse().expect("a number"));
-    let mut chance = Chance::default();
+    let mut chance = SeededRng::default();
     let seed = chance.seed();
     let limit = Duration::from_secs(180 + 30 * cuts);
-    let mut world = World::new(env!("CARGO_BIN_EXE_fugue"), limit);
+    let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), limit);
     // Every answer is checked after every cut, so no pane may be forgotten for the number of those after it.
     world.configure("idle_threshold_secs = 600\nforget_beyond_panes = 1000000\n");
     fs::create_dir(world.state()).expect("the state directory");
@@ -204,13 +204,13 @@ fn what_was_answered_is_there_after_a_power_cut() {
     let synced = Arc::clone(&shadow);
     let supervisor = Supervisor::new(&syncs, move |call| {
         synced.lock().expect("nobody panics with it").sync(call);
-        Verdict::Continue
+        SyscallVerdict::Continue
     });
     match supervisor {
         Ok(supervisor) => world.supervise(supervisor),
         Err(error) => {
             skip(
-                Missing::Machine,
+                MissingRequirement::Machine,
                 format!("calls cannot be supervised: {error}"),
             );
             return;

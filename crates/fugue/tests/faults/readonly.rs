@@ -15,8 +15,8 @@ use fugue_api::{
     wire::StoreState,
 };
 use fugue_testkit::{
-    Missing, Process, World, skip,
-    supervisor::{Errno, Role, Supervisor, Syscall, Verdict},
+    MissingRequirement, ProcessRef, TestEnv, skip,
+    supervisor::{Errno, ProcessRole, Supervisor, Syscall, SyscallVerdict},
     until,
 };
 
@@ -37,30 +37,30 @@ fn changes(name: &str, target: Target) -> bool {
 
 #[test]
 fn a_file_system_that_becomes_read_only_refuses_what_is_new_and_loses_nothing() {
-    let mut world = World::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300));
+    let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300));
     let dir = world.dir().to_owned();
     let read_only = Arc::new(AtomicBool::new(false));
     let is_read_only = Arc::clone(&read_only);
     let supervisor = Supervisor::new(Syscall::all(), move |call| {
         let refused = is_read_only.load(Ordering::Relaxed)
-            && call.role() != Role::Other
+            && call.role() != ProcessRole::Other
             && target(call, &dir).is_some_and(|target| changes(call.syscall.name, target));
         match refused {
-            true => Verdict::Fail(Errno::ROFS),
-            false => Verdict::Continue,
+            true => SyscallVerdict::Fail(Errno::ROFS),
+            false => SyscallVerdict::Continue,
         }
     });
     match supervisor {
         Ok(supervisor) => world.supervise(supervisor),
         Err(error) => {
             return skip(
-                Missing::Machine,
+                MissingRequirement::Machine,
                 format!("calls cannot be supervised: {error}"),
             );
         }
     }
     let pane = world.pane("read -r a; echo got $a; read -r b; echo and $b");
-    let child = Process::of(pane.pid).expect("its child runs");
+    let child = ProcessRef::of(pane.pid).expect("its child runs");
     let ended = world.pane("echo kept").pane_id;
     world.exited(ended);
 

@@ -18,7 +18,7 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use fugue_testkit::{Chance, supervisor::SupervisedCall};
+use fugue_testkit::{SeededRng, supervisor::SupervisedCall};
 
 /// A file, told from a later one with the same inode number by when it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +70,7 @@ enum Luck {
 }
 
 impl Luck {
-    fn of(chance: &mut Chance) -> Self {
+    fn of(chance: &mut SeededRng) -> Self {
         match chance.below(4) {
             0 => Luck::All,
             1 => Luck::Nothing,
@@ -78,7 +78,7 @@ impl Luck {
         }
     }
 
-    fn has(self, chance: &mut Chance) -> bool {
+    fn has(self, chance: &mut SeededRng) -> bool {
         match self {
             Luck::All => true,
             Luck::Nothing => false,
@@ -140,7 +140,7 @@ impl Shadow {
     }
 
     /// Puts the tree into a state that a power cut at this moment may leave. No process uses it any more.
-    pub fn cut(&mut self, chance: &mut Chance) {
+    pub fn cut(&mut self, chance: &mut SeededRng) {
         let luck = Luck::of(chance);
         let metadata = fs::metadata(&self.root).expect("the root is there");
         let node = self.directory(FileId::of(&metadata), Some(&self.root), 0o700, luck, chance);
@@ -155,7 +155,7 @@ impl Shadow {
         path: Option<&Path>,
         mode: u32,
         luck: Luck,
-        chance: &mut Chance,
+        chance: &mut SeededRng,
     ) -> Node {
         let nothing = BTreeMap::new();
         let durable = self.directories.get(&id).unwrap_or(&nothing);
@@ -201,7 +201,7 @@ impl Shadow {
         id: FileId,
         now: Option<&Path>,
         luck: Luck,
-        chance: &mut Chance,
+        chance: &mut SeededRng,
     ) -> Option<Node> {
         let Some(path) = now else {
             // Removed, and back again: with what was durable of it.
@@ -234,7 +234,7 @@ impl Shadow {
 }
 
 /// Bytes as a disk may hold them that had to hold `durable` and was given `now`.
-fn torn(durable: &[u8], now: &[u8], luck: Luck, chance: &mut Chance) -> Vec<u8> {
+fn torn(durable: &[u8], now: &[u8], luck: Luck, chance: &mut SeededRng) -> Vec<u8> {
     match luck {
         Luck::All => return now.to_vec(),
         Luck::Nothing => return durable.to_vec(),
@@ -312,7 +312,7 @@ impl Node {
 
 #[test]
 fn a_synced_part_is_kept_and_the_rest_is_any() {
-    let mut chance = Chance::of(7);
+    let mut chance = SeededRng::of(7);
     let (durable, now) = (vec![1; 5000], vec![2; 9000]);
     let mut lengths = BTreeSet::new();
     for _ in 0..200 {
@@ -345,7 +345,7 @@ fn a_rename_leaves_one_of_its_names_and_an_unsynced_name_may_be_missing() {
         let mut shadow = Shadow::of(&root);
         fs::rename(root.join("old"), root.join("new")).expect("a rename");
         fs::write(root.join("fresh"), "unsynced").expect("a file");
-        shadow.cut(&mut Chance::of(seed));
+        shadow.cut(&mut SeededRng::of(seed));
         let names: Vec<_> = entries(&root).into_keys().collect();
         let renamed = names.iter().filter(|name| *name != "fresh").count();
         assert_eq!(renamed, 1, "{names:?}");

@@ -14,7 +14,7 @@ use fugue_api::{
     panes::{CreatePaneReply, Overview, PaneState, PaneStatus, ReadPaneReply},
     runs::{ParallelResult, PipelineResult, TaskStatus},
 };
-use fugue_testkit::{Process, Ran, World, until};
+use fugue_testkit::{ProcessRef, ProgramOutput, TestEnv, until};
 use serde::de::DeserializeOwned;
 
 /// How long one call may take to be answered or refused.
@@ -41,7 +41,7 @@ impl Story {
     }
 
     /// Panics with what was violated.
-    pub fn tell(self, world: &World) {
+    pub fn tell(self, world: &TestEnv) {
         let forget_beyond = match self {
             Story::Pane => 2,
             // A run's outputs are its panes' logs, and are asked for at the end.
@@ -64,9 +64,9 @@ impl Story {
 
 /// What was answered so far.
 struct Told<'w> {
-    world: &'w World,
+    world: &'w TestEnv,
     /// Panes whose child runs until it is told to end.
-    live: BTreeMap<PaneId, Process>,
+    live: BTreeMap<PaneId, ProcessRef>,
     exited: BTreeMap<PaneId, Option<i32>>,
 }
 
@@ -224,7 +224,7 @@ impl Told<'_> {
     // Calls.
 
     /// Asks until it is answered; refusals are allowed while a fault may still show.
-    fn attempts(&self, mut ask: impl FnMut(&Self, u32) -> Ran) -> (u32, Ran) {
+    fn attempts(&self, mut ask: impl FnMut(&Self, u32) -> ProgramOutput) -> (u32, ProgramOutput) {
         let deadline = Instant::now() + RECOVERY_TIMEOUT;
         for attempt in 0.. {
             let ran = ask(self, attempt);
@@ -255,7 +255,7 @@ impl Told<'_> {
 
     fn create(&mut self, command: &str) -> PaneId {
         let pane: CreatePaneReply = self.must(&["new", "--", command]);
-        if let Some(child) = Process::of(pane.pid) {
+        if let Some(child) = ProcessRef::of(pane.pid) {
             self.live.insert(pane.pane_id, child);
         }
         pane.pane_id

@@ -21,8 +21,8 @@ use std::{
 };
 
 use fugue_testkit::{
-    Chance, Missing, World, figure, skip,
-    supervisor::{Errno, Role, SupervisedCall, Supervisor, Syscall, Verdict},
+    MissingRequirement, SeededRng, TestEnv, figure, skip,
+    supervisor::{Errno, ProcessRole, SupervisedCall, Supervisor, Syscall, SyscallVerdict},
 };
 
 use crate::{
@@ -41,7 +41,7 @@ const MAX_PROC_CALLS: u32 = 200;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct CallGroup {
     story: Story,
-    role: Role,
+    role: ProcessRole,
     syscall: Syscall,
     target: Target,
 }
@@ -84,8 +84,8 @@ enum Outcome {
     Violated(String),
 }
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300))
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300))
 }
 
 /// Tells a story with every call counted.
@@ -102,7 +102,7 @@ fn count(story: Story) -> BTreeMap<CallGroup, u32> {
                 .entry(group)
                 .or_default() += 1;
         }
-        Verdict::Continue
+        SyscallVerdict::Continue
     });
     world.supervise(supervisor.expect("a supervisor"));
     story.tell(&world);
@@ -113,7 +113,7 @@ fn count(story: Story) -> BTreeMap<CallGroup, u32> {
 
 fn group_of(story: Story, call: &SupervisedCall, dir: &std::path::Path) -> Option<CallGroup> {
     let role = call.role();
-    (role != Role::Other).then_some(())?;
+    (role != ProcessRole::Other).then_some(())?;
     let target = target(call, dir)?;
     Some(CallGroup {
         story,
@@ -148,7 +148,7 @@ fn trials(counts: &BTreeMap<CallGroup, u32>) -> Vec<Trial> {
 }
 
 /// A sample with something of every group before anything of a group again.
-fn sample(mut rest: Vec<Trial>, size: usize, chance: &mut Chance) -> Vec<Trial> {
+fn sample(mut rest: Vec<Trial>, size: usize, chance: &mut SeededRng) -> Vec<Trial> {
     let mut chosen = Vec::new();
     let size = size.min(rest.len());
     let mut groups: Vec<CallGroup> = Vec::new();
@@ -177,15 +177,15 @@ fn attempt(trial: Trial) -> Outcome {
         if !is_armed.load(Ordering::Relaxed)
             || group_of(trial.group.story, call, &dir) != Some(trial.group)
         {
-            return Verdict::Continue;
+            return SyscallVerdict::Continue;
         }
         seen += 1;
         if seen != trial.number {
-            return Verdict::Continue;
+            return SyscallVerdict::Continue;
         }
         is_armed.store(false, Ordering::Relaxed);
         *hit.lock().expect("nobody panics with it") = Some(describe(call));
-        Verdict::Fail(trial.error)
+        SyscallVerdict::Fail(trial.error)
     });
     world.supervise(supervisor.expect("a supervisor"));
     let told = catch_unwind(AssertUnwindSafe(move || {
@@ -260,9 +260,9 @@ fn number(variable: &str, default: usize) -> usize {
 
 #[test]
 fn no_failing_call_loses_a_pane_or_an_answer() {
-    if let Err(error) = Supervisor::new(&[], |_| Verdict::Continue) {
+    if let Err(error) = Supervisor::new(&[], |_| SyscallVerdict::Continue) {
         skip(
-            Missing::Machine,
+            MissingRequirement::Machine,
             format!("calls cannot be supervised: {error}"),
         );
         return;
@@ -274,7 +274,7 @@ fn no_failing_call_loses_a_pane_or_an_answer() {
     }
     if !counts.keys().any(|group| group.syscall.name == "openat") {
         skip(
-            Missing::Machine,
+            MissingRequirement::Machine,
             "calls that take a path are left out: another process's memory cannot be read (kernel.yama.ptrace_scope)",
         );
     }
@@ -282,7 +282,7 @@ fn no_failing_call_loses_a_pane_or_an_answer() {
     let all = trials(&counts);
     let results = Results::open();
     // Always the same sample, as far as the counts are the same again; a violation's key finds its trial in any case.
-    let mut chance = Chance::of(number("FUGUE_SEED", 1) as u64);
+    let mut chance = SeededRng::of(number("FUGUE_SEED", 1) as u64);
     let chosen: Vec<Trial> = match std::env::var("FUGUE_SWEEP").ok().as_deref() {
         None => sample(all.clone(), number("FUGUE_SWEEP_PART", SAMPLE), &mut chance),
         Some("all") => {

@@ -33,10 +33,10 @@ fn the_smallest_screen_rules_until_it_leaves() {
     let mut large = Eye::new(&world);
     let mut small = Eye::new(&world);
     let mut reader = Eye::new(&world);
-    large.attend(main_session(), room(31, 100), ViewerRole::Hands);
+    large.attend(main_session(), room(31, 100), ViewerRole::Interactive);
     world.until_printed(pane, |text| text.ends_with("30 100"));
-    reader.attend(main_session(), room(5, 10), ViewerRole::Eyes);
-    let attended = small.attend(main_session(), room(25, 120), ViewerRole::Hands);
+    reader.attend(main_session(), room(5, 10), ViewerRole::ReadOnly);
+    let attended = small.attend(main_session(), room(25, 120), ViewerRole::Interactive);
     world.until_printed(pane, |text| text.ends_with("24 100"));
     let now = large.until_arranged(|now| now.clients == 3);
     assert_eq!(now.room, room(25, 100));
@@ -47,7 +47,7 @@ fn the_smallest_screen_rules_until_it_leaves() {
     small.cancel(attended);
     world.until_printed(pane, |text| text.ends_with("30 100"));
     let client = small.client;
-    small.attend(main_session(), room(11, 50), ViewerRole::Hands);
+    small.attend(main_session(), room(11, 50), ViewerRole::Interactive);
     world.until_printed(pane, |text| text.ends_with("10 50"));
     small.noted(AttachRequest::Fit {
         client,
@@ -67,7 +67,7 @@ fn panes_have_their_places_come_and_go() {
     let world = world();
     let first = world.shell("bash").pane_id;
     let mut eye = Eye::new(&world);
-    eye.attend(main_session(), room(24, 81), ViewerRole::Hands);
+    eye.attend(main_session(), room(24, 81), ViewerRole::Interactive);
     let second = world.pane("exec cat").pane_id;
     let now = eye.until_arranged(|now| now.tiles.len() == 2);
     assert_eq!(
@@ -108,7 +108,7 @@ fn panes_have_their_places_come_and_go() {
         3,
         "told at once, for it is another daemon's version"
     );
-    let attended = eye.attend(main_session(), room(24, 81), ViewerRole::Hands);
+    let attended = eye.attend(main_session(), room(24, 81), ViewerRole::Interactive);
     let again = eye.until_arranged(|now| now.clients == 1);
     assert_eq!(again.tiles, now.tiles);
     world.close(third);
@@ -132,7 +132,7 @@ fn panes_of_a_tiled_run_are_seen_and_go_with_it() {
     let world = world();
     let own = world.shell("bash").pane_id;
     let mut eye = Eye::new(&world);
-    eye.attend(main_session(), room(40, 200), ViewerRole::Hands);
+    eye.attend(main_session(), room(40, 200), ViewerRole::Interactive);
     let run = json!({
         "commands": [{"command": "read x; stty size"}, {"command": "read x"}, {"command": "read x"}],
         "layout": "tiled",
@@ -174,7 +174,7 @@ fn a_shell_that_a_step_ends_is_seen_on_in_its_place() {
     let world = world();
     let own = world.shell("bash").pane_id;
     let mut eye = Eye::new(&world);
-    eye.attend(main_session(), room(24, 81), ViewerRole::Hands);
+    eye.attend(main_session(), room(24, 81), ViewerRole::Interactive);
     let run = json!({
         "commands": [{"command": "echo one; read x; exit 3"}, {"command": "echo two; read y"}],
         "stop_on_error": false,

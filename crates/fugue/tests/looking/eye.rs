@@ -17,7 +17,7 @@ use fugue_api::{
     panes::PaneSize,
     wire::{self, ClientMessage, DaemonMessage, IdempotencyKey, Request, Response},
 };
-use fugue_testkit::World;
+use fugue_testkit::TestEnv;
 use serde::{Serialize, de::DeserializeOwned};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -50,14 +50,14 @@ pub fn main_session() -> SessionName {
 }
 
 impl Eye {
-    pub fn new(world: &World) -> Self {
+    pub fn new(world: &TestEnv) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let client = ClientId(NEXT.fetch_add(1, Ordering::Relaxed) << 8);
         Self::again(world, client)
     }
 
     /// The same client, after its daemon died.
-    pub fn again(world: &World, client: ClientId) -> Self {
+    pub fn again(world: &TestEnv, client: ClientId) -> Self {
         let stream = UnixStream::connect(world.daemon().socket).expect("the daemon's socket");
         stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
         let mut eye = Self {

@@ -5,7 +5,7 @@ use fugue_api::{
     attach::{AttachRequest, ClientId, ViewerRole},
     wire::Response,
 };
-use fugue_testkit::{World, until};
+use fugue_testkit::{TestEnv, until};
 
 use crate::{
     LIMIT,
@@ -13,7 +13,7 @@ use crate::{
     world,
 };
 
-fn line(world: &World, pane: PaneId, role: ViewerRole) -> Eye {
+fn line(world: &TestEnv, pane: PaneId, role: ViewerRole) -> Eye {
     let mut eye = Eye::new(world);
     eye.noted(AttachRequest::Line { pane, role });
     eye
@@ -31,8 +31,8 @@ fn what_is_typed_on_a_line_is_seen_there_and_by_all_others() {
     let pane = world.pane("exec cat").pane_id;
     let mut other = Eye::new(&world);
     let mut lines = [
-        line(&world, pane, ViewerRole::Hands),
-        line(&world, pane, ViewerRole::Hands),
+        line(&world, pane, ViewerRole::Interactive),
+        line(&world, pane, ViewerRole::Interactive),
     ];
     for (number, text) in ["one", "two", "three", "four"].into_iter().enumerate() {
         lines[number % 2].type_keys(pane, text);
@@ -53,7 +53,7 @@ fn what_is_typed_on_a_line_is_seen_there_and_by_all_others() {
 fn frames_follow_each_other_without_being_asked_for_one_by_one() {
     let world = world();
     let pane = world.pane("exec cat").pane_id;
-    let mut eye = line(&world, pane, ViewerRole::Hands);
+    let mut eye = line(&world, pane, ViewerRole::Interactive);
     let views = views(&mut eye, pane, 3);
     let mut typed = String::new();
     let mut frames = 0;
@@ -90,7 +90,7 @@ fn frames_follow_each_other_without_being_asked_for_one_by_one() {
 fn a_line_is_for_one_pane_and_for_nothing_else() {
     let world = world();
     let [pane, other] = [(); 2].map(|()| world.pane("exec cat").pane_id);
-    let mut eye = line(&world, pane, ViewerRole::Hands);
+    let mut eye = line(&world, pane, ViewerRole::Interactive);
     let (client, bytes) = (eye.client, b"x".to_vec());
     for look in [
         AttachRequest::View {
@@ -109,14 +109,14 @@ fn a_line_is_for_one_pane_and_for_nothing_else() {
         },
         AttachRequest::Line {
             pane,
-            role: ViewerRole::Hands,
+            role: ViewerRole::Interactive,
         },
     ] {
         assert_eq!(eye.refused(look).kind, ErrorKind::InvalidArgument);
     }
     eye.type_keys(pane, "still here");
     eye.until(pane, |drawn| drawn.shows("still here"));
-    let mut reader = line(&world, pane, ViewerRole::Eyes);
+    let mut reader = line(&world, pane, ViewerRole::ReadOnly);
     let refused = reader.refused(AttachRequest::Type {
         client: ClientId(1),
         pane,
@@ -130,7 +130,7 @@ fn a_line_is_for_one_pane_and_for_nothing_else() {
 fn a_line_ends_with_its_pane_and_is_not_given_to_one_that_has_ended() {
     let world = world();
     let pane = world.pane("read x; echo over").pane_id;
-    let mut eye = line(&world, pane, ViewerRole::Hands);
+    let mut eye = line(&world, pane, ViewerRole::Interactive);
     eye.view(pane);
     eye.type_keys(pane, "\r");
     let mut late = Eye::new(&world);
@@ -141,7 +141,7 @@ fn a_line_ends_with_its_pane_and_is_not_given_to_one_that_has_ended() {
     for unknown in [pane, PaneId(99)] {
         let refused = late.refused(AttachRequest::Line {
             pane: unknown,
-            role: ViewerRole::Hands,
+            role: ViewerRole::Interactive,
         });
         assert!(
             matches!(refused.kind, ErrorKind::Ended | ErrorKind::NotFound),
@@ -156,7 +156,7 @@ fn a_line_ends_with_its_pane_and_is_not_given_to_one_that_has_ended() {
 fn a_client_that_talks_on_or_goes_away_leaves_nothing_behind() {
     let world = world();
     let pane = world.pane("exec cat").pane_id;
-    drop(line(&world, pane, ViewerRole::Hands));
+    drop(line(&world, pane, ViewerRole::Interactive));
     let daemon = world.daemons()[0].pid;
     let open = || {
         let fds = std::fs::read_dir(format!("/proc/{daemon}/fd"));
@@ -164,7 +164,7 @@ fn a_client_that_talks_on_or_goes_away_leaves_nothing_behind() {
     };
     let mut least = open();
     for _ in 0..50 {
-        let mut eye = line(&world, pane, ViewerRole::Hands);
+        let mut eye = line(&world, pane, ViewerRole::Interactive);
         let seen = eye.view(pane).frame.number;
         eye.ask_view(pane, seen);
         least = least.min(open() - 1);
@@ -172,7 +172,7 @@ fn a_client_that_talks_on_or_goes_away_leaves_nothing_behind() {
     until("all fds are closed", LIMIT, || open() <= least);
     // Asked twice, it is one line.
     let mut eager = Eye::new(&world);
-    let role = ViewerRole::Hands;
+    let role = ViewerRole::Interactive;
     let first = eager.ask(AttachRequest::Line { pane, role });
     eager.ask(AttachRequest::Line { pane, role });
     assert_eq!(eager.answer(first), Ok(Response::Noted));

@@ -9,10 +9,10 @@ mod manners;
 
 use std::time::Duration;
 
-use fugue_testkit::World;
+use fugue_testkit::TestEnv;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-fn world() -> World {
-    World::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }

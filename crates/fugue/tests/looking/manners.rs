@@ -7,7 +7,7 @@ use fugue_api::{
     panes::SubmitResult,
     wire::{IdempotencyKey, Response},
 };
-use fugue_testkit::{World, until};
+use fugue_testkit::{TestEnv, until};
 use serde_json::json;
 
 use crate::{eye::Eye, world};
@@ -15,7 +15,7 @@ use crate::{eye::Eye, world};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// An interactive bash, and somebody who looks at it.
-fn shell(world: &World) -> (PaneId, Eye) {
+fn shell(world: &TestEnv) -> (PaneId, Eye) {
     let pane = world.shell("bash").pane_id;
     let mut eye = Eye::new(world);
     eye.view(pane);

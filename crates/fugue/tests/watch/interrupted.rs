@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use fugue_api::{ErrorKind, panes::PaneState, watch::WatcherState};
 use fugue_testkit::{
-    Chance, Ended, World, let_pass, native_only,
+    ProcessWaiter, SeededRng, TestEnv, let_pass, native_only,
     providers::{AssessorReply, AssessorServer},
     until, until_some,
 };
@@ -30,10 +30,10 @@ const PAUSER: &str = r#"cmd:echo '{"injection_prompt": "go on", "achieved": fals
 struct Held<'a> {
     watch: Watch<'a>,
     model: AssessorServer,
-    process: Option<Ended>,
+    process: Option<ProcessWaiter>,
 }
 
-fn held(world: &World, at: At) -> Held<'_> {
+fn held(world: &TestEnv, at: At) -> Held<'_> {
     let _ = fs::remove_file(world.work().join("hangs"));
     let model = model(&match at {
         At::Sleep | At::Command | At::Spin | At::Assessment => [AssessorReply::Silence],
@@ -94,9 +94,9 @@ impl Held<'_> {
     }
 }
 
-fn kill_daemon(world: &World) {
+fn kill_daemon(world: &TestEnv) {
     for daemon in world.daemons() {
-        let ended = Ended::of(daemon.pid).expect("it runs");
+        let ended = ProcessWaiter::of(daemon.pid).expect("it runs");
         daemon.kill9();
         ended.wait(PATIENCE);
     }
@@ -181,7 +181,7 @@ fn a_line_that_waits_for_its_last_look_is_taken_back_by_pause() {
     world.run("mkfifo", &["gate"]).ok();
     let said = json!({"action": "continue", "injection_prompt": NEXT});
     let assessor = format!("cmd:echo $$ > thinks; read x < gate; echo '{said}'");
-    let mut chance = Chance::default();
+    let mut chance = SeededRng::default();
     for _ in 0..4 {
         let _ = fs::remove_file(world.work().join("thinks"));
         let model = model(&[stop()]);
@@ -281,7 +281,7 @@ fn a_daemon_that_is_killed_in_any_state_goes_on_and_types_once() {
 #[test]
 fn a_daemon_that_is_killed_while_it_types_never_types_twice() {
     let world = world();
-    let mut chance = Chance::default();
+    let mut chance = SeededRng::default();
     for _ in 0..8 {
         let model = model(&[go_on(NEXT)]);
         let mut watch = Watch::begin(&world, &model, &[], json!({}));

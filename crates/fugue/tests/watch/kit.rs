@@ -11,7 +11,7 @@ use fugue_api::{
     watch::{WatcherRow, WatcherState},
 };
 use fugue_testkit::{
-    Ended, World,
+    ProcessWaiter, TestEnv,
     mcp::McpClient,
     providers::{AssessorReply, AssessorServer},
     until_some,
@@ -24,8 +24,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// What a model types: told apart from its echo by what it prints.
 pub const NEXT: &str = "echo $((6*7))-next";
 
-pub fn world() -> World {
-    World::new(FUGUE, LIMIT)
+pub fn world() -> TestEnv {
+    TestEnv::new(FUGUE, LIMIT)
 }
 
 /// A model that decides by a script.
@@ -47,7 +47,7 @@ pub fn next_step(line: &str) -> AssessorReply {
 
 /// A session that watches a bash.
 pub struct Watch<'a> {
-    pub world: &'a World,
+    pub world: &'a TestEnv,
     pub client: McpClient,
     pub pane: PaneId,
 }
@@ -56,7 +56,7 @@ impl<'a> Watch<'a> {
     /// Watches a new bash with this plan. Small times, and the variables on top.
     #[track_caller]
     pub fn begin(
-        world: &'a World,
+        world: &'a TestEnv,
         model: &AssessorServer,
         vars: &[(&str, &str)],
         more: Value,
@@ -67,7 +67,7 @@ impl<'a> Watch<'a> {
 
     #[track_caller]
     pub fn of(
-        world: &'a World,
+        world: &'a TestEnv,
         pane: PaneId,
         model: &AssessorServer,
         vars: &[(&str, &str)],
@@ -149,15 +149,15 @@ impl<'a> Watch<'a> {
     }
 
     /// The process that wrote its number to this file.
-    pub fn process(&self, file: &str) -> Ended {
+    pub fn process(&self, file: &str) -> ProcessWaiter {
         let pid = until_some("it has started", PATIENCE, || {
             self.file(file).trim().parse().ok()
         });
-        Ended::of(pid).expect("it runs")
+        ProcessWaiter::of(pid).expect("it runs")
     }
 }
 
-pub fn client(world: &World, model: &AssessorServer, vars: &[(&str, &str)]) -> McpClient {
+pub fn client(world: &TestEnv, model: &AssessorServer, vars: &[(&str, &str)]) -> McpClient {
     let mut command = world.fugue_command(["mcp"]);
     command
         .env("OPENAI_BASE_URL", format!("{}/v1", model.url()))

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use fugue_api::{panes::PaneStatus, watch::WatcherState};
-use fugue_testkit::{World, let_pass, providers::AssessorServer, until};
+use fugue_testkit::{TestEnv, let_pass, providers::AssessorServer, until};
 use serde_json::{Value, json};
 
 use crate::kit::*;
 
 /// A person's tmux with a window in which a bash waits; the target of its pane.
-fn window(world: &World) -> String {
+fn window(world: &TestEnv) -> String {
     let pane = world.tmux(&[
         "-f",
         "/dev/null",
@@ -34,12 +34,12 @@ fn window(world: &World) -> String {
     pane
 }
 
-fn shown(world: &World, pane: &str) -> String {
+fn shown(world: &TestEnv, pane: &str) -> String {
     world.tmux(&["capture-pane", "-p", "-t", pane])
 }
 
 /// A session that watches the window under one of its names.
-fn watch<'a>(world: &'a World, window: &str, model: &AssessorServer) -> Watch<'a> {
+fn watch<'a>(world: &'a TestEnv, window: &str, model: &AssessorServer) -> Watch<'a> {
     let mut client = client(world, model, &[("IDLE_THRESHOLD", "0.3")]);
     let args = json!({"tmux_window": window, "strategy_plan": "reach the end"});
     let watching = client.call("watch_me", args);

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use fugue_testkit::{
-    Missing, World,
-    agents::{Agent, AtHome, Tools},
+    MissingRequirement, TestEnv,
+    agents::{AgentHome, ExternalTools, TestAgent},
     mcp::McpClient,
-    model::{self, Call, Model},
+    model::{self, ModelAction, ScriptedModel},
     skip,
 };
 use serde_json::{Value, json};
@@ -18,14 +18,14 @@ const ORDER: &str = "now the second half, please";
 #[test]
 fn claude_code_is_kept_going_through_two_reports_to_the_stop() {
     let call = |tool: &str, input: Value| {
-        let (tool, namespace) = Agent::Claude.names(tool);
-        Call {
+        let (tool, namespace) = TestAgent::Claude.names(tool);
+        ModelAction {
             tool,
             namespace,
             input,
         }
     };
-    let agent = Model::in_turns(vec![
+    let agent = ScriptedModel::in_turns(vec![
         vec![
             call("watch_me", json!({"strategy_plan": "both halves"})),
             call(
@@ -39,11 +39,11 @@ fn claude_code_is_kept_going_through_two_reports_to_the_stop() {
         )],
     ]);
     let mom = model(&[go_on(ORDER), stop()]);
-    let mut world = World::new(FUGUE, LIMIT);
-    let tools = Tools::beside(Path::new(FUGUE));
-    let Some(_home) = AtHome::settle(&tools, &mut world, &agent) else {
+    let mut world = TestEnv::new(FUGUE, LIMIT);
+    let tools = ExternalTools::beside(Path::new(FUGUE));
+    let Some(_home) = AgentHome::settle(&tools, &mut world, &agent) else {
         skip(
-            Missing::Program,
+            MissingRequirement::Program,
             "Claude Code is not installed (scripts/mcp-tools)",
         );
         return;

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    Input, WorkerLaunch,
+    CoreInput, WorkerLaunch,
     core::tests::{Story, opened},
     settings::Settings,
 };
@@ -74,7 +74,7 @@ impl Team {
         for number in 1..=3 {
             let outcome = Ok(ready());
             let worker = number;
-            self.story.step(Input::Prepared { worker, outcome });
+            self.story.step(CoreInput::Prepared { worker, outcome });
         }
         self.story.fact(next, opened());
     }
@@ -126,7 +126,7 @@ fn panes_are_for_those_the_table_names() {
     let line: Make = |pane| Request::Look {
         look: AttachRequest::Line {
             pane: pane.parse().expect("a pane"),
-            role: ViewerRole::Hands,
+            role: ViewerRole::Interactive,
         },
     };
     let calls: [(PaneRight, Make); 16] = [
@@ -236,7 +236,7 @@ fn everybody_opens_panes_and_only_people_force_stop_or_collect_garbage() {
         },
         || request("get_status", json!({})),
         || request("wait_for_event", json!({"timeout_secs": 0})),
-        || Request::Everything,
+        || Request::Overview,
         || Request::CollectGarbage {
             dry_run: true,
             all_ended: true,
@@ -415,7 +415,7 @@ fn nobody_takes_an_event_out_of_the_inbox_of_another() {
         let event = fugue_api::EventId(1);
         let case = format!("{who:?}");
         let before = format!("{:?}", team.story.core);
-        let said = team.asks(who, Request::Took { event });
+        let said = team.asks(who, Request::AckEvent { event });
         assert_eq!(!said.contains("Denied"), allowed, "{case}: {said}");
         if !allowed {
             assert_eq!(format!("{:?}", team.story.core), before, "{case}");

@@ -12,7 +12,7 @@ use super::{PendingTile, looked};
 use crate::{
     CallId, Change, Effect, LayoutRecord,
     core::{Core, PanePhase},
-    layout::Layout,
+    layout::SplitLayout,
     state::is_interactive_shell,
 };
 
@@ -20,7 +20,7 @@ use crate::{
 #[derive(Default, Debug)]
 pub(super) struct SessionViewers {
     /// As a person has arranged it; else all of them evenly.
-    pub own: Option<Layout>,
+    pub own: Option<SplitLayout>,
     pub zoomed: Option<PaneId>,
     /// How much room there was last, when hands were in it.
     pub room: Option<PaneSize>,
@@ -122,7 +122,10 @@ impl Core {
     fn rearrange(&mut self, session: &SessionName, effects: &mut Vec<Effect>) {
         let tiles = self.tiles(session);
         let room = self.looking.room(session);
-        let hands = self.looking.smallest(session, ViewerRole::Hands).is_some();
+        let hands = self
+            .looking
+            .smallest(session, ViewerRole::Interactive)
+            .is_some();
         let clients = u32::try_from(self.looking.at(session).count()).unwrap_or(u32::MAX);
         let made_by: HashMap<PaneId, fugue_api::wire::IdempotencyKey> = tiles
             .iter()
@@ -161,7 +164,7 @@ impl Core {
         let places = match (known.zoomed, &known.own) {
             (Some(pane), _) => whole(pane, room),
             (None, Some(own)) => own.place(room),
-            (None, None) => Layout::tiled(&tiles, room).place(room),
+            (None, None) => SplitLayout::tiled(&tiles, room).place(room),
         };
         let next = SessionLayout {
             version: self.looking.version + 1,
@@ -201,7 +204,7 @@ impl Core {
             if record.ended.is_some() || record.tmux.is_some() {
                 continue;
             }
-            let most = fugue_term::Size::MOST;
+            let most = fugue_term::TerminalSize::MOST;
             let size = PaneSize {
                 rows: place.rows.saturating_sub(1).clamp(1, most),
                 cols: place.cols.clamp(2, most),

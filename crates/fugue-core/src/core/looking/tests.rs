@@ -8,7 +8,7 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
 use crate::{
-    CallId, Input, PaneEvent,
+    CallId, CoreInput, PaneEvent,
     core::tests::{Story, exited, opened},
     layout::tests::check_filled,
     settings::Settings,
@@ -95,11 +95,14 @@ fn the_smallest_of_those_with_their_hands_in_it_rules() {
     let mut story = story();
     pane(&mut story, 1);
     assert_eq!(
-        attend(&mut story, 10, 1, room(30, 100), ViewerRole::Hands),
+        attend(&mut story, 10, 1, room(30, 100), ViewerRole::Interactive),
         "fit p1 29x100"
     );
     // One that only reads is shown the same and changes nothing.
-    assert_eq!(attend(&mut story, 11, 2, room(5, 20), ViewerRole::Eyes), "");
+    assert_eq!(
+        attend(&mut story, 11, 2, room(5, 20), ViewerRole::ReadOnly),
+        ""
+    );
     let types = |client: u64| AttachRequest::Type {
         client: ClientId(client),
         pane: PaneId(1),
@@ -108,7 +111,7 @@ fn the_smallest_of_those_with_their_hands_in_it_rules() {
     assert_eq!(look(&mut story, 30, types(2)), "refuse 30 InvalidArgument");
     assert_eq!(look(&mut story, 31, types(1)), "ask p1");
     assert_eq!(
-        attend(&mut story, 12, 3, room(40, 80), ViewerRole::Hands),
+        attend(&mut story, 12, 3, room(40, 80), ViewerRole::Interactive),
         "fit p1 29x80"
     );
     assert_eq!(
@@ -119,16 +122,16 @@ fn the_smallest_of_those_with_their_hands_in_it_rules() {
     assert_eq!(lies(&mut story, 15, 0).1, ["p1 0,0 20x90"]);
     // One leaves, by whatever way.
     assert_eq!(
-        story.step(Input::Cancelled { call: CallId(12) }),
+        story.step(CoreInput::Cancelled { call: CallId(12) }),
         "fit p1 29x100"
     );
     assert_eq!(fit(&mut story, 16, 3, room(9, 9)), "refuse 16 NotFound");
     // The last one leaves: nobody's screen is a reason to change anything.
-    assert_eq!(story.step(Input::Cancelled { call: CallId(10) }), "");
+    assert_eq!(story.step(CoreInput::Cancelled { call: CallId(10) }), "");
     assert_eq!(lies(&mut story, 17, 0).1, ["p1 0,0 30x100"]);
     story.fact(1, PaneEvent::Resized(room(29, 100)));
     assert_eq!(
-        attend(&mut story, 18, 4, room(30, 100), ViewerRole::Hands),
+        attend(&mut story, 18, 4, room(30, 100), ViewerRole::Interactive),
         ""
     );
 }
@@ -143,7 +146,7 @@ fn a_session_that_nobody_looks_at_is_left_alone() {
         json!({"command": "claude", "session": "other"}),
     );
     assert_eq!(
-        attend(&mut story, 10, 1, room(30, 100), ViewerRole::Hands),
+        attend(&mut story, 10, 1, room(30, 100), ViewerRole::Interactive),
         "fit p1 29x100"
     );
     // The same client looks elsewhere.
@@ -151,7 +154,7 @@ fn a_session_that_nobody_looks_at_is_left_alone() {
         client: ClientId(1),
         session: SessionName("other".into()),
         room: room(10, 50),
-        role: ViewerRole::Hands,
+        role: ViewerRole::Interactive,
     };
     assert_eq!(
         look(&mut story, 11, elsewhere),
@@ -185,7 +188,7 @@ fn a_pane_of_tmux_has_a_place_and_keeps_its_size() {
         },
     );
     assert_eq!(
-        attend(&mut story, 10, 1, room(30, 100), ViewerRole::Hands),
+        attend(&mut story, 10, 1, room(30, 100), ViewerRole::Interactive),
         ""
     );
     assert_eq!(lies(&mut story, 11, 0).1, ["p1 0,0 30x100"]);
@@ -195,7 +198,7 @@ fn a_pane_of_tmux_has_a_place_and_keeps_its_size() {
 fn panes_come_and_go_and_whoever_waits_is_told() {
     let mut story = story();
     made(&mut story, 1, json!({}));
-    attend(&mut story, 10, 1, room(24, 80), ViewerRole::Hands);
+    attend(&mut story, 10, 1, room(24, 80), ViewerRole::Interactive);
     let (version, _) = lies(&mut story, 11, 0);
     let session = main();
     let wait = AttachRequest::Arrangement {
@@ -227,7 +230,7 @@ fn panes_come_and_go_and_whoever_waits_is_told() {
     assert_eq!(told(&story, 10).1, Vec::<String>::new());
     // Nor is there for whoever comes now.
     assert_eq!(
-        attend(&mut story, 14, 1, room(24, 80), ViewerRole::Hands),
+        attend(&mut story, 14, 1, room(24, 80), ViewerRole::Interactive),
         "answer 14"
     );
 }
@@ -236,7 +239,7 @@ fn panes_come_and_go_and_whoever_waits_is_told() {
 fn what_a_person_arranged_is_kept_when_panes_come_and_go() {
     let mut story = story();
     pane(&mut story, 1);
-    attend(&mut story, 10, 1, room(24, 81), ViewerRole::Hands);
+    attend(&mut story, 10, 1, room(24, 81), ViewerRole::Interactive);
     assert_eq!(
         arrange(
             &mut story,
@@ -279,7 +282,7 @@ fn what_a_person_arranged_is_kept_when_panes_come_and_go() {
     // A daemon's death changes nothing of that.
     let (version, _) = lies(&mut story, 17, 0);
     story.restart();
-    attend(&mut story, 20, 1, room(24, 81), ViewerRole::Hands);
+    attend(&mut story, 20, 1, room(24, 81), ViewerRole::Interactive);
     assert_eq!(lies(&mut story, 21, version).1, arranged);
     story.fact(2, exited(0));
     let close = json!({"pane_id": "p2"});
@@ -296,7 +299,7 @@ fn one_pane_may_have_all_the_room() {
     let mut story = story();
     pane(&mut story, 1);
     pane(&mut story, 2);
-    attend(&mut story, 10, 1, room(24, 80), ViewerRole::Hands);
+    attend(&mut story, 10, 1, room(24, 80), ViewerRole::Interactive);
     let zoom = |pane: Option<u64>| LayoutChange::Zoom {
         pane: pane.map(PaneId),
     };
@@ -308,7 +311,7 @@ fn one_pane_may_have_all_the_room() {
     // One that comes meanwhile waits for its place.
     assert_eq!(pane(&mut story, 3), "commit 1, answer 3 p3 ready=true");
     story.restart();
-    attend(&mut story, 20, 1, room(24, 80), ViewerRole::Hands);
+    attend(&mut story, 20, 1, room(24, 80), ViewerRole::Interactive);
     assert_eq!(lies(&mut story, 21, 0).1, ["p2 0,0 24x80"]);
     assert_eq!(arrange(&mut story, 22, zoom(Some(9))), "refuse 22 NotFound");
     arrange(&mut story, 23, zoom(None));
@@ -373,7 +376,7 @@ fn news_is_when_a_row_has_changed() {
     );
     let seen = version(&story, 5);
     assert_eq!(news(&mut story, 6, seen), "");
-    assert_eq!(story.step(Input::Cancelled { call: CallId(6) }), "");
+    assert_eq!(story.step(CoreInput::Cancelled { call: CallId(6) }), "");
     // A later daemon's versions are later ones.
     let seen = version(&story, 5);
     story.restart();
@@ -395,12 +398,12 @@ fn those_who_look_see_at_once_that_an_agent_asks() {
         hooks: true,
         repo: None,
     };
-    story.step(Input::Prepared {
+    story.step(CoreInput::Prepared {
         worker: 1,
         outcome: Ok(prepared),
     });
     story.fact(1, opened());
-    attend(&mut story, 10, 1, room(24, 80), ViewerRole::Hands);
+    attend(&mut story, 10, 1, room(24, 80), ViewerRole::Interactive);
     story.speaks(CallerIdentity::Worker {
         session: "lead".into(),
         agent: "w-a".into(),
@@ -476,13 +479,13 @@ proptest! {
                     story.fact(pane, PaneEvent::Swept);
                 }
                 Deed::Attend(client, rows, cols, hands) => {
-                    let role = if hands { ViewerRole::Hands } else { ViewerRole::Eyes };
+                    let role = if hands { ViewerRole::Interactive } else { ViewerRole::ReadOnly };
                     attend(&mut story, call, client, room(rows, cols), role);
                     attending.insert(client, call);
                 }
                 Deed::Leave(client) => {
                     if let Some(gone) = attending.remove(&client) {
-                        story.step(Input::Cancelled { call: CallId(gone) });
+                        story.step(CoreInput::Cancelled { call: CallId(gone) });
                     }
                 }
                 Deed::Fit(client, rows, cols) => _ = fit(&mut story, call, client, room(rows, cols)),

@@ -4,7 +4,7 @@ use fugue_api::{Error, ErrorKind, RunId, ToolCall, runs::RunResult};
 use serde_json::json;
 
 use crate::{
-    CallId, Effect, ExitStatus, Input, PaneEvent,
+    CallId, CoreInput, Effect, ExitStatus, PaneEvent,
     core::tests::{Story, opened},
     result::LOST_BY_REBOOT,
     settings::Settings,
@@ -64,7 +64,7 @@ fn others_end(story: &mut Story, count: u64) -> String {
 
 fn composed(story: &mut Story, delivered: bool) -> String {
     let run = RunId("run".into());
-    story.step(Input::Composed { run, delivered })
+    story.step(CoreInput::Composed { run, delivered })
 }
 
 /// The result that `fugue_wait` is to give, without what panes printed.
@@ -72,7 +72,7 @@ fn waits(story: &mut Story, call: u64) -> RunResult {
     let request = ToolCall::parse("fugue_wait", json!({"run_id": "run", "timeout_ms": 0})).unwrap();
     let asked = story.asked(call, request);
     let call = CallId(call);
-    let effects = story.effects(Input::Call { call, asked });
+    let effects = story.effects(CoreInput::Call { call, asked });
     let found = effects.into_iter().find_map(|effect| match effect {
         Effect::Compose { result, .. } => Some(*result),
         _ => None,
@@ -106,7 +106,7 @@ fn outputs_that_nobody_fetched_outlast_other_panes_and_daemons_but_not_the_day()
     story.ask(1, 1, "", parallel(60_000, 2));
     story.fact(1, opened());
     story.fact(2, opened());
-    story.step(Input::Cancelled { call: CallId(1) });
+    story.step(CoreInput::Cancelled { call: CallId(1) });
     ends(&mut story, 1, ExitStatus::Code(0));
     ends(&mut story, 2, ExitStatus::Code(0));
     let said = others_end(&mut story, 3);
@@ -136,10 +136,15 @@ fn a_result_that_nobody_fetches_is_forgotten_after_a_day() {
     let mut story = story(1);
     story.ask(1, 1, "", parallel(60_000, 1));
     story.fact(1, opened());
-    story.step(Input::Cancelled { call: CallId(1) });
+    story.step(CoreInput::Cancelled { call: CallId(1) });
     ends(&mut story, 1, ExitStatus::Code(0));
-    assert!(!story.after(DAY - 1).step(Input::Time).contains("forget"));
-    assert!(story.after(1).step(Input::Time).contains("forget p1"));
+    assert!(
+        !story
+            .after(DAY - 1)
+            .step(CoreInput::Time)
+            .contains("forget")
+    );
+    assert!(story.after(1).step(CoreInput::Time).contains("forget p1"));
 }
 
 #[test]
@@ -251,7 +256,7 @@ fn a_wall_clock_that_jumps_times_out_nothing_and_forgets_nothing() {
         let said = story.after(1_000).restart();
         assert!(!said.contains("forget"), "{said}");
         assert!(said.contains("wake 60000"), "{said}");
-        story.step(Input::Time);
+        story.step(CoreInput::Time);
         let facts = serde_json::to_value(waits(&mut story, 2)).unwrap();
         assert_eq!(facts["status"], "running", "{facts}");
         assert_eq!(facts["total_duration_ms"], 1_000, "{facts}");
@@ -260,7 +265,7 @@ fn a_wall_clock_that_jumps_times_out_nothing_and_forgets_nothing() {
         let facts = serde_json::to_value(waits(&mut story, 3)).unwrap();
         assert_eq!(facts["results"][0]["duration_ms"], 1_000, "{facts}");
         // A day by the boot clock is a day.
-        assert!(story.after(DAY).step(Input::Time).contains("forget p1"));
+        assert!(story.after(DAY).step(CoreInput::Time).contains("forget p1"));
     }
 }
 
@@ -269,7 +274,7 @@ fn a_suspend_counts_towards_a_timeout() {
     let mut story = story(500);
     story.ask(1, 1, "", parallel(60_000, 1));
     story.fact(1, opened());
-    let said = story.after(8 * 3_600_000).step(Input::Time);
+    let said = story.after(8 * 3_600_000).step(CoreInput::Time);
     assert!(said.contains("close p1"), "{said}");
 }
 
@@ -281,6 +286,6 @@ fn ended_panes_of_an_earlier_boot_are_kept_for_a_day_of_this_one() {
     let said = story.reboot(DAY / 3);
     assert!(!said.contains("forget"), "{said}");
     assert!(said.contains(&format!("wake {DAY}")), "{said}");
-    let said = story.after(DAY).step(Input::Time);
+    let said = story.after(DAY).step(CoreInput::Time);
     assert!(said.contains("forget p1"), "{said}");
 }

@@ -293,7 +293,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Input, PaneEvent, WorkerLaunch,
+        CoreInput, PaneEvent, WorkerLaunch,
         core::tests::{Story, opened},
         settings::Settings,
     };
@@ -326,7 +326,7 @@ mod tests {
             repo: None,
         };
         let outcome = Ok(ready);
-        story.step(Input::Prepared { worker: 1, outcome });
+        story.step(CoreInput::Prepared { worker: 1, outcome });
         assert!(story.fact(1, opened()).ends_with("answer 1"));
         tells(&mut story, 2, HookReport::PromptGiven);
         story
@@ -349,7 +349,7 @@ mod tests {
         let said = tells(story, call, through());
         assert!(said.contains("work out 1"), "{said}");
         let found = crate::CompletionDetails::default();
-        story.step(Input::WorkedOut { worker: 1, found });
+        story.step(CoreInput::WorkedOut { worker: 1, found });
     }
 
     fn send(story: &mut Story, call: u64) -> String {
@@ -383,7 +383,7 @@ mod tests {
             repo: None,
         };
         let outcome = Ok(ready);
-        story.step(Input::Prepared { worker: 1, outcome });
+        story.step(CoreInput::Prepared { worker: 1, outcome });
         story.fact(1, opened());
         let args = json!({"to": "w-shell", "body": "touch x", "deliver": "type"});
         let message = ToolCall::parse("send_message", args).expect("a good request");

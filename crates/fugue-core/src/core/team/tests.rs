@@ -6,7 +6,7 @@ use fugue_api::{
 use serde_json::{Value, json};
 
 use crate::{
-    CallId, CompletionDetails, ExitStatus, IdleState, Input, PaneEvent, TypingOutcome,
+    CallId, CompletionDetails, CoreInput, ExitStatus, IdleState, PaneEvent, TypingOutcome,
     WorkerLaunch, WorkerRepo,
     core::tests::{Story, exited, opened},
     settings::Settings,
@@ -64,12 +64,12 @@ fn message(story: &mut Story, number: u64, to: &str, body: &str) -> String {
 }
 
 fn cancel(story: &mut Story, call: u64) -> String {
-    story.step(Input::Cancelled { call: CallId(call) })
+    story.step(CoreInput::Cancelled { call: CallId(call) })
 }
 
 fn took(story: &mut Story, call: u64, event: u64) -> String {
     let event = EventId(event);
-    story.ask_for(call, Request::Took { event })
+    story.ask_for(call, Request::AckEvent { event })
 }
 
 fn hook(story: &mut Story, call: u64, news: HookReport) -> String {
@@ -105,7 +105,7 @@ fn spawn(story: &mut Story, number: u64, name: &str, more: Value) -> String {
 }
 
 fn prepared(story: &mut Story, worker: u64, hooks: bool) -> String {
-    story.step(Input::Prepared {
+    story.step(CoreInput::Prepared {
         worker,
         outcome: Ok(ready(hooks)),
     })
@@ -129,7 +129,7 @@ fn worked_out(story: &mut Story, worker: u64) -> String {
         tail: "last line".into(),
         ..CompletionDetails::default()
     };
-    story.step(Input::WorkedOut { worker, found })
+    story.step(CoreInput::WorkedOut { worker, found })
 }
 
 // Inboxes.
@@ -238,8 +238,8 @@ fn time_that_runs_out_is_an_answer_and_takes_nothing() {
         json!({"types": ["message"], "timeout_secs": 1.5}),
     );
     notify(&mut story, 2, "w");
-    assert_eq!(story.after(1_499).step(Input::Time), "");
-    assert_eq!(story.after(1).step(Input::Time), "nothing for 1");
+    assert_eq!(story.after(1_499).step(CoreInput::Time), "");
+    assert_eq!(story.after(1).step(CoreInput::Time), "nothing for 1");
     let told = story.told(1).clone();
     assert_eq!(told["type"], json!("timeout"));
     assert_eq!(told["waited_secs"], json!(1.5));
@@ -570,7 +570,7 @@ fn a_question_that_nobody_answers_in_time_is_pending_or_has_its_default() {
     ask(&mut story, 1, json!({"timeout_secs": 1}));
     ask(&mut story, 2, json!({"timeout_secs": 1, "default": "no"}));
     assert_eq!(
-        story.after(1_000).step(Input::Time),
+        story.after(1_000).step(CoreInput::Time),
         "asked 1 Pending, asked 2 Default"
     );
     assert_eq!(story.told(2)["answer"], json!("no"));
@@ -990,9 +990,9 @@ fn a_worker_that_is_late_is_told_of_once_and_goes_on() {
     prepared(&mut story, 1, true);
     let said = story.fact(1, opened());
     assert!(said.ends_with("wake 60000"), "{said}");
-    assert_eq!(story.after(59_999).step(Input::Time), "");
-    assert_eq!(story.after(1).step(Input::Time), "commit 3");
-    assert_eq!(story.after(1_000).step(Input::Time), "");
+    assert_eq!(story.after(59_999).step(CoreInput::Time), "");
+    assert_eq!(story.after(1).step(CoreInput::Time), "commit 3");
+    assert_eq!(story.after(1_000).step(CoreInput::Time), "");
     let back = story.restart();
     assert!(!back.contains("wake"), "nor by the next daemon: {back}");
     any(&mut story, 2);
@@ -1008,7 +1008,7 @@ fn a_worker_that_reported_or_ended_in_time_is_not_late() {
     story.fact(1, opened());
     story.speaks(worker("w-a", 1));
     hook(&mut story, 2, ended("done"));
-    assert_eq!(story.after(60_000).step(Input::Time), "");
+    assert_eq!(story.after(60_000).step(CoreInput::Time), "");
 }
 
 // Spawning.
@@ -1079,7 +1079,7 @@ fn what_could_not_be_prepared_never_was() {
     spawn(&mut story, 1, "w", json!({}));
     let error = Error::invalid("agent: no program");
     assert_eq!(
-        story.step(Input::Prepared {
+        story.step(CoreInput::Prepared {
             worker: 1,
             outcome: Err(error)
         }),
@@ -1111,7 +1111,7 @@ fn a_pane_that_cannot_be_opened_takes_everything_with_it() {
     );
     assert_eq!(story.fact(1, PaneEvent::Removed), "commit 1");
     assert_eq!(
-        story.step(Input::Unprepared { worker: 1, error }),
+        story.step(CoreInput::Unprepared { worker: 1, error }),
         "commit 1"
     );
     assert!(story.disk().workers.is_empty() && story.disk().panes.is_empty());
@@ -1126,7 +1126,7 @@ fn the_spawner_hears_why_when_all_is_removed() {
     let error = Error::new(ErrorKind::Exhausted, "no terminal left");
     story.fact(1, PaneEvent::OpenFailed(error.clone()));
     assert_eq!(
-        story.step(Input::Unprepared { worker: 1, error }),
+        story.step(CoreInput::Unprepared { worker: 1, error }),
         "commit 1, refuse 1 Exhausted"
     );
 }

@@ -5,10 +5,10 @@ use std::{collections::VecDeque, fs, io, path::Path, time::Duration};
 use fugue_core::TmuxPane;
 use fugue_hold::{
     LogWriter, find_process, lives,
-    spawn::Ending,
-    wire::{Exited, HelloOk, Spec, State, VERSION},
+    spawn::ProcessExit,
+    wire::{ChildExit, ChildSpec, ChildState, HelloOk, VERSION},
 };
-use fugue_term::Size;
+use fugue_term::TerminalSize;
 use tokio::{
     task::spawn_blocking,
     time::{Instant, timeout},
@@ -54,7 +54,7 @@ impl Listener {
             Err(error) => return Err(trouble(error)),
         };
         let place = &whose.place;
-        let segment = Spec::segment_for(whose.log_cap);
+        let segment = ChildSpec::segment_for(whose.log_cap);
         let log = LogWriter::open(&place.dir, place.generation, whose.log_cap, segment)
             .map_err(trouble)?;
         let link = Link::attach(&seat.server, &seat.session).map_err(trouble)?;
@@ -258,7 +258,7 @@ impl Listener {
         follower.catch_up()?;
         let mut terminal = follower.terminal;
         terminal.feed(b"\x1b[?1049l");
-        terminal.resize(Size {
+        terminal.resize(TerminalSize {
             rows: size.0,
             cols: size.1,
         });
@@ -266,8 +266,8 @@ impl Listener {
     }
 
     fn hello(&self) -> HelloOk {
-        let exited = Exited {
-            ending: Ending::Unknown,
+        let exited = ChildExit {
+            ending: ProcessExit::Unknown,
             at: self.log.end(),
         };
         let child = self.leader;
@@ -277,8 +277,8 @@ impl Listener {
             generation: self.whose.place.generation,
             lossless: false,
             state: match self.end {
-                End::NotYet | End::Near => State::Running(child),
-                End::Told => State::Exited { child, exited },
+                End::NotYet | End::Near => ChildState::Running(child),
+                End::Told => ChildState::Exited { child, exited },
             },
             log_end: self.log.end(),
             last_input_seq: 0,

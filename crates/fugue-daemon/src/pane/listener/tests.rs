@@ -5,10 +5,10 @@ use std::{path::Path, time::Duration};
 use fugue_api::{PaneId, SessionName, Timestamp, wire::IdempotencyKey};
 use fugue_core::TmuxPaneInfo;
 use fugue_hold::{
-    LogReader, Read,
-    wire::{Input, InputKind, InputState, Outcome, State},
+    LogRead, LogReader,
+    wire::{ChildState, InputKind, InputMessage, InputOutcome, InputState},
 };
-use fugue_term::{Options, Query, Size, Terminal};
+use fugue_term::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 use tokio::time::timeout;
 
 use fugue_hold::wire::HelloOk;
@@ -91,11 +91,11 @@ impl World {
     }
 
     fn shown(&self, found: &TmuxPaneInfo) -> Terminal {
-        let size = Size {
+        let size = TerminalSize {
             rows: found.size.rows,
             cols: found.size.cols,
         };
-        let options = Options {
+        let options = TerminalOptions {
             keep_lines: 100_000,
             secret: None,
         };
@@ -107,14 +107,14 @@ impl World {
 
 fn log(dir: &Path) -> Vec<u8> {
     let (mut reader, mut bytes, mut buffer) = (LogReader::new(dir), Vec::new(), vec![0; 1 << 16]);
-    while let Read::Bytes(count) = reader.read_at(bytes.len() as u64, &mut buffer).unwrap() {
+    while let LogRead::Bytes(count) = reader.read_at(bytes.len() as u64, &mut buffer).unwrap() {
         bytes.extend_from_slice(&buffer[..count]);
     }
     bytes
 }
 
 fn lines(terminal: &Terminal) -> Vec<String> {
-    let query = Query {
+    let query = LineQuery {
         since: None,
         last: usize::MAX,
     };
@@ -147,7 +147,7 @@ async fn until_printed(listener: &mut Listener, dir: &Path, wanted: &[u8]) {
 
 async fn type_in(listener: &mut Listener, key: u8, bytes: &[u8]) -> InputState {
     let seq = listener.next_seq();
-    listener.send(&ToHolder::Input(Input {
+    listener.send(&ToHolder::Input(InputMessage {
         seq,
         key: [key; 16],
         kind: InputKind::Typed,
@@ -178,7 +178,7 @@ async fn a_log_begins_with_what_was_there_and_goes_on_with_every_byte() {
         }
     }
     let (mut listener, hello) = world.listen(&found).await;
-    assert!(matches!(hello.state, State::Running(who) if who.pid == found.pid.cast_signed()));
+    assert!(matches!(hello.state, ChildState::Running(who) if who.pid == found.pid.cast_signed()));
     let terminal = world.shown(&found);
     let mut expected: Vec<String> = (1..=300).map(|n| n.to_string()).collect();
     expected.extend([long, "grün".to_owned()]);
@@ -200,7 +200,7 @@ async fn a_log_begins_with_what_was_there_and_goes_on_with_every_byte() {
     let before = log(&world.path(&found)).len();
     assert_eq!(
         type_in(&mut listener, 1, b"on\r").await.outcome,
-        Outcome::Written
+        InputOutcome::Written
     );
     until_printed(&mut listener, &world.path(&found), b"b\xff\r\n").await;
     assert_eq!(
@@ -220,16 +220,16 @@ async fn typing_is_exact_while_a_person_scrolls_back_and_is_done_once() {
     let state = type_in(&mut listener, 1, b"a\0\x1b[A").await;
     assert_eq!(
         (state.outcome, state.written, state.total),
-        (Outcome::Written, 5, 5)
+        (InputOutcome::Written, 5, 5)
     );
     let again = type_in(&mut listener, 1, b"a\0\x1b[A").await;
-    assert_eq!(again.outcome, Outcome::Duplicate);
+    assert_eq!(again.outcome, InputOutcome::Duplicate);
     // The next daemon knows it too.
     drop(listener);
     let (mut listener, _) = world.listen(&found).await;
     assert_eq!(
         type_in(&mut listener, 1, b"a\0\x1b[A").await.outcome,
-        Outcome::Duplicate
+        InputOutcome::Duplicate
     );
     type_in(&mut listener, 2, "\nü\r".as_bytes()).await;
     until_printed(&mut listener, &world.path(&found), b"over").await;
@@ -340,7 +340,7 @@ async fn an_end_is_told_once_all_is_written_and_a_server_that_dies_ends_its_pane
         _ => None,
     })
     .await;
-    assert_eq!(exited.ending, Ending::Unknown);
+    assert_eq!(exited.ending, ProcessExit::Unknown);
     assert_eq!(exited.at, log(&world.path(&found)).len() as u64);
     assert!(listener.recorded_exit().is_some());
     assert!(Listener::find(world.whose(&found)).await.unwrap().is_none());
@@ -353,7 +353,7 @@ async fn an_end_is_told_once_all_is_written_and_a_server_that_dies_ends_its_pane
             match listener.event().await {
                 Err(_) => {
                     let hello = listener.recover().await.unwrap();
-                    assert!(matches!(hello.state, State::Exited { .. }));
+                    assert!(matches!(hello.state, ChildState::Exited { .. }));
                     return;
                 }
                 Ok(Event::Word(ToDaemon::Exited(_))) => return,

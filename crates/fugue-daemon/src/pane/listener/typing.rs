@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fugue_hold::wire::{Input, InputKind, InputState, Outcome, ToDaemon};
+use fugue_hold::wire::{InputKind, InputMessage, InputOutcome, InputState, ToDaemon};
 
 use super::{About, Listener};
 use crate::tmux::control::quote;
@@ -18,7 +18,7 @@ pub(super) struct Typist {
     dir: PathBuf,
     /// Keys that were handed to tmux, under whichever daemon: what became of the last one may be unknown.
     keys: VecDeque<[u8; 16]>,
-    waiting: VecDeque<Input>,
+    waiting: VecDeque<InputMessage>,
     under_way: Option<InputState>,
     last_seq: u64,
 }
@@ -49,7 +49,7 @@ impl Typist {
     }
 
     /// `Some` is what became of it at once.
-    pub(super) fn accept(&mut self, input: &Input) -> Option<InputState> {
+    pub(super) fn accept(&mut self, input: &InputMessage) -> Option<InputState> {
         let total = u32::try_from(input.bytes.len()).unwrap_or(u32::MAX);
         let state = |written, outcome| InputState {
             seq: input.seq,
@@ -60,13 +60,13 @@ impl Typist {
         };
         // tmux answers what programs ask of their terminal.
         if let InputKind::Answer { .. } = input.kind {
-            return Some(state(total, Outcome::Duplicate));
+            return Some(state(total, InputOutcome::Duplicate));
         }
         if self.keys.contains(&input.key) {
-            return Some(state(total, Outcome::Duplicate));
+            return Some(state(total, InputOutcome::Duplicate));
         }
         if input.bytes.is_empty() {
-            return Some(state(0, Outcome::Written));
+            return Some(state(0, InputOutcome::Written));
         }
         self.waiting.push_back(input.clone());
         None
@@ -76,7 +76,7 @@ impl Typist {
     pub(super) fn give_up(&mut self) -> Vec<InputState> {
         let lost = |state: InputState| InputState {
             written: 0,
-            outcome: Outcome::Lost,
+            outcome: InputOutcome::Lost,
             ..state
         };
         let under_way = self.under_way.take().map(lost);
@@ -130,7 +130,7 @@ impl Listener {
             tracing::warn!(pane = %self.whose.place.pane, %error, "an input could not be handed to tmux");
             let lost = InputState {
                 written: 0,
-                outcome: Outcome::Lost,
+                outcome: InputOutcome::Lost,
                 ..state
             };
             self.words.push_back(ToDaemon::InputState(lost));
@@ -156,7 +156,7 @@ impl Listener {
         };
         if !ok {
             state.written = 0;
-            state.outcome = Outcome::Lost;
+            state.outcome = InputOutcome::Lost;
             let forget = format!("delete-buffer -b {}", quote(self.buffer("in").as_bytes()));
             self.ask(About::Nothing, &[&forget]);
         }
@@ -175,14 +175,14 @@ fn doubled(bytes: &[u8], which: u8) -> Vec<u8> {
     bytes.iter().flat_map(twice).collect()
 }
 
-fn written(input: &Input) -> InputState {
+fn written(input: &InputMessage) -> InputState {
     let total = u32::try_from(input.bytes.len()).unwrap_or(u32::MAX);
     InputState {
         seq: input.seq,
         key: input.key,
         written: total,
         total,
-        outcome: Outcome::Written,
+        outcome: InputOutcome::Written,
     }
 }
 

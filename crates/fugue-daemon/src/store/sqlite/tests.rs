@@ -55,7 +55,7 @@ fn a_file_of_a_newer_fugue_is_left_alone() {
         .unwrap();
     assert!(matches!(Sqlite::at(&path), Err(StoreError::Newer(99))));
     assert!(matches!(
-        store::open(&path, Check::Quick),
+        store::open(&path, IntegrityCheck::Quick),
         Err(StoreError::Newer(99))
     ));
 }
@@ -71,7 +71,7 @@ fn a_row_that_cannot_be_read_is_set_aside_and_the_others_are_there() {
     damage("INSERT INTO events (id, record) VALUES (7, CAST(x'ff00fe' AS TEXT))");
     drop(store);
 
-    let (_, opened) = store::open(&path, Check::Quick).unwrap();
+    let (_, opened) = store::open(&path, IntegrityCheck::Quick).unwrap();
     assert_eq!(ids(&opened), [1, 3]);
     let set_aside: Vec<_> = opened
         .quarantined
@@ -88,7 +88,7 @@ fn a_row_that_cannot_be_read_is_set_aside_and_the_others_are_there() {
     assert_eq!(opened.origin, Origin::Sound);
 
     // The next start says that they are there, and does not meet them again.
-    let (_, opened) = store::open(&path, Check::Quick).unwrap();
+    let (_, opened) = store::open(&path, IntegrityCheck::Quick).unwrap();
     assert_eq!(opened.quarantined, []);
     assert_eq!(opened.quarantine_count, 2);
 }
@@ -105,7 +105,7 @@ fn a_damaged_database_is_kept_aside_and_the_backup_takes_its_place() {
 
     let garbage = vec![0x5a; 64 << 10];
     fs::write(&path, &garbage).unwrap();
-    let (store, opened) = store::open(&path, Check::Quick).unwrap();
+    let (store, opened) = store::open(&path, IntegrityCheck::Quick).unwrap();
     assert_eq!(ids(&opened), [1, 2, 3], "as it was when it was copied");
     let kept = dir.path().join("fugue.db.damaged-1");
     assert!(
@@ -120,7 +120,7 @@ fn a_damaged_database_is_kept_aside_and_the_backup_takes_its_place() {
 
     // A missing one is replaced as well.
     fs::remove_file(&path).unwrap();
-    let (_, opened) = store::open(&path, Check::Quick).unwrap();
+    let (_, opened) = store::open(&path, IntegrityCheck::Quick).unwrap();
     assert_eq!(ids(&opened), [1, 2, 3]);
 }
 
@@ -138,7 +138,7 @@ fn without_a_usable_backup_a_damaged_database_is_replaced_by_an_empty_one() {
         if round == 2 {
             fs::write(backup::path_of(&path), "no database").unwrap();
         }
-        let (_, opened) = store::open(&path, Check::Quick).unwrap();
+        let (_, opened) = store::open(&path, IntegrityCheck::Quick).unwrap();
         assert_eq!(ids(&opened), [0; 0]);
         assert!(
             matches!(

@@ -1,4 +1,4 @@
-use fugue_term::{Options, Query, Size, Terminal};
+use fugue_term::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 
 use super::*;
 
@@ -11,11 +11,11 @@ fn facts(rows: u16, cols: u16, y: u32, x: u32) -> Facts {
 }
 
 fn terminal(rows: u16, cols: u16) -> Terminal {
-    let options = Options {
+    let options = TerminalOptions {
         keep_lines: 1000,
         secret: None,
     };
-    Terminal::new(Size { rows, cols }, options)
+    Terminal::new(TerminalSize { rows, cols }, options)
 }
 
 fn rows(terminal: &Terminal) -> Vec<String> {
@@ -23,7 +23,7 @@ fn rows(terminal: &Terminal) -> Vec<String> {
 }
 
 fn text(terminal: &Terminal) -> Vec<String> {
-    let query = Query {
+    let query = LineQuery {
         since: None,
         last: usize::MAX,
     };

@@ -93,7 +93,7 @@ pub fn draw(model: &Model, depth: Depth, canvas: &mut Canvas) {
     if matches!(model.mode, Mode::Prefix) {
         add(canvas, " C-b ", bar.warn);
     }
-    if model.role == ViewerRole::Eyes {
+    if model.role == ViewerRole::ReadOnly {
         add(canvas, " read-only ", bar.warn);
     }
     if let Some(pane) = model.peek {

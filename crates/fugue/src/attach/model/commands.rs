@@ -71,7 +71,7 @@ impl Model {
         if press.event == Event::Release {
             if matches!(self.mode, Mode::Pane)
                 && !self.is_scrolling()
-                && self.role == ViewerRole::Hands
+                && self.role == ViewerRole::Interactive
                 && self.focused_view().is_some_and(|view| !view.ended)
             {
                 self.pass_key(&press, now, effects);
@@ -94,7 +94,7 @@ impl Model {
                     if !alone {
                         self.scroll_key(&press, now, effects);
                     }
-                } else if !(alone && self.role == ViewerRole::Eyes) {
+                } else if !(alone && self.role == ViewerRole::ReadOnly) {
                     self.again_until = None;
                     self.pass_key(&press, now, effects);
                 }
@@ -254,14 +254,14 @@ impl Model {
 
     /// Whether this client may change anything; if not, that is said.
     fn may_change(&mut self, now: Instant) -> bool {
-        if self.role == ViewerRole::Eyes {
+        if self.role == ViewerRole::ReadOnly {
             self.say(
                 "read-only: nothing can be changed from here",
                 Tone::Plain,
                 now,
             );
         }
-        self.role == ViewerRole::Hands
+        self.role == ViewerRole::Interactive
     }
 
     /// Back to the session from an ended pane; if it has none any more, this is over.

@@ -131,7 +131,7 @@ impl Model {
         };
         let scrolling = view.scroll.is_some();
         let wants = view.modes.mouse != FrameMouseMode::Nothing;
-        if !scrolling && wants && !view.ended && self.role == ViewerRole::Hands {
+        if !scrolling && wants && !view.ended && self.role == ViewerRole::Interactive {
             if let Deed::Press(_) = deed {
                 self.held = Some(Held::Program { pane });
             }
@@ -164,7 +164,7 @@ impl Model {
 
     /// A full-screen program that knows no wheel knows arrows.
     fn arrows(&mut self, pane: PaneId, rows: i64, now: Instant, effects: &mut Vec<Effect>) {
-        if self.role == ViewerRole::Eyes {
+        if self.role == ViewerRole::ReadOnly {
             return;
         }
         let code = if rows < 0 { Code::Up } else { Code::Down };
@@ -235,7 +235,7 @@ impl Model {
                     }
                 };
                 *at = new;
-                if moves && outwards != 0 && self.role == ViewerRole::Hands {
+                if moves && outwards != 0 && self.role == ViewerRole::Interactive {
                     let by = outwards as i16;
                     self.arrange(LayoutChange::Push { pane, side, by }, effects);
                 }

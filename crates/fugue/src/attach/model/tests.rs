@@ -89,7 +89,7 @@ fn rect(row: u16, col: u16, rows: u16, cols: u16) -> Rect {
 impl Story {
     /// Two panes beside each other in `main`, one ended, and one in `other`.
     pub fn new(rows: u16, cols: u16) -> Self {
-        Self::as_role(ViewerRole::Hands, rows, cols)
+        Self::as_role(ViewerRole::Interactive, rows, cols)
     }
 
     pub fn as_role(role: ViewerRole, rows: u16, cols: u16) -> Self {
@@ -192,7 +192,7 @@ impl Story {
     fn answer_everything(&mut self, facts: Overview) {
         let reply = ToolReply::GetStatus(GetStatusReply::All(facts));
         self.answer(
-            |ask| *ask == Request::Everything,
+            |ask| *ask == Request::Overview,
             Ok(Response::Tool { reply }),
         );
     }
@@ -471,7 +471,7 @@ fn a_pane_is_closed_only_on_a_yes() {
 
 #[test]
 fn who_only_looks_changes_nothing() {
-    let mut story = Story::as_role(ViewerRole::Eyes, 24, 80);
+    let mut story = Story::as_role(ViewerRole::ReadOnly, 24, 80);
     for keys in [
         "a",
         "\r",
@@ -753,12 +753,7 @@ fn news_that_come_often_are_asked_for_seldom() {
     let mut story = Story::new(24, 80);
     let is_news = |look: &AttachRequest| matches!(look, AttachRequest::News { .. });
     story.answer_look(is_news, AttachResponse::News { version: 2 });
-    let asks = |story: &Story| {
-        story
-            .asked
-            .iter()
-            .any(|(_, ask)| *ask == Request::Everything)
-    };
+    let asks = |story: &Story| story.asked.iter().any(|(_, ask)| *ask == Request::Overview);
     assert!(!asks(&story));
     assert!(story.model.wakes_at().is_some());
     story.after(FACTS_APART);

@@ -38,7 +38,7 @@ impl Model {
     /// The pane that takes what is typed, or a word why none does.
     fn typed_into(&mut self, now: Instant) -> Option<PaneId> {
         let pane = self.shown_focus()?;
-        if self.role == ViewerRole::Eyes {
+        if self.role == ViewerRole::ReadOnly {
             self.say("read-only: keys do not reach the pane", Tone::Plain, now);
             return None;
         }
@@ -105,7 +105,7 @@ impl Model {
     pub(super) fn tell_focus(&mut self, has: bool, effects: &mut Vec<Effect>) {
         let Some(pane) = self
             .shown_focus()
-            .filter(|_| self.role == ViewerRole::Hands)
+            .filter(|_| self.role == ViewerRole::Interactive)
         else {
             return;
         };
