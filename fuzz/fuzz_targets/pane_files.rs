@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fugue_hold::fuzzing::pane_files(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fugue_holder::fuzzing::pane_files(bytes));

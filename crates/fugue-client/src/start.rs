@@ -16,7 +16,7 @@ use fugue_api::{
     Error, ErrorKind,
     wire::{CallerEnv, CallerIdentity, Hello, PROTOCOL},
 };
-use fugue_hold::spawn::{SessionLeadership, SpawnCommand};
+use fugue_holder::spawn::{SessionLeadership, SpawnCommand};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use crate::{

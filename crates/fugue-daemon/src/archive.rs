@@ -9,7 +9,7 @@ use fugue_api::{
     wire::Response,
 };
 use fugue_core::{OutputRange, PaneEvent, PaneRecord, PaneRequest, result::PartText, view};
-use fugue_hold::LogReader;
+use fugue_holder::LogReader;
 use fugue_term::{ExpectSearch, InitialSearch, LineSelection, PatternMatch};
 
 use crate::{

@@ -13,7 +13,7 @@ mod proxy;
 use std::{ffi::OsString, io, path::PathBuf, time::Duration};
 
 use fugue_core::assess::{AnswerMisfit, ModelAnswer, Prompt};
-use fugue_hold::spawn::ProcessExit;
+use fugue_holder::spawn::ProcessExit;
 
 pub use choice::Assessor;
 use choice::Who;

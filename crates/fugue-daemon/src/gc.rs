@@ -11,7 +11,7 @@ use fugue_api::{
     wire::{GarbageItem, GarbageKind, GarbageReport},
 };
 use fugue_core::Inventory;
-use fugue_hold::Liveness;
+use fugue_holder::Liveness;
 
 use crate::{
     disk,

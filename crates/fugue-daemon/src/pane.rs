@@ -33,7 +33,7 @@ use fugue_core::{
     AdoptMode, OutputRange, PaneEvent, PaneJob, PaneRecord, PaneRequest, StepPlan, TurnEnd,
     result::PartText, view,
 };
-use fugue_hold::{
+use fugue_holder::{
     spawn::ProcessExit,
     wire::{ChildExit, InputKind, InputMessage, ToDaemon, ToHolder},
 };

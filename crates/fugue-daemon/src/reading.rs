@@ -12,7 +12,7 @@ use fugue_core::{
     result::PartText,
     view::{self, ClipBuilder, ClipInput, LastLines, LineFilter},
 };
-use fugue_hold::{LogRead, LogReader};
+use fugue_holder::{LogRead, LogReader};
 use fugue_term::{LineNo, LineSelection, Offset, Terminal, TextCursor, TextLine};
 
 use crate::replay::Gap;

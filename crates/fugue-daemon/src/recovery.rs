@@ -11,7 +11,7 @@ use fugue_api::{
     Error, ErrorKind, PaneId, SessionName, Timestamp, panes::PaneSize, wire::IdempotencyKey,
 };
 use fugue_core::{Change, PaneRecord};
-use fugue_hold::record::ChildRecord;
+use fugue_holder::record::ChildRecord;
 use serde::Serialize;
 
 use crate::{

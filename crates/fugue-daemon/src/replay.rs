@@ -13,7 +13,7 @@ use std::{
 };
 
 use fugue_core::PaneRecord;
-use fugue_hold::{LogRead, LogReader, record::SizeAt};
+use fugue_holder::{LogRead, LogReader, record::SizeAt};
 use fugue_term::{Offset, Scrollback, Terminal, TerminalEvent, TerminalOptions, TerminalSize};
 use tokio::time::Instant;
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use fugue_api::PaneId;
-use fugue_hold::{
+use fugue_holder::{
     Liveness, ProcessScope, await_exit, close_leftovers, end_holder, find_holder,
     record::{ChildRecord, ExitRecord},
 };
@@ -23,7 +23,7 @@ pub fn pane(pane: PaneId, dir: &Path, grace: Duration) {
     if let Some(meta) = latest.last() {
         scope.leader = meta
             .child
-            .filter(|_| meta.boot == fugue_hold::record::boot_id());
+            .filter(|_| meta.boot == fugue_holder::record::boot_id());
         scope.marks = meta.marks;
     }
     match close_leftovers(scope, grace) {

@@ -10,7 +10,7 @@ use fugue_core::{
     Assessment, AssessmentJob, AssessmentKind, CommandEnd, CoreInput,
     assess::{DoneCheck, QuoteFence, Situation},
 };
-use fugue_hold::{ProcessScope, close_leftovers};
+use fugue_holder::{ProcessScope, close_leftovers};
 use tokio::{sync::mpsc, task::AbortHandle, time::timeout};
 
 use crate::{

@@ -12,7 +12,7 @@ use std::{
 
 use fugue_api::{Error, ErrorKind, wire::Response};
 use fugue_core::{PaneRecord, view};
-use fugue_hold::record::ExitRecord;
+use fugue_holder::record::ExitRecord;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinHandle,

@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os();
     // A holder is one of many and must stay small: it gets neither a parser nor a runtime.
     if words.nth(1).is_some_and(|word| word == "hold") {
-        return fugue_hold::run(words);
+        return fugue_holder::run(words);
     }
     cli::main()
 }

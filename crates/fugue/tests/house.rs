@@ -13,7 +13,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("fugue-term", &["tokio", "rustix", "libc", "mio"]),
     ("fugue-api", &["tokio", "rustix", "libc", "rusqlite"]),
     ("fugue-core", &["tokio", "rustix", "libc", "rusqlite"]),
-    ("fugue-hold", &["tokio", "serde_json", "rusqlite"]),
+    ("fugue-holder", &["tokio", "serde_json", "rusqlite"]),
 ];
 
 fn root() -> &'static Path {

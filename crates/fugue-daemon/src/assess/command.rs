@@ -13,7 +13,7 @@ use std::{
 };
 
 use fugue_core::assess::{MAX_ANSWER, one_line};
-use fugue_hold::{
+use fugue_holder::{
     ProcessScope, close_leftovers, identify,
     spawn::{ChildProcess, ProcessExit, SessionLeadership, SpawnCommand},
 };

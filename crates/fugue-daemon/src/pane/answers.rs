@@ -12,7 +12,7 @@ use fugue_core::{
     state::{self, ShellSignal, StateSignals, TtySignal},
     view,
 };
-use fugue_hold::{
+use fugue_holder::{
     KILL_WAIT,
     wire::{ChildExit, ForegroundProbe, ToHolder},
 };

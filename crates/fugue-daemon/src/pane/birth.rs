@@ -4,7 +4,7 @@ use std::{io, path::Path, time::Duration};
 
 use fugue_api::Error;
 use fugue_core::{PaneEvent, PaneJob, PaneRecord, StepPlan};
-use fugue_hold::{
+use fugue_holder::{
     record::{ChildRecord, ExitRecord},
     spawn::ProcessExit,
     wire::{ChildExit, ChildSpec, ChildState, HelloOk, ToDaemon, ToHolder},

@@ -1,7 +1,7 @@
 //! How a pane types.
 
 use fugue_core::typing::{AgentInputBox, InputModes};
-use fugue_hold::wire::{self, ForegroundProbe, InputKind, ToHolder};
+use fugue_holder::wire::{self, ForegroundProbe, InputKind, ToHolder};
 use tokio::time::Instant;
 
 use super::{

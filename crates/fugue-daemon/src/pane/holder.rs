@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use fugue_hold::{
+use fugue_holder::{
     DaemonLink, GuardedFds, HandoverState, HolderLocation, Liveness, ReadStatus, is_stopped,
     record::{ChildRecord, ExitRecord},
     spawn::ChildProcess,
@@ -189,7 +189,7 @@ impl Holder {
     /// Sends, as far as the socket takes it at once; the rest goes out in [`Holder::event`].
     pub fn send(&mut self, message: &ToHolder) -> io::Result<()> {
         if let ToHolder::Input(InputMessage {
-            kind: fugue_hold::wire::InputKind::Answer { at },
+            kind: fugue_holder::wire::InputKind::Answer { at },
             ..
         }) = message
         {
@@ -389,7 +389,7 @@ async fn say_hello(
             Ok((hello, guarded, grew))
         }
         ToDaemon::Refused {
-            reason: fugue_hold::wire::RefusalReason::Fenced,
+            reason: fugue_holder::wire::RefusalReason::Fenced,
             ..
         } => Err(Unanswered::Fenced),
         ToDaemon::Refused { what, errno, .. } => Err(Unanswered::Lost(format!(

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use fugue_api::PaneId;
-use fugue_hold::{
+use fugue_holder::{
     record::ExitRecord,
     wire::{HelloOk, ProcessIdentity, ToDaemon, ToHolder},
 };

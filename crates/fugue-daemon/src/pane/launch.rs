@@ -11,7 +11,7 @@ use std::{
 
 use fugue_api::{Error, ErrorKind, wire::CallerEnv};
 use fugue_core::{ExitStatus, LaunchEnv, PaneJob, PaneRecord};
-use fugue_hold::{spawn::ProcessExit, wire::ChildSpec};
+use fugue_holder::{spawn::ProcessExit, wire::ChildSpec};
 
 use crate::{agents::session, assess, engine::DaemonContext, shell, watchers};
 

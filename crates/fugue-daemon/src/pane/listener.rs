@@ -8,7 +8,7 @@ mod typing;
 use std::{collections::VecDeque, io, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
 use fugue_core::{PaneRecord, TmuxOrigin, TmuxPane};
-use fugue_hold::{
+use fugue_holder::{
     LogWriter, ProcessScope, close_leftovers, find_process, lives, probe_at,
     record::ExitRecord,
     spawn::ProcessExit,

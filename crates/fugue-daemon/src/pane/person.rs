@@ -4,7 +4,7 @@ use fugue_api::{
     Error, ErrorKind,
     wire::{IdempotencyKey, Response},
 };
-use fugue_hold::wire::{InputKind, InputMessage, InputOutcome, InputState, ToHolder};
+use fugue_holder::wire::{InputKind, InputMessage, InputOutcome, InputState, ToHolder};
 use tokio::time::Instant;
 
 use super::{Pane, QUIET, quiet::Hand};

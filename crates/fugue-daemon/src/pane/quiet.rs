@@ -6,7 +6,7 @@ use fugue_api::panes::{
     PaneState, PasteMode, ReadMode, ReadPane, SendInput, SourcedState, StateSource,
 };
 use fugue_core::{InjectionOutcome, PaneActivity, PaneEvent, QuietPane, assess::Injection};
-use fugue_hold::wire::ForegroundProbe;
+use fugue_holder::wire::ForegroundProbe;
 use fugue_term::ShellState;
 use tokio::time::Instant;
 

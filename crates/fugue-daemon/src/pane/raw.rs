@@ -9,7 +9,7 @@ use fugue_api::{
     wire::Response,
 };
 use fugue_core::{PaneEvent, PaneRequest, view};
-use fugue_hold::{LogReader, record::ChildRecord, spawn::ProcessExit};
+use fugue_holder::{LogReader, record::ChildRecord, spawn::ProcessExit};
 use fugue_term::{Offset, TextCursor};
 use tokio::time::timeout;
 

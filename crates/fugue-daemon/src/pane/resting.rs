@@ -9,7 +9,7 @@ use fugue_api::{
 use fugue_core::{
     IdleState, PaneActivity, PaneEvent, TurnEnd, TypingOutcome, typing::without_controls,
 };
-use fugue_hold::wire::ForegroundProbe;
+use fugue_holder::wire::ForegroundProbe;
 use tokio::time::Instant;
 
 use super::{Pane, sending::Asker, target::Target};

@@ -11,7 +11,7 @@ use fugue_core::{
     InjectionOutcome, PaneEvent, TypingOutcome,
     typing::{AgentInputBox, InputModes, InputView, SubmitAction, SubmitMachine},
 };
-use fugue_hold::wire::{InputOutcome, InputState};
+use fugue_holder::wire::{InputOutcome, InputState};
 use tokio::time::Instant;
 
 use super::{person::uncertain, target::Target};

@@ -4,7 +4,7 @@ use std::{io, path::Path, time::Duration};
 
 use fugue_api::{Error, ErrorKind, panes::PaneSize, wire::CallerEnv};
 use fugue_core::{PaneEvent, PaneRecord, TmuxPane};
-use fugue_hold::{HolderLocation, wire::ChildSpec};
+use fugue_holder::{HolderLocation, wire::ChildSpec};
 use tokio::{net::UnixListener, task::spawn_blocking, time::timeout};
 
 use super::{

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
 
 use fugue_api::{Cursor, Error, ErrorKind, Timestamp};
 use fugue_core::{PaneEvent, PaneRecord, StepEvent, StepPlan, view};
-use fugue_hold::wire::{InputKind, InputMessage, SignalTarget, ToHolder};
+use fugue_holder::wire::{InputKind, InputMessage, SignalTarget, ToHolder};
 use fugue_term::{ShellMark, ShellMarkKind, ShellState};
 use rustix::process::Signal;
 use tokio::time::Instant;

@@ -9,7 +9,7 @@ use fugue_api::{
     panes::{PaneState, SendInput},
 };
 use fugue_core::{TmuxOrigin, TmuxPane, state};
-use fugue_hold::wire::ForegroundProbe;
+use fugue_holder::wire::ForegroundProbe;
 use fugue_term::ShellState;
 
 use super::Pane;

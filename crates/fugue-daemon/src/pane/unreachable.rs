@@ -9,7 +9,7 @@ use fugue_api::{
     wire::Response,
 };
 use fugue_core::{PaneEvent, PaneRequest, StepPlan};
-use fugue_hold::wire::ProcessIdentity;
+use fugue_holder::wire::ProcessIdentity;
 use rustix::process::{Pid, PidfdFlags};
 use tokio::{
     io::Interest,
@@ -127,7 +127,7 @@ pub(super) async fn ended(child: Option<ProcessIdentity>) {
         let pidfd = rustix::process::pidfd_open(Pid::from_raw(child.pid)?, PidfdFlags::empty());
         let pidfd = watched(pidfd.ok()?, Interest::READABLE).ok()?;
         // The fd is of this very process if its number still has that start time.
-        fugue_hold::lives(child).ok()?.then_some(pidfd)
+        fugue_holder::lives(child).ok()?.then_some(pidfd)
     };
     match child.and_then(watch) {
         Some(pidfd) => _ = pidfd.readable().await,

@@ -12,7 +12,7 @@ use fugue_api::{
     panes::{PaneState, SourcedState, StateSource},
     wire::Response,
 };
-use fugue_hold::wire::ForegroundProbe;
+use fugue_holder::wire::ForegroundProbe;
 use fugue_term::Terminal;
 use tokio::time::Instant;
 

@@ -1,4 +1,4 @@
-use fugue_hold::LogWriter;
+use fugue_holder::LogWriter;
 
 use super::*;
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use fugue_api::{Error, ErrorKind, wire::CallerEnv};
-use fugue_hold::spawn::{ChildProcess, ProcessExit, SpawnCommand};
+use fugue_holder::spawn::{ChildProcess, ProcessExit, SpawnCommand};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     pipe::{PipeFlags, pipe_with},

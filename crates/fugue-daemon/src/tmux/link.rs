@@ -4,7 +4,7 @@
 
 use std::{collections::VecDeque, io, os::fd::AsFd};
 
-use fugue_hold::spawn::{ChildProcess, SpawnCommand};
+use fugue_holder::spawn::{ChildProcess, SpawnCommand};
 use rustix::{
     pipe::{PipeFlags, pipe_with},
     process::Signal,

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, fs, io, path::Path, time::Duration};
 
 use fugue_core::TmuxPane;
-use fugue_hold::{
+use fugue_holder::{
     LogWriter, find_process, lives,
     spawn::ProcessExit,
     wire::{ChildExit, ChildSpec, ChildState, HelloOk, VERSION},
@@ -224,7 +224,7 @@ impl Listener {
         if size != self.size {
             self.log.size(size.0, size.1)?;
             self.size = size;
-            self.words.push_back(fugue_hold::wire::ToDaemon::Resized {
+            self.words.push_back(fugue_holder::wire::ToDaemon::Resized {
                 rows: size.0,
                 cols: size.1,
             });

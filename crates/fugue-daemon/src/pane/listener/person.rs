@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fugue_hold::{probe_at, wire::ToDaemon};
+use fugue_holder::{probe_at, wire::ToDaemon};
 use tokio::time::Instant;
 
 use super::{About, Listener, text};

@@ -4,14 +4,14 @@ use std::{path::Path, time::Duration};
 
 use fugue_api::{PaneId, SessionName, Timestamp, wire::IdempotencyKey};
 use fugue_core::TmuxPaneInfo;
-use fugue_hold::{
+use fugue_holder::{
     LogRead, LogReader,
     wire::{ChildState, InputKind, InputMessage, InputOutcome, InputState},
 };
 use fugue_term::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 use tokio::time::timeout;
 
-use fugue_hold::wire::HelloOk;
+use fugue_holder::wire::HelloOk;
 
 use super::*;
 use crate::tmux::{look, testing::Private};

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fugue_hold::wire::{InputKind, InputMessage, InputOutcome, InputState, ToDaemon};
+use fugue_holder::wire::{InputKind, InputMessage, InputOutcome, InputState, ToDaemon};
 
 use super::{About, Listener};
 use crate::tmux::control::quote;

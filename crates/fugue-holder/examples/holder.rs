@@ -6,7 +6,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next() {
-        Some(verb) if verb == "hold" => fugue_hold::run(args),
+        Some(verb) if verb == "hold" => fugue_holder::run(args),
         Some(verb) if verb == "daemon" => {
             let _ = writeln!(std::io::stdout(), "serving");
             loop {

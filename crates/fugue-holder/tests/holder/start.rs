@@ -3,8 +3,8 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use fugue_hold::spawn::SpawnCommand;
-use fugue_hold::wire::{ChildState, ProcessExit, ToHolder};
+use fugue_holder::spawn::SpawnCommand;
+use fugue_holder::wire::{ChildState, ProcessExit, ToHolder};
 use rustix::event::PollFlags;
 
 use super::world::{Pane, text};
@@ -152,7 +152,7 @@ fn an_empty_holder_leaves_when_told_and_a_busy_one_does_not() {
 
     let mut pane = Pane::sh("read x");
     pane.send(&ToHolder::Leave);
-    assert!(fugue_hold::is_alive(pane.child()));
+    assert!(fugue_holder::is_alive(pane.child()));
     pane.input(1, 1, b"\n");
     pane.exited();
 }

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-use fugue_hold::spawn::{ProcessExit, SessionLeadership, SpawnCommand};
-use fugue_hold::wire::{RefusalReason, ToDaemon, ToHolder, VERSION};
-use fugue_hold::{LogRead, LogReader};
+use fugue_holder::spawn::{ProcessExit, SessionLeadership, SpawnCommand};
+use fugue_holder::wire::{RefusalReason, ToDaemon, ToHolder, VERSION};
+use fugue_holder::{LogRead, LogReader};
 
 use super::world::{Pane, run, text};
 
@@ -130,7 +130,7 @@ fn inner_full_disk() {
     });
     assert_eq!(errno, libc::ENOSPC);
     // Requests are served, also a kill of the holder, and the child is there.
-    assert!(fugue_hold::is_alive(pane.child()));
+    assert!(fugue_holder::is_alive(pane.child()));
     pane.probe();
     pane.kill_holder();
     pane.replace_holder();
@@ -208,7 +208,7 @@ fn inner_full_disk_at_the_end() {
     // All of it is accounted for: the echo, and what was printed.
     assert_eq!((exited.ending, exited.at), (ProcessExit::Code(6), 8002));
     assert!(reader.end().unwrap() < 8002);
-    let record = fugue_hold::record::ExitRecord::read(&dir, 1).unwrap();
+    let record = fugue_holder::record::ExitRecord::read(&dir, 1).unwrap();
     assert_eq!(record.map(|record| record.exited), Some(exited));
 }
 
@@ -288,7 +288,7 @@ fn without_splice_output_is_copied_and_the_promise_is_smaller() {
     let dir = home.path().join("pane");
     std::fs::create_dir(&dir).unwrap();
     let mut pane = Pane::unborn(home, dir);
-    let listener = fugue_hold::listen(&pane.socket()).unwrap();
+    let listener = fugue_holder::listen(&pane.socket()).unwrap();
     let holder = SpawnCommand::new(super::world::holder_exe())
         .arg("hold")
         .arg(format!("dir={}", pane.dir.display()))

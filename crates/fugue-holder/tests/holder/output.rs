@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use fugue_hold::wire::{ChildState, FdUse, ProcessExit, ToDaemon, ToHolder};
-use fugue_hold::{LogRead, LogReader};
+use fugue_holder::wire::{ChildState, FdUse, ProcessExit, ToDaemon, ToHolder};
+use fugue_holder::{LogRead, LogReader};
 
 use super::world::{Pane, text};
 

@@ -2,8 +2,8 @@
 
 use std::os::unix::net::UnixListener;
 
-use fugue_hold::wire::{ToDaemon, ToHolder};
-use fugue_hold::{DaemonLink, HolderLocation, spawn::ProcessExit};
+use fugue_holder::wire::{ToDaemon, ToHolder};
+use fugue_holder::{DaemonLink, HolderLocation, spawn::ProcessExit};
 
 use super::world::{Pane, text};
 
@@ -211,7 +211,7 @@ fn a_holder_whose_daemon_dies_before_there_is_a_child_leaves_nothing() {
     let tmux = Tmux::start();
     let (mut pane, id) = tmux.pane();
     let holder = pane.hello.unwrap().holder;
-    let who = fugue_hold::identify(holder).unwrap();
+    let who = fugue_holder::identify(holder).unwrap();
     pane.link = None;
     pane.await_exit_of(who);
     let _ = id;

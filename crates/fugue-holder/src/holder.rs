@@ -54,7 +54,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let Some((listener, daemon)) = met else {
         return ExitCode::from(2);
     };
-    sys::name_process(c"fugue-hold");
+    sys::name_process(c"fugue-holder");
     rustix::process::umask(Mode::from_raw_mode(0o077));
     // No directory is kept from being unmounted by a pane.
     let _ = std::env::set_current_dir("/");

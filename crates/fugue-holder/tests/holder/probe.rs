@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fugue_hold::wire::ForegroundProbe;
+use fugue_holder::wire::ForegroundProbe;
 
 use super::world::Pane;
 

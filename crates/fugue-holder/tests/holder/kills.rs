@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use fugue_hold::wire::{ChildState, ProcessExit, ToHolder};
+use fugue_holder::wire::{ChildState, ProcessExit, ToHolder};
 use rustix::event::PollFlags;
 
 use super::world::{Dice, Pane, text};
@@ -137,10 +137,10 @@ fn a_holder_killed_around_the_childs_end_still_leaves_its_code() {
     for round in 0..rounds {
         let code = (round % 250) as i32;
         let mut pane = Pane::sh(&format!("read x; seq 1 2000; exit {code}"));
-        pane.send(&ToHolder::Input(fugue_hold::wire::InputMessage {
+        pane.send(&ToHolder::Input(fugue_holder::wire::InputMessage {
             seq: 1,
             key: [1; 16],
-            kind: fugue_hold::wire::InputKind::Typed,
+            kind: fugue_holder::wire::InputKind::Typed,
             bytes: b"\n".to_vec(),
         }));
         for _ in 0..dice.below(1_000_000) {
@@ -192,7 +192,7 @@ fn a_start_whose_holder_died_before_telling_is_found_again() {
         match pane.replace_holder().state {
             ChildState::Running(child) => {
                 found += 1;
-                assert!(fugue_hold::is_alive(child));
+                assert!(fugue_holder::is_alive(child));
                 pane.input(1, 1, b"\n");
                 assert_eq!(pane.exited().ending, ProcessExit::Code(3));
                 let ran = std::fs::read_to_string(pane.home().join("ran")).unwrap();
@@ -226,7 +226,7 @@ fn an_exit_while_nobody_is_connected_is_recorded_and_the_holder_goes() {
         (pane.at, text(&pane.seen).as_str()),
         (exited.at, "\r\nlate\r\n")
     );
-    let error = fugue_hold::DaemonLink::connect(&pane.socket())
+    let error = fugue_holder::DaemonLink::connect(&pane.socket())
         .err()
         .unwrap();
     assert_eq!(error.raw_os_error(), Some(libc::ECONNREFUSED));

@@ -7,13 +7,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fugue_hold::record::{ExitRecord, SizeAt};
-use fugue_hold::spawn::{ChildProcess, ProcessExit, SessionLeadership, SpawnCommand};
-use fugue_hold::wire::{
+use fugue_holder::record::{ExitRecord, SizeAt};
+use fugue_holder::spawn::{ChildProcess, ProcessExit, SessionLeadership, SpawnCommand};
+use fugue_holder::wire::{
     ChildExit, ChildSpec, ChildState, ForegroundProbe, HelloOk, HolderFrame, InputKind,
     InputMessage, InputState, ProcessIdentity, ToDaemon, ToHolder, VERSION,
 };
-use fugue_hold::{
+use fugue_holder::{
     DaemonLink, GuardedFds, HandoverState, HolderLocation, LogRead, LogReader, ProcessScope,
     ReadStatus, close_leftovers,
 };
@@ -190,7 +190,7 @@ impl Pane {
     pub fn send_with(&mut self, message: &ToHolder, fds: Vec<OwnedFd>) {
         let link = self.link.as_mut().unwrap();
         link.push(message, fds).unwrap();
-        while link.flush().unwrap() == fugue_hold::Flushed::Later {
+        while link.flush().unwrap() == fugue_holder::Flushed::Later {
             wait(&[(link.as_fd(), PollFlags::OUT)]);
         }
     }
@@ -395,7 +395,7 @@ impl Pane {
     pub fn await_exit_of(&self, who: ProcessIdentity) {
         let pid = rustix::process::Pid::from_raw(who.pid).unwrap();
         if let Ok(fd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
-            && fugue_hold::is_alive(who)
+            && fugue_holder::is_alive(who)
         {
             wait(&[(fd.as_fd(), PollFlags::IN)]);
         }
@@ -440,7 +440,7 @@ pub fn holder_exe() -> PathBuf {
         .join("examples/holder");
     assert!(
         exe.exists(),
-        "no {}: `cargo build -p fugue-hold --examples`",
+        "no {}: `cargo build -p fugue-holder --examples`",
         exe.display()
     );
     exe

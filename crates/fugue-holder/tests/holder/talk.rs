@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
-use fugue_hold::wire::{
+use fugue_holder::wire::{
     ChildState, InputKind, InputMessage, InputOutcome, ProcessExit, RefusalReason, SignalTarget,
     ToDaemon, ToHolder,
 };
@@ -23,7 +23,7 @@ fn a_lower_epoch_is_fenced_and_a_higher_one_takes_over() {
     let mut pane = Pane::sh("read x; exit 1");
     let mut second = Pane::unborn(tempfile::tempdir().unwrap(), pane.dir.clone());
     second.epoch = 5;
-    second.link = Some(fugue_hold::DaemonLink::connect(&pane.socket()).unwrap());
+    second.link = Some(fugue_holder::DaemonLink::connect(&pane.socket()).unwrap());
     assert!(matches!(second.greet().state, ChildState::Running(_)));
     assert_eq!(refused(&mut pane), RefusalReason::Fenced);
     pane.hear_the_end();
@@ -38,7 +38,7 @@ fn a_lower_epoch_is_fenced_and_a_higher_one_takes_over() {
     }
     // Its own reconnect, before it noticed that the first connection broke.
     let before = second.link.take();
-    second.link = Some(fugue_hold::DaemonLink::connect(&pane.socket()).unwrap());
+    second.link = Some(fugue_holder::DaemonLink::connect(&pane.socket()).unwrap());
     second.greet();
     drop(before);
     assert_eq!(second.input(1, 1, b"\n").outcome, InputOutcome::Written);
@@ -233,7 +233,7 @@ fn garbage_ends_its_own_connection_and_nothing_else() {
     }
     // A welcome daemon that talks nonsense is dropped too, and may come back.
     let mut bad = Vec::new();
-    fugue_hold::wire::WireMessage::encode(
+    fugue_holder::wire::WireMessage::encode(
         &ToHolder::Hello {
             version: 1,
             epoch: 1,
@@ -258,7 +258,7 @@ fn an_unknown_kind_is_answered_as_such() {
     pane.expect(|m| matches!(m, ToDaemon::Unknown { kind: 99 }).then_some(()));
     // A known kind with fields of the future.
     let mut probe = Vec::new();
-    fugue_hold::wire::WireMessage::encode(&ToHolder::Probe { id: 5 }, &mut probe);
+    fugue_holder::wire::WireMessage::encode(&ToHolder::Probe { id: 5 }, &mut probe);
     probe.extend([9; 7]);
     probe[0] += 7;
     rustix::io::write(pane.link.as_ref().unwrap(), &probe).unwrap();

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use fugue_hold::spawn::SpawnCommand;
-use fugue_hold::wire::{ProcessExit, ProcessIdentity, ToHolder};
-use fugue_hold::{ProcessScope, close_leftovers, identify, is_alive};
+use fugue_holder::spawn::SpawnCommand;
+use fugue_holder::wire::{ProcessExit, ProcessIdentity, ToHolder};
+use fugue_holder::{ProcessScope, close_leftovers, identify, is_alive};
 
 use super::world::{Pane, holder_exe, text};
 
