@@ -344,9 +344,9 @@ async fn search_for(
     let recent = blocking(move || {
         let (record, house) = of;
         let recent = open_recent(&record, &house)?;
-        Ok::<_, Error>(match watch.begin(&recent.terminal) {
-            InitialSearch::Hit(hit) => (Some(Some(hit)), watch),
-            InitialSearch::Watching => (Some(watch.end(&recent.terminal)), watch),
+        Ok::<_, Error>(match watch.search_existing(&recent.terminal) {
+            InitialSearch::Match(hit) => (Some(Some(hit)), watch),
+            InitialSearch::NoMatch => (Some(watch.finish(&recent.terminal)), watch),
             InitialSearch::NeedsOlder => (None, watch),
         })
     });
@@ -369,19 +369,19 @@ pub async fn begin(
         let mut follower = log.open()?;
         let mut hit = None;
         log.stream(&mut follower, |scrollback, terminal, _| {
-            hit = watch.older(scrollback, terminal);
+            hit = watch.search_older(scrollback, terminal);
             match hit {
                 Some(_) => ControlFlow::Break(()),
                 None => ControlFlow::Continue(()),
             }
         })?;
         let terminal = &follower.terminal;
-        let hit = hit.or_else(|| match watch.begin(terminal) {
-            InitialSearch::Hit(hit) => Some(hit),
-            InitialSearch::Watching | InitialSearch::NeedsOlder if record.ended.is_some() => {
-                watch.end(terminal)
+        let hit = hit.or_else(|| match watch.search_existing(terminal) {
+            InitialSearch::Match(hit) => Some(hit),
+            InitialSearch::NoMatch | InitialSearch::NeedsOlder if record.ended.is_some() => {
+                watch.finish(terminal)
             }
-            InitialSearch::Watching | InitialSearch::NeedsOlder => None,
+            InitialSearch::NoMatch | InitialSearch::NeedsOlder => None,
         });
         Ok((hit, watch))
     };

@@ -440,7 +440,7 @@ impl Pane {
             ..
         }) = message
         {
-            self.follower.terminal.typed(bytes);
+            self.follower.terminal.record_typed(bytes);
             self.somebody_typed(hand, bytes);
         }
         if let Some(keeper) = self.keeper.as_mut()

@@ -8,7 +8,7 @@ use fugue_api::{
     panes::{PaneSize, SourcedState},
 };
 use fugue_term::{
-    CellAttribute, Color, LineNo, Modes, MouseReporting, Screen, Style, Terminal, Underline,
+    CellAttribute, Color, LineNo, Modes, MouseMode, Screen, Style, Terminal, Underline,
 };
 
 // A client that scrolls wants a screenful or ten; whoever wants a whole log reads it.
@@ -37,10 +37,10 @@ pub fn row(screen: &Screen<'_>, row: u16) -> FrameRow {
     let mut last = None;
     for cell in screen.cells(row.into()) {
         match spans.last_mut() {
-            Some(span) if last == Some(cell.style) => cell.push_to(&mut span.0),
+            Some(span) if last == Some(cell.style) => cell.append_to(&mut span.0),
             _ => {
                 let mut text = String::new();
-                cell.push_to(&mut text);
+                cell.append_to(&mut text);
                 spans.push(StyledSpan(text, appearance(&cell.style)));
                 last = Some(cell.style);
             }
@@ -70,16 +70,16 @@ pub fn modes(modes: &Modes) -> FrameModes {
         focus: modes.focus,
         keyboard: modes.keyboard,
         mouse: match modes.mouse {
-            MouseReporting::Off => FrameMouseMode::Nothing,
-            MouseReporting::Press => FrameMouseMode::Presses,
-            MouseReporting::Click => FrameMouseMode::Clicks,
-            MouseReporting::Drag => FrameMouseMode::Drags,
-            MouseReporting::Motion => FrameMouseMode::Motion,
+            MouseMode::Off => FrameMouseMode::Nothing,
+            MouseMode::Press => FrameMouseMode::Presses,
+            MouseMode::Click => FrameMouseMode::Clicks,
+            MouseMode::Drag => FrameMouseMode::Drags,
+            MouseMode::Motion => FrameMouseMode::Motion,
         },
         mouse_format: match modes.mouse_format {
-            fugue_term::MouseEncoding::Bytes => FrameMouseEncoding::Bytes,
-            fugue_term::MouseEncoding::Utf8 => FrameMouseEncoding::Utf8,
-            fugue_term::MouseEncoding::Sgr => FrameMouseEncoding::Sgr,
+            fugue_term::MouseFormat::Bytes => FrameMouseEncoding::Bytes,
+            fugue_term::MouseFormat::Utf8 => FrameMouseEncoding::Utf8,
+            fugue_term::MouseFormat::Sgr => FrameMouseEncoding::Sgr,
         },
         reverse: modes.reverse,
     }

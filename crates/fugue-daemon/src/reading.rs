@@ -113,7 +113,7 @@ impl TextSource for RecentText<'_> {
         visit: &mut dyn FnMut(Part<'_>),
     ) -> Result<Extent, Error> {
         let mut places = GapPlaces::new(selection);
-        self.terminal.visit(selection, |line| {
+        self.terminal.for_each_line(selection, |line| {
             places.before(line.no.0, self.gaps, visit);
             visit(Part::Line(line));
         });
@@ -121,7 +121,7 @@ impl TextSource for RecentText<'_> {
         places.at_end(self.tail, visit);
         Ok(Extent {
             first_kept: self.terminal.first_kept().0,
-            lacks: self.terminal.lacks(selection),
+            lacks: self.terminal.lacks_lines(selection),
             end: self.terminal.end(),
         })
     }

@@ -289,7 +289,7 @@ impl Follower {
             self.sizes_applied += 1;
             if size.generation > self.generation {
                 self.generation = size.generation;
-                self.terminal.renew();
+                self.terminal.reset_for_new_process();
             }
             let size = TerminalSize {
                 rows: size.rows,

@@ -157,17 +157,17 @@ impl TextSource for WholeLog<'_> {
     ) -> Result<Extent, Error> {
         let mut follower = self.open()?;
         let first_kept = follower.terminal.first_kept().0;
-        let lacks = follower.terminal.lacks(selection);
+        let lacks = follower.terminal.lacks_lines(selection);
         let mut places = GapPlaces::new(selection);
         self.stream(&mut follower, |scrollback, _, gaps| {
-            scrollback.visit(selection, |line| {
+            scrollback.for_each_line(selection, |line| {
                 places.before(line.no.0, gaps, visit);
                 visit(Part::Line(line));
             });
             ControlFlow::Continue(())
         })?;
         let terminal = &follower.terminal;
-        terminal.visit(selection, |line| {
+        terminal.for_each_line(selection, |line| {
             places.before(line.no.0, follower.gaps(), visit);
             visit(Part::Line(line));
         });

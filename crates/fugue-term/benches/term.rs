@@ -1,7 +1,7 @@
-//! How fast bytes become text, beside alacritty's terminal in the same run: `cargo bench -p fugue-term`.
+//! Throughput of the terminal compared with Alacritty's in the same run: `cargo bench -p fugue-term`.
 //!
-//! The two take turns on the same bytes and the medians count, since only ratios from interleaved runs travel. Also
-//! how long the text of ten thousand lines takes to read, and what it costs to keep.
+//! The two terminals take turns on the same bytes and the medians are compared, since only ratios from interleaved
+//! runs are portable. Also the time to read the text of ten thousand lines, and the memory to keep the text.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -116,13 +116,13 @@ fn race(bytes: &[u8]) -> (Duration, Duration) {
         ours.push(time(bytes, |part| drop(black_box(terminal.feed(part)))));
         let mut reference = Reference::new(SIZE);
         theirs.push(time(bytes, |part| reference.feed(part)));
-        // A race in which one of them does less is none.
+        // The comparison is only fair if both terminals do the same work.
         assert!(terminal.screen().rows().eq(reference.rows()));
     }
     (median(ours), median(theirs))
 }
 
-/// Feeds in pieces as a pseudo-terminal gives them.
+/// Feeds in pieces of the size that a pseudo-terminal returns.
 fn time(bytes: &[u8], mut feed: impl FnMut(&[u8])) -> Duration {
     let start = Instant::now();
     bytes.chunks(4096).for_each(&mut feed);

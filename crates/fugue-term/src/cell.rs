@@ -1,41 +1,41 @@
-//! One place on the screen: what is written there and how it looks.
+//! One cell of the screen: its character and its style.
 //!
-//! A cell is sixteen bytes and `Copy`, because filling and moving rows of them is most of the work there is. What
-//! does not fit (a letter with its accents) lives in [`Clusters`](crate::clusters::Clusters).
+//! A cell is sixteen bytes and `Copy`, because filling and moving rows of cells is most of the terminal's work.
+//! Characters with combining marks do not fit and are stored in the [`ClusterTable`](crate::clusters::ClusterTable).
 
-/// A colour as a program asked for it.
+/// A colour as set by the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Color {
-    /// The terminal's own.
+    /// The terminal's default colour.
     #[default]
     Default,
-    /// One of the 256 of the palette.
+    /// A colour of the 256-colour palette.
     Indexed(u8),
-    /// An exact one.
+    /// A 24-bit colour.
     Rgb(u8, u8, u8),
 }
 
-/// How a cell is underlined.
+/// The underline style of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Underline {
-    /// Not.
+    /// No underline.
     #[default]
     None,
-    /// One line.
+    /// A single line.
     Single,
-    /// Two lines.
+    /// A double line.
     Double,
-    /// A wave.
+    /// A wavy line.
     Curly,
-    /// Dots.
+    /// A dotted line.
     Dotted,
-    /// Dashes.
+    /// A dashed line.
     Dashed,
 }
 
-/// How a cell looks.
+/// Colours and attributes of a cell.
 ///
-/// A colour takes 26 bits; the attributes live in the six bits above the two main colours.
+/// A colour takes 26 bits. The attributes are stored in the six bits above the foreground and background colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Style {
     fg: u32,
@@ -43,10 +43,10 @@ pub struct Style {
     underline: u32,
 }
 
-const COLOR: u32 = (1 << 26) - 1;
+const COLOR_MASK: u32 = (1 << 26) - 1;
 const UNDERLINE_SHIFT: u32 = 28;
 
-/// An attribute that is on or off.
+/// An attribute that is either on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellAttribute {
     /// Brighter or heavier.
@@ -68,7 +68,7 @@ pub enum CellAttribute {
 }
 
 impl CellAttribute {
-    /// All of them.
+    /// All attributes.
     pub const ALL: [CellAttribute; 8] = [
         CellAttribute::Bold,
         CellAttribute::Dim,
@@ -87,12 +87,12 @@ impl Style {
         unpack(self.fg)
     }
 
-    /// The colour behind the text.
+    /// The background colour.
     pub fn bg(&self) -> Color {
         unpack(self.bg)
     }
 
-    /// The colour of the underline; `Default` is that of the text.
+    /// The colour of the underline; `Default` means the colour of the text.
     pub fn underline_color(&self) -> Color {
         unpack(self.underline)
     }
@@ -111,17 +111,17 @@ impl Style {
 
     /// Whether an attribute is on.
     pub fn has(&self, attr: CellAttribute) -> bool {
-        let (word, bit) = place(attr);
+        let (word, bit) = attribute_bit(attr);
         let word = if word == 0 { self.fg } else { self.bg };
         word & bit != 0
     }
 
     pub(crate) fn set_fg(&mut self, color: Color) {
-        self.fg = self.fg & !COLOR | pack(color);
+        self.fg = self.fg & !COLOR_MASK | pack(color);
     }
 
     pub(crate) fn set_bg(&mut self, color: Color) {
-        self.bg = self.bg & !COLOR | pack(color);
+        self.bg = self.bg & !COLOR_MASK | pack(color);
     }
 
     pub(crate) fn set_underline_color(&mut self, color: Color) {
@@ -133,7 +133,7 @@ impl Style {
     }
 
     pub(crate) fn add(&mut self, attr: CellAttribute) {
-        let (word, bit) = place(attr);
+        let (word, bit) = attribute_bit(attr);
         *(if word == 0 {
             &mut self.fg
         } else {
@@ -142,7 +142,7 @@ impl Style {
     }
 
     pub(crate) fn remove(&mut self, attr: CellAttribute) {
-        let (word, bit) = place(attr);
+        let (word, bit) = attribute_bit(attr);
         *(if word == 0 {
             &mut self.fg
         } else {
@@ -150,17 +150,17 @@ impl Style {
         }) &= !bit;
     }
 
-    /// What an erased cell keeps of the pen: the background only.
+    /// The style of a cell erased with this pen: only the background stays.
     pub(crate) fn erased(&self) -> Style {
         Style {
             fg: 0,
-            bg: self.bg & COLOR,
+            bg: self.bg & COLOR_MASK,
             underline: 0,
         }
     }
 }
 
-fn place(attr: CellAttribute) -> (u8, u32) {
+fn attribute_bit(attr: CellAttribute) -> (u8, u32) {
     match attr {
         CellAttribute::Bold => (0, 1 << 26),
         CellAttribute::Dim => (0, 1 << 27),
@@ -190,29 +190,29 @@ fn unpack(packed: u32) -> Color {
     }
 }
 
-/// What is written in a cell.
+/// The contents of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Glyph {
-    /// Nothing was printed here, or it was erased.
+    /// Never printed, or erased.
     Blank,
-    /// The right half of the wide character to the left.
+    /// The right half of the wide character in the cell to the left.
     Spacer,
-    /// One character.
+    /// A single character.
     Char(char),
-    /// A character with marks joined to it, by its number in the cluster table.
+    /// A character with combining marks, as an index into the cluster table.
     Cluster(u32),
 }
 
-/// One place on the screen.
+/// One cell of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     code: u32,
     pub(crate) style: Style,
 }
 
-const CLUSTER: u32 = 1 << 31;
-const WIDE: u32 = 1 << 30;
-const VALUE: u32 = WIDE - 1;
+const CLUSTER_FLAG: u32 = 1 << 31;
+const WIDE_FLAG: u32 = 1 << 30;
+const VALUE_MASK: u32 = WIDE_FLAG - 1;
 
 impl Cell {
     pub(crate) const BLANK: Cell = Cell {
@@ -231,7 +231,7 @@ impl Cell {
         }
     }
 
-    /// A printable ASCII byte: one column, nothing to look up.
+    /// A printable ASCII byte, which is always one column wide.
     pub(crate) fn ascii(byte: u8, style: Style) -> Cell {
         Cell {
             code: u32::from(byte),
@@ -248,19 +248,22 @@ impl Cell {
 
     pub(crate) fn wide(c: char, style: Style) -> Cell {
         Cell {
-            code: u32::from(c) | WIDE,
+            code: u32::from(c) | WIDE_FLAG,
             style,
         }
     }
 
     pub(crate) fn spacer(style: Style) -> Cell {
-        Cell { code: WIDE, style }
+        Cell {
+            code: WIDE_FLAG,
+            style,
+        }
     }
 
-    /// All of it, but for a cluster's text, whose number may be another's later.
-    pub(crate) fn words(self) -> [u64; 2] {
+    /// The cell as two words for hashing, without the cluster index, which may denote another text later.
+    pub(crate) fn hash_words(self) -> [u64; 2] {
         let code = match self.glyph() {
-            Glyph::Cluster(_) => self.code & !VALUE,
+            Glyph::Cluster(_) => self.code & !VALUE_MASK,
             Glyph::Blank | Glyph::Spacer | Glyph::Char(_) => self.code,
         };
         let Style { fg, bg, underline } = self.style;
@@ -273,11 +276,11 @@ impl Cell {
     }
 
     pub(crate) fn is_spacer(self) -> bool {
-        self.code == WIDE
+        self.code == WIDE_FLAG
     }
 
     pub(crate) fn is_wide(self) -> bool {
-        self.code & WIDE != 0 && !self.is_spacer()
+        self.code & WIDE_FLAG != 0 && !self.is_spacer()
     }
 
     pub(crate) fn as_ascii(self) -> Option<u8> {
@@ -289,20 +292,20 @@ impl Cell {
     }
 
     pub(crate) fn glyph(self) -> Glyph {
-        if self.code & CLUSTER != 0 {
-            return Glyph::Cluster(self.code & VALUE);
+        if self.code & CLUSTER_FLAG != 0 {
+            return Glyph::Cluster(self.code & VALUE_MASK);
         }
         match self.code {
             0 => Glyph::Blank,
-            WIDE => Glyph::Spacer,
-            code => char::from_u32(code & VALUE).map_or(Glyph::Blank, Glyph::Char),
+            WIDE_FLAG => Glyph::Spacer,
+            code => char::from_u32(code & VALUE_MASK).map_or(Glyph::Blank, Glyph::Char),
         }
     }
 
-    /// The same cell with marks joined to its character: the cluster that has them all.
+    /// The same cell with its character replaced by a cluster.
     pub(crate) fn with_cluster(self, index: u32) -> Cell {
         Cell {
-            code: self.code & WIDE | CLUSTER | index & VALUE,
+            code: self.code & WIDE_FLAG | CLUSTER_FLAG | index & VALUE_MASK,
             style: self.style,
         }
     }

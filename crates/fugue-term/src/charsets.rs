@@ -1,6 +1,6 @@
-//! Character sets: ASCII and line drawing, the only ones that programs still switch between.
+//! Character sets: ASCII and line drawing, the only sets that programs still switch between.
 
-/// The two character sets and the one in use.
+/// The sets G0 and G1, and which of the two is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Charsets {
     pub(crate) drawing: [bool; 2],

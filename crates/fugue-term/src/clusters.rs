@@ -1,25 +1,26 @@
-//! Characters with marks joined to them (accents, emoji sequences), each text kept once.
+//! The cluster table: characters with combining marks (accents, emoji sequences), each text stored once.
 //!
-//! Cells name them by number. Numbers of texts that are no longer on any screen are reused after a sweep, so the
-//! table is bounded by what is visible.
+//! Cells refer to clusters by index. A sweep frees the indexes of clusters that are no longer on any screen, so the
+//! size of the table is bounded by the visible cells.
 
 use std::collections::HashMap;
 
-/// As tmux: enough for the longest emoji sequences, and a bound on what one cell can cost.
+/// The limit for one cluster, as in tmux: enough for the longest emoji sequences, and a bound on the memory of one
+/// cell.
 pub(crate) const MAX_CLUSTER_BYTES: usize = 32;
 
-/// Below this many a sweep is not worth its time.
-const SWEEP_AT: usize = 1024;
+/// The table size below which a sweep is not worth its cost.
+const MIN_SWEEP_SIZE: usize = 1024;
 
-/// The table.
+/// Interned cluster texts by index.
 #[derive(Debug, Default)]
-pub(crate) struct Clusters {
+pub(crate) struct ClusterTable {
     texts: Vec<Box<str>>,
     numbers: HashMap<Box<str>, u32>,
     sweep_at: usize,
 }
 
-impl Clusters {
+impl ClusterTable {
     pub(crate) fn get(&self, number: u32) -> &str {
         self.texts.get(number as usize).map_or("", |text| text)
     }
@@ -34,21 +35,21 @@ impl Clusters {
         number
     }
 
-    /// Whether the caller should collect what is still in use and call [`Clusters::sweep`].
-    pub(crate) fn wants_sweep(&self) -> bool {
-        self.texts.len() >= self.sweep_at.max(SWEEP_AT)
+    /// Whether the caller should sweep: renumber all cells with [`ClusterTable::sweep`].
+    pub(crate) fn needs_sweep(&self) -> bool {
+        self.texts.len() >= self.sweep_at.max(MIN_SWEEP_SIZE)
     }
 
-    /// Starts afresh; `renumber` is then called with each number in use and gives its new one.
-    pub(crate) fn sweep(&mut self) -> impl FnMut(&mut Clusters, u32) -> u32 + use<> {
+    /// Empties the table and returns a function that interns an old index again and returns its new index.
+    pub(crate) fn sweep(&mut self) -> impl FnMut(&mut ClusterTable, u32) -> u32 + use<> {
         let old = std::mem::take(&mut self.texts);
         self.numbers.clear();
         move |fresh, number| fresh.intern(old.get(number as usize).map_or("", |text| text))
     }
 
-    /// To be called when all cells are renumbered: the next sweep waits until as many again have been added, so
-    /// that sweeping stays a small part of the work.
-    pub(crate) fn swept(&mut self) {
+    /// Ends a sweep after all cells are renumbered. The next sweep is due when the table has doubled, so that
+    /// sweeping stays a small part of the work.
+    pub(crate) fn finish_sweep(&mut self) {
         self.sweep_at = self.texts.len() * 2;
     }
 }

@@ -1,104 +1,107 @@
-//! Control sequences: moving, erasing, switching, asking.
+//! Control sequences (CSI): cursor movement, erasing, modes and queries.
 //!
-//! Answers are made of numbers and fixed words only. A program's own text never comes back to it as if a person had
-//! typed it: no title reports, no settings reports.
+//! Replies consist of numbers and fixed strings only. Text that the program has chosen is never sent back as if
+//! typed: no title reports, no settings reports.
 
 use crate::cell::{Cell, Style};
-use crate::grid::{Because, Grid};
-use crate::machine::Machine;
+use crate::grid::{Grid, ScrollCause};
 use crate::modes::CursorShape;
-use crate::parser::Csi;
+use crate::parser::CsiSequence;
 use crate::sgr;
+use crate::terminal_state::TerminalState;
 
-/// What we say we are. The version stays, so that no program's behaviour depends on ours.
-const VERSION: &[u8] = b"\x1bP>|fugue\x1b\\";
-/// A VT220 with colours.
-const PRIMARY: &[u8] = b"\x1b[?62;22c";
-const SECONDARY: &[u8] = b"\x1b[>1;0;0c";
+/// The terminal's name for XTVERSION. The reply has no version number, so that no program's behaviour depends on the
+/// version of fugue.
+const XTVERSION_REPLY: &[u8] = b"\x1bP>|fugue\x1b\\";
+/// DA1: a VT220 with colours.
+const PRIMARY_ATTRIBUTES_REPLY: &[u8] = b"\x1b[?62;22c";
+const SECONDARY_ATTRIBUTES_REPLY: &[u8] = b"\x1b[>1;0;0c";
 
-impl Machine {
-    pub(crate) fn obey_csi(&mut self, csi: &Csi) {
+impl TerminalState {
+    pub(crate) fn execute_csi(&mut self, csi: &CsiSequence) {
         let n = csi.count(0);
         match (csi.private, csi.intermediate, csi.action) {
-            (0, 0, b'A') => self.grid().up(n),
-            (0, 0, b'B' | b'e') => self.grid().down(n),
+            (0, 0, b'A') => self.active_grid_mut().move_up(n),
+            (0, 0, b'B' | b'e') => self.active_grid_mut().move_down(n),
             (0, 0, b'C' | b'a') => {
-                let grid = self.grid();
-                grid.go(grid.column() + n, grid.cursor.y);
+                let grid = self.active_grid_mut();
+                grid.move_to(grid.cursor_column() + n, grid.cursor.y);
             }
             (0, 0, b'D') => {
-                let grid = self.grid();
-                grid.go(grid.column().saturating_sub(n), grid.cursor.y);
+                let grid = self.active_grid_mut();
+                grid.move_to(grid.cursor_column().saturating_sub(n), grid.cursor.y);
             }
             (0, 0, b'E') => {
-                self.grid().down(n);
-                self.grid().cursor.x = 0;
+                self.active_grid_mut().move_down(n);
+                self.active_grid_mut().cursor.x = 0;
             }
             (0, 0, b'F') => {
-                self.grid().up(n);
-                self.grid().cursor.x = 0;
+                self.active_grid_mut().move_up(n);
+                self.active_grid_mut().cursor.x = 0;
             }
             (0, 0, b'G' | b'`') => {
-                let grid = self.grid();
-                grid.go(n - 1, grid.cursor.y);
+                let grid = self.active_grid_mut();
+                grid.move_to(n - 1, grid.cursor.y);
             }
-            (0, 0, b'H' | b'f') => self.go(csi.count(1) - 1, n - 1),
-            (0, 0, b'd') => self.go(self.shown().column(), n - 1),
+            (0, 0, b'H' | b'f') => self.move_to(csi.count(1) - 1, n - 1),
+            (0, 0, b'd') => self.move_to(self.active_grid().cursor_column(), n - 1),
             (0, 0, b'I') => {
-                for _ in 0..n.min(self.shown().cols) {
-                    let x = self.tabs.after(self.shown().column());
-                    let grid = self.grid();
-                    grid.go(x, grid.cursor.y);
+                for _ in 0..n.min(self.active_grid().cols) {
+                    let x = self.tabs.next_stop(self.active_grid().cursor_column());
+                    let grid = self.active_grid_mut();
+                    grid.move_to(x, grid.cursor.y);
                 }
             }
             (0, 0, b'Z') => {
-                for _ in 0..n.min(self.shown().cols) {
-                    let x = self.tabs.before(self.shown().column());
-                    let grid = self.grid();
-                    grid.go(x, grid.cursor.y);
+                for _ in 0..n.min(self.active_grid().cols) {
+                    let x = self.tabs.previous_stop(self.active_grid().cursor_column());
+                    let grid = self.active_grid_mut();
+                    grid.move_to(x, grid.cursor.y);
                 }
             }
             (0, 0, b'J') => self.erase_display(csi.param(0)),
             (0, 0, b'K') => self.erase_line(csi.param(0)),
-            (0, 0, b'X') => self.edit(|grid, x, pen, now| grid.erase_in_row(x, x + n, pen, now)),
-            (0, 0, b'@') => self.edit(|grid, x, pen, now| {
+            (0, 0, b'X') => {
+                self.edit_row(|grid, x, pen, now| grid.erase_in_row(x, x + n, pen, now))
+            }
+            (0, 0, b'@') => self.edit_row(|grid, x, pen, now| {
                 let cols = grid.cols;
-                grid.row().insert(x, n, Cell::blank(pen), cols, now);
+                grid.cursor_row().insert(x, n, Cell::blank(pen), cols, now);
             }),
-            (0, 0, b'P') => self.edit(|grid, x, pen, now| {
+            (0, 0, b'P') => self.edit_row(|grid, x, pen, now| {
                 let cols = grid.cols;
-                grid.row().delete(x, n, Cell::blank(pen), cols, now);
+                grid.cursor_row().delete(x, n, Cell::blank(pen), cols, now);
             }),
             (0, 0, b'L') => {
-                self.changed = self.now;
-                let (grid, world) = self.parts();
-                grid.insert_rows(n, world);
+                self.last_change = self.now;
+                let (grid, context) = self.grid_and_context();
+                grid.insert_rows(n, context);
             }
             (0, 0, b'M') => {
-                self.changed = self.now;
-                let (grid, world) = self.parts();
-                grid.delete_rows(n, world);
+                self.last_change = self.now;
+                let (grid, context) = self.grid_and_context();
+                grid.delete_rows(n, context);
             }
             (0, 0, b'S') => {
-                self.changed = self.now;
-                let (grid, world) = self.parts();
-                grid.scroll_up(grid.top, n, world, Because::Asked);
-                grid.settle();
+                self.last_change = self.now;
+                let (grid, context) = self.grid_and_context();
+                grid.scroll_up(grid.top, n, context, ScrollCause::Other);
+                grid.clamp_cursor();
             }
-            // With more parameters it asks for mouse tracking of a kind that is gone.
+            // With more parameters the sequence is an obsolete kind of mouse tracking.
             (0, 0, b'T') if csi.params().count() <= 1 => {
-                self.changed = self.now;
-                let (grid, world) = self.parts();
-                grid.scroll_down(grid.top, n, world);
-                grid.settle();
+                self.last_change = self.now;
+                let (grid, context) = self.grid_and_context();
+                grid.scroll_down(grid.top, n, context);
+                grid.clamp_cursor();
             }
-            (0, 0, b'b') => self.repeat(n),
+            (0, 0, b'b') => self.repeat_last_char(n),
             (0, 0, b'c') if csi.param(0) == 0 => self.device_attributes(),
-            (b'>', 0, b'c') if csi.param(0) == 0 => self.reply(SECONDARY.to_vec()),
-            (b'>', 0, b'q') if csi.param(0) == 0 => self.reply(VERSION.to_vec()),
+            (b'>', 0, b'c') if csi.param(0) == 0 => self.reply(SECONDARY_ATTRIBUTES_REPLY.to_vec()),
+            (b'>', 0, b'q') if csi.param(0) == 0 => self.reply(XTVERSION_REPLY.to_vec()),
             (0, 0, b'g') => match csi.param(0) {
                 0 => {
-                    let x = self.shown().column();
+                    let x = self.active_grid().cursor_column();
                     self.tabs.clear(x);
                 }
                 3 => self.tabs.clear_all(self.main.cols),
@@ -113,11 +116,13 @@ impl Machine {
                 .params()
                 .for_each(|mode| self.set_private(mode[0], false)),
             (0, 0, b'm') => sgr::apply(&mut self.pen, csi),
-            (0 | b'?', 0, b'n') => self.report(csi),
+            (0 | b'?', 0, b'n') => self.report_status(csi),
             (0, b'!', b'p') => self.soft_reset(),
-            (0, b'$', b'p') => self.report_mode(csi.param(0), self.modes.ansi(csi.param(0)), ""),
+            (0, b'$', b'p') => {
+                self.report_mode(csi.param(0), self.modes.ansi_mode(csi.param(0)), "")
+            }
             (b'?', b'$', b'p') => {
-                self.report_mode(csi.param(0), self.modes.private(csi.param(0)), "?")
+                self.report_mode(csi.param(0), self.modes.private_mode(csi.param(0)), "?")
             }
             (0, b' ', b'q') => {
                 let shape = csi.param(0);
@@ -140,32 +145,32 @@ impl Machine {
     }
 
     pub(crate) fn device_attributes(&mut self) {
-        self.reply(PRIMARY.to_vec());
+        self.reply(PRIMARY_ATTRIBUTES_REPLY.to_vec());
     }
 
-    /// To a place counted from the screen's corner, or the region's in origin mode.
-    fn go(&mut self, x: usize, y: usize) {
+    /// Moves the cursor relative to the screen's corner, or to the region's corner in origin mode.
+    fn move_to(&mut self, x: usize, y: usize) {
         let origin = self.modes.origin;
-        let grid = self.grid();
+        let grid = self.active_grid_mut();
         let y = if origin {
             (grid.top + y).min(grid.bottom)
         } else {
             y
         };
-        grid.go(x, y);
+        grid.move_to(x, y);
     }
 
-    /// A change within the row at the cursor's column; behind the last column that is the last.
-    fn edit(&mut self, change: impl FnOnce(&mut Grid, usize, Style, u64)) {
+    /// Changes the cursor's row at the cursor's column, limited to the last column.
+    fn edit_row(&mut self, change: impl FnOnce(&mut Grid, usize, Style, u64)) {
         let (pen, now) = (self.pen, self.now);
-        self.changed = now;
-        let grid = self.grid();
-        change(grid, grid.column(), pen, now);
+        self.last_change = now;
+        let grid = self.active_grid_mut();
+        change(grid, grid.cursor_column(), pen, now);
     }
 
     fn erase_line(&mut self, which: u16) {
-        self.edit(|grid, x, pen, now| match which {
-            // Behind the last column there is nothing to erase, and the next character still wraps.
+        self.edit_row(|grid, x, pen, now| match which {
+            // Past the last column nothing is erased, and the next character still wraps.
             0 => grid.erase_in_row(grid.cursor.x, grid.cols, pen, now),
             1 => grid.erase_in_row(0, x + 1, pen, now),
             2 => grid.erase_in_row(0, grid.cols, pen, now),
@@ -173,16 +178,17 @@ impl Machine {
         });
     }
 
-    /// Erasing all of the screen keeps what was on it as text; the kept text itself (3) is never erased.
+    /// Executes `CSI J`. Erasing the whole screen moves its text to the history; the history itself (parameter 3) is
+    /// never erased.
     fn erase_display(&mut self, which: u16) {
-        let at_home = self.shown().cursor.x == 0 && self.shown().cursor.y == 0;
+        let at_home = self.active_grid().cursor.x == 0 && self.active_grid().cursor.y == 0;
         if which == 2 || which == 0 && at_home {
-            self.changed = self.now;
-            let (grid, world) = self.parts();
-            grid.clear(world);
+            self.last_change = self.now;
+            let (grid, context) = self.grid_and_context();
+            grid.clear(context);
             return;
         }
-        self.edit(|grid, x, pen, now| {
+        self.edit_row(|grid, x, pen, now| {
             let (y, height) = (grid.cursor.y, grid.height());
             match which {
                 0 => {
@@ -198,7 +204,7 @@ impl Machine {
         });
     }
 
-    fn set_ansi(&mut self, csi: &Csi, on: bool) {
+    fn set_ansi(&mut self, csi: &CsiSequence, on: bool) {
         for mode in csi.params() {
             match mode[0] {
                 4 => self.modes.insert = on,
@@ -213,17 +219,18 @@ impl Machine {
             return;
         }
         match (mode, on) {
-            // Only what it does beside changing the width, which programs use it for.
+            // DECCOLM: programs use the mode for its side effects (clear, full region, home). The width does not
+            // change.
             (3, _) => {
-                self.changed = self.now;
-                let (grid, world) = self.parts();
-                grid.clear(world);
+                self.last_change = self.now;
+                let (grid, context) = self.grid_and_context();
+                grid.clear(context);
                 (grid.top, grid.bottom) = (0, grid.height() - 1);
-                self.go(0, 0);
+                self.move_to(0, 0);
             }
             (6, _) => {
                 self.modes.origin = on;
-                self.go(0, 0);
+                self.move_to(0, 0);
             }
             (47 | 1047, true) => self.enter_alternate(),
             (47 | 1047, false) => self.leave_alternate(),
@@ -243,8 +250,8 @@ impl Machine {
         }
     }
 
-    fn set_region(&mut self, csi: &Csi) {
-        let grid = self.grid();
+    fn set_region(&mut self, csi: &CsiSequence) {
+        let grid = self.active_grid_mut();
         let height = grid.height();
         let top = csi.count(0) - 1;
         let bottom = match csi.param(1) {
@@ -253,19 +260,19 @@ impl Machine {
         };
         if top < bottom {
             (grid.top, grid.bottom) = (top, bottom);
-            self.go(0, 0);
+            self.move_to(0, 0);
         }
     }
 
-    fn report(&mut self, csi: &Csi) {
+    fn report_status(&mut self, csi: &CsiSequence) {
         match (csi.private, csi.param(0)) {
             (0, 5) => self.reply(b"\x1b[0n".to_vec()),
             (private, 6) => {
                 let mark = if private == 0 { "" } else { "?" };
                 let origin = self.modes.origin;
-                let grid = self.shown();
+                let grid = self.active_grid();
                 let top = if origin { grid.top } else { 0 };
-                let (row, col) = (grid.cursor.y - top + 1, grid.column() + 1);
+                let (row, col) = (grid.cursor.y - top + 1, grid.cursor_column() + 1);
                 self.reply(format!("\x1b[{mark}{row};{col}R").into_bytes());
             }
             _ => (),

@@ -1,87 +1,88 @@
-//! The screen as bytes that paint it again.
+//! The dump: the screen as bytes that paint it again.
 //!
-//! Fed to a fresh terminal of the same size they give an equal one: both screens with every cell and every wrapped
-//! row, the cursors and what was saved of them, pen, tab stops, region, character sets, switches and title. The
-//! text that left the screen is not in it. The same state always gives the same bytes.
+//! A new terminal of the same size that is fed a dump becomes equal to the dumped terminal: both screens with every
+//! cell and every wrapped row, the cursors and saved cursors, pen, tab stops, region, character sets, modes and
+//! title. The history is not part of the dump. Equal states give equal bytes.
 
 use std::fmt::Write;
 
 use crate::Terminal;
 use crate::cell::{Cell, CellAttribute, Color, Glyph, Style, Underline};
 use crate::charsets::Charsets;
-use crate::clusters::Clusters;
-use crate::grid::{Grid, Saved};
-use crate::machine::Machine;
-use crate::modes::{Keyboard, Modes, MouseEncoding, MouseReporting};
-use crate::tabs::Tabs;
+use crate::clusters::ClusterTable;
+use crate::grid::{Grid, SavedCursor};
+use crate::modes::{KeyboardFlags, Modes, MouseFormat, MouseMode};
+use crate::tab_stops::TabStops;
+use crate::terminal_state::TerminalState;
 
 impl Terminal {
-    /// Bytes that make a fresh terminal of this size equal to this one, but for the text that left the screen.
+    /// Bytes that make a new terminal of this size equal to this terminal, except for the history.
     pub fn dump(&self) -> Vec<u8> {
-        let mut painter = Painter {
+        let mut writer = DumpWriter {
             out: String::new(),
             pen: Style::default(),
             charsets: Charsets::default(),
-            clusters: &self.machine.clusters,
+            clusters: &self.state.clusters,
         };
-        painter.machine(&self.machine);
-        painter.out.into_bytes()
+        writer.terminal(&self.state);
+        writer.out.into_bytes()
     }
 }
 
-struct Painter<'a> {
+struct DumpWriter<'a> {
     out: String,
     pen: Style,
     charsets: Charsets,
-    clusters: &'a Clusters,
+    clusters: &'a ClusterTable,
 }
 
-/// Writing to a string cannot fail.
+/// Writes formatted text; writing to a string cannot fail.
 macro_rules! put {
-    ($painter:expr, $($format:tt)*) => {{ let _ = write!($painter.out, $($format)*); }};
+    ($writer:expr, $($format:tt)*) => {{ let _ = write!($writer.out, $($format)*); }};
 }
 
-impl Painter<'_> {
-    fn machine(&mut self, machine: &Machine) {
-        if !machine.title.is_empty() {
-            put!(self, "\x1b]2;{}\x1b\\", machine.title);
+impl DumpWriter<'_> {
+    fn terminal(&mut self, state: &TerminalState) {
+        if !state.title.is_empty() {
+            put!(self, "\x1b]2;{}\x1b\\", state.title);
         }
-        if let Some(saved) = &machine.alt_saved {
+        if let Some(saved) = &state.alt_saved_cursor {
             put!(self, "\x1b[?47h");
-            self.saved(&machine.main, saved);
+            self.saved(&state.main, saved);
             put!(self, "\x1b[?47l");
         }
-        self.screen(&machine.main);
-        self.keyboard(&machine.main_keyboard);
-        if let Some(alt) = &machine.alt {
-            self.cursor(&machine.main, 0);
+        self.screen(&state.main);
+        self.keyboard(&state.main_keyboard);
+        if let Some(alt) = &state.alt {
+            self.cursor(&state.main, 0);
             put!(self, "\x1b[?47h");
             self.screen(alt);
-            self.keyboard(&machine.alt_keyboard);
+            self.keyboard(&state.alt_keyboard);
         }
-        self.tabs(machine);
-        let grid = machine.shown();
+        self.tabs(state);
+        let grid = state.active_grid();
         if (grid.top, grid.bottom) != (0, grid.height() - 1) {
             put!(self, "\x1b[{};{}r", grid.top + 1, grid.bottom + 1);
         }
-        if machine.modes.origin {
+        if state.modes.origin {
             put!(self, "\x1b[?6h");
             self.cursor(grid, grid.top);
         } else {
             self.cursor(grid, 0);
         }
-        // From here on nothing may print or move.
-        self.charsets(machine.charsets);
-        self.pen(machine.pen);
-        self.switches(machine);
-        // What was painted last is not what the program printed last: there is nothing to repeat or to join.
-        self.unjoin();
+        // The remaining sequences neither print nor move the cursor.
+        self.charsets(state.charsets);
+        self.pen(state.pen);
+        self.modes(state);
+        // The last painted character is not the last printed character of the program: nothing may be repeated (REP)
+        // or joined.
+        self.end_joining();
     }
 
-    /// Everything about one screen but where its cursor ends up.
+    /// Paints one screen, without the final cursor position.
     fn screen(&mut self, grid: &Grid) {
-        // First, because getting behind the last column takes printing there.
-        if let Some(saved) = &grid.saved {
+        // Saved cursor first, because placing a cursor past the last column requires printing there.
+        if let Some(saved) = &grid.saved_cursor {
             self.saved(grid, saved);
         }
         for y in 0..grid.rows.len() {
@@ -89,7 +90,7 @@ impl Painter<'_> {
         }
     }
 
-    fn saved(&mut self, grid: &Grid, saved: &Saved) {
+    fn saved(&mut self, grid: &Grid, saved: &SavedCursor) {
         let (x, y) = (saved.cursor.x, saved.cursor.y);
         if saved.origin {
             put!(self, "\x1b[?6h");
@@ -114,7 +115,7 @@ impl Painter<'_> {
     fn row(&mut self, grid: &Grid, y: usize) {
         let row = &grid.rows[y];
         let cells = row.cells();
-        if cells.is_empty() && !row.wrapped() {
+        if cells.is_empty() && !row.is_wrapped() {
             return;
         }
         put!(self, "\x1b[{}H", y + 1);
@@ -136,17 +137,17 @@ impl Painter<'_> {
             self.cell(cell);
             x += 1;
         }
-        if row.wrapped() {
-            self.run_over(grid, y);
+        if row.is_wrapped() {
+            self.wrap_row(grid, y);
         }
     }
 
-    /// Makes row `y` one that goes on in the next, which is painted later.
-    fn run_over(&mut self, grid: &Grid, y: usize) {
+    /// Marks row `y` as wrapped. The next row is painted later.
+    fn wrap_row(&mut self, grid: &Grid, y: usize) {
         let last = grid.cols - 1;
         self.pen(Style::default());
         if grid.rows[y].cell(last).is_blank() {
-            // A wide character did not fit. One that is printed at the edge leaves a blank like that.
+            // A wide character did not fit at the edge. Printing a wide character there leaves the same blank.
             self.pen(grid.rows[y].cell(last).style);
             put!(self, "\x1b[{};{}H\u{3000}", y + 1, last + 1);
             self.pen(Style::default());
@@ -162,25 +163,26 @@ impl Painter<'_> {
             Glyph::Char(c) => {
                 self.pen(cell.style);
                 self.out.push(c);
-                // A skin tone in a cell of its own would join the one before it.
+                // A skin tone in its own cell would otherwise join the character before.
                 if cell.is_wide() {
-                    self.unjoin();
+                    self.end_joining();
                 }
             }
             Glyph::Cluster(number) => {
                 self.pen(cell.style);
                 self.out.push_str(self.clusters.get(number));
-                self.unjoin();
+                self.end_joining();
             }
         }
     }
 
-    /// Any control ends the joining of characters; this one does nothing else.
-    fn unjoin(&mut self) {
+    /// Writes NUL: every control ends the joining of characters, and NUL has no other effect.
+    fn end_joining(&mut self) {
         self.out.push('\0');
     }
 
-    /// To the cursor's place, counted from row `top`; behind the last column by printing what is there again.
+    /// Moves to the cursor position, counted from row `top`. A position past the last column is reached by printing
+    /// the last cell again.
     fn cursor(&mut self, grid: &Grid, top: usize) {
         let y = grid.cursor.y - top + 1;
         if grid.cursor.x < grid.cols {
@@ -244,8 +246,8 @@ impl Painter<'_> {
         put!(self, "\x1b({g0}\x1b){g1}{shift}");
     }
 
-    fn keyboard(&mut self, keyboard: &Keyboard) {
-        if *keyboard == Keyboard::default() {
+    fn keyboard(&mut self, keyboard: &KeyboardFlags) {
+        if *keyboard == KeyboardFlags::default() {
             return;
         }
         let mut all = keyboard.stack.iter().chain([&keyboard.flags]);
@@ -255,10 +257,10 @@ impl Painter<'_> {
         all.for_each(|flags| put!(self, "\x1b[>{flags}u"));
     }
 
-    fn tabs(&mut self, machine: &Machine) {
-        let usual = Tabs::default();
-        for x in 0..machine.main.cols {
-            match (machine.tabs.is_set(x), usual.is_set(x)) {
+    fn tabs(&mut self, state: &TerminalState) {
+        let usual = TabStops::default();
+        for x in 0..state.main.cols {
+            match (state.tabs.is_set(x), usual.is_set(x)) {
                 (true, false) => put!(self, "\x1b[{}G\x1bH", x + 1),
                 (false, true) => put!(self, "\x1b[{}G\x1b[g", x + 1),
                 (true, true) | (false, false) => (),
@@ -266,12 +268,12 @@ impl Painter<'_> {
         }
     }
 
-    /// Those that are not as in a fresh terminal.
-    fn switches(&mut self, machine: &Machine) {
-        let (modes, fresh) = (&machine.modes, Modes::default());
+    /// Writes the modes that differ from a new terminal.
+    fn modes(&mut self, state: &TerminalState) {
+        let (modes, fresh) = (&state.modes, Modes::default());
         for mode in [1, 5, 7, 25, 66, 1004, 2004, 2026] {
-            match modes.private(mode) {
-                on if on == fresh.private(mode) => (),
+            match modes.private_mode(mode) {
+                on if on == fresh.private_mode(mode) => (),
                 Some(true) => put!(self, "\x1b[?{mode}h"),
                 Some(false) | None => put!(self, "\x1b[?{mode}l"),
             }
@@ -283,16 +285,16 @@ impl Painter<'_> {
             put!(self, "\x1b[20h");
         }
         match modes.mouse {
-            MouseReporting::Off => (),
-            MouseReporting::Press => put!(self, "\x1b[?9h"),
-            MouseReporting::Click => put!(self, "\x1b[?1000h"),
-            MouseReporting::Drag => put!(self, "\x1b[?1002h"),
-            MouseReporting::Motion => put!(self, "\x1b[?1003h"),
+            MouseMode::Off => (),
+            MouseMode::Press => put!(self, "\x1b[?9h"),
+            MouseMode::Click => put!(self, "\x1b[?1000h"),
+            MouseMode::Drag => put!(self, "\x1b[?1002h"),
+            MouseMode::Motion => put!(self, "\x1b[?1003h"),
         }
         match modes.mouse_format {
-            MouseEncoding::Bytes => (),
-            MouseEncoding::Utf8 => put!(self, "\x1b[?1005h"),
-            MouseEncoding::Sgr => put!(self, "\x1b[?1006h"),
+            MouseFormat::Bytes => (),
+            MouseFormat::Utf8 => put!(self, "\x1b[?1005h"),
+            MouseFormat::Sgr => put!(self, "\x1b[?1006h"),
         }
         if modes.cursor_shape != fresh.cursor_shape {
             put!(self, "\x1b[{} q", modes.cursor_shape.0);

@@ -1,46 +1,46 @@
-//! What holds for any bytes, as functions that panic where it does not: for fuzz targets, and for the tests that replay
-//! their corpora.
+//! Properties that hold for any bytes, as functions that panic on a violation: for the fuzz targets, and for the
+//! tests that replay their corpora.
 
 use crate::{LineQuery, Offset, Terminal, TerminalOptions, TerminalSize, TextCursor};
 
-/// Any bytes, cut anywhere, with new sizes between: the terminal survives and what must be equal is equal.
+/// Any bytes, split anywhere, with resizes in between: the terminal survives, and equal input gives equal state.
 ///
-/// The input is a script: a byte that says what to do, then what it is done with.
+/// The input is a script of operations: an opcode byte, then its operands.
 pub fn term(script: &[u8]) {
-    let mut world = World::new();
+    let mut pair = TerminalPair::new();
     let mut rest = script;
-    while let [what, more @ ..] = rest {
-        rest = world.step(*what, more);
+    while let [opcode, more @ ..] = rest {
+        rest = pair.step(*opcode, more);
     }
-    world.check();
+    pair.check();
 }
 
-/// Any bytes as a checkpoint: it is refused, or its terminal is as good as any other. The first byte says how many of the
-/// last ones are printed afterwards.
+/// Any bytes as a checkpoint: the checkpoint is refused, or its terminal behaves like any other. The first byte is
+/// the number of trailing bytes that are printed afterwards.
 pub fn checkpoints(bytes: &[u8]) {
     let [printed, saved @ ..] = bytes else { return };
     let (saved, printed) = saved.split_at(saved.len() - saved.len().min(usize::from(*printed)));
     let Some(mut terminal) = Terminal::load(saved, options()) else {
         return;
     };
-    look(&terminal);
+    read_everything(&terminal);
     let again = terminal.save().expect("nothing is half printed");
     let mut copy = Terminal::load(&again, options()).expect("what was saved loads");
     assert_eq!(copy.save(), Some(again), "a checkpoint changed by loading");
     let before = terminal.end();
-    let facts = terminal.feed(printed);
+    let events = terminal.feed(printed);
     let cut: Vec<_> = printed.chunks(1).flat_map(|byte| copy.feed(byte)).collect();
     assert_eq!(
-        facts, cut,
+        events, cut,
         "facts depend on the checkpoint or on the cutting"
     );
     assert_eq!(terminal.save(), copy.save());
     assert!(terminal.end() >= before, "a cursor went back");
-    look(&terminal);
+    read_everything(&terminal);
 }
 
-/// Two terminals that get the same bytes, cut differently.
-struct World {
+/// Two terminals that are fed the same bytes, split differently.
+struct TerminalPair {
     whole: Terminal,
     cut: Terminal,
     last: TextCursor,
@@ -53,29 +53,29 @@ fn options() -> TerminalOptions {
     }
 }
 
-impl World {
+impl TerminalPair {
     fn new() -> Self {
         let size = TerminalSize { rows: 4, cols: 10 };
         let (whole, cut) = (
             Terminal::new(size, options()),
             Terminal::new(size, options()),
         );
-        World {
+        TerminalPair {
             last: whole.end(),
             whole,
             cut,
         }
     }
 
-    fn step<'a>(&mut self, what: u8, rest: &'a [u8]) -> &'a [u8] {
-        match what {
-            // Most bytes are output: so many of what follows, and in pieces of such a size.
+    fn step<'a>(&mut self, opcode: u8, rest: &'a [u8]) -> &'a [u8] {
+        match opcode {
+            // Most opcodes are output: the upper bits are the length, the lower bits the size of the pieces.
             0..=0xef => {
-                let (bytes, rest) = rest.split_at(rest.len().min(usize::from(what >> 2) + 1));
-                let facts = self.whole.feed(bytes);
-                let pieces = bytes.chunks(usize::from(what & 3) + 1);
+                let (bytes, rest) = rest.split_at(rest.len().min(usize::from(opcode >> 2) + 1));
+                let events = self.whole.feed(bytes);
+                let pieces = bytes.chunks(usize::from(opcode & 3) + 1);
                 let cut: Vec<_> = pieces.flat_map(|piece| self.cut.feed(piece)).collect();
-                assert_eq!(facts, cut, "facts depend on the cutting");
+                assert_eq!(events, cut, "facts depend on the cutting");
                 assert!(self.whole.end() >= self.last, "a cursor went back");
                 self.last = self.whole.end();
                 rest
@@ -96,7 +96,7 @@ impl World {
                 self.check();
                 rest
             }
-            // Goes on from a checkpoint in one of the two.
+            // Continues one terminal from a checkpoint.
             0xfc..=0xfe => {
                 if let Some(saved) = self.cut.save() {
                     self.cut = Terminal::load(&saved, options()).expect("what was saved loads");
@@ -112,7 +112,7 @@ impl World {
                 let (bytes, rest) = rest.split_at(rest.len() / 2);
                 if let Some(mut terminal) = Terminal::load(bytes, options()) {
                     terminal.feed(rest);
-                    look(&terminal);
+                    read_everything(&terminal);
                 }
                 rest
             }
@@ -125,7 +125,7 @@ impl World {
             self.cut.save(),
             "the state depends on the cutting or on a restart"
         );
-        look(&self.whole);
+        read_everything(&self.whole);
         let mut copy = Terminal::new(self.whole.size(), TerminalOptions::default());
         let dump = self.whole.dump();
         copy.feed(&dump);
@@ -135,8 +135,8 @@ impl World {
     }
 }
 
-/// Asks for everything there is; text must be clean.
-fn look(terminal: &Terminal) {
+/// Calls every reader; text must not contain control characters.
+fn read_everything(terminal: &Terminal) {
     let end = terminal.end();
     assert_eq!(end.to_string().parse(), Ok(end));
     for since in [

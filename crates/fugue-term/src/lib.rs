@@ -1,61 +1,61 @@
-//! Turns a pane's bytes into clean text, a screen, shell marks and matches.
+//! Turns a pane's output into clean text, a screen, shell marks and matches.
 //!
-//! A [`Terminal`] is fed whatever a program printed, cut anywhere, and can be asked at any time for the text as a
-//! person would have read it, the screen as it is now, and what the shell said about its commands. It does no I/O,
-//! knows no clock, and never fails: any bytes are survived. What it finds on the way (titles, bells, marks, and the
-//! answers a program expects) comes back as [`TerminalEvent`]s; acting on them is someone else's work.
+//! A [`Terminal`] is fed the output of a program, split anywhere, and gives at any time the text as a person would
+//! have read it, the current screen, and the state of the shell. The crate does no I/O, has no clock and never fails:
+//! any bytes are accepted. Titles, bells, marks and replies to queries of the program are returned as
+//! [`TerminalEvent`]s, which the caller acts on.
 //!
-//! How wide a character is: see the `width` module; in short, as tmux has it.
+//! Character widths follow tmux: see the `char_width` module.
 
 mod cell;
+mod char_width;
 mod charsets;
+mod checkpoint;
 mod clusters;
 mod csi;
 mod dump;
+mod expect;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-mod gap;
 mod grid;
 mod history;
-mod lines;
-mod machine;
+mod match_window;
 mod modes;
+mod nfa_states;
 mod osc;
+mod output_gap;
 mod parser;
 mod pattern;
-mod place;
-mod renew;
+mod position;
+mod program_reset;
 mod resize;
 mod row;
-mod save;
 mod screen;
+mod screen_diff;
 mod scrollback;
-mod seeker;
 mod sgr;
-mod shell;
-mod sight;
-mod tabs;
-mod tail;
-mod tap;
+mod shell_marks;
+mod stream_matcher;
+mod tab_stops;
 mod terminal;
-mod threads;
-mod typing;
+mod terminal_state;
+mod text_lines;
+mod text_stream;
+mod typed_lines;
 mod utf8;
 mod varint;
-mod watch;
-mod width;
 
 pub use cell::{CellAttribute, Color, Style, Underline};
-pub use lines::{LineQuery, TextLine, TextLines};
-pub use modes::{CursorShape, Modes, MouseEncoding, MouseReporting};
-pub use pattern::{BadPattern, Pattern};
-pub use place::{BadCursor, LineNo, Offset, TextCursor};
-pub use screen::{Screen, ScreenCell};
-pub use scrollback::{LineSelection, Scrollback};
-pub use shell::{ShellMark, ShellMarkKind, ShellState, StepMark};
-pub use tap::Tapped;
-pub use terminal::{LastCommand, Terminal, TerminalEvent, TerminalOptions, TerminalSize};
-pub use watch::{
+pub use char_width::text_cells;
+pub use expect::{
     EchoPolicy, ExpectPatterns, ExpectSearch, InitialSearch, MatchSource, PatternKind, PatternMatch,
 };
-pub use width::cells;
+pub use modes::{CursorShape, Modes, MouseFormat, MouseMode};
+pub use pattern::{BadPattern, Pattern};
+pub use position::{BadCursor, LineNo, Offset, TextCursor};
+pub use screen::{Screen, ScreenCell};
+pub use scrollback::{LineSelection, Scrollback};
+pub use shell_marks::{ShellMark, ShellMarkKind, ShellState, StepMark};
+pub use terminal::{LastCommand, Terminal, TerminalEvent, TerminalOptions, TerminalSize};
+pub use text_lines::{LineQuery, TextLine, TextLines};
+pub use text_stream::FeedText;

@@ -1,25 +1,25 @@
-//! The switches a program can set, and what it is told about them.
+//! Terminal modes that a program can set and query.
 
-/// How mouse events are reported.
+/// Which mouse events are reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MouseReporting {
-    /// Not at all.
+pub enum MouseMode {
+    /// None.
     #[default]
     Off,
     /// Presses only (mode 9).
     Press,
     /// Presses and releases (1000).
     Click,
-    /// Also moves with a button held (1002).
+    /// Also movements with a pressed button (1002).
     Drag,
-    /// All moves (1003).
+    /// All movements (1003).
     Motion,
 }
 
-/// How mouse events are written.
+/// How mouse events are encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MouseEncoding {
-    /// One byte a number.
+pub enum MouseFormat {
+    /// One byte per number.
     #[default]
     Bytes,
     /// UTF-8 characters (1005).
@@ -28,44 +28,44 @@ pub enum MouseEncoding {
     Sgr,
 }
 
-/// What the cursor looks like: the number of `CSI n SP q`, 0 to 6.
+/// The cursor shape: the parameter of `CSI n SP q` (DECSCUSR), 0 to 6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CursorShape(pub u8);
 
-/// The switches.
+/// The modes of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modes {
     /// The alternate screen is shown.
     pub alternate: bool,
-    /// Pastes are to be bracketed (2004).
+    /// Pasted text is bracketed (2004).
     pub bracketed_paste: bool,
     /// Arrow keys send `ESC O` (1).
     pub app_cursor: bool,
-    /// The keypad sends its own codes.
+    /// The keypad sends application codes.
     pub app_keypad: bool,
-    /// Mouse events wanted.
-    pub mouse: MouseReporting,
-    /// And how.
-    pub mouse_format: MouseEncoding,
+    /// Which mouse events are reported.
+    pub mouse: MouseMode,
+    /// How mouse events are encoded.
+    pub mouse_format: MouseFormat,
     /// Focus changes are reported (1004).
     pub focus: bool,
-    /// Kitty keyboard flags in force.
+    /// Active kitty keyboard flags.
     pub keyboard: u8,
-    /// The program is in the middle of a redraw (2026).
+    /// Synchronized output: the program is redrawing (2026).
     pub synchronized: bool,
     /// The cursor is shown (25).
     pub cursor_visible: bool,
-    /// Its shape.
+    /// The cursor shape.
     pub cursor_shape: CursorShape,
-    /// Text runs over the edge to the next row (7).
+    /// Text wraps at the edge to the next row (7).
     pub autowrap: bool,
-    /// Rows are counted from the scrolling region (6).
+    /// Rows are counted from the top of the scrolling region (6).
     pub origin: bool,
-    /// Text is inserted, not written over (4).
+    /// Printed text is inserted instead of overwriting (4).
     pub insert: bool,
-    /// A line feed also returns (20).
+    /// A line feed implies a carriage return (20).
     pub newline: bool,
-    /// The whole screen is shown in reverse (5).
+    /// The whole screen is shown in reverse video (5).
     pub reverse: bool,
 }
 
@@ -76,8 +76,8 @@ impl Default for Modes {
             bracketed_paste: false,
             app_cursor: false,
             app_keypad: false,
-            mouse: MouseReporting::Off,
-            mouse_format: MouseEncoding::Bytes,
+            mouse: MouseMode::Off,
+            mouse_format: MouseFormat::Bytes,
             focus: false,
             keyboard: 0,
             synchronized: false,
@@ -93,7 +93,7 @@ impl Default for Modes {
 }
 
 impl Modes {
-    /// Sets a private mode that is only a switch; `false` if there is none of that number.
+    /// Sets a private mode that has no other effect. Returns `false` for unknown modes.
     pub(crate) fn set_private(&mut self, mode: u16, on: bool) -> bool {
         match mode {
             1 => self.app_cursor = on,
@@ -104,46 +104,28 @@ impl Modes {
             1004 => self.focus = on,
             2004 => self.bracketed_paste = on,
             2026 => self.synchronized = on,
-            9 => {
-                self.mouse = if on {
-                    MouseReporting::Press
-                } else {
-                    MouseReporting::Off
-                }
-            }
-            1000 => {
-                self.mouse = if on {
-                    MouseReporting::Click
-                } else {
-                    MouseReporting::Off
-                }
-            }
-            1002 => {
-                self.mouse = if on {
-                    MouseReporting::Drag
-                } else {
-                    MouseReporting::Off
-                }
-            }
+            9 => self.mouse = if on { MouseMode::Press } else { MouseMode::Off },
+            1000 => self.mouse = if on { MouseMode::Click } else { MouseMode::Off },
+            1002 => self.mouse = if on { MouseMode::Drag } else { MouseMode::Off },
             1003 => {
                 self.mouse = if on {
-                    MouseReporting::Motion
+                    MouseMode::Motion
                 } else {
-                    MouseReporting::Off
+                    MouseMode::Off
                 }
             }
             1005 => {
                 self.mouse_format = if on {
-                    MouseEncoding::Utf8
+                    MouseFormat::Utf8
                 } else {
-                    MouseEncoding::Bytes
+                    MouseFormat::Bytes
                 }
             }
             1006 => {
                 self.mouse_format = if on {
-                    MouseEncoding::Sgr
+                    MouseFormat::Sgr
                 } else {
-                    MouseEncoding::Bytes
+                    MouseFormat::Bytes
                 }
             }
             _ => return false,
@@ -151,31 +133,31 @@ impl Modes {
         true
     }
 
-    /// Whether a private mode is on; `None` if there is none of that number.
-    pub(crate) fn private(&self, mode: u16) -> Option<bool> {
+    /// Whether a private mode is on; `None` for unknown modes.
+    pub(crate) fn private_mode(&self, mode: u16) -> Option<bool> {
         Some(match mode {
             1 => self.app_cursor,
             5 => self.reverse,
             6 => self.origin,
             7 => self.autowrap,
-            9 => self.mouse == MouseReporting::Press,
+            9 => self.mouse == MouseMode::Press,
             25 => self.cursor_visible,
             47 | 1047 | 1049 => self.alternate,
             66 => self.app_keypad,
-            1000 => self.mouse == MouseReporting::Click,
-            1002 => self.mouse == MouseReporting::Drag,
-            1003 => self.mouse == MouseReporting::Motion,
+            1000 => self.mouse == MouseMode::Click,
+            1002 => self.mouse == MouseMode::Drag,
+            1003 => self.mouse == MouseMode::Motion,
             1004 => self.focus,
-            1005 => self.mouse_format == MouseEncoding::Utf8,
-            1006 => self.mouse_format == MouseEncoding::Sgr,
+            1005 => self.mouse_format == MouseFormat::Utf8,
+            1006 => self.mouse_format == MouseFormat::Sgr,
             2004 => self.bracketed_paste,
             2026 => self.synchronized,
             _ => return None,
         })
     }
 
-    /// Whether an ANSI mode is on; `None` if there is none of that number.
-    pub(crate) fn ansi(&self, mode: u16) -> Option<bool> {
+    /// Whether an ANSI mode is on; `None` for unknown modes.
+    pub(crate) fn ansi_mode(&self, mode: u16) -> Option<bool> {
         match mode {
             4 => Some(self.insert),
             20 => Some(self.newline),
@@ -184,33 +166,33 @@ impl Modes {
     }
 }
 
-/// Kitty keyboard flags of one screen: the ones in force and those to go back to.
+/// Kitty keyboard flags of one screen: the active flags, and the stack of saved flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Keyboard {
+pub(crate) struct KeyboardFlags {
     pub(crate) flags: u8,
     pub(crate) stack: Vec<u8>,
 }
 
-/// More than any program nests; beyond, the oldest is forgotten.
-const MAX_STACK: usize = 16;
+/// Deeper than any program nests; a push beyond the limit drops the oldest entry.
+const MAX_FLAG_STACK: usize = 16;
 
-impl Keyboard {
+impl KeyboardFlags {
     pub(crate) fn push(&mut self, flags: u16) {
-        if self.stack.len() == MAX_STACK {
+        if self.stack.len() == MAX_FLAG_STACK {
             self.stack.remove(0);
         }
         self.stack.push(self.flags);
-        self.flags = only_known(flags);
+        self.flags = supported_flags(flags);
     }
 
     pub(crate) fn pop(&mut self, n: usize) {
-        for _ in 0..n.min(MAX_STACK + 1) {
+        for _ in 0..n.min(MAX_FLAG_STACK + 1) {
             self.flags = self.stack.pop().unwrap_or(0);
         }
     }
 
     pub(crate) fn set(&mut self, flags: u16, how: u16) {
-        let flags = only_known(flags);
+        let flags = supported_flags(flags);
         match how {
             0 | 1 => self.flags = flags,
             2 => self.flags |= flags,
@@ -220,6 +202,6 @@ impl Keyboard {
     }
 }
 
-fn only_known(flags: u16) -> u8 {
+fn supported_flags(flags: u16) -> u8 {
     (flags & 0x1f) as u8
 }

@@ -1,23 +1,24 @@
-//! Operating system commands: titles, the working directory, shell marks, colour questions.
+//! Operating system commands (OSC): titles, the working directory, shell marks, colour queries.
 //!
-//! All others (links, the clipboard, notifications) are read to their end and ignored.
+//! All other commands (links, clipboard, notifications) are parsed to their end and ignored.
 
 use crate::TerminalEvent;
-use crate::machine::Machine;
 use crate::parser::StringEnd;
+use crate::terminal_state::TerminalState;
 
 const MAX_TITLE_CHARS: usize = 256;
 const MAX_PATH_CHARS: usize = 4096;
 
-impl Machine {
-    pub(crate) fn obey_osc(&mut self, body: &[u8], end: StringEnd) {
+impl TerminalState {
+    pub(crate) fn execute_osc(&mut self, body: &[u8], end: StringEnd) {
         let (code, rest) = match body.iter().position(|&b| b == b';') {
             Some(at) => (&body[..at], &body[at + 1..]),
             None => (body, &[][..]),
         };
         match code {
             b"0" | b"2" => self.set_title(rest),
-            // Anyone can print this one, so where marks carry a secret the directory comes with them.
+            // Any program can print OSC 7. If marks carry a secret, the directory comes with the marks (`P;cwd=`)
+            // instead.
             b"7" if !self.shell.has_secret() => {
                 if let Some(path) = file_url(rest) {
                     self.set_cwd(path);
@@ -26,7 +27,7 @@ impl Machine {
             b"10" if rest == b"?" => self.report_color("10", "c0c0", end),
             b"11" if rest == b"?" => self.report_color("11", "0000", end),
             b"12" if rest == b"?" => self.report_color("12", "c0c0", end),
-            b"133" => self.shell_mark(rest),
+            b"133" => self.execute_shell_mark(rest),
             _ => (),
         }
     }
@@ -35,7 +36,7 @@ impl Machine {
         let title = clean(title, MAX_TITLE_CHARS);
         if title != self.title {
             self.title.clone_from(&title);
-            self.facts.push(TerminalEvent::Title(title));
+            self.events.push(TerminalEvent::Title(title));
         }
     }
 
@@ -43,11 +44,12 @@ impl Machine {
         let path = clean(&percent_decode(path), MAX_PATH_CHARS);
         if path.starts_with('/') && self.cwd.as_ref() != Some(&path) {
             self.cwd = Some(path.clone());
-            self.facts.push(TerminalEvent::Cwd(path));
+            self.events.push(TerminalEvent::Cwd(path));
         }
     }
 
-    /// Grey on black: we have no colours of our own, and the question is asked to tell dark from light.
+    /// Replies grey on black: the terminal has no colours of its own, and programs send the query to distinguish dark
+    /// from light.
     fn report_color(&mut self, code: &str, part: &str, end: StringEnd) {
         let end = match end {
             StringEnd::Bell => "\x07",
@@ -57,16 +59,16 @@ impl Machine {
     }
 }
 
-/// Text without controls, not longer than `most` characters.
-fn clean(bytes: &[u8], most: usize) -> String {
+/// The text without control characters, limited to `most` characters.
+fn clean(bytes: &[u8], max_chars: usize) -> String {
     String::from_utf8_lossy(bytes)
         .chars()
         .filter(|c| !c.is_control())
-        .take(most)
+        .take(max_chars)
         .collect()
 }
 
-/// The path of `file://host/path`.
+/// The path of a `file://host/path` URL.
 fn file_url(url: &[u8]) -> Option<&[u8]> {
     let rest = url.strip_prefix(b"file://")?;
     let slash = rest.iter().position(|&b| b == b'/')?;

@@ -1,61 +1,61 @@
-//! Cuts a byte stream into text, controls and escape sequences, and knows the exact offset of each.
+//! The parser: splits a byte stream into text, controls and escape sequences, with the exact offset of each.
 //!
-//! The state machine is the well-known one of Paul Williams, 7-bit controls only. It is our own and not the `vte`
-//! crate's because three things must hold here that do not hold there: a string that never ends costs no memory
-//! (`vte` keeps all of it), we can tell whether we are between sequences (`vte` hides it; a checkpoint needs it),
-//! and bytes 0x80–0x9F are never controls (for `vte` 0x9C ends a device control string in the middle of a UTF-8
-//! character, and the rest becomes text). A test holds the two side by side.
+//! The state machine is Paul Williams' well-known one, for 7-bit controls only. The crate has its own parser because
+//! the `vte` crate differs in three ways: `vte` buffers an unterminated string without limit, where this parser needs
+//! no memory; `vte` hides whether the parser is between sequences, which a checkpoint needs; and for `vte`, byte 0x9C
+//! ends a device control string in the middle of a UTF-8 character, so that the rest becomes text, where this parser
+//! never treats bytes 0x80–0x9F as controls. A test compares the two parsers.
 
-use crate::utf8::{self, Decoded, Decoder};
+use crate::utf8::{self, DecodeStep, Utf8Decoder};
 
-/// What the parser finds, in order.
+/// Receives the parsed text and sequences, in order.
 pub(crate) trait Perform {
-    /// The offset just behind the byte that causes the calls that follow.
-    fn at(&mut self, offset: u64);
-    /// Printable ASCII, never empty; `start` is the offset before its first byte.
+    /// Sets the offset just after the byte that causes the following calls.
+    fn set_offset(&mut self, offset: u64);
+    /// Printable ASCII, never empty. `start` is the offset before the first byte.
     fn ascii(&mut self, run: &[u8], start: u64);
-    /// A character outside ASCII; no control.
+    /// A character outside ASCII that is not a control.
     fn print(&mut self, c: char);
-    /// A C0 control, but not ESC.
+    /// A C0 control other than ESC.
     fn control(&mut self, byte: u8);
     /// A complete control sequence.
-    fn csi(&mut self, csi: &Csi);
+    fn csi(&mut self, csi: &CsiSequence);
     /// A complete escape sequence; zero or one intermediate byte.
     fn esc(&mut self, intermediate: Option<u8>, byte: u8);
     /// A complete operating system command.
     fn osc(&mut self, body: &[u8], end: StringEnd);
 }
 
-/// What ended a string; an answer ends the same way.
+/// The terminator of a string. A reply uses the same terminator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StringEnd {
     Bell,
     Escape,
 }
 
-/// A control sequence. Parameters beyond the limit are dropped, the first ones count.
+/// A control sequence. Parameters beyond the limit are dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Csi {
-    /// `<`, `=`, `>` or `?`, else 0.
+pub(crate) struct CsiSequence {
+    /// `<`, `=`, `>` or `?`; 0 if absent.
     pub(crate) private: u8,
-    /// The intermediate byte, else 0.
+    /// The intermediate byte; 0 if absent.
     pub(crate) intermediate: u8,
     /// The final byte.
     pub(crate) action: u8,
     values: [u16; MAX_PARAMS],
-    /// Bit `i`: value `i` follows the one before it with a colon.
+    /// Bit `i` is set if a colon precedes value `i`.
     colons: u32,
-    /// Values complete so far; one more is being read.
+    /// The number of complete values; the next value is being read.
     len: usize,
 }
 
 const MAX_PARAMS: usize = 32;
 
-/// Longest operating system command that is looked at. Ours (marks, titles, directories) are far shorter;
-/// clipboard contents and images are longer and ignored.
-const MAX_OSC: usize = 4096;
+/// The limit of an operating system command. Marks, titles and directories are far shorter; clipboard contents and
+/// images are longer and ignored.
+const MAX_OSC_BYTES: usize = 4096;
 
-impl Csi {
+impl CsiSequence {
     /// The parameters, each with its colon-separated parts.
     pub(crate) fn params(&self) -> impl Iterator<Item = &[u16]> {
         let mut start = 0;
@@ -73,12 +73,12 @@ impl Csi {
         })
     }
 
-    /// Parameter `index`, or 0 if it was left out.
+    /// Parameter `index`; 0 if absent.
     pub(crate) fn param(&self, index: usize) -> u16 {
         self.params().nth(index).map_or(0, |param| param[0])
     }
 
-    /// Parameter `index` where leaving it out, or 0, means 1.
+    /// Parameter `index`; 1 if absent or 0.
     pub(crate) fn count(&self, index: usize) -> usize {
         usize::from(self.param(index).max(1))
     }
@@ -111,36 +111,36 @@ impl Csi {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ParserState {
     #[default]
     Ground,
     Escape,
     EscapeIntermediate,
-    /// An escape sequence with more intermediates than any that exists.
+    /// An escape sequence with more intermediates than any existing sequence.
     EscapeIgnore,
     CsiEntry,
     CsiParam,
     CsiIntermediate,
     CsiIgnore,
     Osc,
-    /// DCS, SOS, PM, APC or screen's own title (`ESC k`): nothing in them is for us.
+    /// DCS, SOS, PM, APC or the title string of GNU screen (`ESC k`): the contents are ignored.
     Ignored,
 }
 
-/// The parser.
+/// The state of the parser between bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Parser {
-    state: State,
+    state: ParserState,
     offset: u64,
-    utf8: Decoder,
-    csi: Csi,
+    utf8: Utf8Decoder,
+    csi: CsiSequence,
     intermediate: Option<u8>,
     osc: Vec<u8>,
     osc_too_long: bool,
 }
 
 impl Parser {
-    /// A parser whose next byte is the one behind `offset`.
+    /// A parser that reads the byte after `offset` next.
     pub(crate) fn starting_at(offset: u64) -> Self {
         Parser {
             offset,
@@ -148,73 +148,75 @@ impl Parser {
         }
     }
 
-    /// Bytes read since the pane's birth.
+    /// Number of bytes read since the pane was created.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Whether nothing is pending: no half sequence, no half character.
+    /// Whether no sequence and no character is incomplete.
     pub(crate) fn is_between_sequences(&self) -> bool {
-        self.state == State::Ground && self.utf8.is_empty()
+        self.state == ParserState::Ground && self.utf8.is_empty()
     }
 
-    /// Reads bytes; the result does not depend on how they are cut.
+    /// Parses bytes. The result does not depend on how the bytes are split.
     pub(crate) fn advance<P: Perform>(&mut self, to: &mut P, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let read = match self.state {
-                State::Ground => self.ground(to, bytes),
-                State::Ignored => {
+                ParserState::Ground => self.read_text(to, bytes),
+                ParserState::Ignored => {
                     let skipped = memchr::memchr3(0x1b, 0x18, 0x1a, bytes).unwrap_or(bytes.len());
                     self.offset += skipped as u64;
-                    skipped + self.maybe_one(to, &bytes[skipped..])
+                    skipped + self.read_byte(to, &bytes[skipped..])
                 }
-                State::Escape
-                | State::EscapeIntermediate
-                | State::EscapeIgnore
-                | State::CsiEntry
-                | State::CsiParam
-                | State::CsiIntermediate
-                | State::CsiIgnore
-                | State::Osc => self.maybe_one(to, bytes),
+                ParserState::Escape
+                | ParserState::EscapeIntermediate
+                | ParserState::EscapeIgnore
+                | ParserState::CsiEntry
+                | ParserState::CsiParam
+                | ParserState::CsiIntermediate
+                | ParserState::CsiIgnore
+                | ParserState::Osc => self.read_byte(to, bytes),
             };
             bytes = &bytes[read..];
         }
     }
 
-    /// Text up to the next escape, which is read too.
-    fn ground<P: Perform>(&mut self, to: &mut P, bytes: &[u8]) -> usize {
+    /// Reads text up to and including the next ESC.
+    fn read_text<P: Perform>(&mut self, to: &mut P, bytes: &[u8]) -> usize {
         let mut i = 0;
         while i < bytes.len() {
             let byte = bytes[i];
             if byte >= 0x80 || !self.utf8.is_empty() {
-                if let (true, Some((c, len))) = (self.utf8.is_empty(), utf8::first(&bytes[i..])) {
+                if let (true, Some((c, len))) =
+                    (self.utf8.is_empty(), utf8::decode_first(&bytes[i..]))
+                {
                     i += len;
                     self.offset += len as u64;
                     if c > '\u{9f}' {
-                        to.at(self.offset);
+                        to.set_offset(self.offset);
                         to.print(c);
                     }
                     continue;
                 }
                 let decoded = self.utf8.push(byte);
-                if decoded != Decoded::InvalidBefore {
+                if decoded != DecodeStep::InvalidBefore {
                     i += 1;
                     self.offset += 1;
                 }
-                to.at(self.offset);
+                to.set_offset(self.offset);
                 match decoded {
-                    Decoded::Pending => (),
-                    // C1 controls in UTF-8 are neither text nor obeyed.
-                    Decoded::Char('\u{80}'..='\u{9f}') => (),
-                    Decoded::Char(c) => to.print(c),
-                    Decoded::Invalid | Decoded::InvalidBefore => {
+                    DecodeStep::Pending => (),
+                    // C1 controls in UTF-8 are neither printed nor executed.
+                    DecodeStep::Char('\u{80}'..='\u{9f}') => (),
+                    DecodeStep::Char(c) => to.print(c),
+                    DecodeStep::Invalid | DecodeStep::InvalidBefore => {
                         to.print(char::REPLACEMENT_CHARACTER)
                     }
                 }
             } else if byte >= 0x20 {
                 let run = printable_run(&bytes[i..]);
                 if run == 0 {
-                    // DEL is nothing on a screen.
+                    // DEL is ignored.
                     i += 1;
                     self.offset += 1;
                     continue;
@@ -225,9 +227,9 @@ impl Parser {
             } else {
                 i += 1;
                 self.offset += 1;
-                to.at(self.offset);
+                to.set_offset(self.offset);
                 if byte == 0x1b {
-                    self.escape();
+                    self.begin_escape();
                     return i;
                 }
                 to.control(byte);
@@ -236,99 +238,103 @@ impl Parser {
         i
     }
 
-    fn maybe_one<P: Perform>(&mut self, to: &mut P, bytes: &[u8]) -> usize {
+    fn read_byte<P: Perform>(&mut self, to: &mut P, bytes: &[u8]) -> usize {
         let Some(&byte) = bytes.first() else { return 0 };
         self.offset += 1;
-        to.at(self.offset);
+        to.set_offset(self.offset);
         match byte {
             0x1b => {
-                if self.state == State::Osc {
+                if self.state == ParserState::Osc {
                     self.end_osc(to, StringEnd::Escape);
                 }
-                self.escape();
+                self.begin_escape();
             }
-            // CAN and SUB drop what was begun.
-            0x18 | 0x1a => self.state = State::Ground,
+            // CAN and SUB cancel the current sequence.
+            0x18 | 0x1a => self.state = ParserState::Ground,
             byte => self.step(to, byte),
         }
         1
     }
 
-    fn escape(&mut self) {
-        self.state = State::Escape;
+    fn begin_escape(&mut self) {
+        self.state = ParserState::Escape;
         self.intermediate = None;
     }
 
     fn step<P: Perform>(&mut self, to: &mut P, byte: u8) {
         match (self.state, byte) {
-            (State::Osc, 0x07) => {
+            (ParserState::Osc, 0x07) => {
                 self.end_osc(to, StringEnd::Bell);
-                self.state = State::Ground;
+                self.state = ParserState::Ground;
             }
-            (State::Osc, 0x00..=0x1f) => (),
-            (State::Osc, _) => {
-                if self.osc.len() < MAX_OSC {
+            (ParserState::Osc, 0x00..=0x1f) => (),
+            (ParserState::Osc, _) => {
+                if self.osc.len() < MAX_OSC_BYTES {
                     self.osc.push(byte);
                 } else {
                     self.osc_too_long = true;
                 }
             }
-            (State::Ignored, _) => (),
-            // Controls within a sequence act at once, as on the machines that had them.
+            (ParserState::Ignored, _) => (),
+            // Controls within a sequence are executed at once, as on hardware terminals.
             (_, 0x00..=0x1f) => to.control(byte),
             (_, 0x7f..=0xff) => (),
 
-            (State::Escape, b'[') => {
+            (ParserState::Escape, b'[') => {
                 self.csi.clear();
-                self.state = State::CsiEntry;
+                self.state = ParserState::CsiEntry;
             }
-            (State::Escape, b']') => {
+            (ParserState::Escape, b']') => {
                 self.osc.clear();
                 self.osc_too_long = false;
-                self.state = State::Osc;
+                self.state = ParserState::Osc;
             }
-            (State::Escape, b'P' | b'X' | b'^' | b'_' | b'k') => self.state = State::Ignored,
-            (State::Escape, 0x20..=0x2f) => {
+            (ParserState::Escape, b'P' | b'X' | b'^' | b'_' | b'k') => {
+                self.state = ParserState::Ignored
+            }
+            (ParserState::Escape, 0x20..=0x2f) => {
                 self.intermediate = Some(byte);
-                self.state = State::EscapeIntermediate;
+                self.state = ParserState::EscapeIntermediate;
             }
-            (State::EscapeIntermediate, 0x20..=0x2f) => self.state = State::EscapeIgnore,
-            (State::Escape | State::EscapeIntermediate, _) => {
-                self.state = State::Ground;
+            (ParserState::EscapeIntermediate, 0x20..=0x2f) => {
+                self.state = ParserState::EscapeIgnore
+            }
+            (ParserState::Escape | ParserState::EscapeIntermediate, _) => {
+                self.state = ParserState::Ground;
                 to.esc(self.intermediate.take(), byte);
             }
-            (State::EscapeIgnore, 0x20..=0x2f) => (),
-            (State::EscapeIgnore, _) => self.state = State::Ground,
+            (ParserState::EscapeIgnore, 0x20..=0x2f) => (),
+            (ParserState::EscapeIgnore, _) => self.state = ParserState::Ground,
 
-            (State::CsiEntry, b'<'..=b'?') => {
+            (ParserState::CsiEntry, b'<'..=b'?') => {
                 self.csi.private = byte;
-                self.state = State::CsiParam;
+                self.state = ParserState::CsiParam;
             }
-            (State::CsiEntry | State::CsiParam, b'0'..=b'9') => {
+            (ParserState::CsiEntry | ParserState::CsiParam, b'0'..=b'9') => {
                 self.csi.digit(byte);
-                self.state = State::CsiParam;
+                self.state = ParserState::CsiParam;
             }
-            (State::CsiEntry | State::CsiParam, b':' | b';') => {
+            (ParserState::CsiEntry | ParserState::CsiParam, b':' | b';') => {
                 self.csi.next_value(byte == b':');
-                self.state = State::CsiParam;
+                self.state = ParserState::CsiParam;
             }
-            (State::CsiEntry | State::CsiParam, 0x20..=0x2f) => {
+            (ParserState::CsiEntry | ParserState::CsiParam, 0x20..=0x2f) => {
                 self.csi.intermediate = byte;
-                self.state = State::CsiIntermediate;
+                self.state = ParserState::CsiIntermediate;
             }
-            (State::CsiParam | State::CsiIntermediate, 0x20..=0x3f) => {
-                self.state = State::CsiIgnore
+            (ParserState::CsiParam | ParserState::CsiIntermediate, 0x20..=0x3f) => {
+                self.state = ParserState::CsiIgnore
             }
-            (State::CsiEntry | State::CsiParam | State::CsiIntermediate, _) => {
-                self.state = State::Ground;
+            (ParserState::CsiEntry | ParserState::CsiParam | ParserState::CsiIntermediate, _) => {
+                self.state = ParserState::Ground;
                 self.csi.next_value(false);
                 self.csi.action = byte;
                 to.csi(&self.csi);
             }
-            (State::CsiIgnore, 0x20..=0x3f) => (),
-            (State::CsiIgnore, _) => self.state = State::Ground,
-            // `advance` keeps ground bytes away from here.
-            (State::Ground, _) => (),
+            (ParserState::CsiIgnore, 0x20..=0x3f) => (),
+            (ParserState::CsiIgnore, _) => self.state = ParserState::Ground,
+            // Unreachable: `advance` passes ground bytes to `read_text`.
+            (ParserState::Ground, _) => (),
         }
     }
 
@@ -337,20 +343,20 @@ impl Parser {
             to.osc(&self.osc, end);
         }
         self.osc.clear();
-        // One long command must not cost every pane its buffer for good.
+        // A long command must not leave a large buffer in every pane.
         if self.osc.capacity() > 512 {
             self.osc = Vec::new();
         }
     }
 }
 
-/// How many bytes at the start are printable ASCII.
+/// The number of printable ASCII bytes at the start.
 fn printable_run(bytes: &[u8]) -> usize {
     const STEP: usize = 16;
     let printable = |b: &u8| (0x20..0x7f).contains(b);
     let mut run = 0;
     for chunk in bytes.chunks_exact(STEP) {
-        // Written without an early exit so that it becomes a few vector instructions.
+        // No early exit, so that the loop compiles to a few vector instructions.
         if chunk.iter().fold(true, |all, b| all & printable(b)) {
             run += STEP;
         } else {
@@ -365,18 +371,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What was found, in words, so that two parsers can be compared.
+    /// The parsed events as text, so that two parsers can be compared.
     #[derive(Default)]
-    struct Found(Vec<String>);
+    struct ParserTrace(Vec<String>);
 
-    impl Found {
+    impl ParserTrace {
         fn text(&mut self, text: &str) {
             self.0.extend(text.chars().map(|c| format!("print {c}")));
         }
     }
 
-    impl Perform for Found {
-        fn at(&mut self, _: u64) {}
+    impl Perform for ParserTrace {
+        fn set_offset(&mut self, _: u64) {}
 
         fn ascii(&mut self, run: &[u8], _: u64) {
             self.text(&String::from_utf8_lossy(run));
@@ -390,7 +396,7 @@ mod tests {
             self.0.push(format!("control {byte}"));
         }
 
-        fn csi(&mut self, csi: &Csi) {
+        fn csi(&mut self, csi: &CsiSequence) {
             let params: Vec<&[u16]> = csi.params().collect();
             let marks: Vec<u8> = [csi.private, csi.intermediate]
                 .into_iter()
@@ -411,14 +417,14 @@ mod tests {
         }
     }
 
-    /// More than one intermediate: no such sequence exists, and we ignore them.
+    /// Sequences with more than one intermediate do not exist, and the parser ignores them.
     fn is_known(marks: &[u8]) -> bool {
         marks.iter().filter(|b| (0x20..0x30).contains(*b)).count() <= 1
     }
 
-    impl vte::Perform for Found {
+    impl vte::Perform for ParserTrace {
         fn print(&mut self, c: char) {
-            // For us DEL is nothing.
+            // The parser ignores DEL.
             if c != '\x7f' {
                 self.text(&c.to_string());
             }
@@ -454,7 +460,7 @@ mod tests {
         }
     }
 
-    /// Escapes, brackets and separators far more often than letters.
+    /// Escapes, brackets and separators, far more often than letters.
     fn byte() -> impl Strategy<Value = u8> {
         prop_oneof![3 => Just(0x1b), 3 => prop::sample::select(b"[]PX^_\\?>=<!$ #(;:0123456789hmqpJ\x07".to_vec()),
             1 => 0u8..0x80]
@@ -465,9 +471,10 @@ mod tests {
 
         #[test]
         fn finds_what_vte_finds(bytes in prop::collection::vec(byte(), 0..60)) {
-            // CAN and SUB end a command for `vte` and drop it for us; it does not know screen's title.
+            // `vte` dispatches a command on CAN and SUB, which this parser cancels; `vte` does not support the title
+            // string of GNU screen.
             let bytes: Vec<u8> = bytes.into_iter().filter(|b| ![0x18, 0x1a, b'k'].contains(b)).collect();
-            let (mut ours, mut theirs) = (Found::default(), Found::default());
+            let (mut ours, mut theirs) = (ParserTrace::default(), ParserTrace::default());
             Parser::default().advance(&mut ours, &bytes);
             vte::Parser::new().advance(&mut theirs, &bytes);
             prop_assert_eq!(ours.0, theirs.0);

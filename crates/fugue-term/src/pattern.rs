@@ -1,4 +1,4 @@
-//! A reader's regex, compiled for text that comes bit by bit.
+//! Patterns: regular expressions compiled for searching a stream of text.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,79 +10,80 @@ use regex_automata::nfa::thompson::{self, NFA, State, WhichCaptures};
 use regex_automata::util::look::{Look, LookSet};
 use regex_automata::util::syntax;
 
-/// A reader's regex: `^` and `$` match at line boundaries. Cheap to clone.
+/// A regular expression in which `^` and `$` match at line boundaries. Cheap to clone.
 #[derive(Clone)]
-pub struct Pattern(pub(crate) Arc<Compiled>);
+pub struct Pattern(pub(crate) Arc<PatternEngines>);
 
-/// Why a text is no pattern, in the engine's own words.
+/// The reason why a pattern does not compile, as reported by the regex engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPattern(String);
 
-/// The same regex as three machines, each for what it is best at.
-pub(crate) struct Compiled {
+/// The same regex compiled for three engines.
+pub(crate) struct PatternEngines {
     text: String,
-    /// Finds a match in text that is there.
+    /// Finds a match in existing text.
     pub(crate) regex: meta::Regex,
-    /// Says, a byte at a time and fast, that some match has ended.
-    pub(crate) scout: DFA,
-    /// The states themselves, for what the scout cannot read and for how far a match goes.
+    /// Detects the end of any match, fast and one byte at a time.
+    pub(crate) dfa: DFA,
+    /// The NFA, for text that the DFA cannot read and for extending a match.
     pub(crate) nfa: NFA,
-    /// Whether a match may have a newline in it.
+    /// Whether a match can contain a newline.
     pub(crate) crosses_lines: bool,
-    /// Whether what follows a match decides that it is one: `$`, `\b` and the like.
+    /// Whether the text after a match decides if it matches: `$`, `\b` and similar assertions.
     pub(crate) looks_ahead: bool,
 }
 
-/// Large enough for any pattern a person writes; a model's `(a{1000}){1000}` is refused.
-const SIZE_LIMIT: usize = 1 << 20;
+/// Large enough for any pattern that a person writes; `(a{1000}){1000}` is refused.
+const MAX_NFA_BYTES: usize = 1 << 20;
 
-/// A pattern that needs more states at a time than fit is slower, not wrong.
-const SCOUT_BYTES: usize = 1 << 20;
+/// The cache limit of the lazy DFA. A pattern that needs more states at a time is slower, not wrong.
+const DFA_CACHE_BYTES: usize = 1 << 20;
 
 impl Pattern {
-    /// Compiles a regex.
+    /// Compiles a regular expression.
     pub fn new(text: &str) -> Result<Pattern, BadPattern> {
         let syntax = syntax::Config::new().multi_line(true);
         let regex = meta::Regex::builder()
             .syntax(syntax)
             .configure(
                 meta::Config::new()
-                    .nfa_size_limit(Some(SIZE_LIMIT))
-                    .hybrid_cache_capacity(SCOUT_BYTES),
+                    .nfa_size_limit(Some(MAX_NFA_BYTES))
+                    .hybrid_cache_capacity(DFA_CACHE_BYTES),
             )
             .build(text)
             .map_err(|error| match (error.size_limit(), error.syntax_error()) {
-                (Some(limit), _) => too_big(limit),
+                (Some(limit), _) => size_limit_error(limit),
                 (None, Some(error)) => BadPattern(error.to_string()),
                 (None, None) => BadPattern(error.to_string()),
             })?;
-        // The two below have half the states of the one above, and fail only where it fails.
+        // NFA and DFA without captures have half the states of `regex`, and fail only where `regex` fails.
         let nfa = NFA::compiler()
             .syntax(syntax)
             .configure(
                 thompson::Config::new()
                     .which_captures(WhichCaptures::None)
-                    .nfa_size_limit(Some(SIZE_LIMIT)),
+                    .nfa_size_limit(Some(MAX_NFA_BYTES)),
             )
             .build(text)
             .map_err(|error| BadPattern(error.to_string()))?;
-        let scout = DFA::builder()
+        let dfa = DFA::builder()
             .configure(
                 DFA::config()
                     .match_kind(MatchKind::All)
-                    // It stops where it would have to know Unicode; the states go on from there.
+                    // The DFA quits at non-ASCII bytes next to a Unicode word boundary; the NFA simulation continues
+                    // from there.
                     .unicode_word_boundary(true)
-                    .cache_capacity(SCOUT_BYTES)
+                    .cache_capacity(DFA_CACHE_BYTES)
                     .skip_cache_capacity_check(true),
             )
             .build_from_nfa(nfa.clone())
             .map_err(|error| BadPattern(error.to_string()))?;
         let crosses_lines = reads_newline(&nfa);
-        let looks_ahead = nfa.look_set_any().subtract(behind_only()) != LookSet::empty();
-        Ok(Pattern(Arc::new(Compiled {
+        let looks_ahead = nfa.look_set_any().subtract(look_behind_set()) != LookSet::empty();
+        Ok(Pattern(Arc::new(PatternEngines {
             text: text.to_owned(),
             regex,
-            scout,
+            dfa,
             nfa,
             crosses_lines,
             looks_ahead,
@@ -90,23 +91,23 @@ impl Pattern {
     }
 }
 
-fn too_big(limit: usize) -> BadPattern {
+fn size_limit_error(limit: usize) -> BadPattern {
     BadPattern(format!(
         "Compiled regex exceeds size limit of {limit} bytes."
     ))
 }
 
-/// Assertions that depend only on what came before.
-fn behind_only() -> LookSet {
+/// Assertions that depend only on the text before.
+fn look_behind_set() -> LookSet {
     LookSet::singleton(Look::Start).insert(Look::StartLF)
 }
 
-/// Whether a match may have a newline in it: some state that can be reached reads one.
+/// Whether a match can contain a newline: a reachable state consumes a newline.
 fn reads_newline(nfa: &NFA) -> bool {
-    let mut met = vec![false; nfa.states().len()];
+    let mut visited = vec![false; nfa.states().len()];
     let mut next = vec![nfa.start_anchored()];
     while let Some(id) = next.pop() {
-        if std::mem::replace(&mut met[id.as_usize()], true) {
+        if std::mem::replace(&mut visited[id.as_usize()], true) {
             continue;
         }
         let reads = match nfa.state(id) {

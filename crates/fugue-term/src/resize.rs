@@ -1,48 +1,48 @@
-//! A new size: lines of the main screen are wrapped anew, the alternate screen is cut.
+//! Resizing: lines of the main screen are reflowed, the alternate screen is cut or padded.
 //!
-//! What left the screen stays where it is, so no line changes its number: a line that began above the screen is
-//! wrapped anew only from the first visible row on.
+//! The history is not reflowed, so line numbers do not change: a line that begins in the history is reflowed only
+//! from the first visible row on.
 
 use std::collections::VecDeque;
 
 use crate::TerminalSize;
 use crate::cell::Cell;
-use crate::grid::{Grid, Point, Saved, World};
-use crate::machine::Machine;
-use crate::row::{NEVER, Past, Row};
+use crate::grid::{Grid, GridContext, Point, SavedCursor};
+use crate::row::{NO_COLUMN, Row, RowChanges};
+use crate::terminal_state::TerminalState;
 
-impl Machine {
+impl TerminalState {
     pub(crate) fn resize(&mut self, size: TerminalSize) {
         let (rows, cols) = (usize::from(size.rows), usize::from(size.cols));
         if (rows, cols) == (self.main.height(), self.main.cols) {
             return;
         }
         let now = self.now;
-        let cursor = self.shown().cursor;
-        self.changed = now;
-        self.last = None;
+        let cursor = self.active_grid().cursor;
+        self.last_change = now;
+        self.last_char = None;
         self.tabs.resize(cols);
-        let world = World {
+        let context = GridContext {
             now,
             pen: Default::default(),
             history: Some(&mut self.history),
             clusters: &self.clusters,
         };
-        self.main.reflow(rows, cols, world);
+        self.main.reflow(rows, cols, context);
         if let Some(alt) = &mut self.alt {
             alt.cut(rows, cols, now);
         }
-        if let Some(saved) = &mut self.alt_saved {
+        if let Some(saved) = &mut self.alt_saved_cursor {
             saved.clamp(rows, cols);
         }
-        self.tap_resized(cursor);
+        self.stream_after_resize(cursor);
     }
 }
 
 impl Grid {
-    /// Wraps the lines anew. Rows for which there is no room leave at the top.
-    fn reflow(&mut self, rows: usize, cols: usize, mut world: World<'_>) {
-        let now = world.now;
+    /// Reflows the lines. Rows that no longer fit go to the history.
+    fn reflow(&mut self, rows: usize, cols: usize, mut context: GridContext<'_>) {
+        let now = context.now;
         let filled = self
             .rows
             .iter()
@@ -50,17 +50,17 @@ impl Grid {
             .map_or(0, |last| last + 1);
         let used = filled.max(self.cursor.y + 1);
         if cols != self.cols {
-            let renumbered = world
+            let renumbered_at = context
                 .history
                 .as_ref()
-                .map_or(0, |history| history.renumbered());
-            self.rewrap(used, cols, renumbered, now);
+                .map_or(0, |history| history.renumbered_at());
+            self.rewrap(used, cols, renumbered_at, now);
         } else {
             self.rows.truncate(used);
         }
         while self.rows.len() > rows {
-            if let (Some(row), Some(history)) = (self.rows.pop_front(), &mut world.history) {
-                history.push(&row, world.clusters);
+            if let (Some(row), Some(history)) = (self.rows.pop_front(), &mut context.history) {
+                history.push(&row, context.clusters);
             }
             self.cursor.y = self.cursor.y.saturating_sub(1);
         }
@@ -69,11 +69,11 @@ impl Grid {
         self.finish_resize(cols, now);
     }
 
-    fn rewrap(&mut self, used: usize, cols: usize, mut renumbered: u64, now: u64) {
+    fn rewrap(&mut self, used: usize, cols: usize, mut renumbered_at: u64, now: u64) {
         let mut old: Vec<Row> = self.rows.drain(..).take(used).collect();
         for row in &mut old {
-            row.past.created = row.past.created.max(renumbered);
-            renumbered = renumbered.max(row.past.rewrapped);
+            row.changes.created = row.changes.created.max(renumbered_at);
+            renumbered_at = renumbered_at.max(row.changes.wrap_changed);
         }
         let mut fresh = VecDeque::new();
         let mut start = 0;
@@ -81,12 +81,12 @@ impl Grid {
         while start < old.len() {
             let end = old[start..]
                 .iter()
-                .position(|row| !row.wrapped())
+                .position(|row| !row.is_wrapped())
                 .map_or(old.len(), |n| start + n + 1);
-            let line = Wrapped::new(&old[start..end], self.cols, cols);
+            let line = ReflowLine::new(&old[start..end], self.cols, cols);
             if (start..end).contains(&self.cursor.y) {
                 let at = line.starts[self.cursor.y - start] + self.cursor.x;
-                cursor = line.find(at);
+                cursor = line.locate(at);
                 cursor.y += fresh.len();
             }
             fresh.extend(line.rows);
@@ -99,7 +99,7 @@ impl Grid {
         self.cursor = cursor;
     }
 
-    /// Cuts or pads the rows; of those that are too many the ones above the cursor go last.
+    /// Cuts or pads the rows. Rows below the cursor are dropped before rows above the cursor.
     fn cut(&mut self, rows: usize, cols: usize, now: u64) {
         let above = (self.cursor.y + 1).saturating_sub(rows);
         self.rows.drain(..above);
@@ -118,51 +118,52 @@ impl Grid {
         self.cols = cols;
         (self.top, self.bottom) = (0, rows - 1);
         self.rows[rows - 1].set_wrapped(false, now);
-        self.settle();
-        if let Some(saved) = &mut self.saved {
+        self.clamp_cursor();
+        if let Some(saved) = &mut self.saved_cursor {
             saved.clamp(rows, cols);
         }
     }
 }
 
-impl Saved {
+impl SavedCursor {
     fn clamp(&mut self, rows: usize, cols: usize) {
         self.cursor.x = self.cursor.x.min(cols);
         self.cursor.y = self.cursor.y.min(rows - 1);
     }
 }
 
-/// One line in rows of the new width.
-struct Wrapped {
+/// One line, reflowed to the new width.
+struct ReflowLine {
     rows: Vec<Row>,
-    /// Where each of its old rows began, in cells of the line.
+    /// The start of each old row, in cells of the line.
     starts: Vec<usize>,
-    /// Where each of its new rows begins.
+    /// The start of each new row, in cells of the line.
     breaks: Vec<usize>,
     cols: usize,
 }
 
-impl Wrapped {
+impl ReflowLine {
     fn new(old: &[Row], old_cols: usize, cols: usize) -> Self {
         let mut cells: Vec<Cell> = Vec::new();
         let mut starts = Vec::new();
-        let mut low = usize::MAX;
-        let mut past = Past {
-            low: NEVER,
-            rewrapped: 0,
-            ..old[0].past
+        let mut first_rewritten = usize::MAX;
+        let mut changes = RowChanges {
+            first_rewritten: NO_COLUMN,
+            wrap_changed: 0,
+            ..old[0].changes
         };
         for row in old {
             starts.push(cells.len());
-            if row.past.low != NEVER {
-                low = low.min(cells.len() + usize::from(row.past.low));
+            if row.changes.first_rewritten != NO_COLUMN {
+                first_rewritten =
+                    first_rewritten.min(cells.len() + usize::from(row.changes.first_rewritten));
             }
-            past.touched = past.touched.max(row.past.touched);
-            past.rewritten = past.rewritten.max(row.past.rewritten);
+            changes.touched = changes.touched.max(row.changes.touched);
+            changes.rewritten = changes.rewritten.max(row.changes.rewritten);
             let begin = cells.len();
             cells.extend_from_slice(row.cells());
-            if row.wrapped() {
-                // A blank at the edge is where a wide character did not fit.
+            if row.is_wrapped() {
+                // A blank at the edge is left where a wide character did not fit.
                 let full = if row.cell(old_cols - 1).is_blank() {
                     old_cols - 1
                 } else {
@@ -171,7 +172,7 @@ impl Wrapped {
                 cells.resize(begin + full, Cell::BLANK);
             }
         }
-        let mut line = Wrapped {
+        let mut line = ReflowLine {
             rows: Vec::new(),
             starts,
             breaks: vec![0],
@@ -184,17 +185,19 @@ impl Wrapped {
             if end < rest.len() && rest[end].is_spacer() {
                 end -= 1;
             }
-            let row_past = past.for_row(low, begin, begin + end, line.rows.is_empty());
+            let row_changes =
+                changes.for_reflowed_row(first_rewritten, begin, begin + end, line.rows.is_empty());
             let mut piece = rest[..end].to_vec();
             rest = &rest[end..];
             begin += end;
             if let (Some(edge), false, true) = (piece.last_mut(), rest.is_empty(), end == cols) {
-                // A gap in the text that now meets the edge must not look like a place that was too narrow.
+                // A gap in the text that now ends at the edge must not look like a blank left by a wide character
+                // that did not fit.
                 if edge.is_blank() {
                     *edge = Cell::ascii(b' ', edge.style);
                 }
             }
-            let mut row = Row::from_cells(piece, row_past);
+            let mut row = Row::from_cells(piece, row_changes);
             row.set_wrapped(!rest.is_empty(), 0);
             line.rows.push(row);
             if rest.is_empty() {
@@ -204,11 +207,11 @@ impl Wrapped {
         }
     }
 
-    /// Where a cell of the line is now; beyond its end counts from there.
-    fn find(&self, at: usize) -> Point {
+    /// The new position of a cell of the line; cells after the end count from the last row.
+    fn locate(&self, at: usize) -> Point {
         let y = self.breaks.partition_point(|&begin| begin <= at) - 1;
         let y = y.min(self.rows.len() - 1);
-        // Just behind a full last row is where the next character wraps.
+        // The position just after a full last row is past the last column: the next character wraps.
         Point {
             x: at.saturating_sub(self.breaks[y]).min(self.cols),
             y,
@@ -216,21 +219,28 @@ impl Wrapped {
     }
 }
 
-impl Past {
-    fn for_row(&self, low: usize, begin: usize, end: usize, first: bool) -> Past {
-        let low = if low >= begin && (low < end || end == begin) {
-            (low - begin) as u16
+impl RowChanges {
+    fn for_reflowed_row(
+        &self,
+        first_rewritten: usize,
+        begin: usize,
+        end: usize,
+        first: bool,
+    ) -> RowChanges {
+        let first_rewritten = if first_rewritten >= begin && (first_rewritten < end || end == begin)
+        {
+            (first_rewritten - begin) as u16
         } else {
-            NEVER
+            NO_COLUMN
         };
-        // Later rows are as old as their line for all we know now; their past counts from its last change.
+        // The age of later rows is unknown after a reflow: such a row counts as created at the line's last rewrite.
         let created = if first {
             self.created
         } else {
             self.created.max(self.rewritten)
         };
-        Past {
-            low,
+        RowChanges {
+            first_rewritten,
             created,
             ..*self
         }

@@ -1,32 +1,33 @@
-//! One row of the screen, and when it was last written to.
+//! One row of the screen, and the offsets at which the row changed.
 //!
-//! A row stores its cells up to the last one that differs from a blank, so an empty row costs no allocation. It
-//! also remembers enough of its past to answer "what is new in it since offset o": see [`Past::is_intact`].
+//! A row stores its cells up to the last cell that differs from a blank, so an empty row needs no allocation.
+//! [`RowChanges`] records enough to determine which part of the row is new since a given offset: see
+//! [`RowChanges::is_prefix_unchanged`].
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 
 use crate::cell::{Cell, Glyph, Style};
-use crate::clusters::Clusters;
+use crate::clusters::ClusterTable;
 
-/// See the module.
+/// One row of cells.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    cells: Cells,
-    /// One past the last printed cell; what is beyond is not text.
+    cells: RowCells,
+    /// One past the last printed cell. Cells beyond are not text.
     used: u16,
     wrapped: bool,
-    pub(crate) past: Past,
+    pub(crate) changes: RowChanges,
 }
 
-/// They know whether they were touched since somebody asked for their number.
+/// Cells with a cached hash, which mutable access clears.
 #[derive(Clone, Debug, Default)]
-struct Cells {
+struct RowCells {
     cells: Vec<Cell>,
-    known_by: std::cell::Cell<Option<u64>>,
+    hash: std::cell::Cell<Option<u64>>,
 }
 
-impl Deref for Cells {
+impl Deref for RowCells {
     type Target = Vec<Cell>;
 
     fn deref(&self) -> &Vec<Cell> {
@@ -34,53 +35,53 @@ impl Deref for Cells {
     }
 }
 
-impl DerefMut for Cells {
+impl DerefMut for RowCells {
     fn deref_mut(&mut self) -> &mut Vec<Cell> {
-        self.known_by.set(None);
+        self.hash.set(None);
         &mut self.cells
     }
 }
 
-impl From<Vec<Cell>> for Cells {
+impl From<Vec<Cell>> for RowCells {
     fn from(cells: Vec<Cell>) -> Self {
-        Cells {
+        RowCells {
             cells,
             ..Self::default()
         }
     }
 }
 
-/// When a row changed, as offsets.
+/// The offsets at which a row changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Past {
-    /// Last changed at all; 0 is never.
+pub(crate) struct RowChanges {
+    /// The last change of any kind; 0 if the row never changed.
     pub(crate) touched: u64,
-    /// Began as an empty row in this place of the text.
+    /// When the row became an empty row at its current position in the text.
     pub(crate) created: u64,
-    /// Last changed other than by adding to its end.
+    /// The last change other than appending to the end.
     pub(crate) rewritten: u64,
-    /// The leftmost column so changed since it began; `NEVER` if none was.
-    pub(crate) low: u16,
-    /// Last came to go on in the next row, or ceased to: then the lines below changed their numbers.
-    pub(crate) rewrapped: u64,
+    /// The leftmost column changed by such a rewrite since `created`; `NO_COLUMN` without a rewrite.
+    pub(crate) first_rewritten: u16,
+    /// The last time that `wrapped` changed. Such a change renumbers the lines below.
+    pub(crate) wrap_changed: u64,
 }
 
-/// No column: the row has only been added to.
-pub(crate) const NEVER: u16 = u16::MAX;
+/// No column: the row was only appended to.
+pub(crate) const NO_COLUMN: u16 = u16::MAX;
 
 impl Row {
-    /// An empty row that begins now.
+    /// An empty row created at offset `now`.
     pub(crate) fn new(now: u64) -> Self {
         Row {
-            cells: Cells::default(),
+            cells: RowCells::default(),
             used: 0,
             wrapped: false,
-            past: Past::begun(now),
+            changes: RowChanges::created_at(now),
         }
     }
 
-    /// A row made of given cells, for reflow; trailing blanks are dropped.
-    pub(crate) fn from_cells(mut cells: Vec<Cell>, past: Past) -> Self {
+    /// A row made of given cells, for reflow. Trailing blanks are dropped.
+    pub(crate) fn from_cells(mut cells: Vec<Cell>, changes: RowChanges) -> Self {
         while cells.last().is_some_and(|cell| *cell == Cell::BLANK) {
             cells.pop();
         }
@@ -89,18 +90,18 @@ impl Row {
             cells: cells.into(),
             used,
             wrapped: false,
-            past,
+            changes,
         };
-        row.find_used();
+        row.update_used();
         row
     }
 
-    /// Makes it an empty row that begins now, keeping the allocation.
+    /// Makes the row empty and created at `now`, and keeps its allocation.
     pub(crate) fn reset(&mut self, now: u64) {
         self.cells.clear();
         self.used = 0;
         self.wrapped = false;
-        self.past = Past::begun(now);
+        self.changes = RowChanges::created_at(now);
     }
 
     /// One past the last printed cell.
@@ -108,7 +109,7 @@ impl Row {
         usize::from(self.used)
     }
 
-    /// The cells up to the last that is more than an unstyled blank.
+    /// The cells up to the last cell that is not an unstyled blank.
     pub(crate) fn cells(&self) -> &[Cell] {
         let end = self
             .cells
@@ -118,11 +119,11 @@ impl Row {
         &self.cells[..end]
     }
 
-    /// A number by which the row is known again: rows that look different have different ones. It costs something only
-    /// when the row was written to since it was last asked for.
-    pub(crate) fn known_by(&self, clusters: &Clusters) -> u64 {
-        if let Some(known) = self.cells.known_by.get() {
-            return known;
+    /// A hash of the cells: rows that look different have different hashes. Computed again only after the row was
+    /// written to.
+    pub(crate) fn content_hash(&self, clusters: &ClusterTable) -> u64 {
+        if let Some(hash) = self.cells.hash.get() {
+            return hash;
         }
         let mut hasher = DefaultHasher::new();
         for cell in self.cells() {
@@ -130,13 +131,13 @@ impl Row {
                 Glyph::Cluster(number) => clusters.get(number).hash(&mut hasher),
                 Glyph::Blank | Glyph::Spacer | Glyph::Char(_) => {}
             }
-            let [first, second] = cell.words();
+            let [first, second] = cell.hash_words();
             hasher.write_u64(first);
             hasher.write_u64(second);
         }
-        let known = hasher.finish();
-        self.cells.known_by.set(Some(known));
-        known
+        let hash = hasher.finish();
+        self.cells.hash.set(Some(hash));
+        hash
     }
 
     pub(crate) fn cells_mut(&mut self) -> &mut [Cell] {
@@ -147,28 +148,28 @@ impl Row {
         self.cells.get(x).copied().unwrap_or(Cell::BLANK)
     }
 
-    /// Whether the line goes on in the next row: the text ran over the edge.
-    pub(crate) fn wrapped(&self) -> bool {
+    /// Whether the line continues in the next row because its text passed the right edge.
+    pub(crate) fn is_wrapped(&self) -> bool {
         self.wrapped
     }
 
     pub(crate) fn set_wrapped(&mut self, wrapped: bool, now: u64) {
         if self.wrapped != wrapped {
             self.wrapped = wrapped;
-            self.past.rewrapped = now;
+            self.changes.wrap_changed = now;
         }
     }
 
-    /// Notes that the row is somewhere else in the text than it was.
-    pub(crate) fn moved(&mut self, now: u64) {
-        self.past.created = now;
+    /// Records that the row has moved within the text.
+    pub(crate) fn mark_moved(&mut self, now: u64) {
+        self.changes.created = now;
     }
 
-    /// Writes printable ASCII at `x`; it must fit into `cols`. `now` is the offset of its last byte.
+    /// Writes printable ASCII at `x`. The run must fit into `cols`; `now` is the offset of its last byte.
     pub(crate) fn put_ascii(&mut self, x: usize, run: &[u8], style: Style, cols: usize, now: u64) {
         let end = x + run.len();
         let start = now.saturating_sub(run.len() as u64);
-        self.open(x, end, start, cols, now);
+        self.prepare_write(x, end, start, cols, now);
         let cells = run.iter().map(|&byte| Cell::ascii(byte, style));
         if self.cells.len() <= x {
             self.cells.resize(x, Cell::BLANK);
@@ -183,10 +184,10 @@ impl Row {
         }
     }
 
-    /// Writes one character of `width` columns at `x`; it must fit into `cols`.
+    /// Writes one character of `width` columns at `x`. The character must fit into `cols`.
     pub(crate) fn put(&mut self, x: usize, cell: Cell, width: usize, cols: usize, now: u64) {
         let end = x + width;
-        self.open(x, end, now.saturating_sub(1), cols, now);
+        self.prepare_write(x, end, now.saturating_sub(1), cols, now);
         if self.cells.len() < end {
             self.cells.resize(end, Cell::BLANK);
         }
@@ -196,16 +197,16 @@ impl Row {
         }
     }
 
-    /// Replaces the character at `x` by one with more marks; its width stays.
-    pub(crate) fn join(&mut self, x: usize, cell: Cell, now: u64) {
-        // The line's text changes before its end only if something follows the cell.
+    /// Replaces the character at `x` by the same character with more combining marks. The width stays.
+    pub(crate) fn replace_cluster(&mut self, x: usize, cell: Cell, now: u64) {
+        // The change rewrites the line before its end only if text follows the cell.
         let end = x + if cell.is_wide() { 2 } else { 1 };
-        self.past.touched = now;
+        self.changes.touched = now;
         if end < self.used() || self.wrapped {
-            self.past.rewrote(x, now);
+            self.changes.record_rewrite(x, now);
         }
-        if let Some(place) = self.cells.get_mut(x) {
-            *place = cell;
+        if let Some(slot) = self.cells.get_mut(x) {
+            *slot = cell;
         }
     }
 
@@ -215,9 +216,9 @@ impl Row {
         if from >= to {
             return;
         }
-        self.note(from, now);
-        self.mend(from, now);
-        self.mend(to, now);
+        self.record_rewrite(from, now);
+        self.blank_split_wide(from, now);
+        self.blank_split_wide(to, now);
         if to == cols {
             self.set_wrapped(false, now);
             self.cells.truncate(from);
@@ -236,27 +237,29 @@ impl Row {
         if usize::from(self.used) <= to {
             self.used = self.used.min(from as u16);
         }
-        self.find_used();
+        self.update_used();
         if self.used == 0 && from == 0 {
-            // Nothing of the old row is left: what is printed now starts a new one.
-            let Past {
-                touched, rewrapped, ..
-            } = self.past;
-            self.past = Past {
+            // The row is completely empty: text printed from now on belongs to a new row.
+            let RowChanges {
                 touched,
-                rewrapped,
-                ..Past::begun(now)
+                wrap_changed: rewrapped,
+                ..
+            } = self.changes;
+            self.changes = RowChanges {
+                touched,
+                wrap_changed: rewrapped,
+                ..RowChanges::created_at(now)
             };
         }
     }
 
-    /// Shifts what is at and right of `x` by `n`; what crosses the edge is lost.
+    /// Shifts the cells from `x` on to the right by `n`. Cells that cross the edge are lost.
     pub(crate) fn insert(&mut self, x: usize, n: usize, blank: Cell, cols: usize, now: u64) {
         let n = n.min(cols - x);
-        self.note(x, now);
-        self.mend(x, now);
+        self.record_rewrite(x, now);
+        self.blank_split_wide(x, now);
         if x < self.cells.len() {
-            self.mend(cols - n, now);
+            self.blank_split_wide(cols - n, now);
             self.cells.splice(x..x, std::iter::repeat_n(blank, n));
             self.cells.truncate(cols);
             self.used = self.cells.len() as u16;
@@ -265,15 +268,15 @@ impl Row {
             self.cells.resize(x + n, blank);
         }
         self.set_wrapped(false, now);
-        self.find_used();
+        self.update_used();
     }
 
-    /// Removes `n` cells at `x`; blanks come in at the edge.
+    /// Removes `n` cells at `x` and fills up with blanks at the edge.
     pub(crate) fn delete(&mut self, x: usize, n: usize, blank: Cell, cols: usize, now: u64) {
         let n = n.min(cols - x);
-        self.note(x, now);
-        self.mend(x, now);
-        self.mend(x + n, now);
+        self.record_rewrite(x, now);
+        self.blank_split_wide(x, now);
+        self.blank_split_wide(x + n, now);
         if blank != Cell::BLANK {
             self.cells.resize(cols, Cell::BLANK);
         }
@@ -286,7 +289,7 @@ impl Row {
         }
         self.set_wrapped(false, now);
         self.used = self.cells.len() as u16;
-        self.find_used();
+        self.update_used();
     }
 
     /// Cuts the row to a narrower screen.
@@ -302,17 +305,17 @@ impl Row {
         }
     }
 
-    /// Appends the row's text; blanks before its end are spaces.
-    pub(crate) fn text_into(&self, clusters: &Clusters, out: &mut String) {
+    /// Appends the row's text. Blank cells before the end of the text become spaces.
+    pub(crate) fn text_into(&self, clusters: &ClusterTable, out: &mut String) {
         self.text_range_into(0, self.used(), clusters, out);
     }
 
-    /// Appends the text of some of its cells.
+    /// Appends the text of a range of cells.
     pub(crate) fn text_range_into(
         &self,
         from: usize,
         to: usize,
-        clusters: &Clusters,
+        clusters: &ClusterTable,
         out: &mut String,
     ) {
         let cells = &self.cells[from..to];
@@ -331,25 +334,26 @@ impl Row {
         }
     }
 
-    /// How many characters of text the first `x` cells hold; cells that were never printed count, if text follows.
-    pub(crate) fn chars_before(&self, x: usize, clusters: &Clusters) -> usize {
+    /// The number of characters in the first `x` cells. Blank cells count as one character each if text follows.
+    pub(crate) fn chars_before(&self, x: usize, clusters: &ClusterTable) -> usize {
         let cells = &self.cells[..x.min(self.used())];
-        cells.iter().map(|cell| chars(*cell, clusters)).sum()
+        cells.iter().map(|cell| char_count(*cell, clusters)).sum()
     }
 
-    /// Makes room for text in `x..end` whose bytes are those from `start` to `now`, as if they came one by one.
-    fn open(&mut self, x: usize, end: usize, start: u64, cols: usize, now: u64) {
-        self.past.touched = now;
+    /// Records the write of bytes `start..now` to the cells `x..end` as if the bytes arrived one by one, and blanks
+    /// wide characters that the write splits.
+    fn prepare_write(&mut self, x: usize, end: usize, start: u64, cols: usize, now: u64) {
+        self.changes.touched = now;
         let used = self.used();
         if self.wrapped {
-            self.past.rewrote(x, now);
+            self.changes.record_rewrite(x, now);
         } else if x < used {
-            self.past
-                .rewrote(x, now.min(start + self.overlap(x, end) as u64));
+            self.changes
+                .record_rewrite(x, now.min(start + self.overwritten_cells(x, end) as u64));
         }
         if x < self.cells.len() {
-            self.mend(x, start + 1);
-            self.mend(end, now);
+            self.blank_split_wide(x, start + 1);
+            self.blank_split_wide(end, now);
         }
         self.used = self.used.max(end as u16);
         if end == cols {
@@ -357,34 +361,34 @@ impl Row {
         }
     }
 
-    /// How many of the cells `x..end` replace text. The right half of a wide character at the end of the text is
-    /// none: it goes when its left half does.
-    fn overlap(&self, x: usize, end: usize) -> usize {
+    /// How many of the cells `x..end` hold text that is overwritten. The right half of a wide character at the end of
+    /// the text does not count, because it disappears together with the left half.
+    fn overwritten_cells(&self, x: usize, end: usize) -> usize {
         let used = self.used();
         let half = used - x >= 2 && end >= used && self.cell(used - 1).is_spacer();
         used.min(end) - x - usize::from(half)
     }
 
-    /// Notes a change at and right of `from`, if there is text.
-    fn note(&mut self, from: usize, now: u64) {
+    /// Records a change of the cells from `from` on, if the row has text there.
+    fn record_rewrite(&mut self, from: usize, now: u64) {
         if from < self.used() {
-            self.past.touched = now;
-            self.past.rewrote(from, now);
+            self.changes.touched = now;
+            self.changes.record_rewrite(from, now);
         }
     }
 
-    /// Blanks a wide character whose halves lie on both sides of `x`.
-    fn mend(&mut self, x: usize, now: u64) {
+    /// Blanks a wide character that starts in column `x - 1` and ends in column `x`.
+    fn blank_split_wide(&mut self, x: usize, now: u64) {
         if x > 0 && self.cells.get(x).is_some_and(|cell| cell.is_spacer()) {
             self.cells[x - 1] = Cell::BLANK;
             self.cells[x] = Cell::BLANK;
-            self.past.touched = self.past.touched.max(now);
-            self.past.rewrote(x - 1, now);
-            self.find_used();
+            self.changes.touched = self.changes.touched.max(now);
+            self.changes.record_rewrite(x - 1, now);
+            self.update_used();
         }
     }
 
-    fn find_used(&mut self) {
+    fn update_used(&mut self) {
         let mut used = self.used().min(self.cells.len());
         while used > 0 && self.cells[used - 1].is_blank() {
             used -= 1;
@@ -393,24 +397,24 @@ impl Row {
     }
 }
 
-impl Past {
-    fn begun(now: u64) -> Self {
-        Past {
+impl RowChanges {
+    fn created_at(now: u64) -> Self {
+        RowChanges {
             touched: 0,
             created: now,
             rewritten: 0,
-            low: NEVER,
-            rewrapped: 0,
+            first_rewritten: NO_COLUMN,
+            wrap_changed: 0,
         }
     }
 
-    fn rewrote(&mut self, x: usize, now: u64) {
+    fn record_rewrite(&mut self, x: usize, now: u64) {
         self.rewritten = self.rewritten.max(now);
-        self.low = self.low.min(x as u16);
+        self.first_rewritten = self.first_rewritten.min(x as u16);
     }
 }
 
-fn chars(cell: Cell, clusters: &Clusters) -> usize {
+fn char_count(cell: Cell, clusters: &ClusterTable) -> usize {
     match cell.glyph() {
         Glyph::Spacer => 0,
         Glyph::Blank | Glyph::Char(_) => 1,

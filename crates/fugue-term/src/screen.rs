@@ -2,38 +2,38 @@
 
 use crate::cell::{Glyph, Style};
 use crate::grid::Grid;
-use crate::machine::Machine;
+use crate::terminal_state::TerminalState;
 
-/// What is visible now.
+/// The visible screen at the time of the call.
 #[derive(Clone, Copy, Debug)]
 pub struct Screen<'a> {
-    machine: &'a Machine,
+    state: &'a TerminalState,
 }
 
 /// One cell, for a renderer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScreenCell<'a> {
-    text: Text<'a>,
-    /// How many columns it takes: 1 or 2.
+    text: CellText<'a>,
+    /// Number of columns: 1 or 2.
     pub width: u8,
-    /// How it looks.
+    /// Colours and attributes.
     pub style: Style,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Text<'a> {
+enum CellText<'a> {
     Char(char),
     Cluster(&'a str),
 }
 
 impl<'a> Screen<'a> {
-    pub(crate) fn new(machine: &'a Machine) -> Self {
-        Screen { machine }
+    pub(crate) fn new(state: &'a TerminalState) -> Self {
+        Screen { state }
     }
 
-    /// The rows as text, top to bottom, without blanks at their ends.
+    /// The rows as text, top to bottom, without trailing blanks.
     pub fn rows(&self) -> impl Iterator<Item = String> + 'a {
-        let clusters = &self.machine.clusters;
+        let clusters = &self.state.clusters;
         self.grid().rows.iter().map(move |row| {
             let mut text = String::new();
             row.text_into(clusters, &mut text);
@@ -42,7 +42,7 @@ impl<'a> Screen<'a> {
         })
     }
 
-    /// The rows as one text, blank rows at the end left out.
+    /// The rows as one text, without blank rows at the end.
     pub fn text(&self) -> String {
         let rows: Vec<String> = self.rows().collect();
         let used = rows
@@ -52,61 +52,67 @@ impl<'a> Screen<'a> {
         rows[..used].join("\n")
     }
 
-    /// The cells of one row, left to right; those beyond the last are blank.
+    /// The cells of one row, left to right, up to the last cell that is not blank.
     pub fn cells(&self, row: usize) -> impl Iterator<Item = ScreenCell<'a>> {
-        let clusters = &self.machine.clusters;
+        let clusters = &self.state.clusters;
         let cells = self.grid().rows.get(row).map_or(&[][..], |row| row.cells());
         cells
             .iter()
             .filter(|cell| !cell.is_spacer())
             .map(move |cell| ScreenCell {
                 text: match cell.glyph() {
-                    Glyph::Char(c) => Text::Char(c),
-                    Glyph::Cluster(number) => Text::Cluster(clusters.get(number)),
-                    Glyph::Blank | Glyph::Spacer => Text::Char(' '),
+                    Glyph::Char(c) => CellText::Char(c),
+                    Glyph::Cluster(number) => CellText::Cluster(clusters.get(number)),
+                    Glyph::Blank | Glyph::Spacer => CellText::Char(' '),
                 },
                 width: if cell.is_wide() { 2 } else { 1 },
                 style: cell.style,
             })
     }
 
-    /// A number for each row, top to bottom, by which it is known again: rows that look different have different ones.
-    pub fn known_by(&self) -> impl Iterator<Item = u64> + 'a {
-        let clusters = &self.machine.clusters;
-        self.grid().rows.iter().map(|row| row.known_by(clusters))
+    /// A hash of each row, top to bottom. Rows that look different have different hashes.
+    pub fn row_hashes(&self) -> impl Iterator<Item = u64> + 'a {
+        let clusters = &self.state.clusters;
+        self.grid()
+            .rows
+            .iter()
+            .map(|row| row.content_hash(clusters))
     }
 
-    /// Whether the line of this row goes on in the next one.
+    /// Whether the line of this row continues in the next row.
     pub fn is_wrapped(&self, row: usize) -> bool {
-        self.grid().rows.get(row).is_some_and(|row| row.wrapped())
+        self.grid()
+            .rows
+            .get(row)
+            .is_some_and(|row| row.is_wrapped())
     }
 
     /// Row and column of the cursor, from 0.
     pub fn cursor(&self) -> (usize, usize) {
-        (self.grid().cursor.y, self.grid().column())
+        (self.grid().cursor.y, self.grid().cursor_column())
     }
 
     /// Whether the cursor is shown.
     pub fn cursor_visible(&self) -> bool {
-        self.machine.modes.cursor_visible
+        self.state.modes.cursor_visible
     }
 
-    /// Whether this is the alternate screen.
-    pub fn alternate(&self) -> bool {
-        self.machine.alt.is_some()
+    /// Whether the alternate screen is shown.
+    pub fn is_alternate(&self) -> bool {
+        self.state.alt.is_some()
     }
 
     fn grid(&self) -> &'a Grid {
-        self.machine.shown()
+        self.state.active_grid()
     }
 }
 
 impl ScreenCell<'_> {
-    /// Appends its character, with the marks joined to it.
-    pub fn push_to(&self, out: &mut String) {
+    /// Appends the cell's character with its combining marks.
+    pub fn append_to(&self, out: &mut String) {
         match self.text {
-            Text::Char(c) => out.push(c),
-            Text::Cluster(text) => out.push_str(text),
+            CellText::Char(c) => out.push(c),
+            CellText::Cluster(text) => out.push_str(text),
         }
     }
 }

@@ -1,23 +1,24 @@
-//! Lines taken out of a terminal once they have left its screen, so that a long output can be read without keeping it.
+//! Scrollback: lines taken out of a terminal after leaving the screen, so that long output can be read without
+//! storing it.
 //!
-//! A reader feeds the terminal piece by piece, takes the scrollback after each piece ([`Terminal::take_scrollback`]),
-//! and at the end looks at the lines that are left ([`Terminal::visit`]). Together these are the lines that a terminal
-//! that keeps everything would have.
+//! A reader feeds the terminal chunk by chunk, takes the scrollback after each chunk ([`Terminal::take_scrollback`]),
+//! and finally reads the remaining lines ([`Terminal::for_each_line`]). Together these are the lines of a terminal
+//! that drops nothing.
 
 use crate::cell::Style;
-use crate::history::{Kept, Page};
-use crate::lines::{Dates, Gather, TextLine};
-use crate::place::{LineNo, TextCursor};
+use crate::history::{HistoryPage, HistoryRow};
+use crate::position::{LineNo, TextCursor};
 use crate::terminal::Terminal;
+use crate::text_lines::{LineChanges, LineCollector, TextLine};
 
-/// Which lines of a text are read.
+/// Which lines of a text to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineSelection {
-    /// This line and all after it.
+    /// This line and all later lines.
     From(LineNo),
-    /// What is new since a cursor.
+    /// Text that is new since a cursor.
     Since(TextCursor),
-    /// What lies between two cursors, whenever it was written.
+    /// Text between two cursors, whenever written.
     Between(TextCursor, TextCursor),
 }
 
@@ -29,47 +30,47 @@ impl LineSelection {
 /// Complete lines that were taken out of a terminal, oldest first.
 #[derive(Debug)]
 pub struct Scrollback {
-    pub(crate) pages: Vec<Page>,
+    pub(crate) pages: Vec<HistoryPage>,
 }
 
 impl Scrollback {
-    /// Hands every selected line to `visit`, oldest first.
-    pub fn visit(&self, selection: LineSelection, mut visit: impl FnMut(&TextLine<'_>)) {
-        self.visit_dated(selection, |line, _| visit(line));
+    /// Calls `visit` with every selected line, oldest first.
+    pub fn for_each_line(&self, selection: LineSelection, mut visit: impl FnMut(&TextLine<'_>)) {
+        self.for_each_line_with_changes(selection, |line, _| visit(line));
     }
 
-    pub(crate) fn visit_dated(
+    pub(crate) fn for_each_line_with_changes(
         &self,
         selection: LineSelection,
-        mut visit: impl FnMut(&TextLine<'_>, &Dates),
+        mut visit: impl FnMut(&TextLine<'_>, &LineChanges),
     ) {
         for page in &self.pages {
             let (first, last) = page.line_numbers();
             let selected = match selection {
                 LineSelection::From(line) => last >= line.0,
-                LineSelection::Since(since) => page.is_touched_after(since.offset.0),
+                LineSelection::Since(since) => page.is_changed_after(since.offset.0),
                 LineSelection::Between(from, to) => last >= from.line.0 && first <= to.line.0,
             };
             if !selected {
                 continue;
             }
-            let mut gather = Gather::all_of(selection);
+            let mut collector = LineCollector::for_selection(selection);
             for (no, row) in page.rows() {
-                gather.kept_row(no, &row);
+                collector.add_history_row(no, &row);
             }
-            gather
+            collector
                 .into_lines()
-                .for_each(|(line, dates)| visit(&line, &dates));
+                .for_each(|(line, changes)| visit(&line, &changes));
         }
     }
 
-    /// The lines from `first` on, cut by style, each with its number.
+    /// The lines from `first` on, split by style, each with its number.
     pub fn styled_lines(&self, first: LineNo) -> Vec<(LineNo, Vec<(String, Style)>)> {
         let mut lines: Vec<(LineNo, Vec<(String, Style)>)> = Vec::new();
         let pages = self.pages.iter();
         for (no, row) in pages
             .filter(|page| page.line_numbers().1 >= first.0)
-            .flat_map(Page::rows)
+            .flat_map(HistoryPage::rows)
             .filter(|(no, _)| *no >= first.0)
         {
             if lines.last().is_none_or(|(last, _)| last.0 != no) {
@@ -83,8 +84,8 @@ impl Scrollback {
     }
 }
 
-/// Appends a row to a line that is cut by style.
-pub(crate) fn add_runs(runs: &mut Vec<(String, Style)>, row: &Kept<'_>) {
+/// Appends a row to a line that is split by style.
+pub(crate) fn add_runs(runs: &mut Vec<(String, Style)>, row: &HistoryRow<'_>) {
     row.runs()
         .for_each(|(text, style)| add_run(runs, text, style));
 }
@@ -97,36 +98,37 @@ pub(crate) fn add_run(runs: &mut Vec<(String, Style)>, text: &str, style: Style)
 }
 
 impl Terminal {
-    /// Takes out the lines that have left the screen and are complete. The terminal goes on as if it had dropped them.
+    /// Takes out the complete lines that have left the screen. The terminal continues as if these lines had been
+    /// dropped.
     pub fn take_scrollback(&mut self) -> Scrollback {
         Scrollback {
-            pages: self.machine.history.take_pages(),
+            pages: self.state.history.take_pages(),
         }
     }
 
-    /// Hands every selected line that is kept here to `visit`, oldest first.
-    pub fn visit(&self, selection: LineSelection, mut visit: impl FnMut(&TextLine<'_>)) {
-        self.machine
+    /// Calls `visit` with every selected line that the terminal keeps, oldest first.
+    pub fn for_each_line(&self, selection: LineSelection, mut visit: impl FnMut(&TextLine<'_>)) {
+        self.state
             .selected_lines(selection)
             .for_each(|(line, _)| visit(&line));
     }
 
-    /// Whether lines that are older than those kept here would be selected.
-    pub fn lacks(&self, selection: LineSelection) -> bool {
-        let first_kept = self.machine.history.first_kept();
+    /// Whether the selection includes lines that were already dropped.
+    pub fn lacks_lines(&self, selection: LineSelection) -> bool {
+        let first_kept = self.state.history.first_kept();
         match selection {
             LineSelection::From(line) => line.0 < first_kept,
             LineSelection::Since(since) => {
                 first_kept > 0
-                    && (self.machine.history.dropped_touched() > since.offset.0
+                    && (self.state.history.last_dropped_change() > since.offset.0
                         || since.line.0 < first_kept)
             }
             LineSelection::Between(from, _) => from.line.0 < first_kept,
         }
     }
 
-    /// The number of the line that follows the last one.
+    /// The number of the line after the last line.
     pub fn line_count(&self) -> u64 {
-        self.machine.line_count()
+        self.state.line_count()
     }
 }

@@ -1,10 +1,10 @@
-//! `CSI … m`: how the text that follows looks.
+//! Select graphic rendition (`CSI … m`): the style of the text that follows.
 
 use crate::cell::{CellAttribute, Color, Style, Underline};
-use crate::parser::Csi;
+use crate::parser::CsiSequence;
 
-/// Changes the pen as a sequence says; what is unknown in it is skipped.
-pub(crate) fn apply(pen: &mut Style, csi: &Csi) {
+/// Applies a sequence to the pen. Unknown parameters are skipped.
+pub(crate) fn apply(pen: &mut Style, csi: &CsiSequence) {
     let mut params = csi.params();
     while let Some(param) = params.next() {
         match param[0] {
@@ -43,7 +43,7 @@ pub(crate) fn apply(pen: &mut Style, csi: &Csi) {
                 } else {
                     with_semicolons(&mut params)
                 };
-                // A broken colour leaves the pen as it was.
+                // An invalid colour leaves the pen unchanged.
                 let Some(color) = color else { continue };
                 match which {
                     38 => pen.set_fg(color),
@@ -67,7 +67,7 @@ fn underline(kind: u16) -> Underline {
     }
 }
 
-/// `38:2::r:g:b`, `38:2:r:g:b` or `38:5:n`, behind the 38.
+/// The part after 38 in `38:2::r:g:b`, `38:2:r:g:b` or `38:5:n`.
 fn with_colons(parts: &[u16]) -> Option<Color> {
     match *parts {
         [5, index, ..] => indexed(index),
@@ -76,7 +76,7 @@ fn with_colons(parts: &[u16]) -> Option<Color> {
     }
 }
 
-/// The same with semicolons: the parts are parameters of their own.
+/// The same with semicolons, where each part is a parameter.
 fn with_semicolons<'a>(params: &mut impl Iterator<Item = &'a [u16]>) -> Option<Color> {
     let mut next = || params.next().map(|param| param[0]);
     match next()? {

@@ -1,17 +1,17 @@
-//! The terminal as its users see it.
+//! The terminal: the public interface of the crate.
 
 use crate::cell::Style;
-use crate::lines::{LineQuery, TextLines};
-use crate::machine::Machine;
 use crate::modes::Modes;
 use crate::parser::Parser;
-use crate::place::{LineNo, Offset, TextCursor};
+use crate::position::{LineNo, Offset, TextCursor};
 use crate::screen::Screen;
-use crate::shell::{ShellMark, ShellState};
-use crate::tap::Tapped;
+use crate::shell_marks::{ShellMark, ShellState};
+use crate::terminal_state::TerminalState;
+use crate::text_lines::{LineQuery, TextLines};
+use crate::text_stream::FeedText;
 
-/// Rows and columns. Any value is survived; what is used has at least one row and two columns, so that every
-/// character fits, and at most [`TerminalSize::MOST`] of each.
+/// Rows and columns. Any value is accepted and clamped to at least one row and two columns, so that every character
+/// fits, and at most [`TerminalSize::MAX`] of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalSize {
     /// Rows.
@@ -21,24 +21,24 @@ pub struct TerminalSize {
 }
 
 impl TerminalSize {
-    /// More than any real screen, and a bound on what one pane can cost.
-    pub const MOST: u16 = 1000;
+    /// Larger than any real screen, and a bound on the memory of one pane.
+    pub const MAX: u16 = 1000;
 
-    /// The nearest size that is used.
+    /// The size clamped to the supported range.
     pub fn clamped(self) -> TerminalSize {
         TerminalSize {
-            rows: self.rows.clamp(1, TerminalSize::MOST),
-            cols: self.cols.clamp(2, TerminalSize::MOST),
+            rows: self.rows.clamp(1, TerminalSize::MAX),
+            cols: self.cols.clamp(2, TerminalSize::MAX),
         }
     }
 }
 
-/// What a terminal is made with.
+/// Options of a new terminal.
 #[derive(Clone, Debug)]
 pub struct TerminalOptions {
-    /// How many lines that left the screen are kept.
+    /// How many lines the history keeps.
     pub keep_lines: usize,
-    /// Shell marks count only if they carry this; with `None` none counts.
+    /// The secret that trusted shell marks carry; with `None` no mark is trusted.
     pub secret: Option<String>,
 }
 
@@ -51,217 +51,224 @@ impl Default for TerminalOptions {
     }
 }
 
-/// Something that happened while bytes were read, in their order.
+/// An event found while reading output, in the order of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TerminalEvent {
     /// A shell mark that carries the secret.
     Mark(ShellMark),
-    /// The title is now this.
+    /// The title changed.
     Title(String),
-    /// The working directory is now this.
+    /// The working directory changed.
     Cwd(String),
-    /// The bell rang. Not every ring of a storm is told.
+    /// The bell rang. Limited per window of output, so that a storm does not report every ring.
     Bell,
-    /// The alternate screen was shown (`true`) or left.
+    /// The alternate screen was entered (`true`) or left.
     Alternate(bool),
-    /// The program asked the terminal something; to be typed to it, once.
+    /// A reply to a query of the program, to be written to the program's input once.
     Reply {
-        /// Just behind the question; what was answered before a restart is not answered again.
+        /// The offset just after the query. Queries that were answered before a restart are not answered again.
         at: Offset,
-        /// Fixed words and numbers, never text of the program's choice.
+        /// Fixed strings and numbers, never text chosen by the program.
         bytes: Vec<u8>,
     },
 }
 
-/// The last command that a shell with marks ran.
+/// The last command of a shell with marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastCommand<'a> {
-    /// Its command line as echoed.
+    /// The command line as echoed.
     pub command: &'a str,
-    /// Its output so far.
+    /// The output so far.
     pub output: TextLines<'a>,
-    /// Its exit code, once it ended and if the shell said.
+    /// The exit code, if the command has ended and the mark has one.
     pub exit_code: Option<i32>,
-    /// It has not ended.
+    /// The command has not ended.
     pub running: bool,
-    /// Where its output begins.
+    /// The position at which the output begins.
     pub from: TextCursor,
-    /// Where its output ends, so far.
+    /// The position at which the output ends so far.
     pub to: TextCursor,
 }
 
-/// A pane's terminal: bytes in, text and screen out.
+/// A pane's terminal: turns output bytes into text and a screen.
 #[derive(Debug)]
 pub struct Terminal {
     pub(crate) parser: Parser,
-    pub(crate) machine: Machine,
-    /// The end before the last change of size or process, or in the checkpoint this was made from: with nothing printed
-    /// since, the end is no earlier.
-    pub(crate) floor: TextCursor,
+    pub(crate) state: TerminalState,
+    /// A lower bound of [`Terminal::end`]: the end before the last change of size or process, or the end in the
+    /// checkpoint that the terminal was restored from. Without it, the end could move back although nothing was
+    /// printed.
+    pub(crate) min_end: TextCursor,
 }
 
 impl Terminal {
-    /// A blank screen at the beginning of a pane's output.
+    /// A terminal with a blank screen, at the beginning of a pane's output.
     pub fn new(size: TerminalSize, options: TerminalOptions) -> Self {
         Terminal {
             parser: Parser::starting_at(0),
-            machine: Machine::new(size.clamped(), &options, 0, 0),
-            floor: TextCursor::default(),
+            state: TerminalState::new(size.clamped(), &options, 0, 0),
+            min_end: TextCursor::default(),
         }
     }
 
-    /// Reads output. The result is the same however the bytes are cut.
+    /// Reads output. The result does not depend on how the bytes are split into feeds.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<TerminalEvent> {
-        if let Some(tap) = &mut self.machine.tap {
-            tap.start_feed();
+        if let Some(stream) = &mut self.state.text_stream {
+            stream.start_feed();
         }
-        self.parser.advance(&mut self.machine, bytes);
-        self.machine.now = self.parser.offset();
-        if let Some(tap) = &mut self.machine.tap {
-            tap.end_feed(self.machine.now);
+        self.parser.advance(&mut self.state, bytes);
+        self.state.now = self.parser.offset();
+        if let Some(stream) = &mut self.state.text_stream {
+            stream.end_feed(self.state.now);
         }
-        std::mem::take(&mut self.machine.facts)
+        std::mem::take(&mut self.state.events)
     }
 
-    /// While on, each feed leaves what it printed in [`Terminal::tapped`].
-    pub fn listen(&mut self, on: bool) {
-        self.machine.listen(on);
+    /// Turns the text stream on: each feed leaves its printed text in [`Terminal::feed_text`].
+    pub fn start_text_stream(&mut self) {
+        self.state.start_text_stream();
     }
 
-    /// Nothing was typed so far, and [`Terminal::typed`] is called whenever something is. What is shown at a prompt where
-    /// nothing was typed comes from a program in the background, and is not taken for an echo.
-    pub fn nothing_typed_yet(&mut self) {
-        self.machine.shell.typing.nothing_yet();
+    /// Turns the text stream off.
+    pub fn stop_text_stream(&mut self) {
+        self.state.text_stream = None;
     }
 
-    /// This is typed.
-    pub fn typed(&mut self, bytes: &[u8]) {
-        self.machine.shell.typing.typed(bytes);
-        self.machine.tap_typed();
+    /// Starts tracking of typed input: nothing was typed so far, and [`Terminal::record_typed`] is called for all
+    /// input. Text that appears at a prompt without typed input then comes from a background program and is not
+    /// treated as echo.
+    pub fn track_typed_input(&mut self) {
+        self.state.shell.typed_lines.start_tracking();
     }
 
-    /// Something may have been typed, and nobody knows what.
-    pub fn may_have_typed(&mut self) {
-        self.machine.shell.typing.may_have_typed();
-        self.machine.tap_typed();
+    /// Records typed input.
+    pub fn record_typed(&mut self, bytes: &[u8]) {
+        self.state.shell.typed_lines.push(bytes);
+        self.state.stream_after_input();
     }
 
-    /// What the last feed printed; nothing if nobody listened.
-    pub fn tapped(&self) -> &Tapped {
-        self.machine.tapped()
+    /// Records that something unknown may have been typed.
+    pub fn record_unknown_input(&mut self) {
+        self.state.shell.typed_lines.push_unknown();
+        self.state.stream_after_input();
     }
 
-    /// Changes the size; lines of the main screen are wrapped anew.
+    /// The text that the last feed printed; empty while the text stream is off.
+    pub fn feed_text(&self) -> &FeedText {
+        self.state.feed_text()
+    }
+
+    /// Changes the size and reflows the lines of the main screen.
     pub fn resize(&mut self, size: TerminalSize) {
-        self.floor = self.end();
-        self.machine.resize(size.clamped());
+        self.min_end = self.end();
+        self.state.resize(size.clamped());
     }
 
-    /// The size in use.
+    /// The current size.
     pub fn size(&self) -> TerminalSize {
-        let grid = &self.machine.main;
+        let grid = &self.state.main;
         TerminalSize {
             rows: grid.height() as u16,
             cols: grid.cols as u16,
         }
     }
 
-    /// How many bytes were read since the pane's birth.
+    /// The number of bytes read since the pane was created.
     pub fn offset(&self) -> Offset {
         Offset(self.parser.offset())
     }
 
-    /// Just behind the last byte that may have changed what is visible.
-    pub fn changed(&self) -> Offset {
-        Offset(self.machine.changed)
+    /// The offset just after the last byte that may have changed the visible screen.
+    pub fn last_change(&self) -> Offset {
+        Offset(self.state.last_change)
     }
 
     /// The end of the text so far.
     pub fn end(&self) -> TextCursor {
-        let (line, col) = self.machine.text_end();
+        let (line, col) = self.state.text_end();
         let offset = self.offset();
-        TextCursor { offset, line, col }.max(self.floor)
+        TextCursor { offset, line, col }.max(self.min_end)
     }
 
     /// Lines of the text, oldest first.
     pub fn lines(&self, query: &LineQuery) -> TextLines<'_> {
-        self.machine.lines(query)
+        self.state.lines(query)
     }
 
-    /// The last lines of a stretch of the text, whenever they were written.
+    /// The last lines between two cursors, whenever written.
     pub fn lines_between(&self, from: TextCursor, to: TextCursor, last: usize) -> TextLines<'_> {
-        self.machine.lines_between(from, to, last)
+        self.state.lines_between(from, to, last)
     }
 
-    /// One kept or visible line cut by style, for a renderer.
+    /// A stored or visible line split by style, for a renderer.
     pub fn styled_line(&self, line: LineNo) -> Vec<(String, Style)> {
-        self.machine.styled_line(line)
+        self.state.styled_line(line)
     }
 
     /// The line that the first row of the main screen belongs to.
     pub fn top_line(&self) -> LineNo {
-        LineNo(self.machine.history.screen_line())
+        LineNo(self.state.history.screen_line())
     }
 
-    /// The oldest line that is kept here.
+    /// The oldest line that the terminal keeps.
     pub fn first_kept(&self) -> LineNo {
-        LineNo(self.machine.history.first_kept())
+        LineNo(self.state.history.first_kept())
     }
 
     /// The visible screen.
     pub fn screen(&self) -> Screen<'_> {
-        Screen::new(&self.machine)
+        Screen::new(&self.state)
     }
 
-    /// The last command of a shell with marks; the last `last` lines of its output.
+    /// The last command of a shell with marks, with the last `last` lines of its output.
     pub fn last_command(&self, last: usize) -> Option<LastCommand<'_>> {
-        let ran = self.machine.shell.last.as_ref()?;
-        let to = ran.end.unwrap_or_else(|| self.end());
+        let record = self.state.shell.last_command.as_ref()?;
+        let to = record.output_end.unwrap_or_else(|| self.end());
         Some(LastCommand {
-            command: &ran.command,
-            output: self.lines_between(ran.from, to, last),
-            exit_code: ran.code,
-            running: ran.end.is_none(),
-            from: ran.from,
+            command: &record.command,
+            output: self.lines_between(record.output_start, to, last),
+            exit_code: record.exit_code,
+            running: record.output_end.is_none(),
+            from: record.output_start,
             to,
         })
     }
 
-    /// What the shell is doing, by its marks.
-    pub fn prompt(&self) -> ShellState {
-        self.machine.shell.state
+    /// The state of the shell according to its marks.
+    pub fn shell_state(&self) -> ShellState {
+        self.state.shell.state
     }
 
-    /// The last trusted marks, oldest first: between `Input` and `Output` lies the echo of what was typed.
+    /// The last trusted marks, oldest first. The text between `Input` and `Output` is the echo of typed input.
     pub fn marks(&self) -> impl DoubleEndedIterator<Item = &ShellMark> {
-        self.machine.shell.marks.iter()
+        self.state.shell.marks.iter()
     }
 
-    /// The text of the line the terminal's cursor is on, up to the cursor: a program's prompt, if it asks for something.
+    /// The text of the cursor's line up to the cursor: the prompt of a program that reads a line.
     pub fn cursor_line(&self) -> String {
-        self.machine.cursor_line()
+        self.state.cursor_line()
     }
 
-    /// What the program has switched on.
+    /// The modes that the program has set.
     pub fn modes(&self) -> Modes {
-        let keyboard = if self.machine.alt.is_some() {
-            &self.machine.alt_keyboard
+        let keyboard = if self.state.alt.is_some() {
+            &self.state.alt_keyboard
         } else {
-            &self.machine.main_keyboard
+            &self.state.main_keyboard
         };
         Modes {
             keyboard: keyboard.flags,
-            ..self.machine.modes
+            ..self.state.modes
         }
     }
 
-    /// The title the program gave itself.
+    /// The title set by the program.
     pub fn title(&self) -> &str {
-        &self.machine.title
+        &self.state.title
     }
 
-    /// The working directory the shell told.
+    /// The working directory reported by the shell.
     pub fn cwd(&self) -> Option<&str> {
-        self.machine.cwd.as_deref()
+        self.state.cwd.as_deref()
     }
 }

@@ -1,22 +1,22 @@
-//! UTF-8 one byte at a time, so that a character may be cut anywhere.
+//! Incremental UTF-8 decoding, for characters that are split between feeds.
 //!
-//! Follows the standard's advice for broken input: each maximal invalid part becomes one U+FFFD, exactly as
-//! `String::from_utf8_lossy` does it.
+//! Invalid input is replaced as the Unicode standard recommends: each maximal invalid part becomes one U+FFFD,
+//! exactly as with `String::from_utf8_lossy`.
 
-/// Up to three bytes of a character that is not complete yet.
+/// Up to three bytes of an incomplete character.
 #[derive(Debug, Default)]
-pub(crate) struct Decoder {
-    /// The value so far.
+pub(crate) struct Utf8Decoder {
+    /// The bits decoded so far.
     value: u32,
-    /// Bytes still to come; 0 is "nothing pending".
+    /// The number of missing bytes; 0 without an incomplete character.
     missing: u8,
-    /// What the next byte may be.
-    low: u8,
-    high: u8,
+    /// The range of valid values for the next byte.
+    min_next: u8,
+    max_next: u8,
 }
 
-/// The first character, if it is all there and outside ASCII: the common case, without going byte by byte.
-pub(crate) fn first(bytes: &[u8]) -> Option<(char, usize)> {
+/// Decodes the first character, if complete and outside ASCII: the common case, without the state of the decoder.
+pub(crate) fn decode_first(bytes: &[u8]) -> Option<(char, usize)> {
     let tail = |byte: u8| (byte & 0xc0 == 0x80).then_some(u32::from(byte & 0x3f));
     let (code, len) = match *bytes {
         [a @ 0xc2..=0xdf, b, ..] => (u32::from(a & 0x1f) << 6 | tail(b)?, 2),
@@ -27,7 +27,7 @@ pub(crate) fn first(bytes: &[u8]) -> Option<(char, usize)> {
         ),
         _ => return None,
     };
-    // Too long a form and surrogates are left to the decoder.
+    // Overlong forms and surrogates are left to the decoder.
     let least = [0, 0, 0x80, 0x800, 0x10000][len];
     if code < least {
         return None;
@@ -35,44 +35,44 @@ pub(crate) fn first(bytes: &[u8]) -> Option<(char, usize)> {
     char::from_u32(code).map(|c| (c, len))
 }
 
-/// What a byte led to.
+/// The result of decoding one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decoded {
-    /// A character is not complete yet.
+pub(crate) enum DecodeStep {
+    /// The character is incomplete.
     Pending,
-    /// A character.
+    /// A complete character.
     Char(char),
-    /// This byte can be part of no character.
+    /// The byte is not part of any valid character.
     Invalid,
-    /// What came before was cut off; this byte has not been looked at and must be given again.
+    /// The preceding bytes are an incomplete character. The byte was not consumed and must be passed again.
     InvalidBefore,
 }
 
-impl Decoder {
+impl Utf8Decoder {
     pub(crate) fn is_empty(&self) -> bool {
         self.missing == 0
     }
 
-    pub(crate) fn push(&mut self, byte: u8) -> Decoded {
+    pub(crate) fn push(&mut self, byte: u8) -> DecodeStep {
         if self.missing == 0 {
             return self.start(byte);
         }
-        if !(self.low..=self.high).contains(&byte) {
+        if !(self.min_next..=self.max_next).contains(&byte) {
             self.missing = 0;
-            return Decoded::InvalidBefore;
+            return DecodeStep::InvalidBefore;
         }
-        (self.low, self.high) = (0x80, 0xbf);
+        (self.min_next, self.max_next) = (0x80, 0xbf);
         self.value = self.value << 6 | u32::from(byte & 0x3f);
         self.missing -= 1;
         match self.missing {
-            0 => char::from_u32(self.value).map_or(Decoded::Invalid, Decoded::Char),
-            _ => Decoded::Pending,
+            0 => char::from_u32(self.value).map_or(DecodeStep::Invalid, DecodeStep::Char),
+            _ => DecodeStep::Pending,
         }
     }
 
-    fn start(&mut self, byte: u8) -> Decoded {
+    fn start(&mut self, byte: u8) -> DecodeStep {
         let (missing, bits, low, high) = match byte {
-            0x00..=0x7f => return Decoded::Char(char::from(byte)),
+            0x00..=0x7f => return DecodeStep::Char(char::from(byte)),
             0xc2..=0xdf => (1, 0x1f, 0x80, 0xbf),
             0xe0 => (2, 0x0f, 0xa0, 0xbf),
             0xed => (2, 0x0f, 0x80, 0x9f),
@@ -80,11 +80,11 @@ impl Decoder {
             0xf0 => (3, 0x07, 0x90, 0xbf),
             0xf1..=0xf3 => (3, 0x07, 0x80, 0xbf),
             0xf4 => (3, 0x07, 0x80, 0x8f),
-            0x80..=0xc1 | 0xf5..=0xff => return Decoded::Invalid,
+            0x80..=0xc1 | 0xf5..=0xff => return DecodeStep::Invalid,
         };
         self.value = u32::from(byte & bits);
-        (self.missing, self.low, self.high) = (missing, low, high);
-        Decoded::Pending
+        (self.missing, self.min_next, self.max_next) = (missing, low, high);
+        DecodeStep::Pending
     }
 }
 
@@ -94,18 +94,18 @@ mod tests {
     use proptest::prelude::*;
 
     fn decode(bytes: &[u8]) -> String {
-        let (mut decoder, mut text) = (Decoder::default(), String::new());
+        let (mut decoder, mut text) = (Utf8Decoder::default(), String::new());
         for &byte in bytes {
             loop {
                 let decoded = decoder.push(byte);
                 match decoded {
-                    Decoded::Pending => (),
-                    Decoded::Char(c) => text.push(c),
-                    Decoded::Invalid | Decoded::InvalidBefore => {
+                    DecodeStep::Pending => (),
+                    DecodeStep::Char(c) => text.push(c),
+                    DecodeStep::Invalid | DecodeStep::InvalidBefore => {
                         text.push(char::REPLACEMENT_CHARACTER)
                     }
                 }
-                if decoded != Decoded::InvalidBefore {
+                if decoded != DecodeStep::InvalidBefore {
                     break;
                 }
             }
@@ -126,11 +126,11 @@ mod tests {
 
         #[test]
         fn the_short_way_agrees_with_the_long_one(bytes in prop::collection::vec(0x80u8.., 4), text in "[^\\x00-\\x7f]{1,3}") {
-            if let Some((c, len)) = first(&bytes) {
+            if let Some((c, len)) = decode_first(&bytes) {
                 prop_assert_eq!(str::from_utf8(&bytes[..len]).map(str::to_owned), Ok(c.to_string()));
             }
             let c = text.chars().next().unwrap();
-            prop_assert_eq!(first(text.as_bytes()), Some((c, c.len_utf8())));
+            prop_assert_eq!(decode_first(text.as_bytes()), Some((c, c.len_utf8())));
         }
 
         #[test]

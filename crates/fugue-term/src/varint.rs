@@ -1,6 +1,6 @@
-//! Small numbers in few bytes.
+//! Variable-length integers (LEB128, with zigzag encoding for signed numbers).
 
-/// Appends `n`, seven bits a byte.
+/// Appends `n`, seven bits per byte.
 pub(crate) fn put(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
         out.push(n as u8 | 0x80);
@@ -9,12 +9,12 @@ pub(crate) fn put(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-/// Appends a number that may be negative.
+/// Appends a signed number.
 pub(crate) fn put_signed(out: &mut Vec<u8>, n: i64) {
     put(out, (n << 1 ^ n >> 63) as u64);
 }
 
-/// Takes a number off the front; `None` if the bytes end or it is too big.
+/// Takes a number off the front. Returns `None` if the bytes end or the number overflows.
 pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut n = 0;
     for shift in (0..64).step_by(7) {
@@ -32,7 +32,7 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes what `put_signed` wrote.
+/// Takes a number that `put_signed` wrote.
 pub(crate) fn take_signed(bytes: &mut &[u8]) -> Option<i64> {
     let n = take(bytes)?;
     Some((n >> 1) as i64 ^ -((n & 1) as i64))

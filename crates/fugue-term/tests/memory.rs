@@ -1,4 +1,5 @@
-//! What panes cost, counted by the allocator itself; alone in its binary because an allocator is for all of one.
+//! Memory use of panes, counted by the allocator. A binary of its own, because a binary has a single global
+//! allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +32,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// One test and no other thread: what is counted is what it made.
+/// A single test without other threads, so that the allocator counts only this test.
 #[test]
 fn panes_cost_what_they_hold() {
     let live = || LIVE.load(Ordering::Relaxed);
@@ -88,7 +89,7 @@ fn panes_cost_what_they_hold() {
         TerminalOptions::default(),
     );
     for chunk in 0..3_000u32 {
-        // Endless strings, marks to join, lines without end, a new style each: whatever grows must stop.
+        // Endless strings, combining marks, endless lines, a new style each time: all growth must be bounded.
         pane.feed(format!("\x1b]0;{}", "t".repeat(2000)).as_bytes());
         pane.feed(format!("\x1b\\e{}", "\u{301}".repeat(500)).as_bytes());
         for i in 0..40 {
@@ -114,7 +115,7 @@ fn a_long_wait_costs_no_more_than_a_short_one() {
         })
         .collect();
     let no_end = "no line ends here ".repeat(4000);
-    // The first is fast, the second knows Unicode, the third may match over many lines.
+    // The first pattern uses the DFA, the second needs Unicode, the third can match over many lines.
     for pattern in [
         r"Listening on port \d+",
         r"\bListening on\b",
@@ -128,7 +129,7 @@ fn a_long_wait_costs_no_more_than_a_short_one() {
                 },
                 TerminalOptions::default(),
             );
-            pane.listen(true);
+            pane.start_text_stream();
             let mut watch = ExpectSearch::new(ExpectPatterns {
                 pattern: Pattern::new(pattern).expect(pattern),
                 fail: Some(Pattern::new("error|panicked").expect("it compiles")),
@@ -136,10 +137,10 @@ fn a_long_wait_costs_no_more_than_a_short_one() {
                 since: Some(pane.end()),
                 echo: EchoPolicy::Skip,
             });
-            assert_eq!(watch.begin(&pane), InitialSearch::Watching);
+            assert_eq!(watch.search_existing(&pane), InitialSearch::NoMatch);
             let mut feed = |bytes: &[u8]| {
                 pane.feed(bytes);
-                watch.output(pane.tapped())
+                watch.search_feed(pane.feed_text())
             };
             assert_eq!(feed(b"BEGIN\r\n"), None);
             let mut early = None;
@@ -152,7 +153,7 @@ fn a_long_wait_costs_no_more_than_a_short_one() {
                 }
             }
             let cost = live().saturating_sub(early.expect("more than two megabytes were fed"));
-            // A pane's own lines grow to their limit meanwhile.
+            // The pane's history grows to its limit meanwhile.
             let own = 16 << 20;
             assert!(cost < own + (4 << 20), "{pattern} costs {cost} bytes more");
             let hit = feed(b"\r\nListening on port 8080\r\n");
@@ -164,7 +165,7 @@ fn a_long_wait_costs_no_more_than_a_short_one() {
             assert_eq!(hit.as_ref().map(|hit| &hit.text[..]), expected);
             if let Some(hit) = hit {
                 let query = LineQuery {
-                    since: Some(hit.from),
+                    since: Some(hit.start),
                     last: 10,
                 };
                 assert_eq!(pane.lines(&query).lines[0].text, "Listening on port 8080");

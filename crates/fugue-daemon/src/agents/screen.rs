@@ -345,7 +345,7 @@ fn bright(screen: &Screen<'_>, rows: usize) -> Vec<String> {
             if cell.style.has(CellAttribute::Dim) {
                 text.push(' ');
             } else {
-                cell.push_to(&mut text);
+                cell.append_to(&mut text);
             }
         }
         text

@@ -399,7 +399,7 @@ impl Pane {
         // A plain sh marks the steps it takes and never its prompt.
         let marks_prompts = self.seat.record.announces_prompts()
             && shell::takes_steps(shell::ShellKind::of(Path::new(command)));
-        let shell = match self.follower.terminal.prompt() {
+        let shell = match self.follower.terminal.shell_state() {
             ShellState::AtPrompt { .. } => ShellSignal::AtPrompt,
             ShellState::Running { .. } => ShellSignal::Running,
             ShellState::Prompting { .. } if marks_prompts => ShellSignal::Running,

@@ -78,7 +78,7 @@ impl Pane {
             Err(error) => return Err(Unstarted::Unsure(seat, launch::no_room(&error))),
         };
         let mut pane = Self::new(seat, follower, Some(keeper));
-        pane.follower.terminal.nothing_typed_yet();
+        pane.follower.terminal.track_typed_input();
         if let Some(plan) = plan {
             pane.follow_steps(plan);
         }
@@ -144,7 +144,7 @@ impl Pane {
                 pane.read_back(hello.log_end).await;
                 pane.resting = Resting::taken_over();
                 // Under the daemon before.
-                pane.follower.terminal.may_have_typed();
+                pane.follower.terminal.record_unknown_input();
                 pane.draft = Draft::Untold;
                 pane.last_output = pane.follower.last_written().unwrap_or(pane.last_output);
                 if let Some(plan) = steps.take() {

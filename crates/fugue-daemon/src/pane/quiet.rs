@@ -154,7 +154,7 @@ impl Pane {
     /// What a person would see: the end of the text, or the screen of a full-screen program.
     fn tail(&mut self, lines: usize) -> String {
         let terminal = &self.follower.terminal;
-        let mode = if terminal.screen().alternate() {
+        let mode = if terminal.screen().is_alternate() {
             ReadMode::Screen
         } else {
             ReadMode::Text
@@ -255,7 +255,7 @@ impl Pane {
             Input::Empty => return Some(Seen::InABox(false)),
             Input::Unknown => {}
         }
-        match terminal.prompt() {
+        match terminal.shell_state() {
             ShellState::AtPrompt { since } => {
                 let typed = terminal
                     .lines_between(since, terminal.end(), usize::MAX)
@@ -281,7 +281,7 @@ impl Pane {
     /// programs take a while to notice.
     fn interruption_due(&self) -> Option<Instant> {
         let (at, then) = self.interrupted?;
-        let next = match (self.follower.terminal.prompt(), then) {
+        let next = match (self.follower.terminal.shell_state(), then) {
             (ShellState::AtPrompt { since }, ShellState::AtPrompt { since: before }) => {
                 since != before
             }
@@ -331,7 +331,7 @@ impl Pane {
         if let Some(last) = bytes.last() {
             if *last == 0x03 && hand == Hand::Person {
                 let now = Instant::now();
-                self.interrupted = Some((now, self.follower.terminal.prompt()));
+                self.interrupted = Some((now, self.follower.terminal.shell_state()));
             }
             // A shell keeps its line when Escape is pressed, and one in vi mode is all Escapes: where the line is seen,
             // what is seen decides.

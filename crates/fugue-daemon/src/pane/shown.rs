@@ -127,7 +127,7 @@ impl Pane {
     /// A person typed where the pane is shown, or the terminal there answered for itself.
     pub(super) fn keyed(&mut self, bytes: &[u8]) {
         if !is_a_terminals(bytes) {
-            self.follower.terminal.typed(bytes);
+            self.follower.terminal.record_typed(bytes);
             self.somebody_typed(Hand::Person, bytes);
             self.person_typed();
         }

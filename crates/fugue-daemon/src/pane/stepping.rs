@@ -127,7 +127,10 @@ impl Pane {
             }
         }
         self.tell_steps().await;
-        if matches!(self.follower.terminal.prompt(), ShellState::AtPrompt { .. }) {
+        if matches!(
+            self.follower.terminal.shell_state(),
+            ShellState::AtPrompt { .. }
+        ) {
             self.wake().await;
         }
     }
@@ -151,7 +154,7 @@ impl Pane {
             ))
             .hint("use a pane with bash, zsh or fish, or leave `pane_id` out"));
         }
-        match self.follower.terminal.prompt() {
+        match self.follower.terminal.shell_state() {
             ShellState::AtPrompt { .. } | ShellState::Prompting { .. } => Ok(()),
             ShellState::Unknown | ShellState::Running { .. } => Err(Error::new(
                 ErrorKind::Unavailable,
@@ -389,7 +392,10 @@ impl Pane {
             next: 0,
             at: Instant::now(),
         });
-        let at_prompt = matches!(self.follower.terminal.prompt(), ShellState::AtPrompt { .. });
+        let at_prompt = matches!(
+            self.follower.terminal.shell_state(),
+            ShellState::AtPrompt { .. }
+        );
         if at_prompt {
             self.steps_stopped().await;
         } else {
@@ -404,7 +410,10 @@ impl Pane {
     }
 
     pub(super) async fn stepping_time(&mut self, now: Instant) {
-        let at_prompt = matches!(self.follower.terminal.prompt(), ShellState::AtPrompt { .. });
+        let at_prompt = matches!(
+            self.follower.terminal.shell_state(),
+            ShellState::AtPrompt { .. }
+        );
         let Some(mine) = &mut self.stepping else {
             return;
         };

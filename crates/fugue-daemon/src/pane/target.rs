@@ -101,10 +101,10 @@ impl Pane {
             return probe.reader.is_some() || !agent();
         }
         let terminal = &self.follower.terminal;
-        if terminal.screen().alternate() || !probe.leader_in_fg {
+        if terminal.screen().is_alternate() || !probe.leader_in_fg {
             return false;
         }
-        match terminal.prompt() {
+        match terminal.shell_state() {
             ShellState::AtPrompt { .. } => true,
             ShellState::Unknown => self.is_bare_shell(probe) && self.cursor_ends_the_screen(),
             ShellState::Prompting { .. } | ShellState::Running { .. } => false,

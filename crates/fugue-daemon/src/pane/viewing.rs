@@ -265,7 +265,7 @@ impl Pane {
                 continue;
             }
             let rows =
-                rows.get_or_insert_with(|| self.follower.terminal.screen().known_by().collect());
+                rows.get_or_insert_with(|| self.follower.terminal.screen().row_hashes().collect());
             let screen = self.follower.terminal.screen();
             let differs = |(row, by): (usize, &u64)| match &known {
                 Some(_) => viewer.rows.get(row) != Some(by),

@@ -57,15 +57,15 @@ pub fn watch_for(watch: &fugue_core::ExpectRequest) -> Option<ExpectPatterns> {
 pub fn sighted(run: &RunId, hit: PatternMatch) -> PaneEvent {
     PaneEvent::Sighted {
         run: run.clone(),
-        saw: match hit.which {
+        saw: match hit.kind {
             PatternKind::Pattern => MatchedPattern::Pattern,
             PatternKind::Fail => MatchedPattern::Fail,
         },
         sighting: ExpectMatch {
             text: hit.text,
             line: hit.line,
-            behind: view::shown(hit.behind),
-            via: match hit.via {
+            behind: view::shown(hit.end),
+            via: match hit.source {
                 MatchSource::Stream => runs::MatchVia::Stream,
                 MatchSource::Screen => runs::MatchVia::Screen,
             },
@@ -78,9 +78,9 @@ impl Pane {
         let Some(what) = watch_for(&wanted) else {
             return;
         };
-        self.follower.terminal.listen(true);
+        self.follower.terminal.start_text_stream();
         let mut watch = ExpectSearch::new(what);
-        let begun = watch.begin(&self.follower.terminal);
+        let begun = watch.search_existing(&self.follower.terminal);
         let look_every = Duration::from_millis(u64::from(wanted.args.poll_interval_ms));
         let mut watcher = Watcher {
             run: wanted.run.clone(),
@@ -90,12 +90,12 @@ impl Pane {
             settle_at: None,
         };
         match begun {
-            InitialSearch::Hit(hit) => {
+            InitialSearch::Match(hit) => {
                 self.told_where(&wanted.run, &watch).await;
                 self.seat.say(sighted(&wanted.run, hit)).await;
                 return self.listen_if_watched();
             }
-            InitialSearch::Watching => {
+            InitialSearch::NoMatch => {
                 self.told_where(&wanted.run, &watch).await;
                 watcher.watch = Some(watch);
                 watcher.arm(Instant::now());
@@ -112,7 +112,7 @@ impl Pane {
                         Err(error) => {
                             tracing::warn!(?run, %error, "older output cannot be searched");
                             match watch_for(&again) {
-                                Some(what) => (None, ExpectSearch::without_older(what)),
+                                Some(what) => (None, ExpectSearch::without_older_lines(what)),
                                 None => return,
                             }
                         }
@@ -138,7 +138,7 @@ impl Pane {
             return;
         };
         self.told_where(&run, &watch).await;
-        match hit.or_else(|| watch.resume(&self.follower.terminal)) {
+        match hit.or_else(|| watch.resume_search(&self.follower.terminal)) {
             Some(hit) => {
                 self.watchers.remove(at);
                 self.seat.say(sighted(&run, hit)).await;
@@ -174,7 +174,7 @@ impl Pane {
         let now = Instant::now();
         self.try_all(|watcher, terminal| {
             let watch = watcher.watch.as_mut()?;
-            let hit = watch.output(terminal.tapped());
+            let hit = watch.search_feed(terminal.feed_text());
             watcher.settle_at = None;
             watcher.arm(now);
             hit
@@ -195,10 +195,12 @@ impl Pane {
         self.try_all(|watcher, terminal| {
             let watch = watcher.watch.as_mut()?;
             let due = |at: &mut Option<Instant>| at.take_if(|at| *at <= now).is_some();
-            let quiet = due(&mut watcher.settle_at).then(|| watch.quiet()).flatten();
+            let quiet = due(&mut watcher.settle_at)
+                .then(|| watch.settle())
+                .flatten();
             let seen = || {
                 due(&mut watcher.look_at)
-                    .then(|| watch.look(terminal))
+                    .then(|| watch.search_screen(terminal))
                     .flatten()
             };
             quiet.or_else(seen)
@@ -208,7 +210,7 @@ impl Pane {
 
     /// Nothing more will come: what is there now is all there is. Those who saw nothing hear of the pane's end.
     pub(super) async fn last_look(&mut self) {
-        self.try_all(|watcher, terminal| watcher.watch.as_mut()?.end(terminal))
+        self.try_all(|watcher, terminal| watcher.watch.as_mut()?.finish(terminal))
             .await;
     }
 
@@ -247,8 +249,10 @@ impl Pane {
     }
 
     fn listen_if_watched(&mut self) {
-        let watched = !self.watchers.is_empty();
-        self.follower.terminal.listen(watched);
+        match self.watchers.is_empty() {
+            true => self.follower.terminal.stop_text_stream(),
+            false => self.follower.terminal.start_text_stream(),
+        }
     }
 }
 
@@ -259,7 +263,7 @@ impl Watcher {
         if watch.is_unsettled() {
             self.settle_at = Some(now + SETTLED);
         }
-        if watch.wants_look() && self.look_at.is_none() {
+        if watch.needs_screen_search() && self.look_at.is_none() {
             self.look_at = Some(now + self.look_every);
         }
     }

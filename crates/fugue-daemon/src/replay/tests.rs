@@ -97,12 +97,12 @@ fn a_gap_lies_between_the_lines_before_it_and_those_behind_it() {
     let mut lines = Vec::new();
     follower
         .stream(u64::MAX, |scrollback, _, _| {
-            scrollback.visit(LineSelection::ALL, |line| lines.push(line.text.to_string()));
+            scrollback.for_each_line(LineSelection::ALL, |line| lines.push(line.text.to_string()));
             ControlFlow::Continue(())
         })
         .unwrap();
     let rest = follower.terminal;
-    rest.visit(LineSelection::ALL, |line| lines.push(line.text.to_string()));
+    rest.for_each_line(LineSelection::ALL, |line| lines.push(line.text.to_string()));
     assert_eq!(lines.len(), 90);
     assert_eq!((&lines[49][..], &lines[50][..]), ("line 049", "line 060"));
     assert_eq!(

@@ -1,4 +1,5 @@
-//! The recordings that ship with `alacritty_terminal`, read by it and by us: the same visible text.
+//! The recordings that ship with `alacritty_terminal`, fed to Alacritty's terminal and to this crate: both show the
+//! same text.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use crate::compare::{command, diff};
 use crate::reference::Reference;
 use fugue_term::{Terminal, TerminalOptions, TerminalSize};
 
-/// Recordings on whose visible text we differ, and why.
+/// Recordings with a different visible text, and the reason.
 const DIFFERENCES: &[(&str, &str)] = &[(
     "decaln_reset",
     "the alignment pattern homes the cursor, as on DEC's machines, xterm and tmux; alacritty leaves it",
@@ -42,7 +43,7 @@ fn alacritty_recordings_look_as_in_alacritty() {
 
 fn recordings() -> Vec<PathBuf> {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-    // Crates of other systems are not here where nobody has fetched them.
+    // Crates for other operating systems are absent unless fetched.
     let system = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let args = [
         "metadata",
@@ -55,7 +56,7 @@ fn recordings() -> Vec<PathBuf> {
     ];
     let metadata =
         String::from_utf8(command(env!("CARGO")).args(args).output().unwrap().stdout).unwrap();
-    // One path is all we want of it; a parser of JSON would be a dependency more.
+    // Only one path is needed, so a JSON parser is not worth a dependency.
     let path = metadata
         .split("\"manifest_path\":\"")
         .map(|rest| rest.split('"').next().unwrap())

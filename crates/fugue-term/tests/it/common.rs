@@ -1,14 +1,14 @@
-//! Streams that try to break a terminal, and everything there is to see of one.
+//! Generators of hostile output, and a complete view of a terminal's state.
 
 use fugue_term::{LineQuery, Terminal, TerminalEvent, TerminalOptions, TerminalSize, TextCursor};
 use proptest::prelude::*;
 
-/// What happens to a pane.
+/// One step of a script.
 #[derive(Clone, Debug)]
 pub enum Step {
     Bytes(Vec<u8>),
     Resize(TerminalSize),
-    /// Another process has it from here on.
+    /// A new process takes over the pane.
     Renew,
 }
 
@@ -21,7 +21,7 @@ pub fn options() -> TerminalOptions {
     }
 }
 
-/// Small screens, where everything is near an edge.
+/// Small screens, where every position is near an edge.
 pub fn size() -> impl Strategy<Value = TerminalSize> {
     (1u16..9, 1u16..13).prop_map(|(rows, cols)| TerminalSize { rows, cols })
 }
@@ -33,7 +33,7 @@ pub fn script() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..8)
 }
 
-/// A piece of output; often one that means something, sometimes half of it.
+/// A fragment of output: often a meaningful sequence, sometimes a part of one.
 pub fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let whole = prop_oneof![
         4 => "[a-zA-Z0-9 ]{1,20}".prop_map(String::into_bytes),
@@ -172,7 +172,7 @@ const SEQUENCES: &[&str] = &[
     "\x1b",
 ];
 
-/// All that can be seen of a terminal.
+/// The complete visible state of a terminal.
 #[derive(Debug, PartialEq)]
 pub struct Sight {
     pub facts: Vec<TerminalEvent>,
@@ -200,7 +200,7 @@ pub fn lines(terminal: &Terminal, since: Option<TextCursor>) -> Vec<(u64, String
         .collect()
 }
 
-/// Plays a script; `cut` says how each stretch of bytes is divided.
+/// Plays a script; `cut` decides how each run of bytes is split.
 pub fn play(
     terminal: &mut Terminal,
     script: &[Step],
@@ -216,8 +216,8 @@ pub fn play(
             }
             Step::Resize(size) => terminal.resize(*size),
             Step::Renew => {
-                terminal.renew();
-                // What it found is told by the next feed, which may be one after a restart.
+                terminal.reset_for_new_process();
+                // Events are returned by the next feed, which may come after a restart.
                 facts.extend(terminal.feed(b""));
             }
         }

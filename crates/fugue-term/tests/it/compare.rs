@@ -1,4 +1,4 @@
-//! Running other programs, and showing where two screens differ.
+//! Running other programs, and showing the differences of two screens.
 
 use std::process::Command;
 

@@ -1,9 +1,9 @@
-//! Every family of escape sequences that a program can print: none leaks into the text, none is taken for a shell
-//! mark, and what is answered is one of a few fixed things.
+//! Every family of escape sequences that a program can print: no sequence leaks into the text or is mistaken for a
+//! shell mark, and every reply is a fixed string.
 
 use fugue_term::{LineQuery, ShellState, Terminal, TerminalEvent, TerminalOptions, TerminalSize};
 
-/// A name, what is printed between `<` and `>`, and what is answered.
+/// A name, the bytes printed between `<` and `>`, and the expected reply.
 const FAMILIES: &[(&str, &str, &[&str])] = &[
     ("title", "\x1b]0;rm -rf /\x07", &[]),
     ("title, other end", "\x1b]2;t\x1b\\", &[]),
@@ -153,7 +153,7 @@ fn no_escape_family_leaks_or_is_believed() {
         let text: Vec<&str> = lines.iter().map(|line| &line.text[..]).collect();
         assert_eq!(text, ["<>"], "{name}");
         assert_eq!(terminal.screen().text(), "<>", "{name}");
-        assert_eq!(terminal.prompt(), ShellState::Unknown, "{name}");
+        assert_eq!(terminal.shell_state(), ShellState::Unknown, "{name}");
         assert_eq!(terminal.marks().count(), 0, "{name}");
         assert_eq!(terminal.cwd(), None, "{name}");
         let mut replies = Vec::new();

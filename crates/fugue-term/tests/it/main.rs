@@ -1,4 +1,4 @@
-//! The terminal from outside, in one binary: what any bytes must give, and what other terminals make of the same.
+//! Integration tests in one binary: properties for any bytes, and comparisons with other terminals.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
@@ -6,13 +6,13 @@ mod alacritty;
 mod common;
 mod compare;
 mod escapes;
+mod expect;
+mod expect_properties;
 mod properties;
 mod recording;
 mod recordings;
 mod reference;
 mod scrollback;
-mod shell;
-mod text;
+mod shell_marks;
+mod text_lines;
 mod tmux;
-mod watch;
-mod watch_properties;

@@ -1,4 +1,4 @@
-//! What holds for any bytes, cut anywhere, with the size changing under them.
+//! Properties that hold for any bytes, split anywhere, with resizes in between.
 
 use std::collections::HashMap;
 
@@ -46,23 +46,23 @@ proptest! {
         let mut seen: HashMap<u64, Vec<String>> = HashMap::new();
         for step in &script {
             play(&mut asked, std::slice::from_ref(step), whole);
-            // A number stands for one look, however the row came by it.
-            for (row, number) in asked.screen().known_by().enumerate() {
+            // Equal hashes mean equal looks, however the row was written.
+            for (row, number) in asked.screen().row_hashes().enumerate() {
                 let look = asked.screen().cells(row).map(|cell| format!("{cell:?}")).collect();
                 prop_assert_eq!(seen.entry(number).or_insert_with(|| Vec::clone(&look)), &look);
             }
         }
-        // And it is the same for one who was never asked before.
+        // The hash is the same in a terminal that never computed hashes before.
         let mut fresh = Terminal::new(size, options());
         play(&mut fresh, &script, whole);
-        prop_assert!(asked.screen().known_by().eq(fresh.screen().known_by()));
+        prop_assert!(asked.screen().row_hashes().eq(fresh.screen().row_hashes()));
     }
 
     #[test]
     fn a_dump_paints_an_equal_terminal(size in size(), script in script(), tail in prop::collection::vec(fragment(), 0..6)) {
         let mut terminal = Terminal::new(size, options());
         play(&mut terminal, &script, whole);
-        // A dump has no half sequences and does not know the character printed last.
+        // A dump has no partial sequence and does not include the last printed character.
         terminal.feed(b"\x18\x1b\\");
         let mut copy = Terminal::new(terminal.size(), options());
         copy.feed(&terminal.dump());
@@ -73,7 +73,7 @@ proptest! {
         prop_assert_eq!(terminal.screen().cursor(), copy.screen().cursor());
         prop_assert_eq!(terminal.modes(), copy.modes());
         prop_assert_eq!(terminal.title(), copy.title());
-        // And it goes on as the first one does.
+        // The copy continues as the original does.
         terminal.feed(&tail.concat());
         copy.feed(&tail.concat());
         prop_assert_eq!(rows(&terminal), rows(&copy));
@@ -108,7 +108,7 @@ proptest! {
         for step in &script {
             play(&mut terminal, std::slice::from_ref(step), whole);
             let end = terminal.end();
-            // Nothing is printed by a new size or for another process, but both move text.
+            // A resize or a new process prints nothing, but moves text.
             let printed = matches!(step, Step::Bytes(bytes) if !bytes.is_empty());
             prop_assert!(end.offset > last.offset || !printed);
             prop_assert!(end >= last);
@@ -129,8 +129,8 @@ proptest! {
             let told = new.iter().find(|line| line.0 == *no);
             match told {
                 None => {
-                    // A line that grew over the edge of the screen takes the row below into it, and gives it back
-                    // when it shrinks: the lines below get other numbers, but nothing in them is new.
+                    // A line that grows over the edge takes in the row below, and releases that row when the line
+                    // shrinks: the lines below are renumbered, but contain nothing new.
                     let moved = old.iter().any(|line| line.1.contains(text));
                     let same = was == Some(text) || was.is_none() && text.is_empty() || moved;
                     prop_assert!(same, "line {} was {:?}, is {:?}, untold", no, was, text);
@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-/// Output that changes text in place but moves no line to another number.
+/// Output that changes text in place without renumbering lines.
 fn plain() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         4 => "[a-z ]{1,14}".prop_map(String::into_bytes),

@@ -10,7 +10,7 @@ pub struct Recording {
     pub folder: PathBuf,
     pub bytes: Vec<u8>,
     pub size: TerminalSize,
-    /// Where the size changed.
+    /// The offsets and values of resizes.
     pub resizes: Vec<(usize, TerminalSize)>,
 }
 
@@ -51,7 +51,7 @@ impl Recording {
         }
     }
 
-    /// Feeds it, cut as said, and returns the screen.
+    /// Feeds the recording in pieces of the given size and returns the screen.
     pub fn play(&self, mut cut: impl FnMut(&[u8]) -> Vec<Vec<u8>>) -> String {
         let mut terminal = Terminal::new(self.size, TerminalOptions::default());
         self.stretches(|bytes, resize| {
@@ -63,7 +63,7 @@ impl Recording {
         show(&terminal)
     }
 
-    /// Feeds it in pieces, with a save and a load between each two where that is possible.
+    /// Feeds the recording in pieces, with a save and a load between pieces where possible.
     pub fn play_with_restarts(&self, piece: usize) -> String {
         let mut terminal = Terminal::new(self.size, TerminalOptions::default());
         self.stretches(|bytes, resize| {
@@ -79,7 +79,7 @@ impl Recording {
         show(&terminal)
     }
 
-    /// All its text.
+    /// The complete text.
     pub fn text(&self) -> String {
         let mut terminal = Terminal::new(self.size, TerminalOptions::default());
         terminal.feed(&self.bytes);
@@ -106,12 +106,12 @@ impl Recording {
     }
 }
 
-/// The screen as a file: its rows, and below them where the cursor is.
+/// The screen in the file format: the rows, then the cursor position.
 fn show(terminal: &Terminal) -> String {
     let screen = terminal.screen();
     let (row, col) = screen.cursor();
     let rows: Vec<String> = screen.rows().collect();
-    let alternate = if screen.alternate() {
+    let alternate = if screen.is_alternate() {
         ", alternate screen"
     } else {
         ""

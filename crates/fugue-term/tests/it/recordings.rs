@@ -1,6 +1,7 @@
-//! What real programs printed, and the screens they should have made: `recordings/NAME/{bytes,size,screen,resizes}`.
+//! Recorded output of real programs and the expected screens: `recordings/NAME/{bytes,size,screen,resizes}`.
 //!
-//! `scripts/record` makes the first; `FUGUE_BLESS=1` writes the screens, which are looked at before they are kept.
+//! `scripts/record` makes the recordings; `FUGUE_BLESS=1` writes the screens, which are reviewed before being
+//! committed.
 
 use crate::recording::{Recording, all};
 
@@ -44,7 +45,7 @@ fn a_progress_bar_is_one_line_of_text() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "download [#########################] 100%");
     assert_eq!(text.matches("download").count(), 1);
-    // The bar of a build is gone, the lines above it are not.
+    // The progress bar of the build is gone, the lines above are still present.
     assert_eq!(text.matches("Compiling").count(), 12);
     assert_eq!(text.matches("Building").count(), 0);
     assert!(text.contains("100/100 MB"), "{text}");

@@ -1,4 +1,4 @@
-//! Alacritty's terminal, to compare with.
+//! Alacritty's terminal as a reference.
 
 use alacritty_terminal::event::{Event, EventListener};
 use alacritty_terminal::grid::Dimensions;
@@ -53,7 +53,7 @@ impl Reference {
         self.parser.advance(&mut self.term, bytes);
     }
 
-    /// The visible rows without blanks at their ends.
+    /// The visible rows without trailing blanks.
     pub fn rows(&self) -> Vec<String> {
         let grid = self.term.grid();
         let row = |line: usize| {

@@ -1,4 +1,4 @@
-//! A text that is taken out of the terminal while it is printed is the text of a terminal that keeps everything.
+//! Text taken out of a terminal as scrollback equals the text of a terminal that keeps everything.
 
 use fugue_term::{
     EchoPolicy, ExpectPatterns, ExpectSearch, InitialSearch, LineNo, LineSelection, Pattern,
@@ -26,12 +26,12 @@ fn keeping(keep_lines: usize) -> TerminalOptions {
     }
 }
 
-/// Plays the script and calls `after` behind every piece of it.
+/// Plays the script and calls `after` after every step.
 fn play(terminal: &mut Terminal, script: &[Step], mut after: impl FnMut(&mut Terminal)) {
     for step in script {
         match step {
             Step::Resize(size) => terminal.resize(*size),
-            Step::Renew => terminal.renew(),
+            Step::Renew => terminal.reset_for_new_process(),
             Step::Bytes(bytes) => {
                 for part in bytes.chunks(7) {
                     terminal.feed(part);
@@ -44,7 +44,7 @@ fn play(terminal: &mut Terminal, script: &[Step], mut after: impl FnMut(&mut Ter
 
 fn read_at_once(terminal: &Terminal, selection: LineSelection) -> Read {
     let mut lines = Vec::new();
-    terminal.visit(selection, |line| {
+    terminal.for_each_line(selection, |line| {
         lines.push((line.no.0, line.text.to_string(), line.cut));
     });
     lines
@@ -54,7 +54,7 @@ fn read_in_pieces(size: TerminalSize, script: &[Step], selection: LineSelection)
     let mut terminal = Terminal::new(size, keeping(usize::MAX));
     let mut lines = Vec::new();
     play(&mut terminal, script, |terminal| {
-        terminal.take_scrollback().visit(selection, |line| {
+        terminal.take_scrollback().for_each_line(selection, |line| {
             lines.push((line.no.0, line.text.to_string(), line.cut));
         });
     });
@@ -62,7 +62,7 @@ fn read_in_pieces(size: TerminalSize, script: &[Step], selection: LineSelection)
     lines
 }
 
-/// What a watch finds that needs older lines, from a terminal that has them all or from the pieces.
+/// The match of an expect that needs older lines, from a terminal that has all lines or from scrollback.
 fn search(
     what: &ExpectPatterns,
     size: TerminalSize,
@@ -74,7 +74,7 @@ fn search(
         terminal.take_scrollback();
     });
     let mut watch = ExpectSearch::new(what.clone());
-    if watch.begin(&recent) != InitialSearch::NeedsOlder {
+    if watch.search_existing(&recent) != InitialSearch::NeedsOlder {
         return None;
     }
     let mut whole = Terminal::new(size, keeping(usize::MAX));
@@ -82,14 +82,14 @@ fn search(
     play(&mut whole, script, |terminal| {
         if in_pieces && early.is_none() {
             let scrollback = terminal.take_scrollback();
-            early = watch.older(&scrollback, terminal);
+            early = watch.search_older(&scrollback, terminal);
         }
     });
     let hit = match early {
         Some(hit) => Some(hit),
-        None => match watch.begin(&whole) {
-            InitialSearch::Hit(hit) => Some(hit),
-            InitialSearch::Watching | InitialSearch::NeedsOlder => watch.end(&recent),
+        None => match watch.search_existing(&whole) {
+            InitialSearch::Match(hit) => Some(hit),
+            InitialSearch::NoMatch | InitialSearch::NeedsOlder => watch.finish(&recent),
         },
     };
     Some((hit, watch.searched_from()))

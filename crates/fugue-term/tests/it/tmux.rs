@@ -1,6 +1,6 @@
-//! The same bytes in a real tmux pane and in ours: the same screen, or a difference with a reason.
+//! The same bytes in a real tmux pane and in this terminal: the same screen, or a difference with a known reason.
 //!
-//! tmux gets the bytes from `cat` through a terminal in raw mode, so they arrive as they are. Nothing waits for time.
+//! tmux reads the bytes from `cat` through a terminal in raw mode, so they arrive unchanged. No test waits for time.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::compare::{command, diff};
 use crate::recording;
 use fugue_term::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 
-/// Streams on which tmux 3.3a and we differ, and why.
+/// Streams on which tmux 3.3a and this terminal differ, and the reason.
 const DIFFERENCES: &[(&str, &str)] = &[
     (
         "family",
@@ -34,7 +34,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
 #[test]
 fn recordings_look_as_in_tmux() {
     let recordings = recording::all();
-    // tmux pulls lines back from its history when the screen grows; ours keep their place.
+    // tmux pulls lines back from its history when the screen grows; this terminal does not.
     let recordings = recordings
         .iter()
         .filter(|recording| recording.resizes.is_empty());
@@ -64,8 +64,8 @@ fn text_that_left_the_screen_is_what_tmux_kept() {
     for (name, size, bytes) in made.into_iter().chain(recorded) {
         let mut terminal = Terminal::new(size, TerminalOptions::default());
         terminal.feed(&bytes);
-        if terminal.screen().alternate() {
-            // What tmux captures then is the alternate screen.
+        if terminal.screen().is_alternate() {
+            // tmux then captures the alternate screen.
             continue;
         }
         let lines = terminal
@@ -126,7 +126,7 @@ fn compare(streams: impl Iterator<Item = (String, TerminalSize, Vec<u8>)>) {
     );
 }
 
-/// Sequences that programs use, some of each, in an order that the seed decides.
+/// Sequences that programs use, in an order determined by the seed.
 fn made_up(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = |most: u64| {
@@ -141,7 +141,7 @@ fn made_up(seed: u64) -> Vec<u8> {
         let part = match next(24) {
             0..=4 => format!("word{n} "),
             5 => "\r\n".to_owned(),
-            // Not on the last column, where tmux leaves what was there when a wide character does not fit.
+            // Not on the last column, where tmux keeps the old cell when a wide character does not fit.
             6 => "\r漢字e\u{301}".to_owned(),
             7 => format!("\x1b[{n};{m}H"),
             8 => format!("\x1b[{n}A"),
@@ -151,7 +151,7 @@ fn made_up(seed: u64) -> Vec<u8> {
             12 => format!("\x1b[{}J", n % 2),
             13 => format!("\x1b[{n}P"),
             14 => format!("\x1b[{n}@"),
-            // Always within the region: outside it tmux moves rows all the same, other terminals do not.
+            // Always within the region: outside the region tmux moves rows nevertheless, other terminals do not.
             15 => format!("\x1b[5;3H\x1b[{}L", n % 4),
             16 => format!("\x1b[5;3H\x1b[{}M", n % 4),
             17 => format!("\x1b[{n}X"),
@@ -160,7 +160,7 @@ fn made_up(seed: u64) -> Vec<u8> {
             20 => "\t".to_owned(),
             21 => format!("\x1b[3{}m", n % 8),
             22 => format!("\x1b[{}S", n % 3),
-            // Not behind the last column, which tmux does not save.
+            // Not past the last column, which tmux does not save.
             _ => "\r\x1b7\x1b[HX\x1b8".to_owned(),
         };
         bytes.extend_from_slice(part.as_bytes());
@@ -226,8 +226,8 @@ const STREAMS: &[(&str, &str)] = &[
     ("broken utf-8", "a\u{fffd}b"),
 ];
 
-/// tmux reads in order, so when it answers the question that comes last it has read the rest. Its answers to
-/// questions within the bytes come before and have no `n` in them.
+/// tmux reads in order, so its reply to the last query shows that all bytes were read. Replies to queries within the
+/// bytes come earlier and contain no `n`.
 const SCRIPT: &str = "stty raw -echo -opost
 cat \"$1\"
 printf '\\030\\033[5n'
@@ -236,7 +236,7 @@ tmux wait-for -S all-read
 exec tail -f /dev/null
 ";
 
-/// A tmux server of our own.
+/// A private tmux server.
 struct Tmux {
     folder: PathBuf,
 }
@@ -253,12 +253,12 @@ impl Tmux {
         fs::write(folder.join("conf"), "set -g status off\nset -g default-terminal screen-256color\nset -g history-limit 100\n").unwrap();
         fs::write(folder.join("script"), SCRIPT).unwrap();
         let tmux = Tmux { folder };
-        // One session that stays, so that the server does too.
+        // A session that stays, so that the server stays.
         tmux.run(&["new-session", "-d", "-s", "held", "exec tail -f /dev/null"]);
         tmux
     }
 
-    /// Where tmux's screen and ours differ.
+    /// The differences between tmux's screen and this terminal's.
     fn differs(&self, size: TerminalSize, bytes: &[u8]) -> Option<String> {
         let theirs = self.show(size, bytes);
         let mut terminal = Terminal::new(size, TerminalOptions::default());
@@ -267,7 +267,7 @@ impl Tmux {
         (ours != theirs).then(|| diff(&theirs, &ours))
     }
 
-    /// The shortest beginning of a stream after which the screens differ, cut before escape sequences.
+    /// The shortest prefix of a stream after which the screens differ, cut before escape sequences.
     fn shorten(
         &self,
         size: TerminalSize,
@@ -285,7 +285,7 @@ impl Tmux {
         }
     }
 
-    /// The screen of a pane of that size that is given the bytes.
+    /// The screen of a tmux pane of the given size that was fed the bytes.
     fn show(&self, size: TerminalSize, bytes: &[u8]) -> Vec<String> {
         let screen = self.capture(size, bytes, &[]);
         let mut rows: Vec<String> = screen

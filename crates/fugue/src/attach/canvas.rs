@@ -177,7 +177,7 @@ impl Canvas {
     /// Writes a text of ours or a cleaned one, as far as it fits to the left of `edge`, and gives the column behind it.
     pub fn text(&mut self, row: u16, col: u16, text: &str, look: FrameStyle, edge: u16) -> u16 {
         let mut col = col;
-        for (cell, width) in fugue_term::cells(text) {
+        for (cell, width) in fugue_term::text_cells(text) {
             let width = width as u16;
             if col.saturating_add(width) > edge.min(self.cols) {
                 break;
@@ -235,7 +235,7 @@ impl Canvas {
 
 /// Columns that a text takes.
 pub fn width(text: &str) -> usize {
-    fugue_term::cells(text).map(|(_, width)| width).sum()
+    fugue_term::text_cells(text).map(|(_, width)| width).sum()
 }
 
 /// As much of a text as fits into so many columns; it ends with `…` if that is not all.
@@ -245,7 +245,7 @@ pub fn fit(text: &str, room: usize) -> String {
     }
     let mut kept = String::new();
     let mut used = 1;
-    for (cell, width) in fugue_term::cells(text) {
+    for (cell, width) in fugue_term::text_cells(text) {
         used += width;
         if used > room {
             break;

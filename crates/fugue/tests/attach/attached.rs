@@ -209,7 +209,7 @@ impl Attached {
                 let mut col = 0;
                 for cell in self.terminal.screen().cells(row) {
                     if cols.contains(&col) {
-                        cell.push_to(&mut text);
+                        cell.append_to(&mut text);
                     }
                     col += usize::from(cell.width);
                 }
@@ -280,7 +280,7 @@ impl Attached {
             let mut col = 0;
             for cell in screen.cells(row) {
                 let mut text = String::new();
-                cell.push_to(&mut text);
+                cell.append_to(&mut text);
                 let style = cell.style;
                 if text != " " || style != Style::default() {
                     let code = |color: Color| match color {

@@ -25,7 +25,7 @@ fn is_given_back(person: &Attached) {
         "{modes:?}"
     );
     assert!(!modes.bracketed_paste && !modes.focus, "{modes:?}");
-    assert_eq!(modes.mouse, fugue_term::MouseReporting::Off);
+    assert_eq!(modes.mouse, fugue_term::MouseMode::Off);
     assert_eq!(modes.keyboard, 0);
 }
 

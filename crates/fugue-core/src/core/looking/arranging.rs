@@ -204,7 +204,7 @@ impl Core {
             if record.ended.is_some() || record.tmux.is_some() {
                 continue;
             }
-            let most = fugue_term::TerminalSize::MOST;
+            let most = fugue_term::TerminalSize::MAX;
             let size = PaneSize {
                 rows: place.rows.saturating_sub(1).clamp(1, most),
                 cols: place.cols.clamp(2, most),

@@ -427,7 +427,7 @@ async fn an_alternate_screen_is_seen_as_it_is() {
     }
     let (mut listener, _) = world.listen(&found).await;
     let terminal = world.shown(&found);
-    assert!(terminal.screen().alternate());
+    assert!(terminal.screen().is_alternate());
     let painted = String::from_utf8_lossy(&log(&world.path(&found))).into_owned();
     assert_eq!(terminal.screen().text().trim(), "full", "{painted:?}");
     assert_eq!(terminal.screen().cursor(), (2, 8));

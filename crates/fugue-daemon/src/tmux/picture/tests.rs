@@ -132,7 +132,7 @@ fn an_alternate_screen_is_painted_over_what_is_behind_it() {
     picture.behind = "$ vim\n\n\n".into();
     picture.front = "~\n~\nfile\n".into();
     terminal.feed(&picture.whole());
-    assert!(terminal.screen().alternate());
+    assert!(terminal.screen().is_alternate());
     assert_eq!(rows(&terminal), ["~", "~", "file"]);
     terminal.feed(b"\x1b[?1049l");
     assert_eq!(text(&terminal)[..2], ["old", "$ vim"]);

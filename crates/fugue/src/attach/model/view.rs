@@ -96,7 +96,7 @@ impl View {
 pub fn cells(spans: &[StyledSpan], most: usize) -> Vec<Cell> {
     let mut cells = Vec::new();
     for StyledSpan(text, look) in spans {
-        for (cell, width) in fugue_term::cells(text) {
+        for (cell, width) in fugue_term::text_cells(text) {
             if cells.len() + width > most {
                 return cells;
             }

@@ -1,66 +1,67 @@
-//! A checkpoint: what is needed to read on from here as if one had never stopped.
+//! Checkpoints: the terminal state at an offset, from which a terminal continues as if it had read all earlier
+//! output.
 //!
-//! The screen is stored as the bytes that paint it ([`Terminal::dump`]), so a checkpoint that was tampered with can do
-//! no more than a program that prints; beside it are the numbers that printing cannot make (offsets, line numbers,
-//! marks), each checked. The text that left the screen is not in it, but for the beginning of a line or a command that
-//! still goes on: that text is in the pane's log.
+//! The screen is stored as a [dump](Terminal::dump), so a manipulated checkpoint can do no more than a program that
+//! prints. Offsets, line numbers and marks, which printing cannot restore, are stored as numbers and validated. The
+//! history is in the output log and not in the checkpoint, except for the beginning of a line or of a command line
+//! that continues on the screen.
 
 use crate::history::History;
-use crate::machine::{Budget, Machine};
 use crate::parser::Parser;
-use crate::place::{LineNo, Offset, TextCursor};
-use crate::row::Past;
-use crate::shell::{
-    MAX_COMMAND_CHARS, MAX_MARKS, Ran, ShellMark, ShellMarkKind, ShellState, StepMark,
+use crate::position::{LineNo, Offset, TextCursor};
+use crate::row::RowChanges;
+use crate::shell_marks::{
+    CommandRecord, MAX_COMMAND_CHARS, MAX_MARKS, ShellMark, ShellMarkKind, ShellState, StepMark,
 };
 use crate::terminal::{Terminal, TerminalOptions, TerminalSize};
+use crate::terminal_state::{EventBudget, TerminalState};
 use crate::varint;
 
-/// Changes with the format: an old checkpoint is then no checkpoint, and the log is read from its start.
+/// Changes with the format: a checkpoint with another header is refused, and the log is read from its start.
 const MAGIC: &[u8] = b"fugue-term 3\n";
 
-/// No pane lives to see it, and sums with it do not overflow.
-const MOST: u64 = 1 << 60;
+/// The upper bound of stored numbers: out of reach for any pane, and sums do not overflow.
+const MAX_NUMBER: u64 = 1 << 60;
 
 impl Terminal {
-    /// A checkpoint, or `None` in the middle of an escape sequence or a character.
+    /// A checkpoint, or `None` within an escape sequence or a character.
     pub fn save(&self) -> Option<Vec<u8>> {
         if !self.parser.is_between_sequences() {
             return None;
         }
-        let machine = &self.machine;
-        let mut out = Writer(MAGIC.to_vec());
+        let state = &self.state;
+        let mut out = CheckpointWriter(MAGIC.to_vec());
         let size = self.size();
         for n in [
             size.rows.into(),
             size.cols.into(),
             self.offset().0,
-            machine.changed,
+            state.last_change,
         ] {
             out.number(n);
         }
         out.bytes(&self.dump());
-        for row in &machine.main.rows {
-            out.past(&row.past);
+        for row in &state.main.rows {
+            out.row_changes(&row.changes);
         }
-        out.history(machine);
-        out.number(machine.last.map_or(0, |c| u64::from(u32::from(c)) + 1));
-        out.bytes(machine.cwd.as_deref().unwrap_or_default().as_bytes());
-        for budget in [&machine.replies, &machine.bells] {
+        out.history(state);
+        out.number(state.last_char.map_or(0, |c| u64::from(u32::from(c)) + 1));
+        out.bytes(state.cwd.as_deref().unwrap_or_default().as_bytes());
+        for budget in [&state.replies, &state.bells] {
             out.number(budget.window);
             out.number(budget.spent);
         }
-        out.shell(machine);
-        // A new size may have drawn the text in since: then its end is not where the text says.
+        out.shell(state);
+        // After a resize the text may end before the recorded end, so the end is stored too.
         let end = self.end();
         out.number(end.line.0);
         out.number(end.col.into());
         Some(out.0)
     }
 
-    /// The terminal of a checkpoint. What is none gives `None`.
+    /// Restores a terminal from a checkpoint. Returns `None` if the bytes are not a valid checkpoint.
     pub fn load(saved: &[u8], options: TerminalOptions) -> Option<Self> {
-        let mut saved = Reader(saved.strip_prefix(MAGIC)?);
+        let mut saved = CheckpointReader(saved.strip_prefix(MAGIC)?);
         let size = TerminalSize {
             rows: saved.number()?.try_into().ok()?,
             cols: saved.number()?.try_into().ok()?,
@@ -75,26 +76,26 @@ impl Terminal {
             return None;
         }
         terminal.parser = Parser::starting_at(offset);
-        let machine = &mut terminal.machine;
-        machine.now = offset;
-        machine.changed = changed;
-        for row in &mut machine.main.rows {
-            row.past = saved.past()?;
+        let state = &mut terminal.state;
+        state.now = offset;
+        state.last_change = changed;
+        for row in &mut state.main.rows {
+            row.changes = saved.row_changes()?;
         }
-        machine.history = saved.history(options.keep_lines)?;
-        machine.last = match saved.number()? {
+        state.history = saved.history(options.keep_lines)?;
+        state.last_char = match saved.number()? {
             0 => None,
             c => Some(char::from_u32(u32::try_from(c - 1).ok()?)?),
         };
-        machine.cwd = Some(saved.text()?).filter(|cwd| !cwd.is_empty());
-        for budget in [&mut machine.replies, &mut machine.bells] {
-            *budget = Budget {
+        state.cwd = Some(saved.text()?).filter(|cwd| !cwd.is_empty());
+        for budget in [&mut state.replies, &mut state.bells] {
+            *budget = EventBudget {
                 window: saved.number()?,
                 spent: saved.number()?,
             };
         }
-        saved.shell(machine)?;
-        terminal.floor = TextCursor {
+        saved.shell(state)?;
+        terminal.min_end = TextCursor {
             offset: Offset(offset),
             line: LineNo(saved.number()?),
             col: saved.number()?.try_into().ok()?,
@@ -103,17 +104,18 @@ impl Terminal {
     }
 }
 
-/// A command line of more lines that scrolled off is cut when the daemon restarts while it is typed.
-const MOST_TYPED_LINES: u64 = 200;
+/// The limit of history lines stored for a command line that is being typed. A longer command line is cut after a
+/// restart of the daemon.
+const MAX_INPUT_LINES: u64 = 200;
 
-impl Machine {
-    /// The first line that left the screen and is still needed: the one that goes on, or the one in which the typing
-    /// of a command began.
-    fn first_needed_line(&self) -> u64 {
+impl TerminalState {
+    /// The first history line to store: the line that continues on the screen, or the line in which the current
+    /// command line begins.
+    fn first_saved_line(&self) -> u64 {
         let screen = self.history.screen_line();
         let typed = match self.shell.state {
             ShellState::AtPrompt { since } => {
-                since.line.0.max(screen.saturating_sub(MOST_TYPED_LINES))
+                since.line.0.max(screen.saturating_sub(MAX_INPUT_LINES))
             }
             ShellState::Unknown | ShellState::Prompting { .. } | ShellState::Running { .. } => {
                 screen
@@ -123,9 +125,9 @@ impl Machine {
     }
 }
 
-struct Writer(Vec<u8>);
+struct CheckpointWriter(Vec<u8>);
 
-impl Writer {
+impl CheckpointWriter {
     fn number(&mut self, n: u64) {
         varint::put(&mut self.0, n);
     }
@@ -135,22 +137,22 @@ impl Writer {
         self.0.extend_from_slice(bytes);
     }
 
-    fn past(&mut self, past: &Past) {
+    fn row_changes(&mut self, changes: &RowChanges) {
         for n in [
-            past.touched,
-            past.created,
-            past.rewritten,
-            past.low.into(),
-            past.rewrapped,
+            changes.touched,
+            changes.created,
+            changes.rewritten,
+            changes.first_rewritten.into(),
+            changes.wrap_changed,
         ] {
             self.number(n);
         }
     }
 
-    fn history(&mut self, machine: &Machine) {
-        let history = &machine.history;
-        let first = machine.first_needed_line();
-        for n in [first, history.max_touched(), history.renumbered()] {
+    fn history(&mut self, state: &TerminalState) {
+        let history = &state.history;
+        let first = state.first_saved_line();
+        for n in [first, history.last_change(), history.renumbered_at()] {
             self.number(n);
         }
         let rows: Vec<_> = history
@@ -161,7 +163,7 @@ impl Writer {
         self.number(rows.len() as u64);
         for (i, row) in rows.iter().enumerate() {
             self.bytes(row.text.as_bytes());
-            self.past(&row.past);
+            self.row_changes(&row.changes);
             let wrapped = rows
                 .get(i + 1)
                 .map_or(history.is_open(), |next| next.continues);
@@ -180,17 +182,17 @@ impl Writer {
         varint::put_signed(&mut self.0, code.unwrap_or(0).into());
     }
 
-    fn shell(&mut self, machine: &Machine) {
-        let (state, since) = match machine.shell.state {
+    fn shell(&mut self, state: &TerminalState) {
+        let (state_code, since) = match state.shell.state {
             ShellState::Unknown => (0, TextCursor::default()),
             ShellState::Prompting { since } => (1, since),
             ShellState::AtPrompt { since } => (2, since),
             ShellState::Running { since } => (3, since),
         };
-        self.number(state);
+        self.number(state_code);
         self.cursor(&since);
-        self.number(machine.shell.marks.len() as u64);
-        for mark in &machine.shell.marks {
+        self.number(state.shell.marks.len() as u64);
+        for mark in &state.shell.marks {
             let (kind, code) = match mark.kind {
                 ShellMarkKind::Prompt => (0, None),
                 ShellMarkKind::Input => (1, None),
@@ -206,26 +208,26 @@ impl Writer {
                 self.number(step);
             }
         }
-        let ran = machine.shell.last.as_ref();
-        self.number(ran.is_some().into());
-        if let Some(ran) = ran {
-            self.bytes(ran.command.as_bytes());
-            self.cursor(&ran.from);
-            self.number(ran.end.is_some().into());
-            self.cursor(&ran.end.unwrap_or_default());
-            self.code(ran.code);
+        let record = state.shell.last_command.as_ref();
+        self.number(record.is_some().into());
+        if let Some(record) = record {
+            self.bytes(record.command.as_bytes());
+            self.cursor(&record.output_start);
+            self.number(record.output_end.is_some().into());
+            self.cursor(&record.output_end.unwrap_or_default());
+            self.code(record.exit_code);
         }
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+struct CheckpointReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> CheckpointReader<'a> {
     fn number(&mut self) -> Option<u64> {
-        varint::take(&mut self.0).filter(|&n| n < MOST)
+        varint::take(&mut self.0).filter(|&n| n < MAX_NUMBER)
     }
 
-    /// One that nothing is added to.
+    /// A number without the upper bound, for values that are not used in sums.
     fn any_number(&mut self) -> Option<u64> {
         varint::take(&mut self.0)
     }
@@ -245,22 +247,22 @@ impl<'a> Reader<'a> {
         Some(bytes)
     }
 
-    /// Text that could have been printed.
+    /// Text that a program could have printed.
     fn text(&mut self) -> Option<String> {
         let text = str::from_utf8(self.bytes()?).ok()?;
         let clean = !text.chars().any(|c| c.is_control() && c != '\n');
         clean.then(|| text.to_owned())
     }
 
-    fn past(&mut self) -> Option<Past> {
+    fn row_changes(&mut self) -> Option<RowChanges> {
         let (touched, created, rewritten) = (self.number()?, self.number()?, self.number()?);
-        let low = self.number()?.try_into().ok()?;
-        Some(Past {
+        let first_rewritten = self.number()?.try_into().ok()?;
+        Some(RowChanges {
             touched,
             created,
             rewritten,
-            low,
-            rewrapped: self.number()?,
+            first_rewritten,
+            wrap_changed: self.number()?,
         })
     }
 
@@ -281,21 +283,21 @@ impl<'a> Reader<'a> {
 
     fn history(&mut self, keep_lines: usize) -> Option<History> {
         let mut history = History::new(keep_lines, self.number()?);
-        let (touched, renumbered) = (self.number()?, self.number()?);
+        let (touched, renumbered_at) = (self.number()?, self.number()?);
         for _ in 0..self.number()? {
             let text = self.text().filter(|text| !text.contains('\n'))?;
-            let past = self.past()?;
-            history.push_kept(&text, past, self.flag()?);
+            let changes = self.row_changes()?;
+            history.restore_row(&text, changes, self.flag()?);
         }
-        history.began_after(touched, renumbered);
+        history.restore_change_offsets(touched, renumbered_at);
         Some(history)
     }
 
-    fn shell(&mut self, machine: &mut Machine) -> Option<()> {
-        let state = self.number()?;
+    fn shell(&mut self, state: &mut TerminalState) -> Option<()> {
+        let state_code = self.number()?;
         let since = self.cursor()?;
-        let shell = &mut machine.shell;
-        shell.state = match state {
+        let shell = &mut state.shell;
+        shell.state = match state_code {
             0 => ShellState::Unknown,
             1 => ShellState::Prompting { since },
             2 => ShellState::AtPrompt { since },
@@ -327,7 +329,7 @@ impl<'a> Reader<'a> {
             };
             shell.marks.push_back(ShellMark { kind, at, step });
         }
-        shell.last = None;
+        shell.last_command = None;
         if self.flag()? {
             let command = self.text()?;
             if command.chars().count() > MAX_COMMAND_CHARS {
@@ -336,11 +338,11 @@ impl<'a> Reader<'a> {
             let from = self.cursor()?;
             let ended = self.flag()?;
             let end = self.cursor()?;
-            shell.last = Some(Ran {
+            shell.last_command = Some(CommandRecord {
                 command,
-                from,
-                end: ended.then_some(end),
-                code: self.code()?,
+                output_start: from,
+                output_end: ended.then_some(end),
+                exit_code: self.code()?,
             });
         }
         Some(())
@@ -360,7 +362,7 @@ mod tests {
         terminal.feed(b"abcdefgh");
         let mut saved = terminal.save().expect("a checkpoint");
         assert!(Terminal::load(&saved, TerminalOptions::default()).is_some());
-        // The screen shows `efgh`; what has left it is there once.
+        // The screen shows `efgh`; `abcd` occurs once, as history.
         let at = saved.windows(4).position(|text| text == b"abcd");
         saved[at.expect("the beginning of the line") + 1] = b'\n';
         assert!(Terminal::load(&saved, TerminalOptions::default()).is_none());
@@ -372,7 +374,7 @@ mod tests {
             TerminalSize { rows: 1, cols: 11 },
             TerminalOptions::default(),
         );
-        // Where the wide character no longer fits behind the gap, the gap is not text any more.
+        // After the resize the wide character does not fit after the gap, and the gap is no longer text.
         terminal.feed("\x1b[1;2H👍🏽".as_bytes());
         let before = terminal.end();
         let narrow = TerminalSize { rows: 1, cols: 2 };

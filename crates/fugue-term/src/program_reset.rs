@@ -1,43 +1,45 @@
-//! A fresh start on the same screen, between the steps of a plan and when another process takes a pane over: whatever
-//! was left behind is put right, and all that was printed stays.
+//! Resetting what a program left behind, between the steps of a pipeline and when a new process takes over the pane.
+//! All printed text stays.
 
-use crate::machine::Machine;
 use crate::parser::Parser;
-use crate::shell::ShellState;
+use crate::shell_marks::ShellState;
 use crate::terminal::Terminal;
+use crate::terminal_state::TerminalState;
 
-impl Machine {
-    /// Another screen, modes, colours and a cursor in the middle of the text are what a program left behind; the next
-    /// one's output goes behind all that is there, as if nothing had happened.
-    pub(crate) fn tidy(&mut self) {
+impl TerminalState {
+    /// Leaves the alternate screen, resets modes and colours, and moves the cursor after the existing text, so that
+    /// the output of the next program follows all earlier output.
+    pub(crate) fn reset_program_state(&mut self) {
         let was_alternate = self.alt.is_some();
         self.leave_alternate();
         self.soft_reset();
         (self.modes.newline, self.modes.reverse) = (false, false);
         let main = &mut self.main;
-        let Some(y) = main.last_used() else { return };
+        let Some(y) = main.last_used_row() else {
+            return;
+        };
         let x = main.rows[y].used();
         let before_the_end = (main.cursor.y, main.cursor.x) < (y, x);
         if was_alternate || before_the_end {
             (main.cursor.y, main.cursor.x) = (y, x);
-            main.settle();
-            self.changed = self.now;
-            self.tap_jumped();
+            main.clamp_cursor();
+            self.last_change = self.now;
+            self.stream_jump();
         }
     }
 }
 
 impl Terminal {
-    /// Another process has the pane: half a sequence, marks and modes of the one before mean nothing to it, and its
-    /// first line is a line of its own.
-    pub fn renew(&mut self) {
-        // The cursor may go up, from below the text to where the text ends.
-        self.floor = self.end();
+    /// Prepares for a new process in the pane: discards a partial sequence and the shell state, resets what the old
+    /// process left behind, and starts a new line.
+    pub fn reset_for_new_process(&mut self) {
+        // The cursor may move up, from below the text to the end of the text.
+        self.min_end = self.end();
         self.parser = Parser::starting_at(self.parser.offset());
-        self.machine.shell.state = ShellState::Unknown;
-        self.machine.tidy();
-        if self.machine.main.cursor.x > 0 {
-            self.machine.next_line();
+        self.state.shell.state = ShellState::Unknown;
+        self.state.reset_program_state();
+        if self.state.main.cursor.x > 0 {
+            self.state.next_line();
         }
     }
 }
@@ -91,8 +93,8 @@ mod tests {
             TerminalOptions::default(),
         );
         terminal.feed(b"last words\x1b[3");
-        terminal.renew();
-        terminal.renew();
+        terminal.reset_for_new_process();
+        terminal.reset_for_new_process();
         terminal.feed(b"1mhello");
         let found = terminal.lines(&LineQuery {
             since: None,
@@ -110,7 +112,7 @@ mod tests {
         );
         terminal.feed(b"last words\x1b[5H\x1b[?1049hfull screen");
         let before = terminal.end();
-        terminal.renew();
+        terminal.reset_for_new_process();
         assert!(terminal.end() >= before);
         terminal.feed(b"hello");
         let found = terminal.lines(&LineQuery {

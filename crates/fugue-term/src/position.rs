@@ -1,31 +1,31 @@
-//! Where something is in a pane: bytes since birth, lines since birth, and the two together.
+//! Positions in a pane: byte offsets, line numbers, and text cursors that combine both.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How many bytes of raw output the pane had produced since its birth.
+/// A byte position in the output log: the number of bytes of output since the pane was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Offset(pub u64);
 
-/// A logical line, counted from the pane's birth and never reused for another one.
+/// The number of a logical line, counted from the creation of the pane and never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LineNo(pub u64);
 
-/// A place in a pane's text, as of a moment in its output.
+/// A position in a pane's text at an offset of its output.
 ///
-/// Later moments compare greater, so a pane's cursors only grow. Outside it is an opaque string
-/// (`Display` and `FromStr`).
+/// Cursors at later offsets compare greater, so a pane's cursors only grow. Clients see an opaque string (`Display`
+/// and `FromStr`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TextCursor {
-    /// When: everything up to here had been printed.
+    /// All output up to this offset had been printed.
     pub offset: Offset,
-    /// Where: the logical line.
+    /// The logical line.
     pub line: LineNo,
-    /// Where in it, in characters of the line's text.
+    /// The column, in characters of the line's text.
     pub col: u32,
 }
 
-/// The string is not one that a cursor was shown as.
+/// The string is not a text cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadCursor;
 
@@ -76,8 +76,8 @@ fn base36(mut n: u64) -> String {
     digits.iter().rev().collect()
 }
 
-/// Only what `base36` writes: `from_str_radix` would also take a sign and capitals, and then two strings would
-/// name one place.
+/// Accepts only the output of `base36`: `from_str_radix` also accepts a sign and capitals, so two strings would
+/// denote the same position.
 fn parse_base36(text: &str) -> Option<u64> {
     let written = |b: u8| b.is_ascii_digit() || b.is_ascii_lowercase();
     if !text.bytes().all(written) || (text.len() > 1 && text.starts_with('0')) {

@@ -1,53 +1,53 @@
 //! Shell marks (OSC 133): where prompts, commands and their output begin and end.
 //!
-//! Anyone can print such a mark, so only those that carry this pane's secret count: `133;D;0;k=<secret>`. The
-//! others are ignored altogether. What lies between B and C is the echo of what was typed.
+//! Any program can print a mark, so only marks with the pane's secret are trusted: `133;D;0;k=<secret>`. All other
+//! marks are ignored. The text between B and C is the echo of typed input.
 
 use std::collections::VecDeque;
 
 use crate::TerminalEvent;
-use crate::machine::Machine;
-use crate::place::{Offset, TextCursor};
-use crate::typing::Typing;
+use crate::position::{Offset, TextCursor};
+use crate::terminal_state::TerminalState;
+use crate::typed_lines::TypedLines;
 
-/// What a mark says.
+/// The kind of a shell mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShellMarkKind {
     /// A: the prompt begins.
     Prompt,
-    /// B: the prompt is complete, what follows is typed.
+    /// B: the prompt is complete and input follows.
     Input,
-    /// C: the command runs, what follows is its output.
+    /// C: the command runs and its output follows.
     Output,
     /// D: the command has ended.
     Done {
-        /// Its exit code, if the mark has one.
+        /// The exit code, if the mark has one.
         code: Option<i32>,
     },
 }
 
-/// A trusted mark and where it was.
+/// A trusted mark and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShellMark {
-    /// What it says.
+    /// The kind of the mark.
     pub kind: ShellMarkKind,
-    /// The text position of the terminal's cursor, and the offset just behind the mark.
+    /// The text position of the terminal's cursor, and the offset just after the mark.
     pub at: TextCursor,
-    /// Which step of a plan it is about, if the shell runs one: `s=<plan>.<step>`.
+    /// The pipeline step that the mark belongs to, if the shell runs a pipeline: `s=<plan>.<step>`.
     pub step: Option<StepMark>,
 }
 
-/// A step of a plan that a shell was given, as its marks name it.
+/// A pipeline step, as named by the shell's marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepMark {
-    /// The plan.
+    /// The number of the pipeline plan.
     pub plan: u64,
-    /// The step in it.
+    /// The number of the step within the plan.
     pub step: u64,
 }
 
 impl StepMark {
-    /// Digits, a dot, digits: nothing else, so that no two spellings name one step.
+    /// Parses digits, a dot, digits. Other spellings are refused, so that each step has a single spelling.
     fn parse(text: &[u8]) -> Option<Self> {
         let (plan, step) = str::from_utf8(text).ok()?.split_once('.')?;
         let number = |digits: &str| match digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -61,59 +61,59 @@ impl StepMark {
     }
 }
 
-/// What the shell is doing, by its marks.
+/// The state of the shell according to its marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShellState {
-    /// No trusted mark came yet.
+    /// No trusted mark was read yet.
     #[default]
     Unknown,
-    /// It is between a command and the next prompt: hooks run, the prompt is being drawn.
+    /// Between a command and the next prompt: hooks run, or the prompt is being drawn.
     Prompting {
-        /// Where that began.
+        /// The position at which this state began.
         since: TextCursor,
     },
-    /// It waits for a command to be typed.
+    /// Waiting for a command line.
     AtPrompt {
-        /// Where the typing begins.
+        /// The position at which the input begins.
         since: TextCursor,
     },
     /// A command runs.
     Running {
-        /// Where its output begins.
+        /// The position at which the output begins.
         since: TextCursor,
     },
 }
 
-/// The last command that was run.
+/// The last command that the shell ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ran {
+pub(crate) struct CommandRecord {
     pub(crate) command: String,
-    pub(crate) from: TextCursor,
-    pub(crate) end: Option<TextCursor>,
-    pub(crate) code: Option<i32>,
+    pub(crate) output_start: TextCursor,
+    pub(crate) output_end: Option<TextCursor>,
+    pub(crate) exit_code: Option<i32>,
 }
 
-/// Enough for every command whose output is still kept, in all but silly cases.
+/// Enough for every command with output in the history, except in extreme cases.
 pub(crate) const MAX_MARKS: usize = 1024;
 
-/// A command line longer than this is cut where it is shown, not where it is run.
+/// The limit of a recorded command line. Only the record is cut, not the command.
 pub(crate) const MAX_COMMAND_CHARS: usize = 16 * 1024;
 
-/// What the marks have told.
+/// Tracks the shell by its marks.
 #[derive(Debug, Default)]
-pub(crate) struct Shell {
+pub(crate) struct ShellTracker {
     secret: Option<String>,
     pub(crate) state: ShellState,
     pub(crate) marks: VecDeque<ShellMark>,
-    pub(crate) last: Option<Ran>,
-    pub(crate) typing: Typing,
+    pub(crate) last_command: Option<CommandRecord>,
+    pub(crate) typed_lines: TypedLines,
 }
 
-impl Shell {
+impl ShellTracker {
     pub(crate) fn new(secret: Option<String>) -> Self {
-        Shell {
+        ShellTracker {
             secret,
-            ..Shell::default()
+            ..ShellTracker::default()
         }
     }
 
@@ -121,12 +121,12 @@ impl Shell {
         self.secret.is_some()
     }
 
-    /// What is shown now is, or may be, what somebody types.
-    pub(crate) fn echoes(&self) -> bool {
-        matches!(self.state, ShellState::AtPrompt { .. }) && !self.typing.is_nothing()
+    /// Whether the text printed now is, or may be, echo of typed input.
+    pub(crate) fn is_echoing(&self) -> bool {
+        matches!(self.state, ShellState::AtPrompt { .. }) && !self.typed_lines.is_empty()
     }
 
-    fn trusts(&self, params: &[&[u8]]) -> bool {
+    fn has_secret_param(&self, params: &[&[u8]]) -> bool {
         let Some(secret) = &self.secret else {
             return false;
         };
@@ -136,26 +136,26 @@ impl Shell {
     }
 }
 
-impl Machine {
-    /// The part of an OSC 133 behind its number.
-    pub(crate) fn shell_mark(&mut self, body: &[u8]) {
+impl TerminalState {
+    /// Executes an OSC 133 without its number.
+    pub(crate) fn execute_shell_mark(&mut self, body: &[u8]) {
         let params: Vec<&[u8]> = body.split(|&b| b == b';').collect();
-        if !self.shell.trusts(&params) {
+        if !self.shell.has_secret_param(&params) {
             return;
         }
         let step = params
             .iter()
             .find_map(|param| StepMark::parse(param.strip_prefix(b"s=")?));
         match params[0] {
-            b"A" => self.mark(ShellMarkKind::Prompt, step),
-            b"B" => self.mark(ShellMarkKind::Input, step),
-            // A step of a plan is run without being typed, so its output may begin with no input before it.
-            b"C" => self.mark(ShellMarkKind::Output, step),
+            b"A" => self.record_mark(ShellMarkKind::Prompt, step),
+            b"B" => self.record_mark(ShellMarkKind::Input, step),
+            // A pipeline step runs without being typed, so output may begin without a preceding input mark.
+            b"C" => self.record_mark(ShellMarkKind::Output, step),
             b"D" => {
                 let code = params
                     .get(1)
                     .and_then(|code| str::from_utf8(code).ok()?.parse().ok());
-                self.mark(ShellMarkKind::Done { code }, step);
+                self.record_mark(ShellMarkKind::Done { code }, step);
             }
             b"P" => {
                 if let Some(path) = params.iter().find_map(|param| param.strip_prefix(b"cwd=")) {
@@ -166,9 +166,9 @@ impl Machine {
         }
     }
 
-    fn mark(&mut self, kind: ShellMarkKind, step: Option<StepMark>) {
+    fn record_mark(&mut self, kind: ShellMarkKind, step: Option<StepMark>) {
         if step.is_some() {
-            self.tidy();
+            self.reset_program_state();
         }
         let (line, col) = self.text_position();
         let at = TextCursor {
@@ -186,21 +186,21 @@ impl Machine {
                     | ShellState::Prompting { .. }
                     | ShellState::Running { .. } => String::new(),
                 };
-                self.shell.typing.ran(&command);
+                self.shell.typed_lines.remove_started(&command);
                 self.shell.state = ShellState::Running { since: at };
-                self.shell.last = Some(Ran {
+                self.shell.last_command = Some(CommandRecord {
                     command,
-                    from: at,
-                    end: None,
-                    code: None,
+                    output_start: at,
+                    output_end: None,
+                    exit_code: None,
                 });
             }
             ShellMarkKind::Done { code } => {
-                if let (ShellState::Running { .. }, Some(ran)) =
-                    (self.shell.state, &mut self.shell.last)
+                if let (ShellState::Running { .. }, Some(record)) =
+                    (self.shell.state, &mut self.shell.last_command)
                 {
-                    ran.end = Some(at);
-                    ran.code = code;
+                    record.output_end = Some(at);
+                    record.exit_code = code;
                 }
                 self.shell.state = ShellState::Prompting { since: at };
             }
@@ -210,8 +210,8 @@ impl Machine {
             self.shell.marks.pop_front();
         }
         self.shell.marks.push_back(mark);
-        self.facts.push(TerminalEvent::Mark(mark));
-        self.tap_marked(kind);
+        self.events.push(TerminalEvent::Mark(mark));
+        self.stream_after_mark(kind);
     }
 
     fn command_line(&self, from: TextCursor, to: TextCursor) -> String {

@@ -1,4 +1,4 @@
-//! Waiting for a pattern: what is found, when, and what is not.
+//! Expect: which text matches, when, and which text does not.
 
 use fugue_term::{
     EchoPolicy, ExpectPatterns, ExpectSearch, InitialSearch, LineQuery, MatchSource, Pattern,
@@ -13,11 +13,11 @@ fn terminal() -> Terminal {
         ..TerminalOptions::default()
     };
     let mut terminal = Terminal::new(TerminalSize { rows: 6, cols: 30 }, options);
-    terminal.listen(true);
+    terminal.start_text_stream();
     terminal
 }
 
-/// `{A}` and the like stand for our marks.
+/// Replaces `{A}` and the like by marks with the secret.
 fn marks(text: &str) -> Vec<u8> {
     let mut text = text.to_owned();
     for mark in ["A", "B", "C", "D;0"] {
@@ -37,17 +37,17 @@ fn watch_for(pattern: &str) -> ExpectPatterns {
     }
 }
 
-/// A pane and one who waits.
+/// A pane with one expect.
 struct Pane {
     terminal: Terminal,
     watch: ExpectSearch,
 }
 
 impl Pane {
-    /// Begins to watch when `before` was printed; it must not match.
+    /// Starts an expect after `before` was printed, which must not match.
     fn new(before: &str, what: ExpectPatterns) -> Pane {
         let (pane, begun) = Pane::begin(before, what);
-        assert_eq!(begun, InitialSearch::Watching, "{before:?}");
+        assert_eq!(begun, InitialSearch::NoMatch, "{before:?}");
         pane
     }
 
@@ -55,17 +55,17 @@ impl Pane {
         let mut terminal = terminal();
         terminal.feed(&marks(before));
         let mut watch = ExpectSearch::new(what);
-        let begun = watch.begin(&terminal);
+        let begun = watch.search_existing(&terminal);
         (Pane { terminal, watch }, begun)
     }
 
-    /// Begins when `before` was printed, and looks only at what comes then.
+    /// Starts an expect after `before` was printed, for new output only.
     fn since_now(before: &str, what: ExpectPatterns) -> Pane {
         let mut terminal = terminal();
         terminal.feed(&marks(before));
         let since = Some(terminal.end());
         let mut watch = ExpectSearch::new(ExpectPatterns { since, ..what });
-        assert_eq!(watch.begin(&terminal), InitialSearch::Watching);
+        assert_eq!(watch.search_existing(&terminal), InitialSearch::NoMatch);
         Pane { terminal, watch }
     }
 
@@ -75,17 +75,17 @@ impl Pane {
 
     fn feed_bytes(&mut self, bytes: &[u8]) -> Option<PatternMatch> {
         self.terminal.feed(bytes);
-        self.watch.output(self.terminal.tapped())
+        self.watch.search_feed(self.terminal.feed_text())
     }
 
     fn look(&mut self) -> Option<PatternMatch> {
-        match self.watch.wants_look() {
-            true => self.watch.look(&self.terminal),
+        match self.watch.needs_screen_search() {
+            true => self.watch.search_screen(&self.terminal),
             false => None,
         }
     }
 
-    /// The lines that are new since a cursor.
+    /// The new lines since a cursor.
     fn follows(&self, since: TextCursor) -> String {
         let query = LineQuery {
             since: Some(since),
@@ -97,7 +97,7 @@ impl Pane {
     }
 }
 
-/// What came of some output: the match as soon as it was told, or when it was quiet.
+/// The result of some output: the match when found, or after quiet.
 #[derive(Debug, PartialEq)]
 enum Told<'a> {
     At(usize, &'a str),
@@ -107,7 +107,7 @@ enum Told<'a> {
 
 use Told::{At, Never, Quiet};
 
-/// Feeds the pieces to a new pane; `At(n, …)` is behind the nth piece.
+/// Feeds the pieces to a new pane; `At(n, …)` is after the nth piece.
 fn check(pattern: &str, pieces: &[&str], expected: Told<'_>) {
     check_for(watch_for(pattern), pieces, expected);
 }
@@ -118,7 +118,10 @@ fn check_for(what: ExpectPatterns, pieces: &[&str], expected: Told<'_>) {
         terminal: terminal(),
         watch: ExpectSearch::new(what),
     };
-    assert_eq!(pane.watch.begin(&pane.terminal), InitialSearch::Watching);
+    assert_eq!(
+        pane.watch.search_existing(&pane.terminal),
+        InitialSearch::NoMatch
+    );
     for (i, piece) in pieces.iter().enumerate() {
         if let Some(hit) = pane.feed(piece) {
             assert_eq!(At(i + 1, &hit.text), expected, "{pieces:?}");
@@ -126,7 +129,7 @@ fn check_for(what: ExpectPatterns, pieces: &[&str], expected: Told<'_>) {
         }
     }
     let unsettled = pane.watch.is_unsettled();
-    match pane.watch.quiet() {
+    match pane.watch.settle() {
         Some(hit) => {
             assert!(unsettled);
             assert_eq!(Quiet(&hit.text), expected, "{pieces:?}");
@@ -285,8 +288,8 @@ fn whichever_comes_first() {
     let which = |pattern, fail, pieces: &[&str]| {
         let mut pane = Pane::new("", both(pattern, fail));
         let hit = pieces.iter().find_map(|piece| pane.feed(piece));
-        hit.or_else(|| pane.watch.quiet())
-            .map(|hit| (hit.which, hit.text))
+        hit.or_else(|| pane.watch.settle())
+            .map(|hit| (hit.kind, hit.text))
     };
     let failed = |text: &str| Some((PatternKind::Fail, text.to_owned()));
     let matched = |text: &str| Some((PatternKind::Pattern, text.to_owned()));
@@ -306,7 +309,7 @@ fn whichever_comes_first() {
 #[test]
 fn what_is_there_is_looked_at_first() {
     let begin = |before, what| match Pane::begin(before, what) {
-        (pane, InitialSearch::Hit(hit)) => (hit.text.clone(), pane.follows(hit.behind)),
+        (pane, InitialSearch::Match(hit)) => (hit.text.clone(), pane.follows(hit.end)),
         (_, begun) => panic!("{begun:?}"),
     };
     let text = "one\r\ntwo 2 zwei\r\nthree\r\nfour";
@@ -331,14 +334,14 @@ fn what_is_there_is_looked_at_first() {
     };
     assert_eq!(begin(text, last(4)).0, "one");
     assert_eq!(begin(text, last(3)).0, "four");
-    // And what comes goes on with it.
+    // New output continues the same line.
     let mut pane = Pane::new("hello wor", watch_for("hello world"));
     assert_eq!(pane.feed("ld").unwrap().text, "hello world");
     let mut pane = Pane::new("one\r\n", watch_for(r"one\ntwo"));
     assert_eq!(pane.feed("two").unwrap().text, "one\ntwo");
     let mut pane = Pane::new("~ $ ", watch_for(r"\$ $"));
     assert!(pane.watch.is_unsettled());
-    assert_eq!(pane.watch.quiet().unwrap().text, "$ ");
+    assert_eq!(pane.watch.settle().unwrap().text, "$ ");
 }
 
 #[test]
@@ -353,13 +356,16 @@ fn a_hit_says_where_it_is_and_what_follows() {
             let hits: Vec<PatternMatch> =
                 pieces.iter().filter_map(|piece| pane.feed(piece)).collect();
             let [hit] = &hits[..] else { panic!("{hits:?}") };
-            assert_eq!(pane.follows(hit.behind), " now|next");
-            assert_eq!((&hit.text[..], hit.via), ("port 8080", MatchSource::Stream));
+            assert_eq!(pane.follows(hit.end), " now|next");
+            assert_eq!(
+                (&hit.text[..], hit.source),
+                ("port 8080", MatchSource::Stream)
+            );
             assert!(hit.line.contains("see port 8080"), "{hit:?}");
             let line = before.matches('\n').count() as u64;
             let col = if before == "漢 " { 2 } else { 0 };
-            assert_eq!((hit.from.line.0, hit.from.col), (line, col + 4));
-            assert_eq!((hit.behind.line.0, hit.behind.col), (line, col + 13));
+            assert_eq!((hit.start.line.0, hit.start.col), (line, col + 4));
+            assert_eq!((hit.end.line.0, hit.end.col), (line, col + 13));
         }
     }
 }
@@ -368,20 +374,20 @@ fn a_hit_says_where_it_is_and_what_follows() {
 fn stale_text_never_matches() {
     let mut pane = Pane::since_now("Build completed\r\n$ ", watch_for("Build completed"));
     assert_eq!(pane.feed("make\r\n"), None);
-    assert_eq!(pane.watch.quiet(), None);
+    assert_eq!(pane.watch.settle(), None);
     let hit = pane.feed("Build completed\r\n").unwrap();
-    assert_eq!((hit.behind.line.0, hit.behind.col), (2, 15));
+    assert_eq!((hit.end.line.0, hit.end.col), (2, 15));
     // `since` in the middle of a line.
     let mut pane = Pane::since_now("foo", watch_for("^bar|foobar|oo"));
     assert_eq!(pane.feed("bar\r\n"), None);
     assert!(pane.feed("bar\r\n").is_some());
-    // A program that draws its screen again, with and without clearing it.
+    // A program that redraws its screen, with and without clearing.
     let screen = "\x1b[2;3HBuild completed\x1b[4;1Hthe end";
     for again in ["\x1b[H", "\x1b[H\x1b[0J", "\x1b[6;1H\x1b[2K\x1b[A\x1b[2K"] {
         for alternate in ["", "\x1b[?1049h"] {
             let before = format!("{alternate}{screen}");
             let mut pane = Pane::since_now(&before, watch_for("completed"));
-            // Clearing all of the main screen makes new lines of what comes.
+            // Clearing the whole main screen makes the following output new lines.
             if alternate.is_empty() && again.contains("\x1b[H\x1b[0J") {
                 continue;
             }
@@ -412,10 +418,10 @@ fn a_word_that_is_painted_is_found_by_a_look() {
         assert_eq!(pane.feed("\x1b[4;5Ha\x1b[4;4He"), None);
         let hit = pane.look().unwrap();
         assert_eq!(
-            (&hit.text[..], &hit.line[..], hit.via),
+            (&hit.text[..], &hit.line[..], hit.source),
             ("ready", "  ready", MatchSource::Screen)
         );
-        assert_eq!(pane.follows(hit.behind), "");
+        assert_eq!(pane.follows(hit.end), "");
     }
 }
 
@@ -425,12 +431,12 @@ fn the_alternate_screen_counts() {
     assert_eq!(pane.feed("\x1b[?1049h\x1b[2J\x1b[3;4Hworking"), None);
     let hit = pane.feed("\x1b[3;4Hdone").unwrap();
     assert_eq!(hit.text, "done");
-    // What is on it already, but not what it hides.
+    // The contents of the alternate screen are searched, the hidden main screen is not.
     let (_, begun) = Pane::begin("\x1b[?1049h\x1b[3;4Hdone", watch_for("done"));
     assert!(matches!(
         begun,
-        InitialSearch::Hit(PatternMatch {
-            via: MatchSource::Screen,
+        InitialSearch::Match(PatternMatch {
+            source: MatchSource::Screen,
             ..
         })
     ));
@@ -444,7 +450,7 @@ fn echo_is_no_output() {
     let typed = "{A}$ {B}make done\r\n{C}";
     let mut pane = Pane::new("", watch_for("done"));
     assert_eq!(pane.feed(typed), None);
-    assert_eq!(pane.watch.quiet(), None);
+    assert_eq!(pane.watch.settle(), None);
     assert_eq!(pane.look(), None);
     assert_eq!(pane.feed("all done\r\n").unwrap().line, "all done");
     let what = || ExpectPatterns {
@@ -454,63 +460,66 @@ fn echo_is_no_output() {
     assert_eq!(Pane::new("", what()).feed(typed).unwrap().text, "make done");
     assert!(matches!(
         Pane::begin(typed, what()).1,
-        InitialSearch::Hit(_)
+        InitialSearch::Match(_)
     ));
-    // Output that is there already begins in the line where the echo ended.
+    // Existing output begins in the line in which the echo ended.
     let there = "{A}$ {B}ls\r\n{C}all done\r\n{D;0}{A}$ {B}";
     assert!(matches!(
         Pane::begin(there, watch_for("all done")).1,
-        InitialSearch::Hit(_)
+        InitialSearch::Match(_)
     ));
-    // What is there already, and what a line editor paints.
+    // Existing text, and text that a line editor paints.
     let mut pane = Pane::new(
         &format!("{typed}{{D;0}}{{A}}$ {{B}}done"),
         watch_for("done|mak"),
     );
     assert_eq!(pane.feed("\r\x1b[Cdone\x1b[K\x1b[2D"), None);
-    assert!(!pane.watch.wants_look());
-    assert_eq!(pane.watch.look(&pane.terminal), None);
-    // The prompt and what follows are not glued together.
+    assert!(!pane.watch.needs_screen_search());
+    assert_eq!(pane.watch.search_screen(&pane.terminal), None);
+    // The prompt and the following output are not joined.
     let mut pane = Pane::new("", watch_for(r"^out|\$ out"));
     assert_eq!(pane.feed("{A}$ {B}ls\r\n{C}out").unwrap().text, "out");
     let mut pane = Pane::new("{A}$ {B}ls", watch_for(r"^out|\$ out"));
     assert_eq!(pane.feed("\r\n{C}out").unwrap().text, "out");
     let mut pane = Pane::new("", watch_for(r"\$ $"));
     assert_eq!(pane.feed("{A}$ {B}"), None);
-    assert_eq!(pane.watch.quiet().unwrap().text, "$ ");
+    assert_eq!(pane.watch.settle().unwrap().text, "$ ");
 }
 
 #[test]
 fn what_a_program_in_the_background_prints_at_the_prompt_is_no_echo() {
     let mut pane = Pane::new("", watch_for("listening"));
-    pane.terminal.nothing_typed_yet();
+    pane.terminal.track_typed_input();
     pane.feed("{A}$ {B}");
-    pane.terminal.typed(b"./server listening &\r");
-    // The line that is typed names it, and starts it.
+    pane.terminal.record_typed(b"./server listening &\r");
+    // The typed line names the background program and starts it.
     assert_eq!(pane.feed("./server listening &\r\n{C}{D;0}{A}$ {B}"), None);
     assert_eq!(
         pane.feed("listening on 80").unwrap().line,
         "$ listening on 80"
     );
-    // With a line half typed, nobody can tell.
+    // With a partly typed line, the output cannot be distinguished from echo.
     let mut pane = Pane::new("{A}$ {B}", watch_for("listening"));
-    pane.terminal.typed(b"list");
+    pane.terminal.record_typed(b"list");
     assert_eq!(pane.feed("listening"), None);
-    // What is there already.
+    // Existing text.
     let mut terminal = terminal();
-    terminal.nothing_typed_yet();
+    terminal.track_typed_input();
     terminal.feed(&marks("{A}$ {B}listening"));
     let mut watch = ExpectSearch::new(watch_for("listening"));
-    assert!(matches!(watch.begin(&terminal), InitialSearch::Hit(_)));
+    assert!(matches!(
+        watch.search_existing(&terminal),
+        InitialSearch::Match(_)
+    ));
 }
 
 #[test]
 fn lines_that_are_typed_ahead_are_echo_at_each_of_their_prompts() {
     let mut pane = Pane::new("", watch_for("ready"));
-    pane.terminal.nothing_typed_yet();
+    pane.terminal.track_typed_input();
     pane.feed("{A}$ {B}");
-    pane.terminal.typed(b": ready one\r: ready two\r");
-    pane.terminal.typed(b"./server ready &\r");
+    pane.terminal.record_typed(b": ready one\r: ready two\r");
+    pane.terminal.record_typed(b"./server ready &\r");
     assert_eq!(pane.feed(": ready one\r\n{C}{D;0}{A}$ {B}"), None);
     assert_eq!(pane.feed(": ready two\r\n{C}{D;0}{A}$ {B}"), None);
     assert_eq!(pane.feed("./server ready &\r\n{C}{D;0}{A}$ {B}"), None);
@@ -523,7 +532,7 @@ fn forged_marks_hide_nothing() {
     let forged = "\x1b]133;A\x07\x1b]133;B\x07\x1b]133;B;k=guess\x07";
     assert!(pane.feed(&format!("{forged}done")).is_some());
     let (_, begun) = Pane::begin(&format!("{forged}done"), watch_for("done"));
-    assert!(matches!(begun, InitialSearch::Hit(_)));
+    assert!(matches!(begun, InitialSearch::Match(_)));
 }
 
 #[test]
@@ -535,7 +544,7 @@ fn lines_that_are_gone_are_asked_for() {
             secret: secret(),
         };
         let mut terminal = Terminal::new(TerminalSize { rows: 6, cols: 30 }, options);
-        terminal.listen(true);
+        terminal.start_text_stream();
         terminal
     };
     let (mut live, mut replayed) = (make(10), make(usize::MAX));
@@ -545,33 +554,33 @@ fn lines_that_are_gone_are_asked_for() {
             since,
             ..watch_for(pattern)
         });
-        assert_eq!(watch.begin(live), InitialSearch::NeedsOlder);
+        assert_eq!(watch.search_existing(live), InitialSearch::NeedsOlder);
         watch
     };
     let text: String = (0..5000).map(|i| format!("line {i} of many\r\n")).collect();
     live.feed(text.as_bytes());
     replayed.feed(text.as_bytes());
     let mut watch = begin(&live, "line 7 .*");
-    let InitialSearch::Hit(hit) = watch.begin(&replayed) else {
+    let InitialSearch::Match(hit) = watch.search_existing(&replayed) else {
         panic!()
     };
-    assert_eq!((&hit.text[..], hit.behind.line.0), ("line 7 of many", 7));
-    // Nothing there; then what came since, then what comes.
+    assert_eq!((&hit.text[..], hit.end.line.0), ("line 7 of many", 7));
+    // No match in existing lines; then the text printed meanwhile, then new output.
     let mut watch = begin(&live, "late|later");
-    assert_eq!(watch.begin(&replayed), InitialSearch::Watching);
+    assert_eq!(watch.search_existing(&replayed), InitialSearch::NoMatch);
     live.feed(b"here: la");
-    assert_eq!(watch.output(live.tapped()), None);
+    assert_eq!(watch.search_feed(live.feed_text()), None);
     live.feed(b"te\r\n");
-    assert_eq!(watch.resume(&live).unwrap().text, "late");
+    assert_eq!(watch.resume_search(&live).unwrap().text, "late");
     let mut watch = begin(&live, "the end");
     assert_eq!(
-        watch.begin(&live),
-        InitialSearch::Watching,
+        watch.search_existing(&live),
+        InitialSearch::NoMatch,
         "what there is has to do"
     );
-    assert_eq!(watch.resume(&live), None);
+    assert_eq!(watch.resume_search(&live), None);
     live.feed(b"the end");
-    assert_eq!(watch.output(live.tapped()).unwrap().text, "the end");
+    assert_eq!(watch.search_feed(live.feed_text()).unwrap().text, "the end");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What holds for any output that is waited on.
+//! Properties of an expect that hold for any output.
 
 use std::sync::LazyLock;
 
@@ -45,14 +45,14 @@ fn watch_for(pattern: &Pattern) -> ExpectPatterns {
     }
 }
 
-/// All of a hit that does not depend on when it was told.
+/// The parts of a match that do not depend on when the match was reported.
 type Told = Option<(PatternKind, String, TextCursor, TextCursor)>;
 
 fn told(hit: Option<PatternMatch>) -> Told {
-    hit.map(|hit| (hit.which, hit.text, hit.from, hit.behind))
+    hit.map(|hit| (hit.kind, hit.text, hit.start, hit.end))
 }
 
-/// The hit that a script gives, and whether somebody should look at the screen.
+/// The match of a script, and whether a screen search is needed.
 fn wait(
     what: ExpectPatterns,
     size: TerminalSize,
@@ -60,30 +60,30 @@ fn wait(
     mut cut: impl FnMut(&[u8]) -> Vec<Vec<u8>>,
 ) -> (Told, bool) {
     let mut terminal = Terminal::new(size, options());
-    terminal.listen(true);
+    terminal.start_text_stream();
     let mut watch = ExpectSearch::new(what);
-    if let InitialSearch::Hit(hit) = watch.begin(&terminal) {
+    if let InitialSearch::Match(hit) = watch.search_existing(&terminal) {
         return (told(Some(hit)), false);
     }
     for step in script {
         match step {
             Step::Resize(size) => terminal.resize(*size),
-            Step::Renew => terminal.renew(),
+            Step::Renew => terminal.reset_for_new_process(),
             Step::Bytes(bytes) => {
                 for part in cut(bytes) {
                     terminal.feed(&part);
-                    if let Some(hit) = watch.output(terminal.tapped()) {
+                    if let Some(hit) = watch.search_feed(terminal.feed_text()) {
                         return (told(Some(hit)), false);
                     }
                 }
             }
         }
     }
-    let hit = watch.quiet();
-    (told(hit), watch.wants_look())
+    let hit = watch.settle();
+    (told(hit), watch.needs_screen_search())
 }
 
-/// Divides bytes by these sizes in turn.
+/// Splits bytes into pieces of these sizes in turn.
 fn by_sizes(bytes: &[u8], sizes: &mut impl Iterator<Item = usize>) -> Vec<Vec<u8>> {
     let mut parts = Vec::new();
     let mut rest = bytes;
@@ -95,7 +95,7 @@ fn by_sizes(bytes: &[u8], sizes: &mut impl Iterator<Item = usize>) -> Vec<Vec<u8
     parts
 }
 
-/// Lines of words, some of them coloured, and what a reader sees of them.
+/// Lines of words, partly coloured, and the text that a reader sees.
 fn printed() -> impl Strategy<Value = (Vec<u8>, String)> {
     let word = prop::sample::select(
         &[
@@ -133,7 +133,7 @@ fn printed() -> impl Strategy<Value = (Vec<u8>, String)> {
             let mut column = 0;
             for (dress, word) in words {
                 bytes.extend_from_slice(dress.as_bytes());
-                // A tab with nothing behind it is no text, and one over the edge depends on where that is.
+                // A tab without following text is not text, and a tab over the edge depends on the width.
                 let tabbed = format!("{word}|");
                 let word = if word == "\t" && column < 8 {
                     &tabbed
@@ -161,7 +161,7 @@ fn printed() -> impl Strategy<Value = (Vec<u8>, String)> {
     })
 }
 
-/// What is new since a cursor, as one text.
+/// The new text since a cursor.
 fn follows(terminal: &Terminal, since: TextCursor) -> String {
     let query = LineQuery {
         since: Some(since),
@@ -203,40 +203,40 @@ proptest! {
         for text in texts {
             let pattern = Pattern::new(text).unwrap();
             let expected = first_match(text, &clean);
-            // While it is printed.
+            // While the output is printed.
             let mut terminal = Terminal::new(size, options());
-            terminal.listen(true);
+            terminal.start_text_stream();
             let all = || ExpectPatterns { lines: 100, ..watch_for(&pattern) };
             let mut watch = ExpectSearch::new(all());
-            prop_assert_eq!(watch.begin(&terminal), InitialSearch::Watching);
+            prop_assert_eq!(watch.search_existing(&terminal), InitialSearch::NoMatch);
             let mut hit = None;
             for part in by_sizes(&bytes, &mut sizes) {
                 terminal.feed(&part);
-                hit = hit.or(watch.output(terminal.tapped()));
+                hit = hit.or(watch.search_feed(terminal.feed_text()));
             }
             prop_assert!(!watch.is_unsettled());
             prop_assert_eq!(hit.as_ref().map(|hit| &hit.text[..]), expected.clone().map(|range| &clean[range]), "{:?}", text);
-            // When it was printed.
+            // After the output was printed.
             let mut later = ExpectSearch::new(all());
-            let begun = match later.begin(&terminal) {
-                InitialSearch::Hit(hit) => Some(hit),
-                InitialSearch::Watching => None,
+            let begun = match later.search_existing(&terminal) {
+                InitialSearch::Match(hit) => Some(hit),
+                InitialSearch::NoMatch => None,
                 InitialSearch::NeedsOlder => panic!("all lines are there"),
             };
-            let within = |hit: &PatternMatch| (hit.text.clone(), (hit.from.line, hit.from.col), (hit.behind.line, hit.behind.col));
+            let within = |hit: &PatternMatch| (hit.text.clone(), (hit.start.line, hit.start.col), (hit.end.line, hit.end.col));
             prop_assert_eq!(begun.as_ref().map(within), hit.as_ref().map(within), "{:?}", text);
             let Some(range) = expected else { continue };
             let rest = &clean[range.end..];
             let ended_line = rest.strip_prefix('\n').filter(|_| !clean[..range.end].ends_with('\n'));
             let rest = ended_line.unwrap_or(rest);
             for hit in [hit, begun].iter().flatten() {
-                let new = follows(&terminal, hit.behind);
+                let new = follows(&terminal, hit.end);
                 prop_assert_eq!(new.trim_end_matches('\n'), rest.trim_end_matches('\n'), "{:?} {:?}", text, hit);
-                // And whoever waits from there on sees the next one.
-                let mut next = ExpectSearch::new(ExpectPatterns { since: Some(hit.behind), ..all() });
-                let next = match next.begin(&terminal) {
-                    InitialSearch::Hit(hit) => Some(hit.text),
-                    InitialSearch::Watching | InitialSearch::NeedsOlder => None,
+                // An expect from that position on finds the next match.
+                let mut next = ExpectSearch::new(ExpectPatterns { since: Some(hit.end), ..all() });
+                let next = match next.search_existing(&terminal) {
+                    InitialSearch::Match(hit) => Some(hit.text),
+                    InitialSearch::NoMatch | InitialSearch::NeedsOlder => None,
                 };
                 let expected = next_match(text, &clean, range.end);
                 prop_assert_eq!(next.as_deref(), expected.map(|range| &clean[range]), "{:?} behind {:?}", text, hit);
@@ -249,7 +249,7 @@ fn first_match(pattern: &str, text: &str) -> Option<std::ops::Range<usize>> {
     next_match(pattern, text, 0)
 }
 
-/// The match that ends first, of several the leftmost, as far as it goes.
+/// The match that ends first, of several the leftmost, extended as far as possible.
 fn next_match(pattern: &str, text: &str, from: usize) -> Option<std::ops::Range<usize>> {
     use regex_automata::{Anchored, Input, meta::Regex, util::syntax};
     let multi_line = syntax::Config::new().multi_line(true);

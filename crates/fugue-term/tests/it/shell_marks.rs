@@ -1,4 +1,4 @@
-//! Shell marks that carry the secret, and what they tell.
+//! Shell marks with the secret, and the state derived from the marks.
 
 use fugue_term::{
     ShellMarkKind, ShellState, StepMark, Terminal, TerminalEvent, TerminalOptions, TerminalSize,
@@ -12,7 +12,7 @@ fn terminal() -> Terminal {
     Terminal::new(TerminalSize { rows: 6, cols: 30 }, options)
 }
 
-/// `{A}` and the like stand for our marks.
+/// Replaces `{A}` and the like by marks with the secret.
 fn feed(terminal: &mut Terminal, text: &str) -> Vec<TerminalEvent> {
     let mut text = text.to_owned();
     for mark in ["A", "B", "C", "D", "D;0", "D;1", "D;130"] {
@@ -36,12 +36,12 @@ fn output(terminal: &Terminal) -> Vec<String> {
 #[test]
 fn a_command_is_known_by_its_marks() {
     let mut terminal = terminal();
-    assert_eq!(terminal.prompt(), ShellState::Unknown);
+    assert_eq!(terminal.shell_state(), ShellState::Unknown);
     assert!(terminal.last_command(10).is_none());
     feed(&mut terminal, "{A}$ {B}");
-    assert!(matches!(terminal.prompt(), ShellState::AtPrompt { since } if since.col == 2));
+    assert!(matches!(terminal.shell_state(), ShellState::AtPrompt { since } if since.col == 2));
     feed(&mut terminal, "echo hi\r\n{C}");
-    assert!(matches!(terminal.prompt(), ShellState::Running { .. }));
+    assert!(matches!(terminal.shell_state(), ShellState::Running { .. }));
     feed(&mut terminal, "hi\r\nthere");
     let last = terminal.last_command(10).unwrap();
     assert_eq!(
@@ -56,7 +56,10 @@ fn a_command_is_known_by_its_marks() {
         ("echo hi", Some(1), false)
     );
     assert_eq!(output(&terminal), ["hi", "there"]);
-    assert!(matches!(terminal.prompt(), ShellState::AtPrompt { .. }));
+    assert!(matches!(
+        terminal.shell_state(),
+        ShellState::AtPrompt { .. }
+    ));
 }
 
 #[test]
@@ -106,12 +109,12 @@ fn an_interrupted_prompt_is_no_command() {
 fn marks_without_the_secret_decide_nothing() {
     let mut terminal = terminal();
     feed(&mut terminal, "{A}$ {B}cat evil\r\n{C}");
-    let state = terminal.prompt();
+    let state = terminal.shell_state();
     let facts = terminal.feed(
         b"\x1b]133;D;0\x07\x1b]133;A\x07\x1b]133;B;k=\x07\x1b]133;D;0;k=k\x07\x1b]133;D;0;K\x07",
     );
     assert_eq!(facts, []);
-    assert_eq!(terminal.prompt(), state);
+    assert_eq!(terminal.shell_state(), state);
     let last = terminal.last_command(10).unwrap();
     assert_eq!((last.exit_code, last.running), (None, true));
 }
@@ -148,7 +151,7 @@ fn a_mark_may_name_the_step_of_a_plan() {
     let step = |text: &str| {
         let mut terminal = terminal();
         terminal.feed(format!("\x1b]133;C;{text};k=K\x1b\\out").as_bytes());
-        assert!(matches!(terminal.prompt(), ShellState::Running { .. }));
+        assert!(matches!(terminal.shell_state(), ShellState::Running { .. }));
         assert_eq!(output(&terminal), ["out"]);
         let step = terminal.marks().next_back().unwrap().step;
         let options = TerminalOptions {

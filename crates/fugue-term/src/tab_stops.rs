@@ -1,19 +1,19 @@
 //! Tab stops.
 
-/// One bit a column, for as many columns as a screen can have.
+/// One bit per column, for the maximum width of a screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tabs([u64; WORDS]);
+pub(crate) struct TabStops([u64; WORDS]);
 
 const WORDS: usize = 16;
 
-impl Default for Tabs {
+impl Default for TabStops {
     /// Every eighth column.
     fn default() -> Self {
-        Tabs([0x0101_0101_0101_0101; WORDS])
+        TabStops([0x0101_0101_0101_0101; WORDS])
     }
 }
 
-impl Tabs {
+impl TabStops {
     pub(crate) fn set(&mut self, x: usize) {
         if let Some(word) = self.0.get_mut(x / 64) {
             *word |= 1 << (x % 64);
@@ -31,9 +31,9 @@ impl Tabs {
         (0..cols).for_each(|x| self.clear(x));
     }
 
-    /// What lies beyond the edge is forgotten, and as new if the screen grows again.
+    /// Resets the stops beyond the edge to the default, for a screen that grows again.
     pub(crate) fn resize(&mut self, cols: usize) {
-        let usual = Tabs::default();
+        let usual = TabStops::default();
         for (i, word) in self.0.iter_mut().enumerate() {
             // The bits of this word that are on the screen.
             let visible = cols.saturating_sub(i * 64).min(64);
@@ -52,15 +52,15 @@ impl Tabs {
             .is_some_and(|word| word >> (x % 64) & 1 != 0)
     }
 
-    /// The first stop right of `x`, or a column beyond any screen.
-    pub(crate) fn after(&self, x: usize) -> usize {
+    /// The first stop to the right of `x`, or a column beyond any screen.
+    pub(crate) fn next_stop(&self, x: usize) -> usize {
         (x + 1..WORDS * 64)
             .find(|&x| self.is_set(x))
             .unwrap_or(WORDS * 64)
     }
 
-    /// The first stop left of `x`, or the first column.
-    pub(crate) fn before(&self, x: usize) -> usize {
+    /// The first stop to the left of `x`, or the first column.
+    pub(crate) fn previous_stop(&self, x: usize) -> usize {
         (0..x).rev().find(|&x| self.is_set(x)).unwrap_or(0)
     }
 }
@@ -71,13 +71,13 @@ mod tests {
 
     #[test]
     fn stops_beyond_the_edge_are_as_new() {
-        let mut tabs = Tabs::default();
+        let mut tabs = TabStops::default();
         tabs.clear_all(100);
         tabs.set(3);
         tabs.set(70);
         tabs.resize(66);
-        assert_eq!(tabs.after(0), 3);
-        assert_eq!(tabs.after(3), 72);
-        assert_eq!(tabs.before(66), 3);
+        assert_eq!(tabs.next_stop(0), 3);
+        assert_eq!(tabs.next_stop(3), 72);
+        assert_eq!(tabs.previous_stop(66), 3);
     }
 }

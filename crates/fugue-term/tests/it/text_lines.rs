@@ -1,4 +1,4 @@
-//! The text as a person would have read it, and what is new in it since a cursor.
+//! The text as a person would have read it, and the new text since a cursor.
 
 use fugue_term::{LineNo, LineQuery, Terminal, TerminalOptions, TerminalSize, TextCursor};
 
@@ -29,12 +29,12 @@ fn text(terminal: &Terminal, since: Option<TextCursor>) -> Vec<String> {
         .collect()
 }
 
-/// All the text that some output makes.
+/// The complete text of some output.
 fn check(bytes: &str, expected: &[&str]) {
     assert_eq!(text(&terminal(bytes), None), expected, "{bytes:?}");
 }
 
-/// What is new after `then` since the end of `first`.
+/// The new text after `then` since the end of `first`.
 fn check_since(first: &str, then: &str, expected: &[&str]) {
     let mut terminal = terminal(first);
     let since = terminal.end();
@@ -103,7 +103,7 @@ fn the_alternate_screen_is_not_text() {
     let during = terminal("before\r\n\x1b[?1049h\x1b[Hvim");
     assert_eq!(text(&during, None), ["before"]);
     assert_eq!(during.screen().text(), "vim");
-    assert!(during.screen().alternate() && during.modes().alternate);
+    assert!(during.screen().is_alternate() && during.modes().alternate);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_line_that_was_rewritten_is_new_as_a_whole() {
     check_since("10%", "\r20%", &["20%"]);
     check_since("one\r\ntwo\r\n", "\x1b[H1", &["1ne"]);
     check_since("$ ls", "\r\x1b[K$ cat", &["$ cat"]);
-    // What is typed and taken back behind the cursor leaves the part before it as it was.
+    // Typing and deleting after the cursor leaves the part before the cursor unchanged.
     check_since("$ ", "lx\x08\x1b[Ks", &["ls"]);
     check_since("$ ", "lx\x08 \x08s", &["ls"]);
     check_since("$ ", "l\x08\x1b[K", &[]);
@@ -159,7 +159,7 @@ fn only_the_last_lines_are_given_and_the_rest_is_counted() {
             .collect::<Vec<_>>(),
         [(297, "297"), (298, "298"), (299, "299")]
     );
-    // 100 lines are kept beside the three on the screen.
+    // 100 lines are kept in addition to the three on the screen.
     assert_eq!(
         (lines.first_kept, lines.omitted, lines.older_lost),
         (LineNo(197), 100, false)
@@ -283,7 +283,7 @@ fn styles_are_kept_with_the_text() {
     assert_eq!(terminal.styled_line(LineNo(99)), []);
 }
 
-/// UTF-8, wide, joined and broken characters, and the sequences between them.
+/// UTF-8, wide, joined and invalid characters, and the sequences between them.
 const MIXED: &str =
     "naïve €\r\n漢字 カナ\x1b[31me\u{301}\x1b[0m👍🏽 👩‍👧 🇩🇪\r\nПривет \x1b]2;títle\x07\u{200b}🙂";
 
@@ -320,7 +320,7 @@ fn who_asks_for_all_lines_gets_all_lines() {
     };
     let mut terminal = Terminal::new(TerminalSize { rows: 24, cols: 80 }, options);
     let line = "0123456789".repeat(7);
-    // More than the usual limit in bytes.
+    // More than the default limit in bytes.
     let count = 300_000;
     for _ in 0..count {
         terminal.feed(line.as_bytes());

@@ -1,20 +1,20 @@
-//! Output that is gone: more was printed than anybody kept.
+//! Gaps in the output: bytes that were discarded before the terminal read them.
 
 use crate::parser::Parser;
-use crate::place::Offset;
-use crate::shell::ShellState;
+use crate::position::Offset;
+use crate::shell_marks::ShellState;
 use crate::terminal::Terminal;
 
 impl Terminal {
-    /// Goes on at a later offset. What was on the screen becomes text, and nothing is assumed about what was missed:
-    /// modes, marks and half a sequence are forgotten. An offset that was passed already changes nothing.
+    /// Continues at a later offset. The visible text moves to the history; modes, shell state and a partial sequence
+    /// are reset, because the skipped bytes are unknown. An offset that was already reached changes nothing.
     pub fn skip_to(&mut self, to: Offset) {
         if to.0 <= self.parser.offset() {
             return;
         }
-        self.machine.now = to.0;
-        self.machine.reset();
-        self.machine.shell.state = ShellState::Unknown;
+        self.state.now = to.0;
+        self.state.reset();
+        self.state.shell.state = ShellState::Unknown;
         self.parser = Parser::starting_at(to.0);
     }
 }
