@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_and_attributes_do_not_disturb_each_other() {
+    fn colours_and_attributes_are_independent() {
         let mut style = Style::default();
         for attr in CellAttribute::ALL {
             style.add(attr);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_knows_what_it_holds() {
+    fn constructors_and_accessors_agree() {
         let style = Style::default();
         assert_eq!(Cell::BLANK.glyph(), Glyph::Blank);
         assert_eq!(Cell::ascii(b'a', style).glyph(), Glyph::Char('a'));

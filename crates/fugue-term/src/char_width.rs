@@ -63,7 +63,7 @@ mod tests {
     use super::text_cells;
 
     #[test]
-    fn a_text_falls_into_the_cells_that_it_was_made_of() {
+    fn text_splits_into_the_cells_it_was_printed_in() {
         let found: Vec<_> = text_cells("a\u{301}漢👍🏽x❤\u{fe0f}👨\u{200d}👩!").collect();
         assert_eq!(
             found,

@@ -38,24 +38,24 @@ impl Terminal {
             self.offset().0,
             state.last_change,
         ] {
-            out.number(n);
+            out.write_number(n);
         }
-        out.bytes(&self.dump());
+        out.write_bytes(&self.dump());
         for row in &state.main.rows {
-            out.row_changes(&row.changes);
+            out.write_row_changes(&row.changes);
         }
-        out.history(state);
-        out.number(state.last_char.map_or(0, |c| u64::from(u32::from(c)) + 1));
-        out.bytes(state.cwd.as_deref().unwrap_or_default().as_bytes());
+        out.write_history(state);
+        out.write_number(state.last_char.map_or(0, |c| u64::from(u32::from(c)) + 1));
+        out.write_bytes(state.cwd.as_deref().unwrap_or_default().as_bytes());
         for budget in [&state.replies, &state.bells] {
-            out.number(budget.window);
-            out.number(budget.spent);
+            out.write_number(budget.window);
+            out.write_number(budget.spent);
         }
-        out.shell(state);
+        out.write_shell(state);
         // After a resize the text may end before the recorded end, so the end is stored too.
         let end = self.end();
-        out.number(end.line.0);
-        out.number(end.col.into());
+        out.write_number(end.line.0);
+        out.write_number(end.col.into());
         Some(out.0)
     }
 
@@ -63,15 +63,15 @@ impl Terminal {
     pub fn load(saved: &[u8], options: TerminalOptions) -> Option<Self> {
         let mut saved = CheckpointReader(saved.strip_prefix(MAGIC)?);
         let size = TerminalSize {
-            rows: saved.number()?.try_into().ok()?,
-            cols: saved.number()?.try_into().ok()?,
+            rows: saved.read_number()?.try_into().ok()?,
+            cols: saved.read_number()?.try_into().ok()?,
         };
         if size != size.clamped() {
             return None;
         }
-        let (offset, changed) = (saved.number()?, saved.number()?);
+        let (offset, changed) = (saved.read_number()?, saved.read_number()?);
         let mut terminal = Terminal::new(size, options.clone());
-        terminal.feed(saved.bytes()?);
+        terminal.feed(saved.read_bytes()?);
         if !terminal.parser.is_between_sequences() {
             return None;
         }
@@ -80,25 +80,25 @@ impl Terminal {
         state.now = offset;
         state.last_change = changed;
         for row in &mut state.main.rows {
-            row.changes = saved.row_changes()?;
+            row.changes = saved.read_row_changes()?;
         }
-        state.history = saved.history(options.keep_lines)?;
-        state.last_char = match saved.number()? {
+        state.history = saved.read_history(options.keep_lines)?;
+        state.last_char = match saved.read_number()? {
             0 => None,
             c => Some(char::from_u32(u32::try_from(c - 1).ok()?)?),
         };
-        state.cwd = Some(saved.text()?).filter(|cwd| !cwd.is_empty());
+        state.cwd = Some(saved.read_text()?).filter(|cwd| !cwd.is_empty());
         for budget in [&mut state.replies, &mut state.bells] {
             *budget = EventBudget {
-                window: saved.number()?,
-                spent: saved.number()?,
+                window: saved.read_number()?,
+                spent: saved.read_number()?,
             };
         }
-        saved.shell(state)?;
+        saved.read_shell(state)?;
         terminal.min_end = TextCursor {
             offset: Offset(offset),
-            line: LineNo(saved.number()?),
-            col: saved.number()?.try_into().ok()?,
+            line: LineNo(saved.read_number()?),
+            col: saved.read_number()?.try_into().ok()?,
         };
         saved.0.is_empty().then_some(terminal)
     }
@@ -128,16 +128,16 @@ impl TerminalState {
 struct CheckpointWriter(Vec<u8>);
 
 impl CheckpointWriter {
-    fn number(&mut self, n: u64) {
+    fn write_number(&mut self, n: u64) {
         varint::put(&mut self.0, n);
     }
 
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.number(bytes.len() as u64);
+    fn write_bytes(&mut self, bytes: &[u8]) {
+        self.write_number(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
     }
 
-    fn row_changes(&mut self, changes: &RowChanges) {
+    fn write_row_changes(&mut self, changes: &RowChanges) {
         for n in [
             changes.touched,
             changes.created,
@@ -145,53 +145,53 @@ impl CheckpointWriter {
             changes.first_rewritten.into(),
             changes.wrap_changed,
         ] {
-            self.number(n);
+            self.write_number(n);
         }
     }
 
-    fn history(&mut self, state: &TerminalState) {
+    fn write_history(&mut self, state: &TerminalState) {
         let history = &state.history;
         let first = state.first_saved_line();
         for n in [first, history.last_change(), history.renumbered_at()] {
-            self.number(n);
+            self.write_number(n);
         }
         let rows: Vec<_> = history
             .rows_from(first)
             .filter(|(no, _)| *no >= first)
             .map(|(_, row)| row)
             .collect();
-        self.number(rows.len() as u64);
+        self.write_number(rows.len() as u64);
         for (i, row) in rows.iter().enumerate() {
-            self.bytes(row.text.as_bytes());
-            self.row_changes(&row.changes);
+            self.write_bytes(row.text.as_bytes());
+            self.write_row_changes(&row.changes);
             let wrapped = rows
                 .get(i + 1)
                 .map_or(history.is_open(), |next| next.continues);
-            self.number(wrapped.into());
+            self.write_number(wrapped.into());
         }
     }
 
-    fn cursor(&mut self, at: &TextCursor) {
+    fn write_cursor(&mut self, at: &TextCursor) {
         for n in [at.offset.0, at.line.0, at.col.into()] {
-            self.number(n);
+            self.write_number(n);
         }
     }
 
-    fn code(&mut self, code: Option<i32>) {
-        self.number(u64::from(code.is_some()));
+    fn write_exit_code(&mut self, code: Option<i32>) {
+        self.write_number(u64::from(code.is_some()));
         varint::put_signed(&mut self.0, code.unwrap_or(0).into());
     }
 
-    fn shell(&mut self, state: &TerminalState) {
+    fn write_shell(&mut self, state: &TerminalState) {
         let (state_code, since) = match state.shell.state {
             ShellState::Unknown => (0, TextCursor::default()),
             ShellState::Prompting { since } => (1, since),
             ShellState::AtPrompt { since } => (2, since),
             ShellState::Running { since } => (3, since),
         };
-        self.number(state_code);
-        self.cursor(&since);
-        self.number(state.shell.marks.len() as u64);
+        self.write_number(state_code);
+        self.write_cursor(&since);
+        self.write_number(state.shell.marks.len() as u64);
         for mark in &state.shell.marks {
             let (kind, code) = match mark.kind {
                 ShellMarkKind::Prompt => (0, None),
@@ -199,23 +199,23 @@ impl CheckpointWriter {
                 ShellMarkKind::Output => (2, None),
                 ShellMarkKind::Done { code } => (3, code),
             };
-            self.number(kind);
-            self.code(code);
-            self.cursor(&mark.at);
-            self.number(mark.step.is_some().into());
+            self.write_number(kind);
+            self.write_exit_code(code);
+            self.write_cursor(&mark.at);
+            self.write_number(mark.step.is_some().into());
             if let Some(StepMark { plan, step }) = mark.step {
-                self.number(plan);
-                self.number(step);
+                self.write_number(plan);
+                self.write_number(step);
             }
         }
         let record = state.shell.last_command.as_ref();
-        self.number(record.is_some().into());
+        self.write_number(record.is_some().into());
         if let Some(record) = record {
-            self.bytes(record.command.as_bytes());
-            self.cursor(&record.output_start);
-            self.number(record.output_end.is_some().into());
-            self.cursor(&record.output_end.unwrap_or_default());
-            self.code(record.exit_code);
+            self.write_bytes(record.command.as_bytes());
+            self.write_cursor(&record.output_start);
+            self.write_number(record.output_end.is_some().into());
+            self.write_cursor(&record.output_end.unwrap_or_default());
+            self.write_exit_code(record.exit_code);
         }
     }
 }
@@ -223,79 +223,83 @@ impl CheckpointWriter {
 struct CheckpointReader<'a>(&'a [u8]);
 
 impl<'a> CheckpointReader<'a> {
-    fn number(&mut self) -> Option<u64> {
+    fn read_number(&mut self) -> Option<u64> {
         varint::take(&mut self.0).filter(|&n| n < MAX_NUMBER)
     }
 
     /// A number without the upper bound, for values that are not used in sums.
-    fn any_number(&mut self) -> Option<u64> {
+    fn read_any_number(&mut self) -> Option<u64> {
         varint::take(&mut self.0)
     }
 
-    fn flag(&mut self) -> Option<bool> {
-        match self.number()? {
+    fn read_flag(&mut self) -> Option<bool> {
+        match self.read_number()? {
             0 => Some(false),
             1 => Some(true),
             _ => None,
         }
     }
 
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let len = self.number()?.try_into().ok()?;
+    fn read_bytes(&mut self) -> Option<&'a [u8]> {
+        let len = self.read_number()?.try_into().ok()?;
         let (bytes, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(bytes)
     }
 
     /// Text that a program could have printed.
-    fn text(&mut self) -> Option<String> {
-        let text = str::from_utf8(self.bytes()?).ok()?;
+    fn read_text(&mut self) -> Option<String> {
+        let text = str::from_utf8(self.read_bytes()?).ok()?;
         let clean = !text.chars().any(|c| c.is_control() && c != '\n');
         clean.then(|| text.to_owned())
     }
 
-    fn row_changes(&mut self) -> Option<RowChanges> {
-        let (touched, created, rewritten) = (self.number()?, self.number()?, self.number()?);
-        let first_rewritten = self.number()?.try_into().ok()?;
+    fn read_row_changes(&mut self) -> Option<RowChanges> {
+        let (touched, created, rewritten) = (
+            self.read_number()?,
+            self.read_number()?,
+            self.read_number()?,
+        );
+        let first_rewritten = self.read_number()?.try_into().ok()?;
         Some(RowChanges {
             touched,
             created,
             rewritten,
             first_rewritten,
-            wrap_changed: self.number()?,
+            wrap_changed: self.read_number()?,
         })
     }
 
-    fn cursor(&mut self) -> Option<TextCursor> {
-        let (offset, line) = (Offset(self.number()?), LineNo(self.number()?));
+    fn read_cursor(&mut self) -> Option<TextCursor> {
+        let (offset, line) = (Offset(self.read_number()?), LineNo(self.read_number()?));
         Some(TextCursor {
             offset,
             line,
-            col: self.number()?.try_into().ok()?,
+            col: self.read_number()?.try_into().ok()?,
         })
     }
 
-    fn code(&mut self) -> Option<Option<i32>> {
-        let some = self.flag()?;
+    fn read_exit_code(&mut self) -> Option<Option<i32>> {
+        let some = self.read_flag()?;
         let code = varint::take_signed(&mut self.0)?.try_into().ok()?;
         Some(some.then_some(code))
     }
 
-    fn history(&mut self, keep_lines: usize) -> Option<History> {
-        let mut history = History::new(keep_lines, self.number()?);
-        let (touched, renumbered_at) = (self.number()?, self.number()?);
-        for _ in 0..self.number()? {
-            let text = self.text().filter(|text| !text.contains('\n'))?;
-            let changes = self.row_changes()?;
-            history.restore_row(&text, changes, self.flag()?);
+    fn read_history(&mut self, keep_lines: usize) -> Option<History> {
+        let mut history = History::new(keep_lines, self.read_number()?);
+        let (touched, renumbered_at) = (self.read_number()?, self.read_number()?);
+        for _ in 0..self.read_number()? {
+            let text = self.read_text().filter(|text| !text.contains('\n'))?;
+            let changes = self.read_row_changes()?;
+            history.restore_row(&text, changes, self.read_flag()?);
         }
         history.restore_change_offsets(touched, renumbered_at);
         Some(history)
     }
 
-    fn shell(&mut self, state: &mut TerminalState) -> Option<()> {
-        let state_code = self.number()?;
-        let since = self.cursor()?;
+    fn read_shell(&mut self, state: &mut TerminalState) -> Option<()> {
+        let state_code = self.read_number()?;
+        let since = self.read_cursor()?;
         let shell = &mut state.shell;
         shell.state = match state_code {
             0 => ShellState::Unknown,
@@ -304,14 +308,14 @@ impl<'a> CheckpointReader<'a> {
             3 => ShellState::Running { since },
             _ => return None,
         };
-        let marks = self.number()?;
+        let marks = self.read_number()?;
         if marks > MAX_MARKS as u64 {
             return None;
         }
         shell.marks.clear();
         for _ in 0..marks {
-            let kind = self.number()?;
-            let code = self.code()?;
+            let kind = self.read_number()?;
+            let code = self.read_exit_code()?;
             let kind = match kind {
                 0 => ShellMarkKind::Prompt,
                 1 => ShellMarkKind::Input,
@@ -319,30 +323,30 @@ impl<'a> CheckpointReader<'a> {
                 3 => ShellMarkKind::Done { code },
                 _ => return None,
             };
-            let at = self.cursor()?;
-            let step = match self.flag()? {
+            let at = self.read_cursor()?;
+            let step = match self.read_flag()? {
                 true => Some(StepMark {
-                    plan: self.any_number()?,
-                    step: self.any_number()?,
+                    plan: self.read_any_number()?,
+                    step: self.read_any_number()?,
                 }),
                 false => None,
             };
             shell.marks.push_back(ShellMark { kind, at, step });
         }
         shell.last_command = None;
-        if self.flag()? {
-            let command = self.text()?;
+        if self.read_flag()? {
+            let command = self.read_text()?;
             if command.chars().count() > MAX_COMMAND_CHARS {
                 return None;
             }
-            let from = self.cursor()?;
-            let ended = self.flag()?;
-            let end = self.cursor()?;
+            let from = self.read_cursor()?;
+            let ended = self.read_flag()?;
+            let end = self.read_cursor()?;
             shell.last_command = Some(CommandRecord {
                 command,
                 output_start: from,
                 output_end: ended.then_some(end),
-                exit_code: self.code()?,
+                exit_code: self.read_exit_code()?,
             });
         }
         Some(())
@@ -354,7 +358,7 @@ mod tests {
     use crate::{Terminal, TerminalOptions, TerminalSize};
 
     #[test]
-    fn a_line_with_a_line_feed_in_it_is_no_line() {
+    fn a_stored_line_with_a_line_feed_is_refused() {
         let mut terminal = Terminal::new(
             TerminalSize { rows: 1, cols: 4 },
             TerminalOptions::default(),
@@ -369,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_a_new_size_drew_in_is_kept() {
+    fn the_end_survives_a_resize_and_a_restart() {
         let mut terminal = Terminal::new(
             TerminalSize { rows: 1, cols: 11 },
             TerminalOptions::default(),
@@ -381,7 +385,7 @@ mod tests {
         terminal.resize(narrow);
         let saved = terminal.save().expect("between sequences");
         let mut loaded =
-            Terminal::load(&saved, TerminalOptions::default()).expect("what was saved loads");
+            Terminal::load(&saved, TerminalOptions::default()).expect("a saved checkpoint loads");
         assert_eq!([terminal.end(), loaded.end()], [before; 2]);
         loaded.resize(narrow);
         assert_eq!(loaded.end(), before);

@@ -24,7 +24,7 @@ impl Terminal {
             charsets: Charsets::default(),
             clusters: &self.state.clusters,
         };
-        writer.terminal(&self.state);
+        writer.write_terminal(&self.state);
         writer.out.into_bytes()
     }
 }
@@ -42,55 +42,55 @@ macro_rules! put {
 }
 
 impl DumpWriter<'_> {
-    fn terminal(&mut self, state: &TerminalState) {
+    fn write_terminal(&mut self, state: &TerminalState) {
         if !state.title.is_empty() {
             put!(self, "\x1b]2;{}\x1b\\", state.title);
         }
         if let Some(saved) = &state.alt_saved_cursor {
             put!(self, "\x1b[?47h");
-            self.saved(&state.main, saved);
+            self.write_saved_cursor(&state.main, saved);
             put!(self, "\x1b[?47l");
         }
-        self.screen(&state.main);
-        self.keyboard(&state.main_keyboard);
+        self.write_screen(&state.main);
+        self.write_keyboard(&state.main_keyboard);
         if let Some(alt) = &state.alt {
-            self.cursor(&state.main, 0);
+            self.write_cursor(&state.main, 0);
             put!(self, "\x1b[?47h");
-            self.screen(alt);
-            self.keyboard(&state.alt_keyboard);
+            self.write_screen(alt);
+            self.write_keyboard(&state.alt_keyboard);
         }
-        self.tabs(state);
+        self.write_tab_stops(state);
         let grid = state.active_grid();
         if (grid.top, grid.bottom) != (0, grid.height() - 1) {
             put!(self, "\x1b[{};{}r", grid.top + 1, grid.bottom + 1);
         }
         if state.modes.origin {
             put!(self, "\x1b[?6h");
-            self.cursor(grid, grid.top);
+            self.write_cursor(grid, grid.top);
         } else {
-            self.cursor(grid, 0);
+            self.write_cursor(grid, 0);
         }
         // The remaining sequences neither print nor move the cursor.
-        self.charsets(state.charsets);
-        self.pen(state.pen);
-        self.modes(state);
+        self.write_charsets(state.charsets);
+        self.write_pen(state.pen);
+        self.write_modes(state);
         // The last painted character is not the last printed character of the program: nothing may be repeated (REP)
         // or joined.
         self.end_joining();
     }
 
     /// Paints one screen, without the final cursor position.
-    fn screen(&mut self, grid: &Grid) {
+    fn write_screen(&mut self, grid: &Grid) {
         // Saved cursor first, because placing a cursor past the last column requires printing there.
         if let Some(saved) = &grid.saved_cursor {
-            self.saved(grid, saved);
+            self.write_saved_cursor(grid, saved);
         }
         for y in 0..grid.rows.len() {
-            self.row(grid, y);
+            self.write_row(grid, y);
         }
     }
 
-    fn saved(&mut self, grid: &Grid, saved: &SavedCursor) {
+    fn write_saved_cursor(&mut self, grid: &Grid, saved: &SavedCursor) {
         let (x, y) = (saved.cursor.x, saved.cursor.y);
         if saved.origin {
             put!(self, "\x1b[?6h");
@@ -99,11 +99,11 @@ impl DumpWriter<'_> {
         if x == grid.cols {
             self.out.push('x');
         }
-        self.charsets(saved.charsets);
-        self.pen(saved.pen);
+        self.write_charsets(saved.charsets);
+        self.write_pen(saved.pen);
         put!(self, "\x1b7");
-        self.charsets(Charsets::default());
-        self.pen(Style::default());
+        self.write_charsets(Charsets::default());
+        self.write_pen(Style::default());
         if saved.origin {
             put!(self, "\x1b[?6l");
         }
@@ -112,7 +112,7 @@ impl DumpWriter<'_> {
         }
     }
 
-    fn row(&mut self, grid: &Grid, y: usize) {
+    fn write_row(&mut self, grid: &Grid, y: usize) {
         let row = &grid.rows[y];
         let cells = row.cells();
         if cells.is_empty() && !row.is_wrapped() {
@@ -125,7 +125,7 @@ impl DumpWriter<'_> {
             if cell.is_blank() {
                 let same = cells[x..].iter().take_while(|next| **next == cell).count();
                 if cell.style != Style::default() {
-                    self.pen(cell.style);
+                    self.write_pen(cell.style);
                     put!(self, "\x1b[{same}X");
                 }
                 x += same;
@@ -134,34 +134,34 @@ impl DumpWriter<'_> {
                 }
                 continue;
             }
-            self.cell(cell);
+            self.write_cell(cell);
             x += 1;
         }
         if row.is_wrapped() {
-            self.wrap_row(grid, y);
+            self.write_wrap(grid, y);
         }
     }
 
     /// Marks row `y` as wrapped. The next row is painted later.
-    fn wrap_row(&mut self, grid: &Grid, y: usize) {
+    fn write_wrap(&mut self, grid: &Grid, y: usize) {
         let last = grid.cols - 1;
-        self.pen(Style::default());
+        self.write_pen(Style::default());
         if grid.rows[y].cell(last).is_blank() {
             // A wide character did not fit at the edge. Printing a wide character there leaves the same blank.
-            self.pen(grid.rows[y].cell(last).style);
+            self.write_pen(grid.rows[y].cell(last).style);
             put!(self, "\x1b[{};{}H\u{3000}", y + 1, last + 1);
-            self.pen(Style::default());
+            self.write_pen(Style::default());
             put!(self, "\r\x1b[2X");
         } else {
             put!(self, " \r\x1b[X");
         }
     }
 
-    fn cell(&mut self, cell: Cell) {
+    fn write_cell(&mut self, cell: Cell) {
         match cell.glyph() {
             Glyph::Blank | Glyph::Spacer => (),
             Glyph::Char(c) => {
-                self.pen(cell.style);
+                self.write_pen(cell.style);
                 self.out.push(c);
                 // A skin tone in its own cell would otherwise join the character before.
                 if cell.is_wide() {
@@ -169,7 +169,7 @@ impl DumpWriter<'_> {
                 }
             }
             Glyph::Cluster(number) => {
-                self.pen(cell.style);
+                self.write_pen(cell.style);
                 self.out.push_str(self.clusters.get(number));
                 self.end_joining();
             }
@@ -183,7 +183,7 @@ impl DumpWriter<'_> {
 
     /// Moves to the cursor position, counted from row `top`. A position past the last column is reached by printing
     /// the last cell again.
-    fn cursor(&mut self, grid: &Grid, top: usize) {
+    fn write_cursor(&mut self, grid: &Grid, top: usize) {
         let y = grid.cursor.y - top + 1;
         if grid.cursor.x < grid.cols {
             put!(self, "\x1b[{};{}H", y, grid.cursor.x + 1);
@@ -199,14 +199,14 @@ impl DumpWriter<'_> {
         put!(self, "\x1b[{};{}H", y, x + 1);
         let cell = row.cell(x);
         if cell.is_blank() {
-            self.pen(cell.style);
+            self.write_pen(cell.style);
             put!(self, " \x1b[X");
         } else {
-            self.cell(cell);
+            self.write_cell(cell);
         }
     }
 
-    fn pen(&mut self, style: Style) {
+    fn write_pen(&mut self, style: Style) {
         if style == self.pen {
             return;
         }
@@ -214,20 +214,20 @@ impl DumpWriter<'_> {
         put!(self, "\x1b[0");
         for attr in CellAttribute::ALL {
             if style.has(attr) {
-                put!(self, ";{}", code(attr));
+                put!(self, ";{}", sgr_code(attr));
             }
         }
         match style.underline() {
             Underline::None => (),
             kind => put!(self, ";4:{}", kind as u8),
         }
-        self.color(38, style.fg());
-        self.color(48, style.bg());
-        self.color(58, style.underline_color());
+        self.write_color(38, style.fg());
+        self.write_color(48, style.bg());
+        self.write_color(58, style.underline_color());
         put!(self, "m");
     }
 
-    fn color(&mut self, which: u8, color: Color) {
+    fn write_color(&mut self, which: u8, color: Color) {
         match color {
             Color::Default => (),
             Color::Indexed(index) => put!(self, ";{which}:5:{index}"),
@@ -235,7 +235,7 @@ impl DumpWriter<'_> {
         }
     }
 
-    fn charsets(&mut self, charsets: Charsets) {
+    fn write_charsets(&mut self, charsets: Charsets) {
         if charsets == self.charsets {
             return;
         }
@@ -246,7 +246,7 @@ impl DumpWriter<'_> {
         put!(self, "\x1b({g0}\x1b){g1}{shift}");
     }
 
-    fn keyboard(&mut self, keyboard: &KeyboardFlags) {
+    fn write_keyboard(&mut self, keyboard: &KeyboardFlags) {
         if *keyboard == KeyboardFlags::default() {
             return;
         }
@@ -257,7 +257,7 @@ impl DumpWriter<'_> {
         all.for_each(|flags| put!(self, "\x1b[>{flags}u"));
     }
 
-    fn tabs(&mut self, state: &TerminalState) {
+    fn write_tab_stops(&mut self, state: &TerminalState) {
         let usual = TabStops::default();
         for x in 0..state.main.cols {
             match (state.tabs.is_set(x), usual.is_set(x)) {
@@ -269,7 +269,7 @@ impl DumpWriter<'_> {
     }
 
     /// Writes the modes that differ from a new terminal.
-    fn modes(&mut self, state: &TerminalState) {
+    fn write_modes(&mut self, state: &TerminalState) {
         let (modes, fresh) = (&state.modes, Modes::default());
         for mode in [1, 5, 7, 25, 66, 1004, 2004, 2026] {
             match modes.private_mode(mode) {
@@ -302,7 +302,7 @@ impl DumpWriter<'_> {
     }
 }
 
-fn code(attr: CellAttribute) -> u8 {
+fn sgr_code(attr: CellAttribute) -> u8 {
     match attr {
         CellAttribute::Bold => 1,
         CellAttribute::Dim => 2,

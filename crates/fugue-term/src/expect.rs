@@ -103,9 +103,11 @@ pub struct ExpectSearch {
     searched_from: Option<TextCursor>,
     /// All text up to this cursor has been searched.
     searched_to: TextCursor,
+    /// The lines that were visible when the search began.
     baseline: ScreenBaseline,
     /// Echo was skipped at the end of the window.
     echo_skipped: bool,
+    /// A program painted something since the last screen search.
     screen_painted: bool,
     /// Rows that changed after this offset are new on the screen.
     screen_since: u64,

@@ -24,15 +24,15 @@ pub fn checkpoints(bytes: &[u8]) {
         return;
     };
     read_everything(&terminal);
-    let again = terminal.save().expect("nothing is half printed");
-    let mut copy = Terminal::load(&again, options()).expect("what was saved loads");
+    let again = terminal.save().expect("the parser is between sequences");
+    let mut copy = Terminal::load(&again, options()).expect("a saved checkpoint loads");
     assert_eq!(copy.save(), Some(again), "a checkpoint changed by loading");
     let before = terminal.end();
     let events = terminal.feed(printed);
     let cut: Vec<_> = printed.chunks(1).flat_map(|byte| copy.feed(byte)).collect();
     assert_eq!(
         events, cut,
-        "facts depend on the checkpoint or on the cutting"
+        "events depend on the checkpoint or on the split"
     );
     assert_eq!(terminal.save(), copy.save());
     assert!(terminal.end() >= before, "a cursor went back");
@@ -75,7 +75,7 @@ impl TerminalPair {
                 let events = self.whole.feed(bytes);
                 let pieces = bytes.chunks(usize::from(opcode & 3) + 1);
                 let cut: Vec<_> = pieces.flat_map(|piece| self.cut.feed(piece)).collect();
-                assert_eq!(events, cut, "facts depend on the cutting");
+                assert_eq!(events, cut, "events depend on the split");
                 assert!(self.whole.end() >= self.last, "a cursor went back");
                 self.last = self.whole.end();
                 rest
@@ -99,7 +99,7 @@ impl TerminalPair {
             // Continues one terminal from a checkpoint.
             0xfc..=0xfe => {
                 if let Some(saved) = self.cut.save() {
-                    self.cut = Terminal::load(&saved, options()).expect("what was saved loads");
+                    self.cut = Terminal::load(&saved, options()).expect("a saved checkpoint loads");
                     assert_eq!(
                         self.cut.save(),
                         Some(saved),
@@ -123,7 +123,7 @@ impl TerminalPair {
         assert_eq!(
             self.whole.save(),
             self.cut.save(),
-            "the state depends on the cutting or on a restart"
+            "the state depends on the split or on a restart"
         );
         read_everything(&self.whole);
         let mut copy = Terminal::new(self.whole.size(), TerminalOptions::default());
@@ -169,7 +169,7 @@ mod tests {
     use fugue_testkit::replay;
 
     #[test]
-    fn the_corpora_hold() {
+    fn the_corpora_pass() {
         replay("term", super::term);
         replay("checkpoints", super::checkpoints);
     }

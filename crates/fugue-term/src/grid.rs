@@ -147,15 +147,15 @@ impl Grid {
         let goes_down = y == self.bottom || y < last;
         let reached =
             edge == RowEdge::TooNarrowForWide || !self.rows[y].cell(self.cols - 1).is_blank();
-        let goes_on = goes_down && reached;
-        if goes_on {
+        let continues = goes_down && reached;
+        if continues {
             self.rows[y].set_wrapped(true, context.now);
             self.next_row(context, ScrollCause::Wrap);
         } else {
             self.line_feed(context);
         }
         self.cursor.x = 0;
-        goes_on
+        continues
     }
 
     fn next_row(&mut self, context: GridContext<'_>, because: ScrollCause) {

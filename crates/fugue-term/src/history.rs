@@ -21,7 +21,8 @@ const MAX_LINE_BYTES: usize = 256 * 1024;
 
 /// The limit for all text of a pane, whatever its lines are like. Typical lines need a tenth of the limit.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-// Longer than any line a person reads; ten thousand such lines reach `MAX_BYTES`.
+/// The share of the limit per line in `max_bytes`. Longer than any line a person reads; ten thousand such lines reach
+/// `MAX_BYTES`.
 const BYTES_PER_LINE: usize = 1_600;
 
 /// The rows that have left the main screen.
@@ -34,7 +35,7 @@ pub(crate) struct History {
     /// Set while the last line continues in the first row of the screen.
     open_line: Option<OpenLine>,
     /// The total size of all pages but the last.
-    full_page_bytes: usize,
+    closed_page_bytes: usize,
     /// Style runs of the row being stored; a field so that the buffer is allocated once.
     run_buffer: Vec<u8>,
     /// The last change of any dropped line, as an offset.
@@ -58,8 +59,10 @@ pub(crate) struct HistoryPage {
     first_line: u64,
     lines: usize,
     text: String,
+    /// The encoded header of each row: see `write_row_header`.
     rows: Vec<u8>,
     styles: Vec<Style>,
+    /// `touched` of the last row, from which the next row is delta-encoded.
     last_touched: u64,
     max_touched: u64,
 }
@@ -83,7 +86,7 @@ impl History {
             keep_lines,
             next_line: next,
             open_line: None,
-            full_page_bytes: 0,
+            closed_page_bytes: 0,
             run_buffer: Vec::new(),
             last_dropped_change: 0,
             renumbered_at: 0,
@@ -96,12 +99,12 @@ impl History {
         self.next_line - u64::from(self.open_line.is_some())
     }
 
-    /// Whether that line began in the history.
+    /// Whether the first line of the screen began in the history.
     pub(crate) fn is_open(&self) -> bool {
         self.open_line.is_some()
     }
 
-    /// How many characters of that line are in the history.
+    /// How many characters of the first line of the screen are in the history.
     pub(crate) fn open_chars(&self) -> usize {
         self.open_line.map_or(0, |open| open.chars)
     }
@@ -206,7 +209,7 @@ impl History {
         self.pages_from(line).flat_map(HistoryPage::rows)
     }
 
-    /// Like `rows_from`, without the pages that have not changed after `offset`.
+    /// All rows of the pages that changed after `offset`, each with its line number.
     pub(crate) fn rows_changed_after(
         &self,
         offset: u64,
@@ -229,7 +232,7 @@ impl History {
         if self.pages.is_empty() || full && self.open_line.is_none() {
             if let Some(page) = self.pages.back_mut() {
                 page.shrink();
-                self.full_page_bytes += page.byte_size();
+                self.closed_page_bytes += page.byte_size();
             }
             self.pages.push_back(HistoryPage::new(self.next_line));
         }
@@ -274,7 +277,7 @@ impl History {
     pub(crate) fn take_pages(&mut self) -> Vec<HistoryPage> {
         let stays = usize::from(self.open_line.is_some()).min(self.pages.len());
         let taken: Vec<HistoryPage> = self.pages.drain(..self.pages.len() - stays).collect();
-        self.full_page_bytes = 0;
+        self.closed_page_bytes = 0;
         let touched = taken.iter().map(|page| page.max_touched);
         self.last_dropped_change = touched.fold(self.last_dropped_change, u64::max);
         taken
@@ -284,11 +287,11 @@ impl History {
         while self.pages.len() > 1 {
             let lines: u64 = self.next_line - self.pages[1].first_line;
             let too_many = lines >= self.keep_lines as u64;
-            if !too_many && self.full_page_bytes <= self.max_bytes() {
+            if !too_many && self.closed_page_bytes <= self.max_bytes() {
                 break;
             }
             if let Some(page) = self.pages.pop_front() {
-                self.full_page_bytes -= page.byte_size();
+                self.closed_page_bytes -= page.byte_size();
                 self.last_dropped_change = self.last_dropped_change.max(page.max_touched);
             }
         }

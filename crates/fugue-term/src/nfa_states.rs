@@ -41,10 +41,10 @@ pub(crate) struct EndState {
 }
 
 impl NfaStates {
-    pub(crate) fn new(nfa: &NFA, wanted: MatchMode) -> Self {
+    pub(crate) fn new(nfa: &NFA, mode: MatchMode) -> Self {
         NfaStates {
-            mode: wanted,
-            pending: match wanted {
+            mode,
+            pending: match mode {
                 MatchMode::Any => Vec::new(),
                 MatchMode::Preferred => vec![nfa.start_anchored()],
             },

@@ -24,7 +24,7 @@ mod tests {
     use crate::{LineQuery, Offset, Terminal, TerminalOptions, TerminalSize};
 
     #[test]
-    fn what_was_seen_before_a_gap_stays_and_cursors_only_grow() {
+    fn text_before_a_gap_stays_and_cursors_only_grow() {
         let mut terminal = Terminal::new(
             TerminalSize { rows: 5, cols: 20 },
             TerminalOptions::default(),

@@ -159,14 +159,14 @@ impl Parser {
     }
 
     /// Parses bytes. The result does not depend on how the bytes are split.
-    pub(crate) fn advance<P: Perform>(&mut self, to: &mut P, mut bytes: &[u8]) {
+    pub(crate) fn advance<P: Perform>(&mut self, handler: &mut P, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let read = match self.state {
-                ParserState::Ground => self.read_text(to, bytes),
+                ParserState::Ground => self.read_text(handler, bytes),
                 ParserState::Ignored => {
                     let skipped = memchr::memchr3(0x1b, 0x18, 0x1a, bytes).unwrap_or(bytes.len());
                     self.offset += skipped as u64;
-                    skipped + self.read_byte(to, &bytes[skipped..])
+                    skipped + self.read_byte(handler, &bytes[skipped..])
                 }
                 ParserState::Escape
                 | ParserState::EscapeIntermediate
@@ -175,14 +175,14 @@ impl Parser {
                 | ParserState::CsiParam
                 | ParserState::CsiIntermediate
                 | ParserState::CsiIgnore
-                | ParserState::Osc => self.read_byte(to, bytes),
+                | ParserState::Osc => self.read_byte(handler, bytes),
             };
             bytes = &bytes[read..];
         }
     }
 
     /// Reads text up to and including the next ESC.
-    fn read_text<P: Perform>(&mut self, to: &mut P, bytes: &[u8]) -> usize {
+    fn read_text<P: Perform>(&mut self, handler: &mut P, bytes: &[u8]) -> usize {
         let mut i = 0;
         while i < bytes.len() {
             let byte = bytes[i];
@@ -193,8 +193,8 @@ impl Parser {
                     i += len;
                     self.offset += len as u64;
                     if c > '\u{9f}' {
-                        to.set_offset(self.offset);
-                        to.print(c);
+                        handler.set_offset(self.offset);
+                        handler.print(c);
                     }
                     continue;
                 }
@@ -203,14 +203,14 @@ impl Parser {
                     i += 1;
                     self.offset += 1;
                 }
-                to.set_offset(self.offset);
+                handler.set_offset(self.offset);
                 match decoded {
                     DecodeStep::Pending => (),
                     // C1 controls in UTF-8 are neither printed nor executed.
                     DecodeStep::Char('\u{80}'..='\u{9f}') => (),
-                    DecodeStep::Char(c) => to.print(c),
+                    DecodeStep::Char(c) => handler.print(c),
                     DecodeStep::Invalid | DecodeStep::InvalidBefore => {
-                        to.print(char::REPLACEMENT_CHARACTER)
+                        handler.print(char::REPLACEMENT_CHARACTER)
                     }
                 }
             } else if byte >= 0x20 {
@@ -221,37 +221,37 @@ impl Parser {
                     self.offset += 1;
                     continue;
                 }
-                to.ascii(&bytes[i..i + run], self.offset);
+                handler.ascii(&bytes[i..i + run], self.offset);
                 i += run;
                 self.offset += run as u64;
             } else {
                 i += 1;
                 self.offset += 1;
-                to.set_offset(self.offset);
+                handler.set_offset(self.offset);
                 if byte == 0x1b {
                     self.begin_escape();
                     return i;
                 }
-                to.control(byte);
+                handler.control(byte);
             }
         }
         i
     }
 
-    fn read_byte<P: Perform>(&mut self, to: &mut P, bytes: &[u8]) -> usize {
+    fn read_byte<P: Perform>(&mut self, handler: &mut P, bytes: &[u8]) -> usize {
         let Some(&byte) = bytes.first() else { return 0 };
         self.offset += 1;
-        to.set_offset(self.offset);
+        handler.set_offset(self.offset);
         match byte {
             0x1b => {
                 if self.state == ParserState::Osc {
-                    self.end_osc(to, StringEnd::Escape);
+                    self.end_osc(handler, StringEnd::Escape);
                 }
                 self.begin_escape();
             }
             // CAN and SUB cancel the current sequence.
             0x18 | 0x1a => self.state = ParserState::Ground,
-            byte => self.step(to, byte),
+            byte => self.step(handler, byte),
         }
         1
     }
@@ -261,10 +261,10 @@ impl Parser {
         self.intermediate = None;
     }
 
-    fn step<P: Perform>(&mut self, to: &mut P, byte: u8) {
+    fn step<P: Perform>(&mut self, handler: &mut P, byte: u8) {
         match (self.state, byte) {
             (ParserState::Osc, 0x07) => {
-                self.end_osc(to, StringEnd::Bell);
+                self.end_osc(handler, StringEnd::Bell);
                 self.state = ParserState::Ground;
             }
             (ParserState::Osc, 0x00..=0x1f) => (),
@@ -277,7 +277,7 @@ impl Parser {
             }
             (ParserState::Ignored, _) => (),
             // Controls within a sequence are executed at once, as on hardware terminals.
-            (_, 0x00..=0x1f) => to.control(byte),
+            (_, 0x00..=0x1f) => handler.control(byte),
             (_, 0x7f..=0xff) => (),
 
             (ParserState::Escape, b'[') => {
@@ -301,7 +301,7 @@ impl Parser {
             }
             (ParserState::Escape | ParserState::EscapeIntermediate, _) => {
                 self.state = ParserState::Ground;
-                to.esc(self.intermediate.take(), byte);
+                handler.esc(self.intermediate.take(), byte);
             }
             (ParserState::EscapeIgnore, 0x20..=0x2f) => (),
             (ParserState::EscapeIgnore, _) => self.state = ParserState::Ground,
@@ -329,7 +329,7 @@ impl Parser {
                 self.state = ParserState::Ground;
                 self.csi.next_value(false);
                 self.csi.action = byte;
-                to.csi(&self.csi);
+                handler.csi(&self.csi);
             }
             (ParserState::CsiIgnore, 0x20..=0x3f) => (),
             (ParserState::CsiIgnore, _) => self.state = ParserState::Ground,
@@ -338,9 +338,9 @@ impl Parser {
         }
     }
 
-    fn end_osc<P: Perform>(&mut self, to: &mut P, end: StringEnd) {
+    fn end_osc<P: Perform>(&mut self, handler: &mut P, end: StringEnd) {
         if !self.osc_too_long {
-            to.osc(&self.osc, end);
+            handler.osc(&self.osc, end);
         }
         self.osc.clear();
         // A long command must not leave a large buffer in every pane.

@@ -163,7 +163,7 @@ mod tests {
     use super::Pattern;
 
     #[test]
-    fn what_does_not_compile_is_refused_in_the_engines_words() {
+    fn an_invalid_pattern_is_refused_with_the_engines_message() {
         let refused = |text| Pattern::new(text).expect_err(text).to_string();
         let message = refused("a(b");
         assert!(message.contains("unclosed group"), "{message}");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pattern_needs_to_see_is_known() {
+    fn newlines_and_look_ahead_are_detected() {
         let known = |text| {
             let pattern = Pattern::new(text).expect(text);
             (pattern.0.crosses_lines, pattern.0.looks_ahead)

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_survives_being_written_down() {
+    fn a_cursor_round_trips_through_its_string() {
         for (offset, line, col) in [(0, 0, 0), (35, 36, 37), (u64::MAX, u64::MAX, u32::MAX)] {
             let cursor = TextCursor {
                 offset: Offset(offset),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cursor_is_refused() {
+    fn invalid_cursors_are_refused() {
         for text in [
             "",
             ".",

@@ -31,7 +31,7 @@ impl TerminalState {
 
 impl Terminal {
     /// Prepares for a new process in the pane: discards a partial sequence and the shell state, resets what the old
-    /// process left behind, and starts a new line.
+    /// process left behind, and starts a new line unless the cursor is at the beginning of one.
     pub fn reset_for_new_process(&mut self) {
         // The cursor may move up, from below the text to the end of the text.
         self.min_end = self.end();
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_step_leaves_behind_does_not_touch_the_next() {
+    fn a_step_does_not_affect_the_output_of_the_next() {
         check("one\r\ntwo", &["one\ntwo", "next"]);
         check(
             "one\r\ntwo\r\nthree\x1b[2A\rX\n",
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_begins_on_a_line_of_its_own() {
+    fn a_new_process_starts_on_a_new_line() {
         let mut terminal = Terminal::new(
             TerminalSize { rows: 6, cols: 20 },
             TerminalOptions::default(),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_does_not_go_back_when_another_process_begins() {
+    fn a_new_process_does_not_move_the_end_back() {
         let mut terminal = Terminal::new(
             TerminalSize { rows: 6, cols: 20 },
             TerminalOptions::default(),

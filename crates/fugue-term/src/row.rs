@@ -60,7 +60,7 @@ pub(crate) struct RowChanges {
     pub(crate) created: u64,
     /// The last change other than appending to the end.
     pub(crate) rewritten: u64,
-    /// The leftmost column changed by such a rewrite since `created`; `NO_COLUMN` without a rewrite.
+    /// The leftmost column changed by such a rewrite since the row was last empty; `NO_COLUMN` without a rewrite.
     pub(crate) first_rewritten: u16,
     /// The last time that `wrapped` changed. Such a change renumbers the lines below.
     pub(crate) wrap_changed: u64,
@@ -242,12 +242,12 @@ impl Row {
             // The row is completely empty: text printed from now on belongs to a new row.
             let RowChanges {
                 touched,
-                wrap_changed: rewrapped,
+                wrap_changed,
                 ..
             } = self.changes;
             self.changes = RowChanges {
                 touched,
-                wrap_changed: rewrapped,
+                wrap_changed,
                 ..RowChanges::created_at(now)
             };
         }

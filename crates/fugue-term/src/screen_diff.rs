@@ -9,6 +9,7 @@ use crate::position::{LineNo, TextCursor};
 use crate::shell_marks::ShellMarkKind;
 use crate::terminal::Terminal;
 use crate::terminal_state::TerminalState;
+use crate::text_lines::byte_index;
 
 /// The ranges of the text that are echo of typed lines, located by the shell marks.
 #[derive(Debug, Default)]
@@ -58,7 +59,7 @@ impl EchoRanges {
                     if to <= from {
                         return vec![(col, text)];
                     }
-                    let cut = |at: u32| byte_index(text, at.saturating_sub(col) as usize);
+                    let cut = |at: u32| byte_index(text, at.saturating_sub(col));
                     let (head, rest) = (&text[..cut(from)], &text[cut(to)..]);
                     let resumes = to.max(col);
                     let head = (from > col).then_some((col, head));
@@ -69,12 +70,6 @@ impl EchoRanges {
         }
         parts
     }
-}
-
-fn byte_index(text: &str, chars: usize) -> usize {
-    text.char_indices()
-        .nth(chars)
-        .map_or(text.len(), |(at, _)| at)
 }
 
 /// A line on the screen, or a part of a line.
@@ -154,10 +149,10 @@ impl ScreenLines {
 }
 
 fn main_lines(state: &TerminalState, echoes: &EchoRanges) -> Vec<ScreenLine> {
-    let mut seen = Vec::new();
+    let mut lines = Vec::new();
     for (line, changes) in state.screen_lines() {
         for (col, text) in echoes.strip(line.no, 0, &line.text) {
-            seen.push(ScreenLine {
+            lines.push(ScreenLine {
                 no: line.no.0,
                 col,
                 text: text.to_owned(),
@@ -165,34 +160,34 @@ fn main_lines(state: &TerminalState, echoes: &EchoRanges) -> Vec<ScreenLine> {
             });
         }
     }
-    seen
+    lines
 }
 
 fn alternate_lines(state: &TerminalState) -> Vec<ScreenLine> {
-    let mut seen: Vec<ScreenLine> = Vec::new();
-    let mut goes_on = false;
+    let mut lines: Vec<ScreenLine> = Vec::new();
+    let mut continues = false;
     for (no, row) in state.active_grid().rows.iter().enumerate() {
         let mut text = String::new();
         row.text_into(&state.clusters, &mut text);
-        match seen.last_mut().filter(|_| goes_on) {
+        match lines.last_mut().filter(|_| continues) {
             Some(line) => {
                 line.text.push_str(&text);
                 line.touched = line.touched.max(row.changes.touched);
             }
-            None => seen.push(ScreenLine {
+            None => lines.push(ScreenLine {
                 no: no as u64,
                 col: 0,
                 text,
                 touched: row.changes.touched,
             }),
         }
-        goes_on = row.is_wrapped();
+        continues = row.is_wrapped();
     }
-    for line in &mut seen {
+    for line in &mut lines {
         // Full-screen programs fill their rows with spaces.
         line.text.truncate(line.text.trim_end_matches(' ').len());
     }
-    seen
+    lines
 }
 
 impl ScreenBlock<'_> {
@@ -247,9 +242,9 @@ impl ScreenBaseline {
 
     /// Whether a word painted at `at` may be old text that was drawn again. The screen search decides.
     pub(crate) fn may_contain_word(&self, alternate: bool, at: TextCursor, word: &str) -> bool {
-        let old_ground = alternate || self.last.is_some_and(|last| at.line.0 <= last);
+        let on_old_line = alternate || self.last.is_some_and(|last| at.line.0 <= last);
         let mut lines = self.lines(alternate).iter();
-        old_ground && lines.any(|line| line.text.contains(word))
+        on_old_line && lines.any(|line| line.text.contains(word))
     }
 
     /// Whether the baseline has this word at this position.
@@ -257,7 +252,7 @@ impl ScreenBaseline {
         let mut lines = self.lines(alternate).iter();
         lines.any(|line| {
             line.no == no && line.col <= col && {
-                let at = byte_index(&line.text, (col - line.col) as usize);
+                let at = byte_index(&line.text, col - line.col);
                 line.text[at..].starts_with(word)
             }
         })

@@ -55,7 +55,7 @@ struct MatchCandidate {
     first_end: u64,
     states: NfaStates,
     read_to: u64,
-    /// The longest preferred end so far.
+    /// The end that the pattern prefers so far.
     end: u64,
     /// Text after this position does not extend the match.
     settle_limit: u64,
@@ -63,16 +63,16 @@ struct MatchCandidate {
 }
 
 impl StreamMatcher {
-    /// A matcher for matches that start at `min_start` or later and span at most `lines` lines.
-    pub(crate) fn new(pattern: Pattern, lines: usize, floor: u64) -> Self {
+    /// A matcher for matches that start at `min_start` or later and span at most `max_lines` lines.
+    pub(crate) fn new(pattern: Pattern, max_lines: usize, min_start: u64) -> Self {
         let cache = pattern.0.dfa.create_cache();
         StreamMatcher {
             pattern,
             cache,
             scan: ScanState::Restart,
-            read_to: floor,
-            min_start: floor,
-            max_lines: lines,
+            read_to: min_start,
+            min_start,
+            max_lines,
             candidate: None,
             ends_here: false,
         }
@@ -381,12 +381,12 @@ impl MatchCandidate {
         if self.settled {
             return;
         }
-        let followers = match pattern.looks_ahead {
+        let following = match pattern.looks_ahead {
             true => &FOLLOWING_CHARS[..],
             false => &FOLLOWING_CHARS[..1],
         };
         let seen = &text[..window.index(self.read_to)];
-        let mut cases = followers
+        let mut cases = following
             .iter()
             .map(|next| self.states.at_end(nfa, seen, *next));
         if self.read_to >= self.settle_limit {
@@ -399,9 +399,9 @@ impl MatchCandidate {
         let Some(first) = cases.next() else { return };
         let EndState {
             matches,
-            can_continue: goes_on,
+            can_continue,
         } = first;
-        if !goes_on && cases.all(|case| case == first) {
+        if !can_continue && cases.all(|case| case == first) {
             if matches {
                 self.end = self.read_to;
             }
@@ -486,7 +486,7 @@ mod tests {
     }
 
     /// Feeds the text in the given pieces and returns the match.
-    fn seek(pattern: &Pattern, lines: usize, pieces: &[&str]) -> Option<Range<u64>> {
+    fn find_match(pattern: &Pattern, lines: usize, pieces: &[&str]) -> Option<Range<u64>> {
         let mut matcher = StreamMatcher::new(pattern.clone(), lines, 0);
         let mut window = MatchWindow::default();
         matcher.advance(&window);
@@ -502,7 +502,7 @@ mod tests {
         let range = matcher.settle(&window);
         assert!(
             unsettled || range.is_none(),
-            "who waits for quiet must be told to"
+            "a match at the end needs `settle`, so it must be reported as unsettled"
         );
         range
     }
@@ -548,7 +548,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(100), failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn any_cutting_of_the_text_gives_the_match_that_trying_everything_gives(
+        fn any_split_of_the_text_gives_the_brute_force_match(
             text in text(), lines in 1usize..5, cuts in prop::collection::vec(1usize..7, 1..9)
         ) {
             let chars: Vec<&str> = text.split_inclusive(|_| true).collect();
@@ -562,12 +562,12 @@ mod tests {
             }
             for (text_of, pattern) in &*COMPILED {
                 let expected = oracle(&pattern.0.regex, lines, &text);
-                prop_assert_eq!(&seek(pattern, lines, &[&text]), &expected, "{:?} at once", text_of);
-                prop_assert_eq!(&seek(pattern, lines, &chars), &expected, "{:?} by characters", text_of);
-                prop_assert_eq!(&seek(pattern, lines, &pieces), &expected, "{:?} in pieces", text_of);
+                prop_assert_eq!(&find_match(pattern, lines, &[&text]), &expected, "{:?} at once", text_of);
+                prop_assert_eq!(&find_match(pattern, lines, &chars), &expected, "{:?} by characters", text_of);
+                prop_assert_eq!(&find_match(pattern, lines, &pieces), &expected, "{:?} in pieces", text_of);
                 for at in (0..text.len()).filter(|at| text.is_char_boundary(*at)) {
                     let (head, rest) = text.split_at(at);
-                    prop_assert_eq!(&seek(pattern, lines, &[head, rest]), &expected, "{:?} cut at {}", text_of, at);
+                    prop_assert_eq!(&find_match(pattern, lines, &[head, rest]), &expected, "{:?} cut at {}", text_of, at);
                 }
             }
         }

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stops_beyond_the_edge_are_as_new() {
+    fn stops_beyond_the_edge_are_reset() {
         let mut tabs = TabStops::default();
         tabs.clear_all(100);
         tabs.set(3);

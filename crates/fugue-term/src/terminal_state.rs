@@ -231,7 +231,8 @@ impl TerminalState {
         self.stream_jump();
     }
 
-    /// `CSI ! p`: resets pen, modes and scrolling region; the screen contents stay.
+    /// `CSI ! p`: resets pen, character sets, scrolling region, saved cursor and the basic modes; the screen contents
+    /// stay.
     pub(crate) fn soft_reset(&mut self) {
         self.pen = Style::default();
         self.charsets = Charsets::default();
@@ -292,8 +293,8 @@ impl TerminalState {
                 RowEdge::PastLastColumn
             };
             grid.erase_in_row(grid.cursor.x, cols, pen, now);
-            let goes_on = grid.wrap(edge, context);
-            self.stream_after_wrap(goes_on);
+            let continues = grid.wrap(edge, context);
+            self.stream_after_wrap(continues);
             grid = self.active_grid_mut();
         }
         let x = grid.cursor.x;
@@ -438,8 +439,8 @@ impl Perform for TerminalState {
             let cols = grid.cols;
             if grid.cursor.x >= cols {
                 if autowrap {
-                    let goes_on = grid.wrap(RowEdge::PastLastColumn, context);
-                    self.stream_after_wrap(goes_on);
+                    let continues = grid.wrap(RowEdge::PastLastColumn, context);
+                    self.stream_after_wrap(continues);
                     grid = self.active_grid_mut();
                 } else {
                     grid.cursor.x = cols - 1;

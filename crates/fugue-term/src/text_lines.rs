@@ -59,10 +59,6 @@ pub(crate) struct LineChanges {
 }
 
 impl TerminalState {
-    pub(crate) fn lines(&self, query: &LineQuery) -> TextLines<'_> {
-        self.lines_with_changes(query).0
-    }
-
     /// The lines on the main screen; the first line includes its beginning in the history.
     pub(crate) fn screen_lines(&self) -> Vec<(TextLine<'_>, LineChanges)> {
         let mut collector = LineCollector {
@@ -74,11 +70,8 @@ impl TerminalState {
         collector.lines.into_iter().zip(collector.changes).collect()
     }
 
-    /// Lines with their change offsets.
-    pub(crate) fn lines_with_changes(
-        &self,
-        query: &LineQuery,
-    ) -> (TextLines<'_>, Vec<LineChanges>) {
+    /// The last lines that match a query.
+    pub(crate) fn lines(&self, query: &LineQuery) -> TextLines<'_> {
         let first_kept = self.history.first_kept();
         let (visible, count) = self.text_rows();
         let mut collector = LineCollector {
@@ -92,18 +85,14 @@ impl TerminalState {
                 let start = end.saturating_sub(query.last as u64).max(first_kept);
                 collector.omitted = (start - first_kept) as usize;
                 let rows = self.history.rows_from(start).filter(|(no, _)| *no >= start);
-                rows.for_each(|(no, row)| {
-                    collector.add_row(no, Cow::Borrowed(row.text), &row.changes, row.continues)
-                });
+                rows.for_each(|(no, row)| collector.add_history_row(no, &row));
             }
             Some(since) => {
                 let rows = self
                     .history
                     .rows_changed_after(since.offset.0)
                     .filter(|(no, _)| *no >= first_kept);
-                rows.for_each(|(no, row)| {
-                    collector.add_row(no, Cow::Borrowed(row.text), &row.changes, row.continues)
-                });
+                rows.for_each(|(no, row)| collector.add_history_row(no, &row));
             }
         }
         self.collect_screen(&mut collector, visible);
@@ -116,8 +105,7 @@ impl TerminalState {
                     lost && collector.lines.len() < query.last
                 }
             };
-        let changes = std::mem::take(&mut collector.changes);
-        (collector.finish(first_kept, older_lost), changes.into())
+        collector.finish(first_kept, older_lost)
     }
 
     /// The selected lines with their change offsets, as far as stored.
@@ -168,7 +156,7 @@ impl TerminalState {
             if no > to.line.0 {
                 break;
             }
-            collector.add_row(no, Cow::Borrowed(row.text), &row.changes, row.continues);
+            collector.add_history_row(no, &row);
         }
         let (visible, _) = self.text_rows();
         self.collect_screen(&mut collector, visible);
@@ -191,9 +179,7 @@ impl TerminalState {
         if self.history.is_open() && !began {
             collector.finish_line();
             let rows = self.history.open_rows();
-            rows.for_each(|row| {
-                collector.add_row(no, Cow::Borrowed(row.text), &row.changes, row.continues)
-            });
+            rows.for_each(|row| collector.add_history_row(no, &row));
         }
         let mut renumbered_at = self.history.renumbered_at();
         let mut continues = self.history.is_open();
@@ -227,13 +213,13 @@ impl TerminalState {
     /// The number of rows of the main screen that are text, and the number of lines that these rows end. Blank rows
     /// at the end do not count, nor does the cursor's row if blank and not the continuation of a line.
     fn text_rows(&self) -> (usize, u64) {
-        let goes_on = |row: usize| match row.checked_sub(1) {
+        let continues = |row: usize| match row.checked_sub(1) {
             Some(above) => self.main.rows[above].is_wrapped(),
             None => self.history.is_open(),
         };
         let used = self.main.last_used_row().map_or(0, |last| last + 1);
         let mut rows = used.max(self.main.cursor.y);
-        while goes_on(rows) {
+        while continues(rows) {
             rows += 1;
         }
         let lines = self
@@ -388,7 +374,7 @@ impl<'a> LineCollector<'a> {
         }
         match &mut self.partial {
             None => {
-                let intact = self
+                let prefix_unchanged = self
                     .since
                     .is_some_and(|since| changes.is_prefix_unchanged(0, since));
                 self.partial = Some(PartialLine {
@@ -401,7 +387,7 @@ impl<'a> LineCollector<'a> {
                         append_only_since: changes.append_only_since(),
                         later_rows: Vec::new(),
                     },
-                    prefix_unchanged: intact,
+                    prefix_unchanged,
                 });
             }
             Some(partial) => {
@@ -498,14 +484,15 @@ impl RowChanges {
     }
 }
 
-fn char_index(text: &str, chars: u32) -> usize {
+/// The byte index of the character with index `chars`, or the length of the text.
+pub(crate) fn byte_index(text: &str, chars: u32) -> usize {
     text.char_indices()
         .nth(chars as usize)
         .map_or(text.len(), |(at, _)| at)
 }
 
 fn skip_chars(text: Cow<'_, str>, chars: u32) -> Cow<'_, str> {
-    let at = char_index(&text, chars);
+    let at = byte_index(&text, chars);
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(&text[at..]),
         Cow::Owned(mut text) => Cow::Owned(text.split_off(at)),
@@ -513,7 +500,7 @@ fn skip_chars(text: Cow<'_, str>, chars: u32) -> Cow<'_, str> {
 }
 
 fn take_chars(text: Cow<'_, str>, chars: u32) -> Cow<'_, str> {
-    let at = char_index(&text, chars);
+    let at = byte_index(&text, chars);
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(&text[..at]),
         Cow::Owned(mut text) => {

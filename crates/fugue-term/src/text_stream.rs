@@ -78,6 +78,8 @@ pub(crate) struct TextStream {
     after_jump: bool,
     /// The next character extends the last piece.
     extends_piece: bool,
+    /// [`History::forced_breaks`](crate::history::History::forced_breaks) when `line` was determined. A later break
+    /// renumbers the lines, so `line` is no longer valid.
     forced_breaks: u64,
 }
 
@@ -254,13 +256,13 @@ impl TerminalState {
         let gap = x.saturating_sub(row.used());
         // Printing over the right half of a wide character turns the left half, with its combining marks, into one
         // blank.
-        let halved = match x < row.used() && row.cell(x).is_spacer() {
+        let lost_chars = match x < row.used() && row.cell(x).is_spacer() {
             true => {
                 row.chars_before(x, &self.clusters) - row.chars_before(x - 1, &self.clusters) - 1
             }
             false => 0,
         };
-        (line.0, col + gap as u32 - halved as u32)
+        (line.0, col + gap as u32 - lost_chars as u32)
     }
 
     /// Called before a character is printed at the cursor, and before the cursor wraps for the character.
@@ -318,9 +320,9 @@ impl TerminalState {
         self.text_stream = Some(stream);
     }
 
-    /// Called after the cursor wrapped to the next row; `goes_on` if the line continues there.
+    /// Called after the cursor wrapped to the next row; `continues` if the line continues there.
     #[inline(never)]
-    pub(crate) fn stream_after_wrap(&mut self, goes_on: bool) {
+    pub(crate) fn stream_after_wrap(&mut self, continues: bool) {
         let grid = self.active_grid();
         let cursor = grid.cursor;
         let over_text = grid.rows[cursor.y].used() > 0;
@@ -334,12 +336,12 @@ impl TerminalState {
         if over_text {
             stream.mark_painted();
         }
-        if !goes_on {
+        if !continues {
             stream.break_word();
         }
         // When a region scrolls, a line loses its beginning and its number changes. A blank before a character that
         // was too wide for the rest of its row is not text.
-        if !goes_on || !whole || !full {
+        if !continues || !whole || !full {
             stream.clear_position();
             let (line, col) = self.stream_position();
             if let Some(stream) = &mut self.text_stream {
@@ -390,11 +392,11 @@ impl TerminalState {
     /// Called before a line feed is executed. The result is passed to `stream_after_line_feed`.
     fn stream_before_line_feed(&mut self) -> LineFeedContext {
         let (now, alternate) = (self.now, self.alt.is_some());
-        let wants_place = self.text_stream.as_ref().is_some_and(|stream| {
+        let needs_position = self.text_stream.as_ref().is_some_and(|stream| {
             stream.end != StreamEnd::CarriageReturn
                 && (stream.line.is_none() || stream.col.is_none())
         });
-        let position = wants_place.then(|| self.stream_position());
+        let position = needs_position.then(|| self.stream_position());
         let grid = self.active_grid();
         let whole = grid.top == 0 && grid.bottom == grid.height() - 1;
         let next = self

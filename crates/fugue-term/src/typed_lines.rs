@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
 
-/// The lines typed ahead. `None` until typing is tracked: then anything shown at a prompt may be echo.
+/// The lines typed ahead. `None` while typing is not tracked: anything shown at a prompt may be echo.
 #[derive(Debug, Default)]
 pub(crate) struct TypedLines(Option<LineQueue>);
 
@@ -65,10 +65,10 @@ impl TypedLines {
                 b'\r' | b'\n' => {
                     let line = std::mem::take(&mut queue.line);
                     // An empty line starts no command: the shell only shows its prompt again.
-                    if let Some(known) = line.typed_line()
+                    if let Some(typed_line) = line.typed_line()
                         && queue.lines.len() < MAX_TYPED_LINES
                     {
-                        queue.lines.push_back(known);
+                        queue.lines.push_back(typed_line);
                     }
                 }
                 byte => queue.line.push(*byte),
@@ -88,9 +88,11 @@ impl TypedLines {
         let mut line = LineHasher::default();
         let first = command.lines().next().unwrap_or_default();
         first.bytes().for_each(|byte| line.push(byte));
-        let ran = line.typed_line();
-        let is_it = |known: &TypedLine| *known == TypedLine::Unknown || Some(*known) == ran;
-        match queue.lines.iter().position(is_it) {
+        let started = line.typed_line();
+        let is_started = |typed_line: &TypedLine| {
+            *typed_line == TypedLine::Unknown || Some(*typed_line) == started
+        };
+        match queue.lines.iter().position(is_started) {
             Some(at) => drop(queue.lines.drain(..=at)),
             // The command was entered in another way: by a shell key binding, or from the shell's history.
             None => *queue = LineQueue::default(),
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_ahead_until_its_command_is_started() {
+    fn a_line_is_kept_until_its_command_starts() {
         check(&["ls\r"], &["ls"], &[false]);
         check(
             &["l", "s", "\r", "p", "wd\r"],
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_have_read_is_no_more_ahead_than_the_next_command() {
+    fn lines_read_by_programs_are_dropped_with_the_next_command() {
         check(
             &["read x\rhello\r", "make\r"],
             &["read x", "make"],
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_edited_may_be_any() {
+    fn an_edited_line_matches_any_command() {
         check(&["lx\x7fs\rpwd\r"], &["ls", "pwd"], &[true, false]);
         check(&["\x1b[A\rpwd\r"], &["ls", "pwd"], &[true, false]);
         check(&["ma\t\r"], &["make"], &[false]);
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_saw_is_over_with_the_next_command() {
+    fn unknown_input_is_dropped_with_the_next_command() {
         let mut typed_lines = TypedLines::default();
         typed_lines.remove_started("ls");
         assert!(!typed_lines.is_empty());
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_in_several_lines_takes_the_first_of_them() {
+    fn a_multi_line_command_removes_its_first_line() {
         let script = "for i in 1 2\rdo echo $i\rdone\rmake\r";
         let shown = "for i in 1 2\n> do echo $i\n> done";
         check(&[script], &[shown, "make"], &[true, false]);

@@ -125,7 +125,7 @@ mod tests {
         }
 
         #[test]
-        fn the_short_way_agrees_with_the_long_one(bytes in prop::collection::vec(0x80u8.., 4), text in "[^\\x00-\\x7f]{1,3}") {
+        fn decode_first_agrees_with_the_decoder(bytes in prop::collection::vec(0x80u8.., 4), text in "[^\\x00-\\x7f]{1,3}") {
             if let Some((c, len)) = decode_first(&bytes) {
                 prop_assert_eq!(str::from_utf8(&bytes[..len]).map(str::to_owned), Ok(c.to_string()));
             }

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back() {
+    fn numbers_round_trip() {
         for n in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
             let mut out = Vec::new();
             put(&mut out, n);
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_numbers_are_none() {
+    fn invalid_numbers_are_refused() {
         assert_eq!(take(&mut &[][..]), None);
         assert_eq!(take(&mut &[0x80][..]), None);
         assert_eq!(take(&mut &[0xff; 10][..]), None);

@@ -11,16 +11,16 @@ use fugue_term::{
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-struct Counting;
+struct CountingAllocator;
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 #[expect(
     unsafe_code,
     reason = "an allocator that counts can only be written so"
 )]
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Ordering::Relaxed);
         unsafe { System.alloc(layout) }
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 
 /// A single test without other threads, so that the allocator counts only this test.
 #[test]
-fn panes_cost_what_they_hold() {
+fn pane_memory_is_bounded_by_its_contents() {
     let live = || LIVE.load(Ordering::Relaxed);
     let before = live();
     let mut pane = Terminal::new(
@@ -100,10 +100,10 @@ fn panes_cost_what_they_hold() {
     }
     let cost = live() - before;
     assert!(cost < 24_000_000, "a hostile pane costs {cost} bytes");
-    a_long_wait_costs_no_more_than_a_short_one();
+    a_long_expect_needs_no_more_memory_than_a_short_one();
 }
 
-fn a_long_wait_costs_no_more_than_a_short_one() {
+fn a_long_expect_needs_no_more_memory_than_a_short_one() {
     let live = || LIVE.load(Ordering::Relaxed);
     let megabytes = std::env::var("FUGUE_WATCH_MB").map_or(8, |mb| mb.parse().expect("a number"));
     let log: String = (0..1000)
@@ -130,17 +130,17 @@ fn a_long_wait_costs_no_more_than_a_short_one() {
                 TerminalOptions::default(),
             );
             pane.start_text_stream();
-            let mut watch = ExpectSearch::new(ExpectPatterns {
+            let mut search = ExpectSearch::new(ExpectPatterns {
                 pattern: Pattern::new(pattern).expect(pattern),
                 fail: Some(Pattern::new("error|panicked").expect("it compiles")),
                 lines: 100,
                 since: Some(pane.end()),
                 echo: EchoPolicy::Skip,
             });
-            assert_eq!(watch.search_existing(&pane), InitialSearch::NoMatch);
+            assert_eq!(search.search_existing(&pane), InitialSearch::NoMatch);
             let mut feed = |bytes: &[u8]| {
                 pane.feed(bytes);
-                watch.search_feed(pane.feed_text())
+                search.search_feed(pane.feed_text())
             };
             assert_eq!(feed(b"BEGIN\r\n"), None);
             let mut early = None;
@@ -156,16 +156,16 @@ fn a_long_wait_costs_no_more_than_a_short_one() {
             // The pane's history grows to its limit meanwhile.
             let own = 16 << 20;
             assert!(cost < own + (4 << 20), "{pattern} costs {cost} bytes more");
-            let hit = feed(b"\r\nListening on port 8080\r\n");
+            let found = feed(b"\r\nListening on port 8080\r\n");
             let expected = match pattern {
                 r"Listening on port \d+" => Some("Listening on port 8080"),
                 r"\bListening on\b" => Some("Listening on"),
                 _ => None,
             };
-            assert_eq!(hit.as_ref().map(|hit| &hit.text[..]), expected);
-            if let Some(hit) = hit {
+            assert_eq!(found.as_ref().map(|found| &found.text[..]), expected);
+            if let Some(found) = found {
                 let query = LineQuery {
-                    since: Some(hit.start),
+                    since: Some(found.start),
                     last: 10,
                 };
                 assert_eq!(pane.lines(&query).lines[0].text, "Listening on port 8080");

@@ -200,10 +200,10 @@ impl ExpectSearch {
             return;
         };
         self.push_stored(&context, at(before));
-        let floor = self.window.end();
-        self.pattern_matcher.skip_to(floor);
+        let min_start = self.window.end();
+        self.pattern_matcher.skip_to(min_start);
         if let Some(fail) = &mut self.fail_matcher {
-            fail.skip_to(floor);
+            fail.skip_to(min_start);
         }
     }
 

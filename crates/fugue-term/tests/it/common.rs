@@ -174,7 +174,7 @@ const SEQUENCES: &[&str] = &[
 
 /// The complete visible state of a terminal.
 #[derive(Debug, PartialEq)]
-pub struct Sight {
+pub struct VisibleState {
     pub facts: Vec<TerminalEvent>,
     pub ends: Vec<TextCursor>,
     pub lines: Vec<(u64, String, bool)>,
@@ -205,7 +205,7 @@ pub fn play(
     terminal: &mut Terminal,
     script: &[Step],
     mut cut: impl FnMut(&[u8]) -> Vec<Vec<u8>>,
-) -> Sight {
+) -> VisibleState {
     let (mut facts, mut ends) = (Vec::new(), Vec::new());
     for step in script {
         match step {
@@ -223,11 +223,15 @@ pub fn play(
         }
         ends.push(terminal.end());
     }
-    sight(terminal, facts, ends)
+    visible_state(terminal, facts, ends)
 }
 
-pub fn sight(terminal: &Terminal, facts: Vec<TerminalEvent>, ends: Vec<TextCursor>) -> Sight {
-    Sight {
+pub fn visible_state(
+    terminal: &Terminal,
+    facts: Vec<TerminalEvent>,
+    ends: Vec<TextCursor>,
+) -> VisibleState {
+    VisibleState {
         since: ends.iter().map(|end| lines(terminal, Some(*end))).collect(),
         lines: lines(terminal, None),
         screen: terminal.screen().rows().collect(),

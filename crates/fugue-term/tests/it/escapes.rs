@@ -136,7 +136,7 @@ const FAMILIES: &[(&str, &str, &[&str])] = &[
 ];
 
 #[test]
-fn no_escape_family_leaks_or_is_believed() {
+fn no_escape_sequence_leaks_or_passes_as_a_mark() {
     for (name, printed, answers) in FAMILIES {
         let options = TerminalOptions {
             secret: Some("secret".into()),
@@ -176,7 +176,7 @@ fn no_escape_family_leaks_or_is_believed() {
 }
 
 #[test]
-fn eight_bit_controls_are_broken_text_not_controls() {
+fn eight_bit_controls_are_invalid_text() {
     let mut terminal = Terminal::new(
         TerminalSize { rows: 5, cols: 40 },
         TerminalOptions::default(),
@@ -190,7 +190,7 @@ fn eight_bit_controls_are_broken_text_not_controls() {
 }
 
 #[test]
-fn a_string_without_end_costs_no_memory_and_ends_at_the_next_escape() {
+fn an_unterminated_string_needs_no_memory_and_ends_at_the_next_escape() {
     let mut terminal = Terminal::new(
         TerminalSize { rows: 5, cols: 40 },
         TerminalOptions::default(),
@@ -216,12 +216,12 @@ fn a_title_is_bounded_and_clean() {
     assert_eq!(
         terminal.feed(format!("\x1b]2;{}\x07", "t".repeat(256)).as_bytes()),
         [],
-        "told only when it changes"
+        "reported only on a change"
     );
 }
 
 #[test]
-fn a_storm_of_questions_gets_a_bounded_number_of_answers() {
+fn replies_to_a_storm_of_queries_are_bounded() {
     let mut terminal = Terminal::new(
         TerminalSize { rows: 5, cols: 40 },
         TerminalOptions::default(),
@@ -233,7 +233,7 @@ fn a_storm_of_questions_gets_a_bounded_number_of_answers() {
 }
 
 #[test]
-fn the_directory_is_believed_with_the_secret_or_where_there_is_none() {
+fn the_directory_needs_the_secret_if_one_is_set() {
     let mut terminal = Terminal::new(
         TerminalSize { rows: 5, cols: 40 },
         TerminalOptions::default(),

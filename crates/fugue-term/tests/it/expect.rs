@@ -27,7 +27,7 @@ fn marks(text: &str) -> Vec<u8> {
     text.into_bytes()
 }
 
-fn watch_for(pattern: &str) -> ExpectPatterns {
+fn expect_patterns(pattern: &str) -> ExpectPatterns {
     ExpectPatterns {
         pattern: Pattern::new(pattern).unwrap(),
         fail: None,
@@ -40,23 +40,23 @@ fn watch_for(pattern: &str) -> ExpectPatterns {
 /// A pane with one expect.
 struct Pane {
     terminal: Terminal,
-    watch: ExpectSearch,
+    search: ExpectSearch,
 }
 
 impl Pane {
     /// Starts an expect after `before` was printed, which must not match.
     fn new(before: &str, what: ExpectPatterns) -> Pane {
-        let (pane, begun) = Pane::begin(before, what);
-        assert_eq!(begun, InitialSearch::NoMatch, "{before:?}");
+        let (pane, initial) = Pane::begin(before, what);
+        assert_eq!(initial, InitialSearch::NoMatch, "{before:?}");
         pane
     }
 
     fn begin(before: &str, what: ExpectPatterns) -> (Pane, InitialSearch) {
         let mut terminal = terminal();
         terminal.feed(&marks(before));
-        let mut watch = ExpectSearch::new(what);
-        let begun = watch.search_existing(&terminal);
-        (Pane { terminal, watch }, begun)
+        let mut search = ExpectSearch::new(what);
+        let initial = search.search_existing(&terminal);
+        (Pane { terminal, search }, initial)
     }
 
     /// Starts an expect after `before` was printed, for new output only.
@@ -64,9 +64,9 @@ impl Pane {
         let mut terminal = terminal();
         terminal.feed(&marks(before));
         let since = Some(terminal.end());
-        let mut watch = ExpectSearch::new(ExpectPatterns { since, ..what });
-        assert_eq!(watch.search_existing(&terminal), InitialSearch::NoMatch);
-        Pane { terminal, watch }
+        let mut search = ExpectSearch::new(ExpectPatterns { since, ..what });
+        assert_eq!(search.search_existing(&terminal), InitialSearch::NoMatch);
+        Pane { terminal, search }
     }
 
     fn feed(&mut self, text: &str) -> Option<PatternMatch> {
@@ -75,18 +75,18 @@ impl Pane {
 
     fn feed_bytes(&mut self, bytes: &[u8]) -> Option<PatternMatch> {
         self.terminal.feed(bytes);
-        self.watch.search_feed(self.terminal.feed_text())
+        self.search.search_feed(self.terminal.feed_text())
     }
 
-    fn look(&mut self) -> Option<PatternMatch> {
-        match self.watch.needs_screen_search() {
-            true => self.watch.search_screen(&self.terminal),
+    fn search_screen_if_needed(&mut self) -> Option<PatternMatch> {
+        match self.search.needs_screen_search() {
+            true => self.search.search_screen(&self.terminal),
             false => None,
         }
     }
 
     /// The new lines since a cursor.
-    fn follows(&self, since: TextCursor) -> String {
+    fn new_text_since(&self, since: TextCursor) -> String {
         let query = LineQuery {
             since: Some(since),
             last: usize::MAX,
@@ -99,40 +99,40 @@ impl Pane {
 
 /// The result of some output: the match when found, or after quiet.
 #[derive(Debug, PartialEq)]
-enum Told<'a> {
+enum ExpectOutcome<'a> {
     At(usize, &'a str),
     Quiet(&'a str),
     Never,
 }
 
-use Told::{At, Never, Quiet};
+use ExpectOutcome::{At, Never, Quiet};
 
 /// Feeds the pieces to a new pane; `At(n, …)` is after the nth piece.
-fn check(pattern: &str, pieces: &[&str], expected: Told<'_>) {
-    check_for(watch_for(pattern), pieces, expected);
+fn check(pattern: &str, pieces: &[&str], expected: ExpectOutcome<'_>) {
+    check_for(expect_patterns(pattern), pieces, expected);
 }
 
 #[track_caller]
-fn check_for(what: ExpectPatterns, pieces: &[&str], expected: Told<'_>) {
+fn check_for(what: ExpectPatterns, pieces: &[&str], expected: ExpectOutcome<'_>) {
     let mut pane = Pane {
         terminal: terminal(),
-        watch: ExpectSearch::new(what),
+        search: ExpectSearch::new(what),
     };
     assert_eq!(
-        pane.watch.search_existing(&pane.terminal),
+        pane.search.search_existing(&pane.terminal),
         InitialSearch::NoMatch
     );
     for (i, piece) in pieces.iter().enumerate() {
-        if let Some(hit) = pane.feed(piece) {
-            assert_eq!(At(i + 1, &hit.text), expected, "{pieces:?}");
+        if let Some(found) = pane.feed(piece) {
+            assert_eq!(At(i + 1, &found.text), expected, "{pieces:?}");
             return;
         }
     }
-    let unsettled = pane.watch.is_unsettled();
-    match pane.watch.settle() {
-        Some(hit) => {
+    let unsettled = pane.search.is_unsettled();
+    match pane.search.settle() {
+        Some(found) => {
             assert!(unsettled);
-            assert_eq!(Quiet(&hit.text), expected, "{pieces:?}");
+            assert_eq!(Quiet(&found.text), expected, "{pieces:?}");
         }
         None => assert_eq!(Never, expected, "{pieces:?}"),
     }
@@ -151,7 +151,7 @@ fn a_match_may_straddle_two_reads() {
 }
 
 #[test]
-fn a_match_is_not_told_short() {
+fn a_match_is_reported_in_full_length() {
     check(r"\d+", &["12", "34 "], At(2, "1234"));
     check(r"\d+", &["12", "34"], Quiet("1234"));
     check(r"\d+?", &["12", "34"], At(1, "1"));
@@ -170,7 +170,7 @@ fn a_match_is_not_told_short() {
 }
 
 #[test]
-fn a_prompt_that_nothing_follows_is_told_when_it_is_quiet() {
+fn a_prompt_without_following_output_matches_after_quiet() {
     check(r"\$ $", &["~ $ "], Quiet("$ "));
     check(r"\$ $", &["~ $ ", "x"], Never);
     check(r"\$ $", &["~ $ ", "\r\n"], At(2, "$ "));
@@ -183,7 +183,7 @@ fn a_prompt_that_nothing_follows_is_told_when_it_is_quiet() {
 }
 
 #[test]
-fn anchors_are_at_line_boundaries() {
+fn anchors_match_at_line_boundaries() {
     check("^bar", &["foo bar\r\n", "bar"], At(2, "bar"));
     check("^bar$", &["bar baz\r\nbar", "\r\n"], At(2, "bar"));
     check("^$", &["a\r\n", "\r\n"], At(2, ""));
@@ -193,7 +193,7 @@ fn anchors_are_at_line_boundaries() {
 }
 
 #[test]
-fn patterns_may_span_lines_within_the_window_and_not_beyond() {
+fn a_match_spans_at_most_the_lines_of_the_window() {
     check(r"a\nb", &["a\r", "\nb"], At(2, "a\nb"));
     check(
         "(?s)begin.*end",
@@ -202,7 +202,7 @@ fn patterns_may_span_lines_within_the_window_and_not_beyond() {
     );
     let lines = |lines| ExpectPatterns {
         lines,
-        ..watch_for("(?s)begin.*end$")
+        ..expect_patterns("(?s)begin.*end$")
     };
     check_for(
         lines(3),
@@ -215,7 +215,7 @@ fn patterns_may_span_lines_within_the_window_and_not_beyond() {
 }
 
 #[test]
-fn what_is_no_text_is_not_in_the_way() {
+fn escape_sequences_do_not_interrupt_a_match() {
     check("error", &["er\x1b[31mr\x1b[1;4mor\x1b[0m"], At(1, "error"));
     check(
         "error: no",
@@ -239,14 +239,14 @@ fn what_is_no_text_is_not_in_the_way() {
 }
 
 #[test]
-fn a_progress_bar_is_many_lines() {
+fn each_update_of_a_progress_bar_is_a_line() {
     check("^100%$", &["50%\r", "75%\r", "100%\r\n"], At(3, "100%"));
     check("^100%", &["\r\x1b[2K50%", "\r\x1b[2K100%"], At(2, "100%"));
     check("5075", &["50\r75"], Never);
 }
 
 #[test]
-fn a_line_over_the_edge_is_one() {
+fn a_wrapped_line_is_one_line() {
     let long = "x".repeat(95);
     check("yx{95}z", &["y", &long, "z"], At(3, &format!("y{long}z")));
     check(
@@ -257,7 +257,7 @@ fn a_line_over_the_edge_is_one() {
 }
 
 #[test]
-fn a_jump_ends_the_word() {
+fn a_cursor_jump_ends_the_word() {
     check("foobar", &["foo\x1b[3;1Hbar"], Never);
     check("foobar", &["\r\nfoo\x1b[Abar"], Never);
     check("foobar", &["foo\x08bar"], Never);
@@ -266,7 +266,7 @@ fn a_jump_ends_the_word() {
 }
 
 #[test]
-fn word_boundaries_know_unicode() {
+fn word_boundaries_are_unicode_aware() {
     check(r"\bécole\b", &["l'", "école "], At(2, "école"));
     check(r"\bcole\b", &["école "], Never);
     check(r"\bcole\b", &["école", " cole\r\n"], At(2, "cole"));
@@ -280,16 +280,17 @@ fn word_boundaries_know_unicode() {
 }
 
 #[test]
-fn whichever_comes_first() {
+fn the_pattern_that_ends_first_wins() {
     let both = |pattern, fail| ExpectPatterns {
         fail: Some(Pattern::new(fail).unwrap()),
-        ..watch_for(pattern)
+        ..expect_patterns(pattern)
     };
     let which = |pattern, fail, pieces: &[&str]| {
         let mut pane = Pane::new("", both(pattern, fail));
-        let hit = pieces.iter().find_map(|piece| pane.feed(piece));
-        hit.or_else(|| pane.watch.settle())
-            .map(|hit| (hit.kind, hit.text))
+        let found = pieces.iter().find_map(|piece| pane.feed(piece));
+        found
+            .or_else(|| pane.search.settle())
+            .map(|found| (found.kind, found.text))
     };
     let failed = |text: &str| Some((PatternKind::Fail, text.to_owned()));
     let matched = |text: &str| Some((PatternKind::Pattern, text.to_owned()));
@@ -307,78 +308,83 @@ fn whichever_comes_first() {
 }
 
 #[test]
-fn what_is_there_is_looked_at_first() {
+fn existing_lines_are_searched_first() {
     let begin = |before, what| match Pane::begin(before, what) {
-        (pane, InitialSearch::Match(hit)) => (hit.text.clone(), pane.follows(hit.end)),
-        (_, begun) => panic!("{begun:?}"),
+        (pane, InitialSearch::Match(found)) => (found.text.clone(), pane.new_text_since(found.end)),
+        (_, initial) => panic!("{initial:?}"),
     };
     let text = "one\r\ntwo 2 zwei\r\nthree\r\nfour";
-    let is = |text: &str, follows: &str| (text.to_owned(), follows.to_owned());
+    let is = |text: &str, new_text_since: &str| (text.to_owned(), new_text_since.to_owned());
     assert_eq!(
-        begin(text, watch_for("one")),
+        begin(text, expect_patterns("one")),
         is("one", "two 2 zwei|three|four")
     );
     assert_eq!(
-        begin(text, watch_for(r"two \d")),
+        begin(text, expect_patterns(r"two \d")),
         is("two 2", " zwei|three|four")
     );
     assert_eq!(
-        begin(text, watch_for("two.*")),
+        begin(text, expect_patterns("two.*")),
         is("two 2 zwei", "three|four")
     );
-    assert_eq!(begin(text, watch_for("zwei\n")), is("zwei\n", "three|four"));
-    assert_eq!(begin(text, watch_for("^fou")), is("fou", "r"));
+    assert_eq!(
+        begin(text, expect_patterns("zwei\n")),
+        is("zwei\n", "three|four")
+    );
+    assert_eq!(begin(text, expect_patterns("^fou")), is("fou", "r"));
     let last = |lines| ExpectPatterns {
         lines,
-        ..watch_for("one|four")
+        ..expect_patterns("one|four")
     };
     assert_eq!(begin(text, last(4)).0, "one");
     assert_eq!(begin(text, last(3)).0, "four");
     // New output continues the same line.
-    let mut pane = Pane::new("hello wor", watch_for("hello world"));
+    let mut pane = Pane::new("hello wor", expect_patterns("hello world"));
     assert_eq!(pane.feed("ld").unwrap().text, "hello world");
-    let mut pane = Pane::new("one\r\n", watch_for(r"one\ntwo"));
+    let mut pane = Pane::new("one\r\n", expect_patterns(r"one\ntwo"));
     assert_eq!(pane.feed("two").unwrap().text, "one\ntwo");
-    let mut pane = Pane::new("~ $ ", watch_for(r"\$ $"));
-    assert!(pane.watch.is_unsettled());
-    assert_eq!(pane.watch.settle().unwrap().text, "$ ");
+    let mut pane = Pane::new("~ $ ", expect_patterns(r"\$ $"));
+    assert!(pane.search.is_unsettled());
+    assert_eq!(pane.search.settle().unwrap().text, "$ ");
 }
 
 #[test]
-fn a_hit_says_where_it_is_and_what_follows() {
+fn a_match_has_its_position_and_the_cursor_after_it() {
     for before in ["", "text\r\n", "漢 "] {
         for pieces in [
             &["see \x1b[1mport 80", "80\x1b[0m now\r\nnext"][..],
             &["see port", " 8080 now", "\r\nnext"],
             &["see port 8080 now\r\nnext"],
         ] {
-            let mut pane = Pane::new(before, watch_for(r"port \d+"));
+            let mut pane = Pane::new(before, expect_patterns(r"port \d+"));
             let hits: Vec<PatternMatch> =
                 pieces.iter().filter_map(|piece| pane.feed(piece)).collect();
-            let [hit] = &hits[..] else { panic!("{hits:?}") };
-            assert_eq!(pane.follows(hit.end), " now|next");
+            let [found] = &hits[..] else {
+                panic!("{hits:?}")
+            };
+            assert_eq!(pane.new_text_since(found.end), " now|next");
             assert_eq!(
-                (&hit.text[..], hit.source),
+                (&found.text[..], found.source),
                 ("port 8080", MatchSource::Stream)
             );
-            assert!(hit.line.contains("see port 8080"), "{hit:?}");
+            assert!(found.line.contains("see port 8080"), "{found:?}");
             let line = before.matches('\n').count() as u64;
             let col = if before == "漢 " { 2 } else { 0 };
-            assert_eq!((hit.start.line.0, hit.start.col), (line, col + 4));
-            assert_eq!((hit.end.line.0, hit.end.col), (line, col + 13));
+            assert_eq!((found.start.line.0, found.start.col), (line, col + 4));
+            assert_eq!((found.end.line.0, found.end.col), (line, col + 13));
         }
     }
 }
 
 #[test]
-fn stale_text_never_matches() {
-    let mut pane = Pane::since_now("Build completed\r\n$ ", watch_for("Build completed"));
+fn repainted_old_text_does_not_match() {
+    let mut pane = Pane::since_now("Build completed\r\n$ ", expect_patterns("Build completed"));
     assert_eq!(pane.feed("make\r\n"), None);
-    assert_eq!(pane.watch.settle(), None);
-    let hit = pane.feed("Build completed\r\n").unwrap();
-    assert_eq!((hit.end.line.0, hit.end.col), (2, 15));
+    assert_eq!(pane.search.settle(), None);
+    let found = pane.feed("Build completed\r\n").unwrap();
+    assert_eq!((found.end.line.0, found.end.col), (2, 15));
     // `since` in the middle of a line.
-    let mut pane = Pane::since_now("foo", watch_for("^bar|foobar|oo"));
+    let mut pane = Pane::since_now("foo", expect_patterns("^bar|foobar|oo"));
     assert_eq!(pane.feed("bar\r\n"), None);
     assert!(pane.feed("bar\r\n").is_some());
     // A program that redraws its screen, with and without clearing.
@@ -386,76 +392,80 @@ fn stale_text_never_matches() {
     for again in ["\x1b[H", "\x1b[H\x1b[0J", "\x1b[6;1H\x1b[2K\x1b[A\x1b[2K"] {
         for alternate in ["", "\x1b[?1049h"] {
             let before = format!("{alternate}{screen}");
-            let mut pane = Pane::since_now(&before, watch_for("completed"));
+            let mut pane = Pane::since_now(&before, expect_patterns("completed"));
             // Clearing the whole main screen makes the following output new lines.
             if alternate.is_empty() && again.contains("\x1b[H\x1b[0J") {
                 continue;
             }
             for _ in 0..3 {
                 assert_eq!(pane.feed(&format!("{again}{screen}")), None, "{again:?}");
-                assert_eq!(pane.look(), None, "{again:?} {alternate:?}");
+                assert_eq!(
+                    pane.search_screen_if_needed(),
+                    None,
+                    "{again:?} {alternate:?}"
+                );
             }
             let other = format!("{again}\x1b[2;3HBuild failed   \x1b[4;1Hthe end");
             assert_eq!(pane.feed(&other), None);
-            assert_eq!(pane.look(), None);
-            let hit = pane
+            assert_eq!(pane.search_screen_if_needed(), None);
+            let found = pane
                 .feed(&format!("{again}{screen}"))
-                .or_else(|| pane.look());
-            assert_eq!(hit.unwrap().text, "completed", "it was gone and is back");
+                .or_else(|| pane.search_screen_if_needed());
+            assert_eq!(found.unwrap().text, "completed", "it was gone and is back");
         }
     }
 }
 
 #[test]
-fn a_word_that_is_painted_is_found_by_a_look() {
+fn painted_text_is_found_by_a_screen_search() {
     for alternate in ["", "\x1b[?1049h"] {
-        let mut pane = Pane::since_now("ready\r\n", watch_for("re[a]dy"));
+        let mut pane = Pane::since_now("ready\r\n", expect_patterns("re[a]dy"));
         assert_eq!(
             pane.feed(&format!("{alternate}\x1b[4;3Hrdy\x1b[4;4H\x1b[2@")),
             None
         );
-        assert_eq!(pane.look(), None);
+        assert_eq!(pane.search_screen_if_needed(), None);
         assert_eq!(pane.feed("\x1b[4;5Ha\x1b[4;4He"), None);
-        let hit = pane.look().unwrap();
+        let found = pane.search_screen_if_needed().unwrap();
         assert_eq!(
-            (&hit.text[..], &hit.line[..], hit.source),
+            (&found.text[..], &found.line[..], found.source),
             ("ready", "  ready", MatchSource::Screen)
         );
-        assert_eq!(pane.follows(hit.end), "");
+        assert_eq!(pane.new_text_since(found.end), "");
     }
 }
 
 #[test]
-fn the_alternate_screen_counts() {
-    let mut pane = Pane::new("", watch_for("done"));
+fn the_alternate_screen_is_searched() {
+    let mut pane = Pane::new("", expect_patterns("done"));
     assert_eq!(pane.feed("\x1b[?1049h\x1b[2J\x1b[3;4Hworking"), None);
-    let hit = pane.feed("\x1b[3;4Hdone").unwrap();
-    assert_eq!(hit.text, "done");
+    let found = pane.feed("\x1b[3;4Hdone").unwrap();
+    assert_eq!(found.text, "done");
     // The contents of the alternate screen are searched, the hidden main screen is not.
-    let (_, begun) = Pane::begin("\x1b[?1049h\x1b[3;4Hdone", watch_for("done"));
+    let (_, initial) = Pane::begin("\x1b[?1049h\x1b[3;4Hdone", expect_patterns("done"));
     assert!(matches!(
-        begun,
+        initial,
         InitialSearch::Match(PatternMatch {
             source: MatchSource::Screen,
             ..
         })
     ));
-    let mut pane = Pane::since_now("done\x1b[?1049h\x1b[3;4Hdone", watch_for("done"));
+    let mut pane = Pane::since_now("done\x1b[?1049h\x1b[3;4Hdone", expect_patterns("done"));
     assert_eq!(pane.feed("\x1b[5;1Hx\x1b[?1049l\x1b[4;1Hy"), None);
-    assert_eq!(pane.look(), None);
+    assert_eq!(pane.search_screen_if_needed(), None);
 }
 
 #[test]
-fn echo_is_no_output() {
+fn echo_is_not_searched() {
     let typed = "{A}$ {B}make done\r\n{C}";
-    let mut pane = Pane::new("", watch_for("done"));
+    let mut pane = Pane::new("", expect_patterns("done"));
     assert_eq!(pane.feed(typed), None);
-    assert_eq!(pane.watch.settle(), None);
-    assert_eq!(pane.look(), None);
+    assert_eq!(pane.search.settle(), None);
+    assert_eq!(pane.search_screen_if_needed(), None);
     assert_eq!(pane.feed("all done\r\n").unwrap().line, "all done");
     let what = || ExpectPatterns {
         echo: EchoPolicy::Match,
-        ..watch_for("make done")
+        ..expect_patterns("make done")
     };
     assert_eq!(Pane::new("", what()).feed(typed).unwrap().text, "make done");
     assert!(matches!(
@@ -465,30 +475,30 @@ fn echo_is_no_output() {
     // Existing output begins in the line in which the echo ended.
     let there = "{A}$ {B}ls\r\n{C}all done\r\n{D;0}{A}$ {B}";
     assert!(matches!(
-        Pane::begin(there, watch_for("all done")).1,
+        Pane::begin(there, expect_patterns("all done")).1,
         InitialSearch::Match(_)
     ));
     // Existing text, and text that a line editor paints.
     let mut pane = Pane::new(
         &format!("{typed}{{D;0}}{{A}}$ {{B}}done"),
-        watch_for("done|mak"),
+        expect_patterns("done|mak"),
     );
     assert_eq!(pane.feed("\r\x1b[Cdone\x1b[K\x1b[2D"), None);
-    assert!(!pane.watch.needs_screen_search());
-    assert_eq!(pane.watch.search_screen(&pane.terminal), None);
+    assert!(!pane.search.needs_screen_search());
+    assert_eq!(pane.search.search_screen(&pane.terminal), None);
     // The prompt and the following output are not joined.
-    let mut pane = Pane::new("", watch_for(r"^out|\$ out"));
+    let mut pane = Pane::new("", expect_patterns(r"^out|\$ out"));
     assert_eq!(pane.feed("{A}$ {B}ls\r\n{C}out").unwrap().text, "out");
-    let mut pane = Pane::new("{A}$ {B}ls", watch_for(r"^out|\$ out"));
+    let mut pane = Pane::new("{A}$ {B}ls", expect_patterns(r"^out|\$ out"));
     assert_eq!(pane.feed("\r\n{C}out").unwrap().text, "out");
-    let mut pane = Pane::new("", watch_for(r"\$ $"));
+    let mut pane = Pane::new("", expect_patterns(r"\$ $"));
     assert_eq!(pane.feed("{A}$ {B}"), None);
-    assert_eq!(pane.watch.settle().unwrap().text, "$ ");
+    assert_eq!(pane.search.settle().unwrap().text, "$ ");
 }
 
 #[test]
-fn what_a_program_in_the_background_prints_at_the_prompt_is_no_echo() {
-    let mut pane = Pane::new("", watch_for("listening"));
+fn background_output_at_the_prompt_is_not_echo() {
+    let mut pane = Pane::new("", expect_patterns("listening"));
     pane.terminal.track_typed_input();
     pane.feed("{A}$ {B}");
     pane.terminal.record_typed(b"./server listening &\r");
@@ -499,23 +509,23 @@ fn what_a_program_in_the_background_prints_at_the_prompt_is_no_echo() {
         "$ listening on 80"
     );
     // With a partly typed line, the output cannot be distinguished from echo.
-    let mut pane = Pane::new("{A}$ {B}", watch_for("listening"));
+    let mut pane = Pane::new("{A}$ {B}", expect_patterns("listening"));
     pane.terminal.record_typed(b"list");
     assert_eq!(pane.feed("listening"), None);
     // Existing text.
     let mut terminal = terminal();
     terminal.track_typed_input();
     terminal.feed(&marks("{A}$ {B}listening"));
-    let mut watch = ExpectSearch::new(watch_for("listening"));
+    let mut search = ExpectSearch::new(expect_patterns("listening"));
     assert!(matches!(
-        watch.search_existing(&terminal),
+        search.search_existing(&terminal),
         InitialSearch::Match(_)
     ));
 }
 
 #[test]
-fn lines_that_are_typed_ahead_are_echo_at_each_of_their_prompts() {
-    let mut pane = Pane::new("", watch_for("ready"));
+fn lines_typed_ahead_are_echo_at_each_prompt() {
+    let mut pane = Pane::new("", expect_patterns("ready"));
     pane.terminal.track_typed_input();
     pane.feed("{A}$ {B}");
     pane.terminal.record_typed(b": ready one\r: ready two\r");
@@ -527,16 +537,16 @@ fn lines_that_are_typed_ahead_are_echo_at_each_of_their_prompts() {
 }
 
 #[test]
-fn forged_marks_hide_nothing() {
-    let mut pane = Pane::new("", watch_for("done"));
+fn forged_marks_do_not_hide_output() {
+    let mut pane = Pane::new("", expect_patterns("done"));
     let forged = "\x1b]133;A\x07\x1b]133;B\x07\x1b]133;B;k=guess\x07";
     assert!(pane.feed(&format!("{forged}done")).is_some());
-    let (_, begun) = Pane::begin(&format!("{forged}done"), watch_for("done"));
-    assert!(matches!(begun, InitialSearch::Match(_)));
+    let (_, initial) = Pane::begin(&format!("{forged}done"), expect_patterns("done"));
+    assert!(matches!(initial, InitialSearch::Match(_)));
 }
 
 #[test]
-fn lines_that_are_gone_are_asked_for() {
+fn dropped_lines_are_requested() {
     let secret = || Some(SECRET.to_owned());
     let make = |keep_lines| {
         let options = TerminalOptions {
@@ -550,56 +560,59 @@ fn lines_that_are_gone_are_asked_for() {
     let (mut live, mut replayed) = (make(10), make(usize::MAX));
     let begin = |live: &Terminal, pattern| {
         let since = Some(TextCursor::default());
-        let mut watch = ExpectSearch::new(ExpectPatterns {
+        let mut search = ExpectSearch::new(ExpectPatterns {
             since,
-            ..watch_for(pattern)
+            ..expect_patterns(pattern)
         });
-        assert_eq!(watch.search_existing(live), InitialSearch::NeedsOlder);
-        watch
+        assert_eq!(search.search_existing(live), InitialSearch::NeedsOlder);
+        search
     };
     let text: String = (0..5000).map(|i| format!("line {i} of many\r\n")).collect();
     live.feed(text.as_bytes());
     replayed.feed(text.as_bytes());
-    let mut watch = begin(&live, "line 7 .*");
-    let InitialSearch::Match(hit) = watch.search_existing(&replayed) else {
+    let mut search = begin(&live, "line 7 .*");
+    let InitialSearch::Match(found) = search.search_existing(&replayed) else {
         panic!()
     };
-    assert_eq!((&hit.text[..], hit.end.line.0), ("line 7 of many", 7));
+    assert_eq!((&found.text[..], found.end.line.0), ("line 7 of many", 7));
     // No match in existing lines; then the text printed meanwhile, then new output.
-    let mut watch = begin(&live, "late|later");
-    assert_eq!(watch.search_existing(&replayed), InitialSearch::NoMatch);
+    let mut search = begin(&live, "late|later");
+    assert_eq!(search.search_existing(&replayed), InitialSearch::NoMatch);
     live.feed(b"here: la");
-    assert_eq!(watch.search_feed(live.feed_text()), None);
+    assert_eq!(search.search_feed(live.feed_text()), None);
     live.feed(b"te\r\n");
-    assert_eq!(watch.resume_search(&live).unwrap().text, "late");
-    let mut watch = begin(&live, "the end");
+    assert_eq!(search.resume_search(&live).unwrap().text, "late");
+    let mut search = begin(&live, "the end");
     assert_eq!(
-        watch.search_existing(&live),
+        search.search_existing(&live),
         InitialSearch::NoMatch,
-        "what there is has to do"
+        "only the available lines are searched"
     );
-    assert_eq!(watch.resume_search(&live), None);
+    assert_eq!(search.resume_search(&live), None);
     live.feed(b"the end");
-    assert_eq!(watch.search_feed(live.feed_text()).unwrap().text, "the end");
+    assert_eq!(
+        search.search_feed(live.feed_text()).unwrap().text,
+        "the end"
+    );
 }
 
 #[test]
-fn what_is_told_is_bounded() {
-    let mut pane = Pane::new("", watch_for("x+y"));
-    let hit = pane.feed(&format!("{}y\r\n", "x".repeat(5000))).unwrap();
+fn the_text_of_a_match_is_bounded() {
+    let mut pane = Pane::new("", expect_patterns("x+y"));
+    let found = pane.feed(&format!("{}y\r\n", "x".repeat(5000))).unwrap();
     assert_eq!(
-        (hit.text.chars().count(), hit.line.chars().count()),
+        (found.text.chars().count(), found.line.chars().count()),
         (1001, 1001)
     );
-    let mut pane = Pane::new("", watch_for("needle"));
-    let hit = pane
+    let mut pane = Pane::new("", expect_patterns("needle"));
+    let found = pane
         .feed(&format!("{}needle and more", "x".repeat(5000)))
         .unwrap();
     assert!(
-        hit.line.starts_with('…') && hit.line.contains("xneedle"),
+        found.line.starts_with('…') && found.line.contains("xneedle"),
         "{}",
-        hit.line
+        found.line
     );
     assert!(pane.feed("needle").is_none(), "it is over");
-    assert!(!pane.watch.is_unsettled());
+    assert!(!pane.search.is_unsettled());
 }

@@ -35,7 +35,7 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     texts.map(|text| Pattern::new(text).unwrap()).into()
 });
 
-fn watch_for(pattern: &Pattern) -> ExpectPatterns {
+fn expect_patterns(pattern: &Pattern) -> ExpectPatterns {
     ExpectPatterns {
         pattern: pattern.clone(),
         fail: None,
@@ -48,12 +48,12 @@ fn watch_for(pattern: &Pattern) -> ExpectPatterns {
 /// The parts of a match that do not depend on when the match was reported.
 type Told = Option<(PatternKind, String, TextCursor, TextCursor)>;
 
-fn told(hit: Option<PatternMatch>) -> Told {
-    hit.map(|hit| (hit.kind, hit.text, hit.start, hit.end))
+fn comparable(found: Option<PatternMatch>) -> Told {
+    found.map(|found| (found.kind, found.text, found.start, found.end))
 }
 
 /// The match of a script, and whether a screen search is needed.
-fn wait(
+fn find_match(
     what: ExpectPatterns,
     size: TerminalSize,
     script: &[Step],
@@ -61,9 +61,9 @@ fn wait(
 ) -> (Told, bool) {
     let mut terminal = Terminal::new(size, options());
     terminal.start_text_stream();
-    let mut watch = ExpectSearch::new(what);
-    if let InitialSearch::Match(hit) = watch.search_existing(&terminal) {
-        return (told(Some(hit)), false);
+    let mut search = ExpectSearch::new(what);
+    if let InitialSearch::Match(found) = search.search_existing(&terminal) {
+        return (comparable(Some(found)), false);
     }
     for step in script {
         match step {
@@ -72,19 +72,19 @@ fn wait(
             Step::Bytes(bytes) => {
                 for part in cut(bytes) {
                     terminal.feed(&part);
-                    if let Some(hit) = watch.search_feed(terminal.feed_text()) {
-                        return (told(Some(hit)), false);
+                    if let Some(found) = search.search_feed(terminal.feed_text()) {
+                        return (comparable(Some(found)), false);
                     }
                 }
             }
         }
     }
-    let hit = watch.settle();
-    (told(hit), watch.needs_screen_search())
+    let found = search.settle();
+    (comparable(found), search.needs_screen_search())
 }
 
 /// Splits bytes into pieces of these sizes in turn.
-fn by_sizes(bytes: &[u8], sizes: &mut impl Iterator<Item = usize>) -> Vec<Vec<u8>> {
+fn split_by_sizes(bytes: &[u8], sizes: &mut impl Iterator<Item = usize>) -> Vec<Vec<u8>> {
     let mut parts = Vec::new();
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -162,7 +162,7 @@ fn printed() -> impl Strategy<Value = (Vec<u8>, String)> {
 }
 
 /// The new text since a cursor.
-fn follows(terminal: &Terminal, since: TextCursor) -> String {
+fn new_text_since(terminal: &Terminal, since: TextCursor) -> String {
     let query = LineQuery {
         since: Some(since),
         last: usize::MAX,
@@ -176,25 +176,25 @@ proptest! {
     #![proptest_config(config(400))]
 
     #[test]
-    fn any_cutting_of_any_bytes_gives_the_same_hit(
+    fn the_match_does_not_depend_on_the_split(
         size in size(), script in script(), cuts in prop::collection::vec(1usize..9, 1..9), fail in 0usize..10, echo in any::<bool>()
     ) {
         for pattern in &*PATTERNS {
             let what = || ExpectPatterns {
                 fail: PATTERNS.get(fail).cloned(),
                 echo: if echo { EchoPolicy::Match } else { EchoPolicy::Skip },
-                ..watch_for(pattern)
+                ..expect_patterns(pattern)
             };
-            let expected = wait(what(), size, &script, whole);
-            prop_assert_eq!(&wait(what(), size, &script, single_bytes), &expected, "{:?}", pattern);
+            let expected = find_match(what(), size, &script, whole);
+            prop_assert_eq!(&find_match(what(), size, &script, single_bytes), &expected, "{:?}", pattern);
             let mut sizes = cuts.iter().copied().cycle();
-            let cut = wait(what(), size, &script, |bytes| by_sizes(bytes, &mut sizes));
+            let cut = find_match(what(), size, &script, |bytes| split_by_sizes(bytes, &mut sizes));
             prop_assert_eq!(&cut, &expected, "{:?}", pattern);
         }
     }
 
     #[test]
-    fn a_hit_is_what_a_reader_of_the_text_would_find_and_says_what_follows(
+    fn a_match_equals_a_search_of_the_text_and_its_end_starts_the_rest(
         (bytes, clean) in printed(), rows in 2u16..9, cuts in prop::collection::vec(1usize..9, 1..9),
     ) {
         let size = TerminalSize { rows, cols: 20 };
@@ -206,40 +206,40 @@ proptest! {
             // While the output is printed.
             let mut terminal = Terminal::new(size, options());
             terminal.start_text_stream();
-            let all = || ExpectPatterns { lines: 100, ..watch_for(&pattern) };
-            let mut watch = ExpectSearch::new(all());
-            prop_assert_eq!(watch.search_existing(&terminal), InitialSearch::NoMatch);
-            let mut hit = None;
-            for part in by_sizes(&bytes, &mut sizes) {
+            let all = || ExpectPatterns { lines: 100, ..expect_patterns(&pattern) };
+            let mut search = ExpectSearch::new(all());
+            prop_assert_eq!(search.search_existing(&terminal), InitialSearch::NoMatch);
+            let mut found = None;
+            for part in split_by_sizes(&bytes, &mut sizes) {
                 terminal.feed(&part);
-                hit = hit.or(watch.search_feed(terminal.feed_text()));
+                found = found.or(search.search_feed(terminal.feed_text()));
             }
-            prop_assert!(!watch.is_unsettled());
-            prop_assert_eq!(hit.as_ref().map(|hit| &hit.text[..]), expected.clone().map(|range| &clean[range]), "{:?}", text);
+            prop_assert!(!search.is_unsettled());
+            prop_assert_eq!(found.as_ref().map(|found| &found.text[..]), expected.clone().map(|range| &clean[range]), "{:?}", text);
             // After the output was printed.
             let mut later = ExpectSearch::new(all());
             let begun = match later.search_existing(&terminal) {
-                InitialSearch::Match(hit) => Some(hit),
+                InitialSearch::Match(found) => Some(found),
                 InitialSearch::NoMatch => None,
                 InitialSearch::NeedsOlder => panic!("all lines are there"),
             };
-            let within = |hit: &PatternMatch| (hit.text.clone(), (hit.start.line, hit.start.col), (hit.end.line, hit.end.col));
-            prop_assert_eq!(begun.as_ref().map(within), hit.as_ref().map(within), "{:?}", text);
+            let within = |found: &PatternMatch| (found.text.clone(), (found.start.line, found.start.col), (found.end.line, found.end.col));
+            prop_assert_eq!(begun.as_ref().map(within), found.as_ref().map(within), "{:?}", text);
             let Some(range) = expected else { continue };
             let rest = &clean[range.end..];
             let ended_line = rest.strip_prefix('\n').filter(|_| !clean[..range.end].ends_with('\n'));
             let rest = ended_line.unwrap_or(rest);
-            for hit in [hit, begun].iter().flatten() {
-                let new = follows(&terminal, hit.end);
-                prop_assert_eq!(new.trim_end_matches('\n'), rest.trim_end_matches('\n'), "{:?} {:?}", text, hit);
+            for found in [found, begun].iter().flatten() {
+                let new = new_text_since(&terminal, found.end);
+                prop_assert_eq!(new.trim_end_matches('\n'), rest.trim_end_matches('\n'), "{:?} {:?}", text, found);
                 // An expect from that position on finds the next match.
-                let mut next = ExpectSearch::new(ExpectPatterns { since: Some(hit.end), ..all() });
+                let mut next = ExpectSearch::new(ExpectPatterns { since: Some(found.end), ..all() });
                 let next = match next.search_existing(&terminal) {
-                    InitialSearch::Match(hit) => Some(hit.text),
+                    InitialSearch::Match(found) => Some(found.text),
                     InitialSearch::NoMatch | InitialSearch::NeedsOlder => None,
                 };
                 let expected = next_match(text, &clean, range.end);
-                prop_assert_eq!(next.as_deref(), expected.map(|range| &clean[range]), "{:?} behind {:?}", text, hit);
+                prop_assert_eq!(next.as_deref(), expected.map(|range| &clean[range]), "{:?} behind {:?}", text, found);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::common::{
-    Step, fragment, lines, options, play, script, sight, single_bytes, size, whole,
+    Step, fragment, lines, options, play, script, single_bytes, size, visible_state, whole,
 };
 use fugue_term::{Terminal, TextCursor};
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn any_cutting_of_the_bytes_gives_the_same(size in size(), script in script(), cuts in prop::collection::vec(1usize..7, 1..9)) {
+    fn the_state_does_not_depend_on_the_split(size in size(), script in script(), cuts in prop::collection::vec(1usize..7, 1..9)) {
         let expected = play(&mut Terminal::new(size, options()), &script, whole);
         let bytewise = play(&mut Terminal::new(size, options()), &script, single_bytes);
         prop_assert_eq!(&expected, &bytewise);
@@ -41,7 +41,7 @@ proptest! {
     }
 
     #[test]
-    fn a_row_is_known_again_by_its_number_and_by_nothing_else(size in size(), script in script()) {
+    fn equal_row_hashes_mean_equal_rows(size in size(), script in script()) {
         let mut asked = Terminal::new(size, options());
         let mut seen: HashMap<u64, Vec<String>> = HashMap::new();
         for step in &script {
@@ -81,11 +81,11 @@ proptest! {
     }
 
     #[test]
-    fn a_checkpoint_goes_on_as_if_nothing_had_been(size in size(), before in script(), after in script()) {
+    fn a_restored_terminal_continues_like_the_original(size in size(), before in script(), after in script()) {
         let mut first = Terminal::new(size, options());
         play(&mut first, &before, whole);
         let Some(saved) = first.save() else { return Ok(()) };
-        let mut second = Terminal::load(&saved, options()).expect("what was saved loads");
+        let mut second = Terminal::load(&saved, options()).expect("a saved checkpoint loads");
         prop_assert_eq!(Some(saved), second.save());
         prop_assert_eq!(first.end(), second.end());
         let kept = second.end().line;
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_new_since_a_cursor_is_all_that_changed(size in size(), before in plain(), after in plain()) {
+    fn new_text_since_a_cursor_is_all_that_changed(size in size(), before in plain(), after in plain()) {
         let mut terminal = Terminal::new(size, options());
         terminal.feed(&before);
         let (then, old) = (terminal.end(), lines(&terminal, None));
@@ -149,10 +149,10 @@ proptest! {
     }
 
     #[test]
-    fn text_never_holds_control_characters(size in size(), script in script()) {
+    fn text_contains_no_control_characters(size in size(), script in script()) {
         let mut terminal = Terminal::new(size, options());
         play(&mut terminal, &script, whole);
-        let seen = sight(&terminal, Vec::new(), Vec::new());
+        let seen = visible_state(&terminal, Vec::new(), Vec::new());
         let all = seen.lines.iter().map(|line| &line.1).chain(&seen.screen).chain([&seen.title, &seen.cursor_line]);
         for text in all {
             prop_assert!(!text.chars().any(char::is_control), "{:?}", text);
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn a_broken_checkpoint_is_none_or_harmless(size in size(), script in script(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn a_damaged_checkpoint_is_refused_or_harmless(size in size(), script in script(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let mut terminal = Terminal::new(size, options());
         play(&mut terminal, &script, whole);
         let Some(mut saved) = terminal.save() else { return Ok(()) };
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cursor_from_elsewhere_is_harmless(size in size(), script in script(), offset in 0u64..200, line in 0u64..20, col in 0u32..20) {
+    fn a_foreign_cursor_is_harmless(size in size(), script in script(), offset in 0u64..200, line in 0u64..20, col in 0u32..20) {
         let mut terminal = Terminal::new(size, options());
         play(&mut terminal, &script, whole);
         let cursor = TextCursor { offset: fugue_term::Offset(offset), line: fugue_term::LineNo(line), col };

@@ -71,7 +71,7 @@ impl Recording {
                 terminal.feed(part);
                 if let Some(saved) = terminal.save() {
                     terminal = Terminal::load(&saved, TerminalOptions::default())
-                        .expect("what was saved loads");
+                        .expect("a saved checkpoint loads");
                 }
             }
             resize.into_iter().for_each(|size| terminal.resize(size));

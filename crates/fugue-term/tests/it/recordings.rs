@@ -6,7 +6,7 @@
 use crate::recording::{Recording, all};
 
 #[test]
-fn recordings_give_the_screens_that_were_looked_at() {
+fn recordings_give_the_reviewed_screens() {
     let all = all();
     assert!(all.len() >= 6, "the recordings are gone");
     for recording in all {
@@ -20,7 +20,7 @@ fn recordings_give_the_screens_that_were_looked_at() {
 }
 
 #[test]
-fn recordings_are_the_same_however_they_are_cut() {
+fn recordings_do_not_depend_on_the_split() {
     for recording in all() {
         let whole = recording.play(|bytes| vec![bytes.to_vec()]);
         for size in [1, 2, 3, 7, 61, 4096] {

@@ -9,15 +9,15 @@ use alacritty_terminal::vte::ansi::Processor;
 use fugue_term::TerminalSize;
 
 #[derive(Clone)]
-struct Deaf;
+struct IgnoreEvents;
 
-impl EventListener for Deaf {
+impl EventListener for IgnoreEvents {
     fn send_event(&self, _: Event) {}
 }
 
-struct Dims(TerminalSize);
+struct ScreenSize(TerminalSize);
 
-impl Dimensions for Dims {
+impl Dimensions for ScreenSize {
     fn total_lines(&self) -> usize {
         self.0.rows.into()
     }
@@ -33,7 +33,7 @@ impl Dimensions for Dims {
 
 /// Alacritty's terminal.
 pub struct Reference {
-    term: Term<Deaf>,
+    term: Term<IgnoreEvents>,
     parser: Processor,
 }
 
@@ -44,7 +44,7 @@ impl Reference {
             ..Config::default()
         };
         Reference {
-            term: Term::new(config, &Dims(size), Deaf),
+            term: Term::new(config, &ScreenSize(size), IgnoreEvents),
             parser: Processor::new(),
         }
     }

@@ -19,7 +19,7 @@ fn config() -> ProptestConfig {
     }
 }
 
-fn keeping(keep_lines: usize) -> TerminalOptions {
+fn terminal_keeping(keep_lines: usize) -> TerminalOptions {
     TerminalOptions {
         keep_lines,
         ..options()
@@ -51,7 +51,7 @@ fn read_at_once(terminal: &Terminal, selection: LineSelection) -> Read {
 }
 
 fn read_in_pieces(size: TerminalSize, script: &[Step], selection: LineSelection) -> Read {
-    let mut terminal = Terminal::new(size, keeping(usize::MAX));
+    let mut terminal = Terminal::new(size, terminal_keeping(usize::MAX));
     let mut lines = Vec::new();
     play(&mut terminal, script, |terminal| {
         terminal.take_scrollback().for_each_line(selection, |line| {
@@ -69,39 +69,39 @@ fn search(
     script: &[Step],
     in_pieces: bool,
 ) -> Option<(Option<PatternMatch>, Option<TextCursor>)> {
-    let mut recent = Terminal::new(size, keeping(1));
+    let mut recent = Terminal::new(size, terminal_keeping(1));
     play(&mut recent, script, |terminal| {
         terminal.take_scrollback();
     });
-    let mut watch = ExpectSearch::new(what.clone());
-    if watch.search_existing(&recent) != InitialSearch::NeedsOlder {
+    let mut search = ExpectSearch::new(what.clone());
+    if search.search_existing(&recent) != InitialSearch::NeedsOlder {
         return None;
     }
-    let mut whole = Terminal::new(size, keeping(usize::MAX));
+    let mut whole = Terminal::new(size, terminal_keeping(usize::MAX));
     let mut early = None;
     play(&mut whole, script, |terminal| {
         if in_pieces && early.is_none() {
             let scrollback = terminal.take_scrollback();
-            early = watch.search_older(&scrollback, terminal);
+            early = search.search_older(&scrollback, terminal);
         }
     });
-    let hit = match early {
-        Some(hit) => Some(hit),
-        None => match watch.search_existing(&whole) {
-            InitialSearch::Match(hit) => Some(hit),
-            InitialSearch::NoMatch | InitialSearch::NeedsOlder => watch.finish(&recent),
+    let found = match early {
+        Some(found) => Some(found),
+        None => match search.search_existing(&whole) {
+            InitialSearch::Match(found) => Some(found),
+            InitialSearch::NoMatch | InitialSearch::NeedsOlder => search.finish(&recent),
         },
     };
-    Some((hit, watch.searched_from()))
+    Some((found, search.searched_from()))
 }
 
 proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn lines_taken_out_are_the_lines_of_one_who_keeps_all(size in size(), script in script()) {
+    fn scrollback_lines_equal_the_lines_of_a_terminal_that_keeps_all(size in size(), script in script()) {
         let script = [&script[..], &script, &script].concat();
-        let mut whole = Terminal::new(size, keeping(usize::MAX));
+        let mut whole = Terminal::new(size, terminal_keeping(usize::MAX));
         let mut ends = vec![TextCursor::default()];
         play(&mut whole, &script, |terminal| ends.push(terminal.end()));
         let mut selections = vec![LineSelection::ALL, LineSelection::From(LineNo(whole.line_count() / 2))];
@@ -117,11 +117,11 @@ proptest! {
     }
 
     #[test]
-    fn styles_are_taken_out_as_well(size in size(), script in script()) {
-        let mut whole = Terminal::new(size, keeping(usize::MAX));
+    fn scrollback_keeps_styles(size in size(), script in script()) {
+        let mut whole = Terminal::new(size, terminal_keeping(usize::MAX));
         play(&mut whole, &script, |_| {});
         let mut taken: Vec<(LineNo, Vec<(String, Style)>)> = Vec::new();
-        let mut terminal = Terminal::new(size, keeping(usize::MAX));
+        let mut terminal = Terminal::new(size, terminal_keeping(usize::MAX));
         play(&mut terminal, &script, |terminal| {
             taken.extend(terminal.take_scrollback().styled_lines(LineNo(1)));
         });
@@ -131,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn a_pattern_is_found_in_what_is_taken_out(size in size(), script in script(), lines in 1usize..30, at in 0usize..40) {
+    fn a_pattern_is_found_in_scrollback(size in size(), script in script(), lines in 1usize..30, at in 0usize..40) {
         let script = [&script[..], &script, &script].concat();
         let mut ends = vec![TextCursor::default()];
         let mut terminal = Terminal::new(size, options());

@@ -34,7 +34,7 @@ fn output(terminal: &Terminal) -> Vec<String> {
 }
 
 #[test]
-fn a_command_is_known_by_its_marks() {
+fn marks_delimit_a_command() {
     let mut terminal = terminal();
     assert_eq!(terminal.shell_state(), ShellState::Unknown);
     assert!(terminal.last_command(10).is_none());
@@ -106,7 +106,7 @@ fn an_interrupted_prompt_is_no_command() {
 }
 
 #[test]
-fn marks_without_the_secret_decide_nothing() {
+fn marks_without_the_secret_are_ignored() {
     let mut terminal = terminal();
     feed(&mut terminal, "{A}$ {B}cat evil\r\n{C}");
     let state = terminal.shell_state();
@@ -120,7 +120,7 @@ fn marks_without_the_secret_decide_nothing() {
 }
 
 #[test]
-fn a_mark_says_where_it_was() {
+fn a_mark_has_its_position() {
     let mut terminal = terminal();
     let facts = feed(&mut terminal, "hi\r\n{A}漢$ {B}");
     let places: Vec<_> = facts
@@ -147,7 +147,7 @@ fn marks_are_bounded() {
 }
 
 #[test]
-fn a_mark_may_name_the_step_of_a_plan() {
+fn a_mark_can_name_a_pipeline_step() {
     let step = |text: &str| {
         let mut terminal = terminal();
         terminal.feed(format!("\x1b]133;C;{text};k=K\x1b\\out").as_bytes());

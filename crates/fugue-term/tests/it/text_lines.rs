@@ -115,7 +115,7 @@ fn a_status_line_below_a_scrolling_region_stays_below_the_text() {
 }
 
 #[test]
-fn new_since_a_cursor_is_what_came_after_it() {
+fn new_text_since_a_cursor_is_what_was_printed_after_it() {
     check_since("one\r\n", "two\r\nthree", &["two", "three"]);
     check_since("$ ", "ls\r\nfile\r\n$ ", &["ls", "file", "$ "]);
     check_since("par", "tial", &["tial"]);
@@ -144,7 +144,7 @@ fn a_line_that_was_rewritten_is_new_as_a_whole() {
 }
 
 #[test]
-fn only_the_last_lines_are_given_and_the_rest_is_counted() {
+fn only_the_last_lines_are_returned_and_the_rest_is_counted() {
     let many: String = (0..300).map(|i| format!("{i}\r\n")).collect();
     let terminal = terminal(&many);
     let lines = terminal.lines(&LineQuery {
@@ -288,7 +288,7 @@ const MIXED: &str =
     "naïve €\r\n漢字 カナ\x1b[31me\u{301}\x1b[0m👍🏽 👩‍👧 🇩🇪\r\nПривет \x1b]2;títle\x07\u{200b}🙂";
 
 #[test]
-fn characters_survive_every_two_cuts() {
+fn characters_survive_any_two_splits() {
     let size = TerminalSize { rows: 6, cols: 12 };
     let bytes = [MIXED.as_bytes(), b"\xf0\x9f\x91\xe2\x82x\xc3\x1b[m\xe2"].concat();
     let play = |parts: [&[u8]; 3]| {
@@ -313,7 +313,7 @@ fn characters_survive_every_two_cuts() {
 }
 
 #[test]
-fn who_asks_for_all_lines_gets_all_lines() {
+fn a_terminal_that_keeps_all_lines_returns_all_lines() {
     let options = TerminalOptions {
         keep_lines: usize::MAX,
         ..TerminalOptions::default()
@@ -335,7 +335,7 @@ fn who_asks_for_all_lines_gets_all_lines() {
 }
 
 #[test]
-fn the_end_never_goes_back_when_only_the_size_changes() {
+fn a_resize_never_moves_the_end_back() {
     for text in [
         "ab\x1b[3;1H  m ",
         "a\r\n\r\n  b   ",

@@ -99,9 +99,9 @@ fn short_streams_look_as_in_tmux() {
 }
 
 #[test]
-fn made_up_streams_look_as_in_tmux() {
+fn random_streams_look_as_in_tmux() {
     let size = TerminalSize { rows: 8, cols: 20 };
-    compare((0..40).map(|seed| (format!("made-{seed}"), size, made_up(seed))));
+    compare((0..40).map(|seed| (format!("made-{seed}"), size, random_stream(seed))));
 }
 
 fn compare(streams: impl Iterator<Item = (String, TerminalSize, Vec<u8>)>) {
@@ -127,7 +127,7 @@ fn compare(streams: impl Iterator<Item = (String, TerminalSize, Vec<u8>)>) {
 }
 
 /// Sequences that programs use, in an order determined by the seed.
-fn made_up(seed: u64) -> Vec<u8> {
+fn random_stream(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = |most: u64| {
         state ^= state << 13;
