@@ -8,7 +8,7 @@ use super::{
     badges::badge,
     lines::{Arm, Arms},
 };
-use crate::attach::{
+use crate::{
     canvas::{Canvas, Caret, Cell, Glyph, fit, width},
     clean,
     looks::{

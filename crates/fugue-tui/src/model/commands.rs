@@ -10,7 +10,7 @@ use fugue_api::{
 };
 
 use super::{AGAIN, Effect, Gone, Leave, Link, Mode, Model, Picker, Tone, asks::Why, is_ctrl};
-use crate::attach::{
+use crate::{
     draw::HELP_ROWS,
     input::Heard,
     keys::{Code, Event, Mods, Press},

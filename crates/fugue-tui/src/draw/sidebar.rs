@@ -10,14 +10,12 @@ use fugue_api::{
 
 use super::badges::{Badge, badge, of_run, of_watcher, of_worker};
 use crate::{
-    attach::{
-        canvas::{Canvas, Glyph},
-        clean,
-        looks::{BOLD, CYAN, DIM, add, coloured, plain, with},
-        model::Model,
-    },
-    out::age,
+    canvas::{Canvas, Glyph},
+    clean,
+    looks::{BOLD, CYAN, DIM, add, coloured, plain, with},
+    model::Model,
 };
+use fugue_client::display::age;
 
 /// One row of it.
 enum Row {

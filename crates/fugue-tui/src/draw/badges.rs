@@ -7,7 +7,7 @@ use fugue_api::{
     watch::WatcherState,
 };
 
-use crate::attach::looks::{BOLD, CYAN, DIM, GREEN, RED, YELLOW, add, coloured, plain, with};
+use crate::looks::{BOLD, CYAN, DIM, GREEN, RED, YELLOW, add, coloured, plain, with};
 
 pub struct Badge {
     pub sign: char,
@@ -58,7 +58,7 @@ pub fn of_run(status: &str) -> Badge {
     match status {
         "running" => of('●', "working", coloured(GREEN)),
         "completed" | "matched" => of('✓', "done", coloured(CYAN)),
-        other => of('✗', &crate::attach::clean::line(other), coloured(RED)),
+        other => of('✗', &crate::clean::line(other), coloured(RED)),
     }
 }
 

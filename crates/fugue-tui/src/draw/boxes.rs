@@ -2,7 +2,7 @@
 
 use fugue_api::attach::Rect;
 
-use crate::attach::{
+use crate::{
     canvas::{Canvas, Glyph},
     looks::{BOLD, CYAN, DIM, add, coloured, plain, with},
     model::Model,

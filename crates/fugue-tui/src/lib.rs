@@ -12,8 +12,8 @@
 mod canvas;
 mod clean;
 mod draw;
-#[cfg(test)]
-mod fuzzing;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod input;
 mod keys;
 mod lines;
@@ -24,42 +24,58 @@ mod paint;
 mod run;
 mod terminal;
 
-use std::{io::IsTerminal, process::ExitCode};
+use std::{io::IsTerminal, path::Path};
 
 use fugue_api::{
-    Error, ErrorKind, PaneId, SessionName, ToolReply,
+    Error, ErrorKind, Handle, PaneId, SessionName, Tool, ToolReply,
     attach::ViewerRole,
     panes::{GetStatus, GetStatusReply, Overview, PaneSize, PaneState, PaneStatus},
     wire::{Request, Response},
 };
 
-use crate::{cli::Desk, verbs};
+use fugue_client::{client::Client, display::quoted};
 use model::{Leave, Model};
 use run::{Ended, Loop};
 use terminal::Outer;
 
-/// Attaches this terminal to a session, or to one pane of it, until the person leaves.
+/// How an attached client ended, where nothing was wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachEnd {
+    /// The person detached; the session goes on.
+    Detached,
+    /// The last pane of the session was closed.
+    SessionEmpty,
+    /// The host terminal was closed, or a signal ended the client.
+    Hangup,
+}
+
+/// Attaches this process's terminal to a session, or to one pane of it, until the person detaches.
+///
+/// `target` names a pane or a session; without it the client attaches to `main`, else to the session with the latest pane,
+/// and opens a shell if there is no session. `socket` is the daemon's socket, by which an attach to the client's own session
+/// is recognised and refused.
 pub async fn attach(
-    desk: &Desk,
+    client: &Client,
+    socket: &Path,
     target: Option<&str>,
     role: ViewerRole,
-) -> Result<ExitCode, Error> {
-    check_terminal(desk)?;
-    let mut facts = everything(desk).await?;
+) -> Result<AttachEnd, Error> {
+    check_terminal()?;
+    let mut facts = everything(client).await?;
     let (session, pane) = match target {
-        Some(target) => find(desk, target, &facts).await?,
+        Some(target) => find(client, target, &facts).await?,
         None => match default_session(&facts) {
             Some(session) => (session, None),
             None => {
                 let session = SessionName::default();
                 let args = model::new_shell(&session, None, PaneSize { rows: 24, cols: 80 });
-                let made = verbs::call(desk, args).await?;
-                facts = everything(desk).await?;
+                let made = call(client, args).await?;
+                facts = everything(client).await?;
                 (session, Some(made.pane_id))
             }
         },
     };
-    refuse_nesting(desk, &session, &facts)?;
+    refuse_nesting(socket, &session, &facts)?;
     let mut random = [0; 8];
     let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
     filled.map_err(|_| Error::new(ErrorKind::Internal, "the kernel gave no random numbers"))?;
@@ -68,30 +84,25 @@ pub async fn attach(
     let mut model = Model::new(base, role, session.clone(), outer.size());
     let first = model.start(pane, facts, std::time::Instant::now());
     // A task like the others: for what the runtime's first one waits for, it asks the kernel once more each time.
-    let attached = tokio::spawn(Loop::new(desk.client.clone(), model, outer).run(first));
+    let attached = tokio::spawn(Loop::new(client.clone(), model, outer).run(first));
     let ended = match attached.await {
         Ok(ended) => ended?,
         Err(broken) => std::panic::resume_unwind(broken.into_panic()),
     };
     match ended {
-        Ended::Left(Leave::Detached) => {
-            desk.out.note("detached; `fugue attach` comes back");
-            Ok(ExitCode::SUCCESS)
-        }
-        Ended::Left(Leave::Empty) => {
-            desk.out.note("the session has no pane any more");
-            Ok(ExitCode::SUCCESS)
-        }
+        Ended::Left(Leave::Detached) => Ok(AttachEnd::Detached),
+        Ended::Left(Leave::Empty) => Ok(AttachEnd::SessionEmpty),
         Ended::Left(Leave::Refused(error)) => Err(error),
-        Ended::Hangup => Ok(ExitCode::from(129)),
+        Ended::Hangup => Ok(AttachEnd::Hangup),
     }
 }
 
-fn check_terminal(desk: &Desk) -> Result<(), Error> {
-    if desk.out.is_json() {
-        return Err(Error::invalid("attach is for people: it has no JSON")
-            .hint("`fugue read -f --json` follows a pane"));
-    }
+async fn call<T: Tool>(client: &Client, args: T) -> Result<T::Reply, Error> {
+    let delivery = client.call(args.into()).await?;
+    T::Reply::try_from(delivery.reply)
+}
+
+fn check_terminal() -> Result<(), Error> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Err(Error::new(
             ErrorKind::Unavailable,
@@ -109,8 +120,8 @@ fn check_terminal(desk: &Desk) -> Result<(), Error> {
     }
 }
 
-async fn everything(desk: &Desk) -> Result<Overview, Error> {
-    match desk.client.ask(Request::Overview).await? {
+async fn everything(client: &Client) -> Result<Overview, Error> {
+    match client.ask(Request::Overview).await? {
         Response::Tool {
             reply: ToolReply::GetStatus(GetStatusReply::All(overview)),
         } => Ok(overview),
@@ -137,7 +148,7 @@ fn default_session(facts: &Overview) -> Option<SessionName> {
 }
 
 async fn find(
-    desk: &Desk,
+    client: &Client,
     target: &str,
     facts: &Overview,
 ) -> Result<(SessionName, Option<PaneId>), Error> {
@@ -156,13 +167,13 @@ async fn find(
         )
         .hint(format!(
             "`fugue new -s {}` opens one; `fugue attach PANE` looks at an ended one",
-            verbs::quoted(target)
+            quoted(target)
         )));
     }
     let args = GetStatus {
         pane_id: Some(target.to_owned()),
     };
-    let status = match verbs::call(desk, args).await {
+    let status = match call(client, args).await {
         Ok(status) => status,
         Err(error) if error.kind == ErrorKind::NotFound => {
             return Err(nothing_called(target, facts));
@@ -206,12 +217,11 @@ fn nothing_called(target: &str, facts: &Overview) -> Error {
 }
 
 /// A pane that shows itself would show itself showing itself.
-fn refuse_nesting(desk: &Desk, session: &SessionName, facts: &Overview) -> Result<(), Error> {
+fn refuse_nesting(socket: &Path, session: &SessionName, facts: &Overview) -> Result<(), Error> {
     let Ok(id) = std::env::var("FUGUE_PANE_ID") else {
         return Ok(());
     };
-    let ours = desk.paths.socket();
-    let other = std::env::var_os("FUGUE_SOCKET").is_some_and(|socket| ours.as_os_str() != socket);
+    let other = std::env::var_os("FUGUE_SOCKET").is_some_and(|around| socket.as_os_str() != around);
     let pane = id.parse::<PaneId>().ok().filter(|_| !other);
     let around = facts.panes.iter().find(|row| Some(row.pane_id) == pane);
     match around.filter(|row| row.session == *session) {

@@ -3,7 +3,7 @@
 //! Names, titles and prompts come from programs and agents, and a screen's text from anywhere. A control character in
 //! one would be obeyed; one that has no shape would hide something, or turn the rest of the row around.
 
-use crate::text::is_invisible;
+use fugue_client::display::is_invisible;
 
 /// A name, a title or a prompt as it may be shown: control characters are told, what cannot be seen is left out, and
 /// white space is a space.

@@ -10,7 +10,7 @@ use fugue_api::{
 };
 
 use super::{Effect, LOOK_AGAIN, Leave, Model, Stale, Tone, asks::Why, new_shell};
-use crate::attach::clean;
+use crate::clean;
 
 impl Model {
     /// Gives what is to be drawn anew.

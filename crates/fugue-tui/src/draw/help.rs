@@ -1,7 +1,7 @@
 //! What can be pressed.
 
 use super::boxes;
-use crate::attach::{
+use crate::{
     canvas::{Canvas, width},
     looks::{BOLD, CYAN, DIM, add, coloured, plain, with},
     model::{Mode, Model},

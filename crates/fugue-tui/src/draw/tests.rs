@@ -6,7 +6,7 @@ use fugue_api::{
     panes::PaneSize,
 };
 
-use crate::attach::{
+use crate::{
     draw::draw,
     looks::{Depth, REVERSE},
     model::{

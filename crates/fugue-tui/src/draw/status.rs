@@ -2,7 +2,7 @@
 
 use fugue_api::attach::{FrameColor, FrameStyle, ViewerRole};
 
-use crate::attach::{
+use crate::{
     canvas::{Canvas, Caret, fit, width},
     clean,
     looks::{BOLD, Depth, RED, REVERSE, YELLOW, on, with},

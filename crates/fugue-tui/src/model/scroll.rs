@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, ops::Range};
 use fugue_api::attach;
 
 use super::view::cells;
-use crate::attach::canvas::{Cell, Glyph};
+use crate::canvas::{Cell, Glyph};
 
 pub use search::{hits, pattern};
 

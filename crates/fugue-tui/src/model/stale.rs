@@ -3,7 +3,7 @@
 use fugue_api::PaneId;
 
 use super::{Link, Mode, Model};
-use crate::attach::input::Heard;
+use crate::input::Heard;
 
 #[derive(Debug, Default, PartialEq)]
 pub enum Stale {

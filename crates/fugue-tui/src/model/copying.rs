@@ -15,7 +15,7 @@ use super::{
     is_ctrl,
     scroll::{self, Direction, Place, Scroll, Source},
 };
-use crate::attach::keys::{Code, Press};
+use crate::keys::{Code, Press};
 
 /// What was copied last.
 #[derive(Default)]
@@ -103,7 +103,7 @@ impl Model {
         if let Some((_, typed)) = scroll.and_then(|scroll| scroll.prompt.as_mut())
             && typed.len() + text.len() < 1000
         {
-            typed.push_str(&crate::attach::clean::line(text));
+            typed.push_str(&crate::clean::line(text));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Direction, Find, Place, Scroll, Source};
-use crate::attach::canvas::Cell;
+use crate::canvas::Cell;
 
 impl Scroll {
     /// Looks for something from the cursor on; gives whether the daemon has to be asked.

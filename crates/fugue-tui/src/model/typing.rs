@@ -8,7 +8,7 @@ use fugue_api::{
 };
 
 use super::{Effect, Link, Model, Tone, asks::Why};
-use crate::attach::{input::Heard, keys::Press};
+use crate::{input::Heard, keys::Press};
 
 #[derive(Default)]
 pub struct Typing {
@@ -31,7 +31,7 @@ impl Model {
             return;
         };
         let modes = self.views.get(&pane).map(|view| view.modes);
-        let bytes = crate::attach::keys::encode(press, &modes.unwrap_or_default());
+        let bytes = crate::keys::encode(press, &modes.unwrap_or_default());
         self.type_into(pane, &bytes, now, effects);
     }
 

@@ -9,7 +9,7 @@ use fugue_api::{
 };
 
 use super::scroll::Scroll;
-use crate::attach::canvas::{Cell, Glyph};
+use crate::canvas::{Cell, Glyph};
 
 pub struct View {
     /// Of the last frame; 0 before the first.

@@ -1,7 +1,7 @@
 use fugue_api::attach::FrameModes;
 
 use super::*;
-use crate::attach::keys;
+use crate::keys;
 
 fn heard(bytes: &[u8]) -> Vec<Heard> {
     let mut input = Input::default();

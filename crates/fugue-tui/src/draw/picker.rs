@@ -4,14 +4,12 @@ use fugue_api::{PaneId, attach::Rect};
 
 use super::{badges::badge, boxes};
 use crate::{
-    attach::{
-        canvas::{Canvas, Caret, Glyph},
-        clean,
-        looks::{BOLD, CYAN, DIM, REVERSE, add, coloured, plain, with},
-        model::{Mode, Model, Picker},
-    },
-    out::age,
+    canvas::{Canvas, Caret, Glyph},
+    clean,
+    looks::{BOLD, CYAN, DIM, REVERSE, add, coloured, plain, with},
+    model::{Mode, Model, Picker},
 };
+use fugue_client::display::age;
 
 fn area(model: &Model) -> Rect {
     // As high as the list without a filter, so that it does not jump about while somebody types.

@@ -10,7 +10,7 @@ use fugue_api::{
 };
 
 use super::*;
-use crate::attach::{
+use crate::{
     canvas::Canvas,
     draw::{draw, redraw},
     input::Input as Parser,

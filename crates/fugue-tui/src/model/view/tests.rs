@@ -1,7 +1,7 @@
 use fugue_api::attach::FrameStyle;
 
 use super::*;
-use crate::attach::model::tests::{frame, headed};
+use crate::model::tests::{frame, headed};
 
 /// What the pane shows after each piece that it prints; some rows come and go.
 const SCREENS: [[&str; 3]; 5] = [

@@ -12,7 +12,7 @@ use super::{
     places::holds,
     scroll::{Place, Scroll},
 };
-use crate::attach::{
+use crate::{
     draw,
     keys::{Code, Mods, Press},
     mouse::{self, Deed, Mouse},
@@ -170,7 +170,7 @@ impl Model {
         let code = if rows < 0 { Code::Up } else { Code::Down };
         let modes = self.views.get(&pane).map(|view| view.modes);
         let press = Press::new(code, Mods::NONE);
-        let bytes = crate::attach::keys::encode(&press, &modes.unwrap_or_default());
+        let bytes = crate::keys::encode(&press, &modes.unwrap_or_default());
         let bytes = bytes.repeat(rows.unsigned_abs() as usize);
         self.type_into(pane, &bytes, now, effects);
     }

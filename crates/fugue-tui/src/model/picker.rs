@@ -5,7 +5,7 @@ use fugue_api::{
     panes::{Overview, PaneRow, PaneState, SourcedState},
 };
 
-use crate::attach::clean;
+use crate::clean;
 
 pub struct Picker {
     pub filter: String,
@@ -75,7 +75,7 @@ impl Picker {
                 entry.session,
                 entry.name,
                 entry.pane,
-                crate::attach::draw::badge(&entry.state).word
+                crate::draw::badge(&entry.state).word
             );
             let text = text.to_lowercase();
             words.iter().all(|word| text.contains(word))
