@@ -1,17 +1,17 @@
-//! What may stand in a cell of a person's terminal.
+//! Removes from text what the host terminal must not get.
 //!
-//! Names, titles and prompts come from programs and agents, and a screen's text from anywhere. A control character in
-//! one would be obeyed; one that has no shape would hide something, or turn the rest of the row around.
+//! Names, titles, prompts and screens come from programs and agents. The terminal would execute a control character; an invisible
+//! character could hide text or reverse the direction of the row.
 
 use fugue_client::display::is_invisible;
 
-/// A name, a title or a prompt as it may be shown: control characters are told, what cannot be seen is left out, and
-/// white space is a space.
+/// Cleans a name, a title or a prompt: control characters become U+FFFD, invisible characters are removed, and white space becomes
+/// a space.
 pub fn line(text: &str) -> String {
     text.chars()
         .filter_map(|c| match c {
             '\t' | '\n' | '\r' | '\u{2028}' | '\u{2029}' => Some(' '),
-            // A hyphen where a word may be broken: terminals do not agree whether it is there.
+            // The soft hyphen: terminals do not agree whether it is visible.
             '\u{ad}' => None,
             c if c.is_control() => Some('\u{fffd}'),
             c if is_invisible(c) => None,
@@ -20,7 +20,7 @@ pub fn line(text: &str) -> String {
         .collect()
 }
 
-/// What one cell may hold of a character and what is joined to it. `None`: as it is.
+/// Cleans the text of one cell, a character with combining marks. `None`: unchanged.
 pub fn cell(text: &str) -> Option<String> {
     let fine = |c: char| {
         !c.is_control() && c != '\u{ad}' && (c < '\u{300}' || !is_invisible(c) || joins(c))
@@ -36,7 +36,7 @@ pub fn cell(text: &str) -> Option<String> {
     Some(kept.collect())
 }
 
-/// Of use inside a cell, where it can only change how its own character looks.
+/// Joiners and variation selectors, which inside a cell only change the shape of its own character.
 fn joins(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}')
 }

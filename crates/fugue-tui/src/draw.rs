@@ -1,13 +1,13 @@
-//! The picture of a model: tiles, sidebar, lists, status line. Nothing is decided here, and nothing done.
+//! Renders a model into a cell buffer: tiles, sidebar, popups, status line. Rendering has no side effects.
 //!
-//! Colours are the sixteen that the person has chosen, so that they fit any background; every one of them goes with a
-//! sign or a word that says the same.
+//! Colors are the sixteen of the person's own palette, so that they fit any background; every color is accompanied by a sign or a
+//! word with the same meaning.
 
 mod badges;
-mod boxes;
+mod box_drawing;
 mod help;
-mod lines;
 mod picker;
+mod popup;
 mod sidebar;
 mod status;
 mod tiles;
@@ -18,52 +18,52 @@ mod tests;
 use fugue_api::PaneId;
 
 use super::{
-    canvas::{Canvas, Cell},
-    looks::Depth,
-    model::{Mode, Model},
+    buffer::{CellBuffer, StyledCell},
+    model::{AttachModel, InputMode},
+    style::ColorDepth,
 };
 
-pub use badges::badge;
+pub use badges::pane_badge;
 pub use help::HELP_ROWS;
 pub use picker::picker_at;
 pub use sidebar::sidebar_at;
-pub use tiles::cropped;
+pub use tiles::crop_offset;
 
-/// The whole screen at this time of the wall clock, in milliseconds since 1970.
-pub fn draw(model: &Model, depth: Depth, wall: u64) -> Canvas {
-    let mut canvas = Canvas::new(model.size.rows, model.size.cols);
-    tiles::draw(model, &mut canvas);
-    sidebar::draw(model, wall, &mut canvas);
-    status::draw(model, depth, &mut canvas);
-    picker::draw(model, wall, &mut canvas);
-    help::draw(model, &mut canvas);
-    // On a screen that is too small for what has it.
-    let (rows, cols) = (canvas.rows, canvas.cols);
-    canvas.caret = canvas
+/// Renders the whole screen. `wall` is the wall clock in milliseconds since 1970.
+pub fn draw(model: &AttachModel, depth: ColorDepth, wall: u64) -> CellBuffer {
+    let mut buffer = CellBuffer::new(model.size.rows, model.size.cols);
+    tiles::draw(model, &mut buffer);
+    sidebar::draw(model, wall, &mut buffer);
+    status::draw(model, depth, &mut buffer);
+    picker::draw(model, wall, &mut buffer);
+    help::draw(model, &mut buffer);
+    // A screen may be too small for the part that has the cursor.
+    let (rows, cols) = (buffer.rows, buffer.cols);
+    buffer.caret = buffer
         .caret
         .filter(|caret| caret.row < rows && caret.col < cols);
-    canvas
+    buffer
 }
 
-/// Brings a picture up to date in which only these rows of panes are not as they are now, and gives what they were.
-/// `None`: it takes more than that, and nothing was done.
+/// Updates these rows of panes in a buffer and returns the old rows of the screen. `None`: the whole screen has to be rendered,
+/// and the buffer is unchanged.
 pub fn redraw(
-    model: &Model,
+    model: &AttachModel,
     rows: &[(PaneId, u16)],
-    canvas: &mut Canvas,
-) -> Option<Vec<(u16, Vec<Cell>)>> {
-    let places = model.places();
-    let covered = places
+    buffer: &mut CellBuffer,
+) -> Option<Vec<(u16, Vec<StyledCell>)>> {
+    let areas = model.areas();
+    let covered = areas
         .sidebar
-        .is_some_and(|sidebar| sidebar.col + sidebar.cols > places.room.col);
-    if covered || !matches!(model.mode, Mode::Pane | Mode::Prefix) {
+        .is_some_and(|sidebar| sidebar.col + sidebar.cols > areas.room.col);
+    if covered || !matches!(model.mode, InputMode::Pane | InputMode::Prefix) {
         return None;
     }
     let tiles = model.tiles();
     let place = |pane: PaneId| {
         let tile = tiles.iter().find(|tile| tile.pane == pane)?;
         let view = model.views.get(&pane)?;
-        let area = places.inside(tile.place);
+        let area = areas.inside(tile.place);
         tiles::is_plain(view, area).then_some((view, area))
     };
     let mut drawn = Vec::with_capacity(rows.len());
@@ -73,16 +73,16 @@ pub fn redraw(
     }
     if let Some(pane) = model.shown_focus() {
         let (view, area) = place(pane)?;
-        canvas.caret = tiles::caret(model, view, area, (0, 0));
+        buffer.caret = tiles::caret(model, view, area, (0, 0));
     }
-    // Side by side, several panes have the same row.
-    let mut were: Vec<(u16, Vec<Cell>)> = Vec::with_capacity(drawn.len());
+    // Panes side by side share a row of the screen.
+    let mut old_rows: Vec<(u16, Vec<StyledCell>)> = Vec::with_capacity(drawn.len());
     for (row, cells, area) in drawn {
-        if were.iter().all(|(known, _)| *known != row) {
-            were.push((row, canvas.row(row).to_vec()));
+        if old_rows.iter().all(|(known, _)| *known != row) {
+            old_rows.push((row, buffer.row(row).to_vec()));
         }
         let cells = cells.map_or(&[][..], |cells| cells);
-        canvas.lay(row, area.col, area.cols, cells, tiles::seen);
+        buffer.put_row(row, area.col, area.cols, cells, tiles::visible_cell);
     }
-    Some(were)
+    Some(old_rows)
 }

@@ -1,38 +1,40 @@
-//! What holds for any bytes that a person's terminal sends, as a function that panics where it does not: for a fuzz target,
-//! which takes these files in by their paths, and for the test that replays its corpus.
+//! Invariants for any bytes that a host terminal sends, as a function that panics where one is violated: for the fuzz target and
+//! for the test that replays its corpus.
 
 use fugue_api::attach::{FrameModes, FrameMouseEncoding, FrameMouseMode};
 
 use super::{
     clean,
-    input::{Heard, Input},
+    input::{InputEvent, InputParser},
     keys::{self, Event, Press},
-    mouse::{self, Mouse},
+    mouse::{self, MouseEvent},
 };
 
-/// Any bytes from a terminal: what is heard does not depend on how they were cut and is no more than what was read, nothing
-/// is held back for ever, and a program can be told of all of it.
+/// Checks that the events do not depend on how the bytes are cut, that they are not larger than the input, that no bytes stay
+/// pending, and that every event can be encoded for a program.
 ///
-/// The first byte says how they are cut, the second which modes the program has.
+/// The first byte is the length of the pieces, the second the modes of the program.
 pub fn attach(bytes: &[u8]) {
     let [cut, modes, bytes @ ..] = bytes else {
         return;
     };
-    let whole = heard(&[bytes]);
+    let whole = events(&[bytes]);
     let pieces: Vec<&[u8]> = bytes.chunks(usize::from(*cut) + 1).collect();
     assert_eq!(
         whole,
-        heard(&pieces),
-        "what is heard depends on the cutting"
+        events(&pieces),
+        "the events depend on how the bytes are cut"
     );
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
     assert_eq!(
         whole,
-        heard(&single),
-        "what is heard depends on the cutting"
+        events(&single),
+        "the events depend on how the bytes are cut"
     );
     for modes in [program(*modes), FrameModes::default()] {
-        whole.iter().for_each(|heard| check_told(heard, &modes));
+        whole
+            .iter()
+            .for_each(|events| check_encoded(events, &modes));
     }
 
     let text = String::from_utf8_lossy(bytes);
@@ -45,10 +47,10 @@ pub fn attach(bytes: &[u8]) {
     assert!(!cell.chars().any(char::is_control));
 }
 
-/// All that is heard, with the pieces of a paste joined.
-fn heard(pieces: &[&[u8]]) -> Vec<Heard> {
-    let mut input = Input::default();
-    let mut all: Vec<Heard> = Vec::new();
+/// All events, with the chunks of a paste joined.
+fn events(pieces: &[&[u8]]) -> Vec<InputEvent> {
+    let mut input = InputParser::default();
+    let mut all: Vec<InputEvent> = Vec::new();
     let mut read = 0;
     let mut pasted = 0;
     let settled = pieces.iter().map(Some).chain([None]);
@@ -58,76 +60,78 @@ fn heard(pieces: &[&[u8]]) -> Vec<Heard> {
                 read += piece.len();
                 input.feed(piece)
             }
-            None => input.settle(),
+            None => input.flush_pending(),
         };
         for one in news {
             match (all.last_mut(), one) {
-                (Some(Heard::Pasted(before)), Heard::Pasted(more)) => before.extend(more),
+                (Some(InputEvent::PasteChunk(before)), InputEvent::PasteChunk(more)) => {
+                    before.extend(more)
+                }
                 (_, one) => all.push(one),
             }
         }
     }
-    assert!(!input.is_undecided(), "something is held back for ever");
+    assert!(!input.has_pending(), "bytes stay pending");
     for one in &all {
         pasted += match one {
-            Heard::Pasted(bytes) | Heard::Unknown(bytes) => bytes.len(),
+            InputEvent::PasteChunk(bytes) | InputEvent::Unknown(bytes) => bytes.len(),
             _ => 1,
         };
     }
-    assert!(pasted <= read, "more was heard than was read");
+    assert!(pasted <= read, "the events are larger than the input");
     all
 }
 
-fn check_told(heard: &Heard, modes: &FrameModes) {
-    match heard {
-        Heard::Key(press) => {
-            let told = keys::encode(press, modes);
-            assert!(told.len() <= 4 * 64 + 12 * press.text.as_ref().map_or(0, String::len));
+fn check_encoded(events: &InputEvent, modes: &FrameModes) {
+    match events {
+        InputEvent::Key(press) => {
+            let encoded = keys::encode(press, modes);
+            assert!(encoded.len() <= 4 * 64 + 12 * press.text.as_ref().map_or(0, String::len));
             check_kitty(press);
         }
-        Heard::Mouse(said) => {
-            mouse::encode(*said, modes);
-            check_mouse(*said);
+        InputEvent::Mouse(event) => {
+            mouse::encode(*event, modes);
+            check_mouse(*event);
         }
-        Heard::PasteBegins
-        | Heard::Pasted(_)
-        | Heard::PasteEnds
-        | Heard::Focus(_)
-        | Heard::SpeaksKitty
-        | Heard::Told
-        | Heard::Unknown(_) => {}
+        InputEvent::PasteStart
+        | InputEvent::PasteChunk(_)
+        | InputEvent::PasteEnd
+        | InputEvent::Focus(_)
+        | InputEvent::KittySupported
+        | InputEvent::DeviceAttributes
+        | InputEvent::Unknown(_) => {}
     }
 }
 
-/// A program that asked for everything can tell a key from every other.
+/// A program with all kitty flags can distinguish every key.
 fn check_kitty(press: &Press) {
     let everything = FrameModes {
         keyboard: 0b1_1111,
         ..FrameModes::default()
     };
-    let told = keys::encode(press, &everything);
-    if told.is_empty() {
+    let encoded = keys::encode(press, &everything);
+    if encoded.is_empty() {
         return;
     }
-    let [Heard::Key(again)] = &heard(&[&told])[..] else {
-        panic!("{press:?} is told as {told:?}");
+    let [InputEvent::Key(again)] = &events(&[&encoded])[..] else {
+        panic!("{press:?} is encoded as {encoded:?}");
     };
     assert_eq!((again.mods, again.event), (press.mods, press.event));
-    assert_eq!(keys::encode(again, &everything), told, "{press:?}");
+    assert_eq!(keys::encode(again, &everything), encoded, "{press:?}");
     if press.event != Event::Release {
-        // Without the protocol it is something that a keyboard could have sent, or nothing.
+        // The xterm encoding must not panic either.
         keys::encode(again, &FrameModes::default());
     }
 }
 
-fn check_mouse(said: Mouse) {
+fn check_mouse(event: MouseEvent) {
     let modes = FrameModes {
         mouse: FrameMouseMode::Motion,
         mouse_format: FrameMouseEncoding::Sgr,
         ..FrameModes::default()
     };
-    let told = mouse::encode(said, &modes).expect("all that the mouse does is told");
-    assert_eq!(heard(&[&told]), [Heard::Mouse(said)]);
+    let encoded = mouse::encode(event, &modes).expect("every mouse event is reported");
+    assert_eq!(events(&[&encoded]), [InputEvent::Mouse(event)]);
 }
 
 fn program(bits: u8) -> FrameModes {

@@ -1,88 +1,88 @@
-//! What the person's terminal sends: keys, pastes, the mouse, focus, and its answers to our two questions.
+//! Parses what the host terminal sends: keys, pastes, mouse and focus events, and the replies to the client's two queries.
 //!
-//! Bytes may be cut anywhere. What is no sequence that we know is passed on as it came, unless it has the look of an
-//! answer: a program must never read one that it did not ask for.
+//! Bytes may be cut anywhere. An unknown sequence is passed on unchanged, unless it has the form of a terminal report: a
+//! program must never read a report that it did not request.
 
 use super::{
     keys::{Code, Event, Mods, Press},
-    mouse::Mouse,
+    mouse::MouseEvent,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum InputEvent {
     Key(Press),
-    /// Everything up to the end is one paste.
-    PasteBegins,
-    Pasted(Vec<u8>),
-    PasteEnds,
-    Mouse(Mouse),
+    /// All chunks up to `PasteEnd` are one paste.
+    PasteStart,
+    PasteChunk(Vec<u8>),
+    PasteEnd,
+    Mouse(MouseEvent),
     Focus(bool),
-    /// The terminal speaks kitty's keyboard protocol.
-    SpeaksKitty,
-    /// The terminal has told what it is, and with that answered all that was asked before.
-    Told,
-    /// A key that only the program may know.
+    /// The terminal supports kitty's keyboard protocol.
+    KittySupported,
+    /// The reply to the device attributes query, which ends the replies to all earlier queries.
+    DeviceAttributes,
+    /// A sequence that this parser does not know; the program may.
     Unknown(Vec<u8>),
 }
 
 #[derive(Default)]
-pub struct Input {
-    held: Vec<u8>,
+pub struct InputParser {
+    pending: Vec<u8>,
     pasting: bool,
 }
 
-// Longer than any sequence of a keyboard; what goes on after this is none.
-const LONGEST: usize = 128;
+/// Longer than any sequence of a keyboard; longer input is skipped.
+const MAX_SEQUENCE_BYTES: usize = 128;
 const PASTE_END: &[u8] = b"\x1b[201~";
 
-impl Input {
-    pub fn feed(&mut self, bytes: &[u8]) -> Vec<Heard> {
-        self.held.extend_from_slice(bytes);
-        self.take(Rest::MayFollow)
+impl InputParser {
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<InputEvent> {
+        self.pending.extend_from_slice(bytes);
+        self.take(InputTail::MayFollow)
     }
 
-    /// Whether what was read last could be a key by itself or the beginning of one.
-    pub fn is_undecided(&self) -> bool {
-        !self.held.is_empty() && !self.pasting
+    /// Whether the last bytes are an incomplete sequence, such as a single ESC.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty() && !self.pasting
     }
 
-    /// Nothing follows: what was undecided is what it is.
-    pub fn settle(&mut self) -> Vec<Heard> {
-        self.take(Rest::IsThere)
+    /// Parses the pending bytes as complete: no more bytes follow.
+    pub fn flush_pending(&mut self) -> Vec<InputEvent> {
+        self.take(InputTail::Complete)
     }
 
-    fn take(&mut self, rest: Rest) -> Vec<Heard> {
-        let mut heard = Vec::new();
-        let bytes = std::mem::take(&mut self.held);
+    fn take(&mut self, rest: InputTail) -> Vec<InputEvent> {
+        let mut events = Vec::new();
+        let bytes = std::mem::take(&mut self.pending);
         let mut left = &bytes[..];
         while !left.is_empty() {
             if self.pasting {
-                left = self.paste(left, &mut heard);
+                left = self.paste(left, &mut events);
                 if self.pasting {
                     break;
                 }
                 continue;
             }
-            match next(left, rest) {
-                Next::Heard(Heard::PasteBegins, used) => {
-                    heard.push(Heard::PasteBegins);
+            match parse_next(left, rest) {
+                ParseStep::Event(InputEvent::PasteStart, used) => {
+                    events.push(InputEvent::PasteStart);
                     self.pasting = true;
                     left = &left[used..];
                 }
-                Next::Heard(one, used) => {
-                    heard.push(one);
+                ParseStep::Event(one, used) => {
+                    events.push(one);
                     left = &left[used..];
                 }
-                Next::Nothing(used) => left = &left[used..],
-                Next::More => break,
+                ParseStep::Skip(used) => left = &left[used..],
+                ParseStep::Incomplete => break,
             }
         }
-        self.held = left.to_vec();
-        heard
+        self.pending = left.to_vec();
+        events
     }
 
-    /// Gives what is left behind the paste, or the part of it that may be the beginning of its end.
-    fn paste<'a>(&mut self, bytes: &'a [u8], heard: &mut Vec<Heard>) -> &'a [u8] {
+    /// Returns the bytes after the paste, or the suffix that may be the start of the end sequence.
+    fn paste<'a>(&mut self, bytes: &'a [u8], events: &mut Vec<InputEvent>) -> &'a [u8] {
         let found = bytes
             .windows(PASTE_END.len())
             .position(|window| window == PASTE_END);
@@ -100,62 +100,63 @@ impl Input {
             }
         };
         if !inside.is_empty() {
-            heard.push(Heard::Pasted(inside.to_vec()));
+            events.push(InputEvent::PasteChunk(inside.to_vec()));
         }
         if !self.pasting {
-            heard.push(Heard::PasteEnds);
+            events.push(InputEvent::PasteEnd);
         }
         left
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Rest {
+enum InputTail {
     MayFollow,
-    IsThere,
+    Complete,
 }
 
-enum Next {
-    Heard(Heard, usize),
-    Nothing(usize),
-    /// It is not complete.
-    More,
+enum ParseStep {
+    Event(InputEvent, usize),
+    /// These bytes have no event.
+    Skip(usize),
+    /// The sequence is not complete.
+    Incomplete,
 }
 
-fn key(code: Code, mods: Mods, used: usize) -> Next {
-    Next::Heard(Heard::Key(Press::new(code, mods)), used)
+fn key(code: Code, mods: Mods, used: usize) -> ParseStep {
+    ParseStep::Event(InputEvent::Key(Press::new(code, mods)), used)
 }
 
-fn next(bytes: &[u8], rest: Rest) -> Next {
+fn parse_next(bytes: &[u8], rest: InputTail) -> ParseStep {
     match bytes {
-        [0x1b] if rest == Rest::IsThere => key(Code::Escape, Mods::NONE, 1),
-        [0x1b] => Next::More,
-        [0x1b, b'[', ..] => sequence(bytes, Mods::NONE, rest),
-        [0x1b, b'O', ..] => single_shift(bytes, rest),
-        [0x1b, 0x1b] if rest == Rest::MayFollow => Next::More,
-        [0x1b, 0x1b, b'[', ..] => match sequence(&bytes[1..], Mods::ALT, rest) {
-            Next::Heard(heard, used) => Next::Heard(heard, used + 1),
-            Next::Nothing(used) => Next::Nothing(used + 1),
-            Next::More => Next::More,
+        [0x1b] if rest == InputTail::Complete => key(Code::Escape, Mods::NONE, 1),
+        [0x1b] => ParseStep::Incomplete,
+        [0x1b, b'[', ..] => parse_csi(bytes, Mods::NONE, rest),
+        [0x1b, b'O', ..] => parse_ss3(bytes, rest),
+        [0x1b, 0x1b] if rest == InputTail::MayFollow => ParseStep::Incomplete,
+        [0x1b, 0x1b, b'[', ..] => match parse_csi(&bytes[1..], Mods::ALT, rest) {
+            ParseStep::Event(events, used) => ParseStep::Event(events, used + 1),
+            ParseStep::Skip(used) => ParseStep::Skip(used + 1),
+            ParseStep::Incomplete => ParseStep::Incomplete,
         },
-        // Escape, and then something of its own.
+        // The Escape key, followed by another sequence.
         [0x1b, 0x1b, ..] => key(Code::Escape, Mods::NONE, 1),
         [0x1b, ..] => match character(&bytes[1..], rest) {
-            Next::Heard(Heard::Key(press), used) => {
+            ParseStep::Event(InputEvent::Key(press), used) => {
                 key(press.code, press.mods.and(Mods::ALT), used + 1)
             }
-            Next::Heard(heard, used) => Next::Heard(heard, used + 1),
-            Next::Nothing(used) => Next::Nothing(used + 1),
-            Next::More => Next::More,
+            ParseStep::Event(events, used) => ParseStep::Event(events, used + 1),
+            ParseStep::Skip(used) => ParseStep::Skip(used + 1),
+            ParseStep::Incomplete => ParseStep::Incomplete,
         },
         _ => character(bytes, rest),
     }
 }
 
-/// One character or one control code.
-fn character(bytes: &[u8], rest: Rest) -> Next {
+/// Parses one character or one control code.
+fn character(bytes: &[u8], rest: InputTail) -> ParseStep {
     let Some(&first) = bytes.first() else {
-        return Next::More;
+        return ParseStep::Incomplete;
     };
     let ctrl = |c: char| key(Code::Char(c), Mods::CTRL, 1);
     match first {
@@ -172,38 +173,40 @@ fn character(bytes: &[u8], rest: Rest) -> Next {
                 0xc2..=0xdf => 2,
                 0xe0..=0xef => 3,
                 0xf0..=0xf4 => 4,
-                _ => return Next::Heard(Heard::Unknown(vec![first]), 1),
+                _ => return ParseStep::Event(InputEvent::Unknown(vec![first]), 1),
             };
             let Some(whole) = bytes.get(..length) else {
                 return match rest {
-                    Rest::MayFollow => Next::More,
-                    Rest::IsThere => Next::Heard(Heard::Unknown(vec![first]), 1),
+                    InputTail::MayFollow => ParseStep::Incomplete,
+                    InputTail::Complete => ParseStep::Event(InputEvent::Unknown(vec![first]), 1),
                 };
             };
             match std::str::from_utf8(whole)
                 .ok()
                 .and_then(|text| text.chars().next())
             {
-                // A control code of eight bits, which no key gives and no protocol can tell.
-                Some(c) if c.is_control() => Next::Heard(Heard::Unknown(whole.to_vec()), length),
+                // An 8-bit control code: no key sends one, and no key protocol can encode one.
+                Some(c) if c.is_control() => {
+                    ParseStep::Event(InputEvent::Unknown(whole.to_vec()), length)
+                }
                 Some(c) => key(Code::Char(c), Mods::NONE, length),
-                None => Next::Heard(Heard::Unknown(vec![first]), 1),
+                None => ParseStep::Event(InputEvent::Unknown(vec![first]), 1),
             }
         }
     }
 }
 
-fn single_shift(bytes: &[u8], rest: Rest) -> Next {
+fn parse_ss3(bytes: &[u8], rest: InputTail) -> ParseStep {
     let Some(&last) = bytes.get(2) else {
         return match rest {
-            Rest::MayFollow => Next::More,
-            Rest::IsThere => key(Code::Char('O'), Mods::ALT, 2),
+            InputTail::MayFollow => ParseStep::Incomplete,
+            InputTail::Complete => key(Code::Char('O'), Mods::ALT, 2),
         };
     };
-    if let Some(code) = by_letter(last) {
+    if let Some(code) = key_by_letter(last) {
         return key(code, Mods::NONE, 3);
     }
-    // The keypad in application mode, which some terminals leave on.
+    // A keypad key in application mode, which some terminals leave on.
     let keypad = b"pqrstuvwxynojmkMXl".iter().position(|word| *word == last);
     match keypad {
         Some(index) => key(Code::Other(57_399 + index as u32), Mods::NONE, 3),
@@ -211,7 +214,7 @@ fn single_shift(bytes: &[u8], rest: Rest) -> Next {
     }
 }
 
-fn by_letter(letter: u8) -> Option<Code> {
+fn key_by_letter(letter: u8) -> Option<Code> {
     Some(match letter {
         b'A' => Code::Up,
         b'B' => Code::Down,
@@ -228,7 +231,7 @@ fn by_letter(letter: u8) -> Option<Code> {
     })
 }
 
-fn by_number(number: u32) -> Option<Code> {
+fn key_by_number(number: u32) -> Option<Code> {
     Some(match number {
         1 | 7 => Code::Home,
         2 => Code::Insert,
@@ -245,73 +248,73 @@ fn by_number(number: u32) -> Option<Code> {
     })
 }
 
-/// `CSI`, parameters, a last letter.
-fn sequence(bytes: &[u8], extra: Mods, rest: Rest) -> Next {
+/// Parses a CSI sequence: parameters and a final letter.
+fn parse_csi(bytes: &[u8], extra: Mods, rest: InputTail) -> ParseStep {
     let body = &bytes[2..];
-    // No further than this, however much of it has come: what is heard must not depend on how it was cut.
-    let body = &body[..body.len().min(LONGEST)];
+    // Never more than the limit, however much was read: the events must not depend on how the bytes were cut.
+    let body = &body[..body.len().min(MAX_SEQUENCE_BYTES)];
     let Some(end) = body.iter().position(|byte| !(0x20..0x40).contains(byte)) else {
         return match rest {
-            _ if body.len() == LONGEST => Next::Nothing(body.len() + 2),
-            Rest::MayFollow => Next::More,
-            Rest::IsThere if body.is_empty() => key(Code::Char('['), Mods::ALT, 2),
-            // The terminal stopped in the middle of one, or it is none.
-            Rest::IsThere => Next::Nothing(bytes.len()),
+            _ if body.len() == MAX_SEQUENCE_BYTES => ParseStep::Skip(body.len() + 2),
+            InputTail::MayFollow => ParseStep::Incomplete,
+            InputTail::Complete if body.is_empty() => key(Code::Char('['), Mods::ALT, 2),
+            // The terminal stopped in the middle of a sequence, or these bytes are none.
+            InputTail::Complete => ParseStep::Skip(bytes.len()),
         };
     };
     let used = end + 3;
     let (params, last) = (&body[..end], body[end]);
     if !(0x40..=0x7e).contains(&last) {
-        // Another sequence begins, or a character: what came before was none.
-        return Next::Nothing(used - 1);
+        // A new sequence or a character begins: the bytes before are not a sequence.
+        return ParseStep::Skip(used - 1);
     }
-    let whole = || Next::Heard(Heard::Unknown(bytes[..used].to_vec()), used);
+    let whole = || ParseStep::Event(InputEvent::Unknown(bytes[..used].to_vec()), used);
     match (params.first(), last) {
         (Some(b'<'), b'M' | b'm') => match mouse(&params[1..], last == b'm') {
-            Some(mouse) => Next::Heard(Heard::Mouse(mouse), used),
-            None => Next::Nothing(used),
+            Some(mouse) => ParseStep::Event(InputEvent::Mouse(mouse), used),
+            None => ParseStep::Skip(used),
         },
-        (Some(b'?'), b'u') => Next::Heard(Heard::SpeaksKitty, used),
-        (Some(b'?'), b'c') => Next::Heard(Heard::Told, used),
-        // Answers to questions that we did not ask.
-        (Some(b'?' | b'>' | b'=' | b'<'), _) => Next::Nothing(used),
+        (Some(b'?'), b'u') => ParseStep::Event(InputEvent::KittySupported, used),
+        (Some(b'?'), b'c') => ParseStep::Event(InputEvent::DeviceAttributes, used),
+        // Replies to queries that this client did not send.
+        (Some(b'?' | b'>' | b'=' | b'<'), _) => ParseStep::Skip(used),
         (None, b'M') => match bytes.get(used..used + 3) {
             Some(&[code, col, row]) => {
                 let number = |byte: u8| u16::from(byte.saturating_sub(32));
                 let code = number(code);
-                let mouse = Mouse {
+                let mouse = MouseEvent {
                     code,
                     released: code & 0b11 == 3 && code < 32,
                     row: number(row).saturating_sub(1),
                     col: number(col).saturating_sub(1),
                 };
-                Next::Heard(Heard::Mouse(mouse), used + 3)
+                ParseStep::Event(InputEvent::Mouse(mouse), used + 3)
             }
-            _ if rest == Rest::MayFollow => Next::More,
-            _ => Next::Nothing(bytes.len()),
+            _ if rest == InputTail::MayFollow => ParseStep::Incomplete,
+            _ => ParseStep::Skip(bytes.len()),
         },
-        (None, b'I') => Next::Heard(Heard::Focus(true), used),
-        (None, b'O') => Next::Heard(Heard::Focus(false), used),
+        (None, b'I') => ParseStep::Event(InputEvent::Focus(true), used),
+        (None, b'O') => ParseStep::Event(InputEvent::Focus(false), used),
         (None, b'Z') => key(Code::Tab, Mods::SHIFT.and(extra), used),
-        _ => match of_params(params, last, extra) {
-            Some(Heard::PasteEnds) => Next::Nothing(used),
-            Some(heard) => Next::Heard(heard, used),
-            None if is_report(params, last) => Next::Nothing(used),
+        _ => match key_from_params(params, last, extra) {
+            Some(InputEvent::PasteEnd) => ParseStep::Skip(used),
+            Some(events) => ParseStep::Event(events, used),
+            None if is_report(params, last) => ParseStep::Skip(used),
             None => whole(),
         },
     }
 }
 
-/// Has the look of an answer: a place, a size, a status.
+/// Whether a sequence has the form of a terminal report: a cursor position, a size, a status.
 fn is_report(params: &[u8], last: u8) -> bool {
     matches!(last, b'n' | b't' | b'y' | b'c') || (last == b'R' && params.contains(&b';'))
 }
 
-fn mouse(params: &[u8], released: bool) -> Option<Mouse> {
+fn mouse(params: &[u8], released: bool) -> Option<MouseEvent> {
     let mut numbers = std::str::from_utf8(params).ok()?.split(';');
     let mut number = || numbers.next()?.parse::<u16>().ok();
     let (code, col, row) = (number()?, number()?, number()?);
-    Some(Mouse {
+    Some(MouseEvent {
         code,
         released,
         row: row.saturating_sub(1),
@@ -319,8 +322,8 @@ fn mouse(params: &[u8], released: bool) -> Option<Mouse> {
     })
 }
 
-/// A key with its modifiers: `CSI 1;5A`, `CSI 3;2~`, `CSI 27;5;9~`, `CSI 97:65;6:1;65u`.
-fn of_params(params: &[u8], last: u8, extra: Mods) -> Option<Heard> {
+/// Parses a key with modifiers: `CSI 1;5A`, `CSI 3;2~`, `CSI 27;5;9~`, `CSI 97:65;6:1;65u`.
+fn key_from_params(params: &[u8], last: u8, extra: Mods) -> Option<InputEvent> {
     let text = std::str::from_utf8(params).ok()?;
     let groups: Vec<Vec<Option<u32>>> = text
         .split(';')
@@ -342,13 +345,13 @@ fn of_params(params: &[u8], last: u8, extra: Mods) -> Option<Heard> {
     };
     match last {
         b'~' => match at(0, 0)? {
-            200 => Some(Heard::PasteBegins),
-            201 => Some(Heard::PasteEnds),
+            200 => Some(InputEvent::PasteStart),
+            201 => Some(InputEvent::PasteEnd),
             27 => {
-                let code = by_code(at(2, 0)?)?;
-                Some(Heard::Key(Press::new(code, mods(1))))
+                let code = key_by_kitty_code(at(2, 0)?)?;
+                Some(InputEvent::Key(Press::new(code, mods(1))))
             }
-            number => Some(Heard::Key(press(by_number(number)?))),
+            number => Some(InputEvent::Key(press(key_by_number(number)?))),
         },
         b'u' => {
             let character = |number: Option<u32>| number.and_then(char::from_u32);
@@ -359,27 +362,27 @@ fn of_params(params: &[u8], last: u8, extra: Mods) -> Option<Heard> {
                 .filter_map(|number| character(*number))
                 .filter(|c| !c.is_control())
                 .collect();
-            Some(Heard::Key(Press {
+            Some(InputEvent::Key(Press {
                 shifted: character(at(0, 1)),
                 base: character(at(0, 2)),
                 text: Some(typed).filter(|text| !text.is_empty()),
-                ..press(by_code(at(0, 0)?)?)
+                ..press(key_by_kitty_code(at(0, 0)?)?)
             }))
         }
         _ if is_report(params, last) && at(0, 0) != Some(1) => None,
-        letter => Some(Heard::Key(press(by_letter(letter)?))),
+        letter => Some(InputEvent::Key(press(key_by_letter(letter)?))),
     }
 }
 
-/// A key by its number in kitty's protocol.
-fn by_code(number: u32) -> Option<Code> {
+/// The key with this number in kitty's protocol.
+fn key_by_kitty_code(number: u32) -> Option<Code> {
     Some(match number {
         9 => Code::Tab,
         13 => Code::Enter,
         27 => Code::Escape,
         8 | 127 => Code::Backspace,
         57_376..=57_398 => Code::F((number - 57_376 + 13) as u8),
-        // Private numbers are keys without a character.
+        // Private-use numbers are keys without a character.
         57_344..=63_743 => Code::Other(number),
         _ => Code::Char(char::from_u32(number).filter(|c| !c.is_control())?),
     })

@@ -86,7 +86,7 @@ impl Press {
     }
 
     /// The character that a person means by it, if no more than shift is held.
-    pub fn typed(&self) -> Option<char> {
+    pub fn typed_char(&self) -> Option<char> {
         if self.event == Event::Release || self.mods.held().0 & !Mods::SHIFT.0 != 0 {
             return None;
         }

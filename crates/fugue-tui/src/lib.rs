@@ -1,28 +1,28 @@
 //! `fugue attach`: a session's panes on a person's terminal.
 //!
-//! Everything that is drawn comes from the daemon's frames, as text with looks; a program's own bytes never reach the
-//! person's terminal. `model` decides, `draw` makes a picture of it, `paint` says what is different from the picture
-//! before; `terminal` is the outer terminal, and `run` is the loop that joins them.
+//! The screen is drawn from the daemon's frames, which are text with styles; a program's own bytes never reach the host terminal.
+//! `model` is the state machine, `draw` renders it into a cell `buffer`, `diff` encodes the difference to the last screen,
+//! `host_terminal` is the person's terminal, and `event_loop` connects them.
 //!
-//! There is no widget library and no terminal library below this, for three reasons. Cells carry the looks of the frames
-//! whole (kinds of underline, overlining, exact colours), in columns by our terminal model's own rule. A key goes through
-//! unchanged, or in the program's own protocol, which needs to know exactly what was pressed. And what is written to a
-//! person's terminal is a small closed set of sequences, all of them in `paint`, `looks` and `terminal`.
+//! The crate uses no widget or terminal library, for three reasons. Cells carry the complete styles of frames (kinds of
+//! underline, overline, exact colors), with the column widths of `fugue-term`. A key is passed on unchanged or in the key protocol
+//! of the program, which needs the exact key event. And only a small closed set of sequences is written to the host
+//! terminal, all of them in `diff`, `style` and `host_terminal`.
 
-mod canvas;
+mod buffer;
 mod clean;
+mod diff;
 mod draw;
+mod event_loop;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod host_terminal;
 mod input;
 mod keys;
-mod lines;
-mod looks;
 mod model;
 mod mouse;
-mod paint;
-mod run;
-mod terminal;
+mod pane_connections;
+mod style;
 
 use std::{io::IsTerminal, path::Path};
 
@@ -33,10 +33,10 @@ use fugue_api::{
     wire::{Request, Response},
 };
 
+use event_loop::{AttachLoop, LoopEnd};
 use fugue_client::{client::Client, display::quoted};
-use model::{Leave, Model};
-use run::{Ended, Loop};
-use terminal::Outer;
+use host_terminal::HostTerminal;
+use model::{AttachModel, LeaveReason};
 
 /// How an attached client ended, where nothing was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,39 +61,39 @@ pub async fn attach(
     role: ViewerRole,
 ) -> Result<AttachEnd, Error> {
     check_terminal()?;
-    let mut facts = everything(client).await?;
+    let mut overview = fetch_overview(client).await?;
     let (session, pane) = match target {
-        Some(target) => find(client, target, &facts).await?,
-        None => match default_session(&facts) {
+        Some(target) => resolve_target(client, target, &overview).await?,
+        None => match default_session(&overview) {
             Some(session) => (session, None),
             None => {
                 let session = SessionName::default();
                 let args = model::new_shell(&session, None, PaneSize { rows: 24, cols: 80 });
                 let made = call(client, args).await?;
-                facts = everything(client).await?;
+                overview = fetch_overview(client).await?;
                 (session, Some(made.pane_id))
             }
         },
     };
-    refuse_nesting(socket, &session, &facts)?;
+    refuse_nesting(socket, &session, &overview)?;
     let mut random = [0; 8];
     let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
     filled.map_err(|_| Error::new(ErrorKind::Internal, "the kernel gave no random numbers"))?;
-    let outer = Outer::take()?;
+    let host = HostTerminal::open()?;
     let base = u64::from_le_bytes(random);
-    let mut model = Model::new(base, role, session.clone(), outer.size());
-    let first = model.start(pane, facts, std::time::Instant::now());
-    // A task like the others: for what the runtime's first one waits for, it asks the kernel once more each time.
-    let attached = tokio::spawn(Loop::new(client.clone(), model, outer).run(first));
-    let ended = match attached.await {
+    let mut model = AttachModel::new(base, role, session.clone(), host.size());
+    let first = model.start(pane, overview, std::time::Instant::now());
+    // In a task of its own: the current-thread runtime polls the driver once more for every wake of its `block_on` future.
+    let task = tokio::spawn(AttachLoop::new(client.clone(), model, host).run(first));
+    let ended = match task.await {
         Ok(ended) => ended?,
-        Err(broken) => std::panic::resume_unwind(broken.into_panic()),
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     };
     match ended {
-        Ended::Left(Leave::Detached) => Ok(AttachEnd::Detached),
-        Ended::Left(Leave::Empty) => Ok(AttachEnd::SessionEmpty),
-        Ended::Left(Leave::Refused(error)) => Err(error),
-        Ended::Hangup => Ok(AttachEnd::Hangup),
+        LoopEnd::Left(LeaveReason::Detached) => Ok(AttachEnd::Detached),
+        LoopEnd::Left(LeaveReason::Empty) => Ok(AttachEnd::SessionEmpty),
+        LoopEnd::Left(LeaveReason::Refused(error)) => Err(error),
+        LoopEnd::Hangup => Ok(AttachEnd::Hangup),
     }
 }
 
@@ -108,31 +108,31 @@ fn check_terminal() -> Result<(), Error> {
             ErrorKind::Unavailable,
             "attach needs a terminal on stdin and stdout",
         )
-        .hint("`fugue read -f PANE` follows a pane without one; `fugue --help` tells more"));
+        .hint("`fugue read -f PANE` follows a pane without one; `fugue --help` lists all verbs"));
     }
     match std::env::var("TERM").as_deref() {
         Ok("dumb") | Ok("") | Err(_) => Err(Error::new(
             ErrorKind::Unavailable,
-            "attach needs a terminal that can place text, and TERM says that this one cannot",
+            "attach needs a terminal with cursor positioning, but TERM is `dumb` or not set",
         )
-        .hint("set TERM to what it is, such as `xterm-256color`")),
+        .hint("set TERM to the terminal's type, such as `xterm-256color`")),
         Ok(_) => Ok(()),
     }
 }
 
-async fn everything(client: &Client) -> Result<Overview, Error> {
+async fn fetch_overview(client: &Client) -> Result<Overview, Error> {
     match client.ask(Request::Overview).await? {
         Response::Tool {
             reply: ToolReply::GetStatus(GetStatusReply::All(overview)),
         } => Ok(overview),
         other => Err(Error::new(
             ErrorKind::Internal,
-            format!("the daemon answered something else: {other:?}"),
+            format!("unexpected response to the overview request: {other:?}"),
         )),
     }
 }
 
-/// Where the panes are that runs open for themselves.
+/// The session of panes that runs open in the background.
 const HIDDEN_SESSION: &str = "__orchestration__";
 
 fn lives(state: PaneState) -> bool {
@@ -140,19 +140,19 @@ fn lives(state: PaneState) -> bool {
 }
 
 /// `main` if it has a pane, else the session with the latest one.
-fn default_session(facts: &Overview) -> Option<SessionName> {
-    let live = facts.panes.iter().filter(|pane| lives(pane.state.state));
+fn default_session(overview: &Overview) -> Option<SessionName> {
+    let live = overview.panes.iter().filter(|pane| lives(pane.state.state));
     let seen = live.filter(|pane| pane.session.0 != HIDDEN_SESSION);
     let best = seen.max_by_key(|pane| (pane.session.0 == SessionName::MAIN, pane.pane_id))?;
     Some(best.session.clone())
 }
 
-async fn find(
+async fn resolve_target(
     client: &Client,
     target: &str,
-    facts: &Overview,
+    overview: &Overview,
 ) -> Result<(SessionName, Option<PaneId>), Error> {
-    let mut of_session = facts
+    let mut of_session = overview
         .panes
         .iter()
         .filter(|pane| pane.session.0 == target)
@@ -166,7 +166,7 @@ async fn find(
             format!("all panes of session `{target}` have ended"),
         )
         .hint(format!(
-            "`fugue new -s {}` opens one; `fugue attach PANE` looks at an ended one",
+            "`fugue new -s {}` opens one; `fugue attach PANE` shows an ended one",
             quoted(target)
         )));
     }
@@ -176,7 +176,7 @@ async fn find(
     let status = match call(client, args).await {
         Ok(status) => status,
         Err(error) if error.kind == ErrorKind::NotFound => {
-            return Err(nothing_called(target, facts));
+            return Err(unknown_target(target, overview));
         }
         Err(error) => return Err(error),
     };
@@ -187,13 +187,13 @@ async fn find(
             } = *status;
             Ok((session, Some(pane_id)))
         }
-        GetStatusReply::All(_) => Err(nothing_called(target, facts)),
+        GetStatusReply::All(_) => Err(unknown_target(target, overview)),
     }
 }
 
-/// What there is instead.
-fn nothing_called(target: &str, facts: &Overview) -> Error {
-    let mut names: Vec<&SessionName> = facts
+/// The error for an unknown target, with the sessions that exist.
+fn unknown_target(target: &str, overview: &Overview) -> Error {
+    let mut names: Vec<&SessionName> = overview
         .panes
         .iter()
         .filter(|pane| lives(pane.state.state))
@@ -216,20 +216,20 @@ fn nothing_called(target: &str, facts: &Overview) -> Error {
     .hint("`fugue ls` lists panes; plain `fugue` opens a session if there is none")
 }
 
-/// A pane that shows itself would show itself showing itself.
-fn refuse_nesting(socket: &Path, session: &SessionName, facts: &Overview) -> Result<(), Error> {
+/// Refuses to attach a pane to its own session, which would draw itself recursively.
+fn refuse_nesting(socket: &Path, session: &SessionName, overview: &Overview) -> Result<(), Error> {
     let Ok(id) = std::env::var("FUGUE_PANE_ID") else {
         return Ok(());
     };
     let other = std::env::var_os("FUGUE_SOCKET").is_some_and(|around| socket.as_os_str() != around);
     let pane = id.parse::<PaneId>().ok().filter(|_| !other);
-    let around = facts.panes.iter().find(|row| Some(row.pane_id) == pane);
+    let around = overview.panes.iter().find(|row| Some(row.pane_id) == pane);
     match around.filter(|row| row.session == *session) {
         Some(row) => Err(Error::invalid(format!(
-            "this is pane {} of session `{session}`: it cannot show the session that it is in",
+            "this terminal is pane {} of session `{session}` and cannot attach to its own session",
             row.pane_id
         ))
-        .hint("attach to another session, or unset FUGUE_PANE_ID if you know better")),
+        .hint("attach to another session, or unset FUGUE_PANE_ID to attach anyway")),
         None => Ok(()),
     }
 }

@@ -1,17 +1,17 @@
-//! What an attached client knows and decides.
+//! The state machine of an attached client.
 //!
-//! It is handed what was heard from the person's terminal and from the daemon, with the time, and gives what is to be
-//! asked and done. It does no I/O; the picture is made from it in `draw`.
+//! `step` takes an input (a terminal event, a response, a tick) with the time and returns effects. The model does no I/O; `draw`
+//! renders it.
 
-mod answers;
-mod asks;
 mod commands;
-mod copying;
+mod damage;
+mod geometry;
 mod picker;
-mod places;
 mod pointer;
+mod requests;
+mod responses;
 mod scroll;
-mod stale;
+mod scroll_mode;
 mod typing;
 mod view;
 
@@ -30,240 +30,248 @@ use fugue_api::{
     wire::{IdempotencyKey, Request, Response},
 };
 
-pub use asks::Ticket;
-pub use copying::Copied;
-pub use picker::Picker;
-pub use places::Places;
-pub use scroll::{Direction, Scroll, hits};
-pub use stale::Stale;
-pub use view::View;
+pub use damage::ScreenDamage;
+pub use geometry::ScreenAreas;
+pub use picker::PanePicker;
+pub use requests::RequestTicket;
+pub use scroll::{ScrollView, SearchDirection, find_matches};
+pub use scroll_mode::CopyBuffer;
+pub use view::PaneView;
 
-use super::{clean, input::Heard, keys::Press};
-use asks::{Asks, Why};
-use pointer::Held;
-use typing::Typing;
+use super::{clean, input::InputEvent, keys::Press};
+use pointer::MouseGrab;
+use requests::{OpenRequests, RequestPurpose};
+use typing::InputQueue;
 
-/// What happened.
+/// An input of the model: an event of the host terminal, of the daemon connection, or of the clock.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "most inputs are answers")]
-pub enum Input {
-    Heard(Heard),
-    /// The person's terminal has another size.
+#[expect(clippy::large_enum_variant, reason = "most inputs are responses")]
+pub enum ModelInput {
+    Terminal(InputEvent),
+    /// The host terminal has a new size.
     Resized(PaneSize),
-    Answered(Ticket, Result<Response, Error>),
-    /// The connection ended under our questions.
-    Lost(Gone),
-    /// A daemon is there again.
-    Back,
-    /// A moment that was asked for by [`Model::wakes_at`].
+    Response(RequestTicket, Result<Response, Error>),
+    /// The connection was lost while requests were open.
+    Disconnected(DaemonLoss),
+    /// A daemon accepts requests again.
+    Reconnected,
+    /// The deadline of [`AttachModel::next_deadline`] has passed.
     Tick,
 }
 
-/// How the daemon went.
+/// Why the daemon connection was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gone {
-    /// It died: another one is started at once.
+pub enum DaemonLoss {
+    /// The daemon died: the client starts another at once.
     Died,
-    /// Somebody stopped it: another one is waited for, or started by a key.
+    /// The daemon was stopped by a person: the client waits for the next one, and a key press starts it.
     Stopped,
 }
 
-/// What is to be done.
+/// An effect that the event loop performs for the model.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    Ask {
-        ticket: Ticket,
+pub enum ModelEffect {
+    Request {
+        ticket: RequestTicket,
         key: IdempotencyKey,
-        ask: Request,
+        request: Request,
     },
-    /// Nobody waits for that answer any more.
-    Forget(Ticket),
-    /// To the person's clipboard.
+    /// Drops a request whose response is not needed any more.
+    CancelRequest(RequestTicket),
+    /// Copies to the person's clipboard.
     Copy(String),
-    /// Draw everything again, whatever the screen shows.
+    /// Draws the whole screen, without a comparison with the last one.
     Repaint,
-    /// A daemon is wanted, also if there is none.
-    Launch,
-    Leave(Leave),
+    /// Connects to a daemon, and starts one where none runs.
+    StartDaemon,
+    Leave(LeaveReason),
 }
 
-/// Why it is over.
+/// Why the client detaches.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Leave {
+pub enum LeaveReason {
     Detached,
-    /// The session has no pane any more.
+    /// The session has no panes left.
     Empty,
     Refused(Error),
 }
 
-/// Whether the daemon can be asked.
+/// The state of the daemon connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum ConnectionState {
     Up,
-    Down(Gone),
+    Down(DaemonLoss),
 }
 
-/// What the next key is for.
-pub enum Mode {
-    /// The pane, or looking back over it.
+/// What the next key applies to.
+pub enum InputMode {
+    /// The pane in focus, or its scroll view.
     Pane,
-    /// A command: the prefix was pressed.
+    /// A command: the prefix key was pressed.
     Prefix,
-    /// Whether the pane is to be closed.
+    /// The confirmation before this pane is closed.
     Close(PaneId),
-    Picker(Picker),
-    /// The help, from this row on.
+    Picker(PanePicker),
+    /// The help, scrolled to this row.
     Help(u16),
 }
 
-/// What is said in the status line for a while.
-pub struct Message {
+/// A message in the status line, shown for [`MESSAGE_TIMEOUT`].
+pub struct StatusMessage {
     pub text: String,
-    pub tone: Tone,
+    pub tone: MessageTone,
     until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
+pub enum MessageTone {
     Plain,
     Bad,
 }
 
-pub struct Model {
+/// The state of an attached client.
+pub struct AttachModel {
     pub me: ClientId,
     pub role: ViewerRole,
     pub size: PaneSize,
     pub session: SessionName,
-    asks: Asks,
-    pub arrangement: Option<SessionLayout>,
-    pub views: BTreeMap<PaneId, View>,
+    requests: OpenRequests,
+    pub layout: Option<SessionLayout>,
+    pub views: BTreeMap<PaneId, PaneView>,
     pub focus: Option<PaneId>,
-    before: Option<PaneId>,
-    /// A pane that is looked at in all of the room, beside the session's own: one that has ended.
+    previous_focus: Option<PaneId>,
+    /// An ended pane that is shown in the whole pane area instead of the session's layout.
     pub peek: Option<PaneId>,
-    pub facts: Overview,
-    facts_version: u64,
-    facts_asked: Option<Instant>,
-    facts_due: Option<Instant>,
+    pub overview: Overview,
+    overview_version: u64,
+    overview_requested_at: Option<Instant>,
+    overview_due: Option<Instant>,
     pub commands: BTreeMap<PaneId, String>,
-    pub mode: Mode,
-    /// Whether a person wants it; `None`: where there is room.
+    pub mode: InputMode,
+    /// Whether the person switched the sidebar on or off; `None` shows it if the screen is wide enough.
     sidebar: Option<bool>,
-    pub message: Option<Message>,
-    pub link: Link,
-    typing: BTreeMap<PaneId, Typing>,
-    pasting: Option<PaneId>,
-    copied: Copied,
-    held: Option<Held>,
+    pub message: Option<StatusMessage>,
+    pub connection: ConnectionState,
+    input_queues: BTreeMap<PaneId, InputQueue>,
+    /// The pane that receives the paste in progress.
+    paste_target: Option<PaneId>,
+    copy_buffer: CopyBuffer,
+    mouse_grab: Option<MouseGrab>,
     terminal_has_focus: bool,
-    /// A pane is being made, and gets the focus when it is there.
-    making: bool,
-    /// The room that the daemon knows.
-    fitted: PaneSize,
-    /// Until then an edge can be pushed again without the prefix.
-    again_until: Option<Instant>,
-    /// When panes that could not be shown are asked for again.
-    look_again_at: Option<Instant>,
-    stale: Stale,
+    /// A `create_pane` call is open; the new pane gets the focus.
+    creating_pane: bool,
+    /// The size of the pane area that was last sent to the daemon.
+    sent_size: PaneSize,
+    /// Until then an edge can be moved again without the prefix.
+    repeat_until: Option<Instant>,
+    /// When frames of panes that could not be shown are requested again.
+    retry_views_at: Option<Instant>,
+    damage: ScreenDamage,
 }
 
-// How long a message stays, and how long a push may be repeated: long enough to read, and to press a key again.
-const MESSAGE: Duration = Duration::from_secs(5);
-const AGAIN: Duration = Duration::from_millis(600);
-// A shell that is started again is there by then.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-// The sidebar needs no more than that; a run with hundreds of steps must not be told of hundreds of times a second.
-const FACTS_APART: Duration = Duration::from_millis(150);
+/// How long a message stays: long enough to be read.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an edge can be moved again without the prefix: long enough to press the key a second time.
+const REPEAT_TIMEOUT: Duration = Duration::from_millis(600);
+/// A shell that is being restarted has its first frame after about this time.
+const VIEW_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// The minimum interval between overview requests: a run with hundreds of steps changes the overview hundreds of times a second.
+const OVERVIEW_INTERVAL: Duration = Duration::from_millis(150);
 
-impl Model {
+impl AttachModel {
     pub fn new(base: u64, role: ViewerRole, session: SessionName, size: PaneSize) -> Self {
         Self {
             me: ClientId(base),
             role,
             size,
             session,
-            asks: Asks::new(base),
-            arrangement: None,
+            requests: OpenRequests::new(base),
+            layout: None,
             views: BTreeMap::new(),
             focus: None,
-            before: None,
+            previous_focus: None,
             peek: None,
-            facts: Overview::default(),
-            facts_version: 0,
-            facts_asked: None,
-            facts_due: None,
+            overview: Overview::default(),
+            overview_version: 0,
+            overview_requested_at: None,
+            overview_due: None,
             commands: BTreeMap::new(),
-            mode: Mode::Pane,
+            mode: InputMode::Pane,
             sidebar: None,
             message: None,
-            link: Link::Up,
-            typing: BTreeMap::new(),
-            pasting: None,
-            copied: Copied::default(),
-            held: None,
+            connection: ConnectionState::Up,
+            input_queues: BTreeMap::new(),
+            paste_target: None,
+            copy_buffer: CopyBuffer::default(),
+            mouse_grab: None,
             terminal_has_focus: true,
-            making: false,
-            fitted: PaneSize { rows: 0, cols: 0 },
-            again_until: None,
-            look_again_at: None,
-            stale: Stale::All,
+            creating_pane: false,
+            sent_size: PaneSize { rows: 0, cols: 0 },
+            repeat_until: None,
+            retry_views_at: None,
+            damage: ScreenDamage::All,
         }
     }
 
-    /// The first questions; `pane` is where the person wants to be.
-    pub fn start(&mut self, pane: Option<PaneId>, facts: Overview, now: Instant) -> Vec<Effect> {
-        self.take_facts(facts);
+    /// Returns the first requests; `pane` gets the focus.
+    pub fn start(
+        &mut self,
+        pane: Option<PaneId>,
+        overview: Overview,
+        now: Instant,
+    ) -> Vec<ModelEffect> {
+        self.set_overview(overview);
         self.focus = pane;
         let mut effects = Vec::new();
         if pane.is_some_and(|pane| self.has_ended(pane)) {
             self.peek = pane;
         }
         if self.peek.is_none() || self.session_lives() {
-            self.attend(&mut effects);
+            self.attach_session(&mut effects);
         } else {
-            self.watch(&mut effects);
+            self.update_view_requests(&mut effects);
         }
-        self.ask_facts(now, &mut effects);
+        self.request_overview(now, &mut effects);
         effects
     }
 
-    pub fn step(&mut self, input: Input, now: Instant) -> Vec<Effect> {
+    pub fn step(&mut self, input: ModelInput, now: Instant) -> Vec<ModelEffect> {
         let mut effects = Vec::new();
-        let mut stale = Stale::All;
+        let mut damage = ScreenDamage::All;
         match input {
-            Input::Heard(heard) => {
-                let typing = self.is_typing(&heard);
-                self.heard(heard, now, &mut effects);
-                if typing && self.is_at_rest() {
-                    stale = Stale::Nothing;
+            ModelInput::Terminal(event) => {
+                let plain = self.is_plain_input(&event);
+                self.handle_input(event, now, &mut effects);
+                if plain && self.shows_only_panes() {
+                    damage = ScreenDamage::None;
                 }
             }
-            Input::Resized(size) => {
+            ModelInput::Resized(size) => {
                 self.size = size;
                 self.fit(&mut effects);
-                effects.push(Effect::Repaint);
+                effects.push(ModelEffect::Repaint);
             }
-            Input::Answered(ticket, answer) => {
-                if let Some(why) = self.asks.close(ticket) {
+            ModelInput::Response(ticket, answer) => {
+                if let Some(why) = self.requests.close(ticket) {
                     match answer {
-                        Ok(answer) => stale = self.answered(why, answer, now, &mut effects),
-                        Err(error) => self.refused(why, error, now, &mut effects),
+                        Ok(answer) => damage = self.handle_response(why, answer, now, &mut effects),
+                        Err(error) => self.handle_error(why, error, now, &mut effects),
                     }
                 }
             }
-            Input::Lost(gone) => {
-                if self.link == Link::Up {
-                    self.link = Link::Down(gone);
+            ModelInput::Disconnected(gone) => {
+                if self.connection == ConnectionState::Up {
+                    self.connection = ConnectionState::Down(gone);
                 }
             }
-            Input::Back => {
-                self.link = Link::Up;
+            ModelInput::Reconnected => {
+                self.connection = ConnectionState::Up;
                 self.message = None;
-                self.facts_version = 0;
-                effects.extend(self.asks.again());
-                self.look_again(&mut effects);
+                self.overview_version = 0;
+                effects.extend(self.requests.resend());
+                self.retry_views(&mut effects);
             }
-            Input::Tick => {}
+            ModelInput::Tick => {}
         }
         if self
             .message
@@ -271,75 +279,75 @@ impl Model {
             .is_some_and(|message| message.until <= now)
         {
             self.message = None;
-            stale = Stale::All;
+            damage = ScreenDamage::All;
         }
-        if self.again_until.is_some_and(|until| until <= now) {
-            self.again_until = None;
-            stale = Stale::All;
+        if self.repeat_until.is_some_and(|until| until <= now) {
+            self.repeat_until = None;
+            damage = ScreenDamage::All;
         }
-        if self.facts_due.is_some_and(|due| due <= now) {
-            self.ask_facts(now, &mut effects);
+        if self.overview_due.is_some_and(|due| due <= now) {
+            self.request_overview(now, &mut effects);
         }
-        if self.look_again_at.is_some_and(|at| at <= now) {
-            self.look_again_at = None;
-            self.look_again(&mut effects);
+        if self.retry_views_at.is_some_and(|at| at <= now) {
+            self.retry_views_at = None;
+            self.retry_views(&mut effects);
         }
-        // While there is no daemon, questions wait until there is one.
-        if self.link != Link::Up {
-            effects.retain(|effect| !matches!(effect, Effect::Ask { .. }));
+        // Without a connection, requests stay open and are sent by `resend` after the reconnect.
+        if self.connection != ConnectionState::Up {
+            effects.retain(|effect| !matches!(effect, ModelEffect::Request { .. }));
         }
-        self.stale = std::mem::take(&mut self.stale).and(stale);
+        self.damage = std::mem::take(&mut self.damage).merge(damage);
         effects
     }
 
-    /// When something changes by itself.
-    pub fn wakes_at(&self) -> Option<Instant> {
+    /// The next time at which `step` needs a [`ModelInput::Tick`].
+    pub fn next_deadline(&self) -> Option<Instant> {
         let moments = [
             self.message.as_ref().map(|message| message.until),
-            self.again_until,
-            self.facts_due,
-            self.look_again_at,
+            self.repeat_until,
+            self.overview_due,
+            self.retry_views_at,
         ];
         moments.into_iter().flatten().min()
     }
 
-    /// Whether ages are in sight, which go on by themselves.
+    /// Whether the screen shows ages, which change without an input.
     pub fn shows_ages(&self) -> bool {
-        self.places().sidebar.is_some() || matches!(self.mode, Mode::Picker(_))
+        self.areas().sidebar.is_some() || matches!(self.mode, InputMode::Picker(_))
     }
 
-    pub fn say(&mut self, text: impl Into<String>, tone: Tone, now: Instant) {
-        self.message = Some(Message {
+    pub fn show_message(&mut self, text: impl Into<String>, tone: MessageTone, now: Instant) {
+        self.message = Some(StatusMessage {
             text: clean::line(&text.into()),
             tone,
-            until: now + MESSAGE,
+            until: now + MESSAGE_TIMEOUT,
         });
     }
 
-    /// The flags that the person's keyboard should have for the pane in focus.
+    /// The kitty keyboard flags that the program in the focused pane has set.
     pub fn keyboard(&self) -> u8 {
         let modes = self.focused_view().map(|view| view.modes);
         modes.map_or(0, |modes| modes.keyboard)
     }
 
-    /// Whether every move of the mouse is of interest to somebody.
+    /// Whether a visible program has requested mouse motion events.
     pub fn wants_motion(&self) -> bool {
         let all = self.views.values();
         all.into_iter()
             .any(|view| view.modes.mouse == fugue_api::attach::FrameMouseMode::Motion)
     }
 
-    pub fn focused_view(&self) -> Option<&View> {
+    pub fn focused_view(&self) -> Option<&PaneView> {
         self.views.get(&self.shown_focus()?)
     }
 
-    /// The pane that keys go to.
+    /// The pane that receives keys.
     pub fn shown_focus(&self) -> Option<PaneId> {
         self.peek.or(self.focus)
     }
 
     pub fn row(&self, pane: PaneId) -> Option<&PaneRow> {
-        self.facts.panes.iter().find(|row| row.pane_id == pane)
+        self.overview.panes.iter().find(|row| row.pane_id == pane)
     }
 
     fn has_ended(&self, pane: PaneId) -> bool {
@@ -348,88 +356,97 @@ impl Model {
     }
 
     fn session_lives(&self) -> bool {
-        let mut panes = self.facts.panes.iter();
+        let mut panes = self.overview.panes.iter();
         panes.any(|row| {
             row.session == self.session
                 && !matches!(row.state.state, PaneState::Exited | PaneState::Closed)
         })
     }
 
-    // Attending.
+    // Sessions and views.
 
-    fn attend(&mut self, effects: &mut Vec<Effect>) {
-        self.fitted = self.places().room_size();
+    /// Attaches to the session and requests its layout and frames.
+    fn attach_session(&mut self, effects: &mut Vec<ModelEffect>) {
+        self.sent_size = self.areas().room_size();
         let (client, session) = (self.me, self.session.clone());
         let look = AttachRequest::Attend {
             client,
             session: session.clone(),
-            room: self.fitted,
+            room: self.sent_size,
             role: self.role,
         };
-        effects.push(self.asks.look(Why::Attend, look));
+        effects.push(self.requests.send_attach(RequestPurpose::Attend, look));
         let look = AttachRequest::Arrangement { session, seen: 0 };
-        effects.push(self.asks.look(Why::Arrangement, look));
-        self.watch(effects);
+        effects.push(self.requests.send_attach(RequestPurpose::Layout, look));
+        self.update_view_requests(effects);
     }
 
-    /// Goes to another session, or to an ended pane of one.
-    fn go_to(&mut self, pane: PaneId, now: Instant, effects: &mut Vec<Effect>) {
+    /// Focuses a pane: in this session, in another one, or an ended pane on its own.
+    fn go_to(&mut self, pane: PaneId, now: Instant, effects: &mut Vec<ModelEffect>) {
         let Some(row) = self.row(pane).cloned() else {
-            return self.say(format!("{pane} is not there any more"), Tone::Bad, now);
+            return self.show_message(
+                format!("{pane} does not exist any more"),
+                MessageTone::Bad,
+                now,
+            );
         };
         if self.has_ended(pane) {
             self.peek = Some(pane);
-            return self.watch(effects);
+            return self.update_view_requests(effects);
         }
         self.peek = None;
-        if row.session == self.session && self.arrangement.is_some() {
-            // A pane behind a zoomed one comes to the front.
-            let arrangement = self.arrangement.as_ref();
+        if row.session == self.session && self.layout.is_some() {
+            // A pane that is hidden by a zoomed one is zoomed instead.
+            let arrangement = self.layout.as_ref();
             let hidden = arrangement
                 .and_then(|arrangement| arrangement.zoomed)
                 .is_some_and(|zoomed| zoomed != pane);
             if hidden && self.role == ViewerRole::Interactive {
-                self.arrange(LayoutChange::Zoom { pane: Some(pane) }, effects);
+                self.change_layout(LayoutChange::Zoom { pane: Some(pane) }, effects);
             }
             self.set_focus(pane, effects);
-            return self.watch(effects);
+            return self.update_view_requests(effects);
         }
-        effects.extend(self.asks.forget(|why| {
+        effects.extend(self.requests.cancel(|why| {
             matches!(
                 why,
-                Why::Attend | Why::Arrangement | Why::View(_) | Why::Lines(_) | Why::Grep(_)
+                RequestPurpose::Attend
+                    | RequestPurpose::Layout
+                    | RequestPurpose::View(_)
+                    | RequestPurpose::Lines(_)
+                    | RequestPurpose::Grep(_)
             )
         }));
-        // The one who looked at the other session is gone; whatever is still under way for it is not ours.
+        // A new client id, so that late responses for the other session are not taken for this one.
         self.me = ClientId(self.me.0.wrapping_add(1));
         self.session = row.session;
-        self.arrangement = None;
+        self.layout = None;
         self.views.clear();
-        self.before = None;
+        self.previous_focus = None;
         self.focus = Some(pane);
-        self.attend(effects);
+        self.attach_session(effects);
     }
 
-    /// The daemon learns how much room there is, if that has changed.
-    fn fit(&mut self, effects: &mut Vec<Effect>) {
-        let room = self.places().room_size();
-        if room != self.fitted {
-            self.fitted = room;
-            self.asks.refit(room);
+    /// Sends the size of the pane area to the daemon, if it has changed.
+    fn fit(&mut self, effects: &mut Vec<ModelEffect>) {
+        let room = self.areas().room_size();
+        if room != self.sent_size {
+            self.sent_size = room;
+            self.requests.set_attend_size(room);
             let client = self.me;
-            effects.extend(self.asks.forget(|why| *why == Why::Fit));
+            effects.extend(self.requests.cancel(|why| *why == RequestPurpose::Fit));
             effects.push(
-                self.asks
-                    .look(Why::Fit, AttachRequest::Fit { client, room }),
+                self.requests
+                    .send_attach(RequestPurpose::Fit, AttachRequest::Fit { client, room }),
             );
         }
         self.fit_scrolls();
     }
 
     fn fit_scrolls(&mut self) {
-        let places = self.places();
+        let areas = self.areas();
         for tile in self.tiles() {
-            let area = places.inside(tile.place);
+            let area = areas.inside(tile.place);
             if let Some(view) = self.views.get_mut(&tile.pane)
                 && let Some(scroll) = &mut view.scroll
             {
@@ -438,82 +455,99 @@ impl Model {
         }
     }
 
-    /// One open question about every pane in sight, and about no other.
-    fn watch(&mut self, effects: &mut Vec<Effect>) {
+    /// Keeps exactly one frame request open for every visible pane, and cancels those of other panes.
+    fn update_view_requests(&mut self, effects: &mut Vec<ModelEffect>) {
         let shown: Vec<PaneId> = self.tiles().iter().map(|tile| tile.pane).collect();
-        effects.extend(self.asks.forget(|why| match why {
-            Why::View(pane) | Why::Lines(pane) | Why::Grep(pane) => !shown.contains(pane),
+        effects.extend(self.requests.cancel(|why| match why {
+            RequestPurpose::View(pane)
+            | RequestPurpose::Lines(pane)
+            | RequestPurpose::Grep(pane) => !shown.contains(pane),
             _ => false,
         }));
         self.views.retain(|pane, _| shown.contains(pane));
         for pane in shown {
             let view = self.views.entry(pane).or_default();
             let seen = view.number;
-            let over = (view.ended && seen > 0) || view.trouble.is_some();
-            if !over && !self.asks.is_open(|why| *why == Why::View(pane)) {
+            let over = (view.ended && seen > 0) || view.error.is_some();
+            if !over
+                && !self
+                    .requests
+                    .is_open(|why| *why == RequestPurpose::View(pane))
+            {
                 let client = self.me;
                 let look = AttachRequest::View { client, pane, seen };
-                effects.push(self.asks.look(Why::View(pane), look));
+                effects.push(self.requests.send_attach(RequestPurpose::View(pane), look));
             }
             if !self.commands.contains_key(&pane)
-                && !self.asks.is_open(|why| *why == Why::Learn(pane))
+                && !self
+                    .requests
+                    .is_open(|why| *why == RequestPurpose::PaneCommand(pane))
             {
-                effects.push(self.status(pane, Why::Learn(pane)));
+                effects.push(self.status(pane, RequestPurpose::PaneCommand(pane)));
             }
         }
     }
 
-    fn status(&mut self, pane: PaneId, why: Why) -> Effect {
+    fn status(&mut self, pane: PaneId, why: RequestPurpose) -> ModelEffect {
         let call = ToolCall::from(GetStatus {
             pane_id: Some(pane.to_string()),
         });
-        self.asks.ask(why, Request::Tool { call })
+        self.requests.send(why, Request::Tool { call })
     }
 
-    fn arrange(&mut self, change: LayoutChange, effects: &mut Vec<Effect>) {
+    fn change_layout(&mut self, change: LayoutChange, effects: &mut Vec<ModelEffect>) {
         let session = self.session.clone();
         let look = AttachRequest::Arrange { session, change };
-        effects.push(self.asks.look(Why::Nothing, look));
+        effects.push(self.requests.send_attach(RequestPurpose::ErrorOnly, look));
     }
 
-    fn set_focus(&mut self, pane: PaneId, effects: &mut Vec<Effect>) {
+    fn set_focus(&mut self, pane: PaneId, effects: &mut Vec<ModelEffect>) {
         if self.focus == Some(pane) {
             return;
         }
-        self.tell_focus(false, effects);
-        self.before = self.focus;
+        self.send_focus_event(false, effects);
+        self.previous_focus = self.focus;
         self.focus = Some(pane);
-        self.tell_focus(true, effects);
+        self.send_focus_event(true, effects);
     }
 
-    // Facts for sidebar and titles.
+    // The overview, for sidebar and titles.
 
-    fn ask_facts(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        self.facts_due = None;
-        if self.asks.is_open(|why| *why == Why::Everything) {
+    /// Requests the overview, at most once per [`OVERVIEW_INTERVAL`].
+    fn request_overview(&mut self, now: Instant, effects: &mut Vec<ModelEffect>) {
+        self.overview_due = None;
+        if self
+            .requests
+            .is_open(|why| *why == RequestPurpose::Overview)
+        {
             return;
         }
-        let early = self.facts_asked.map(|asked| asked + FACTS_APART);
+        let early = self
+            .overview_requested_at
+            .map(|asked| asked + OVERVIEW_INTERVAL);
         if let Some(due) = early.filter(|due| *due > now) {
-            self.facts_due = Some(due);
+            self.overview_due = Some(due);
             return;
         }
-        self.facts_asked = Some(now);
-        effects.push(self.asks.ask(Why::Everything, Request::Overview));
+        self.overview_requested_at = Some(now);
+        effects.push(
+            self.requests
+                .send(RequestPurpose::Overview, Request::Overview),
+        );
     }
 
-    fn take_facts(&mut self, facts: Overview) {
-        self.facts = facts;
-        let known = &self.facts.panes;
+    fn set_overview(&mut self, overview: Overview) {
+        self.overview = overview;
+        let known = &self.overview.panes;
         self.commands
             .retain(|pane, _| known.iter().any(|row| row.pane_id == *pane));
-        if let Mode::Picker(picker) = &mut self.mode {
-            picker.take(&self.facts);
+        if let InputMode::Picker(picker) = &mut self.mode {
+            picker.take(&self.overview);
         }
     }
 }
 
-/// An interactive shell of this session.
+/// The arguments for an interactive shell in this session.
 pub fn new_shell(session: &SessionName, cwd: Option<String>, size: PaneSize) -> CreatePane {
     CreatePane {
         command: None,
@@ -528,7 +562,7 @@ pub fn new_shell(session: &SessionName, cwd: Option<String>, size: PaneSize) -> 
     }
 }
 
-/// Whether a key is this letter with control.
+/// Whether a key is this letter with Ctrl.
 fn is_ctrl(press: &Press, letter: char) -> bool {
     press.code == super::keys::Code::Char(letter) && press.mods.held() == super::keys::Mods::CTRL
 }

@@ -1,12 +1,12 @@
-//! The mouse: what the person's terminal said of it, and what a program wants to read.
+//! Mouse events of the host terminal, and their encoding for a program.
 
 use fugue_api::attach::{FrameModes, FrameMouseEncoding, FrameMouseMode};
 
-/// One thing the mouse did, with the place counted from 0.
+/// A mouse event; row and column are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mouse {
-    /// As xterm numbers it: 0 to 2 a button, 3 none; 64 to 67 the wheel; with 4 for shift, 8 for alt, 16 for control,
-    /// 32 for a move.
+pub struct MouseEvent {
+    /// The button code of xterm: 0 to 2 a button, 3 none, 64 to 67 the wheel; plus 4 for shift, 8 for alt, 16 for control, 32
+    /// for a move.
     pub code: u16,
     pub released: bool,
     pub row: u16,
@@ -14,7 +14,7 @@ pub struct Mouse {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum MouseAction {
     Press(u16),
     Release(u16),
     Drag(u16),
@@ -24,36 +24,37 @@ pub enum Deed {
     Other,
 }
 
-impl Mouse {
-    pub fn deed(&self) -> Deed {
+impl MouseEvent {
+    pub fn action(&self) -> MouseAction {
         let button = self.code & !0b1_1100;
         match button {
-            64 => Deed::WheelUp,
-            65 => Deed::WheelDown,
-            0..=2 if self.released => Deed::Release(button),
-            0..=2 => Deed::Press(button),
-            32..=34 => Deed::Drag(button - 32),
-            35 => Deed::Move,
-            _ => Deed::Other,
+            64 => MouseAction::WheelUp,
+            65 => MouseAction::WheelDown,
+            0..=2 if self.released => MouseAction::Release(button),
+            0..=2 => MouseAction::Press(button),
+            32..=34 => MouseAction::Drag(button - 32),
+            35 => MouseAction::Move,
+            _ => MouseAction::Other,
         }
     }
 }
 
-/// What a program with these modes reads, if it wants to know; the place is in its own screen, from 0.
-pub fn encode(mouse: Mouse, modes: &FrameModes) -> Option<Vec<u8>> {
-    let deed = mouse.deed();
-    let told = match modes.mouse {
+/// The bytes for a program with these modes; `None` if it has not requested the event. Row and column are those of its own
+/// screen, from 0.
+pub fn encode(mouse: MouseEvent, modes: &FrameModes) -> Option<Vec<u8>> {
+    let action = mouse.action();
+    let is_reported = match modes.mouse {
         FrameMouseMode::Nothing => false,
-        FrameMouseMode::Presses => matches!(deed, Deed::Press(_)),
-        FrameMouseMode::Clicks => !matches!(deed, Deed::Drag(_) | Deed::Move),
-        FrameMouseMode::Drags => deed != Deed::Move,
+        FrameMouseMode::Presses => matches!(action, MouseAction::Press(_)),
+        FrameMouseMode::Clicks => !matches!(action, MouseAction::Drag(_) | MouseAction::Move),
+        FrameMouseMode::Drags => action != MouseAction::Move,
         FrameMouseMode::Motion => true,
     };
-    if !told {
+    if !is_reported {
         return None;
     }
     let code = match modes.mouse {
-        // The oldest kind knows no modifiers.
+        // X10 mode has no modifiers.
         FrameMouseMode::Presses => mouse.code & 0b11,
         _ => mouse.code,
     };
@@ -62,7 +63,7 @@ pub fn encode(mouse: Mouse, modes: &FrameModes) -> Option<Vec<u8>> {
         let end = if mouse.released { 'm' } else { 'M' };
         return Some(format!("\x1b[<{code};{col};{row}{end}").into_bytes());
     }
-    // Which button was let go of could not be said then.
+    // The older encodings do not report which button was released.
     let code = if mouse.released { code | 0b11 } else { code };
     let mut out = b"\x1b[M".to_vec();
     for number in [code, col, row] {
@@ -87,7 +88,7 @@ mod tests {
     fn check(
         wanted: FrameMouseMode,
         format: FrameMouseEncoding,
-        mouse: Mouse,
+        mouse: MouseEvent,
         told: Option<&[u8]>,
     ) {
         let modes = FrameModes {
@@ -106,13 +107,13 @@ mod tests {
     fn a_program_hears_what_it_wants_in_its_format() {
         use FrameMouseEncoding::*;
         use FrameMouseMode::*;
-        let at = |code: u16, row: u16, col: u16| Mouse {
+        let at = |code: u16, row: u16, col: u16| MouseEvent {
             code,
             released: false,
             row,
             col,
         };
-        let up = Mouse {
+        let up = MouseEvent {
             released: true,
             ..at(0, 4, 9)
         };

@@ -1,4 +1,4 @@
-//! States, each as a sign, a word and a colour.
+//! Badges: a state as a sign, a word and a color.
 
 use fugue_api::{
     attach::FrameStyle,
@@ -7,67 +7,67 @@ use fugue_api::{
     watch::WatcherState,
 };
 
-use crate::looks::{BOLD, CYAN, DIM, GREEN, RED, YELLOW, add, coloured, plain, with};
+use crate::style::{BOLD, CYAN, DIM, GREEN, RED, YELLOW, add, coloured, plain, with};
 
-pub struct Badge {
+pub struct StateBadge {
     pub sign: char,
     pub word: String,
-    pub look: FrameStyle,
+    pub style: FrameStyle,
 }
 
-fn of(sign: char, word: &str, look: FrameStyle) -> Badge {
-    Badge {
+fn badge(sign: char, word: &str, style: FrameStyle) -> StateBadge {
+    StateBadge {
         sign,
         word: word.to_owned(),
-        look,
+        style,
     }
 }
 
-pub fn badge(state: &SourcedState) -> Badge {
+pub fn pane_badge(state: &SourcedState) -> StateBadge {
     match state.state {
-        PaneState::Running => of('●', "working", coloured(GREEN)),
-        PaneState::Idle => of('○', "idle", plain()),
+        PaneState::Running => badge('●', "working", coloured(GREEN)),
+        PaneState::Idle => badge('○', "idle", plain()),
         PaneState::NeedsInput if state.secret => {
-            of('▲', "needs secret", add(coloured(YELLOW), BOLD))
+            badge('▲', "needs secret", add(coloured(YELLOW), BOLD))
         }
-        PaneState::NeedsInput => of('▲', "needs input", add(coloured(YELLOW), BOLD)),
-        PaneState::Closed => of('–', "closed", with(DIM)),
+        PaneState::NeedsInput => badge('▲', "needs input", add(coloured(YELLOW), BOLD)),
+        PaneState::Closed => badge('–', "closed", with(DIM)),
         PaneState::Exited => match (state.exit_code, &state.signal) {
-            (Some(0), _) => of('✓', "done", coloured(CYAN)),
-            (Some(code), _) => of('✗', &format!("failed {code}"), coloured(RED)),
+            (Some(0), _) => badge('✓', "done", coloured(CYAN)),
+            (Some(code), _) => badge('✗', &format!("failed {code}"), coloured(RED)),
             (None, Some(signal)) => {
                 let signal = signal.strip_prefix("SIG").unwrap_or(signal);
-                of('✗', &format!("failed {signal}"), coloured(RED))
+                badge('✗', &format!("failed {signal}"), coloured(RED))
             }
-            (None, None) => of('–', "ended", with(DIM)),
+            (None, None) => badge('–', "ended", with(DIM)),
         },
     }
 }
 
-pub fn of_worker(state: WorkerState) -> Badge {
+pub fn worker_badge(state: WorkerState) -> StateBadge {
     match state {
-        WorkerState::Starting => of('●', "starting", plain()),
-        WorkerState::Working => of('●', "working", coloured(GREEN)),
-        WorkerState::NeedsInput => of('▲', "needs input", add(coloured(YELLOW), BOLD)),
-        WorkerState::Resting => of('○', "idle", plain()),
-        WorkerState::Ended => of('–', "ended", with(DIM)),
+        WorkerState::Starting => badge('●', "starting", plain()),
+        WorkerState::Working => badge('●', "working", coloured(GREEN)),
+        WorkerState::NeedsInput => badge('▲', "needs input", add(coloured(YELLOW), BOLD)),
+        WorkerState::Resting => badge('○', "idle", plain()),
+        WorkerState::Ended => badge('–', "ended", with(DIM)),
     }
 }
 
-pub fn of_run(status: &str) -> Badge {
+pub fn run_badge(status: &str) -> StateBadge {
     match status {
-        "running" => of('●', "working", coloured(GREEN)),
-        "completed" | "matched" => of('✓', "done", coloured(CYAN)),
-        other => of('✗', &crate::clean::line(other), coloured(RED)),
+        "running" => badge('●', "working", coloured(GREEN)),
+        "completed" | "matched" => badge('✓', "done", coloured(CYAN)),
+        other => badge('✗', &crate::clean::line(other), coloured(RED)),
     }
 }
 
-pub fn of_watcher(state: WatcherState) -> Badge {
+pub fn watcher_badge(state: WatcherState) -> StateBadge {
     match state {
-        WatcherState::Active | WatcherState::Standby => of('○', "watches", plain()),
-        WatcherState::Wait => of('●', "waits", coloured(GREEN)),
-        WatcherState::IdleSpin => of('●', "until quiet", coloured(GREEN)),
-        WatcherState::Assess => of('●', "decides", coloured(GREEN)),
-        WatcherState::Paused => of('▲', "paused", add(coloured(YELLOW), BOLD)),
+        WatcherState::Active | WatcherState::Standby => badge('○', "watches", plain()),
+        WatcherState::Wait => badge('●', "waits", coloured(GREEN)),
+        WatcherState::IdleSpin => badge('●', "until quiet", coloured(GREEN)),
+        WatcherState::Assess => badge('●', "decides", coloured(GREEN)),
+        WatcherState::Paused => badge('▲', "paused", add(coloured(YELLOW), BOLD)),
     }
 }

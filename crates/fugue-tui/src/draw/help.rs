@@ -1,13 +1,13 @@
-//! What can be pressed.
+//! The help popup with the key bindings.
 
-use super::boxes;
+use super::popup;
 use crate::{
-    canvas::{Canvas, width},
-    looks::{BOLD, CYAN, DIM, add, coloured, plain, with},
-    model::{Mode, Model},
+    buffer::{CellBuffer, width},
+    model::{AttachModel, InputMode},
+    style::{BOLD, CYAN, DIM, add, coloured, plain, with},
 };
 
-/// Keys and what they do; a text without keys is a heading.
+/// Keys and their commands; an entry without keys is a heading.
 const LEFT: &[(&str, &str)] = &[
     ("", "after C-b"),
     ("d", "detach: all goes on"),
@@ -46,13 +46,13 @@ const RIGHT: &[(&str, &str)] = &[
     ("Shift", "the terminal's own mouse"),
 ];
 
-/// As one column.
+/// The number of rows in a single column.
 pub const HELP_ROWS: u16 = (LEFT.len() + RIGHT.len() + 1) as u16;
 const KEYS: u16 = 10;
 const COLUMN: u16 = 36;
 
-pub fn draw(model: &Model, canvas: &mut Canvas) {
-    let Mode::Help(top) = model.mode else {
+pub fn draw(model: &AttachModel, buffer: &mut CellBuffer) {
+    let InputMode::Help(top) = model.mode else {
         return;
     };
     let two = model.size.cols >= 2 * COLUMN + 8;
@@ -60,14 +60,14 @@ pub fn draw(model: &Model, canvas: &mut Canvas) {
         true => (LEFT.len().max(RIGHT.len()) as u16, 2 * COLUMN + 8),
         false => (HELP_ROWS, COLUMN + 6),
     };
-    let area = boxes::place(model, rows + 2, cols);
+    let area = popup::place(model, rows + 2, cols);
     let scrolls = area.rows < rows + 2;
     let foot = if scrolls {
         "↑↓ for more · any other key leaves"
     } else {
         "any key leaves"
     };
-    let inside = boxes::frame(area, "fugue attach: keys", foot, canvas);
+    let inside = popup::frame(area, "fugue attach: keys", foot, buffer);
     let top = top.min(rows.saturating_sub(inside.rows));
     let edge = inside.col + inside.cols;
     if two {
@@ -78,7 +78,7 @@ pub fn draw(model: &Model, canvas: &mut Canvas) {
             inside.col,
             inside.rows,
             edge,
-            canvas,
+            buffer,
         );
         let middle = inside.col + COLUMN + 2;
         column(
@@ -88,11 +88,11 @@ pub fn draw(model: &Model, canvas: &mut Canvas) {
             middle,
             inside.rows,
             edge,
-            canvas,
+            buffer,
         );
     } else {
         let all = LEFT.iter().chain(&[("", "")]).chain(RIGHT);
-        column(all, top, inside.row, inside.col, inside.rows, edge, canvas);
+        column(all, top, inside.row, inside.col, inside.rows, edge, buffer);
     }
 }
 
@@ -103,15 +103,15 @@ fn column<'a>(
     col: u16,
     rows: u16,
     edge: u16,
-    canvas: &mut Canvas,
+    buffer: &mut CellBuffer,
 ) {
     for (row, (keys, what)) in (row..row + rows).zip(lines.skip(usize::from(top))) {
         if keys.is_empty() {
-            canvas.text(row, col, what, add(with(DIM), BOLD), edge);
+            buffer.text(row, col, what, add(with(DIM), BOLD), edge);
             continue;
         }
-        canvas.text(row, col + 1, keys, add(coloured(CYAN), BOLD), edge);
+        buffer.text(row, col + 1, keys, add(coloured(CYAN), BOLD), edge);
         debug_assert!(width(keys) < usize::from(KEYS));
-        canvas.text_cut(row, col + 1 + KEYS, what, plain(), edge);
+        buffer.text_cut(row, col + 1 + KEYS, what, plain(), edge);
     }
 }

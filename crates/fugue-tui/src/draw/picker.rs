@@ -1,28 +1,28 @@
-//! The list of all panes.
+//! The pane picker popup.
 
 use fugue_api::{PaneId, attach::Rect};
 
-use super::{badges::badge, boxes};
+use super::{badges::pane_badge, popup};
 use crate::{
-    canvas::{Canvas, Caret, Glyph},
+    buffer::{CellBuffer, CellGlyph, CursorMark},
     clean,
-    looks::{BOLD, CYAN, DIM, REVERSE, add, coloured, plain, with},
-    model::{Mode, Model, Picker},
+    model::{AttachModel, InputMode, PanePicker},
+    style::{BOLD, CYAN, DIM, REVERSE, add, coloured, plain, with},
 };
 use fugue_client::display::age;
 
-fn area(model: &Model) -> Rect {
-    // As high as the list without a filter, so that it does not jump about while somebody types.
-    let Mode::Picker(picker) = &model.mode else {
+fn area(model: &AttachModel) -> Rect {
+    // As high as the list without a filter, so that the height does not change while the person types.
+    let InputMode::Picker(picker) = &model.mode else {
         return Rect::default();
     };
     let most = model.size.rows.saturating_sub(4).clamp(8, 30);
     let rows = u16::try_from(picker.len() + 5).unwrap_or(most);
-    boxes::place(model, rows.clamp(8, most), 76)
+    popup::place(model, rows.clamp(8, most), 76)
 }
 
-/// Where the list begins, and what is shown of it.
-fn window(picker: &Picker, rows: u16) -> std::ops::Range<usize> {
+/// The range of visible entries.
+fn window(picker: &PanePicker, rows: u16) -> std::ops::Range<usize> {
     let rows = usize::from(rows.max(1));
     let all = picker.shown().len();
     let top = (picker.chosen + 1).saturating_sub(rows);
@@ -30,7 +30,7 @@ fn window(picker: &Picker, rows: u16) -> std::ops::Range<usize> {
 }
 
 fn list(area: Rect) -> Rect {
-    // Below the filter and a blank.
+    // Below the filter and a blank row.
     Rect {
         row: area.row + 3,
         col: area.col + 2,
@@ -39,9 +39,9 @@ fn list(area: Rect) -> Rect {
     }
 }
 
-/// The pane that stands at this place of the screen.
-pub fn picker_at(model: &Model, row: u16, col: u16) -> Option<PaneId> {
-    let Mode::Picker(picker) = &model.mode else {
+/// The pane of the entry at this cell of the screen.
+pub fn picker_at(model: &AttachModel, row: u16, col: u16) -> Option<PaneId> {
+    let InputMode::Picker(picker) = &model.mode else {
         return None;
     };
     let list = list(area(model));
@@ -52,27 +52,27 @@ pub fn picker_at(model: &Model, row: u16, col: u16) -> Option<PaneId> {
     picker.shown().get(index).map(|entry| entry.pane)
 }
 
-pub fn draw(model: &Model, wall: u64, canvas: &mut Canvas) {
-    let Mode::Picker(picker) = &model.mode else {
+pub fn draw(model: &AttachModel, wall: u64, buffer: &mut CellBuffer) {
+    let InputMode::Picker(picker) = &model.mode else {
         return;
     };
     let area = area(model);
-    let inside = boxes::frame(
+    let inside = popup::frame(
         area,
         "go to a pane",
         "type to filter · ↑↓ choose · Enter goes there · Esc",
-        canvas,
+        buffer,
     );
     let edge = inside.col + inside.cols;
-    let end = canvas.text(
+    let end = buffer.text(
         inside.row,
         inside.col,
         "› ",
         add(coloured(CYAN), BOLD),
         edge,
     );
-    let end = canvas.text_cut(inside.row, end, &picker.filter, with(BOLD), edge);
-    canvas.caret = Some(Caret {
+    let end = buffer.text_cut(inside.row, end, &picker.filter, with(BOLD), edge);
+    buffer.caret = Some(CursorMark {
         row: inside.row,
         col: end.min(edge),
         shape: 0,
@@ -80,7 +80,7 @@ pub fn draw(model: &Model, wall: u64, canvas: &mut Canvas) {
     let list = list(area);
     let shown = picker.shown();
     if shown.is_empty() {
-        canvas.text(list.row, list.col, "no pane fits", with(DIM), edge);
+        buffer.text(list.row, list.col, "no pane matches", with(DIM), edge);
     }
     // Session, name, state, age.
     let state_col = edge.saturating_sub(20);
@@ -88,14 +88,14 @@ pub fn draw(model: &Model, wall: u64, canvas: &mut Canvas) {
     for (row, index) in (list.row..).zip(window(picker, list.rows)) {
         let entry = shown[index];
         let chosen = index == picker.chosen;
-        let badge = badge(&entry.state);
+        let badge = pane_badge(&entry.state);
         let here = model.shown_focus() == Some(entry.pane);
         if here {
-            canvas.text(row, list.col, "▶", add(coloured(CYAN), BOLD), edge);
+            buffer.text(row, list.col, "▶", add(coloured(CYAN), BOLD), edge);
         }
         let col = list.col + 2;
         let session = clean::line(&entry.session.0);
-        canvas.text_cut(row, col, &session, with(DIM), col + session_cols - 1);
+        buffer.text_cut(row, col, &session, with(DIM), col + session_cols - 1);
         let col = col + session_cols;
         let id = entry.pane.to_string();
         let name = if entry.name == id {
@@ -103,18 +103,24 @@ pub fn draw(model: &Model, wall: u64, canvas: &mut Canvas) {
         } else {
             format!("{} {id}", entry.name)
         };
-        let look = if chosen { with(BOLD) } else { plain() };
-        canvas.text_cut(row, col, &name, look, state_col.saturating_sub(1));
-        canvas.put(row, state_col, Glyph::Char(badge.sign), badge.look, edge);
-        canvas.text_cut(
+        let style = if chosen { with(BOLD) } else { plain() };
+        buffer.text_cut(row, col, &name, style, state_col.saturating_sub(1));
+        buffer.put(
+            row,
+            state_col,
+            CellGlyph::Char(badge.sign),
+            badge.style,
+            edge,
+        );
+        buffer.text_cut(
             row,
             state_col + 2,
             &badge.word,
-            badge.look,
+            badge.style,
             edge.saturating_sub(5),
         );
         let age = age(wall.saturating_sub(entry.created_at.0));
-        canvas.text(
+        buffer.text(
             row,
             edge.saturating_sub(age.len() as u16),
             &age,
@@ -122,7 +128,7 @@ pub fn draw(model: &Model, wall: u64, canvas: &mut Canvas) {
             edge,
         );
         if chosen {
-            canvas.restyle(row, list.col..edge, |look| match look.3.0 & BOLD {
+            buffer.restyle(row, list.col..edge, |style| match style.3.0 & BOLD {
                 0 => with(REVERSE),
                 _ => with(REVERSE | BOLD),
             });

@@ -1,4 +1,4 @@
-//! Everything there is, at a glance: sessions with their panes, workers, runs, watchers.
+//! The sidebar: sessions with their panes, workers, runs, watchers.
 
 use fugue_api::{
     PaneId, SessionName,
@@ -8,17 +8,17 @@ use fugue_api::{
     team::WorkerState,
 };
 
-use super::badges::{Badge, badge, of_run, of_watcher, of_worker};
+use super::badges::{StateBadge, pane_badge, run_badge, watcher_badge, worker_badge};
 use crate::{
-    canvas::{Canvas, Glyph},
+    buffer::{CellBuffer, CellGlyph},
     clean,
-    looks::{BOLD, CYAN, DIM, add, coloured, plain, with},
-    model::Model,
+    model::AttachModel,
+    style::{BOLD, CYAN, DIM, add, coloured, plain, with},
 };
 use fugue_client::display::age;
 
-/// One row of it.
-enum Row {
+/// One row of the sidebar.
+enum SidebarRow {
     Blank,
     Heading(&'static str),
     Session {
@@ -26,9 +26,9 @@ enum Row {
         here: bool,
     },
     Thing {
-        badge: Badge,
+        badge: StateBadge,
         name: String,
-        /// Instead of the badge's own word.
+        /// Replaces the word of the badge.
         word: Option<String>,
         since: Option<u64>,
         pane: Option<PaneId>,
@@ -37,45 +37,45 @@ enum Row {
     More(usize),
 }
 
-// Of what is over, as many as tell how things went.
-const MOST_ENDED: usize = 4;
+/// Ended panes per session and ended runs that are listed.
+const MAX_ENDED_ROWS: usize = 4;
 const HIDDEN_SESSION: &str = "__orchestration__";
 
-pub fn draw(model: &Model, wall: u64, canvas: &mut Canvas) {
-    let Some(area) = model.places().sidebar else {
+pub fn draw(model: &AttachModel, wall: u64, buffer: &mut CellBuffer) {
+    let Some(area) = model.areas().sidebar else {
         return;
     };
     if area.cols < 10 {
         return;
     }
-    canvas.fill(area, ' ', plain());
+    buffer.fill(area, ' ', plain());
     let edge = area.cols - 1;
     for row in 0..area.rows {
-        // A title's line beside it joins it.
-        let beside = canvas.row(row).get(usize::from(area.cols));
+        // The border joins the title line of a tile.
+        let beside = buffer.row(row).get(usize::from(area.cols));
         let line = match beside.map(|cell| &cell.glyph) {
-            Some(Glyph::Char('━')) => '┝',
-            Some(Glyph::Char('─')) => '├',
+            Some(CellGlyph::Char('━')) => '┝',
+            Some(CellGlyph::Char('─')) => '├',
             _ => '│',
         };
-        canvas.put(row, edge, Glyph::Char(line), with(DIM), area.cols);
+        buffer.put(row, edge, CellGlyph::Char(line), with(DIM), area.cols);
     }
     for (row, what) in (area.row..area.row + area.rows).zip(rows(model, area.rows)) {
-        draw_row(&what, row, edge, wall, canvas);
+        draw_row(&what, row, edge, wall, buffer);
     }
 }
 
-/// The pane that stands in this row of the screen.
-pub fn sidebar_at(model: &Model, row: u16) -> Option<PaneId> {
-    let area = model.places().sidebar?;
+/// The pane of this row of the screen.
+pub fn sidebar_at(model: &AttachModel, row: u16) -> Option<PaneId> {
+    let area = model.areas().sidebar?;
     match rows(model, area.rows).get(usize::from(row.checked_sub(area.row)?))? {
-        Row::Thing { pane, .. } => *pane,
-        Row::Session { name, .. } => {
-            let mut panes = model.facts.panes.iter();
+        SidebarRow::Thing { pane, .. } => *pane,
+        SidebarRow::Session { name, .. } => {
+            let mut panes = model.overview.panes.iter();
             let first = panes.find(|pane| pane.session == *name && !ended(pane))?;
             Some(first.pane_id)
         }
-        Row::Blank | Row::Heading(_) | Row::More(_) => None,
+        SidebarRow::Blank | SidebarRow::Heading(_) | SidebarRow::More(_) => None,
     }
 }
 
@@ -83,7 +83,7 @@ fn ended(pane: &PaneRow) -> bool {
     matches!(pane.state.state, PaneState::Exited | PaneState::Closed)
 }
 
-fn rows(model: &Model, height: u16) -> Vec<Row> {
+fn rows(model: &AttachModel, height: u16) -> Vec<SidebarRow> {
     let mut rows = Vec::new();
     sessions(model, &mut rows);
     workers(model, &mut rows);
@@ -93,14 +93,19 @@ fn rows(model: &Model, height: u16) -> Vec<Row> {
     if rows.len() > height {
         let more = rows.len() + 1 - height;
         rows.truncate(height.saturating_sub(1));
-        rows.push(Row::More(more));
+        rows.push(SidebarRow::More(more));
     }
     rows
 }
 
-fn sessions(model: &Model, rows: &mut Vec<Row>) {
-    let mut names: Vec<&SessionName> = model.facts.panes.iter().map(|pane| &pane.session).collect();
-    // This one first, and last what nobody opened for a person.
+fn sessions(model: &AttachModel, rows: &mut Vec<SidebarRow>) {
+    let mut names: Vec<&SessionName> = model
+        .overview
+        .panes
+        .iter()
+        .map(|pane| &pane.session)
+        .collect();
+    // The current session first; the session of background runs last.
     names.sort_by_key(|name| {
         (
             **name != model.session,
@@ -111,18 +116,18 @@ fn sessions(model: &Model, rows: &mut Vec<Row>) {
     names.dedup();
     for name in names {
         let mut panes: Vec<&PaneRow> = model
-            .facts
+            .overview
             .panes
             .iter()
             .filter(|pane| pane.session == *name)
             .collect();
         panes.sort_by_key(|pane| (ended(pane), pane.pane_id));
-        // The latest of those that have ended; what runs left behind, or a person closed, is over.
+        // Of the ended panes only the latest are listed, without closed ones and those of background runs.
         let hidden = name.0 == HIDDEN_SESSION;
         let mut over = panes.iter().filter(|pane| ended(pane)).count();
         panes.retain(|pane| {
             let gone = ended(pane)
-                && (hidden || over > MOST_ENDED || pane.state.state == PaneState::Closed);
+                && (hidden || over > MAX_ENDED_ROWS || pane.state.state == PaneState::Closed);
             over -= usize::from(ended(pane));
             !gone
         });
@@ -130,14 +135,14 @@ fn sessions(model: &Model, rows: &mut Vec<Row>) {
             continue;
         }
         if !rows.is_empty() {
-            rows.push(Row::Blank);
+            rows.push(SidebarRow::Blank);
         }
-        rows.push(Row::Session {
+        rows.push(SidebarRow::Session {
             name: name.clone(),
             here: *name == model.session,
         });
-        rows.extend(panes.into_iter().map(|pane| Row::Thing {
-            badge: badge(&pane.state),
+        rows.extend(panes.into_iter().map(|pane| SidebarRow::Thing {
+            badge: pane_badge(&pane.state),
             name: clean::line(&pane.name),
             word: None,
             since: Some(pane.created_at.0),
@@ -147,15 +152,15 @@ fn sessions(model: &Model, rows: &mut Vec<Row>) {
     }
 }
 
-fn heading(rows: &mut Vec<Row>, text: &'static str) {
+fn heading(rows: &mut Vec<SidebarRow>, text: &'static str) {
     if !rows.is_empty() {
-        rows.push(Row::Blank);
+        rows.push(SidebarRow::Blank);
     }
-    rows.push(Row::Heading(text));
+    rows.push(SidebarRow::Heading(text));
 }
 
-fn workers(model: &Model, rows: &mut Vec<Row>) {
-    let live = model.facts.workers.iter();
+fn workers(model: &AttachModel, rows: &mut Vec<SidebarRow>) {
+    let live = model.overview.workers.iter();
     let live: Vec<_> = live
         .filter(|worker| worker.state != WorkerState::Ended)
         .collect();
@@ -163,8 +168,8 @@ fn workers(model: &Model, rows: &mut Vec<Row>) {
         return;
     }
     heading(rows, "workers");
-    rows.extend(live.into_iter().map(|worker| Row::Thing {
-        badge: of_worker(worker.state),
+    rows.extend(live.into_iter().map(|worker| SidebarRow::Thing {
+        badge: worker_badge(worker.state),
         name: clean::line(&worker.worker_id),
         word: None,
         since: Some(worker.started_at.0),
@@ -173,11 +178,11 @@ fn workers(model: &Model, rows: &mut Vec<Row>) {
     }));
 }
 
-fn runs(model: &Model, rows: &mut Vec<Row>) {
-    let mut all: Vec<_> = model.facts.runs.iter().collect();
+fn runs(model: &AttachModel, rows: &mut Vec<SidebarRow>) {
+    let mut all: Vec<_> = model.overview.runs.iter().collect();
     all.sort_by_key(|run| (run.status != "running", u64::MAX - run.started_at.0));
     let live = all.iter().filter(|run| run.status == "running").count();
-    all.truncate(live + MOST_ENDED);
+    all.truncate(live + MAX_ENDED_ROWS);
     if all.is_empty() {
         return;
     }
@@ -189,8 +194,8 @@ fn runs(model: &Model, rows: &mut Vec<Row>) {
             RunKind::Pipeline => "pipeline",
         };
         let running = run.status == "running";
-        Row::Thing {
-            badge: of_run(&run.status),
+        SidebarRow::Thing {
+            badge: run_badge(&run.status),
             name: format!("{kind} {}", clean::line(&run.run_id.0)),
             word: Some(clean::line(&run.progress)).filter(|_| running),
             since: Some(run.started_at.0),
@@ -200,15 +205,15 @@ fn runs(model: &Model, rows: &mut Vec<Row>) {
     }));
 }
 
-fn watchers(model: &Model, rows: &mut Vec<Row>) {
-    if model.facts.watchers.is_empty() {
+fn watchers(model: &AttachModel, rows: &mut Vec<SidebarRow>) {
+    if model.overview.watchers.is_empty() {
         return;
     }
     heading(rows, "watchers");
-    rows.extend(model.facts.watchers.iter().map(|watcher| {
+    rows.extend(model.overview.watchers.iter().map(|watcher| {
         let name = model.row(watcher.pane_id).map(|row| clean::line(&row.name));
-        Row::Thing {
-            badge: of_watcher(watcher.state),
+        SidebarRow::Thing {
+            badge: watcher_badge(watcher.state),
             name: name.unwrap_or_else(|| watcher.pane_id.to_string()),
             word: None,
             since: None,
@@ -218,18 +223,19 @@ fn watchers(model: &Model, rows: &mut Vec<Row>) {
     }));
 }
 
-// The age's columns at the right, and the state's before them: `needs input` fits.
+/// Columns of the age, at the right edge.
 const AGE: u16 = 4;
+/// Columns of the state before the age: wide enough for `needs input`.
 const WORD: u16 = 12;
 
-fn draw_row(what: &Row, row: u16, edge: u16, wall: u64, canvas: &mut Canvas) {
+fn draw_row(what: &SidebarRow, row: u16, edge: u16, wall: u64, buffer: &mut CellBuffer) {
     match what {
-        Row::Blank => {}
-        Row::Heading(text) => {
-            canvas.text(row, 1, text, add(with(DIM), BOLD), edge);
+        SidebarRow::Blank => {}
+        SidebarRow::Heading(text) => {
+            buffer.text(row, 1, text, add(with(DIM), BOLD), edge);
         }
-        Row::Session { name, here } => {
-            let look = if *here {
+        SidebarRow::Session { name, here } => {
+            let style = if *here {
                 add(coloured(CYAN), BOLD)
             } else {
                 with(BOLD)
@@ -238,12 +244,12 @@ fn draw_row(what: &Row, row: u16, edge: u16, wall: u64, canvas: &mut Canvas) {
                 HIDDEN_SESSION => "background".to_owned(),
                 name => clean::line(name),
             };
-            canvas.text_cut(row, 1, &name, look, edge - 1);
+            buffer.text_cut(row, 1, &name, style, edge - 1);
         }
-        Row::More(count) => {
-            canvas.text(row, 1, &format!("… {count} more rows"), with(DIM), edge);
+        SidebarRow::More(count) => {
+            buffer.text(row, 1, &format!("… {count} more rows"), with(DIM), edge);
         }
-        Row::Thing {
+        SidebarRow::Thing {
             badge,
             name,
             word,
@@ -254,17 +260,17 @@ fn draw_row(what: &Row, row: u16, edge: u16, wall: u64, canvas: &mut Canvas) {
             let ages = edge.saturating_sub(AGE + 1);
             let words = ages.saturating_sub(WORD);
             if *focused {
-                canvas.text(row, 0, "▶", add(coloured(CYAN), BOLD), edge);
+                buffer.text(row, 0, "▶", add(coloured(CYAN), BOLD), edge);
             }
-            canvas.put(row, 2, Glyph::Char(badge.sign), badge.look, edge);
-            let look: FrameStyle = if *focused { with(BOLD) } else { plain() };
-            canvas.text_cut(row, 4, name, look, words - 1);
+            buffer.put(row, 2, CellGlyph::Char(badge.sign), badge.style, edge);
+            let style: FrameStyle = if *focused { with(BOLD) } else { plain() };
+            buffer.text_cut(row, 4, name, style, words - 1);
             let text = word.as_deref().filter(|word| !word.is_empty());
-            canvas.text_cut(row, words, text.unwrap_or(&badge.word), badge.look, ages);
+            buffer.text_cut(row, words, text.unwrap_or(&badge.word), badge.style, ages);
             if let Some(since) = since {
                 let age = age(wall.saturating_sub(*since));
                 let col = edge.saturating_sub(1 + age.len() as u16);
-                canvas.text(row, col, &age, with(DIM), edge);
+                buffer.text(row, col, &age, with(DIM), edge);
             }
         }
     }

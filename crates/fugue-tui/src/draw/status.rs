@@ -1,32 +1,32 @@
-//! The last row: where we are, what is the matter, and what can be pressed.
+//! The status line: session, connection, messages and key hints.
 
 use fugue_api::attach::{FrameColor, FrameStyle, ViewerRole};
 
 use crate::{
-    canvas::{Canvas, Caret, fit, width},
+    buffer::{CellBuffer, CursorMark, fit, width},
     clean,
-    looks::{BOLD, Depth, RED, REVERSE, YELLOW, on, with},
-    model::{Direction, Gone, Link, Mode, Model, Tone},
+    model::{AttachModel, ConnectionState, DaemonLoss, InputMode, MessageTone, SearchDirection},
+    style::{BOLD, ColorDepth, RED, REVERSE, YELLOW, on, with},
 };
 
-struct Bar {
+struct StatusStyles {
     plain: FrameStyle,
     strong: FrameStyle,
     warn: FrameStyle,
     bad: FrameStyle,
 }
 
-impl Bar {
-    fn of(depth: Depth) -> Self {
+impl StatusStyles {
+    fn for_depth(depth: ColorDepth) -> Self {
         match depth {
-            // The text's own colours, turned around, are legible anywhere.
-            Depth::None | Depth::Sixteen => Self {
+            // The default colors reversed are legible on any background.
+            ColorDepth::None | ColorDepth::Sixteen => Self {
                 plain: with(REVERSE),
                 strong: with(REVERSE | BOLD),
                 warn: with(REVERSE | BOLD),
                 bad: with(REVERSE | BOLD),
             },
-            Depth::Palette | Depth::True => {
+            ColorDepth::Palette | ColorDepth::True => {
                 let (text, ground) = (FrameColor(252), FrameColor(236));
                 Self {
                     plain: on(text, ground, 0),
@@ -39,109 +39,109 @@ impl Bar {
     }
 }
 
-pub fn draw(model: &Model, depth: Depth, canvas: &mut Canvas) {
-    let area = model.places().status;
+pub fn draw(model: &AttachModel, depth: ColorDepth, buffer: &mut CellBuffer) {
+    let area = model.areas().status;
     if area.rows == 0 {
         return;
     }
-    let bar = Bar::of(depth);
+    let bar = StatusStyles::for_depth(depth);
     let (row, edge) = (area.row, area.cols);
-    canvas.fill(area, ' ', bar.plain);
+    buffer.fill(area, ' ', bar.plain);
     let mut col = 0;
-    let mut add = |canvas: &mut Canvas, text: &str, look: FrameStyle| {
-        col = canvas.text_cut(row, col, text, look, edge);
+    let mut add = |buffer: &mut CellBuffer, text: &str, style: FrameStyle| {
+        col = buffer.text_cut(row, col, text, style, edge);
         col
     };
 
     if let Some(prompt) = prompt(model) {
-        let end = add(canvas, &format!(" {prompt}"), bar.strong);
-        canvas.caret = Some(Caret {
+        let end = add(buffer, &format!(" {prompt}"), bar.strong);
+        buffer.caret = Some(CursorMark {
             row,
             col: end.min(edge.saturating_sub(1)),
             shape: 0,
         });
         return;
     }
-    if let Mode::Close(pane) = &model.mode {
+    if let InputMode::Close(pane) = &model.mode {
         let name = model.row(*pane).map(|row| clean::line(&row.name));
         let name = name.unwrap_or_default();
         add(
-            canvas,
+            buffer,
             &format!(" close {pane} {name} and all that runs in it? y/n "),
             bar.warn,
         );
         return;
     }
     add(
-        canvas,
+        buffer,
         &format!(" {} ", clean::line(&model.session.0)),
         bar.strong,
     );
-    match model.link {
-        Link::Up => {}
-        Link::Down(Gone::Died) => {
-            add(canvas, " reconnecting ", bar.bad);
+    match model.connection {
+        ConnectionState::Up => {}
+        ConnectionState::Down(DaemonLoss::Died) => {
+            add(buffer, " reconnecting ", bar.bad);
         }
-        Link::Down(Gone::Stopped) => {
+        ConnectionState::Down(DaemonLoss::Stopped) => {
             add(
-                canvas,
+                buffer,
                 " the daemon was stopped; any key starts it ",
                 bar.bad,
             );
         }
     }
-    if matches!(model.mode, Mode::Prefix) {
-        add(canvas, " C-b ", bar.warn);
+    if matches!(model.mode, InputMode::Prefix) {
+        add(buffer, " C-b ", bar.warn);
     }
     if model.role == ViewerRole::ReadOnly {
-        add(canvas, " read-only ", bar.warn);
+        add(buffer, " read-only ", bar.warn);
     }
     if let Some(pane) = model.peek {
         add(
-            canvas,
+            buffer,
             &format!(" {pane} has ended: C-b q goes back "),
             bar.warn,
         );
     }
     let view = model.focused_view();
     if let Some(held) = view.and_then(|view| view.held.as_ref()) {
-        add(canvas, &format!(" ‖ {} ", clean::line(held)), bar.warn);
+        add(buffer, &format!(" ‖ {} ", clean::line(held)), bar.warn);
     }
     let left = match &model.message {
-        // Which stands here for a while.
-        Some(_) => add(canvas, "", bar.plain),
-        None => add(canvas, &about(model), bar.plain),
+        // The message takes this space for a while.
+        Some(_) => add(buffer, "", bar.plain),
+        None => add(buffer, &about(model), bar.plain),
     };
 
     let hints = hints(model, usize::from(edge.saturating_sub(left)));
     let start = edge.saturating_sub(width(&hints) as u16);
     if let Some(message) = &model.message {
-        let look = match message.tone {
-            Tone::Plain => bar.strong,
-            Tone::Bad => bar.bad,
+        let style = match message.tone {
+            MessageTone::Plain => bar.strong,
+            MessageTone::Bad => bar.bad,
         };
-        // A message may take the hints' place.
+        // A long message replaces the hints.
         let text = format!(" {} ", message.text);
         let fits = usize::from(left) + width(&text) <= usize::from(start);
-        canvas.text_cut(row, left, &text, look, edge);
+        buffer.text_cut(row, left, &text, style, edge);
         if !fits {
             return;
         }
     }
-    canvas.text(row, start, &hints, bar.plain, edge);
+    buffer.text(row, start, &hints, bar.plain, edge);
 }
 
-/// What is typed behind `/` or `?`.
-fn prompt(model: &Model) -> Option<String> {
-    if !matches!(model.mode, Mode::Pane) {
+/// The search prompt with its text.
+fn prompt(model: &AttachModel) -> Option<String> {
+    if !matches!(model.mode, InputMode::Pane) {
         return None;
     }
     let (direction, text) = model.focused_view()?.scroll.as_ref()?.prompt.as_ref()?;
     let sign = match direction {
-        Direction::Forward => '/',
-        Direction::Back => '?',
+        SearchDirection::Forward => '/',
+        SearchDirection::Back => '?',
     };
-    // The end of it is what is being typed.
+    // The end of a long text stays visible.
     let room = usize::from(model.size.cols).saturating_sub(4);
     let mut shown = text.as_str();
     while width(shown) > room {
@@ -152,8 +152,8 @@ fn prompt(model: &Model) -> Option<String> {
     Some(format!("{sign}{shown}"))
 }
 
-/// The pane in focus, and who else looks on.
-fn about(model: &Model) -> String {
+/// The pane in focus, the number of clients, the search, and other panes that need input.
+fn about(model: &AttachModel) -> String {
     let mut parts: Vec<String> = Vec::new();
     if let Some(pane) = model.shown_focus() {
         let name = model.row(pane).map(|row| clean::line(&row.name));
@@ -163,7 +163,7 @@ fn about(model: &Model) -> String {
             None => pane.to_string(),
         });
     }
-    let clients = model.arrangement.as_ref().map_or(0, |all| all.clients);
+    let clients = model.layout.as_ref().map_or(0, |all| all.clients);
     if clients > 1 {
         parts.push(format!("{clients} clients"));
     }
@@ -174,24 +174,24 @@ fn about(model: &Model) -> String {
         let what = fit(&clean::line(&find.what), 20);
         parts.push(match count {
             None => format!("searching for {what}"),
-            Some((_, 0)) => format!("{what}: nothing"),
+            Some((_, 0)) => format!("{what}: no match"),
             Some((at, all)) => {
                 let more = if find.more { "+" } else { "" };
                 format!("{what}: line {at} of {all}{more}")
             }
         });
     }
-    let needy = needy(model);
-    if !needy.is_empty() {
-        parts.push(needy);
+    let waiting = needs_input(model);
+    if !waiting.is_empty() {
+        parts.push(waiting);
     }
     format!(" {} ", parts.join(" · "))
 }
 
-/// Who else waits for a person.
-fn needy(model: &Model) -> String {
+/// The number of other panes that need input.
+fn needs_input(model: &AttachModel) -> String {
     let here = model.shown_focus();
-    let waiting = model.facts.panes.iter().filter(|pane| {
+    let waiting = model.overview.panes.iter().filter(|pane| {
         pane.state.state == fugue_api::panes::PaneState::NeedsInput && Some(pane.pane_id) != here
     });
     match waiting.count() {
@@ -201,17 +201,17 @@ fn needy(model: &Model) -> String {
     }
 }
 
-fn hints(model: &Model, room: usize) -> String {
+fn hints(model: &AttachModel, room: usize) -> String {
     let scroll = model.focused_view().and_then(|view| view.scroll.as_ref());
     let all: &[&str] = match (&model.mode, scroll) {
-        (Mode::Prefix, _) => &[
+        (InputMode::Prefix, _) => &[
             " d detach  % \" split  arrows move  z zoom  w panes  [ scroll  ? help ",
             " d detach  w panes  ? help ",
         ],
-        (Mode::Pane, Some(scroll)) if scroll.anchor.is_some() => {
+        (InputMode::Pane, Some(scroll)) if scroll.anchor.is_some() => {
             &[" y copies  Esc lets go  q leaves ", " y copies "]
         }
-        (Mode::Pane, Some(_)) => &[
+        (InputMode::Pane, Some(_)) => &[
             " / ? search  n N next  v select  y copy  g G ends  q leaves ",
             " / search  v select  q leaves ",
         ],

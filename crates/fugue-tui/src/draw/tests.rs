@@ -8,11 +8,11 @@ use fugue_api::{
 
 use crate::{
     draw::draw,
-    looks::{Depth, REVERSE},
     model::{
-        Input, Model,
+        AttachModel, ModelInput,
         tests::{Story, frame, headed},
     },
+    style::{ColorDepth, REVERSE},
 };
 
 #[track_caller]
@@ -118,10 +118,10 @@ fn a_screen_of_any_size_is_drawn() {
                 "\x1bq\x02x",
             ] {
                 story.press(keys);
-                story.step(Input::Resized(PaneSize { rows, cols }));
-                let canvas = draw(&story.model, Depth::True, 0);
-                assert_eq!((canvas.rows, canvas.cols), (rows, cols));
-                if let Some(caret) = canvas.caret {
+                story.step(ModelInput::Resized(PaneSize { rows, cols }));
+                let buffer = draw(&story.model, ColorDepth::True, 0);
+                assert_eq!((buffer.rows, buffer.cols), (rows, cols));
+                if let Some(caret) = buffer.caret {
                     assert!(
                         caret.row < rows && caret.col < cols,
                         "{caret:?} {rows}×{cols} {keys:?}"
@@ -149,8 +149,8 @@ fn a_reversed_screen_and_hidden_text_are_as_the_program_wants_them() {
         )],
     ));
     story.show(1, turned);
-    let canvas = draw(&story.model, Depth::True, 0);
-    assert_eq!(canvas.row(1)[0].look.3.0 & REVERSE, REVERSE);
+    let buffer = draw(&story.model, ColorDepth::True, 0);
+    assert_eq!(buffer.row(1)[0].style.3.0 & REVERSE, REVERSE);
     assert!(!story.picture().contains("secret"));
 }
 
@@ -158,13 +158,13 @@ fn a_reversed_screen_and_hidden_text_are_as_the_program_wants_them() {
 fn the_sidebar_covers_the_panes_where_it_is_narrow_and_stands_beside_them_where_not() {
     let mut story = Story::new(12, 80);
     story.press("\x02b");
-    let room = |model: &Model| model.places().room.cols;
+    let room = |model: &AttachModel| model.areas().room.cols;
     assert_eq!(room(&story.model), 80);
     let picture = story.picture();
     for row in ["▶ ○ left", "● right", "▲ far", "needs input", "12s"] {
         assert!(picture.contains(row), "{row}\n{picture}");
     }
-    story.step(Input::Resized(PaneSize {
+    story.step(ModelInput::Resized(PaneSize {
         rows: 12,
         cols: 160,
     }));
@@ -183,8 +183,8 @@ fn the_sidebar_covers_the_panes_where_it_is_narrow_and_stands_beside_them_where_
 fn workers_runs_and_watchers_stand_in_the_sidebar_and_what_is_long_is_cut() {
     let mut story = Story::new(40, 160);
     let at = fugue_api::Timestamp(1_000);
-    let facts = &mut story.model.facts;
-    facts.workers.push(fugue_api::team::WorkerRow {
+    let overview = &mut story.model.overview;
+    overview.workers.push(fugue_api::team::WorkerRow {
         worker_id: "a-worker-with-a-very-long-name-claude".into(),
         instance: 1,
         session_id: "lead".into(),
@@ -195,7 +195,7 @@ fn workers_runs_and_watchers_stand_in_the_sidebar_and_what_is_long_is_cut() {
         started_at: at,
     });
     for (id, status) in [("r-one", "running"), ("r-two", "failed")] {
-        facts.runs.push(fugue_api::runs::RunRow {
+        overview.runs.push(fugue_api::runs::RunRow {
             run_id: fugue_api::RunId(id.into()),
             kind: fugue_api::runs::RunKind::Pipeline,
             status: status.into(),
@@ -203,7 +203,7 @@ fn workers_runs_and_watchers_stand_in_the_sidebar_and_what_is_long_is_cut() {
             started_at: at,
         });
     }
-    facts.watchers.push(fugue_api::watch::WatcherRow {
+    overview.watchers.push(fugue_api::watch::WatcherRow {
         pane_id: PaneId(1),
         state: fugue_api::watch::WatcherState::Paused,
         reason: None,
@@ -221,7 +221,7 @@ fn workers_runs_and_watchers_stand_in_the_sidebar_and_what_is_long_is_cut() {
         assert!(picture.contains(row), "{row}\n{picture}");
     }
     // A screen too low for all of it says so.
-    story.step(Input::Resized(PaneSize {
+    story.step(ModelInput::Resized(PaneSize {
         rows: 10,
         cols: 160,
     }));

@@ -1,43 +1,43 @@
-//! The panes: each with its title, what its screen shows, and the lines between them.
+//! Tiles: the title and the screen of each pane, and the borders between them.
 
 use std::collections::HashMap;
 
 use fugue_api::attach::{FrameColor, FrameStyle, Rect, Tile};
 
 use super::{
-    badges::badge,
-    lines::{Arm, Arms},
+    badges::pane_badge,
+    box_drawing::{LineJunction, LineWeight},
 };
 use crate::{
-    canvas::{Canvas, Caret, Cell, Glyph, fit, width},
+    buffer::{CellBuffer, CellGlyph, CursorMark, StyledCell, fit, width},
     clean,
-    looks::{
+    model::{AttachModel, InputMode, PaneView, ScreenAreas, ScrollView, find_matches},
+    style::{
         BOLD, CYAN, DIM, HIDDEN, MAGENTA, REVERSE, YELLOW, add, coloured, on, plain, reversed, with,
     },
-    model::{Mode, Model, Places, Scroll, View, hits},
 };
 
-pub fn draw(model: &Model, canvas: &mut Canvas) {
-    let places = model.places();
+pub fn draw(model: &AttachModel, buffer: &mut CellBuffer) {
+    let areas = model.areas();
     let tiles = model.tiles();
     if tiles.is_empty() {
-        return wait(places.room, canvas);
+        return wait(areas.room, buffer);
     }
-    draw_lines(model, &places, &tiles, canvas);
+    draw_lines(model, &areas, &tiles, buffer);
     for tile in &tiles {
-        draw_title(model, &places, tile, canvas);
-        let area = places.inside(tile.place);
+        draw_title(model, &areas, tile, buffer);
+        let area = areas.inside(tile.place);
         if let Some(view) = model.views.get(&tile.pane) {
             let focused = model.shown_focus() == Some(tile.pane);
-            draw_inside(model, view, area, focused, canvas);
+            draw_inside(model, view, area, focused, buffer);
         }
     }
 }
 
-fn wait(room: Rect, canvas: &mut Canvas) {
+fn wait(room: Rect, buffer: &mut CellBuffer) {
     let text = "waiting for panes";
     let col = room.col + room.cols.saturating_sub(text.len() as u16) / 2;
-    canvas.text(
+    buffer.text(
         room.row + room.rows / 2,
         col,
         text,
@@ -46,9 +46,9 @@ fn wait(room: Rect, canvas: &mut Canvas) {
     );
 }
 
-/// How much of a pane is out of sight above and to the left, where it is larger than its tile: what is around its cursor
-/// is in sight.
-pub fn cropped(view: &View, area: Rect) -> (u16, u16) {
+/// Rows and columns of a pane that are hidden at the top and the left because it is larger than its tile. The area around the
+/// cursor stays visible.
+pub fn crop_offset(view: &PaneView, area: Rect) -> (u16, u16) {
     let hidden = |all: u16, room: u16, cursor: u16| {
         let most = all.saturating_sub(room);
         (cursor + 1).saturating_sub(room).min(most)
@@ -61,12 +61,12 @@ pub fn cropped(view: &View, area: Rect) -> (u16, u16) {
 
 const ACCENT: FrameColor = CYAN;
 
-fn draw_lines(model: &Model, places: &Places, tiles: &[Tile], canvas: &mut Canvas) {
-    let mut arms: HashMap<(u16, u16), Arms> = HashMap::new();
+fn draw_lines(model: &AttachModel, areas: &ScreenAreas, tiles: &[Tile], buffer: &mut CellBuffer) {
+    let mut arms: HashMap<(u16, u16), LineJunction> = HashMap::new();
     let mut accented: Vec<(u16, u16)> = Vec::new();
-    let room = places.room;
-    let all = match model.arrangement.as_ref().filter(|_| model.peek.is_none()) {
-        Some(arrangement) => places.on_screen(Rect {
+    let room = areas.room;
+    let all = match model.layout.as_ref().filter(|_| model.peek.is_none()) {
+        Some(arrangement) => areas.on_screen(Rect {
             row: 0,
             col: 0,
             rows: arrangement.room.rows,
@@ -74,11 +74,11 @@ fn draw_lines(model: &Model, places: &Places, tiles: &[Tile], canvas: &mut Canva
         }),
         None => room,
     };
-    let mut covered = vec![false; usize::from(canvas.rows) * usize::from(canvas.cols)];
-    let cols = usize::from(canvas.cols);
+    let mut covered = vec![false; usize::from(buffer.rows) * usize::from(buffer.cols)];
+    let cols = usize::from(buffer.cols);
     let at = |row: u16, col: u16| usize::from(row) * cols + usize::from(col);
     for tile in tiles {
-        let place = places.on_screen(tile.place);
+        let place = areas.on_screen(tile.place);
         for row in place.row..place.row + place.rows {
             for col in place.col..place.col + place.cols {
                 if let Some(cell) = covered.get_mut(at(row, col)) {
@@ -98,26 +98,30 @@ fn draw_lines(model: &Model, places: &Places, tiles: &[Tile], canvas: &mut Canva
             if is_gap(row, col) {
                 let cell = arms.entry((row, col)).or_default();
                 if row > 0 && is_gap(row - 1, col) {
-                    cell.up = Arm::Light;
+                    cell.up = LineWeight::Light;
                 }
                 if is_gap(row + 1, col) {
-                    cell.down = Arm::Light;
+                    cell.down = LineWeight::Light;
                 }
             }
         }
     }
     for tile in tiles {
-        let shown = places.on_screen(tile.place);
-        let title = shown.rows > places.inside(tile.place).rows;
+        let shown = areas.on_screen(tile.place);
+        let title = shown.rows > areas.inside(tile.place).rows;
         let focused = model.shown_focus() == Some(tile.pane);
-        let arm = if focused { Arm::Heavy } else { Arm::Light };
+        let arm = if focused {
+            LineWeight::Heavy
+        } else {
+            LineWeight::Light
+        };
         let (start, end) = (shown.col, shown.col + shown.cols);
         if title {
             for col in start..end {
                 let cell = arms.entry((shown.row, col)).or_default();
                 (cell.left, cell.right) = (arm, arm);
                 if shown.row > 0 && is_gap(shown.row - 1, col) {
-                    cell.up = Arm::Light;
+                    cell.up = LineWeight::Light;
                 }
                 if focused {
                     accented.push((shown.row, col));
@@ -140,26 +144,26 @@ fn draw_lines(model: &Model, places: &Places, tiles: &[Tile], canvas: &mut Canva
         }
     }
     for ((row, col), arms) in arms {
-        let look = if accented.contains(&(row, col)) {
+        let style = if accented.contains(&(row, col)) {
             coloured(ACCENT)
         } else {
             with(DIM)
         };
-        canvas.put(row, col, Glyph::Char(arms.glyph()), look, canvas.cols);
+        buffer.put(row, col, CellGlyph::Char(arms.glyph()), style, buffer.cols);
     }
-    // Another client's smaller screen rules.
+    // The layout is smaller than this screen: another client has a smaller one.
     for row in room.row..room.row + room.rows {
         for col in room.col..room.col + room.cols {
             if !inside(row, col) {
-                canvas.put(row, col, Glyph::Char('·'), with(DIM), canvas.cols);
+                buffer.put(row, col, CellGlyph::Char('·'), with(DIM), buffer.cols);
             }
         }
     }
 }
 
-fn draw_title(model: &Model, places: &Places, tile: &Tile, canvas: &mut Canvas) {
-    let shown = places.on_screen(tile.place);
-    if shown.rows == places.inside(tile.place).rows || shown.cols < 4 {
+fn draw_title(model: &AttachModel, areas: &ScreenAreas, tile: &Tile, buffer: &mut CellBuffer) {
+    let shown = areas.on_screen(tile.place);
+    if shown.rows == areas.inside(tile.place).rows || shown.cols < 4 {
         return;
     }
     let (row, edge) = (shown.row, shown.col + shown.cols - 1);
@@ -171,13 +175,13 @@ fn draw_title(model: &Model, places: &Places, tile: &Tile, canvas: &mut Canvas) 
         .or(known.map(|row| &row.state));
     let room = usize::from(shown.cols) - 2;
 
-    // From the right: what is special, then how it is.
+    // At the right: scroll position, crop, draft and zoom, then the state.
     let mut right: Vec<(String, FrameStyle)> = Vec::new();
     if let Some(view) = view {
         if let Some(scroll) = &view.scroll {
             right.push((scroll_word(scroll), add(coloured(MAGENTA), BOLD)));
         }
-        let area = places.inside(tile.place);
+        let area = areas.inside(tile.place);
         if view.number > 0 && (view.size.rows > area.rows || view.size.cols > area.cols) {
             let text = format!("part of {}×{}", view.size.cols, view.size.rows);
             right.push((text, with(DIM)));
@@ -187,20 +191,20 @@ fn draw_title(model: &Model, places: &Places, tile: &Tile, canvas: &mut Canvas) 
         }
     }
     if model
-        .arrangement
+        .layout
         .as_ref()
         .is_some_and(|all| all.zoomed == Some(tile.pane))
     {
         right.push(("zoomed".into(), coloured(ACCENT)));
     }
     if let Some(state) = state {
-        let badge = badge(state);
+        let badge = pane_badge(state);
         let wide = room >= 34;
         let text = match wide {
             true => format!("{} {}", badge.sign, badge.word),
             false => badge.sign.to_string(),
         };
-        right.push((text, badge.look));
+        right.push((text, badge.style));
     }
     let sum = |parts: &[(String, FrameStyle)]| -> usize {
         parts.iter().map(|(text, _)| width(text) + 2).sum()
@@ -211,22 +215,22 @@ fn draw_title(model: &Model, places: &Places, tile: &Tile, canvas: &mut Canvas) 
     } else {
         name
     };
-    // The name comes first; what is to the right gives way from the left.
+    // The name has priority; the parts at the right are dropped from the left.
     let least = width(&name).min(12) + 3;
     while right.len() > 1 && sum(&right) + least > room {
         right.remove(0);
     }
     let mut end = edge;
-    for (text, look) in right.iter().rev() {
+    for (text, style) in right.iter().rev() {
         let columns = width(text) as u16 + 2;
         if end < shown.col + 2 + columns {
             break;
         }
         end -= columns;
-        canvas.text(row, end, &format!(" {text} "), *look, edge);
+        buffer.text(row, end, &format!(" {text} "), *style, edge);
     }
 
-    let look = if focused {
+    let style = if focused {
         add(coloured(ACCENT), BOLD)
     } else {
         plain()
@@ -238,30 +242,30 @@ fn draw_title(model: &Model, places: &Places, tile: &Tile, canvas: &mut Canvas) 
         " {} ",
         fit(&format!("{sign}{name}"), room.saturating_sub(2))
     );
-    let col = canvas.text(row, start, &text, look, end);
+    let col = buffer.text(row, start, &text, style, end);
     let about = about(model, view, tile, &name);
     if !about.is_empty() && col + 8 < end {
         let room = usize::from(end - col) - 2;
         let text = format!("{} ", fit(&about, room));
-        canvas.text(row, col, &text, with(DIM), end);
+        buffer.text(row, col, &text, with(DIM), end);
     }
 }
 
-/// What the program calls itself, else what was started.
-fn about(model: &Model, view: Option<&View>, tile: &Tile, name: &str) -> String {
+/// The title that the program has set, else the command of the pane.
+fn about(model: &AttachModel, view: Option<&PaneView>, tile: &Tile, name: &str) -> String {
     let title = view.map(|view| clean::line(view.title.trim()));
     let title = title.filter(|title| !title.is_empty());
     let command = || {
         let command = model.commands.get(&tile.pane)?;
         Some(clean::line(command.trim()))
     };
-    // A shell that is called after itself has been told of.
-    let is_told = |about: &String| about == name || about.rsplit('/').next() == Some(name);
-    let told = title.or_else(command).filter(|about| !is_told(about));
-    told.unwrap_or_default()
+    // A title that repeats the name is left out.
+    let repeats_name = |about: &String| about == name || about.rsplit('/').next() == Some(name);
+    let about = title.or_else(command).filter(|about| !repeats_name(about));
+    about.unwrap_or_default()
 }
 
-fn scroll_word(scroll: &Scroll) -> String {
+fn scroll_word(scroll: &ScrollView) -> String {
     let lines = scroll.end.saturating_sub(scroll.kept_from);
     match scroll.anchor {
         Some(_) => "select".into(),
@@ -269,16 +273,22 @@ fn scroll_word(scroll: &Scroll) -> String {
     }
 }
 
-fn draw_inside(model: &Model, view: &View, area: Rect, focused: bool, canvas: &mut Canvas) {
-    if let Some(trouble) = view.trouble.as_ref().filter(|_| view.rows.is_empty()) {
+fn draw_inside(
+    model: &AttachModel,
+    view: &PaneView,
+    area: Rect,
+    focused: bool,
+    buffer: &mut CellBuffer,
+) {
+    if let Some(trouble) = view.error.as_ref().filter(|_| view.rows.is_empty()) {
         let edge = area.col + area.cols;
-        canvas.text_cut(area.row, area.col + 1, trouble, with(DIM), edge);
+        buffer.text_cut(area.row, area.col + 1, trouble, with(DIM), edge);
         return;
     }
     if let Some(scroll) = view.scroll.as_ref().filter(|scroll| scroll.known) {
-        return draw_scroll(model, scroll, area, focused, canvas);
+        return draw_scroll(model, scroll, area, focused, buffer);
     }
-    let (above, left) = cropped(view, area);
+    let (above, left) = crop_offset(view, area);
     for row in 0..area.rows.min(view.size.rows) {
         let cells = view.rows.get(usize::from(row + above));
         let cells = cells.map_or(&[][..], |cells| cells);
@@ -288,51 +298,53 @@ fn draw_inside(model: &Model, view: &View, area: Rect, focused: bool, canvas: &m
             area.row + row,
             area.col,
             area.col + area.cols,
-            canvas,
+            buffer,
         );
     }
     if view.modes.reverse {
         let cols = area.col..area.col + area.cols.min(view.size.cols);
         for row in 0..area.rows.min(view.size.rows) {
-            canvas.restyle(area.row + row, cols.clone(), reversed);
+            buffer.restyle(area.row + row, cols.clone(), reversed);
         }
     }
     if view.number > 0 && !view.ended {
-        beyond(view, area, canvas);
+        beyond(view, area, buffer);
     }
     if focused {
-        canvas.caret = caret(model, view, area, (above, left)).or(canvas.caret);
+        buffer.caret = caret(model, view, area, (above, left)).or(buffer.caret);
     }
 }
 
-/// A pane whose screen is in its tile as it is, with nothing else.
-pub fn is_plain(view: &View, area: Rect) -> bool {
+/// Whether a tile shows exactly the screen of its pane: same size, no scroll view, no error, not reversed.
+pub fn is_plain(view: &PaneView, area: Rect) -> bool {
     let fits = view.size.rows == area.rows && view.size.cols == area.cols;
-    fits && view.scroll.is_none()
-        && view.trouble.is_none()
-        && !view.modes.reverse
-        && view.number > 0
+    fits && view.scroll.is_none() && view.error.is_none() && !view.modes.reverse && view.number > 0
 }
 
-/// Where a person types, if that is in sight, in the pane in focus.
-pub fn caret(model: &Model, view: &View, area: Rect, hidden: (u16, u16)) -> Option<Caret> {
+/// The cursor of the pane in focus, if it is visible.
+pub fn caret(
+    model: &AttachModel,
+    view: &PaneView,
+    area: Rect,
+    hidden: (u16, u16),
+) -> Option<CursorMark> {
     let cursor = view.cursor;
     let row = cursor.row.checked_sub(hidden.0)?;
     let col = cursor.col.checked_sub(hidden.1)?;
-    let seen = cursor.visible
+    let visible_cell = cursor.visible
         && !view.ended
         && row < area.rows
         && area.cols > 0
-        && matches!(model.mode, Mode::Pane | Mode::Prefix);
-    seen.then(|| Caret {
+        && matches!(model.mode, InputMode::Pane | InputMode::Prefix);
+    visible_cell.then(|| CursorMark {
         row: area.row + row,
         col: area.col + col.min(area.cols - 1),
         shape: cursor.shape,
     })
 }
 
-/// Where a pane is smaller than its tile.
-fn beyond(view: &View, area: Rect, canvas: &mut Canvas) {
+/// Fills the part of a tile that its pane does not cover.
+fn beyond(view: &PaneView, area: Rect, buffer: &mut CellBuffer) {
     let below = Rect {
         row: area.row + view.size.rows.min(area.rows),
         rows: area.rows.saturating_sub(view.size.rows),
@@ -344,60 +356,66 @@ fn beyond(view: &View, area: Rect, canvas: &mut Canvas) {
         rows: view.size.rows.min(area.rows),
         ..area
     };
-    canvas.fill(below, '·', with(DIM));
-    canvas.fill(beside, '·', with(DIM));
+    buffer.fill(below, '·', with(DIM));
+    buffer.fill(beside, '·', with(DIM));
 }
 
-/// A character of a screen as a person is to see it.
-pub fn seen(cell: &Cell) -> Cell {
+/// A cell as it is shown: hidden text becomes blanks.
+pub fn visible_cell(cell: &StyledCell) -> StyledCell {
     match cell.glyph {
-        _ if cell.look.3.0 & HIDDEN == 0 => cell.clone(),
-        Glyph::Right => Cell::blank(plain()),
-        _ => Cell::blank(cell.look),
+        _ if cell.style.3.0 & HIDDEN == 0 => cell.clone(),
+        CellGlyph::Right => StyledCell::blank(plain()),
+        _ => StyledCell::blank(cell.style),
     }
 }
 
-fn draw_cells(cells: &[Cell], row: u16, col: u16, edge: u16, canvas: &mut Canvas) {
+fn draw_cells(cells: &[StyledCell], row: u16, col: u16, edge: u16, buffer: &mut CellBuffer) {
     for (index, cell) in cells.iter().enumerate() {
         let col = col.saturating_add(index as u16);
         if col >= edge {
             return;
         }
-        // The right half comes with the left; one whose left is out of sight is a blank.
+        // A wide character is drawn with its left half; a right half whose left half is cropped is a blank.
         let glyph = match &cell.glyph {
-            Glyph::Right if index > 0 => continue,
-            Glyph::Right => Glyph::Char(' '),
-            _ => seen(cell).glyph,
+            CellGlyph::Right if index > 0 => continue,
+            CellGlyph::Right => CellGlyph::Char(' '),
+            _ => visible_cell(cell).glyph,
         };
-        canvas.put(row, col, glyph, cell.look, edge);
+        buffer.put(row, col, glyph, cell.style, edge);
     }
 }
 
-fn draw_scroll(model: &Model, scroll: &Scroll, area: Rect, focused: bool, canvas: &mut Canvas) {
+fn draw_scroll(
+    model: &AttachModel,
+    scroll: &ScrollView,
+    area: Rect,
+    focused: bool,
+    buffer: &mut CellBuffer,
+) {
     let what = scroll.find.as_ref().map(|find| find.what.as_str());
-    let selected = scroll.selected();
+    let selected = scroll.selection();
     let edge = area.col + area.cols;
-    for (row, (at, part)) in (area.row..area.row + area.rows).zip(scroll.in_sight()) {
+    for (row, (at, part)) in (area.row..area.row + area.rows).zip(scroll.visible_rows()) {
         let cells = scroll.line(at.line);
-        draw_cells(&cells[part.clone()], row, area.col, edge, canvas);
+        draw_cells(&cells[part.clone()], row, area.col, edge, buffer);
         let columns = |from: usize, to: usize| {
             let from = from.clamp(part.start, part.end) - part.start;
             let to = to.clamp(part.start, part.end) - part.start;
             area.col + from as u16..(area.col + to as u16).min(edge)
         };
         if let Some(what) = what {
-            for hit in hits(cells, what) {
+            for hit in find_matches(cells, what) {
                 let here = scroll.cursor.line == at.line && hit.contains(&scroll.cursor.col);
-                let look = if here {
+                let style = if here {
                     on(FrameColor(0), YELLOW, BOLD | REVERSE)
                 } else {
                     on(FrameColor(0), YELLOW, 0)
                 };
-                // Signs where there are no colours: turned around, and the one in question bold.
+                // Without colors, matches are reversed and the current match is bold.
                 let shown = columns(hit.start, hit.end);
-                canvas.restyle(row, shown, |_| match here {
+                buffer.restyle(row, shown, |_| match here {
                     true => on(FrameColor(0), MAGENTA, BOLD),
-                    false => look,
+                    false => style,
                 });
             }
         }
@@ -410,16 +428,16 @@ fn draw_scroll(model: &Model, scroll: &Scroll, area: Rect, focused: bool, canvas
             } else {
                 cells.len()
             };
-            canvas.restyle(row, columns(start, end), reversed);
+            buffer.restyle(row, columns(start, end), reversed);
         }
     }
     if let Some((row, col)) = scroll.cursor_at()
         && focused
         && row < area.rows
-        && matches!(model.mode, Mode::Pane | Mode::Prefix)
+        && matches!(model.mode, InputMode::Pane | InputMode::Prefix)
         && scroll.prompt.is_none()
     {
-        canvas.caret = Some(Caret {
+        buffer.caret = Some(CursorMark {
             row: area.row + row,
             col: area.col + col.min(area.cols.saturating_sub(1)),
             shape: 2,

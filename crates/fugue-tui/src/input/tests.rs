@@ -3,15 +3,15 @@ use fugue_api::attach::FrameModes;
 use super::*;
 use crate::keys;
 
-fn heard(bytes: &[u8]) -> Vec<Heard> {
-    let mut input = Input::default();
+fn heard(bytes: &[u8]) -> Vec<InputEvent> {
+    let mut input = InputParser::default();
     let mut heard = input.feed(bytes);
-    heard.extend(input.settle());
+    heard.extend(input.flush_pending());
     heard
 }
 
-fn press(code: Code, mods: Mods) -> Heard {
-    Heard::Key(Press::new(code, mods))
+fn press(code: Code, mods: Mods) -> InputEvent {
+    InputEvent::Key(Press::new(code, mods))
 }
 
 #[test]
@@ -49,10 +49,10 @@ fn keys_are_known_by_their_sequences() {
 
 #[test]
 fn a_sequence_that_never_ends_is_given_up_at_one_place_however_it_is_cut() {
-    let bytes = [b"\x1b[", &b"1;".repeat(LONGEST)[..], b"A"].concat();
-    let mut input = Input::default();
-    let mut single: Vec<Heard> = bytes.chunks(1).flat_map(|byte| input.feed(byte)).collect();
-    single.extend(input.settle());
+    let bytes = [b"\x1b[", &b"1;".repeat(MAX_SEQUENCE_BYTES)[..], b"A"].concat();
+    let mut input = InputParser::default();
+    let mut single: Vec<InputEvent> = bytes.chunks(1).flat_map(|byte| input.feed(byte)).collect();
+    single.extend(input.flush_pending());
     assert_eq!(heard(&bytes), single);
 }
 
@@ -60,7 +60,7 @@ fn a_sequence_that_never_ends_is_given_up_at_one_place_however_it_is_cut() {
 fn a_control_code_of_eight_bits_is_no_key() {
     assert_eq!(
         heard("\u{9b}".as_bytes()),
-        [Heard::Unknown(b"\xc2\x9b".to_vec())]
+        [InputEvent::Unknown(b"\xc2\x9b".to_vec())]
     );
 }
 
@@ -93,8 +93,8 @@ fn what_xterm_sends_is_what_a_program_reads() {
         let read: Vec<u8> = heard(&bytes)
             .into_iter()
             .flat_map(|heard| match heard {
-                Heard::Key(press) => keys::encode(&press, &modes),
-                Heard::Unknown(bytes) => bytes,
+                InputEvent::Key(press) => keys::encode(&press, &modes),
+                InputEvent::Unknown(bytes) => bytes,
                 other => panic!("{bytes:?}: {other:?}"),
             })
             .collect();
@@ -109,21 +109,23 @@ fn the_same_is_heard_however_it_is_cut() {
     let bytes = bytes.as_bytes();
     let whole = joined(heard(bytes));
     for cut in 1..bytes.len() {
-        let mut input = Input::default();
+        let mut input = InputParser::default();
         let mut found = input.feed(&bytes[..cut]);
         found.extend(input.feed(&bytes[cut..]));
-        found.extend(input.settle());
+        found.extend(input.flush_pending());
         assert_eq!(joined(found), whole, "cut at {cut}");
     }
     assert_eq!(whole.len(), 13, "{whole:?}");
 }
 
 /// A paste may come in pieces.
-fn joined(heard: Vec<Heard>) -> Vec<Heard> {
-    let mut all: Vec<Heard> = Vec::new();
+fn joined(heard: Vec<InputEvent>) -> Vec<InputEvent> {
+    let mut all: Vec<InputEvent> = Vec::new();
     for one in heard {
         match (all.last_mut(), one) {
-            (Some(Heard::Pasted(before)), Heard::Pasted(more)) => before.extend(more),
+            (Some(InputEvent::PasteChunk(before)), InputEvent::PasteChunk(more)) => {
+                before.extend(more)
+            }
             (_, one) => all.push(one),
         }
     }
@@ -135,9 +137,9 @@ fn a_paste_is_one_thing_whatever_is_in_it() {
     assert_eq!(
         heard(b"\x1b[200~\x02d\x1b[A\x1b[201~d"),
         [
-            Heard::PasteBegins,
-            Heard::Pasted(b"\x02d\x1b[A".to_vec()),
-            Heard::PasteEnds,
+            InputEvent::PasteStart,
+            InputEvent::PasteChunk(b"\x02d\x1b[A".to_vec()),
+            InputEvent::PasteEnd,
             press(Code::Char('d'), Mods::NONE)
         ]
     );
@@ -155,7 +157,12 @@ fn answers_are_not_keys() {
         b"\x1b[?2026;2$y",
     ] {
         let found = heard(bytes);
-        let fine = |heard: &Heard| matches!(heard, Heard::SpeaksKitty | Heard::Told);
+        let fine = |heard: &InputEvent| {
+            matches!(
+                heard,
+                InputEvent::KittySupported | InputEvent::DeviceAttributes
+            )
+        };
         assert!(found.iter().all(fine), "{bytes:?}: {found:?}");
     }
 }
@@ -169,16 +176,16 @@ fn kitty_tells_more_of_a_key() {
         event: Event::Repeat,
         ..Press::new(Code::Char('a'), Mods::SHIFT)
     };
-    assert_eq!(heard(b"\x1b[97:65:113;2:2;65u"), [Heard::Key(wanted)]);
+    assert_eq!(heard(b"\x1b[97:65:113;2:2;65u"), [InputEvent::Key(wanted)]);
 }
 
 #[test]
 fn endless_and_broken_input_is_survived() {
-    let mut input = Input::default();
+    let mut input = InputParser::default();
     for _ in 0..1000 {
         input.feed(b"\x1b[1;1;1;1;1;1;1;1;1;1");
-        assert!(input.held.len() < 4 * LONGEST);
+        assert!(input.pending.len() < 4 * MAX_SEQUENCE_BYTES);
     }
-    assert_eq!(heard(&[0xff]), [Heard::Unknown(vec![0xff])]);
+    assert_eq!(heard(&[0xff]), [InputEvent::Unknown(vec![0xff])]);
     assert_eq!(heard(&[0xe2, 0x82]).len(), 2);
 }

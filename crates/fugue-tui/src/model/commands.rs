@@ -1,4 +1,4 @@
-//! Keys: what the prefix and a letter do, and what keys mean in the lists.
+//! Key bindings: prefix commands, and keys in the picker and the help.
 
 use std::time::Instant;
 
@@ -9,67 +9,84 @@ use fugue_api::{
     wire::Request,
 };
 
-use super::{AGAIN, Effect, Gone, Leave, Link, Mode, Model, Picker, Tone, asks::Why, is_ctrl};
+use super::{
+    AttachModel, ConnectionState, DaemonLoss, InputMode, LeaveReason, MessageTone, ModelEffect,
+    PanePicker, REPEAT_TIMEOUT, is_ctrl, requests::RequestPurpose,
+};
 use crate::{
     draw::HELP_ROWS,
-    input::Heard,
+    input::InputEvent,
     keys::{Code, Event, Mods, Press},
 };
 
-impl Model {
-    pub(super) fn heard(&mut self, heard: Heard, now: Instant, effects: &mut Vec<Effect>) {
-        if self.link == Link::Down(Gone::Stopped)
-            && matches!(&heard, Heard::Key(press) if press.event != Event::Release && !is_ctrl(press, 'b'))
-            && matches!(self.mode, Mode::Pane)
+impl AttachModel {
+    pub(super) fn handle_input(
+        &mut self,
+        event: InputEvent,
+        now: Instant,
+        effects: &mut Vec<ModelEffect>,
+    ) {
+        if self.connection == ConnectionState::Down(DaemonLoss::Stopped)
+            && matches!(&event, InputEvent::Key(press) if press.event != Event::Release && !is_ctrl(press, 'b'))
+            && matches!(self.mode, InputMode::Pane)
         {
-            // A person wants it back; the key waits until it is.
-            self.link = Link::Down(Gone::Died);
-            effects.push(Effect::Launch);
+            // The key is queued until the daemon runs.
+            self.connection = ConnectionState::Down(DaemonLoss::Died);
+            effects.push(ModelEffect::StartDaemon);
         }
-        match heard {
-            Heard::Key(press) => self.key(press, now, effects),
-            Heard::Mouse(mouse) => self.mouse(mouse, now, effects),
-            Heard::Focus(has) => {
+        match event {
+            InputEvent::Key(press) => self.key(press, now, effects),
+            InputEvent::Mouse(mouse) => self.mouse(mouse, now, effects),
+            InputEvent::Focus(has) => {
                 if has {
                     self.terminal_has_focus = true;
-                    self.tell_focus(true, effects);
+                    self.send_focus_event(true, effects);
                 } else {
-                    self.tell_focus(false, effects);
+                    self.send_focus_event(false, effects);
                     self.terminal_has_focus = false;
                 }
             }
-            Heard::Unknown(bytes) => {
-                if matches!(self.mode, Mode::Pane) && !self.is_scrolling() {
+            InputEvent::Unknown(bytes) => {
+                if matches!(self.mode, InputMode::Pane) && !self.is_scrolling() {
                     self.pass_unknown(&bytes, now, effects);
                 }
             }
-            paste @ (Heard::PasteBegins | Heard::Pasted(_) | Heard::PasteEnds) => {
+            paste @ (InputEvent::PasteStart | InputEvent::PasteChunk(_) | InputEvent::PasteEnd) => {
                 self.pasted(paste, now, effects);
             }
-            Heard::SpeaksKitty | Heard::Told => {}
+            InputEvent::KittySupported | InputEvent::DeviceAttributes => {}
         }
     }
 
-    fn pasted(&mut self, paste: Heard, now: Instant, effects: &mut Vec<Effect>) {
+    fn pasted(&mut self, paste: InputEvent, now: Instant, effects: &mut Vec<ModelEffect>) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let scrolling = self.is_scrolling();
         match (&mut self.mode, &paste) {
-            (Mode::Picker(picker), Heard::Pasted(bytes)) => picker.type_text(&text(bytes)),
-            (Mode::Pane, Heard::Pasted(bytes)) if scrolling => {
+            (InputMode::Picker(picker), InputEvent::PasteChunk(bytes)) => {
+                picker.type_text(&text(bytes))
+            }
+            (InputMode::Pane, InputEvent::PasteChunk(bytes)) if scrolling => {
                 self.type_into_prompt(&text(bytes));
             }
-            (Mode::Pane | Mode::Prefix, _) if !scrolling => {
-                self.mode = Mode::Pane;
+            (InputMode::Pane | InputMode::Prefix, _) if !scrolling => {
+                self.mode = InputMode::Pane;
                 self.pass_paste(paste, now, effects);
             }
-            (Mode::Pane | Mode::Prefix | Mode::Close(_) | Mode::Picker(_) | Mode::Help(_), _) => {}
+            (
+                InputMode::Pane
+                | InputMode::Prefix
+                | InputMode::Close(_)
+                | InputMode::Picker(_)
+                | InputMode::Help(_),
+                _,
+            ) => {}
         }
     }
 
-    fn key(&mut self, press: Press, now: Instant, effects: &mut Vec<Effect>) {
-        // Only a pane's program may want to know of a key that is let go.
+    fn key(&mut self, press: Press, now: Instant, effects: &mut Vec<ModelEffect>) {
+        // Only a pane's program uses key releases.
         if press.event == Event::Release {
-            if matches!(self.mode, Mode::Pane)
+            if matches!(self.mode, InputMode::Pane)
                 && !self.is_scrolling()
                 && self.role == ViewerRole::Interactive
                 && self.focused_view().is_some_and(|view| !view.ended)
@@ -78,48 +95,51 @@ impl Model {
             }
             return;
         }
-        // A modifier by itself is no answer to anything.
+        // A modifier key alone is not a command.
         let alone = matches!(press.code, Code::Other(57_358..=57_360 | 57_441..=57_454));
         if !alone {
-            // Whoever goes on has read it.
+            // The next key dismisses the message.
             self.message = None;
         }
         match &mut self.mode {
-            Mode::Pane => {
+            InputMode::Pane => {
                 if is_ctrl(&press, 'b') {
-                    self.mode = Mode::Prefix;
-                } else if self.again_until.is_some() && self.push(&press, now, effects) {
-                    // Pushed once more.
+                    self.mode = InputMode::Prefix;
+                } else if self.repeat_until.is_some() && self.push(&press, now, effects) {
+                    // The edge was moved again without the prefix.
                 } else if self.is_scrolling() {
                     if !alone {
                         self.scroll_key(&press, now, effects);
                     }
                 } else if !(alone && self.role == ViewerRole::ReadOnly) {
-                    self.again_until = None;
+                    self.repeat_until = None;
                     self.pass_key(&press, now, effects);
                 }
             }
             _ if alone => {}
-            Mode::Prefix => {
-                self.mode = Mode::Pane;
+            InputMode::Prefix => {
+                self.mode = InputMode::Pane;
                 self.command(&press, now, effects);
             }
-            Mode::Close(pane) => {
+            InputMode::Close(pane) => {
                 let pane = *pane;
-                self.mode = Mode::Pane;
-                if press.typed() == Some('y') {
+                self.mode = InputMode::Pane;
+                if press.typed_char() == Some('y') {
                     let call = ToolCall::from(ClosePane {
                         pane_id: pane.to_string(),
                         grace_ms: ClosePane::grace_ms(),
                     });
-                    effects.push(self.asks.ask(Why::Close(pane), Request::Tool { call }));
+                    effects.push(
+                        self.requests
+                            .send(RequestPurpose::Close(pane), Request::Tool { call }),
+                    );
                     if self.peek == Some(pane) {
                         self.unpeek(effects);
                     }
                 }
             }
-            Mode::Picker(_) => self.picker_key(&press, now, effects),
-            Mode::Help(top) => {
+            InputMode::Picker(_) => self.picker_key(&press, now, effects),
+            InputMode::Help(top) => {
                 let most = HELP_ROWS.saturating_sub(1);
                 match press.code {
                     Code::Up | Code::Char('k') => *top = top.saturating_sub(1),
@@ -128,21 +148,21 @@ impl Model {
                     Code::PageDown | Code::Char(' ') => *top = (*top + 10).min(most),
                     Code::Home => *top = 0,
                     Code::End => *top = most,
-                    _ => self.mode = Mode::Pane,
+                    _ => self.mode = InputMode::Pane,
                 }
             }
         }
     }
 
-    fn picker_key(&mut self, press: &Press, now: Instant, effects: &mut Vec<Effect>) {
-        let Mode::Picker(picker) = &mut self.mode else {
+    fn picker_key(&mut self, press: &Press, now: Instant, effects: &mut Vec<ModelEffect>) {
+        let InputMode::Picker(picker) = &mut self.mode else {
             return;
         };
         match press.code {
-            Code::Escape => self.mode = Mode::Pane,
+            Code::Escape => self.mode = InputMode::Pane,
             Code::Enter => {
                 let picked = picker.picked();
-                self.mode = Mode::Pane;
+                self.mode = InputMode::Pane;
                 if let Some(pane) = picked {
                     self.go_to(pane, now, effects);
                 }
@@ -154,7 +174,7 @@ impl Model {
             Code::Home => picker.go(i64::from(i32::MIN)),
             Code::End => picker.go(i64::from(i32::MAX)),
             Code::Backspace => picker.erase(),
-            _ if is_ctrl(press, 'c') || is_ctrl(press, 'g') => self.mode = Mode::Pane,
+            _ if is_ctrl(press, 'c') || is_ctrl(press, 'g') => self.mode = InputMode::Pane,
             _ if is_ctrl(press, 'p') => picker.go(-1),
             _ if is_ctrl(press, 'n') => picker.go(1),
             _ if is_ctrl(press, 'u') => {
@@ -162,15 +182,15 @@ impl Model {
                 picker.chosen = 0;
             }
             _ => {
-                if let Some(c) = press.typed() {
+                if let Some(c) = press.typed_char() {
                     picker.type_text(c.encode_utf8(&mut [0; 4]));
                 }
             }
         }
     }
 
-    /// What stands behind the prefix.
-    fn command(&mut self, press: &Press, now: Instant, effects: &mut Vec<Effect>) {
+    /// Executes the command of the key after the prefix.
+    fn command(&mut self, press: &Press, now: Instant, effects: &mut Vec<ModelEffect>) {
         if is_ctrl(press, 'b') {
             return self.pass_key(press, now, effects);
         }
@@ -192,12 +212,12 @@ impl Model {
             self.start_scroll(now, effects);
             return self.page(-1, effects);
         }
-        let Some(c) = press.typed() else {
-            // Escape and the like: nothing was meant.
+        let Some(c) = press.typed_char() else {
+            // Escape and other keys without a character cancel the prefix.
             return;
         };
         match c {
-            'd' => effects.push(Effect::Leave(Leave::Detached)),
+            'd' => effects.push(ModelEffect::Leave(LeaveReason::Detached)),
             '%' => self.split(SplitSide::Right, now, effects),
             '"' => self.split(SplitSide::Below, now, effects),
             'c' => {
@@ -205,11 +225,11 @@ impl Model {
                     self.peek = None;
                     self.unzoom(effects);
                     let of = self.focus;
-                    // It starts where the pane in focus is.
+                    // The new shell starts in the directory of the pane in focus.
                     match of {
                         Some(of) => self.new_pane_at(of, effects),
                         None => {
-                            let key = self.asks.key();
+                            let key = self.requests.new_key();
                             self.create(key, None, effects);
                         }
                     }
@@ -218,62 +238,62 @@ impl Model {
             'z' => self.zoom(now, effects),
             'x' => {
                 if let Some(pane) = self.shown_focus().filter(|_| self.may_change(now)) {
-                    self.mode = Mode::Close(pane);
+                    self.mode = InputMode::Close(pane);
                 }
             }
             'w' | 's' => {
-                let picker = Picker::new(&self.facts, self.shown_focus());
-                self.mode = Mode::Picker(picker);
-                self.ask_facts(now, effects);
+                let picker = PanePicker::new(&self.overview, self.shown_focus());
+                self.mode = InputMode::Picker(picker);
+                self.request_overview(now, effects);
             }
             'o' => self.focus_step(1, effects),
-            ';' => self.focus_on(self.before, effects),
+            ';' => self.focus_on(self.previous_focus, effects),
             '{' => self.swap(-1, now, effects),
             '}' => self.swap(1, now, effects),
             ' ' => {
                 if self.may_change(now) {
                     self.unzoom(effects);
-                    self.arrange(LayoutChange::Tiled, effects);
+                    self.change_layout(LayoutChange::Tiled, effects);
                 }
             }
             '[' => self.start_scroll(now, effects),
             ']' => self.paste_copied(now, effects),
             'b' => {
-                self.sidebar = Some(self.places().sidebar.is_none());
+                self.sidebar = Some(self.areas().sidebar.is_none());
                 self.fit(effects);
             }
-            'r' => effects.push(Effect::Repaint),
-            '?' => self.mode = Mode::Help(0),
+            'r' => effects.push(ModelEffect::Repaint),
+            '?' => self.mode = InputMode::Help(0),
             'q' if self.peek.is_some() => self.unpeek(effects),
             other => {
-                let text = format!("C-b {other} means nothing; C-b ? tells what there is");
-                self.say(text, Tone::Plain, now);
+                let text = format!("C-b {other} is not bound; C-b ? lists the keys");
+                self.show_message(text, MessageTone::Plain, now);
             }
         }
     }
 
-    /// Whether this client may change anything; if not, that is said.
+    /// Whether this client may change the session; a read-only one shows a message.
     fn may_change(&mut self, now: Instant) -> bool {
         if self.role == ViewerRole::ReadOnly {
-            self.say(
+            self.show_message(
                 "read-only: nothing can be changed from here",
-                Tone::Plain,
+                MessageTone::Plain,
                 now,
             );
         }
         self.role == ViewerRole::Interactive
     }
 
-    /// Back to the session from an ended pane; if it has none any more, this is over.
-    pub(super) fn unpeek(&mut self, effects: &mut Vec<Effect>) {
+    /// Returns from an ended pane to the session; detaches if the session has no panes left.
+    pub(super) fn unpeek(&mut self, effects: &mut Vec<ModelEffect>) {
         self.peek = None;
-        if !self.asks.is_open(|why| *why == Why::Attend) {
-            effects.push(Effect::Leave(Leave::Empty));
+        if !self.requests.is_open(|why| *why == RequestPurpose::Attend) {
+            effects.push(ModelEffect::Leave(LeaveReason::Empty));
         }
-        self.watch(effects);
+        self.update_view_requests(effects);
     }
 
-    fn push(&mut self, press: &Press, now: Instant, effects: &mut Vec<Effect>) -> bool {
+    fn push(&mut self, press: &Press, now: Instant, effects: &mut Vec<ModelEffect>) -> bool {
         let side = match press.code {
             Code::Up => SplitSide::Above,
             Code::Down => SplitSide::Below,
@@ -287,9 +307,9 @@ impl Model {
         let Some(pane) = self.focus.filter(|_| self.may_change(now)) else {
             return true;
         };
-        // The edge that lies there goes outwards; at the screen's edge the other one follows.
-        let behind = self.lies_at_edge(pane, side);
-        let change = match behind {
+        // The edge on that side moves outwards; at the screen's edge the opposite edge moves instead.
+        let at_edge = self.lies_at_edge(pane, side);
+        let change = match at_edge {
             false => LayoutChange::Push { pane, side, by: 1 },
             true => LayoutChange::Push {
                 pane,
@@ -297,13 +317,13 @@ impl Model {
                 by: -1,
             },
         };
-        self.arrange(change, effects);
-        self.again_until = Some(now + AGAIN);
+        self.change_layout(change, effects);
+        self.repeat_until = Some(now + REPEAT_TIMEOUT);
         true
     }
 
     fn lies_at_edge(&self, pane: PaneId, side: SplitSide) -> bool {
-        let (Some(tile), Some(arrangement)) = (self.tile(pane), &self.arrangement) else {
+        let (Some(tile), Some(arrangement)) = (self.tile(pane), &self.layout) else {
             return false;
         };
         let (place, room) = (tile.place, arrangement.room);
@@ -315,17 +335,17 @@ impl Model {
         }
     }
 
-    fn split(&mut self, side: SplitSide, now: Instant, effects: &mut Vec<Effect>) {
+    fn split(&mut self, side: SplitSide, now: Instant, effects: &mut Vec<ModelEffect>) {
         let Some(of) = self.focus.filter(|_| self.may_change(now)) else {
             return;
         };
         self.peek = None;
         self.unzoom(effects);
-        effects.push(self.status(of, Why::Whereabouts { of, side }));
+        effects.push(self.status(of, RequestPurpose::SplitCwd { of, side }));
     }
 
-    /// A pane wherever the daemon puts it: beside the largest, which is where there is most room.
-    fn new_pane_at(&mut self, of: PaneId, effects: &mut Vec<Effect>) {
+    /// Opens a pane by splitting the largest tile.
+    fn new_pane_at(&mut self, of: PaneId, effects: &mut Vec<ModelEffect>) {
         let tiles = self.tiles();
         let largest = tiles
             .iter()
@@ -336,34 +356,34 @@ impl Model {
             Some(place) if place.cols > 2 * place.rows => SplitSide::Right,
             _ => SplitSide::Below,
         };
-        effects.push(self.status(of, Why::Whereabouts { of, side }));
+        effects.push(self.status(of, RequestPurpose::SplitCwd { of, side }));
     }
 
-    fn unzoom(&mut self, effects: &mut Vec<Effect>) {
-        let zoomed = self.arrangement.as_ref().and_then(|all| all.zoomed);
+    fn unzoom(&mut self, effects: &mut Vec<ModelEffect>) {
+        let zoomed = self.layout.as_ref().and_then(|all| all.zoomed);
         if zoomed.is_some() {
-            self.arrange(LayoutChange::Zoom { pane: None }, effects);
+            self.change_layout(LayoutChange::Zoom { pane: None }, effects);
         }
     }
 
-    fn zoom(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+    fn zoom(&mut self, now: Instant, effects: &mut Vec<ModelEffect>) {
         if self.peek.is_some() || !self.may_change(now) {
             return;
         }
-        let zoomed = self.arrangement.as_ref().and_then(|all| all.zoomed);
+        let zoomed = self.layout.as_ref().and_then(|all| all.zoomed);
         let pane = match zoomed {
             Some(_) => None,
             None => self.focus,
         };
-        self.arrange(LayoutChange::Zoom { pane }, effects);
+        self.change_layout(LayoutChange::Zoom { pane }, effects);
     }
 
-    fn swap(&mut self, by: i64, now: Instant, effects: &mut Vec<Effect>) {
+    fn swap(&mut self, by: i64, now: Instant, effects: &mut Vec<ModelEffect>) {
         let (Some(one), Some(other)) = (self.focus, self.step_from_focus(by)) else {
             return;
         };
         if one != other && self.may_change(now) {
-            self.arrange(LayoutChange::Swap { one, other }, effects);
+            self.change_layout(LayoutChange::Swap { one, other }, effects);
         }
     }
 
@@ -376,11 +396,11 @@ impl Model {
         Some(tiles[next as usize].pane)
     }
 
-    fn focus_step(&mut self, by: i64, effects: &mut Vec<Effect>) {
+    fn focus_step(&mut self, by: i64, effects: &mut Vec<ModelEffect>) {
         self.focus_on(self.step_from_focus(by), effects);
     }
 
-    fn focus_on(&mut self, pane: Option<PaneId>, effects: &mut Vec<Effect>) {
+    fn focus_on(&mut self, pane: Option<PaneId>, effects: &mut Vec<ModelEffect>) {
         if self.peek.is_some() {
             return self.unpeek(effects);
         }

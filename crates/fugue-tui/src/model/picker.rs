@@ -1,4 +1,4 @@
-//! The list of all panes of all sessions, made shorter by typing.
+//! The pane picker: all panes of all sessions, filtered by typing.
 
 use fugue_api::{
     PaneId, SessionName, Timestamp,
@@ -7,14 +7,14 @@ use fugue_api::{
 
 use crate::clean;
 
-pub struct Picker {
+pub struct PanePicker {
     pub filter: String,
-    all: Vec<Entry>,
+    all: Vec<PickerEntry>,
     pub chosen: usize,
 }
 
 #[derive(Clone)]
-pub struct Entry {
+pub struct PickerEntry {
     pub pane: PaneId,
     pub session: SessionName,
     pub name: String,
@@ -22,26 +22,26 @@ pub struct Entry {
     pub created_at: Timestamp,
 }
 
-impl Picker {
-    pub fn new(facts: &Overview, focus: Option<PaneId>) -> Self {
+impl PanePicker {
+    pub fn new(overview: &Overview, focus: Option<PaneId>) -> Self {
         let mut picker = Self {
             filter: String::new(),
             all: Vec::new(),
             chosen: 0,
         };
-        picker.take(facts);
+        picker.take(overview);
         let shown = picker.shown();
         let at = shown.iter().position(|entry| Some(entry.pane) == focus);
         picker.chosen = at.unwrap_or(0);
         picker
     }
 
-    /// Those that live come first, session by session; then those that have ended, the latest first.
-    pub fn take(&mut self, facts: &Overview) {
+    /// Updates the list: live panes by session, then ended panes with the latest first.
+    pub fn take(&mut self, overview: &Overview) {
         let chosen = self.shown().get(self.chosen).map(|entry| entry.pane);
         let ended =
             |row: &PaneRow| matches!(row.state.state, PaneState::Exited | PaneState::Closed);
-        let mut rows: Vec<&PaneRow> = facts.panes.iter().collect();
+        let mut rows: Vec<&PaneRow> = overview.panes.iter().collect();
         rows.sort_by_key(|row| {
             let latest = if ended(row) {
                 u64::MAX - row.pane_id.0
@@ -52,7 +52,7 @@ impl Picker {
         });
         self.all = rows
             .into_iter()
-            .map(|row| Entry {
+            .map(|row| PickerEntry {
                 pane: row.pane_id,
                 session: row.session.clone(),
                 name: clean::line(&row.name),
@@ -65,17 +65,17 @@ impl Picker {
         self.chosen = at.unwrap_or(self.chosen.min(shown.len().saturating_sub(1)));
     }
 
-    /// Those that have every word of the filter in them.
-    pub fn shown(&self) -> Vec<&Entry> {
+    /// The entries that contain every word of the filter.
+    pub fn shown(&self) -> Vec<&PickerEntry> {
         let filter = self.filter.to_lowercase();
         let words: Vec<&str> = filter.split_whitespace().collect();
-        let fits = |entry: &&Entry| {
+        let fits = |entry: &&PickerEntry| {
             let text = format!(
                 "{} {} {} {}",
                 entry.session,
                 entry.name,
                 entry.pane,
-                crate::draw::badge(&entry.state).word
+                crate::draw::pane_badge(&entry.state).word
             );
             let text = text.to_lowercase();
             words.iter().all(|word| text.contains(word))
@@ -83,7 +83,7 @@ impl Picker {
         self.all.iter().filter(fits).collect()
     }
 
-    /// With everything that the filter hides.
+    /// The number of all entries, including those hidden by the filter.
     pub fn len(&self) -> usize {
         self.all.len()
     }
@@ -94,7 +94,7 @@ impl Picker {
     }
 
     pub fn type_text(&mut self, text: &str) {
-        // Longer ones find nothing.
+        // A longer filter matches nothing.
         if self.filter.chars().count() + text.chars().count() <= 200 {
             self.filter.push_str(&clean::line(text));
         }

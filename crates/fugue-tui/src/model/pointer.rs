@@ -1,4 +1,4 @@
-//! The mouse: focus, the wheel, edges, selection; or the program's own, if it wants it.
+//! Mouse actions: focus, wheel, edges and selection, or passing the event to a program that has requested mouse events.
 
 use std::time::Instant;
 
@@ -8,53 +8,58 @@ use fugue_api::{
 };
 
 use super::{
-    Effect, Mode, Model,
-    places::holds,
-    scroll::{Place, Scroll},
+    AttachModel, InputMode, ModelEffect,
+    geometry::contains,
+    scroll::{ScrollPosition, ScrollView},
 };
 use crate::{
     draw,
     keys::{Code, Mods, Press},
-    mouse::{self, Deed, Mouse},
+    mouse::{self, MouseAction, MouseEvent},
 };
 
-/// What the mouse has hold of.
-pub enum Held {
-    /// An edge of a pane, last seen at this row or column.
+/// What a drag of the mouse moves.
+pub enum MouseGrab {
+    /// An edge of a pane, last at this row or column.
     Edge {
         pane: PaneId,
         side: SplitSide,
         at: u16,
     },
-    /// Text, from this place of the tile on; selected as soon as the mouse moves.
+    /// A selection that starts at this cell of the tile as soon as the mouse moves.
     Text { pane: PaneId, row: u16, col: u16 },
-    /// A button that the program was told of: it hears the rest too, wherever the mouse goes.
+    /// A button press that was sent to the program: it gets the rest of the drag too, wherever the mouse goes.
     Program { pane: PaneId },
 }
 
-// As most terminals scroll.
-const ROWS_OF_A_CLICK: i64 = 3;
+/// Rows per wheel step, as in most terminals.
+const WHEEL_ROWS: i64 = 3;
 
-impl Model {
-    pub(super) fn mouse(&mut self, mouse: Mouse, now: Instant, effects: &mut Vec<Effect>) {
-        let deed = mouse.deed();
+impl AttachModel {
+    pub(super) fn mouse(
+        &mut self,
+        mouse: MouseEvent,
+        now: Instant,
+        effects: &mut Vec<ModelEffect>,
+    ) {
+        let action = mouse.action();
         match &mut self.mode {
-            Mode::Help(top) => {
-                match deed {
-                    Deed::WheelUp => *top = top.saturating_sub(1),
-                    Deed::WheelDown => *top = (*top + 1).min(draw::HELP_ROWS - 1),
-                    Deed::Press(_) => self.mode = Mode::Pane,
+            InputMode::Help(top) => {
+                match action {
+                    MouseAction::WheelUp => *top = top.saturating_sub(1),
+                    MouseAction::WheelDown => *top = (*top + 1).min(draw::HELP_ROWS - 1),
+                    MouseAction::Press(_) => self.mode = InputMode::Pane,
                     _ => {}
                 }
                 return;
             }
-            Mode::Picker(picker) => {
-                match deed {
-                    Deed::WheelUp => picker.go(-1),
-                    Deed::WheelDown => picker.go(1),
-                    Deed::Press(0) => {
+            InputMode::Picker(picker) => {
+                match action {
+                    MouseAction::WheelUp => picker.go(-1),
+                    MouseAction::WheelDown => picker.go(1),
+                    MouseAction::Press(0) => {
                         let picked = draw::picker_at(self, mouse.row, mouse.col);
-                        self.mode = Mode::Pane;
+                        self.mode = InputMode::Pane;
                         if let Some(pane) = picked {
                             self.go_to(pane, now, effects);
                         }
@@ -63,41 +68,41 @@ impl Model {
                 }
                 return;
             }
-            Mode::Pane | Mode::Prefix | Mode::Close(_) => {}
+            InputMode::Pane | InputMode::Prefix | InputMode::Close(_) => {}
         }
-        if self.held.is_some() && self.held_moves(mouse, deed, now, effects) {
+        if self.mouse_grab.is_some() && self.continue_drag(mouse, action, now, effects) {
             return;
         }
-        let places = self.places();
-        if let Some(sidebar) = places.sidebar
-            && holds(sidebar, mouse.row, mouse.col)
+        let areas = self.areas();
+        if let Some(sidebar) = areas.sidebar
+            && contains(sidebar, mouse.row, mouse.col)
         {
-            if deed == Deed::Press(0)
+            if action == MouseAction::Press(0)
                 && let Some(pane) = draw::sidebar_at(self, mouse.row)
             {
                 self.go_to(pane, now, effects);
             }
             return;
         }
-        match self.under(mouse.row, mouse.col) {
-            Some((tile, Part::Title)) => {
-                if matches!(deed, Deed::Press(0)) {
+        match self.tile_at(mouse.row, mouse.col) {
+            Some((tile, TilePart::Title)) => {
+                if matches!(action, MouseAction::Press(0)) {
                     self.click(tile.pane, effects);
-                    self.held = Some(Held::Edge {
+                    self.mouse_grab = Some(MouseGrab::Edge {
                         pane: tile.pane,
                         side: SplitSide::Above,
                         at: mouse.row,
                     });
                 }
             }
-            Some((tile, Part::Inside(area))) => {
-                self.mouse_inside(tile, area, mouse, deed, now, effects);
+            Some((tile, TilePart::Inside(area))) => {
+                self.mouse_inside(tile, area, mouse, action, now, effects);
             }
             None => {
-                if deed == Deed::Press(0)
+                if action == MouseAction::Press(0)
                     && let Some(pane) = self.left_of(mouse.row, mouse.col)
                 {
-                    self.held = Some(Held::Edge {
+                    self.mouse_grab = Some(MouseGrab::Edge {
                         pane,
                         side: SplitSide::Right,
                         at: mouse.col,
@@ -107,7 +112,7 @@ impl Model {
         }
     }
 
-    fn click(&mut self, pane: PaneId, effects: &mut Vec<Effect>) {
+    fn click(&mut self, pane: PaneId, effects: &mut Vec<ModelEffect>) {
         if self.peek.is_none() {
             self.set_focus(pane, effects);
         }
@@ -117,13 +122,13 @@ impl Model {
         &mut self,
         tile: Tile,
         area: Rect,
-        mouse: Mouse,
-        deed: Deed,
+        mouse: MouseEvent,
+        action: MouseAction,
         now: Instant,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<ModelEffect>,
     ) {
         let pane = tile.pane;
-        if matches!(deed, Deed::Press(_)) {
+        if matches!(action, MouseAction::Press(_)) {
             self.click(pane, effects);
         }
         let Some(view) = self.views.get(&pane) else {
@@ -132,17 +137,17 @@ impl Model {
         let scrolling = view.scroll.is_some();
         let wants = view.modes.mouse != FrameMouseMode::Nothing;
         if !scrolling && wants && !view.ended && self.role == ViewerRole::Interactive {
-            if let Deed::Press(_) = deed {
-                self.held = Some(Held::Program { pane });
+            if let MouseAction::Press(_) = action {
+                self.mouse_grab = Some(MouseGrab::Program { pane });
             }
             return self.pass_mouse(pane, area, mouse, now, effects);
         }
-        match deed {
-            Deed::WheelUp | Deed::WheelDown => {
-                let rows = if deed == Deed::WheelUp {
-                    -ROWS_OF_A_CLICK
+        match action {
+            MouseAction::WheelUp | MouseAction::WheelDown => {
+                let rows = if action == MouseAction::WheelUp {
+                    -WHEEL_ROWS
                 } else {
-                    ROWS_OF_A_CLICK
+                    WHEEL_ROWS
                 };
                 let full_screen = view.modes.alternate && !view.ended;
                 if !scrolling && full_screen {
@@ -151,8 +156,8 @@ impl Model {
                     self.wheel(pane, rows, effects);
                 }
             }
-            Deed::Press(0) => {
-                self.held = Some(Held::Text {
+            MouseAction::Press(0) => {
+                self.mouse_grab = Some(MouseGrab::Text {
                     pane,
                     row: mouse.row - area.row,
                     col: mouse.col - area.col,
@@ -162,8 +167,8 @@ impl Model {
         }
     }
 
-    /// A full-screen program that knows no wheel knows arrows.
-    fn arrows(&mut self, pane: PaneId, rows: i64, now: Instant, effects: &mut Vec<Effect>) {
+    /// Sends arrow keys for the wheel to a full-screen program without mouse support.
+    fn arrows(&mut self, pane: PaneId, rows: i64, now: Instant, effects: &mut Vec<ModelEffect>) {
         if self.role == ViewerRole::ReadOnly {
             return;
         }
@@ -179,14 +184,14 @@ impl Model {
         &mut self,
         pane: PaneId,
         area: Rect,
-        mouse: Mouse,
+        mouse: MouseEvent,
         now: Instant,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<ModelEffect>,
     ) {
         let Some(view) = self.views.get(&pane) else {
             return;
         };
-        let (above, left) = draw::cropped(view, area);
+        let (above, left) = draw::crop_offset(view, area);
         let within = |at: u16, from: u16, length: u16| {
             at.clamp(from, from.saturating_add(length.saturating_sub(1))) - from
         };
@@ -195,38 +200,38 @@ impl Model {
         if row >= view.size.rows || col >= view.size.cols {
             return;
         }
-        let there = Mouse { row, col, ..mouse };
+        let there = MouseEvent { row, col, ..mouse };
         if let Some(bytes) = mouse::encode(there, &view.modes) {
             self.type_into(pane, &bytes, now, effects);
         }
     }
 
-    /// Goes on with what the mouse has hold of; gives whether that was all there is to do.
-    fn held_moves(
+    /// Continues a drag. Returns whether the event was used up.
+    fn continue_drag(
         &mut self,
-        mouse: Mouse,
-        deed: Deed,
+        mouse: MouseEvent,
+        action: MouseAction,
         now: Instant,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<ModelEffect>,
     ) -> bool {
-        let moves = matches!(deed, Deed::Drag(_));
-        let ends = matches!(deed, Deed::Release(_));
+        let moves = matches!(action, MouseAction::Drag(_));
+        let ends = matches!(action, MouseAction::Release(_));
         if !moves && !ends {
-            // The button was let go of where nobody told us.
-            self.held = matches!(deed, Deed::Move | Deed::Press(_))
+            // The button was released outside the terminal, which sent no event.
+            self.mouse_grab = matches!(action, MouseAction::Move | MouseAction::Press(_))
                 .then_some(())
-                .map_or(self.held.take(), |()| None);
+                .map_or(self.mouse_grab.take(), |()| None);
             return false;
         }
-        match &mut self.held {
-            Some(Held::Program { pane }) => {
+        match &mut self.mouse_grab {
+            Some(MouseGrab::Program { pane }) => {
                 let pane = *pane;
                 if let Some(tile) = self.tile(pane) {
-                    let area = self.places().inside(tile.place);
+                    let area = self.areas().inside(tile.place);
                     self.pass_mouse(pane, area, mouse, now, effects);
                 }
             }
-            Some(Held::Edge { pane, side, at }) => {
+            Some(MouseGrab::Edge { pane, side, at }) => {
                 let (pane, side) = (*pane, *side);
                 let (new, outwards) = match side {
                     SplitSide::Above => (mouse.row, i32::from(*at) - i32::from(mouse.row)),
@@ -237,17 +242,17 @@ impl Model {
                 *at = new;
                 if moves && outwards != 0 && self.role == ViewerRole::Interactive {
                     let by = outwards as i16;
-                    self.arrange(LayoutChange::Push { pane, side, by }, effects);
+                    self.change_layout(LayoutChange::Push { pane, side, by }, effects);
                 }
             }
-            Some(Held::Text { pane, row, col }) => {
+            Some(MouseGrab::Text { pane, row, col }) => {
                 let (pane, from) = (*pane, (*row, *col));
-                self.drag(pane, from, mouse, deed, now, effects);
+                self.drag(pane, from, mouse, action, now, effects);
             }
             None => {}
         }
         if ends {
-            self.held = None;
+            self.mouse_grab = None;
         }
         true
     }
@@ -256,19 +261,19 @@ impl Model {
         &mut self,
         pane: PaneId,
         from: (u16, u16),
-        mouse: Mouse,
-        deed: Deed,
+        mouse: MouseEvent,
+        action: MouseAction,
         now: Instant,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<ModelEffect>,
     ) {
         let Some(tile) = self.tile(pane) else {
             return;
         };
-        let area = self.places().inside(tile.place);
+        let area = self.areas().inside(tile.place);
         let Some(view) = self.views.get_mut(&pane) else {
             return;
         };
-        let (above, left) = draw::cropped(view, area);
+        let (above, left) = draw::crop_offset(view, area);
         let row = mouse
             .row
             .clamp(area.row, area.row + area.rows.saturating_sub(1))
@@ -278,10 +283,10 @@ impl Model {
             .clamp(area.col, area.col + area.cols.saturating_sub(1))
             - area.col;
         if view.scroll.is_none() {
-            if (row, col) == from || matches!(deed, Deed::Release(_)) {
+            if (row, col) == from || matches!(action, MouseAction::Release(_)) {
                 return;
             }
-            // The screen as it is now, so that what is selected stays where it is.
+            // A copy of the screen, so that the selected text does not move.
             let shown: Vec<_> = view
                 .rows
                 .iter()
@@ -289,20 +294,21 @@ impl Model {
                 .take(usize::from(area.rows))
                 .map(|row| row.get(usize::from(left)..).unwrap_or_default().to_vec())
                 .collect();
-            let mut scroll = Scroll::screen(&shown, area.cols, Place { line: 0, col: 0 });
+            let mut scroll =
+                ScrollView::screen(&shown, area.cols, ScrollPosition { line: 0, col: 0 });
             scroll.fit(area.rows, area.cols);
             view.scroll = Some(scroll);
         }
         let Some(scroll) = &mut view.scroll else {
             return;
         };
-        if matches!(deed, Deed::Release(_)) {
+        if matches!(action, MouseAction::Release(_)) {
             if scroll.anchor.is_some() {
                 self.copy_selected(pane, now, effects);
             }
             return;
         }
-        let shown = scroll.in_sight();
+        let shown = scroll.visible_rows();
         let place = |row: u16, col: u16| {
             let at = usize::from(row).min(shown.len().saturating_sub(1));
             let row = shown.get(at)?.0;
@@ -317,33 +323,33 @@ impl Model {
         scroll.cursor = end;
     }
 
-    /// The tile at a place of the screen, and which part of it.
-    fn under(&self, row: u16, col: u16) -> Option<(Tile, Part)> {
-        let places = self.places();
+    /// The tile at a cell of the screen, and its part.
+    fn tile_at(&self, row: u16, col: u16) -> Option<(Tile, TilePart)> {
+        let areas = self.areas();
         self.tiles().into_iter().find_map(|tile| {
-            let inside = places.inside(tile.place);
-            if holds(inside, row, col) {
-                Some((tile, Part::Inside(inside)))
-            } else if holds(places.on_screen(tile.place), row, col) {
-                Some((tile, Part::Title))
+            let inside = areas.inside(tile.place);
+            if contains(inside, row, col) {
+                Some((tile, TilePart::Inside(inside)))
+            } else if contains(areas.on_screen(tile.place), row, col) {
+                Some((tile, TilePart::Title))
             } else {
                 None
             }
         })
     }
 
-    /// The pane whose right edge is the line here.
+    /// The pane whose right edge is the border at this cell.
     fn left_of(&self, row: u16, col: u16) -> Option<PaneId> {
-        let places = self.places();
-        if !holds(places.room, row, col) || self.peek.is_some() {
+        let areas = self.areas();
+        if !contains(areas.room, row, col) || self.peek.is_some() {
             return None;
         }
-        let (tile, _) = self.under(row, col.checked_sub(1)?)?;
+        let (tile, _) = self.tile_at(row, col.checked_sub(1)?)?;
         Some(tile.pane)
     }
 }
 
-enum Part {
+enum TilePart {
     Title,
     Inside(Rect),
 }

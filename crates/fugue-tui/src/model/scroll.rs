@@ -1,7 +1,7 @@
-//! Looking back over a pane's text: where the person is in it, what is selected, what was searched for.
+//! The scroll view of a pane: position, selection and search.
 //!
-//! The text is either the pane's lines, fetched as they come into sight and wrapped to the tile, or what the screen
-//! showed at the moment when the person began to select.
+//! The text is either the pane's lines, fetched as they become visible and wrapped to the tile, or a copy of the screen from the
+//! moment when the person began to select.
 
 mod search;
 
@@ -10,40 +10,40 @@ use std::{collections::BTreeMap, ops::Range};
 use fugue_api::attach;
 
 use super::view::cells;
-use crate::canvas::{Cell, Glyph};
+use crate::buffer::{CellGlyph, StyledCell};
 
-pub use search::{hits, pattern};
+pub use search::{find_matches, grep_pattern};
 
-/// A place in the text: a line's number, and a cell in it.
+/// A position in the text: a line number, and a cell in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct ScrollPosition {
     pub line: u64,
     pub col: usize,
 }
 
-/// A row on the screen: a line's number, and which of the rows that it is wrapped to.
+/// A row on the screen: a line number, and the index among the rows that the line is wrapped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RowAt {
+pub struct ScrollRow {
     pub line: u64,
     pub part: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The pane's lines, wherever they are kept.
+pub enum ScrollSource {
+    /// The pane's lines, fetched from the daemon.
     Text,
-    /// What was on the screen then.
+    /// A copy of the screen.
     Screen,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum SearchDirection {
     Back,
     Forward,
 }
 
-impl Direction {
-    pub fn turned(self) -> Self {
+impl SearchDirection {
+    pub fn reversed(self) -> Self {
         match self {
             Self::Back => Self::Forward,
             Self::Forward => Self::Back,
@@ -51,54 +51,54 @@ impl Direction {
     }
 }
 
-pub struct Find {
+pub struct TextSearch {
     pub what: String,
-    pub direction: Direction,
-    /// The numbers of the lines that have it, ascending; `None` until they are known.
+    pub direction: SearchDirection,
+    /// The numbers of the matching lines, ascending; `None` until the result is there.
     pub lines: Option<Vec<u64>>,
-    /// Some were left out of that.
+    /// Whether matches were left out.
     pub more: bool,
 }
 
-pub struct Scroll {
-    pub source: Source,
-    lines: BTreeMap<u64, Vec<Cell>>,
+pub struct ScrollView {
+    pub source: ScrollSource,
+    lines: BTreeMap<u64, Vec<StyledCell>>,
     kept: usize,
-    /// The first line that is kept, and the one behind the last.
+    /// The first line that the daemon keeps, and the line after the last.
     pub kept_from: u64,
     pub end: u64,
-    /// Whether these two are known.
+    /// Whether both bounds are known.
     pub known: bool,
-    /// Go so many rows up (negative) when they are.
+    /// Rows to move (negative: up) once the bounds are known.
     pending: i64,
-    pub top: RowAt,
-    pub cursor: Place,
-    pub anchor: Option<Place>,
-    pub find: Option<Find>,
-    /// What is being typed behind `/` or `?`.
-    pub prompt: Option<(Direction, String)>,
-    /// The wheel brought us here, and takes us back.
+    pub top: ScrollRow,
+    pub cursor: ScrollPosition,
+    pub anchor: Option<ScrollPosition>,
+    pub find: Option<TextSearch>,
+    /// The text typed after `/` or `?`.
+    pub prompt: Option<(SearchDirection, String)>,
+    /// The wheel opened this view, and closes it at the bottom.
     pub by_wheel: bool,
     rows: usize,
     cols: usize,
 }
 
-// What is kept of the text around the person: about twenty megabytes at the very most.
-const MOST_CELLS: usize = 400_000;
-// A line longer than that is cut; it would fill hundreds of screens.
-const LONGEST_LINE: usize = 16_384;
-/// Lines that are asked for at once.
-pub const AT_ONCE: u32 = 200;
+/// The limit of cached cells around the visible rows: about twenty megabytes at most.
+const MAX_CACHED_CELLS: usize = 400_000;
+/// Longer lines are cut.
+const MAX_LINE_CELLS: usize = 16_384;
+/// Lines per request.
+pub const FETCH_LINES: u32 = 200;
 
-impl Scroll {
-    /// At the lines that the screen shows now.
+impl ScrollView {
+    /// A view at the lines that the screen shows now.
     pub fn text(top_line: u64, rows: u16, cols: u16) -> Self {
-        let top = RowAt {
+        let top = ScrollRow {
             line: top_line,
             part: 0,
         };
         Self {
-            source: Source::Text,
+            source: ScrollSource::Text,
             lines: BTreeMap::new(),
             kept: 0,
             kept_from: top_line,
@@ -106,7 +106,7 @@ impl Scroll {
             known: false,
             pending: 0,
             top,
-            cursor: Place {
+            cursor: ScrollPosition {
                 line: top_line,
                 col: 0,
             },
@@ -119,10 +119,10 @@ impl Scroll {
         }
     }
 
-    /// What the screen shows now, and nothing before it.
-    pub fn screen(shown: &[Vec<Cell>], cols: u16, cursor: Place) -> Self {
+    /// A view of a copy of the screen.
+    pub fn screen(shown: &[Vec<StyledCell>], cols: u16, cursor: ScrollPosition) -> Self {
         let mut scroll = Self::text(0, shown.len() as u16, cols);
-        scroll.source = Source::Screen;
+        scroll.source = ScrollSource::Screen;
         scroll.lines = (0..).zip(shown.iter().cloned()).collect();
         scroll.end = shown.len() as u64;
         scroll.known = true;
@@ -133,16 +133,16 @@ impl Scroll {
     pub fn fit(&mut self, rows: u16, cols: u16) {
         self.rows = usize::from(rows.max(1));
         self.cols = usize::from(cols.max(2));
-        self.top = self.nearest(RowAt {
+        self.top = self.nearest(ScrollRow {
             part: 0,
             ..self.top
         });
-        self.keep_cursor_in_sight();
+        self.keep_cursor_visible();
     }
 
-    /// Lines came.
-    pub fn take(&mut self, lines: attach::PaneLines) {
-        if self.source != Source::Text {
+    /// Adds fetched lines.
+    pub fn add_lines(&mut self, lines: attach::PaneLines) {
+        if self.source != ScrollSource::Text {
             return;
         }
         let first = !self.known;
@@ -150,13 +150,13 @@ impl Scroll {
         self.kept_from = lines.kept_from;
         self.end = lines.end.max(lines.kept_from + 1);
         for (number, spans) in (lines.from..).zip(&lines.lines) {
-            let cells = cells(spans, LONGEST_LINE);
+            let cells = cells(spans, MAX_LINE_CELLS);
             self.kept += cells.len() + 1;
             if let Some(before) = self.lines.insert(number, cells) {
                 self.kept -= before.len() + 1;
             }
         }
-        self.let_go();
+        self.evict_lines();
         if first {
             self.top = self.nearest(self.top);
             let bottom = self.moved(self.top, self.rows as i64 - 1);
@@ -166,13 +166,13 @@ impl Scroll {
         if pending != 0 {
             self.go(pending);
         }
-        self.settle_on_hit();
-        self.keep_cursor_in_sight();
+        self.move_to_match();
+        self.keep_cursor_visible();
     }
 
-    /// The lines farthest away go first.
-    fn let_go(&mut self) {
-        while self.kept > MOST_CELLS && self.lines.len() > self.rows {
+    /// Removes the lines that are farthest from the visible rows.
+    fn evict_lines(&mut self) {
+        while self.kept > MAX_CACHED_CELLS && self.lines.len() > self.rows {
             let first = self.lines.first_key_value().map_or(0, |(line, _)| *line);
             let last = self.lines.last_key_value().map_or(0, |(line, _)| *line);
             let far = if self.top.line.abs_diff(first) > self.top.line.abs_diff(last) {
@@ -186,33 +186,33 @@ impl Scroll {
         }
     }
 
-    /// The first of the lines that should be there and are not.
-    pub fn wants(&self) -> Option<u64> {
-        if self.source == Source::Screen {
+    /// The first line of the next fetch; `None` if all lines around the visible rows are cached.
+    pub fn missing_from(&self) -> Option<u64> {
+        if self.source == ScrollSource::Screen {
             return None;
         }
         if !self.known {
-            return Some(self.top.line.saturating_sub(u64::from(AT_ONCE) / 2));
+            return Some(self.top.line.saturating_sub(u64::from(FETCH_LINES) / 2));
         }
         let around = self.rows as u64;
         let from = self.top.line.saturating_sub(around).max(self.kept_from);
         let to = (self.top.line + 2 * around).min(self.end);
         let missing = (from..to).find(|line| !self.lines.contains_key(line))?;
-        // What is missing above is wanted with more above it.
+        // Above the screen, lines further up are fetched too.
         Some(if missing < self.top.line {
             missing
-                .saturating_sub(u64::from(AT_ONCE) / 2)
+                .saturating_sub(u64::from(FETCH_LINES) / 2)
                 .max(self.kept_from)
         } else {
             missing
         })
     }
 
-    pub fn line(&self, line: u64) -> &[Cell] {
+    pub fn line(&self, line: u64) -> &[StyledCell] {
         self.lines.get(&line).map_or(&[], |cells| cells)
     }
 
-    /// Where a line is cut into rows.
+    /// The cell ranges of the rows that a line is wrapped to.
     pub fn parts(&self, line: u64) -> Vec<Range<usize>> {
         let cells = self.line(line);
         let mut parts = Vec::new();
@@ -222,7 +222,7 @@ impl Scroll {
             // A wide character is not cut in two.
             if cells
                 .get(end)
-                .is_some_and(|cell| cell.glyph == Glyph::Right)
+                .is_some_and(|cell| cell.glyph == CellGlyph::Right)
                 && end > start + 1
             {
                 end -= 1;
@@ -233,14 +233,14 @@ impl Scroll {
         parts
     }
 
-    /// The rows in sight.
-    pub fn in_sight(&self) -> Vec<(RowAt, Range<usize>)> {
+    /// The visible rows.
+    pub fn visible_rows(&self) -> Vec<(ScrollRow, Range<usize>)> {
         let mut shown = Vec::new();
         let mut line = self.top.line;
         let mut skip = self.top.part;
         while shown.len() < self.rows && line < self.end {
             for (part, range) in self.parts(line).into_iter().enumerate().skip(skip) {
-                shown.push((RowAt { line, part }, range));
+                shown.push((ScrollRow { line, part }, range));
             }
             skip = 0;
             line += 1;
@@ -249,32 +249,32 @@ impl Scroll {
         shown
     }
 
-    pub fn row_of(&self, place: Place) -> RowAt {
+    pub fn row_of(&self, place: ScrollPosition) -> ScrollRow {
         let parts = self.parts(place.line);
         let part = parts.iter().rposition(|part| part.start <= place.col);
-        RowAt {
+        ScrollRow {
             line: place.line,
             part: part.unwrap_or(0),
         }
     }
 
-    pub fn place(&self, row: RowAt, col: usize) -> Place {
+    pub fn place(&self, row: ScrollRow, col: usize) -> ScrollPosition {
         let parts = self.parts(row.line);
         let part = parts.get(row.part.min(parts.len().saturating_sub(1)));
         let part = part.cloned().unwrap_or(0..0);
-        Place {
+        ScrollPosition {
             line: row.line,
             col: (part.start + col).min(part.end.saturating_sub(1).max(part.start)),
         }
     }
 
-    fn nearest(&self, row: RowAt) -> RowAt {
+    fn nearest(&self, row: ScrollRow) -> ScrollRow {
         let line = row.line.clamp(
             self.kept_from,
             self.end.saturating_sub(1).max(self.kept_from),
         );
         let parts = self.parts(line).len();
-        RowAt {
+        ScrollRow {
             line,
             part: if line == row.line {
                 row.part.min(parts - 1)
@@ -284,24 +284,24 @@ impl Scroll {
         }
     }
 
-    fn moved(&self, from: RowAt, by: i64) -> RowAt {
+    fn moved(&self, from: ScrollRow, by: i64) -> ScrollRow {
         let mut row = self.nearest(from);
         for _ in 0..by.unsigned_abs() {
             let parts = self.parts(row.line).len();
             let next = match by < 0 {
-                true if row.part > 0 => RowAt {
+                true if row.part > 0 => ScrollRow {
                     part: row.part - 1,
                     ..row
                 },
-                true if row.line > self.kept_from => RowAt {
+                true if row.line > self.kept_from => ScrollRow {
                     line: row.line - 1,
                     part: self.parts(row.line - 1).len() - 1,
                 },
-                false if row.part + 1 < parts => RowAt {
+                false if row.part + 1 < parts => ScrollRow {
                     part: row.part + 1,
                     ..row
                 },
-                false if row.line + 1 < self.end => RowAt {
+                false if row.line + 1 < self.end => ScrollRow {
                     line: row.line + 1,
                     part: 0,
                 },
@@ -312,10 +312,10 @@ impl Scroll {
         row
     }
 
-    /// The highest that the first row may be, so that the last is at the bottom.
-    fn lowest_top(&self) -> RowAt {
+    /// The first visible row when the last row is at the bottom.
+    fn lowest_top(&self) -> ScrollRow {
         let last = self.end.saturating_sub(1).max(self.kept_from);
-        let last = RowAt {
+        let last = ScrollRow {
             line: last,
             part: self.parts(last).len() - 1,
         };
@@ -326,12 +326,12 @@ impl Scroll {
         self.known && self.top >= self.lowest_top()
     }
 
-    /// How many lines lie above the screen.
+    /// The number of lines above the screen.
     pub fn above(&self) -> u64 {
         self.top.line.saturating_sub(self.kept_from)
     }
 
-    /// Moves the cursor by rows, and the screen with it where it must.
+    /// Moves the cursor by rows, and scrolls if the cursor leaves the screen.
     pub fn go(&mut self, rows: i64) {
         if !self.known {
             self.pending += rows;
@@ -345,7 +345,7 @@ impl Scroll {
         let col = self.cursor.col.saturating_sub(start);
         let to = self.moved(at, rows);
         self.cursor = self.place(to, col);
-        self.keep_cursor_in_sight();
+        self.keep_cursor_visible();
     }
 
     pub fn go_across(&mut self, cols: i64) {
@@ -353,7 +353,7 @@ impl Scroll {
         let mut col = (self.cursor.col as i64 + cols).clamp(0, most.max(0)) as usize;
         let right = |col: usize| {
             let cell = self.line(self.cursor.line).get(col);
-            cell.is_some_and(|cell| cell.glyph == Glyph::Right)
+            cell.is_some_and(|cell| cell.glyph == CellGlyph::Right)
         };
         if right(col) {
             col = if cols > 0 && (col as i64) < most {
@@ -363,22 +363,22 @@ impl Scroll {
             };
         }
         self.cursor.col = col;
-        self.keep_cursor_in_sight();
+        self.keep_cursor_visible();
     }
 
-    /// Moves the screen by rows, and the cursor with it.
+    /// Scrolls by rows; the cursor keeps its row on the screen.
     pub fn roll(&mut self, rows: i64) {
         if !self.known {
             self.pending += rows;
             return;
         }
-        let shown = self.in_sight();
+        let shown = self.visible_rows();
         let at = self.row_of(self.cursor);
         let down = shown.iter().position(|(row, _)| *row == at).unwrap_or(0);
         let before = self.top;
         self.top = self.moved(self.top, rows).min(self.lowest_top());
         if self.top == before {
-            // There is no more text: the cursor goes to the end of it.
+            // At the end of the text only the cursor moves.
             return self.go(rows);
         }
         let row = self.moved(self.top, down as i64);
@@ -390,11 +390,11 @@ impl Scroll {
     }
 
     pub fn go_to_top(&mut self) {
-        self.cursor = Place {
+        self.cursor = ScrollPosition {
             line: self.kept_from,
             col: 0,
         };
-        self.top = RowAt {
+        self.top = ScrollRow {
             line: self.kept_from,
             part: 0,
         };
@@ -412,10 +412,10 @@ impl Scroll {
 
     pub fn go_to_line_end(&mut self) {
         self.cursor.col = self.line(self.cursor.line).len().saturating_sub(1);
-        self.keep_cursor_in_sight();
+        self.keep_cursor_visible();
     }
 
-    fn keep_cursor_in_sight(&mut self) {
+    fn keep_cursor_visible(&mut self) {
         if !self.known {
             return;
         }
@@ -424,21 +424,21 @@ impl Scroll {
         if at < self.top {
             self.top = at;
         }
-        let mut shown = self.in_sight();
+        let mut shown = self.visible_rows();
         if shown.last().is_some_and(|(last, _)| *last < at) {
             self.top = self.moved(at, 1 - self.rows as i64);
-            shown = self.in_sight();
+            shown = self.visible_rows();
         }
-        // No gap is left below the last line.
+        // The last line stays at the bottom.
         if shown.len() < self.rows {
             self.top = self.top.min(self.lowest_top());
         }
     }
 
-    /// Where on its tile the cursor is: row and column.
+    /// The row and column of the cursor in its tile.
     pub fn cursor_at(&self) -> Option<(u16, u16)> {
         let at = self.row_of(self.cursor);
-        let shown = self.in_sight();
+        let shown = self.visible_rows();
         let row = shown.iter().position(|(row, _)| *row == at)?;
         let col = self.cursor.col.saturating_sub(shown[row].1.start);
         Some((row as u16, col.min(self.cols - 1) as u16))
@@ -453,18 +453,21 @@ impl Scroll {
         };
     }
 
-    /// What is selected, both ends included.
-    pub fn selected(&self) -> Option<(Place, Place)> {
+    /// The bounds of the selection, inclusive.
+    pub fn selection(&self) -> Option<(ScrollPosition, ScrollPosition)> {
         let anchor = self.anchor?;
         Some((anchor.min(self.cursor), anchor.max(self.cursor)))
     }
 
-    /// The text between the ends, or the cursor's line.
+    /// The text of the selection, or of the cursor's line.
     pub fn copy(&self) -> String {
-        let (from, to) = self.selected().unwrap_or_else(|| {
+        let (from, to) = self.selection().unwrap_or_else(|| {
             let line = self.cursor.line;
             let end = self.line(line).len();
-            (Place { line, col: 0 }, Place { line, col: end })
+            (
+                ScrollPosition { line, col: 0 },
+                ScrollPosition { line, col: end },
+            )
         });
         let mut text = String::new();
         for line in from.line..=to.line {
@@ -479,14 +482,14 @@ impl Scroll {
             for cell in cells.get(start..end.min(cells.len())).unwrap_or_default() {
                 cell.glyph.push_to(&mut part);
             }
-            // A row that is full to the edge has most likely run over into the next.
-            let runs_on = self.source == Source::Screen
+            // A row that is full to the edge most likely continues in the next row.
+            let continues = self.source == ScrollSource::Screen
                 && cells.len() >= self.cols
                 && cells
                     .last()
-                    .is_some_and(|cell| cell.glyph != Glyph::Char(' '));
-            text.push_str(if runs_on { &part } else { part.trim_end() });
-            if line < to.line && !runs_on {
+                    .is_some_and(|cell| cell.glyph != CellGlyph::Char(' '));
+            text.push_str(if continues { &part } else { part.trim_end() });
+            if line < to.line && !continues {
                 text.push('\n');
             }
         }

@@ -11,19 +11,19 @@ use fugue_api::{
 
 use super::*;
 use crate::{
-    canvas::Canvas,
+    buffer::CellBuffer,
     draw::{draw, redraw},
-    input::Input as Parser,
-    looks::{Depth, HIDDEN},
+    input::InputParser,
+    style::{ColorDepth, HIDDEN},
 };
 
 pub struct Story {
-    pub model: Model,
+    pub model: AttachModel,
     now: Instant,
-    pub asked: Vec<(Ticket, Request)>,
-    pub done: Vec<Effect>,
+    pub asked: Vec<(RequestTicket, Request)>,
+    pub done: Vec<ModelEffect>,
     /// As it was drawn last, brought up to date by what was said to be stale.
-    shown: Option<Canvas>,
+    shown: Option<CellBuffer>,
 }
 
 pub fn size(rows: u16, cols: u16) -> PaneSize {
@@ -93,7 +93,7 @@ impl Story {
     }
 
     pub fn as_role(role: ViewerRole, rows: u16, cols: u16) -> Self {
-        let model = Model::new(7, role, SessionName::default(), size(rows, cols));
+        let model = AttachModel::new(7, role, SessionName::default(), size(rows, cols));
         let mut story = Self {
             model,
             now: Instant::now(),
@@ -101,7 +101,7 @@ impl Story {
             done: Vec::new(),
             shown: None,
         };
-        let facts = Overview {
+        let overview = Overview {
             panes: vec![
                 pane(1, "left", "main", PaneState::Idle),
                 pane(2, "right", "main", PaneState::Running),
@@ -110,9 +110,9 @@ impl Story {
             ],
             ..Overview::default()
         };
-        let effects = story.model.start(None, facts.clone(), story.now);
+        let effects = story.model.start(None, overview.clone(), story.now);
         story.perform(effects);
-        story.answer_everything(facts);
+        story.answer_everything(overview);
         story.arrange(None);
         for pane in [1, 2] {
             story.show(pane, frame(1, &["$ "]));
@@ -120,21 +120,27 @@ impl Story {
         story
     }
 
-    fn perform(&mut self, effects: Vec<Effect>) {
+    fn perform(&mut self, effects: Vec<ModelEffect>) {
         for effect in effects {
             match effect {
-                Effect::Ask { ticket, ask, .. } => {
+                ModelEffect::Request {
+                    ticket,
+                    request: ask,
+                    ..
+                } => {
                     self.asked.retain(|(open, _)| *open != ticket);
                     self.asked.push((ticket, ask));
                 }
-                Effect::Forget(ticket) => self.asked.retain(|(open, _)| *open != ticket),
+                ModelEffect::CancelRequest(ticket) => {
+                    self.asked.retain(|(open, _)| *open != ticket)
+                }
                 other => self.done.push(other),
             }
         }
     }
 
     #[track_caller]
-    pub fn step(&mut self, input: Input) {
+    pub fn step(&mut self, input: ModelInput) {
         let effects = self.model.step(input, self.now);
         self.perform(effects);
         self.refresh();
@@ -142,12 +148,12 @@ impl Story {
 
     /// Whatever is not drawn anew is as it would be.
     #[track_caller]
-    fn refresh(&mut self) -> Stale {
-        let whole = draw(&self.model, Depth::None, 13_000);
-        let stale = self.model.take_stale();
-        let shown = match (&stale, self.shown.take()) {
-            (Stale::Nothing, Some(shown)) => shown,
-            (Stale::Inside(rows), Some(mut shown)) => {
+    fn refresh(&mut self) -> ScreenDamage {
+        let whole = draw(&self.model, ColorDepth::None, 13_000);
+        let damage = self.model.take_damage();
+        let shown = match (&damage, self.shown.take()) {
+            (ScreenDamage::None, Some(shown)) => shown,
+            (ScreenDamage::Rows(rows), Some(mut shown)) => {
                 let were = redraw(&self.model, rows, &mut shown);
                 if were.is_some() { shown } else { whole.clone() }
             }
@@ -156,21 +162,21 @@ impl Story {
         assert_eq!(shown.plain(), whole.plain());
         assert!(shown == whole, "a look or the caret is another one");
         self.shown = Some(shown);
-        stale
+        damage
     }
 
     pub fn press(&mut self, bytes: &str) {
-        let mut parser = Parser::default();
+        let mut parser = InputParser::default();
         let mut heard = parser.feed(bytes.as_bytes());
-        heard.extend(parser.settle());
+        heard.extend(parser.flush_pending());
         for one in heard {
-            self.step(Input::Heard(one));
+            self.step(ModelInput::Terminal(one));
         }
     }
 
     fn after(&mut self, time: Duration) {
         self.now += time;
-        self.step(Input::Tick);
+        self.step(ModelInput::Tick);
     }
 
     #[track_caller]
@@ -180,7 +186,7 @@ impl Story {
             panic!("not asked: {:?}", self.asked);
         };
         let (ticket, _) = self.asked.remove(at);
-        self.step(Input::Answered(ticket, answer));
+        self.step(ModelInput::Response(ticket, answer));
     }
 
     #[track_caller]
@@ -189,8 +195,8 @@ impl Story {
         self.answer(is, Ok(Response::Looked { found }));
     }
 
-    fn answer_everything(&mut self, facts: Overview) {
-        let reply = ToolReply::GetStatus(GetStatusReply::All(facts));
+    fn answer_everything(&mut self, overview: Overview) {
+        let reply = ToolReply::GetStatus(GetStatusReply::All(overview));
         self.answer(
             |ask| *ask == Request::Overview,
             Ok(Response::Tool { reply }),
@@ -198,7 +204,7 @@ impl Story {
     }
 
     pub fn arrange(&mut self, zoomed: Option<PaneId>) {
-        let room = self.model.places().room_size();
+        let room = self.model.areas().room_size();
         let left = (room.cols - 1) / 2;
         let tile = |id: u64, place: Rect| Tile {
             pane: PaneId(id),
@@ -230,7 +236,7 @@ impl Story {
             && head.size == size(10, 40)
             && let Some(tile) = self.model.tile(PaneId(pane))
         {
-            let area = self.model.places().inside(tile.place);
+            let area = self.model.areas().inside(tile.place);
             head.size = size(area.rows, area.cols);
         }
         let frame = Box::new(frame);
@@ -241,7 +247,7 @@ impl Story {
     }
 
     pub fn picture(&self) -> String {
-        draw(&self.model, Depth::None, 13_000).plain()
+        draw(&self.model, ColorDepth::None, 13_000).plain()
     }
 
     fn last_ask(&self) -> &Request {
@@ -331,12 +337,15 @@ fn keys_go_to_the_pane_in_focus_in_order_and_one_call_at_a_time() {
 #[test]
 fn what_is_typed_and_its_echo_need_no_whole_picture() {
     let mut story = Story::new(24, 80);
-    let stale = |story: &mut Story, input: Input| {
+    let damage = |story: &mut Story, input: ModelInput| {
         story.model.step(input, story.now);
         story.refresh()
     };
-    let heard = Parser::default().feed(b"l").remove(0);
-    assert_eq!(stale(&mut story, Input::Heard(heard)), Stale::Nothing);
+    let heard = InputParser::default().feed(b"l").remove(0);
+    assert_eq!(
+        damage(&mut story, ModelInput::Terminal(heard)),
+        ScreenDamage::None
+    );
     let echo = |number: u64, row: u16, text: &str| {
         let mut echo = frame(number, &[]);
         echo.whole = false;
@@ -447,8 +456,8 @@ fn a_split_asks_where_the_pane_is_then_for_its_place_then_for_the_pane() {
 fn a_pane_is_closed_only_on_a_yes() {
     let mut story = Story::new(24, 80);
     let closes = |story: &Story| {
-        let mut asks = story.asked.iter();
-        asks.any(|(_, ask)| {
+        let mut requests = story.asked.iter();
+        requests.any(|(_, ask)| {
             matches!(
                 ask,
                 Request::Tool {
@@ -541,16 +550,16 @@ fn a_lost_daemon_is_asked_again_from_the_beginning() {
     let mut story = Story::new(24, 80);
     story.press("a");
     let (ticket, typed) = story.asked.last().cloned().expect("typed");
-    story.step(Input::Lost(Gone::Died));
+    story.step(ModelInput::Disconnected(DaemonLoss::Died));
     assert!(story.picture().contains("reconnecting"));
     // What is on the screen stays.
     assert!(story.picture().contains("$"));
     story.press("b");
     assert_eq!(story.typed().1, b"a");
     story.asked.clear();
-    story.step(Input::Resized(size(30, 90)));
+    story.step(ModelInput::Resized(size(30, 90)));
     assert!(story.asked.is_empty());
-    story.step(Input::Back);
+    story.step(ModelInput::Reconnected);
     assert!(!story.picture().contains("reconnecting"));
     assert!(story.asked.contains(&(ticket, typed)));
     for (_, ask) in &story.asked {
@@ -574,12 +583,12 @@ fn a_lost_daemon_is_asked_again_from_the_beginning() {
 #[test]
 fn a_stopped_daemon_is_wanted_back_by_a_key() {
     let mut story = Story::new(24, 80);
-    story.step(Input::Lost(Gone::Stopped));
+    story.step(ModelInput::Disconnected(DaemonLoss::Stopped));
     assert!(story.picture().contains("any key starts it"));
-    assert!(!story.done.contains(&Effect::Launch));
+    assert!(!story.done.contains(&ModelEffect::StartDaemon));
     story.press("a");
-    assert!(story.done.contains(&Effect::Launch));
-    story.step(Input::Back);
+    assert!(story.done.contains(&ModelEffect::StartDaemon));
+    story.step(ModelInput::Reconnected);
     assert_eq!(story.typed().1, b"a");
 }
 
@@ -597,10 +606,10 @@ fn the_last_pane_ends_it_and_a_refusal_too() {
         },
         Ok(Response::Noted),
     );
-    assert_eq!(story.done, [Effect::Leave(Leave::Empty)]);
+    assert_eq!(story.done, [ModelEffect::Leave(LeaveReason::Empty)]);
     let mut story = Story::new(24, 80);
     story.press("\x02d");
-    assert_eq!(story.done, [Effect::Leave(Leave::Detached)]);
+    assert_eq!(story.done, [ModelEffect::Leave(LeaveReason::Detached)]);
 }
 
 #[test]
@@ -613,7 +622,7 @@ fn an_edge_is_pushed_again_without_the_prefix_for_a_while() {
         by: 1,
     };
     assert_eq!(story.changes(), [push.clone(), push]);
-    story.after(AGAIN);
+    story.after(REPEAT_TIMEOUT);
     story.press("\x1b[1;5C");
     assert_eq!(story.typed().1, b"\x1b[1;5C");
 }
@@ -638,7 +647,7 @@ fn the_mouse_focuses_selects_and_pushes() {
     assert!(story.model.is_scrolling() || story.model.views[&PaneId(1)].scroll.is_some());
     story.press("\x1b[<0;3;3m");
     assert!(
-        story.done.contains(&Effect::Copy("beta\ngam".into())),
+        story.done.contains(&ModelEffect::Copy("beta\ngam".into())),
         "{:?}",
         story.done
     );
@@ -753,9 +762,9 @@ fn news_that_come_often_are_asked_for_seldom() {
     let mut story = Story::new(24, 80);
     let is_news = |look: &AttachRequest| matches!(look, AttachRequest::News { .. });
     story.answer_look(is_news, AttachResponse::News { version: 2 });
-    let asks = |story: &Story| story.asked.iter().any(|(_, ask)| *ask == Request::Overview);
-    assert!(!asks(&story));
-    assert!(story.model.wakes_at().is_some());
-    story.after(FACTS_APART);
-    assert!(asks(&story));
+    let requests = |story: &Story| story.asked.iter().any(|(_, ask)| *ask == Request::Overview);
+    assert!(!requests(&story));
+    assert!(story.model.next_deadline().is_some());
+    story.after(OVERVIEW_INTERVAL);
+    assert!(requests(&story));
 }

@@ -1,4 +1,4 @@
-//! A person's keys and pastes on their way to a pane: in their order, one call at a time.
+//! Sends keys and pastes to panes: in order, one request at a time per pane.
 
 use std::time::Instant;
 
@@ -7,27 +7,27 @@ use fugue_api::{
     attach::{AttachRequest, ViewerRole},
 };
 
-use super::{Effect, Link, Model, Tone, asks::Why};
-use crate::{input::Heard, keys::Press};
+use super::{AttachModel, ConnectionState, MessageTone, ModelEffect, requests::RequestPurpose};
+use crate::{input::InputEvent, keys::Press};
 
 #[derive(Default)]
-pub struct Typing {
-    /// What waits behind the call that is under way.
-    waits: Vec<u8>,
-    under_way: bool,
+pub struct InputQueue {
+    /// Bytes that are sent after the open request.
+    waiting: Vec<u8>,
+    request_open: bool,
 }
 
-// One call carries no more, so that a long paste does not keep other calls' answers waiting.
-const AT_ONCE: usize = 64 * 1024;
-// What a person may have typed or pasted ahead of a program that does not read.
-const MOST_WAITING: usize = 8 * 1024 * 1024;
+/// The limit per request, so that a long paste does not delay the responses to other requests.
+const MAX_REQUEST_BYTES: usize = 64 * 1024;
+/// The limit of queued input for a program that does not read.
+const MAX_QUEUED_INPUT: usize = 8 * 1024 * 1024;
 
 const PASTE_END: &[u8] = b"\x1b[201~";
 
-impl Model {
+impl AttachModel {
     /// Passes a key on to the pane in focus.
-    pub(super) fn pass_key(&mut self, press: &Press, now: Instant, effects: &mut Vec<Effect>) {
-        let Some(pane) = self.typed_into(now) else {
+    pub(super) fn pass_key(&mut self, press: &Press, now: Instant, effects: &mut Vec<ModelEffect>) {
+        let Some(pane) = self.input_target(now) else {
             return;
         };
         let modes = self.views.get(&pane).map(|view| view.modes);
@@ -35,74 +35,91 @@ impl Model {
         self.type_into(pane, &bytes, now, effects);
     }
 
-    /// The pane that takes what is typed, or a word why none does.
-    fn typed_into(&mut self, now: Instant) -> Option<PaneId> {
+    /// The pane that receives input; if none does, a message gives the reason.
+    fn input_target(&mut self, now: Instant) -> Option<PaneId> {
         let pane = self.shown_focus()?;
         if self.role == ViewerRole::ReadOnly {
-            self.say("read-only: keys do not reach the pane", Tone::Plain, now);
+            self.show_message(
+                "read-only: keys do not reach the pane",
+                MessageTone::Plain,
+                now,
+            );
             return None;
         }
         if self.views.get(&pane).is_some_and(|view| view.ended) {
             let text = format!("{pane} has ended; C-b w goes elsewhere, C-b x closes it");
-            self.say(text, Tone::Plain, now);
+            self.show_message(text, MessageTone::Plain, now);
             return None;
         }
         Some(pane)
     }
 
-    pub(super) fn pass_unknown(&mut self, bytes: &[u8], now: Instant, effects: &mut Vec<Effect>) {
-        if let Some(pane) = self.typed_into(now) {
+    pub(super) fn pass_unknown(
+        &mut self,
+        bytes: &[u8],
+        now: Instant,
+        effects: &mut Vec<ModelEffect>,
+    ) {
+        if let Some(pane) = self.input_target(now) {
             self.type_into(pane, bytes, now, effects);
         }
     }
 
-    /// A piece of a paste from the person's terminal.
-    pub(super) fn pass_paste(&mut self, heard: Heard, now: Instant, effects: &mut Vec<Effect>) {
-        match heard {
-            Heard::PasteBegins => {
-                self.pasting = self.typed_into(now);
-                if let Some(pane) = self.pasting.filter(|pane| self.wants_brackets(*pane)) {
+    /// Passes a part of a paste on to the pane that was in focus at its start.
+    pub(super) fn pass_paste(
+        &mut self,
+        event: InputEvent,
+        now: Instant,
+        effects: &mut Vec<ModelEffect>,
+    ) {
+        match event {
+            InputEvent::PasteStart => {
+                self.paste_target = self.input_target(now);
+                if let Some(pane) = self
+                    .paste_target
+                    .filter(|pane| self.has_bracketed_paste(*pane))
+                {
                     self.type_into(pane, b"\x1b[200~", now, effects);
                 }
             }
-            Heard::Pasted(bytes) => {
-                if let Some(pane) = self.pasting {
+            InputEvent::PasteChunk(bytes) => {
+                if let Some(pane) = self.paste_target {
                     self.type_into(pane, &without_end(&bytes), now, effects);
                 }
             }
-            Heard::PasteEnds => {
-                let pane = self.pasting.take();
-                if let Some(pane) = pane.filter(|pane| self.wants_brackets(*pane)) {
+            InputEvent::PasteEnd => {
+                let pane = self.paste_target.take();
+                if let Some(pane) = pane.filter(|pane| self.has_bracketed_paste(*pane)) {
                     self.type_into(pane, PASTE_END, now, effects);
                 }
             }
-            Heard::Key(_)
-            | Heard::Mouse(_)
-            | Heard::Focus(_)
-            | Heard::SpeaksKitty
-            | Heard::Told
-            | Heard::Unknown(_) => {}
+            InputEvent::Key(_)
+            | InputEvent::Mouse(_)
+            | InputEvent::Focus(_)
+            | InputEvent::KittySupported
+            | InputEvent::DeviceAttributes
+            | InputEvent::Unknown(_) => {}
         }
     }
 
-    /// A whole text as one paste. A new line is what the Enter key types.
-    pub(super) fn paste(&mut self, text: &str, now: Instant, effects: &mut Vec<Effect>) {
+    /// Pastes a text. A line break becomes the carriage return that Enter sends.
+    pub(super) fn paste(&mut self, text: &str, now: Instant, effects: &mut Vec<ModelEffect>) {
         for piece in [
-            Heard::PasteBegins,
-            Heard::Pasted(text.replace("\r\n", "\r").replace('\n', "\r").into()),
-            Heard::PasteEnds,
+            InputEvent::PasteStart,
+            InputEvent::PasteChunk(text.replace("\r\n", "\r").replace('\n', "\r").into()),
+            InputEvent::PasteEnd,
         ] {
             self.pass_paste(piece, now, effects);
         }
     }
 
-    fn wants_brackets(&self, pane: PaneId) -> bool {
+    fn has_bracketed_paste(&self, pane: PaneId) -> bool {
         let view = self.views.get(&pane);
         view.is_some_and(|view| view.modes.bracketed_paste)
     }
 
-    /// Tells the pane in focus that it has the terminal's attention, or has lost it.
-    pub(super) fn tell_focus(&mut self, has: bool, effects: &mut Vec<Effect>) {
+    /// Sends a focus event to the program in the focused pane, if it has requested focus events.
+    pub(super) fn send_focus_event(&mut self, has: bool, effects: &mut Vec<ModelEffect>) {
         let Some(pane) = self
             .shown_focus()
             .filter(|_| self.role == ViewerRole::Interactive)
@@ -124,66 +141,68 @@ impl Model {
         pane: PaneId,
         bytes: &[u8],
         now: Instant,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<ModelEffect>,
     ) {
         if bytes.is_empty() {
             return;
         }
         let waiting = self
-            .typing
+            .input_queues
             .get(&pane)
-            .map_or(0, |typing| typing.waits.len());
-        if waiting + bytes.len() > MOST_WAITING {
-            return self.say(
-                format!("{pane} does not read what is typed; the rest is dropped"),
-                Tone::Bad,
+            .map_or(0, |typing| typing.waiting.len());
+        if waiting + bytes.len() > MAX_QUEUED_INPUT {
+            return self.show_message(
+                format!("{pane} does not read its input; the rest was dropped"),
+                MessageTone::Bad,
                 now,
             );
         }
         self.queue(pane, bytes, effects);
-        if self.link != Link::Up {
-            self.say("reconnecting; what is typed waits", Tone::Plain, now);
+        if self.connection != ConnectionState::Up {
+            self.show_message("reconnecting; input is queued", MessageTone::Plain, now);
         }
     }
 
-    fn queue(&mut self, pane: PaneId, bytes: &[u8], effects: &mut Vec<Effect>) {
-        self.typing
+    fn queue(&mut self, pane: PaneId, bytes: &[u8], effects: &mut Vec<ModelEffect>) {
+        self.input_queues
             .entry(pane)
             .or_default()
-            .waits
+            .waiting
             .extend_from_slice(bytes);
-        self.hand_over(pane, effects);
+        self.send_next_input(pane, effects);
     }
 
-    /// The terminal has taken what was under way.
-    pub(super) fn typed(&mut self, pane: PaneId, effects: &mut Vec<Effect>) {
-        if let Some(typing) = self.typing.get_mut(&pane) {
-            typing.under_way = false;
+    /// The open request was answered: sends the next bytes.
+    pub(super) fn input_sent(&mut self, pane: PaneId, effects: &mut Vec<ModelEffect>) {
+        if let Some(typing) = self.input_queues.get_mut(&pane) {
+            typing.request_open = false;
         }
-        self.hand_over(pane, effects);
+        self.send_next_input(pane, effects);
     }
 
-    fn hand_over(&mut self, pane: PaneId, effects: &mut Vec<Effect>) {
-        let Some(typing) = self.typing.get_mut(&pane) else {
+    fn send_next_input(&mut self, pane: PaneId, effects: &mut Vec<ModelEffect>) {
+        let Some(typing) = self.input_queues.get_mut(&pane) else {
             return;
         };
-        if typing.under_way {
+        if typing.request_open {
             return;
         }
-        if typing.waits.is_empty() {
-            self.typing.remove(&pane);
+        if typing.waiting.is_empty() {
+            self.input_queues.remove(&pane);
             return;
         }
-        typing.under_way = true;
-        let rest = typing.waits.split_off(typing.waits.len().min(AT_ONCE));
-        let bytes = std::mem::replace(&mut typing.waits, rest);
+        typing.request_open = true;
+        let rest = typing
+            .waiting
+            .split_off(typing.waiting.len().min(MAX_REQUEST_BYTES));
+        let bytes = std::mem::replace(&mut typing.waiting, rest);
         let client = self.me;
         let look = AttachRequest::Type {
             client,
             pane,
             bytes,
         };
-        effects.push(self.asks.look(Why::Type(pane), look));
+        effects.push(self.requests.send_attach(RequestPurpose::Type(pane), look));
     }
 }
 

@@ -1,4 +1,4 @@
-//! One pane as this client sees it.
+//! The view of one pane, built from its frames.
 
 #[cfg(test)]
 mod tests;
@@ -8,31 +8,31 @@ use fugue_api::{
     panes::{PaneSize, SourcedState},
 };
 
-use super::scroll::Scroll;
-use crate::canvas::{Cell, Glyph};
+use super::scroll::ScrollView;
+use crate::buffer::{CellGlyph, StyledCell};
 
-pub struct View {
-    /// Of the last frame; 0 before the first.
+pub struct PaneView {
+    /// Number of the last frame; 0 before the first.
     pub number: u64,
     pub size: PaneSize,
-    /// Each as long as it is wide, blanks at the end left out.
-    pub rows: Vec<Vec<Cell>>,
+    /// The cells of each row, without trailing blanks.
+    pub rows: Vec<Vec<StyledCell>>,
     pub cursor: FrameCursor,
     pub modes: FrameModes,
     pub title: String,
     pub state: Option<SourcedState>,
     pub top_line: u64,
-    /// How much of the pane's log is shown.
+    /// The offset in the output log that the frame shows.
     pub offset: u64,
     pub held: Option<String>,
     pub ended: bool,
-    /// Why nothing is shown of it.
-    pub trouble: Option<String>,
-    /// A person looks back, or selects.
-    pub scroll: Option<Scroll>,
+    /// Why the pane cannot be shown.
+    pub error: Option<String>,
+    /// The scroll view, while the person scrolls or selects.
+    pub scroll: Option<ScrollView>,
 }
 
-impl Default for View {
+impl Default for PaneView {
     fn default() -> Self {
         Self {
             number: 0,
@@ -46,20 +46,20 @@ impl Default for View {
             offset: 0,
             held: None,
             ended: false,
-            trouble: None,
+            error: None,
             scroll: None,
         }
     }
 }
 
-impl View {
+impl PaneView {
     /// Applies a frame. Returns the rows that changed, or `None` if more than rows changed.
-    pub fn take(&mut self, frame: Frame) -> Option<Vec<u16>> {
-        let only_rows = !frame.whole && frame.head.is_none() && self.trouble.is_none();
+    pub fn apply(&mut self, frame: Frame) -> Option<Vec<u16>> {
+        let only_rows = !frame.whole && frame.head.is_none() && self.error.is_none();
         self.number = frame.number;
-        self.trouble = None;
+        self.error = None;
         if let Some(head) = frame.head {
-            self.take_head(head);
+            self.apply_head(head);
         }
         if frame.whole {
             self.rows.fill(Vec::new());
@@ -78,7 +78,7 @@ impl View {
         only_rows.then_some(changed)
     }
 
-    fn take_head(&mut self, head: FrameHead) {
+    fn apply_head(&mut self, head: FrameHead) {
         self.rows.resize(usize::from(head.size.rows), Vec::new());
         for row in &mut self.rows {
             row.truncate(usize::from(head.size.cols));
@@ -92,22 +92,22 @@ impl View {
     }
 }
 
-/// A line of text as cells, at most so many.
-pub fn cells(spans: &[StyledSpan], most: usize) -> Vec<Cell> {
+/// The cells of a line, at most `most`.
+pub fn cells(spans: &[StyledSpan], most: usize) -> Vec<StyledCell> {
     let mut cells = Vec::new();
-    for StyledSpan(text, look) in spans {
+    for StyledSpan(text, style) in spans {
         for (cell, width) in fugue_term::cells(text) {
             if cells.len() + width > most {
                 return cells;
             }
-            cells.push(Cell {
-                glyph: Glyph::of(cell, width),
-                look: *look,
+            cells.push(StyledCell {
+                glyph: CellGlyph::new(cell, width),
+                style: *style,
             });
             if width == 2 {
-                cells.push(Cell {
-                    glyph: Glyph::Right,
-                    look: *look,
+                cells.push(StyledCell {
+                    glyph: CellGlyph::Right,
+                    style: *style,
                 });
             }
         }

@@ -1,23 +1,23 @@
-//! Searching the text that a person looks back over.
+//! Search in a scroll view.
 
 use std::ops::Range;
 
-use super::{Direction, Find, Place, Scroll, Source};
-use crate::canvas::Cell;
+use super::{ScrollPosition, ScrollSource, ScrollView, SearchDirection, TextSearch};
+use crate::buffer::StyledCell;
 
-impl Scroll {
-    /// Looks for something from the cursor on; gives whether the daemon has to be asked.
-    pub fn search(&mut self, what: String, direction: Direction) -> bool {
+impl ScrollView {
+    /// Starts a search at the cursor. Returns whether the daemon has to search: a copy of the screen is searched here.
+    pub fn search(&mut self, what: String, direction: SearchDirection) -> bool {
         let lines = match self.source {
-            Source::Text => None,
-            Source::Screen => Some(
+            ScrollSource::Text => None,
+            ScrollSource::Screen => Some(
                 (0..self.end)
-                    .filter(|line| !hits(self.line(*line), &what).is_empty())
+                    .filter(|line| !find_matches(self.line(*line), &what).is_empty())
                     .collect(),
             ),
         };
         let known = lines.is_some();
-        self.find = Some(Find {
+        self.find = Some(TextSearch {
             what,
             direction,
             lines,
@@ -29,7 +29,7 @@ impl Scroll {
         !known
     }
 
-    /// The lines that have it are known now.
+    /// Applies the numbers of the matching lines.
     pub fn found(&mut self, mut lines: Vec<u64>, more: bool) {
         lines.retain(|line| *line >= self.kept_from);
         let Some(find) = &mut self.find else {
@@ -42,8 +42,8 @@ impl Scroll {
         self.next(direction);
     }
 
-    /// Goes to the next hit, around the end if need be; gives whether there is one.
-    pub fn next(&mut self, direction: Direction) -> bool {
+    /// Moves to the next match, and wraps around at the end. Returns whether there is a match.
+    pub fn next(&mut self, direction: SearchDirection) -> bool {
         let Some(find) = &self.find else {
             return false;
         };
@@ -51,63 +51,63 @@ impl Scroll {
             return false;
         };
         let here = self.cursor;
-        let on_this_line = hits(self.line(here.line), &find.what);
+        let on_this_line = find_matches(self.line(here.line), &find.what);
         let same = match direction {
-            Direction::Back => on_this_line.iter().rev().find(|hit| hit.start < here.col),
-            Direction::Forward => on_this_line.iter().find(|hit| hit.start > here.col),
+            SearchDirection::Back => on_this_line.iter().rev().find(|hit| hit.start < here.col),
+            SearchDirection::Forward => on_this_line.iter().find(|hit| hit.start > here.col),
         };
         self.cursor = match same {
-            Some(hit) => Place {
+            Some(hit) => ScrollPosition {
                 line: here.line,
                 col: hit.start,
             },
             None => {
                 let line = match direction {
-                    Direction::Back => lines.iter().rev().find(|line| **line < here.line),
-                    Direction::Forward => lines.iter().find(|line| **line > here.line),
+                    SearchDirection::Back => lines.iter().rev().find(|line| **line < here.line),
+                    SearchDirection::Forward => lines.iter().find(|line| **line > here.line),
                 };
                 let around = match direction {
-                    Direction::Back => lines.last(),
-                    Direction::Forward => lines.first(),
+                    SearchDirection::Back => lines.last(),
+                    SearchDirection::Forward => lines.first(),
                 };
                 let line = line.or(around).copied().unwrap_or(here.line);
-                let hits = hits(self.line(line), &find.what);
+                let find_matches = find_matches(self.line(line), &find.what);
                 let hit = match direction {
-                    Direction::Back => hits.last(),
-                    Direction::Forward => hits.first(),
+                    SearchDirection::Back => find_matches.last(),
+                    SearchDirection::Forward => find_matches.first(),
                 };
-                Place {
+                ScrollPosition {
                     line,
                     col: hit.map_or(0, |hit| hit.start),
                 }
             }
         };
-        // Some text is shown around it.
+        // A match outside the screen is shown in its middle.
         let at = self.row_of(self.cursor);
-        let shown = self.in_sight();
+        let shown = self.visible_rows();
         if !shown.iter().any(|(row, _)| *row == at) {
             self.top = self
                 .moved(at, -(self.rows as i64) / 2)
                 .min(self.lowest_top());
         }
         self.end = self.end.max(self.cursor.line + 1);
-        self.keep_cursor_in_sight();
+        self.keep_cursor_visible();
         true
     }
 
-    /// A hit on a line that was not there yet is now known exactly.
-    pub(super) fn settle_on_hit(&mut self) {
+    /// Moves the cursor to the match in its line, after the line was fetched.
+    pub(super) fn move_to_match(&mut self) {
         let Some(find) = self.find.as_ref().filter(|find| find.lines.is_some()) else {
             return;
         };
         if self.cursor.col == 0
-            && let Some(hit) = hits(self.line(self.cursor.line), &find.what).first()
+            && let Some(hit) = find_matches(self.line(self.cursor.line), &find.what).first()
         {
             self.cursor.col = hit.start;
         }
     }
 
-    /// Which hit the cursor is on, counted in lines from 1, and of how many.
+    /// The index of the cursor's line among the matching lines, counted from 1, and their number.
     pub fn count(&self) -> Option<(usize, usize)> {
         let lines = self.find.as_ref()?.lines.as_ref()?;
         let before = lines.partition_point(|line| *line < self.cursor.line);
@@ -115,8 +115,8 @@ impl Scroll {
     }
 }
 
-/// Where a text occurs in a line; a capital in it makes capitals count.
-pub fn hits(cells: &[Cell], what: &str) -> Vec<Range<usize>> {
+/// The matches of a text in a line. The search is case-sensitive if the text has a capital letter.
+pub fn find_matches(cells: &[StyledCell], what: &str) -> Vec<Range<usize>> {
     if what.is_empty() {
         return Vec::new();
     }
@@ -149,8 +149,8 @@ pub fn hits(cells: &[Cell], what: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The same as a pattern for the daemon.
-pub fn pattern(what: &str) -> String {
+/// The same search as a pattern for the daemon.
+pub fn grep_pattern(what: &str) -> String {
     let exact = what.chars().any(char::is_uppercase);
     let mut pattern = String::from(if exact { "" } else { "(?i)" });
     for c in what.chars() {

@@ -14,8 +14,8 @@ fn lines(from: u64, texts: &[&str], end: u64) -> PaneLines {
     }
 }
 
-fn shown(scroll: &Scroll) -> Vec<String> {
-    let rows = scroll.in_sight().into_iter();
+fn shown(scroll: &ScrollView) -> Vec<String> {
+    let rows = scroll.visible_rows().into_iter();
     rows.map(|(at, part)| {
         let mut text = String::new();
         for cell in &scroll.line(at.line)[part] {
@@ -26,9 +26,9 @@ fn shown(scroll: &Scroll) -> Vec<String> {
     .collect()
 }
 
-fn text(rows: u16, cols: u16, texts: &[&str]) -> Scroll {
-    let mut scroll = Scroll::text(0, rows, cols);
-    scroll.take(lines(0, texts, texts.len() as u64));
+fn text(rows: u16, cols: u16, texts: &[&str]) -> ScrollView {
+    let mut scroll = ScrollView::text(0, rows, cols);
+    scroll.add_lines(lines(0, texts, texts.len() as u64));
     scroll
 }
 
@@ -77,49 +77,53 @@ fn what_is_selected_is_copied_line_by_line() {
 fn a_full_row_of_a_screen_runs_on_into_the_next() {
     let row = |text: &str| cells(&[StyledSpan(text.into(), FrameStyle::default())], 80);
     let rows = [row("abcde"), row("fg"), row("h")];
-    let mut scroll = Scroll::screen(&rows, 5, Place { line: 0, col: 0 });
-    scroll.anchor = Some(Place { line: 0, col: 1 });
-    scroll.cursor = Place { line: 2, col: 0 };
+    let mut scroll = ScrollView::screen(&rows, 5, ScrollPosition { line: 0, col: 0 });
+    scroll.anchor = Some(ScrollPosition { line: 0, col: 1 });
+    scroll.cursor = ScrollPosition { line: 2, col: 0 };
     assert_eq!(scroll.copy(), "bcdefg\nh");
 }
 
 #[test]
 fn hits_are_found_whatever_their_case_unless_a_capital_is_meant() {
     let cells = |text: &str| cells(&[StyledSpan(text.into(), FrameStyle::default())], 80);
-    assert_eq!(hits(&cells("Error error"), "error"), [0..5, 6..11]);
-    assert_eq!(hits(&cells("Error error"), "Error").len(), 1);
-    assert_eq!(hits(&cells("漢字x漢"), "漢"), [0..1, 5..6]);
-    assert!(hits(&cells("aaa"), "").is_empty());
-    assert_eq!(pattern("a.b*(c)"), r"(?i)a\.b\*\(c\)");
+    assert_eq!(find_matches(&cells("Error error"), "error"), [0..5, 6..11]);
+    assert_eq!(find_matches(&cells("Error error"), "Error").len(), 1);
+    assert_eq!(find_matches(&cells("漢字x漢"), "漢"), [0..1, 5..6]);
+    assert!(find_matches(&cells("aaa"), "").is_empty());
+    assert_eq!(grep_pattern("a.b*(c)"), r"(?i)a\.b\*\(c\)");
 }
 
 #[test]
 fn next_goes_around_and_both_ways() {
     let mut scroll = text(3, 20, &["x", "hit hit", "y", "hit", "z"]);
     scroll.go_to_bottom();
-    assert!(scroll.search("hit".into(), Direction::Back));
+    assert!(scroll.search("hit".into(), SearchDirection::Back));
     scroll.found(vec![3, 1], false);
-    let at = |scroll: &Scroll| (scroll.cursor.line, scroll.cursor.col);
+    let at = |scroll: &ScrollView| (scroll.cursor.line, scroll.cursor.col);
     assert_eq!(at(&scroll), (3, 0));
-    scroll.next(Direction::Back);
+    scroll.next(SearchDirection::Back);
     assert_eq!(at(&scroll), (1, 4));
-    scroll.next(Direction::Back);
+    scroll.next(SearchDirection::Back);
     assert_eq!(at(&scroll), (1, 0));
-    scroll.next(Direction::Back);
+    scroll.next(SearchDirection::Back);
     assert_eq!(at(&scroll), (3, 0));
-    scroll.next(Direction::Forward);
+    scroll.next(SearchDirection::Forward);
     assert_eq!(at(&scroll), (1, 0));
     assert_eq!(scroll.count(), Some((1, 2)));
 }
 
 #[test]
 fn memory_is_bounded_whatever_the_lines_are() {
-    let mut scroll = Scroll::text(0, 20, 80);
+    let mut scroll = ScrollView::text(0, 20, 80);
     let long = "x".repeat(100_000);
     let all = vec![long.as_str(); 200];
     for round in 0..5 {
-        scroll.take(lines(round * 200, &all, 1000));
-        assert!(scroll.kept <= MOST_CELLS + LONGEST_LINE, "{}", scroll.kept);
+        scroll.add_lines(lines(round * 200, &all, 1000));
+        assert!(
+            scroll.kept <= MAX_CACHED_CELLS + MAX_LINE_CELLS,
+            "{}",
+            scroll.kept
+        );
     }
-    assert!(scroll.wants().is_some() || !scroll.lines.is_empty());
+    assert!(scroll.missing_from().is_some() || !scroll.lines.is_empty());
 }

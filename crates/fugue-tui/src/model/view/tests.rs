@@ -56,10 +56,10 @@ fn frame_of(from: usize, to: usize) -> Frame {
     }
 }
 
-fn shows(view: &View) -> Vec<String> {
-    let text = |row: &Vec<Cell>| {
+fn shows(view: &PaneView) -> Vec<String> {
+    let text = |row: &Vec<StyledCell>| {
         let text = row.iter().map(|cell| match &cell.glyph {
-            Glyph::Char(c) => c.to_string(),
+            CellGlyph::Char(c) => c.to_string(),
             other => format!("{other:?}"),
         });
         text.collect::<String>()
@@ -69,10 +69,10 @@ fn shows(view: &View) -> Vec<String> {
 
 #[test]
 fn frames_are_applied_and_the_rows_that_changed_are_reported() {
-    let mut view = View::default();
-    assert_eq!(view.take(whole(0)), None);
+    let mut view = PaneView::default();
+    assert_eq!(view.apply(whole(0)), None);
     for (at, screen) in SCREENS.iter().enumerate().skip(1) {
-        let rows = view.take(frame_of(at - 1, at));
+        let rows = view.apply(frame_of(at - 1, at));
         assert_eq!(shows(&view), *screen);
         assert_eq!((view.offset, view.top_line), (at as u64, at as u64));
         assert_eq!(view.modes, modes(at));
@@ -83,12 +83,12 @@ fn frames_are_applied_and_the_rows_that_changed_are_reported() {
 
 #[test]
 fn a_whole_frame_replaces_everything() {
-    let mut view = View::default();
-    view.take(whole(0));
-    view.take(frame_of(0, 4));
+    let mut view = PaneView::default();
+    view.apply(whole(0));
+    view.apply(frame_of(0, 4));
     // Another daemon's terminal may have read less of the log.
-    view.take(whole(1));
+    view.apply(whole(1));
     assert_eq!(shows(&view), SCREENS[1]);
-    view.take(frame_of(1, 2));
+    view.apply(frame_of(1, 2));
     assert_eq!(shows(&view), SCREENS[2]);
 }

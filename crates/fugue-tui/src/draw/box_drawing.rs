@@ -1,30 +1,30 @@
-//! The lines between tiles, which meet as lines do.
+//! Box-drawing characters for the borders between tiles.
 
-/// How strong an arm of a line is that leaves a cell.
+/// The weight of the line from the center of a cell to one of its edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Arm {
+pub enum LineWeight {
     #[default]
     None,
     Light,
     Heavy,
 }
 
-/// The four arms of one cell.
+/// The lines that meet in one cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Arms {
-    pub up: Arm,
-    pub right: Arm,
-    pub down: Arm,
-    pub left: Arm,
+pub struct LineJunction {
+    pub up: LineWeight,
+    pub right: LineWeight,
+    pub down: LineWeight,
+    pub left: LineWeight,
 }
 
-impl Arms {
-    /// The character that has them.
+impl LineJunction {
+    /// The character with these lines.
     pub fn glyph(self) -> char {
         let code = [self.up, self.right, self.down, self.left].map(|arm| match arm {
-            Arm::None => '0',
-            Arm::Light => '1',
-            Arm::Heavy => '2',
+            LineWeight::None => '0',
+            LineWeight::Light => '1',
+            LineWeight::Heavy => '2',
         });
         let code: String = code.iter().collect();
         let known = GLYPHS.iter().find(|(arms, _)| *arms == code);

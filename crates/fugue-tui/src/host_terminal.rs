@@ -1,4 +1,4 @@
-//! The person's terminal: taken over, written to, and given back as it was, whatever ends this process (but kill -9).
+//! The host terminal: switched to raw mode and the alternate screen, and restored when the process ends (except by SIGKILL).
 
 use std::{
     io,
@@ -16,65 +16,66 @@ use rustix::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// An alternate screen without wrapping; pastes in brackets; focus and mouse told. Keys in their usual words.
+/// Alternate screen, no wrapping, normal cursor keys and keypad, bracketed paste, focus and mouse events.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?7l\x1b[?1l\x1b>\x1b[?2004h\x1b[?1004h\
     \x1b[?1000h\x1b[?1002h\x1b[?1006h\x1b[?25l\x1b[2J";
-/// Does it speak kitty's keyboard protocol, and what is it? Every terminal answers the second question, so that no
-/// answer to the first is known without waiting for any time.
-const ASK: &[u8] = b"\x1b[?u\x1b[c";
+/// Queries kitty's keyboard protocol and the device attributes. Every terminal replies to the second query, so a missing reply to
+/// the first is detected without a timeout.
+const QUERY: &[u8] = b"\x1b[?u\x1b[c";
 const LEAVE: &[u8] =
     b"\x1b[?2026l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?1006l\x1b[?1004l\x1b[?2004l\
     \x1b[?7h\x1b[0m\x1b[0 q\x1b[?25h\x1b[?1049l";
 const POP_KEYBOARD: &[u8] = b"\x1b[<u";
 
-/// What has to be put back. In a place that a panic finds too.
-static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
+/// The state to restore. A static, because the panic hook needs it too.
+static SAVED: Mutex<Option<SavedTerminal>> = Mutex::new(None);
 
-struct Taken {
+struct SavedTerminal {
     terminal: OwnedFd,
-    /// As it was.
+    /// The settings before raw mode.
     settings: Termios,
     keyboard_pushed: bool,
-    /// An own handle on it may stay as it is; a shared one must wait again as it did.
+    /// The file status flags to restore, if the descriptor is shared with other processes.
     was: Option<OFlags>,
 }
 
-pub struct Outer {
+pub struct HostTerminal {
     terminal: AsyncFd<OwnedFd>,
-    /// The same, to be watched for room while there is too little: else whatever is read there would wake us.
+    /// A second descriptor, registered for writability only while a write would block: registered on the first one, readable
+    /// events would wake the writer.
     sink: OwnedFd,
-    /// What is still to be written: at most one picture.
+    /// Bytes to write: at most one screen.
     out: Vec<u8>,
     keyboard: Option<u8>,
     motion: bool,
 }
 
-impl Outer {
-    pub fn take() -> Result<Self, Error> {
-        let trouble =
+impl HostTerminal {
+    pub fn open() -> Result<Self, Error> {
+        let unavailable =
             |error: io::Error| Error::new(ErrorKind::Unavailable, format!("the terminal: {error}"));
-        let (terminal, was) = open().map_err(trouble)?;
+        let (terminal, was) = open_tty().map_err(unavailable)?;
         let settings =
-            rustix::termios::tcgetattr(&terminal).map_err(|error| trouble(error.into()))?;
-        let kept = Taken {
-            terminal: terminal.try_clone().map_err(trouble)?,
+            rustix::termios::tcgetattr(&terminal).map_err(|error| unavailable(error.into()))?;
+        let kept = SavedTerminal {
+            terminal: terminal.try_clone().map_err(unavailable)?,
             settings: settings.clone(),
             keyboard_pushed: false,
             was,
         };
         *lock() = Some(kept);
-        give_back_on_panic();
-        let outer = Self {
-            sink: terminal.try_clone().map_err(trouble)?,
-            terminal: watched(terminal, Interest::READABLE).map_err(trouble)?,
+        restore_on_panic();
+        let host = Self {
+            sink: terminal.try_clone().map_err(unavailable)?,
+            terminal: watched(terminal, Interest::READABLE).map_err(unavailable)?,
             out: Vec::new(),
             keyboard: None,
             motion: false,
         };
-        let mut outer = outer;
-        outer.enter(&settings).map_err(trouble)?;
-        outer.out.extend_from_slice(ASK);
-        Ok(outer)
+        let mut host = host;
+        host.enter(&settings).map_err(unavailable)?;
+        host.out.extend_from_slice(QUERY);
+        Ok(host)
     }
 
     fn enter(&mut self, settings: &Termios) -> io::Result<()> {
@@ -85,9 +86,9 @@ impl Outer {
         Ok(())
     }
 
-    /// Somebody else had it meanwhile.
-    pub fn enter_again(&mut self) {
-        let settings = lock().as_ref().map(|taken| taken.settings.clone());
+    /// Sets all modes again after the process was stopped and continued.
+    pub fn reenter(&mut self) {
+        let settings = lock().as_ref().map(|saved| saved.settings.clone());
         if let Some(settings) = settings {
             let _ = self.enter(&settings);
         }
@@ -100,7 +101,7 @@ impl Outer {
     pub fn size(&self) -> PaneSize {
         let size = rustix::termios::tcgetwinsize(self.terminal.get_ref());
         let (rows, cols) = size.map_or((0, 0), |size| (size.ws_row, size.ws_col));
-        // One that does not know its size is taken for the oldest there was. More than anybody's screen costs memory.
+        // A terminal without a size counts as 24×80. The upper limit bounds memory.
         let or = |given: u16, other: u16| if given == 0 { other } else { given.min(1000) };
         PaneSize {
             rows: or(rows, 24),
@@ -108,22 +109,22 @@ impl Outer {
         }
     }
 
-    /// It speaks kitty's keyboard protocol.
-    pub fn has_kitty(&mut self) {
+    /// Enables kitty's keyboard protocol, after the terminal has reported support.
+    pub fn enable_kitty(&mut self) {
         if self.keyboard.is_none() {
             self.keyboard = Some(1);
             self.out.extend_from_slice(b"\x1b[>1u");
-            if let Some(taken) = lock().as_mut() {
-                taken.keyboard_pushed = true;
+            if let Some(saved) = lock().as_mut() {
+                saved.keyboard_pushed = true;
             }
         }
     }
 
-    /// What the program in focus wants to know of keys, where the terminal can tell.
-    pub fn want_keyboard(&mut self, flags: u8) {
+    /// Sets the keyboard flags of the program in focus, if the terminal supports the protocol.
+    pub fn set_keyboard(&mut self, flags: u8) {
         let mut flags = 1 | flags & 0b1_1111;
         if flags & 8 != 0 {
-            // Keys that type nothing by themselves must say what they would: a person types into our lists too.
+            // With all keys as escape codes, the text is requested too: the picker and the search prompt need it.
             flags |= 4 | 16;
         }
         if self.keyboard.is_some_and(|now| now != flags) {
@@ -133,7 +134,7 @@ impl Outer {
         }
     }
 
-    pub fn want_motion(&mut self, motion: bool) {
+    pub fn set_motion(&mut self, motion: bool) {
         if self.motion != motion {
             self.motion = motion;
             let words: &[u8] = if motion {
@@ -145,7 +146,7 @@ impl Outer {
         }
     }
 
-    /// To the person's clipboard.
+    /// Copies to the clipboard with OSC 52.
     pub fn copy(&mut self, text: &str) {
         self.out.extend_from_slice(b"\x1b]52;c;");
         base64(text.as_bytes(), &mut self.out);
@@ -156,12 +157,12 @@ impl Outer {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Whether something has not been written yet: then nothing more is drawn before it is.
-    pub fn is_behind(&self) -> bool {
+    /// Whether bytes are left to write; nothing is drawn before they are written.
+    pub fn has_unwritten(&self) -> bool {
         !self.out.is_empty()
     }
 
-    /// Writes what can be written now, and gives how much that was.
+    /// Waits until the terminal accepts bytes and returns how many were written.
     pub async fn flush(&self) -> io::Result<usize> {
         loop {
             match rustix::io::write(&self.sink, &self.out) {
@@ -176,12 +177,12 @@ impl Outer {
         }
     }
 
-    /// So much of it is written.
-    pub fn flushed(&mut self, length: usize) {
+    /// Removes written bytes from the buffer.
+    pub fn discard_written(&mut self, length: usize) {
         self.out.drain(..length);
     }
 
-    /// What the terminal sends; nothing when it is gone.
+    /// Reads input; empty if the terminal was closed.
     pub async fn read(&self) -> io::Result<Vec<u8>> {
         loop {
             let mut ready = self.terminal.readable().await?;
@@ -193,7 +194,7 @@ impl Outer {
             };
             match ready.try_io(&mut read) {
                 Ok(Ok(length)) => {
-                    // There was no more, so the next look would be in vain.
+                    // A short read: the descriptor is not readable any more.
                     if 0 < length && length < room {
                         ready.clear_ready();
                     }
@@ -206,22 +207,22 @@ impl Outer {
         }
     }
 
-    /// Gives it back, after what was begun is written.
+    /// Restores the terminal after the buffered bytes are written.
     pub fn leave(mut self) {
         let rest = std::mem::take(&mut self.out);
         write_all(self.terminal.get_ref().as_fd(), &rest);
     }
 }
 
-impl Drop for Outer {
+impl Drop for HostTerminal {
     fn drop(&mut self) {
-        give_back();
+        restore_terminal();
     }
 }
 
-/// A handle of our own on the terminal, so that reading without waiting is nobody else's trouble. Where it cannot be
-/// opened again (another user's, after `su`), the one that we were given.
-fn open() -> io::Result<(OwnedFd, Option<OFlags>)> {
+/// Opens a new file description of the terminal, so that O_NONBLOCK does not affect other processes. If it cannot be opened
+/// (another user's terminal, after `su`), stdin's own is used.
+fn open_tty() -> io::Result<(OwnedFd, Option<OFlags>)> {
     let stdin = io::stdin();
     let own = rustix::termios::ttyname(&stdin, Vec::new())
         .ok()
@@ -238,40 +239,40 @@ fn open() -> io::Result<(OwnedFd, Option<OFlags>)> {
     Ok((shared, Some(was)))
 }
 
-fn lock() -> std::sync::MutexGuard<'static, Option<Taken>> {
-    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> std::sync::MutexGuard<'static, Option<SavedTerminal>> {
+    SAVED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn give_back() {
-    let Some(taken) = lock().take() else {
+fn restore_terminal() {
+    let Some(saved) = lock().take() else {
         return;
     };
-    if taken.keyboard_pushed {
-        write_all(taken.terminal.as_fd(), POP_KEYBOARD);
+    if saved.keyboard_pushed {
+        write_all(saved.terminal.as_fd(), POP_KEYBOARD);
     }
-    write_all(taken.terminal.as_fd(), LEAVE);
-    // What was typed or answered and not read is not for the shell.
-    let _ = rustix::termios::tcsetattr(&taken.terminal, OptionalActions::Flush, &taken.settings);
-    if let Some(was) = taken.was {
-        let _ = rustix::fs::fcntl_setfl(&taken.terminal, was);
+    write_all(saved.terminal.as_fd(), LEAVE);
+    // Unread keys and replies are discarded, so that the shell does not get them.
+    let _ = rustix::termios::tcsetattr(&saved.terminal, OptionalActions::Flush, &saved.settings);
+    if let Some(was) = saved.was {
+        let _ = rustix::fs::fcntl_setfl(&saved.terminal, was);
     }
 }
 
-/// A panic's own words are read on the usual screen.
-fn give_back_on_panic() {
+/// Restores the terminal before a panic prints its message.
+fn restore_on_panic() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        give_back();
+        restore_terminal();
         usual(panic);
     }));
 }
 
-// A terminal that takes nothing for so long is not looked at.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a blocking write waits for a terminal that accepts nothing.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn write_all(terminal: rustix::fd::BorrowedFd<'_>, mut bytes: &[u8]) {
-    let patience = Timespec {
-        tv_sec: PATIENCE.as_secs() as i64,
+    let timeout = Timespec {
+        tv_sec: WRITE_TIMEOUT.as_secs() as i64,
         tv_nsec: 0,
     };
     while !bytes.is_empty() {
@@ -280,7 +281,7 @@ fn write_all(terminal: rustix::fd::BorrowedFd<'_>, mut bytes: &[u8]) {
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::AGAIN) => {
                 let mut ready = [PollFd::from_borrowed_fd(terminal, PollFlags::OUT)];
-                if !matches!(poll(&mut ready, Some(&patience)), Ok(1..)) {
+                if !matches!(poll(&mut ready, Some(&timeout)), Ok(1..)) {
                     return;
                 }
             }

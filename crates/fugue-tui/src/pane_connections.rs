@@ -17,49 +17,49 @@ use fugue_client::client::{Client, FrameStream, PaneConnection};
 use tokio::sync::Mutex;
 
 #[derive(Default)]
-pub struct Lines {
+pub struct PaneConnections {
     /// Empty while the connection is being opened, and where it was refused.
-    lines: BTreeMap<PaneId, Arc<OnceLock<Arc<PaneLine>>>>,
+    channels: BTreeMap<PaneId, Arc<OnceLock<Arc<PaneChannel>>>>,
 }
 
 /// The connection to one pane, and the frames that arrive on it.
-pub struct PaneLine {
-    line: PaneConnection,
+pub struct PaneChannel {
+    connection: PaneConnection,
     views: Mutex<Option<FrameStream>>,
 }
 
-impl PaneLine {
+impl PaneChannel {
     /// `None`: the connection is closed, and whether the request arrived is unknown. A repetition elsewhere with the same key
     /// does nothing twice.
     pub async fn ask_as(
         &self,
         key: IdempotencyKey,
-        ask: Request,
+        request: Request,
     ) -> Option<Result<Response, Error>> {
         let Request::Look {
             look: AttachRequest::View { client, seen, .. },
-        } = ask
+        } = request
         else {
-            return self.line.ask_as(key, ask).await;
+            return self.connection.ask_as(key, request).await;
         };
-        // One frame of a pane is asked for at a time.
+        // One frame request of a pane at a time.
         let mut views = self.views.lock().await;
         if !views.as_ref().is_some_and(|views| views.go_on_from(seen)) {
-            *views = Some(self.line.views(key, client, seen).await?);
+            *views = Some(self.connection.views(key, client, seen).await?);
         }
         views.as_mut()?.next().await
     }
 }
 
-impl Lines {
+impl PaneConnections {
     /// The connection for this request, if there is one. A pane whose first frame has been shown gets one for later requests.
-    pub fn of(
+    pub fn route(
         &mut self,
-        ask: &Request,
+        request: &Request,
         role: ViewerRole,
         client: &Client,
-    ) -> Option<Arc<PaneLine>> {
-        let (pane, seen) = match ask {
+    ) -> Option<Arc<PaneChannel>> {
+        let (pane, seen) = match request {
             Request::Look {
                 look: AttachRequest::View { pane, seen, .. },
             } => (*pane, *seen > 0),
@@ -68,11 +68,11 @@ impl Lines {
             } => (*pane, false),
             _ => return None,
         };
-        match self.lines.get(&pane) {
+        match self.channels.get(&pane) {
             Some(open) => {
                 let open = open.get()?.clone();
-                if open.line.is_gone() {
-                    self.lines.remove(&pane);
+                if open.connection.is_gone() {
+                    self.channels.remove(&pane);
                     return None;
                 }
                 Some(open)
@@ -87,17 +87,17 @@ impl Lines {
 
     fn open(&mut self, pane: PaneId, role: ViewerRole, client: Client) {
         let open = Arc::new(OnceLock::new());
-        self.lines.insert(pane, open.clone());
+        self.channels.insert(pane, open.clone());
         tokio::spawn(async move {
-            if let Some(line) = client.line(pane, role).await {
+            if let Some(connection) = client.line(pane, role).await {
                 let views = Mutex::default();
-                let _ = open.set(Arc::new(PaneLine { line, views }));
+                let _ = open.set(Arc::new(PaneChannel { connection, views }));
             }
         });
     }
 
     /// Closes the connections to other panes.
-    pub fn keep(&mut self, is_visible: impl Fn(PaneId) -> bool) {
-        self.lines.retain(|pane, _| is_visible(*pane));
+    pub fn retain(&mut self, is_visible: impl Fn(PaneId) -> bool) {
+        self.channels.retain(|pane, _| is_visible(*pane));
     }
 }

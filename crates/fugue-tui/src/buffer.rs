@@ -1,7 +1,7 @@
-//! The picture before it is shown: cells of text with their looks.
+//! The cell buffer that a screen is drawn into: text with styles.
 //!
-//! A character takes as many columns here as in the terminal model that it comes from, whatever the person's terminal
-//! thinks of it. What is drawn outside, or over half of a wide character, harms nothing.
+//! A character has as many columns as in `fugue-term`, whatever width the host terminal gives it. Drawing outside of the buffer
+//! does nothing; drawing over half of a wide character leaves a blank for the other half.
 
 use std::sync::Arc;
 
@@ -10,41 +10,41 @@ use fugue_api::attach::{FrameStyle, Rect};
 use super::clean;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Canvas {
+pub struct CellBuffer {
     pub rows: u16,
     pub cols: u16,
-    cells: Vec<Cell>,
-    /// Where a person types, if that is in sight.
-    pub caret: Option<Caret>,
+    cells: Vec<StyledCell>,
+    /// The visible cursor.
+    pub caret: Option<CursorMark>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caret {
+pub struct CursorMark {
     pub row: u16,
     pub col: u16,
     pub shape: u8,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cell {
-    pub glyph: Glyph,
-    pub look: FrameStyle,
+pub struct StyledCell {
+    pub glyph: CellGlyph,
+    pub style: FrameStyle,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Glyph {
+pub enum CellGlyph {
     Char(char),
     /// Two columns wide.
     Wide(char),
-    /// With marks joined to it; so many columns wide.
+    /// A character with combining marks, and its width in columns.
     Cluster(Arc<str>, u8),
-    /// The right half of what is to the left.
+    /// The right half of a wide character.
     Right,
 }
 
-impl Glyph {
-    /// A character that was cut from a screen's text.
-    pub fn of(text: &str, width: usize) -> Self {
+impl CellGlyph {
+    /// The glyph of one cell of text, cleaned.
+    pub fn new(text: &str, width: usize) -> Self {
         let cleaned = clean::cell(text);
         let text = cleaned.as_deref().unwrap_or(text);
         let mut chars = text.chars();
@@ -74,18 +74,18 @@ impl Glyph {
     }
 }
 
-impl Cell {
-    pub fn blank(look: FrameStyle) -> Self {
+impl StyledCell {
+    pub fn blank(style: FrameStyle) -> Self {
         Self {
-            glyph: Glyph::Char(' '),
-            look,
+            glyph: CellGlyph::Char(' '),
+            style,
         }
     }
 }
 
-impl Canvas {
+impl CellBuffer {
     pub fn new(rows: u16, cols: u16) -> Self {
-        let blank = Cell::blank(FrameStyle::default());
+        let blank = StyledCell::blank(FrameStyle::default());
         Self {
             rows,
             cols,
@@ -94,55 +94,58 @@ impl Canvas {
         }
     }
 
-    pub fn row(&self, row: u16) -> &[Cell] {
+    pub fn row(&self, row: u16) -> &[StyledCell] {
         let start = usize::from(row) * usize::from(self.cols);
         let end = start + usize::from(self.cols);
         self.cells.get(start..end).unwrap_or_default()
     }
 
-    /// Puts one character there, if all of it fits to the left of `edge`.
-    pub fn put(&mut self, row: u16, col: u16, glyph: Glyph, look: FrameStyle, edge: u16) {
+    /// Puts one character into a cell. A wide one that does not fit to the left of `edge` becomes a blank.
+    pub fn put(&mut self, row: u16, col: u16, glyph: CellGlyph, style: FrameStyle, edge: u16) {
         let width = glyph.width();
         let edge = edge.min(self.cols);
         if row >= self.rows || col >= edge || width == 0 {
             return;
         }
-        // Half of a wide character is a blank.
+        // Half of a wide character is drawn as a blank.
         let glyph = if col + width > edge {
-            Glyph::Char(' ')
+            CellGlyph::Char(' ')
         } else {
             glyph
         };
         let wide = glyph.width() == 2;
-        self.make_room(row, col);
+        self.split_wide(row, col);
         if wide {
-            self.make_room(row, col + 1);
+            self.split_wide(row, col + 1);
         }
         let at = self.at(row, col);
-        self.cells[at] = Cell { glyph, look };
+        self.cells[at] = StyledCell { glyph, style };
         if wide {
-            self.cells[at + 1] = Cell {
-                glyph: Glyph::Right,
-                look,
+            self.cells[at + 1] = StyledCell {
+                glyph: CellGlyph::Right,
+                style,
             };
         }
     }
 
-    /// Puts a row of a screen there, cut or filled up with blanks to so many columns. What was there is gone.
-    pub fn lay(
+    /// Replaces `cols` columns of a row with cells, cut or padded with blanks.
+    pub fn put_row(
         &mut self,
         row: u16,
         col: u16,
         cols: u16,
-        cells: &[Cell],
-        seen: impl Fn(&Cell) -> Cell,
+        cells: &[StyledCell],
+        seen: impl Fn(&StyledCell) -> StyledCell,
     ) {
-        let (edge, blank) = (col.saturating_add(cols), Cell::blank(FrameStyle::default()));
+        let (edge, blank) = (
+            col.saturating_add(cols),
+            StyledCell::blank(FrameStyle::default()),
+        );
         if row >= self.rows || edge > self.cols || cols == 0 {
             return;
         }
-        self.make_room(row, col);
-        self.make_room(row, edge - 1);
+        self.split_wide(row, col);
+        self.split_wide(row, edge - 1);
         let at = self.at(row, col);
         let room = &mut self.cells[at..at + usize::from(cols)];
         let halved = |index: usize| match cells.get(index).map(|cell| cell.glyph.width()) {
@@ -152,21 +155,21 @@ impl Canvas {
         };
         for (index, place) in room.iter_mut().enumerate() {
             *place = match cells.get(index) {
-                Some(cell) if halved(index) => Cell::blank(cell.look),
+                Some(cell) if halved(index) => StyledCell::blank(cell.style),
                 Some(cell) => seen(cell),
                 None => blank.clone(),
             };
         }
     }
 
-    /// What is half under this place becomes a blank.
-    fn make_room(&mut self, row: u16, col: u16) {
+    /// Turns the other half of a wide character at this cell into a blank.
+    fn split_wide(&mut self, row: u16, col: u16) {
         let at = self.at(row, col);
-        if self.cells[at].glyph == Glyph::Right && col > 0 {
-            self.cells[at - 1].glyph = Glyph::Char(' ');
+        if self.cells[at].glyph == CellGlyph::Right && col > 0 {
+            self.cells[at - 1].glyph = CellGlyph::Char(' ');
         }
         if self.cells[at].glyph.width() == 2 && col + 1 < self.cols {
-            self.cells[at + 1].glyph = Glyph::Char(' ');
+            self.cells[at + 1].glyph = CellGlyph::Char(' ');
         }
     }
 
@@ -174,36 +177,49 @@ impl Canvas {
         usize::from(row) * usize::from(self.cols) + usize::from(col)
     }
 
-    /// Writes a text of ours or a cleaned one, as far as it fits to the left of `edge`, and gives the column behind it.
-    pub fn text(&mut self, row: u16, col: u16, text: &str, look: FrameStyle, edge: u16) -> u16 {
+    /// Writes a text as far as it fits to the left of `edge`, and returns the column after it.
+    pub fn text(&mut self, row: u16, col: u16, text: &str, style: FrameStyle, edge: u16) -> u16 {
         let mut col = col;
         for (cell, width) in fugue_term::cells(text) {
             let width = width as u16;
             if col.saturating_add(width) > edge.min(self.cols) {
                 break;
             }
-            self.put(row, col, Glyph::of(cell, usize::from(width)), look, edge);
+            self.put(
+                row,
+                col,
+                CellGlyph::new(cell, usize::from(width)),
+                style,
+                edge,
+            );
             col += width;
         }
         col
     }
 
-    /// The same; what does not fit is told by an ellipsis.
-    pub fn text_cut(&mut self, row: u16, col: u16, text: &str, look: FrameStyle, edge: u16) -> u16 {
+    /// The same with an ellipsis if the text is cut.
+    pub fn text_cut(
+        &mut self,
+        row: u16,
+        col: u16,
+        text: &str,
+        style: FrameStyle,
+        edge: u16,
+    ) -> u16 {
         let room = edge.min(self.cols).saturating_sub(col);
-        self.text(row, col, &fit(text, usize::from(room)), look, edge)
+        self.text(row, col, &fit(text, usize::from(room)), style, edge)
     }
 
-    pub fn fill(&mut self, area: Rect, c: char, look: FrameStyle) {
+    pub fn fill(&mut self, area: Rect, c: char, style: FrameStyle) {
         let edge = area.col.saturating_add(area.cols);
         for row in area.row..area.row.saturating_add(area.rows) {
             for col in area.col..edge {
-                self.put(row, col, Glyph::Char(c), look, edge);
+                self.put(row, col, CellGlyph::Char(c), style, edge);
             }
         }
     }
 
-    /// Changes how a stretch of a row looks.
+    /// Changes the style of a range of cells.
     pub fn restyle(
         &mut self,
         row: u16,
@@ -215,11 +231,11 @@ impl Canvas {
         }
         for col in cols.start..cols.end.min(self.cols) {
             let at = self.at(row, col);
-            self.cells[at].look = by(self.cells[at].look);
+            self.cells[at].style = by(self.cells[at].style);
         }
     }
 
-    /// The rows as text, for whoever compares pictures.
+    /// The rows as text.
     #[cfg(test)]
     pub fn plain(&self) -> String {
         let rows = (0..self.rows).map(|row| {
@@ -233,12 +249,12 @@ impl Canvas {
     }
 }
 
-/// Columns that a text takes.
+/// The width of a text in columns.
 pub fn width(text: &str) -> usize {
     fugue_term::cells(text).map(|(_, width)| width).sum()
 }
 
-/// As much of a text as fits into so many columns; it ends with `…` if that is not all.
+/// Cuts a text to a width in columns; a cut text ends with `…`.
 pub fn fit(text: &str, room: usize) -> String {
     if width(text) <= room {
         return text.to_owned();
@@ -264,15 +280,15 @@ mod tests {
 
     #[test]
     fn a_wide_character_is_whole_or_not_there() {
-        let mut canvas = Canvas::new(1, 6);
-        let look = FrameStyle::default();
-        canvas.text(0, 0, "漢字漢", look, 6);
-        canvas.text(0, 1, "x", look, 6);
-        assert_eq!(canvas.plain(), " x字漢");
-        canvas.put(0, 5, Glyph::Wide('漢'), look, 6);
-        assert_eq!(canvas.plain(), " x字");
-        canvas.text(0, 3, "漢", look, 6);
-        assert_eq!(canvas.plain(), " x 漢");
+        let mut buffer = CellBuffer::new(1, 6);
+        let style = FrameStyle::default();
+        buffer.text(0, 0, "漢字漢", style, 6);
+        buffer.text(0, 1, "x", style, 6);
+        assert_eq!(buffer.plain(), " x字漢");
+        buffer.put(0, 5, CellGlyph::Wide('漢'), style, 6);
+        assert_eq!(buffer.plain(), " x字");
+        buffer.text(0, 3, "漢", style, 6);
+        assert_eq!(buffer.plain(), " x 漢");
     }
 
     #[test]

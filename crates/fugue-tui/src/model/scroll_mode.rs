@@ -1,4 +1,4 @@
-//! Looking back, searching, selecting and copying.
+//! Scroll mode: moving through the text of a pane, searching, selecting and copying.
 
 use std::time::Instant;
 
@@ -10,84 +10,89 @@ use fugue_api::{
 };
 
 use super::{
-    Effect, Model, Tone,
-    asks::Why,
-    is_ctrl,
-    scroll::{self, Direction, Place, Scroll, Source},
+    AttachModel, MessageTone, ModelEffect, is_ctrl,
+    requests::RequestPurpose,
+    scroll::{self, ScrollPosition, ScrollSource, ScrollView, SearchDirection},
 };
 use crate::keys::{Code, Press};
 
-/// What was copied last.
+/// The text that was copied last.
 #[derive(Default)]
-pub struct Copied(pub String);
+pub struct CopyBuffer(pub String);
 
-// What fits into a clipboard by way of a terminal; most take no more, and some much less.
-const MOST_COPIED: usize = 1024 * 1024;
+/// The limit of a copy: most terminals accept no more through OSC 52, and some much less.
+const MAX_COPIED_BYTES: usize = 1024 * 1024;
 
-impl Model {
+impl AttachModel {
     pub fn is_scrolling(&self) -> bool {
         self.focused_view()
             .is_some_and(|view| view.scroll.is_some())
     }
 
-    pub(super) fn scroll_mut(&mut self, pane: PaneId) -> Option<&mut Scroll> {
+    pub(super) fn scroll_mut(&mut self, pane: PaneId) -> Option<&mut ScrollView> {
         self.views.get_mut(&pane)?.scroll.as_mut()
     }
 
-    pub(super) fn start_scroll(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+    pub(super) fn start_scroll(&mut self, now: Instant, effects: &mut Vec<ModelEffect>) {
         if let Some(pane) = self.shown_focus() {
             self.scroll_in(pane, effects);
         }
         if !self.is_scrolling() {
-            self.say("nothing is shown yet", Tone::Plain, now);
+            self.show_message("the pane has no frame yet", MessageTone::Plain, now);
         }
     }
 
-    /// Looks back in a pane, if that is not done already.
-    pub(super) fn scroll_in(&mut self, pane: PaneId, effects: &mut Vec<Effect>) {
-        let places = self.places();
+    /// Opens the scroll view of a pane, if it is not open.
+    pub(super) fn scroll_in(&mut self, pane: PaneId, effects: &mut Vec<ModelEffect>) {
+        let areas = self.areas();
         let Some(tile) = self.tile(pane) else {
             return;
         };
-        let area = places.inside(tile.place);
+        let area = areas.inside(tile.place);
         let Some(view) = self.views.get_mut(&pane).filter(|view| view.number > 0) else {
             return;
         };
         if view.scroll.is_none() {
             view.scroll = Some(if view.modes.alternate {
-                // A full-screen program has no text but its screen.
-                let cursor = Place {
+                // The alternate screen has no scrollback.
+                let cursor = ScrollPosition {
                     line: u64::from(view.cursor.row),
                     col: 0,
                 };
-                Scroll::screen(&view.rows, area.cols, cursor)
+                ScrollView::screen(&view.rows, area.cols, cursor)
             } else {
-                Scroll::text(view.top_line, area.rows, area.cols)
+                ScrollView::text(view.top_line, area.rows, area.cols)
             });
         }
         self.fetch_lines(pane, effects);
     }
 
-    pub(super) fn stop_scroll(&mut self, pane: PaneId, effects: &mut Vec<Effect>) {
+    pub(super) fn stop_scroll(&mut self, pane: PaneId, effects: &mut Vec<ModelEffect>) {
         if let Some(view) = self.views.get_mut(&pane) {
             view.scroll = None;
         }
-        let is = |why: &Why| *why == Why::Lines(pane) || *why == Why::Grep(pane);
-        effects.extend(self.asks.forget(is));
+        let is = |why: &RequestPurpose| {
+            *why == RequestPurpose::Lines(pane) || *why == RequestPurpose::Grep(pane)
+        };
+        effects.extend(self.requests.cancel(is));
     }
 
-    pub(super) fn fetch_lines(&mut self, pane: PaneId, effects: &mut Vec<Effect>) {
-        let wants = self.scroll_mut(pane).and_then(|scroll| scroll.wants());
-        if let Some(from) = wants
-            && !self.asks.is_open(|why| *why == Why::Lines(pane))
+    pub(super) fn fetch_lines(&mut self, pane: PaneId, effects: &mut Vec<ModelEffect>) {
+        let missing = self
+            .scroll_mut(pane)
+            .and_then(|scroll| scroll.missing_from());
+        if let Some(from) = missing
+            && !self
+                .requests
+                .is_open(|why| *why == RequestPurpose::Lines(pane))
         {
-            let most = scroll::AT_ONCE;
+            let most = scroll::FETCH_LINES;
             let look = AttachRequest::Lines { pane, from, most };
-            effects.push(self.asks.look(Why::Lines(pane), look));
+            effects.push(self.requests.send_attach(RequestPurpose::Lines(pane), look));
         }
     }
 
-    pub(super) fn page(&mut self, by: i64, effects: &mut Vec<Effect>) {
+    pub(super) fn page(&mut self, by: i64, effects: &mut Vec<ModelEffect>) {
         let Some(pane) = self.shown_focus() else {
             return;
         };
@@ -107,7 +112,12 @@ impl Model {
         }
     }
 
-    pub(super) fn scroll_key(&mut self, press: &Press, now: Instant, effects: &mut Vec<Effect>) {
+    pub(super) fn scroll_key(
+        &mut self,
+        press: &Press,
+        now: Instant,
+        effects: &mut Vec<ModelEffect>,
+    ) {
         let Some(pane) = self.shown_focus() else {
             return;
         };
@@ -136,7 +146,7 @@ impl Model {
             _ if is_ctrl(press, 'u') => scroll.roll(-page / 2),
             _ if is_ctrl(press, 'd') => scroll.roll(page / 2),
             _ if is_ctrl(press, 'f') => scroll.roll(page),
-            _ => match press.typed() {
+            _ => match press.typed_char() {
                 Some('q') => return self.stop_scroll(pane, effects),
                 Some('k') => scroll.go(-1),
                 Some('j') => scroll.go(1),
@@ -148,33 +158,39 @@ impl Model {
                 Some('$') => scroll.go_to_line_end(),
                 Some('v' | ' ') => scroll.select(),
                 Some('y') => return self.copy_selected(pane, now, effects),
-                Some('/') => scroll.prompt = Some((Direction::Forward, String::new())),
-                Some('?') => scroll.prompt = Some((Direction::Back, String::new())),
-                Some(c @ ('n' | 'N')) => self.next_hit(pane, c, now),
+                Some('/') => scroll.prompt = Some((SearchDirection::Forward, String::new())),
+                Some('?') => scroll.prompt = Some((SearchDirection::Back, String::new())),
+                Some(c @ ('n' | 'N')) => self.next_match(pane, c, now),
                 _ => {}
             },
         }
         self.fetch_lines(pane, effects);
     }
 
-    fn next_hit(&mut self, pane: PaneId, key: char, now: Instant) {
+    fn next_match(&mut self, pane: PaneId, key: char, now: Instant) {
         let Some(scroll) = self.scroll_mut(pane) else {
             return;
         };
         let Some(find) = &scroll.find else {
-            return self.say("nothing was searched for; / searches", Tone::Plain, now);
+            return self.show_message("no search yet; / starts one", MessageTone::Plain, now);
         };
         let direction = if key == 'n' {
             find.direction
         } else {
-            find.direction.turned()
+            find.direction.reversed()
         };
         if !scroll.next(direction) {
-            self.say("not found", Tone::Plain, now);
+            self.show_message("not found", MessageTone::Plain, now);
         }
     }
 
-    fn prompt_key(&mut self, pane: PaneId, press: &Press, now: Instant, effects: &mut Vec<Effect>) {
+    fn prompt_key(
+        &mut self,
+        pane: PaneId,
+        press: &Press,
+        now: Instant,
+        effects: &mut Vec<ModelEffect>,
+    ) {
         let Some(scroll) = self.scroll_mut(pane) else {
             return;
         };
@@ -192,7 +208,7 @@ impl Model {
                 let (direction, mut text) = (*direction, std::mem::take(text));
                 scroll.prompt = None;
                 if text.is_empty() {
-                    // The same once more.
+                    // An empty prompt repeats the last search.
                     let before = scroll.find.as_ref().map(|find| find.what.clone());
                     text = before.unwrap_or_default();
                 }
@@ -203,7 +219,7 @@ impl Model {
             _ if is_ctrl(press, 'c') || is_ctrl(press, 'g') => scroll.prompt = None,
             _ if is_ctrl(press, 'u') => text.clear(),
             _ => {
-                if let Some(c) = press.typed() {
+                if let Some(c) = press.typed_char() {
                     self.type_into_prompt(c.encode_utf8(&mut [0; 4]));
                 }
             }
@@ -214,40 +230,46 @@ impl Model {
         &mut self,
         pane: PaneId,
         what: String,
-        direction: Direction,
+        direction: SearchDirection,
         now: Instant,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<ModelEffect>,
     ) {
         let Some(scroll) = self.scroll_mut(pane) else {
             return;
         };
-        let grep = scroll::pattern(&what);
+        let grep = scroll::grep_pattern(&what);
         if !scroll.search(what, direction) {
             if scroll.count().is_none_or(|(_, all)| all == 0) {
-                self.say("not found", Tone::Plain, now);
+                self.show_message("not found", MessageTone::Plain, now);
             }
             return;
         }
-        effects.extend(self.asks.forget(|why| *why == Why::Grep(pane)));
+        effects.extend(
+            self.requests
+                .cancel(|why| *why == RequestPurpose::Grep(pane)),
+        );
         let call = ToolCall::from(ReadPane {
             pane_id: pane.to_string(),
-            // So many hits are enough for anybody; the latest are told.
+            // The latest matches; earlier ones are left out.
             lines: 10_000,
             since: None,
             mode: ReadMode::Text,
             max_output_chars: 4_000_000,
             grep: Some(grep),
         });
-        effects.push(self.asks.ask(Why::Grep(pane), Request::Tool { call }));
+        effects.push(
+            self.requests
+                .send(RequestPurpose::Grep(pane), Request::Tool { call }),
+        );
     }
 
-    /// The numbers of the lines stand before them, counted from 1.
+    /// Applies the result of a grep, whose lines start with their numbers, counted from 1.
     pub(super) fn found(
         &mut self,
         pane: PaneId,
         text: &ReadPaneReply,
         now: Instant,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<ModelEffect>,
     ) {
         let lines: Vec<u64> = text
             .text
@@ -260,13 +282,18 @@ impl Model {
             scroll.found(lines, more);
         }
         if none {
-            self.say("not found", Tone::Plain, now);
+            self.show_message("not found", MessageTone::Plain, now);
         }
         self.fetch_lines(pane, effects);
     }
 
-    /// Copies what is selected, or the cursor's line, and goes back to the pane.
-    pub(super) fn copy_selected(&mut self, pane: PaneId, now: Instant, effects: &mut Vec<Effect>) {
+    /// Copies the selection, or the cursor's line, and closes the scroll view.
+    pub(super) fn copy_selected(
+        &mut self,
+        pane: PaneId,
+        now: Instant,
+        effects: &mut Vec<ModelEffect>,
+    ) {
         let text = self.scroll_mut(pane).map(|scroll| scroll.copy());
         self.stop_scroll(pane, effects);
         if let Some(text) = text.filter(|text| !text.is_empty()) {
@@ -274,11 +301,11 @@ impl Model {
         }
     }
 
-    pub(super) fn copy(&mut self, mut text: String, now: Instant, effects: &mut Vec<Effect>) {
+    pub(super) fn copy(&mut self, mut text: String, now: Instant, effects: &mut Vec<ModelEffect>) {
         let count = text.chars().count();
-        let whole = text.len() <= MOST_COPIED;
+        let whole = text.len() <= MAX_COPIED_BYTES;
         if !whole {
-            let mut end = MOST_COPIED;
+            let mut end = MAX_COPIED_BYTES;
             while !text.is_char_boundary(end) {
                 end -= 1;
             }
@@ -289,21 +316,25 @@ impl Model {
             1 => "1 character copied".to_owned(),
             count => format!("{count} characters copied{cut}"),
         };
-        self.say(said, Tone::Plain, now);
-        effects.push(Effect::Copy(text.clone()));
-        self.copied = Copied(text);
+        self.show_message(said, MessageTone::Plain, now);
+        effects.push(ModelEffect::Copy(text.clone()));
+        self.copy_buffer = CopyBuffer(text);
     }
 
-    pub(super) fn paste_copied(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        if self.copied.0.is_empty() {
-            return self.say("nothing was copied yet; C-b [ selects", Tone::Plain, now);
+    pub(super) fn paste_copied(&mut self, now: Instant, effects: &mut Vec<ModelEffect>) {
+        if self.copy_buffer.0.is_empty() {
+            return self.show_message(
+                "nothing was copied yet; C-b [ starts a selection",
+                MessageTone::Plain,
+                now,
+            );
         }
-        let text = self.copied.0.clone();
+        let text = self.copy_buffer.0.clone();
         self.paste(&text, now, effects);
     }
 
-    /// The wheel over a pane whose program does not want it.
-    pub(super) fn wheel(&mut self, pane: PaneId, rows: i64, effects: &mut Vec<Effect>) {
+    /// Scrolls with the wheel, in a pane whose program has not requested mouse events.
+    pub(super) fn wheel(&mut self, pane: PaneId, rows: i64, effects: &mut Vec<ModelEffect>) {
         let scrolling = self.scroll_mut(pane).is_some();
         if !scrolling {
             if rows > 0 {
@@ -321,7 +352,7 @@ impl Model {
         let over = rows > 0
             && scroll.by_wheel
             && scroll.anchor.is_none()
-            && scroll.source == Source::Text
+            && scroll.source == ScrollSource::Text
             && scroll.is_at_bottom();
         if over {
             return self.stop_scroll(pane, effects);

@@ -1,4 +1,4 @@
-//! Where things are on the person's screen.
+//! The areas of the screen and the tiles in them.
 
 use fugue_api::{
     PaneId,
@@ -6,28 +6,28 @@ use fugue_api::{
     panes::PaneSize,
 };
 
-use super::Model;
+use super::AttachModel;
 
-/// Columns of the sidebar, its line included.
+/// Columns of the sidebar, including its border.
 pub const SIDEBAR: u16 = 38;
-/// With fewer columns than this the panes get all of them: eighty are left beside the sidebar from here on.
+/// From this width on the sidebar is shown by default: eighty columns are left for panes.
 pub const WIDE: u16 = 80 + SIDEBAR;
-// A tile of fewer columns than that says nothing; the sidebar then covers it all.
+/// With fewer columns left, the sidebar covers the panes instead of standing beside them.
 const LEAST: u16 = 40;
 
-/// The parts of the screen.
+/// The areas of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Places {
-    /// At the left; over the panes where they would get too narrow beside it.
+pub struct ScreenAreas {
+    /// At the left edge; it covers the panes if they would be too narrow beside it.
     pub sidebar: Option<Rect>,
-    /// What there is for panes.
+    /// The area of the panes.
     pub room: Rect,
     pub status: Rect,
-    /// How much of the arrangement is out of sight above and to the left, where it is larger than the room.
+    /// Rows and columns of the layout that are scrolled out at the top and the left, if the layout is larger than the area.
     pub hidden: (u16, u16),
 }
 
-impl Places {
+impl ScreenAreas {
     pub fn room_size(&self) -> PaneSize {
         PaneSize {
             rows: self.room.rows.max(2),
@@ -35,7 +35,7 @@ impl Places {
         }
     }
 
-    /// A place of the arrangement on the screen, cut where the room ends.
+    /// Maps a rectangle of the layout to the screen, clipped to the pane area.
     pub fn on_screen(&self, place: Rect) -> Rect {
         let cut = |start: u16, length: u16, hidden: u16, from: u16, room: u16| {
             let end = start
@@ -67,7 +67,7 @@ impl Places {
         }
     }
 
-    /// The same without its title.
+    /// The same without the title row.
     pub fn inside(&self, place: Rect) -> Rect {
         let shown = self.on_screen(place);
         let title = u16::from(place.row >= self.hidden.0 && shown.rows > 0);
@@ -79,13 +79,13 @@ impl Places {
     }
 }
 
-pub fn holds(rect: Rect, row: u16, col: u16) -> bool {
+pub fn contains(rect: Rect, row: u16, col: u16) -> bool {
     (rect.row..rect.row.saturating_add(rect.rows)).contains(&row)
         && (rect.col..rect.col.saturating_add(rect.cols)).contains(&col)
 }
 
-impl Model {
-    pub fn places(&self) -> Places {
+impl AttachModel {
+    pub fn areas(&self) -> ScreenAreas {
         let PaneSize { rows, cols } = self.size;
         let wide = cols >= WIDE;
         let shown = self.sidebar.unwrap_or(wide);
@@ -104,7 +104,7 @@ impl Model {
             rows: body,
             cols: cols - left,
         };
-        Places {
+        ScreenAreas {
             sidebar,
             room,
             status: Rect {
@@ -117,9 +117,9 @@ impl Model {
         }
     }
 
-    /// Where the arrangement is larger than the room, the pane in focus is in sight.
+    /// Scrolls a layout that is larger than the pane area so that the pane in focus is visible.
     fn hidden(&self, room: Rect) -> (u16, u16) {
-        let Some(arrangement) = self.arrangement.as_ref().filter(|_| self.peek.is_none()) else {
+        let Some(arrangement) = self.layout.as_ref().filter(|_| self.peek.is_none()) else {
             return (0, 0);
         };
         let focus = self.focus;
@@ -130,7 +130,7 @@ impl Model {
         let place = tile.map(|tile| tile.place).unwrap_or_default();
         let hidden = |all: u16, room: u16, start: u16, length: u16| {
             let most = all.saturating_sub(room);
-            // Its end, and if not all of it fits, its beginning.
+            // The end of the pane is visible, or its start if it does not fit.
             let end = start.saturating_add(length).saturating_sub(room);
             end.min(start).min(most)
         };
@@ -140,10 +140,10 @@ impl Model {
         )
     }
 
-    /// The tiles in sight.
+    /// The visible tiles.
     pub fn tiles(&self) -> Vec<Tile> {
         if let Some(pane) = self.peek {
-            let PaneSize { rows, cols } = self.places().room_size();
+            let PaneSize { rows, cols } = self.areas().room_size();
             let place = Rect {
                 row: 0,
                 col: 0,
@@ -152,7 +152,7 @@ impl Model {
             };
             return vec![Tile { pane, place }];
         }
-        let arrangement = self.arrangement.as_ref();
+        let arrangement = self.layout.as_ref();
         arrangement.map_or_else(Vec::new, |arrangement| arrangement.tiles.clone())
     }
 
@@ -160,7 +160,7 @@ impl Model {
         self.tiles().into_iter().find(|tile| tile.pane == pane)
     }
 
-    /// The tile at that side, the one that shares most of the edge; around the screen's edge if there is none.
+    /// The neighbour on that side that shares most of the edge; at the screen's edge the search wraps around.
     pub fn neighbour(&self, of: PaneId, side: SplitSide) -> Option<PaneId> {
         let tiles = self.tiles();
         let from = tiles.iter().find(|tile| tile.pane == of)?.place;
@@ -186,7 +186,7 @@ impl Model {
                 SplitSide::Right | SplitSide::Below => other >= own_start + own_length,
             }
         });
-        // The nearest, then the one with most in common, then the first.
+        // Ordered by distance, then by the length of the shared edge, then by position.
         let near = |tile: &&Tile| {
             let (other, length, ..) = start(tile.place);
             let away = match side {
