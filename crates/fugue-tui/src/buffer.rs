@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wide_character_is_whole_or_not_there() {
+    fn a_wide_character_is_complete_or_blank() {
         let mut buffer = CellBuffer::new(1, 6);
         let style = FrameStyle::default();
         buffer.text(0, 0, "漢字漢", style, 6);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_ends_with_dots() {
+    fn a_cut_text_ends_with_an_ellipsis() {
         assert_eq!(fit("abcdef", 4), "abc…");
         assert_eq!(fit("漢字漢", 4), "漢…");
         assert_eq!(fit("abc", 3), "abc");

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_different_is_written() {
+    fn only_differences_are_written() {
         let old = buffer(&["hello", "world"]);
         let mut new = buffer(&["hello", "would"]);
         let bytes = diff(Some(&old), &new, ColorDepth::True);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn any_picture_after_any_other_is_shown_as_it_is() {
+    fn any_screen_can_follow_any_other() {
         let pictures = [
             buffer(&["plain", "text"]),
             buffer(&["漢字漢字漢字", "x漢x"]),

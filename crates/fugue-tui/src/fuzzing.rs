@@ -1,12 +1,14 @@
 //! Invariants for any bytes that a host terminal sends, as a function that panics where one is violated: for the fuzz target and
 //! for the test that replays its corpus.
 
-use fugue_api::attach::{FrameModes, FrameMouseEncoding, FrameMouseMode};
+use fugue_api::{
+    attach::{FrameModes, FrameMouseEncoding, FrameMouseMode},
+    input_encoding::{self, KeyEvent, KeyEventKind},
+};
 
 use super::{
     clean,
     input::{InputEvent, InputParser},
-    keys::{self, Event, Press},
     mouse::{self, MouseEvent},
 };
 
@@ -85,7 +87,7 @@ fn events(pieces: &[&[u8]]) -> Vec<InputEvent> {
 fn check_encoded(events: &InputEvent, modes: &FrameModes) {
     match events {
         InputEvent::Key(press) => {
-            let encoded = keys::encode(press, modes);
+            let encoded = input_encoding::encode_key(press, modes);
             assert!(encoded.len() <= 4 * 64 + 12 * press.text.as_ref().map_or(0, String::len));
             check_kitty(press);
         }
@@ -104,23 +106,27 @@ fn check_encoded(events: &InputEvent, modes: &FrameModes) {
 }
 
 /// A program with all kitty flags can distinguish every key.
-fn check_kitty(press: &Press) {
+fn check_kitty(press: &KeyEvent) {
     let everything = FrameModes {
         keyboard: 0b1_1111,
         ..FrameModes::default()
     };
-    let encoded = keys::encode(press, &everything);
+    let encoded = input_encoding::encode_key(press, &everything);
     if encoded.is_empty() {
         return;
     }
     let [InputEvent::Key(again)] = &events(&[&encoded])[..] else {
         panic!("{press:?} is encoded as {encoded:?}");
     };
-    assert_eq!((again.mods, again.event), (press.mods, press.event));
-    assert_eq!(keys::encode(again, &everything), encoded, "{press:?}");
-    if press.event != Event::Release {
+    assert_eq!((again.mods, again.kind), (press.mods, press.kind));
+    assert_eq!(
+        input_encoding::encode_key(again, &everything),
+        encoded,
+        "{press:?}"
+    );
+    if press.kind != KeyEventKind::Release {
         // The xterm encoding must not panic either.
-        keys::encode(again, &FrameModes::default());
+        input_encoding::encode_key(again, &FrameModes::default());
     }
 }
 

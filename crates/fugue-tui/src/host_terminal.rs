@@ -305,7 +305,7 @@ fn base64(bytes: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_text_is_said_in_base64() {
+    fn a_text_is_encoded_in_base64() {
         for (text, said) in [
             ("", ""),
             ("f", "Zg=="),

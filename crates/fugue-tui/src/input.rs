@@ -1,16 +1,18 @@
-//! Parses what the host terminal sends: keys, pastes, mouse and focus events, and the replies to the client's two queries.
+//! Parses the input of the host terminal: keys, pastes, mouse and focus events, and the replies to the client's two queries.
 //!
 //! Bytes may be cut anywhere. An unknown sequence is passed on unchanged, unless it has the form of a terminal report: a
 //! program must never read a report that it did not request.
 
-use super::{
-    keys::{Code, Event, Mods, Press},
-    mouse::MouseEvent,
+use fugue_api::{
+    input_encoding::{KeyEvent, KeyEventKind, Modifiers, PASTE_END},
+    keys::KeyCode,
 };
+
+use super::mouse::MouseEvent;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InputEvent {
-    Key(Press),
+    Key(KeyEvent),
     /// All chunks up to `PasteEnd` are one paste.
     PasteStart,
     PasteChunk(Vec<u8>),
@@ -21,7 +23,7 @@ pub enum InputEvent {
     KittySupported,
     /// The reply to the device attributes query, which ends the replies to all earlier queries.
     DeviceAttributes,
-    /// A sequence that this parser does not know; the program may.
+    /// An unknown sequence, passed on to the program.
     Unknown(Vec<u8>),
 }
 
@@ -33,7 +35,6 @@ pub struct InputParser {
 
 /// Longer than any sequence of a keyboard; longer input is skipped.
 const MAX_SEQUENCE_BYTES: usize = 128;
-const PASTE_END: &[u8] = b"\x1b[201~";
 
 impl InputParser {
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<InputEvent> {
@@ -123,27 +124,27 @@ enum ParseStep {
     Incomplete,
 }
 
-fn key(code: Code, mods: Mods, used: usize) -> ParseStep {
-    ParseStep::Event(InputEvent::Key(Press::new(code, mods)), used)
+fn key(code: KeyCode, mods: Modifiers, used: usize) -> ParseStep {
+    ParseStep::Event(InputEvent::Key(KeyEvent::new(code, mods)), used)
 }
 
 fn parse_next(bytes: &[u8], rest: InputTail) -> ParseStep {
     match bytes {
-        [0x1b] if rest == InputTail::Complete => key(Code::Escape, Mods::NONE, 1),
+        [0x1b] if rest == InputTail::Complete => key(KeyCode::Escape, Modifiers::NONE, 1),
         [0x1b] => ParseStep::Incomplete,
-        [0x1b, b'[', ..] => parse_csi(bytes, Mods::NONE, rest),
+        [0x1b, b'[', ..] => parse_csi(bytes, Modifiers::NONE, rest),
         [0x1b, b'O', ..] => parse_ss3(bytes, rest),
         [0x1b, 0x1b] if rest == InputTail::MayFollow => ParseStep::Incomplete,
-        [0x1b, 0x1b, b'[', ..] => match parse_csi(&bytes[1..], Mods::ALT, rest) {
+        [0x1b, 0x1b, b'[', ..] => match parse_csi(&bytes[1..], Modifiers::ALT, rest) {
             ParseStep::Event(events, used) => ParseStep::Event(events, used + 1),
             ParseStep::Skip(used) => ParseStep::Skip(used + 1),
             ParseStep::Incomplete => ParseStep::Incomplete,
         },
         // The Escape key, followed by another sequence.
-        [0x1b, 0x1b, ..] => key(Code::Escape, Mods::NONE, 1),
+        [0x1b, 0x1b, ..] => key(KeyCode::Escape, Modifiers::NONE, 1),
         [0x1b, ..] => match character(&bytes[1..], rest) {
             ParseStep::Event(InputEvent::Key(press), used) => {
-                key(press.code, press.mods.and(Mods::ALT), used + 1)
+                key(press.code, press.mods.union(Modifiers::ALT), used + 1)
             }
             ParseStep::Event(events, used) => ParseStep::Event(events, used + 1),
             ParseStep::Skip(used) => ParseStep::Skip(used + 1),
@@ -158,16 +159,16 @@ fn character(bytes: &[u8], rest: InputTail) -> ParseStep {
     let Some(&first) = bytes.first() else {
         return ParseStep::Incomplete;
     };
-    let ctrl = |c: char| key(Code::Char(c), Mods::CTRL, 1);
+    let ctrl = |c: char| key(KeyCode::Char(c), Modifiers::CTRL, 1);
     match first {
-        b'\t' => key(Code::Tab, Mods::NONE, 1),
-        b'\r' => key(Code::Enter, Mods::NONE, 1),
-        0x7f => key(Code::Backspace, Mods::NONE, 1),
+        b'\t' => key(KeyCode::Tab, Modifiers::NONE, 1),
+        b'\r' => key(KeyCode::Enter, Modifiers::NONE, 1),
+        0x7f => key(KeyCode::Backspace, Modifiers::NONE, 1),
         0 => ctrl(' '),
         0x01..=0x1a => ctrl(char::from(first - 1 + b'a')),
-        0x1b => key(Code::Escape, Mods::NONE, 1),
+        0x1b => key(KeyCode::Escape, Modifiers::NONE, 1),
         0x1c..=0x1f => ctrl(char::from(first + 0x40)),
-        0x20..=0x7e => key(Code::Char(char::from(first)), Mods::NONE, 1),
+        0x20..=0x7e => key(KeyCode::Char(char::from(first)), Modifiers::NONE, 1),
         0x80.. => {
             let length = match first {
                 0xc2..=0xdf => 2,
@@ -189,7 +190,7 @@ fn character(bytes: &[u8], rest: InputTail) -> ParseStep {
                 Some(c) if c.is_control() => {
                     ParseStep::Event(InputEvent::Unknown(whole.to_vec()), length)
                 }
-                Some(c) => key(Code::Char(c), Mods::NONE, length),
+                Some(c) => key(KeyCode::Char(c), Modifiers::NONE, length),
                 None => ParseStep::Event(InputEvent::Unknown(vec![first]), 1),
             }
         }
@@ -200,56 +201,56 @@ fn parse_ss3(bytes: &[u8], rest: InputTail) -> ParseStep {
     let Some(&last) = bytes.get(2) else {
         return match rest {
             InputTail::MayFollow => ParseStep::Incomplete,
-            InputTail::Complete => key(Code::Char('O'), Mods::ALT, 2),
+            InputTail::Complete => key(KeyCode::Char('O'), Modifiers::ALT, 2),
         };
     };
     if let Some(code) = key_by_letter(last) {
-        return key(code, Mods::NONE, 3);
+        return key(code, Modifiers::NONE, 3);
     }
     // A keypad key in application mode, which some terminals leave on.
     let keypad = b"pqrstuvwxynojmkMXl".iter().position(|word| *word == last);
     match keypad {
-        Some(index) => key(Code::Other(57_399 + index as u32), Mods::NONE, 3),
-        None => key(Code::Char('O'), Mods::ALT, 2),
+        Some(index) => key(KeyCode::Numbered(57_399 + index as u32), Modifiers::NONE, 3),
+        None => key(KeyCode::Char('O'), Modifiers::ALT, 2),
     }
 }
 
-fn key_by_letter(letter: u8) -> Option<Code> {
+fn key_by_letter(letter: u8) -> Option<KeyCode> {
     Some(match letter {
-        b'A' => Code::Up,
-        b'B' => Code::Down,
-        b'C' => Code::Right,
-        b'D' => Code::Left,
-        b'E' => Code::Begin,
-        b'F' => Code::End,
-        b'H' => Code::Home,
-        b'P' => Code::F(1),
-        b'Q' => Code::F(2),
-        b'R' => Code::F(3),
-        b'S' => Code::F(4),
+        b'A' => KeyCode::Up,
+        b'B' => KeyCode::Down,
+        b'C' => KeyCode::Right,
+        b'D' => KeyCode::Left,
+        b'E' => KeyCode::Begin,
+        b'F' => KeyCode::End,
+        b'H' => KeyCode::Home,
+        b'P' => KeyCode::F(1),
+        b'Q' => KeyCode::F(2),
+        b'R' => KeyCode::F(3),
+        b'S' => KeyCode::F(4),
         _ => return None,
     })
 }
 
-fn key_by_number(number: u32) -> Option<Code> {
+fn key_by_number(number: u32) -> Option<KeyCode> {
     Some(match number {
-        1 | 7 => Code::Home,
-        2 => Code::Insert,
-        3 => Code::Delete,
-        4 | 8 => Code::End,
-        5 => Code::PageUp,
-        6 => Code::PageDown,
-        11..=15 => Code::F(number as u8 - 10),
-        17..=21 => Code::F(number as u8 - 11),
-        23..=26 => Code::F(number as u8 - 12),
-        28 | 29 => Code::F(number as u8 - 13),
-        31..=34 => Code::F(number as u8 - 14),
+        1 | 7 => KeyCode::Home,
+        2 => KeyCode::Insert,
+        3 => KeyCode::Delete,
+        4 | 8 => KeyCode::End,
+        5 => KeyCode::PageUp,
+        6 => KeyCode::PageDown,
+        11..=15 => KeyCode::F(number as u8 - 10),
+        17..=21 => KeyCode::F(number as u8 - 11),
+        23..=26 => KeyCode::F(number as u8 - 12),
+        28 | 29 => KeyCode::F(number as u8 - 13),
+        31..=34 => KeyCode::F(number as u8 - 14),
         _ => return None,
     })
 }
 
 /// Parses a CSI sequence: parameters and a final letter.
-fn parse_csi(bytes: &[u8], extra: Mods, rest: InputTail) -> ParseStep {
+fn parse_csi(bytes: &[u8], extra: Modifiers, rest: InputTail) -> ParseStep {
     let body = &bytes[2..];
     // Never more than the limit, however much was read: the events must not depend on how the bytes were cut.
     let body = &body[..body.len().min(MAX_SEQUENCE_BYTES)];
@@ -257,7 +258,7 @@ fn parse_csi(bytes: &[u8], extra: Mods, rest: InputTail) -> ParseStep {
         return match rest {
             _ if body.len() == MAX_SEQUENCE_BYTES => ParseStep::Skip(body.len() + 2),
             InputTail::MayFollow => ParseStep::Incomplete,
-            InputTail::Complete if body.is_empty() => key(Code::Char('['), Mods::ALT, 2),
+            InputTail::Complete if body.is_empty() => key(KeyCode::Char('['), Modifiers::ALT, 2),
             // The terminal stopped in the middle of a sequence, or these bytes are none.
             InputTail::Complete => ParseStep::Skip(bytes.len()),
         };
@@ -295,7 +296,7 @@ fn parse_csi(bytes: &[u8], extra: Mods, rest: InputTail) -> ParseStep {
         },
         (None, b'I') => ParseStep::Event(InputEvent::Focus(true), used),
         (None, b'O') => ParseStep::Event(InputEvent::Focus(false), used),
-        (None, b'Z') => key(Code::Tab, Mods::SHIFT.and(extra), used),
+        (None, b'Z') => key(KeyCode::Tab, Modifiers::SHIFT.union(extra), used),
         _ => match key_from_params(params, last, extra) {
             Some(InputEvent::PasteEnd) => ParseStep::Skip(used),
             Some(events) => ParseStep::Event(events, used),
@@ -323,7 +324,7 @@ fn mouse(params: &[u8], released: bool) -> Option<MouseEvent> {
 }
 
 /// Parses a key with modifiers: `CSI 1;5A`, `CSI 3;2~`, `CSI 27;5;9~`, `CSI 97:65;6:1;65u`.
-fn key_from_params(params: &[u8], last: u8, extra: Mods) -> Option<InputEvent> {
+fn key_from_params(params: &[u8], last: u8, extra: Modifiers) -> Option<InputEvent> {
     let text = std::str::from_utf8(params).ok()?;
     let groups: Vec<Vec<Option<u32>>> = text
         .split(';')
@@ -332,16 +333,16 @@ fn key_from_params(params: &[u8], last: u8, extra: Mods) -> Option<InputEvent> {
     let at = |group: usize, index: usize| groups.get(group)?.get(index).copied().flatten();
     let mods = |group: usize| {
         let number = at(group, 0).unwrap_or(1).saturating_sub(1);
-        Mods(u8::try_from(number).unwrap_or(0)).and(extra)
+        Modifiers(u8::try_from(number).unwrap_or(0)).union(extra)
     };
-    let event = |group: usize| match at(group, 1) {
-        Some(2) => Event::Repeat,
-        Some(3) => Event::Release,
-        _ => Event::Press,
+    let kind = |group: usize| match at(group, 1) {
+        Some(2) => KeyEventKind::Repeat,
+        Some(3) => KeyEventKind::Release,
+        _ => KeyEventKind::Press,
     };
-    let press = |code: Code| Press {
-        event: event(1),
-        ..Press::new(code, mods(1))
+    let press = |code: KeyCode| KeyEvent {
+        kind: kind(1),
+        ..KeyEvent::new(code, mods(1))
     };
     match last {
         b'~' => match at(0, 0)? {
@@ -349,7 +350,7 @@ fn key_from_params(params: &[u8], last: u8, extra: Mods) -> Option<InputEvent> {
             201 => Some(InputEvent::PasteEnd),
             27 => {
                 let code = key_by_kitty_code(at(2, 0)?)?;
-                Some(InputEvent::Key(Press::new(code, mods(1))))
+                Some(InputEvent::Key(KeyEvent::new(code, mods(1))))
             }
             number => Some(InputEvent::Key(press(key_by_number(number)?))),
         },
@@ -362,7 +363,7 @@ fn key_from_params(params: &[u8], last: u8, extra: Mods) -> Option<InputEvent> {
                 .filter_map(|number| character(*number))
                 .filter(|c| !c.is_control())
                 .collect();
-            Some(InputEvent::Key(Press {
+            Some(InputEvent::Key(KeyEvent {
                 shifted: character(at(0, 1)),
                 base: character(at(0, 2)),
                 text: Some(typed).filter(|text| !text.is_empty()),
@@ -375,16 +376,16 @@ fn key_from_params(params: &[u8], last: u8, extra: Mods) -> Option<InputEvent> {
 }
 
 /// The key with this number in kitty's protocol.
-fn key_by_kitty_code(number: u32) -> Option<Code> {
+fn key_by_kitty_code(number: u32) -> Option<KeyCode> {
     Some(match number {
-        9 => Code::Tab,
-        13 => Code::Enter,
-        27 => Code::Escape,
-        8 | 127 => Code::Backspace,
-        57_376..=57_398 => Code::F((number - 57_376 + 13) as u8),
+        9 => KeyCode::Tab,
+        13 => KeyCode::Enter,
+        27 => KeyCode::Escape,
+        8 | 127 => KeyCode::Backspace,
+        57_376..=57_398 => KeyCode::F((number - 57_376 + 13) as u8),
         // Private-use numbers are keys without a character.
-        57_344..=63_743 => Code::Other(number),
-        _ => Code::Char(char::from_u32(number).filter(|c| !c.is_control())?),
+        57_344..=63_743 => KeyCode::Numbered(number),
+        _ => KeyCode::Char(char::from_u32(number).filter(|c| !c.is_control())?),
     })
 }
 

@@ -18,7 +18,6 @@ mod event_loop;
 pub mod fuzzing;
 mod host_terminal;
 mod input;
-mod keys;
 mod model;
 mod mouse;
 mod pane_connections;

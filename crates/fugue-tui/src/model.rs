@@ -26,6 +26,8 @@ use std::{
 use fugue_api::{
     Error, PaneId, SessionName, ToolCall,
     attach::{AttachRequest, ClientId, LayoutChange, SessionLayout, ViewerRole},
+    input_encoding::{KeyEvent, Modifiers},
+    keys::KeyCode,
     panes::{CreatePane, GetStatus, Overview, PaneRow, PaneSize, PaneState},
     wire::{IdempotencyKey, Request, Response},
 };
@@ -38,7 +40,7 @@ pub use scroll::{ScrollView, SearchDirection, find_matches};
 pub use scroll_mode::CopyBuffer;
 pub use view::PaneView;
 
-use super::{clean, input::InputEvent, keys::Press};
+use super::{clean, input::InputEvent};
 use pointer::MouseGrab;
 use requests::{OpenRequests, RequestPurpose};
 use typing::InputQueue;
@@ -64,7 +66,7 @@ pub enum ModelInput {
 pub enum DaemonLoss {
     /// The daemon died: the client starts another at once.
     Died,
-    /// The daemon was stopped by a person: the client waits for the next one, and a key press starts it.
+    /// A person stopped the daemon: the client waits for the next daemon, and a key press starts one.
     Stopped,
 }
 
@@ -80,7 +82,7 @@ pub enum ModelEffect {
     CancelRequest(RequestTicket),
     /// Copies to the person's clipboard.
     Copy(String),
-    /// Draws the whole screen, without a comparison with the last one.
+    /// Draws the whole screen, without a comparison with the last screen.
     Repaint,
     /// Connects to a daemon, and starts one where none runs.
     StartDaemon,
@@ -563,6 +565,6 @@ pub fn new_shell(session: &SessionName, cwd: Option<String>, size: PaneSize) -> 
 }
 
 /// Whether a key is this letter with Ctrl.
-fn is_ctrl(press: &Press, letter: char) -> bool {
-    press.code == super::keys::Code::Char(letter) && press.mods.held() == super::keys::Mods::CTRL
+fn is_ctrl(press: &KeyEvent, letter: char) -> bool {
+    press.code == KeyCode::Char(letter) && press.mods.held() == Modifiers::CTRL
 }

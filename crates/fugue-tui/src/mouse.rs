@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_hears_what_it_wants_in_its_format() {
+    fn mouse_events_are_filtered_and_encoded_by_mode() {
         use FrameMouseEncoding::*;
         use FrameMouseMode::*;
         let at = |code: u16, row: u16, col: u16| MouseEvent {

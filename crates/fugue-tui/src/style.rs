@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_is_said_in_the_colours_that_there_are() {
+    fn a_style_is_written_in_the_available_colors() {
         let orange = FrameColor(0x1_00_00_00 + 0xff_80_00);
         let style = on(orange, FrameColor(236), BOLD);
         for (depth, sequence) in [
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_tells_how_many_colours_there_are() {
+    fn the_color_depth_comes_from_the_environment() {
         let check = |set: &[(&str, &str)], depth: ColorDepth| {
             let found = ColorDepth::from_env(|name| {
                 let value = set.iter().find(|(key, _)| *key == name);

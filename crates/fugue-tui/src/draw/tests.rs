@@ -1,4 +1,4 @@
-//! Pictures as text.
+//! Screens as text.
 
 use fugue_api::{
     PaneId,
@@ -10,25 +10,25 @@ use crate::{
     draw::draw,
     model::{
         AttachModel, ModelInput,
-        tests::{Story, frame, headed},
+        tests::{ModelScript, frame, headed},
     },
     style::{ColorDepth, REVERSE},
 };
 
 #[track_caller]
-fn check(story: &Story, picture: &[&str]) {
-    let shown = story.picture();
+fn check(script: &ModelScript, picture: &[&str]) {
+    let shown = script.picture();
     let shown: Vec<&str> = shown.lines().collect();
     assert_eq!(shown, picture, "\n{}", shown.join("\n"));
 }
 
 #[test]
 fn two_tiles_a_line_between_them_and_a_status_line() {
-    let mut story = Story::new(6, 60);
-    story.show(1, frame(2, &["$ ls", "a  b"]));
-    story.show(2, frame(2, &["漢字 wide"]));
+    let mut script = ModelScript::new(6, 60);
+    script.show(1, frame(2, &["$ ls", "a  b"]));
+    script.show(2, frame(2, &["漢字 wide"]));
     check(
-        &story,
+        &script,
         &[
             "━ ▶ left ━━━━━━━━━━━━━━━━ ○ ━┭─ right ────────────────── ○ ─",
             "$ ls                         │漢字 wide",
@@ -42,7 +42,7 @@ fn two_tiles_a_line_between_them_and_a_status_line() {
 
 #[test]
 fn a_pane_that_is_larger_is_cropped_around_its_cursor_and_says_so() {
-    let mut story = Story::new(8, 100);
+    let mut script = ModelScript::new(8, 100);
     let mut large = headed(frame(2, &[]), |head| {
         head.size = PaneSize { rows: 30, cols: 60 };
     });
@@ -53,8 +53,8 @@ fn a_pane_that_is_larger_is_cropped_around_its_cursor_and_says_so() {
         })
         .collect();
     large.cursor.row = 29;
-    story.show(1, large);
-    let picture = story.picture();
+    script.show(1, large);
+    let picture = script.picture();
     assert!(picture.contains("part of 60×30"), "{picture}");
     assert!(
         picture.contains("row 29 xxx") && !picture.contains("row 20"),
@@ -66,21 +66,21 @@ fn a_pane_that_is_larger_is_cropped_around_its_cursor_and_says_so() {
 
 #[test]
 fn a_pane_that_is_smaller_is_filled_up() {
-    let mut story = Story::new(16, 120);
+    let mut script = ModelScript::new(16, 120);
     let small = headed(frame(2, &["tiny"]), |head| {
         head.size = PaneSize { rows: 2, cols: 6 };
     });
-    story.press("\x02b");
-    story.show(1, small);
-    let picture = story.picture();
+    script.press("\x02b");
+    script.show(1, small);
+    let picture = script.picture();
     assert!(picture.contains("tiny  ····"), "{picture}");
 }
 
 #[test]
 fn focus_is_a_sign_and_not_a_colour_alone() {
-    let mut story = Story::new(6, 60);
-    story.press("\x02o");
-    let first = story.picture();
+    let mut script = ModelScript::new(6, 60);
+    script.press("\x02o");
+    let first = script.picture();
     let first = first.lines().next().unwrap_or_default();
     assert!(
         first.starts_with("─ left ─") && first.contains("┮━ ▶ right ━"),
@@ -90,12 +90,12 @@ fn focus_is_a_sign_and_not_a_colour_alone() {
 
 #[test]
 fn titles_are_cleaned_and_programs_cannot_forge_a_badge_with_controls() {
-    let mut story = Story::new(6, 100);
+    let mut script = ModelScript::new(6, 100);
     let evil = headed(frame(2, &["x"]), |head| {
         head.title = "a\x1b]52;c;eA==\x07\u{202e}b\nc".into();
     });
-    story.show(1, evil);
-    let picture = story.picture();
+    script.show(1, evil);
+    let picture = script.picture();
     assert!(
         picture.contains("a\u{fffd}]52;c;eA==\u{fffd}b c"),
         "{picture}"
@@ -107,7 +107,7 @@ fn titles_are_cleaned_and_programs_cannot_forge_a_badge_with_controls() {
 fn a_screen_of_any_size_is_drawn() {
     for rows in 0..12 {
         for cols in [0, 1, 2, 3, 5, 9, 20, 41, 81, 119, 140] {
-            let mut story = Story::new(24, 80);
+            let mut script = ModelScript::new(24, 80);
             for keys in [
                 "",
                 "\x02b",
@@ -117,9 +117,9 @@ fn a_screen_of_any_size_is_drawn() {
                 "/",
                 "\x1bq\x02x",
             ] {
-                story.press(keys);
-                story.step(ModelInput::Resized(PaneSize { rows, cols }));
-                let buffer = draw(&story.model, ColorDepth::True, 0);
+                script.press(keys);
+                script.step(ModelInput::Resized(PaneSize { rows, cols }));
+                let buffer = draw(&script.model, ColorDepth::True, 0);
                 assert_eq!((buffer.rows, buffer.cols), (rows, cols));
                 if let Some(caret) = buffer.caret {
                     assert!(
@@ -134,7 +134,7 @@ fn a_screen_of_any_size_is_drawn() {
 
 #[test]
 fn a_reversed_screen_and_hidden_text_are_as_the_program_wants_them() {
-    let mut story = Story::new(6, 60);
+    let mut script = ModelScript::new(6, 60);
     let mut turned = headed(frame(2, &["abc"]), |head| head.modes.reverse = true);
     turned.rows.push(FrameRow(
         1,
@@ -148,42 +148,42 @@ fn a_reversed_screen_and_hidden_text_are_as_the_program_wants_them() {
             ),
         )],
     ));
-    story.show(1, turned);
-    let buffer = draw(&story.model, ColorDepth::True, 0);
+    script.show(1, turned);
+    let buffer = draw(&script.model, ColorDepth::True, 0);
     assert_eq!(buffer.row(1)[0].style.3.0 & REVERSE, REVERSE);
-    assert!(!story.picture().contains("secret"));
+    assert!(!script.picture().contains("secret"));
 }
 
 #[test]
 fn the_sidebar_covers_the_panes_where_it_is_narrow_and_stands_beside_them_where_not() {
-    let mut story = Story::new(12, 80);
-    story.press("\x02b");
+    let mut script = ModelScript::new(12, 80);
+    script.press("\x02b");
     let room = |model: &AttachModel| model.areas().room.cols;
-    assert_eq!(room(&story.model), 80);
-    let picture = story.picture();
+    assert_eq!(room(&script.model), 80);
+    let picture = script.picture();
     for row in ["▶ ○ left", "● right", "▲ far", "needs input", "12s"] {
         assert!(picture.contains(row), "{row}\n{picture}");
     }
-    story.step(ModelInput::Resized(PaneSize {
+    script.step(ModelInput::Resized(PaneSize {
         rows: 12,
         cols: 160,
     }));
-    assert!(room(&story.model) < 160 && room(&story.model) >= 80);
-    // A click goes there.
-    let row = story
+    assert!(room(&script.model) < 160 && room(&script.model) >= 80);
+    // A click on the row focuses the pane.
+    let row = script
         .picture()
         .lines()
         .position(|row| row.contains("● right"));
     let row = row.expect("a row") + 1;
-    story.press(&format!("\x1b[<0;6;{row}M\x1b[<0;6;{row}m"));
-    assert_eq!(story.model.focus, Some(PaneId(2)));
+    script.press(&format!("\x1b[<0;6;{row}M\x1b[<0;6;{row}m"));
+    assert_eq!(script.model.focus, Some(PaneId(2)));
 }
 
 #[test]
 fn workers_runs_and_watchers_stand_in_the_sidebar_and_what_is_long_is_cut() {
-    let mut story = Story::new(40, 160);
+    let mut script = ModelScript::new(40, 160);
     let at = fugue_api::Timestamp(1_000);
-    let overview = &mut story.model.overview;
+    let overview = &mut script.model.overview;
     overview.workers.push(fugue_api::team::WorkerRow {
         worker_id: "a-worker-with-a-very-long-name-claude".into(),
         instance: 1,
@@ -210,7 +210,7 @@ fn workers_runs_and_watchers_stand_in_the_sidebar_and_what_is_long_is_cut() {
         decision: None,
         queued: 0,
     });
-    let picture = story.picture();
+    let picture = script.picture();
     for row in [
         " workers",
         "▲ a-worker-with-… needs input  12s",
@@ -220,10 +220,10 @@ fn workers_runs_and_watchers_stand_in_the_sidebar_and_what_is_long_is_cut() {
     ] {
         assert!(picture.contains(row), "{row}\n{picture}");
     }
-    // A screen too low for all of it says so.
-    story.step(ModelInput::Resized(PaneSize {
+    // A screen with too few rows shows the number of hidden rows.
+    script.step(ModelInput::Resized(PaneSize {
         rows: 10,
         cols: 160,
     }));
-    assert!(story.picture().contains("more rows"));
+    assert!(script.picture().contains("more rows"));
 }

@@ -1,7 +1,7 @@
 use fugue_api::attach::FrameModes;
 
 use super::*;
-use crate::keys;
+use fugue_api::input_encoding;
 
 fn heard(bytes: &[u8]) -> Vec<InputEvent> {
     let mut input = InputParser::default();
@@ -10,38 +10,38 @@ fn heard(bytes: &[u8]) -> Vec<InputEvent> {
     heard
 }
 
-fn press(code: Code, mods: Mods) -> InputEvent {
-    InputEvent::Key(Press::new(code, mods))
+fn press(code: KeyCode, mods: Modifiers) -> InputEvent {
+    InputEvent::Key(KeyEvent::new(code, mods))
 }
 
 #[test]
 fn keys_are_known_by_their_sequences() {
     for (bytes, code, mods) in [
-        (&b"a"[..], Code::Char('a'), Mods::NONE),
-        ("é".as_bytes(), Code::Char('é'), Mods::NONE),
-        (b"\x02", Code::Char('b'), Mods::CTRL),
-        (b"\0", Code::Char(' '), Mods::CTRL),
-        (b"\x1b", Code::Escape, Mods::NONE),
-        (b"\x1bx", Code::Char('x'), Mods::ALT),
-        (b"\x1b\r", Code::Enter, Mods::ALT),
-        (b"\x1b[", Code::Char('['), Mods::ALT),
-        (b"\x1bO", Code::Char('O'), Mods::ALT),
-        (b"\x1b[A", Code::Up, Mods::NONE),
-        (b"\x1bOA", Code::Up, Mods::NONE),
-        (b"\x1b[1;5D", Code::Left, Mods::CTRL),
-        (b"\x1b\x1b[A", Code::Up, Mods::ALT),
-        (b"\x1b[Z", Code::Tab, Mods::SHIFT),
-        (b"\x1b[3~", Code::Delete, Mods::NONE),
-        (b"\x1b[3;5~", Code::Delete, Mods::CTRL),
-        (b"\x1b[15~", Code::F(5), Mods::NONE),
-        (b"\x1b[24~", Code::F(12), Mods::NONE),
-        (b"\x1bOP", Code::F(1), Mods::NONE),
-        (b"\x1b[1;2R", Code::F(3), Mods::SHIFT),
-        (b"\x1b[27u", Code::Escape, Mods::NONE),
-        (b"\x1b[98;5u", Code::Char('b'), Mods::CTRL),
-        (b"\x1b[27;5;9~", Code::Tab, Mods::CTRL),
-        (b"\x1b[13;2u", Code::Enter, Mods::SHIFT),
-        (b"\x1b[57399u", Code::Other(57_399), Mods::NONE),
+        (&b"a"[..], KeyCode::Char('a'), Modifiers::NONE),
+        ("é".as_bytes(), KeyCode::Char('é'), Modifiers::NONE),
+        (b"\x02", KeyCode::Char('b'), Modifiers::CTRL),
+        (b"\0", KeyCode::Char(' '), Modifiers::CTRL),
+        (b"\x1b", KeyCode::Escape, Modifiers::NONE),
+        (b"\x1bx", KeyCode::Char('x'), Modifiers::ALT),
+        (b"\x1b\r", KeyCode::Enter, Modifiers::ALT),
+        (b"\x1b[", KeyCode::Char('['), Modifiers::ALT),
+        (b"\x1bO", KeyCode::Char('O'), Modifiers::ALT),
+        (b"\x1b[A", KeyCode::Up, Modifiers::NONE),
+        (b"\x1bOA", KeyCode::Up, Modifiers::NONE),
+        (b"\x1b[1;5D", KeyCode::Left, Modifiers::CTRL),
+        (b"\x1b\x1b[A", KeyCode::Up, Modifiers::ALT),
+        (b"\x1b[Z", KeyCode::Tab, Modifiers::SHIFT),
+        (b"\x1b[3~", KeyCode::Delete, Modifiers::NONE),
+        (b"\x1b[3;5~", KeyCode::Delete, Modifiers::CTRL),
+        (b"\x1b[15~", KeyCode::F(5), Modifiers::NONE),
+        (b"\x1b[24~", KeyCode::F(12), Modifiers::NONE),
+        (b"\x1bOP", KeyCode::F(1), Modifiers::NONE),
+        (b"\x1b[1;2R", KeyCode::F(3), Modifiers::SHIFT),
+        (b"\x1b[27u", KeyCode::Escape, Modifiers::NONE),
+        (b"\x1b[98;5u", KeyCode::Char('b'), Modifiers::CTRL),
+        (b"\x1b[27;5;9~", KeyCode::Tab, Modifiers::CTRL),
+        (b"\x1b[13;2u", KeyCode::Enter, Modifiers::SHIFT),
+        (b"\x1b[57399u", KeyCode::Numbered(57_399), Modifiers::NONE),
     ] {
         assert_eq!(heard(bytes), [press(code, mods)], "{bytes:?}");
     }
@@ -93,7 +93,7 @@ fn what_xterm_sends_is_what_a_program_reads() {
         let read: Vec<u8> = heard(&bytes)
             .into_iter()
             .flat_map(|heard| match heard {
-                InputEvent::Key(press) => keys::encode(&press, &modes),
+                InputEvent::Key(press) => input_encoding::encode_key(&press, &modes),
                 InputEvent::Unknown(bytes) => bytes,
                 other => panic!("{bytes:?}: {other:?}"),
             })
@@ -140,7 +140,7 @@ fn a_paste_is_one_thing_whatever_is_in_it() {
             InputEvent::PasteStart,
             InputEvent::PasteChunk(b"\x02d\x1b[A".to_vec()),
             InputEvent::PasteEnd,
-            press(Code::Char('d'), Mods::NONE)
+            press(KeyCode::Char('d'), Modifiers::NONE)
         ]
     );
 }
@@ -169,12 +169,12 @@ fn answers_are_not_keys() {
 
 #[test]
 fn kitty_tells_more_of_a_key() {
-    let wanted = Press {
+    let wanted = KeyEvent {
         shifted: Some('A'),
         base: Some('q'),
         text: Some("A".into()),
-        event: Event::Repeat,
-        ..Press::new(Code::Char('a'), Mods::SHIFT)
+        kind: KeyEventKind::Repeat,
+        ..KeyEvent::new(KeyCode::Char('a'), Modifiers::SHIFT)
     };
     assert_eq!(heard(b"\x1b[97:65:113;2:2;65u"), [InputEvent::Key(wanted)]);
 }

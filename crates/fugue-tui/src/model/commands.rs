@@ -5,6 +5,8 @@ use std::time::Instant;
 use fugue_api::{
     PaneId, ToolCall,
     attach::{LayoutChange, SplitSide, ViewerRole},
+    input_encoding::{KeyEvent, KeyEventKind, Modifiers},
+    keys::KeyCode,
     panes::ClosePane,
     wire::Request,
 };
@@ -13,11 +15,7 @@ use super::{
     AttachModel, ConnectionState, DaemonLoss, InputMode, LeaveReason, MessageTone, ModelEffect,
     PanePicker, REPEAT_TIMEOUT, is_ctrl, requests::RequestPurpose,
 };
-use crate::{
-    draw::HELP_ROWS,
-    input::InputEvent,
-    keys::{Code, Event, Mods, Press},
-};
+use crate::{draw::HELP_ROWS, input::InputEvent};
 
 impl AttachModel {
     pub(super) fn handle_input(
@@ -27,7 +25,7 @@ impl AttachModel {
         effects: &mut Vec<ModelEffect>,
     ) {
         if self.connection == ConnectionState::Down(DaemonLoss::Stopped)
-            && matches!(&event, InputEvent::Key(press) if press.event != Event::Release && !is_ctrl(press, 'b'))
+            && matches!(&event, InputEvent::Key(press) if press.kind != KeyEventKind::Release && !is_ctrl(press, 'b'))
             && matches!(self.mode, InputMode::Pane)
         {
             // The key is queued until the daemon runs.
@@ -83,9 +81,9 @@ impl AttachModel {
         }
     }
 
-    fn key(&mut self, press: Press, now: Instant, effects: &mut Vec<ModelEffect>) {
+    fn key(&mut self, press: KeyEvent, now: Instant, effects: &mut Vec<ModelEffect>) {
         // Only a pane's program uses key releases.
-        if press.event == Event::Release {
+        if press.kind == KeyEventKind::Release {
             if matches!(self.mode, InputMode::Pane)
                 && !self.is_scrolling()
                 && self.role == ViewerRole::Interactive
@@ -96,7 +94,10 @@ impl AttachModel {
             return;
         }
         // A modifier key alone is not a command.
-        let alone = matches!(press.code, Code::Other(57_358..=57_360 | 57_441..=57_454));
+        let alone = matches!(
+            press.code,
+            KeyCode::Numbered(57_358..=57_360 | 57_441..=57_454)
+        );
         if !alone {
             // The next key dismisses the message.
             self.message = None;
@@ -142,38 +143,38 @@ impl AttachModel {
             InputMode::Help(top) => {
                 let most = HELP_ROWS.saturating_sub(1);
                 match press.code {
-                    Code::Up | Code::Char('k') => *top = top.saturating_sub(1),
-                    Code::Down | Code::Char('j') => *top = (*top + 1).min(most),
-                    Code::PageUp => *top = top.saturating_sub(10),
-                    Code::PageDown | Code::Char(' ') => *top = (*top + 10).min(most),
-                    Code::Home => *top = 0,
-                    Code::End => *top = most,
+                    KeyCode::Up | KeyCode::Char('k') => *top = top.saturating_sub(1),
+                    KeyCode::Down | KeyCode::Char('j') => *top = (*top + 1).min(most),
+                    KeyCode::PageUp => *top = top.saturating_sub(10),
+                    KeyCode::PageDown | KeyCode::Char(' ') => *top = (*top + 10).min(most),
+                    KeyCode::Home => *top = 0,
+                    KeyCode::End => *top = most,
                     _ => self.mode = InputMode::Pane,
                 }
             }
         }
     }
 
-    fn picker_key(&mut self, press: &Press, now: Instant, effects: &mut Vec<ModelEffect>) {
+    fn picker_key(&mut self, press: &KeyEvent, now: Instant, effects: &mut Vec<ModelEffect>) {
         let InputMode::Picker(picker) = &mut self.mode else {
             return;
         };
         match press.code {
-            Code::Escape => self.mode = InputMode::Pane,
-            Code::Enter => {
+            KeyCode::Escape => self.mode = InputMode::Pane,
+            KeyCode::Enter => {
                 let picked = picker.picked();
                 self.mode = InputMode::Pane;
                 if let Some(pane) = picked {
                     self.go_to(pane, now, effects);
                 }
             }
-            Code::Up => picker.go(-1),
-            Code::Down => picker.go(1),
-            Code::PageUp => picker.go(-10),
-            Code::PageDown => picker.go(10),
-            Code::Home => picker.go(i64::from(i32::MIN)),
-            Code::End => picker.go(i64::from(i32::MAX)),
-            Code::Backspace => picker.erase(),
+            KeyCode::Up => picker.go(-1),
+            KeyCode::Down => picker.go(1),
+            KeyCode::PageUp => picker.go(-10),
+            KeyCode::PageDown => picker.go(10),
+            KeyCode::Home => picker.go(i64::from(i32::MIN)),
+            KeyCode::End => picker.go(i64::from(i32::MAX)),
+            KeyCode::Backspace => picker.erase(),
             _ if is_ctrl(press, 'c') || is_ctrl(press, 'g') => self.mode = InputMode::Pane,
             _ if is_ctrl(press, 'p') => picker.go(-1),
             _ if is_ctrl(press, 'n') => picker.go(1),
@@ -190,7 +191,7 @@ impl AttachModel {
     }
 
     /// Executes the command of the key after the prefix.
-    fn command(&mut self, press: &Press, now: Instant, effects: &mut Vec<ModelEffect>) {
+    fn command(&mut self, press: &KeyEvent, now: Instant, effects: &mut Vec<ModelEffect>) {
         if is_ctrl(press, 'b') {
             return self.pass_key(press, now, effects);
         }
@@ -198,17 +199,17 @@ impl AttachModel {
             return;
         }
         let side = match press.code {
-            Code::Up => Some(SplitSide::Above),
-            Code::Down => Some(SplitSide::Below),
-            Code::Left => Some(SplitSide::Left),
-            Code::Right => Some(SplitSide::Right),
+            KeyCode::Up => Some(SplitSide::Above),
+            KeyCode::Down => Some(SplitSide::Below),
+            KeyCode::Left => Some(SplitSide::Left),
+            KeyCode::Right => Some(SplitSide::Right),
             _ => None,
         };
-        if let Some(side) = side.filter(|_| press.mods.held() == Mods::NONE) {
+        if let Some(side) = side.filter(|_| press.mods.held() == Modifiers::NONE) {
             let next = self.focus.and_then(|pane| self.neighbour(pane, side));
             return self.focus_on(next, effects);
         }
-        if press.code == Code::PageUp {
+        if press.code == KeyCode::PageUp {
             self.start_scroll(now, effects);
             return self.page(-1, effects);
         }
@@ -293,15 +294,15 @@ impl AttachModel {
         self.update_view_requests(effects);
     }
 
-    fn push(&mut self, press: &Press, now: Instant, effects: &mut Vec<ModelEffect>) -> bool {
+    fn push(&mut self, press: &KeyEvent, now: Instant, effects: &mut Vec<ModelEffect>) -> bool {
         let side = match press.code {
-            Code::Up => SplitSide::Above,
-            Code::Down => SplitSide::Below,
-            Code::Left => SplitSide::Left,
-            Code::Right => SplitSide::Right,
+            KeyCode::Up => SplitSide::Above,
+            KeyCode::Down => SplitSide::Below,
+            KeyCode::Left => SplitSide::Left,
+            KeyCode::Right => SplitSide::Right,
             _ => return false,
         };
-        if press.mods.held() != Mods::CTRL {
+        if press.mods.held() != Modifiers::CTRL {
             return false;
         }
         let Some(pane) = self.focus.filter(|_| self.may_change(now)) else {

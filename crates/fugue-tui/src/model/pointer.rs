@@ -5,6 +5,8 @@ use std::time::Instant;
 use fugue_api::{
     PaneId,
     attach::{FrameMouseMode, LayoutChange, Rect, SplitSide, Tile, ViewerRole},
+    input_encoding::{self, KeyEvent, Modifiers},
+    keys::KeyCode,
 };
 
 use super::{
@@ -14,7 +16,6 @@ use super::{
 };
 use crate::{
     draw,
-    keys::{Code, Mods, Press},
     mouse::{self, MouseAction, MouseEvent},
 };
 
@@ -28,7 +29,7 @@ pub enum MouseGrab {
     },
     /// A selection that starts at this cell of the tile as soon as the mouse moves.
     Text { pane: PaneId, row: u16, col: u16 },
-    /// A button press that was sent to the program: it gets the rest of the drag too, wherever the mouse goes.
+    /// A button press that was sent to the program, which gets the rest of the drag too, wherever the mouse goes.
     Program { pane: PaneId },
 }
 
@@ -172,10 +173,10 @@ impl AttachModel {
         if self.role == ViewerRole::ReadOnly {
             return;
         }
-        let code = if rows < 0 { Code::Up } else { Code::Down };
+        let code = if rows < 0 { KeyCode::Up } else { KeyCode::Down };
         let modes = self.views.get(&pane).map(|view| view.modes);
-        let press = Press::new(code, Mods::NONE);
-        let bytes = crate::keys::encode(&press, &modes.unwrap_or_default());
+        let press = KeyEvent::new(code, Modifiers::NONE);
+        let bytes = input_encoding::encode_key(&press, &modes.unwrap_or_default());
         let bytes = bytes.repeat(rows.unsigned_abs() as usize);
         self.type_into(pane, &bytes, now, effects);
     }

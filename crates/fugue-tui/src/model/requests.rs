@@ -43,7 +43,7 @@ pub enum RequestPurpose {
     Close(PaneId),
     /// Only an error is shown.
     ErrorOnly,
-    /// The new size of the pane area; a newer one replaces it.
+    /// The new size of the pane area; a newer size cancels the request.
     Fit,
 }
 

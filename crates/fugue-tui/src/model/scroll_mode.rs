@@ -5,6 +5,8 @@ use std::time::Instant;
 use fugue_api::{
     PaneId, ToolCall,
     attach::AttachRequest,
+    input_encoding::KeyEvent,
+    keys::KeyCode,
     panes::{ReadMode, ReadPane, ReadPaneReply},
     wire::Request,
 };
@@ -14,7 +16,6 @@ use super::{
     requests::RequestPurpose,
     scroll::{self, ScrollPosition, ScrollSource, ScrollView, SearchDirection},
 };
-use crate::keys::{Code, Press};
 
 /// The text that was copied last.
 #[derive(Default)]
@@ -114,7 +115,7 @@ impl AttachModel {
 
     pub(super) fn scroll_key(
         &mut self,
-        press: &Press,
+        press: &KeyEvent,
         now: Instant,
         effects: &mut Vec<ModelEffect>,
     ) {
@@ -131,17 +132,17 @@ impl AttachModel {
         }
         let page = scroll.page();
         match press.code {
-            Code::Up => scroll.go(-1),
-            Code::Down => scroll.go(1),
-            Code::Left => scroll.go_across(-1),
-            Code::Right => scroll.go_across(1),
-            Code::PageUp => scroll.roll(-page),
-            Code::PageDown => scroll.roll(page),
-            Code::Home => scroll.go_to_line_start(),
-            Code::End => scroll.go_to_line_end(),
-            Code::Enter => return self.copy_selected(pane, now, effects),
-            Code::Escape if scroll.anchor.is_some() => scroll.anchor = None,
-            Code::Escape => return self.stop_scroll(pane, effects),
+            KeyCode::Up => scroll.go(-1),
+            KeyCode::Down => scroll.go(1),
+            KeyCode::Left => scroll.go_across(-1),
+            KeyCode::Right => scroll.go_across(1),
+            KeyCode::PageUp => scroll.roll(-page),
+            KeyCode::PageDown => scroll.roll(page),
+            KeyCode::Home => scroll.go_to_line_start(),
+            KeyCode::End => scroll.go_to_line_end(),
+            KeyCode::Enter => return self.copy_selected(pane, now, effects),
+            KeyCode::Escape if scroll.anchor.is_some() => scroll.anchor = None,
+            KeyCode::Escape => return self.stop_scroll(pane, effects),
             _ if is_ctrl(press, 'c') => return self.stop_scroll(pane, effects),
             _ if is_ctrl(press, 'u') => scroll.roll(-page / 2),
             _ if is_ctrl(press, 'd') => scroll.roll(page / 2),
@@ -187,7 +188,7 @@ impl AttachModel {
     fn prompt_key(
         &mut self,
         pane: PaneId,
-        press: &Press,
+        press: &KeyEvent,
         now: Instant,
         effects: &mut Vec<ModelEffect>,
     ) {
@@ -198,13 +199,13 @@ impl AttachModel {
             return;
         };
         match press.code {
-            Code::Escape => scroll.prompt = None,
-            Code::Backspace => {
+            KeyCode::Escape => scroll.prompt = None,
+            KeyCode::Backspace => {
                 if text.pop().is_none() {
                     scroll.prompt = None;
                 }
             }
-            Code::Enter => {
+            KeyCode::Enter => {
                 let (direction, mut text) = (*direction, std::mem::take(text));
                 scroll.prompt = None;
                 if text.is_empty() {

@@ -1,4 +1,4 @@
-//! Stories: what a person does and the daemon answers, and what is asked and shown then.
+//! Scripts of keys and responses, with the requests and the screen that follow.
 
 use fugue_api::{
     Cursor, ErrorKind, Timestamp, ToolReply,
@@ -17,12 +17,12 @@ use crate::{
     style::{ColorDepth, HIDDEN},
 };
 
-pub struct Story {
+pub struct ModelScript {
     pub model: AttachModel,
     now: Instant,
     pub asked: Vec<(RequestTicket, Request)>,
     pub done: Vec<ModelEffect>,
-    /// As it was drawn last, brought up to date by what was said to be stale.
+    /// The last screen, updated with the damage.
     shown: Option<CellBuffer>,
 }
 
@@ -71,7 +71,7 @@ pub fn frame(number: u64, rows: &[&str]) -> Frame {
     }
 }
 
-/// The same with something else in its head.
+/// The same frame with a changed head.
 pub fn headed(mut frame: Frame, by: impl FnOnce(&mut FrameHead)) -> Frame {
     by(frame.head.as_mut().expect("it has one"));
     frame
@@ -86,15 +86,15 @@ fn rect(row: u16, col: u16, rows: u16, cols: u16) -> Rect {
     }
 }
 
-impl Story {
-    /// Two panes beside each other in `main`, one ended, and one in `other`.
+impl ModelScript {
+    /// Two panes side by side in `main`, an ended pane, and a pane in `other`.
     pub fn new(rows: u16, cols: u16) -> Self {
         Self::as_role(ViewerRole::Interactive, rows, cols)
     }
 
     pub fn as_role(role: ViewerRole, rows: u16, cols: u16) -> Self {
         let model = AttachModel::new(7, role, SessionName::default(), size(rows, cols));
-        let mut story = Self {
+        let mut script = Self {
             model,
             now: Instant::now(),
             asked: Vec::new(),
@@ -110,14 +110,14 @@ impl Story {
             ],
             ..Overview::default()
         };
-        let effects = story.model.start(None, overview.clone(), story.now);
-        story.perform(effects);
-        story.answer_everything(overview);
-        story.arrange(None);
+        let effects = script.model.start(None, overview.clone(), script.now);
+        script.perform(effects);
+        script.answer_everything(overview);
+        script.arrange(None);
         for pane in [1, 2] {
-            story.show(pane, frame(1, &["$ "]));
+            script.show(pane, frame(1, &["$ "]));
         }
-        story
+        script
     }
 
     fn perform(&mut self, effects: Vec<ModelEffect>) {
@@ -146,7 +146,7 @@ impl Story {
         self.refresh();
     }
 
-    /// Whatever is not drawn anew is as it would be.
+    /// Updates the screen with the damage and compares it with a whole draw.
     #[track_caller]
     fn refresh(&mut self) -> ScreenDamage {
         let whole = draw(&self.model, ColorDepth::None, 13_000);
@@ -279,9 +279,9 @@ impl Story {
 
 #[test]
 fn one_question_is_open_for_every_pane_in_sight() {
-    let mut story = Story::new(24, 80);
-    let views = |story: &Story| {
-        let mut panes: Vec<u64> = story
+    let mut script = ModelScript::new(24, 80);
+    let views = |script: &ModelScript| {
+        let mut panes: Vec<u64> = script
             .asked
             .iter()
             .filter_map(|(_, ask)| match ask {
@@ -297,25 +297,25 @@ fn one_question_is_open_for_every_pane_in_sight() {
         panes.sort_unstable();
         panes
     };
-    assert_eq!(views(&story), [1, 2]);
-    story.press("\x02z");
+    assert_eq!(views(&script), [1, 2]);
+    script.press("\x02z");
     assert_eq!(
-        story.changes(),
+        script.changes(),
         [LayoutChange::Zoom {
             pane: Some(PaneId(1))
         }]
     );
-    story.arrange(Some(PaneId(1)));
-    assert_eq!(views(&story), [1]);
+    script.arrange(Some(PaneId(1)));
+    assert_eq!(views(&script), [1]);
 }
 
 #[test]
 fn keys_go_to_the_pane_in_focus_in_order_and_one_call_at_a_time() {
-    let mut story = Story::new(24, 80);
-    story.press("l");
-    story.press("s");
-    story.press("\r");
-    assert_eq!(story.typed(), (PaneId(1), b"l".to_vec()));
+    let mut script = ModelScript::new(24, 80);
+    script.press("l");
+    script.press("s");
+    script.press("\r");
+    assert_eq!(script.typed(), (PaneId(1), b"l".to_vec()));
     let is_type = |ask: &Request| {
         matches!(
             ask,
@@ -324,26 +324,26 @@ fn keys_go_to_the_pane_in_focus_in_order_and_one_call_at_a_time() {
             }
         )
     };
-    story.answer(is_type, Ok(Response::Noted));
-    assert_eq!(story.typed(), (PaneId(1), b"s\r".to_vec()));
-    story.answer(is_type, Ok(Response::Noted));
-    assert!(!story.asked.iter().any(|(_, ask)| is_type(ask)));
-    story.press("\x02\x1b[C");
-    assert_eq!(story.model.focus, Some(PaneId(2)));
-    story.press("\x02\x02");
-    assert_eq!(story.typed(), (PaneId(2), vec![2]));
+    script.answer(is_type, Ok(Response::Noted));
+    assert_eq!(script.typed(), (PaneId(1), b"s\r".to_vec()));
+    script.answer(is_type, Ok(Response::Noted));
+    assert!(!script.asked.iter().any(|(_, ask)| is_type(ask)));
+    script.press("\x02\x1b[C");
+    assert_eq!(script.model.focus, Some(PaneId(2)));
+    script.press("\x02\x02");
+    assert_eq!(script.typed(), (PaneId(2), vec![2]));
 }
 
 #[test]
-fn what_is_typed_and_its_echo_need_no_whole_picture() {
-    let mut story = Story::new(24, 80);
-    let damage = |story: &mut Story, input: ModelInput| {
-        story.model.step(input, story.now);
-        story.refresh()
+fn input_and_its_echo_damage_only_rows() {
+    let mut script = ModelScript::new(24, 80);
+    let damage = |script: &mut ModelScript, input: ModelInput| {
+        script.model.step(input, script.now);
+        script.refresh()
     };
     let heard = InputParser::default().feed(b"l").remove(0);
     assert_eq!(
-        damage(&mut story, ModelInput::Terminal(heard)),
+        damage(&mut script, ModelInput::Terminal(heard)),
         ScreenDamage::None
     );
     let echo = |number: u64, row: u16, text: &str| {
@@ -363,12 +363,12 @@ fn what_is_typed_and_its_echo_need_no_whole_picture() {
         (1, 21, "end"),
         (2, 0, "x"),
     ] {
-        story.show(pane, echo(9, row, text));
-        let shown = story.picture();
+        script.show(pane, echo(9, row, text));
+        let shown = script.picture();
         assert!(shown.contains(text), "{shown}");
     }
     let mut rows: Vec<&str> = Vec::new();
-    let picture = story.picture();
+    let picture = script.picture();
     rows.extend(picture.lines());
     assert!(
         rows[1].starts_with("$ l") && rows[1].ends_with("│x"),
@@ -385,43 +385,43 @@ fn what_is_typed_and_its_echo_need_no_whole_picture() {
     secret.rows[0].1 = spans
         .map(|(text, look)| StyledSpan(text.into(), look))
         .into();
-    story.show(1, secret);
+    script.show(1, secret);
     let wide = "字".repeat(60);
-    story.show(1, echo(9, 2, &wide));
-    // A title, a list or a look back is more than rows.
-    story.press("\x02w");
-    story.show(1, echo(10, 3, "behind the list"));
+    script.show(1, echo(9, 2, &wide));
+    // A title, the picker or a scroll view damages more than rows.
+    script.press("\x02w");
+    script.show(1, echo(10, 3, "behind the list"));
     let mut named = echo(11, 4, "named");
     named.head = headed(frame(11, &[]), |head| head.title = "a title".into()).head;
-    story.press("\x1b");
-    story.show(1, named);
-    assert!(story.picture().contains("a title"));
+    script.press("\x1b");
+    script.show(1, named);
+    assert!(script.picture().contains("a title"));
 }
 
 #[test]
-fn a_split_asks_where_the_pane_is_then_for_its_place_then_for_the_pane() {
-    let mut story = Story::new(24, 80);
-    story.press("\x02%");
+fn a_split_requests_the_directory_then_the_position_then_the_pane() {
+    let mut script = ModelScript::new(24, 80);
+    script.press("\x02%");
     let Request::Tool {
         call: ToolCall::GetStatus(args),
-    } = story.last_ask().clone()
+    } = script.last_ask().clone()
     else {
-        panic!("{:?}", story.last_ask());
+        panic!("{:?}", script.last_ask());
     };
     assert_eq!(args.pane_id.as_deref(), Some("p1"));
     let refused = Err(Error::new(ErrorKind::NotFound, "gone"));
-    story.answer(
+    script.answer(
         |ask| matches!(ask, Request::Tool { call: ToolCall::GetStatus(args) } if args.pane_id.as_deref() == Some("p1")),
         refused.clone(),
     );
-    // The first was for the title; both are asked alike.
-    if story.changes().is_empty() {
-        story.answer(
+    // The first request was for the title; both are equal.
+    if script.changes().is_empty() {
+        script.answer(
             |ask| matches!(ask, Request::Tool { call: ToolCall::GetStatus(args) } if args.pane_id.as_deref() == Some("p1")),
             refused,
         );
     }
-    let changes = story.changes();
+    let changes = script.changes();
     let [
         LayoutChange::Beside {
             of: PaneId(1),
@@ -432,7 +432,7 @@ fn a_split_asks_where_the_pane_is_then_for_its_place_then_for_the_pane() {
     else {
         panic!("{changes:?}");
     };
-    story.answer(
+    script.answer(
         |ask| {
             matches!(
                 ask,
@@ -445,18 +445,18 @@ fn a_split_asks_where_the_pane_is_then_for_its_place_then_for_the_pane() {
     );
     let Request::Tool {
         call: ToolCall::CreatePane(args),
-    } = story.last_ask()
+    } = script.last_ask()
     else {
-        panic!("{:?}", story.last_ask());
+        panic!("{:?}", script.last_ask());
     };
     assert_eq!(args.session.as_deref(), Some("main"));
 }
 
 #[test]
 fn a_pane_is_closed_only_on_a_yes() {
-    let mut story = Story::new(24, 80);
-    let closes = |story: &Story| {
-        let mut requests = story.asked.iter();
+    let mut script = ModelScript::new(24, 80);
+    let closes = |script: &ModelScript| {
+        let mut requests = script.asked.iter();
         requests.any(|(_, ask)| {
             matches!(
                 ask,
@@ -466,21 +466,21 @@ fn a_pane_is_closed_only_on_a_yes() {
             )
         })
     };
-    story.press("\x02x");
+    script.press("\x02x");
     assert!(
-        story
+        script
             .picture()
             .contains("close p1 left and all that runs in it? y/n")
     );
-    story.press("n");
-    assert!(!closes(&story));
-    story.press("\x02xy");
-    assert!(closes(&story));
+    script.press("n");
+    assert!(!closes(&script));
+    script.press("\x02xy");
+    assert!(closes(&script));
 }
 
 #[test]
-fn who_only_looks_changes_nothing() {
-    let mut story = Story::as_role(ViewerRole::ReadOnly, 24, 80);
+fn a_read_only_client_changes_nothing() {
+    let mut script = ModelScript::as_role(ViewerRole::ReadOnly, 24, 80);
     for keys in [
         "a",
         "\r",
@@ -494,7 +494,7 @@ fn who_only_looks_changes_nothing() {
         "\x02\x1b[1;5C",
         "\x1b[200~x\x1b[201~",
     ] {
-        story.press(keys);
+        script.press(keys);
     }
     let harmless = |ask: &Request| match ask {
         Request::Look { look } => !matches!(
@@ -505,23 +505,23 @@ fn who_only_looks_changes_nothing() {
         _ => true,
     };
     assert!(
-        story.asked.iter().all(|(_, ask)| harmless(ask)),
+        script.asked.iter().all(|(_, ask)| harmless(ask)),
         "{:?}",
-        story.asked
+        script.asked
     );
-    assert!(story.picture().contains("read-only"));
-    // Looking is what it is for.
-    story.press("\x02\x1b[C\x02w");
-    assert!(story.picture().contains("go to a pane"));
+    assert!(script.picture().contains("read-only"));
+    // Focus changes and the picker are allowed.
+    script.press("\x02\x1b[C\x02w");
+    assert!(script.picture().contains("go to a pane"));
 }
 
 #[test]
-fn the_list_goes_to_other_sessions_and_to_what_has_ended() {
-    let mut story = Story::new(24, 80);
-    story.press("\x02wfar\r");
-    assert_eq!(story.model.session.0, "other");
-    let attends = |story: &Story| -> Vec<String> {
-        let all = story.asked.iter();
+fn the_picker_goes_to_other_sessions_and_to_ended_panes() {
+    let mut script = ModelScript::new(24, 80);
+    script.press("\x02wfar\r");
+    assert_eq!(script.model.session.0, "other");
+    let attends = |script: &ModelScript| -> Vec<String> {
+        let all = script.asked.iter();
         all.filter_map(|(_, ask)| match ask {
             Request::Look {
                 look: AttachRequest::Attend { session, .. },
@@ -530,39 +530,43 @@ fn the_list_goes_to_other_sessions_and_to_what_has_ended() {
         })
         .collect()
     };
-    assert_eq!(attends(&story), ["other"]);
+    assert_eq!(attends(&script), ["other"]);
 
-    let mut story = Story::new(24, 80);
-    story.press("\x02wover\r");
-    assert_eq!(story.model.peek, Some(PaneId(3)));
+    let mut script = ModelScript::new(24, 80);
+    script.press("\x02wover\r");
+    assert_eq!(script.model.peek, Some(PaneId(3)));
     let over = headed(frame(1, &["the end"]), |head| head.ended = true);
-    story.show(3, over);
-    assert!(story.picture().contains("the end"));
-    story.press("x");
-    assert!(story.picture().contains("has ended"), "{}", story.picture());
-    story.press("\x02q");
-    assert_eq!(story.model.peek, None);
-    assert!(story.picture().contains("right"));
+    script.show(3, over);
+    assert!(script.picture().contains("the end"));
+    script.press("x");
+    assert!(
+        script.picture().contains("has ended"),
+        "{}",
+        script.picture()
+    );
+    script.press("\x02q");
+    assert_eq!(script.model.peek, None);
+    assert!(script.picture().contains("right"));
 }
 
 #[test]
-fn a_lost_daemon_is_asked_again_from_the_beginning() {
-    let mut story = Story::new(24, 80);
-    story.press("a");
-    let (ticket, typed) = story.asked.last().cloned().expect("typed");
-    story.step(ModelInput::Disconnected(DaemonLoss::Died));
-    assert!(story.picture().contains("reconnecting"));
+fn open_requests_are_sent_again_after_a_reconnect() {
+    let mut script = ModelScript::new(24, 80);
+    script.press("a");
+    let (ticket, typed) = script.asked.last().cloned().expect("typed");
+    script.step(ModelInput::Disconnected(DaemonLoss::Died));
+    assert!(script.picture().contains("reconnecting"));
     // What is on the screen stays.
-    assert!(story.picture().contains("$"));
-    story.press("b");
-    assert_eq!(story.typed().1, b"a");
-    story.asked.clear();
-    story.step(ModelInput::Resized(size(30, 90)));
-    assert!(story.asked.is_empty());
-    story.step(ModelInput::Reconnected);
-    assert!(!story.picture().contains("reconnecting"));
-    assert!(story.asked.contains(&(ticket, typed)));
-    for (_, ask) in &story.asked {
+    assert!(script.picture().contains("$"));
+    script.press("b");
+    assert_eq!(script.typed().1, b"a");
+    script.asked.clear();
+    script.step(ModelInput::Resized(size(30, 90)));
+    assert!(script.asked.is_empty());
+    script.step(ModelInput::Reconnected);
+    assert!(!script.picture().contains("reconnecting"));
+    assert!(script.asked.contains(&(ticket, typed)));
+    for (_, ask) in &script.asked {
         match ask {
             Request::Look {
                 look:
@@ -581,21 +585,21 @@ fn a_lost_daemon_is_asked_again_from_the_beginning() {
 }
 
 #[test]
-fn a_stopped_daemon_is_wanted_back_by_a_key() {
-    let mut story = Story::new(24, 80);
-    story.step(ModelInput::Disconnected(DaemonLoss::Stopped));
-    assert!(story.picture().contains("any key starts it"));
-    assert!(!story.done.contains(&ModelEffect::StartDaemon));
-    story.press("a");
-    assert!(story.done.contains(&ModelEffect::StartDaemon));
-    story.step(ModelInput::Reconnected);
-    assert_eq!(story.typed().1, b"a");
+fn a_key_starts_a_stopped_daemon() {
+    let mut script = ModelScript::new(24, 80);
+    script.step(ModelInput::Disconnected(DaemonLoss::Stopped));
+    assert!(script.picture().contains("any key starts it"));
+    assert!(!script.done.contains(&ModelEffect::StartDaemon));
+    script.press("a");
+    assert!(script.done.contains(&ModelEffect::StartDaemon));
+    script.step(ModelInput::Reconnected);
+    assert_eq!(script.typed().1, b"a");
 }
 
 #[test]
-fn the_last_pane_ends_it_and_a_refusal_too() {
-    let mut story = Story::new(24, 80);
-    story.answer(
+fn the_client_leaves_with_the_last_pane_and_on_detach() {
+    let mut script = ModelScript::new(24, 80);
+    script.answer(
         |ask| {
             matches!(
                 ask,
@@ -606,76 +610,76 @@ fn the_last_pane_ends_it_and_a_refusal_too() {
         },
         Ok(Response::Noted),
     );
-    assert_eq!(story.done, [ModelEffect::Leave(LeaveReason::Empty)]);
-    let mut story = Story::new(24, 80);
-    story.press("\x02d");
-    assert_eq!(story.done, [ModelEffect::Leave(LeaveReason::Detached)]);
+    assert_eq!(script.done, [ModelEffect::Leave(LeaveReason::Empty)]);
+    let mut script = ModelScript::new(24, 80);
+    script.press("\x02d");
+    assert_eq!(script.done, [ModelEffect::Leave(LeaveReason::Detached)]);
 }
 
 #[test]
-fn an_edge_is_pushed_again_without_the_prefix_for_a_while() {
-    let mut story = Story::new(24, 80);
-    story.press("\x02\x1b[1;5C\x1b[1;5C");
+fn an_edge_is_moved_again_without_the_prefix_for_a_while() {
+    let mut script = ModelScript::new(24, 80);
+    script.press("\x02\x1b[1;5C\x1b[1;5C");
     let push = LayoutChange::Push {
         pane: PaneId(1),
         side: SplitSide::Right,
         by: 1,
     };
-    assert_eq!(story.changes(), [push.clone(), push]);
-    story.after(REPEAT_TIMEOUT);
-    story.press("\x1b[1;5C");
-    assert_eq!(story.typed().1, b"\x1b[1;5C");
+    assert_eq!(script.changes(), [push.clone(), push]);
+    script.after(REPEAT_TIMEOUT);
+    script.press("\x1b[1;5C");
+    assert_eq!(script.typed().1, b"\x1b[1;5C");
 }
 
 #[test]
 fn the_mouse_focuses_selects_and_pushes() {
-    let mut story = Story::new(24, 80);
-    story.press("\x1b[<0;60;5M\x1b[<0;60;5m");
-    assert_eq!(story.model.focus, Some(PaneId(2)));
+    let mut script = ModelScript::new(24, 80);
+    script.press("\x1b[<0;60;5M\x1b[<0;60;5m");
+    assert_eq!(script.model.focus, Some(PaneId(2)));
     // The line between the two is the column 40.
-    story.press("\x1b[<0;40;5M\x1b[<32;43;5M\x1b[<0;43;5m");
+    script.press("\x1b[<0;40;5M\x1b[<32;43;5M\x1b[<0;43;5m");
     assert_eq!(
-        story.changes(),
+        script.changes(),
         [LayoutChange::Push {
             pane: PaneId(1),
             side: SplitSide::Right,
             by: 3
         }]
     );
-    story.show(1, frame(2, &["alpha beta", "gamma"]));
-    story.press("\x1b[<0;7;2M\x1b[<32;3;3M");
-    assert!(story.model.is_scrolling() || story.model.views[&PaneId(1)].scroll.is_some());
-    story.press("\x1b[<0;3;3m");
+    script.show(1, frame(2, &["alpha beta", "gamma"]));
+    script.press("\x1b[<0;7;2M\x1b[<32;3;3M");
+    assert!(script.model.is_scrolling() || script.model.views[&PaneId(1)].scroll.is_some());
+    script.press("\x1b[<0;3;3m");
     assert!(
-        story.done.contains(&ModelEffect::Copy("beta\ngam".into())),
+        script.done.contains(&ModelEffect::Copy("beta\ngam".into())),
         "{:?}",
-        story.done
+        script.done
     );
     // A click alone selects nothing.
-    story.done.clear();
-    story.press("\x1b[<0;7;2M\x1b[<0;7;2m");
-    assert!(story.done.is_empty());
+    script.done.clear();
+    script.press("\x1b[<0;7;2M\x1b[<0;7;2m");
+    assert!(script.done.is_empty());
 }
 
 #[test]
-fn a_program_that_wants_the_mouse_has_it() {
-    let mut story = Story::new(24, 80);
+fn mouse_events_go_to_a_program_that_requested_them() {
+    let mut script = ModelScript::new(24, 80);
     let wants = headed(frame(2, &["menu"]), |head| {
         head.modes.mouse = FrameMouseMode::Drags;
         head.modes.mouse_format = fugue_api::attach::FrameMouseEncoding::Sgr;
     });
-    story.show(2, wants);
-    story.press("\x1b[<0;45;4M");
-    assert_eq!(story.typed(), (PaneId(2), b"\x1b[<0;5;3M".to_vec()));
+    script.show(2, wants);
+    script.press("\x1b[<0;45;4M");
+    assert_eq!(script.typed(), (PaneId(2), b"\x1b[<0;5;3M".to_vec()));
 }
 
 #[test]
-fn looking_back_fetches_lines_and_finds_things_in_them() {
-    let mut story = Story::new(12, 80);
+fn the_scroll_view_fetches_lines_and_searches() {
+    let mut script = ModelScript::new(12, 80);
     let mut now = frame(2, &["line 500"]);
     now.top_line = 500;
-    story.show(1, now);
-    story.press("\x02[");
+    script.show(1, now);
+    script.press("\x02[");
     let lines = |from: u64| AttachResponse::Lines {
         lines: PaneLines {
             from,
@@ -687,22 +691,30 @@ fn looking_back_fetches_lines_and_finds_things_in_them() {
         },
     };
     let is_lines = |look: &AttachRequest| matches!(look, AttachRequest::Lines { .. });
-    story.answer_look(is_lines, lines(400));
-    let picture = story.picture();
+    script.answer_look(is_lines, lines(400));
+    let picture = script.picture();
     assert!(
         picture.contains("line 500") && picture.contains("line 509"),
         "{picture}"
     );
-    story.press("\x1b[5~");
-    assert!(story.picture().contains("line 492"), "{}", story.picture());
-    story.press("?LINE 2x");
-    assert!(story.picture().ends_with("?LINE 2x"), "{}", story.picture());
-    story.press("\x7f0\r");
+    script.press("\x1b[5~");
+    assert!(
+        script.picture().contains("line 492"),
+        "{}",
+        script.picture()
+    );
+    script.press("?LINE 2x");
+    assert!(
+        script.picture().ends_with("?LINE 2x"),
+        "{}",
+        script.picture()
+    );
+    script.press("\x7f0\r");
     let Request::Tool {
         call: ToolCall::ReadPane(args),
-    } = story.last_ask()
+    } = script.last_ask()
     else {
-        panic!("{:?}", story.last_ask());
+        panic!("{:?}", script.last_ask());
     };
     assert_eq!(args.grep.as_deref(), Some("LINE 20"));
     let text = |text: &str| {
@@ -729,42 +741,47 @@ fn looking_back_fetches_lines_and_finds_things_in_them() {
             }
         )
     };
-    story.answer(is_read, text(""));
-    assert!(story.picture().contains("not found"));
-    story.press("?line 20\r");
-    story.answer(is_read, text("21:line 20\n201:line 200\n"));
-    story.answer_look(is_lines, lines(100));
-    let picture = story.picture();
+    script.answer(is_read, text(""));
+    assert!(script.picture().contains("not found"));
+    script.press("?line 20\r");
+    script.answer(is_read, text("21:line 20\n201:line 200\n"));
+    script.answer_look(is_lines, lines(100));
+    let picture = script.picture();
     assert!(
         picture.contains("line 200") && picture.contains("line 20: line 2 of 2"),
         "{picture}"
     );
-    story.press("n");
-    assert!(story.picture().contains("line 1 of 2"));
-    story.press("q");
-    assert!(story.picture().contains("line 500"));
+    script.press("n");
+    assert!(script.picture().contains("line 1 of 2"));
+    script.press("q");
+    assert!(script.picture().contains("line 500"));
 }
 
 #[test]
-fn what_an_agent_has_to_wait_for_is_seen() {
-    let mut story = Story::new(24, 100);
+fn a_draft_that_delays_an_agent_is_shown() {
+    let mut script = ModelScript::new(24, 100);
     let held = headed(frame(2, &["$ half a li"]), |head| {
         head.held = Some("an agent waits until you have sent this line".into());
     });
-    story.show(1, held);
-    let picture = story.picture();
+    script.show(1, held);
+    let picture = script.picture();
     assert!(picture.contains("‖ held"), "{picture}");
     assert!(picture.contains("an agent waits until you"), "{picture}");
 }
 
 #[test]
-fn news_that_come_often_are_asked_for_seldom() {
-    let mut story = Story::new(24, 80);
+fn the_overview_is_requested_at_most_once_per_interval() {
+    let mut script = ModelScript::new(24, 80);
     let is_news = |look: &AttachRequest| matches!(look, AttachRequest::News { .. });
-    story.answer_look(is_news, AttachResponse::News { version: 2 });
-    let requests = |story: &Story| story.asked.iter().any(|(_, ask)| *ask == Request::Overview);
-    assert!(!requests(&story));
-    assert!(story.model.next_deadline().is_some());
-    story.after(OVERVIEW_INTERVAL);
-    assert!(requests(&story));
+    script.answer_look(is_news, AttachResponse::News { version: 2 });
+    let requests = |script: &ModelScript| {
+        script
+            .asked
+            .iter()
+            .any(|(_, ask)| *ask == Request::Overview)
+    };
+    assert!(!requests(&script));
+    assert!(script.model.next_deadline().is_some());
+    script.after(OVERVIEW_INTERVAL);
+    assert!(requests(&script));
 }

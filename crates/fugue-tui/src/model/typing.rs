@@ -5,10 +5,11 @@ use std::time::Instant;
 use fugue_api::{
     PaneId,
     attach::{AttachRequest, ViewerRole},
+    input_encoding::{self, KeyEvent, PASTE_END, PASTE_START},
 };
 
 use super::{AttachModel, ConnectionState, MessageTone, ModelEffect, requests::RequestPurpose};
-use crate::{input::InputEvent, keys::Press};
+use crate::input::InputEvent;
 
 #[derive(Default)]
 pub struct InputQueue {
@@ -22,16 +23,19 @@ const MAX_REQUEST_BYTES: usize = 64 * 1024;
 /// The limit of queued input for a program that does not read.
 const MAX_QUEUED_INPUT: usize = 8 * 1024 * 1024;
 
-const PASTE_END: &[u8] = b"\x1b[201~";
-
 impl AttachModel {
     /// Passes a key on to the pane in focus.
-    pub(super) fn pass_key(&mut self, press: &Press, now: Instant, effects: &mut Vec<ModelEffect>) {
+    pub(super) fn pass_key(
+        &mut self,
+        press: &KeyEvent,
+        now: Instant,
+        effects: &mut Vec<ModelEffect>,
+    ) {
         let Some(pane) = self.input_target(now) else {
             return;
         };
         let modes = self.views.get(&pane).map(|view| view.modes);
-        let bytes = crate::keys::encode(press, &modes.unwrap_or_default());
+        let bytes = input_encoding::encode_key(press, &modes.unwrap_or_default());
         self.type_into(pane, &bytes, now, effects);
     }
 
@@ -79,12 +83,17 @@ impl AttachModel {
                     .paste_target
                     .filter(|pane| self.has_bracketed_paste(*pane))
                 {
-                    self.type_into(pane, b"\x1b[200~", now, effects);
+                    self.type_into(pane, PASTE_START, now, effects);
                 }
             }
             InputEvent::PasteChunk(bytes) => {
                 if let Some(pane) = self.paste_target {
-                    self.type_into(pane, &without_end(&bytes), now, effects);
+                    self.type_into(
+                        pane,
+                        &input_encoding::remove_paste_end(&bytes),
+                        now,
+                        effects,
+                    );
                 }
             }
             InputEvent::PasteEnd => {
@@ -203,26 +212,5 @@ impl AttachModel {
             bytes,
         };
         effects.push(self.requests.send_attach(RequestPurpose::Type(pane), look));
-    }
-}
-
-/// A paste cannot end itself before its end.
-fn without_end(bytes: &[u8]) -> Vec<u8> {
-    let mut kept: Vec<u8> = Vec::with_capacity(bytes.len());
-    for byte in bytes {
-        kept.push(*byte);
-        if kept.ends_with(PASTE_END) {
-            kept.truncate(kept.len() - PASTE_END.len());
-        }
-    }
-    kept
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn no_end_of_a_paste_is_left_in_it() {
-        let inner = b"a\x1b[201~b\x1b[20\x1b[201~1~c";
-        assert_eq!(super::without_end(inner), b"abc");
     }
 }

@@ -3,7 +3,7 @@ use fugue_api::attach::FrameStyle;
 use super::*;
 use crate::model::tests::{frame, headed};
 
-/// What the pane shows after each piece that it prints; some rows come and go.
+/// The screen of the pane after each piece of output; some rows appear and disappear.
 const SCREENS: [[&str; 3]; 5] = [
     ["$", "", ""],
     ["$ a", "", ""],
@@ -19,7 +19,7 @@ fn row(number: usize, text: &str) -> FrameRow {
     )
 }
 
-/// The rows of one screen that are not as on another.
+/// The rows that differ between two screens.
 fn different(from: usize, to: usize) -> Vec<FrameRow> {
     let rows = SCREENS[from].iter().zip(SCREENS[to]).enumerate();
     rows.filter(|(_, (was, is))| *was != is)
@@ -27,7 +27,7 @@ fn different(from: usize, to: usize) -> Vec<FrameRow> {
         .collect()
 }
 
-/// What the program wants to hear comes and goes as well.
+/// The modes of the program change as well.
 fn modes(at: usize) -> FrameModes {
     FrameModes {
         bracketed_paste: at > 2,
