@@ -10,39 +10,39 @@ use crate::{
 /// Keys and their commands; an entry without keys is a heading.
 const LEFT: &[(&str, &str)] = &[
     ("", "after C-b"),
-    ("d", "detach: all goes on"),
-    ("%  \"", "split beside, below"),
+    ("d", "detach, keep all running"),
+    ("%  \"", "split right, below"),
     ("c", "new pane"),
     ("x", "close the pane"),
     ("arrows", "move the focus"),
-    ("C-arrows", "push an edge; repeats"),
+    ("C-arrows", "resize; repeats"),
     ("o  ;", "next pane, last pane"),
     ("{  }", "swap with previous, next"),
-    ("Space", "all as evenly as it goes"),
+    ("Space", "tile all panes evenly"),
     ("z", "zoom in and out"),
     ("w", "list of all panes"),
     ("b", "sidebar"),
-    ("[  PgUp", "look back, search, copy"),
+    ("[  PgUp", "scroll, search, copy"),
     ("]", "paste what was copied"),
-    ("r", "draw everything again"),
-    ("C-b", "a C-b for the program"),
+    ("r", "redraw the screen"),
+    ("C-b", "send C-b to the program"),
 ];
 
 const RIGHT: &[(&str, &str)] = &[
-    ("", "looking back (C-b [)"),
+    ("", "scroll mode (C-b [)"),
     ("arrows", "move; also h j k l"),
     ("PgUp PgDn", "by pages; C-u C-d half"),
-    ("g  G", "to the first, the last line"),
-    ("/  ?", "search on, search back"),
-    ("n  N", "next, previous hit"),
-    ("v  Space", "begin or end a selection"),
-    ("y  Enter", "copy and leave"),
-    ("q  Esc", "leave"),
+    ("g  G", "first line, last line"),
+    ("/  ?", "search forward, backward"),
+    ("n  N", "next, previous match"),
+    ("v  Space", "start or end a selection"),
+    ("y  Enter", "copy and quit"),
+    ("q  Esc", "quit"),
     ("", ""),
     ("", "mouse"),
     ("click", "focus; drag selects, copies"),
-    ("wheel", "look back"),
-    ("lines", "drag to push them"),
+    ("wheel", "scroll"),
+    ("borders", "drag to resize"),
     ("Shift", "the terminal's own mouse"),
 ];
 
@@ -63,9 +63,9 @@ pub fn draw(model: &AttachModel, buffer: &mut CellBuffer) {
     let area = popup::place(model, rows + 2, cols);
     let scrolls = area.rows < rows + 2;
     let foot = if scrolls {
-        "↑↓ for more · any other key leaves"
+        "↑↓ scroll · any other key closes"
     } else {
-        "any key leaves"
+        "any key closes"
     };
     let inside = popup::frame(area, "fugue attach: keys", foot, buffer);
     let top = top.min(rows.saturating_sub(inside.rows));

@@ -60,7 +60,7 @@ pub fn draw(model: &AttachModel, wall: u64, buffer: &mut CellBuffer) {
     let inside = popup::frame(
         area,
         "go to a pane",
-        "type to filter · ↑↓ choose · Enter goes there · Esc",
+        "type to filter · ↑↓ select · Enter go · Esc cancel",
         buffer,
     );
     let edge = inside.col + inside.cols;

@@ -209,11 +209,11 @@ fn hints(model: &AttachModel, room: usize) -> String {
             " d detach  w panes  ? help ",
         ],
         (InputMode::Pane, Some(scroll)) if scroll.anchor.is_some() => {
-            &[" y copies  Esc lets go  q leaves ", " y copies "]
+            &[" y copy  Esc cancel  q quit ", " y copy "]
         }
         (InputMode::Pane, Some(_)) => &[
-            " / ? search  n N next  v select  y copy  g G ends  q leaves ",
-            " / search  v select  q leaves ",
+            " / ? search  n N next  v select  y copy  g G ends  q quit ",
+            " / search  v select  q quit ",
         ],
         _ => &[" C-b ? help  C-b d detach ", " C-b ? help "],
     };
