@@ -1,4 +1,4 @@
-//! A client that looks on, as plain as can be: one socket, many questions.
+//! A minimal attach client: one socket with many open requests.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,25 +20,25 @@ use fugue_api::{
 use fugue_testkit::TestEnv;
 use serde::{Serialize, de::DeserializeOwned};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub struct Eye {
+pub struct AttachClient {
     stream: UnixStream,
     pub client: ClientId,
     next_id: u64,
-    heard: HashMap<u64, VecDeque<Result<Response, Error>>>,
-    /// What the client has drawn so far, by pane.
-    drawn: HashMap<PaneId, Drawn>,
+    responses: HashMap<u64, VecDeque<Result<Response, Error>>>,
+    /// The view of each pane.
+    drawn: HashMap<PaneId, ViewedPane>,
 }
 
-/// A pane as the client has it.
+/// The view of a pane, built from its frames.
 #[derive(Clone)]
-pub struct Drawn {
+pub struct ViewedPane {
     pub frame: Frame,
     pub head: FrameHead,
     pub rows: Vec<String>,
-    /// How many rows came with the last frame.
-    pub came: usize,
+    /// The number of rows in the last frame.
+    pub changed_rows: usize,
 }
 
 pub fn room(rows: u16, cols: u16) -> PaneSize {
@@ -49,25 +49,27 @@ pub fn main_session() -> SessionName {
     SessionName(SessionName::MAIN.into())
 }
 
-impl Eye {
+impl AttachClient {
     pub fn new(world: &TestEnv) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let client = ClientId(NEXT.fetch_add(1, Ordering::Relaxed) << 8);
-        Self::again(world, client)
+        Self::reconnect(world, client)
     }
 
-    /// The same client, after its daemon died.
-    pub fn again(world: &TestEnv, client: ClientId) -> Self {
+    /// Connects the same client again, after its daemon died.
+    pub fn reconnect(world: &TestEnv, client: ClientId) -> Self {
         let stream = UnixStream::connect(world.daemon().socket).expect("the daemon's socket");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
-        let mut eye = Self {
+        stream
+            .set_read_timeout(Some(RESPONSE_TIMEOUT))
+            .expect("a limit");
+        let mut viewer = Self {
             stream,
             client,
             next_id: 1,
-            heard: HashMap::new(),
+            responses: HashMap::new(),
             drawn: HashMap::new(),
         };
-        eye.say(&wire::Hello {
+        viewer.send(&wire::Hello {
             protocol: wire::PROTOCOL,
             caller: wire::CallerEnv {
                 cwd: OsText::Text("/".into()),
@@ -76,26 +78,26 @@ impl Eye {
                 setting_names: wire::SettingNames::Prefixed,
             },
             who: wire::CallerIdentity::Person {
-                project: "looking".into(),
+                project: "attach".into(),
             },
         });
-        let welcome: Option<wire::Welcome> = eye.receive();
+        let welcome: Option<wire::Welcome> = viewer.receive();
         assert!(welcome.is_some(), "the daemon bids welcome");
-        eye
+        viewer
     }
 
-    fn say(&mut self, message: &impl Serialize) {
-        self.try_say(message).expect("the daemon listens");
+    fn send(&mut self, message: &impl Serialize) {
+        self.try_send(message).expect("the daemon listens");
     }
 
-    fn try_say(&mut self, message: &impl Serialize) -> std::io::Result<()> {
+    fn try_send(&mut self, message: &impl Serialize) -> std::io::Result<()> {
         let json = serde_json::to_vec(message).expect("JSON");
         let mut bytes = (json.len() as u32).to_le_bytes().to_vec();
         bytes.extend(json);
         self.stream.write_all(&bytes)
     }
 
-    /// `None`: nothing came within the socket's limit, or the daemon is gone.
+    /// `None`: read timeout, or the connection was closed.
     fn receive<T: DeserializeOwned>(&mut self) -> Option<T> {
         let mut length = [0; 4];
         self.stream.read_exact(&mut length).ok()?;
@@ -104,17 +106,17 @@ impl Eye {
         Some(serde_json::from_slice(&json).expect("a frame of ours"))
     }
 
-    pub fn ask(&mut self, look: AttachRequest) -> u64 {
-        self.ask_keyed(look, None)
+    pub fn request(&mut self, look: AttachRequest) -> u64 {
+        self.request_keyed(look, None)
     }
 
-    pub fn ask_keyed(&mut self, look: AttachRequest, key: Option<IdempotencyKey>) -> u64 {
+    pub fn request_keyed(&mut self, look: AttachRequest, key: Option<IdempotencyKey>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         let mut own = [0; 16];
         own[..8].copy_from_slice(&id.to_le_bytes());
         own[8..].copy_from_slice(&self.client.0.to_le_bytes());
-        self.say(&ClientMessage::Call {
+        self.send(&ClientMessage::Call {
             id,
             key: key.unwrap_or(IdempotencyKey(own)),
             who: None,
@@ -123,12 +125,12 @@ impl Eye {
         id
     }
 
-    /// A tool call, by the key that it has.
+    /// Sends a tool call with this idempotency key.
     pub fn call(&mut self, tool: &str, args: serde_json::Value, key: IdempotencyKey) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         let call = fugue_api::ToolCall::parse(tool, args).expect("a good request");
-        self.say(&ClientMessage::Call {
+        self.send(&ClientMessage::Call {
             id,
             key,
             who: None,
@@ -138,32 +140,32 @@ impl Eye {
     }
 
     pub fn cancel(&mut self, id: u64) {
-        self.say(&ClientMessage::Cancel { id });
+        self.send(&ClientMessage::Cancel { id });
     }
 
-    pub fn answer(&mut self, id: u64) -> Result<Response, Error> {
-        let until = Instant::now() + PATIENCE;
+    pub fn response(&mut self, id: u64) -> Result<Response, Error> {
+        let until = Instant::now() + RESPONSE_TIMEOUT;
         loop {
-            if let Some(answer) = self.heard.get_mut(&id).and_then(VecDeque::pop_front) {
+            if let Some(answer) = self.responses.get_mut(&id).and_then(VecDeque::pop_front) {
                 return answer;
             }
-            assert!(Instant::now() < until, "no answer to {id}");
-            if !self.hear() {
-                panic!("no answer to {id} came");
+            assert!(Instant::now() < until, "no response to {id}");
+            if !self.receive_response() {
+                panic!("no response to {id}");
             }
         }
     }
 
-    fn has_heard(&self, id: u64) -> bool {
-        self.heard
+    fn has_response(&self, id: u64) -> bool {
+        self.responses
             .get(&id)
             .is_some_and(|answers| !answers.is_empty())
     }
 
-    fn hear(&mut self) -> bool {
+    fn receive_response(&mut self) -> bool {
         match self.receive::<DaemonMessage>() {
             Some(DaemonMessage::Answer { id, answer, .. }) => {
-                self.heard.entry(id).or_default().push_back(answer);
+                self.responses.entry(id).or_default().push_back(answer);
                 true
             }
             Some(DaemonMessage::Goodbye) => true,
@@ -171,18 +173,18 @@ impl Eye {
         }
     }
 
-    /// Whether a question is answered once everything that was asked before has been.
+    /// Whether a request has a response once all earlier requests were handled.
     pub fn is_answered(&mut self, id: u64) -> bool {
-        let behind = self.ask(AttachRequest::Fit {
+        let later = self.request(AttachRequest::Fit {
             client: ClientId(u64::MAX),
             room: room(1, 1),
         });
-        let _ = self.answer(behind);
-        self.has_heard(id)
+        let _ = self.response(later);
+        self.has_response(id)
     }
 
-    /// Whether a look at a pane is still answered, or the daemon has hung up.
-    pub fn is_heard(&mut self, pane: PaneId) -> bool {
+    /// Whether a frame request still gets a response.
+    pub fn is_connected(&mut self, pane: PaneId) -> bool {
         let (id, client) = (self.next_id, self.client);
         self.next_id += 1;
         let seen = 0;
@@ -193,36 +195,36 @@ impl Eye {
             who: None,
             ask: Request::Look { look },
         };
-        if self.try_say(&call).is_err() {
+        if self.try_send(&call).is_err() {
             return false;
         }
-        while !self.has_heard(id) {
-            if !self.hear() {
+        while !self.has_response(id) {
+            if !self.receive_response() {
                 return false;
             }
         }
         true
     }
 
-    /// The daemon has hung up.
-    pub fn is_cut_off(&mut self) -> bool {
+    /// Whether the daemon has closed the connection.
+    pub fn is_disconnected(&mut self) -> bool {
         let mut one = [0];
         matches!(self.stream.read(&mut one), Ok(0) | Err(_))
     }
 
-    pub fn noted(&mut self, look: AttachRequest) {
-        let id = self.ask(look);
-        assert_eq!(self.answer(id), Ok(Response::Noted));
+    pub fn acknowledged(&mut self, look: AttachRequest) {
+        let id = self.request(look);
+        assert_eq!(self.response(id), Ok(Response::Noted));
     }
 
     pub fn refused(&mut self, look: AttachRequest) -> Error {
-        let id = self.ask(look);
-        self.answer(id).expect_err("it is refused")
+        let id = self.request(look);
+        self.response(id).expect_err("it is refused")
     }
 
     pub fn attend(&mut self, session: SessionName, room: PaneSize, role: ViewerRole) -> u64 {
         let client = self.client;
-        self.ask(AttachRequest::Attend {
+        self.request(AttachRequest::Attend {
             client,
             session,
             room,
@@ -230,13 +232,13 @@ impl Eye {
         })
     }
 
-    pub fn ask_arrangement(&mut self, seen: u64) -> u64 {
+    pub fn request_layout(&mut self, seen: u64) -> u64 {
         let session = main_session();
-        self.ask(AttachRequest::Arrangement { session, seen })
+        self.request(AttachRequest::Arrangement { session, seen })
     }
 
-    pub fn arrangement(&mut self, id: u64) -> SessionLayout {
-        match self.answer(id) {
+    pub fn layout(&mut self, id: u64) -> SessionLayout {
+        match self.response(id) {
             Ok(Response::Looked {
                 found: AttachResponse::Arrangement { arrangement },
             }) => arrangement,
@@ -244,12 +246,12 @@ impl Eye {
         }
     }
 
-    /// Waits until the main session's panes lie as wanted.
-    pub fn until_arranged(&mut self, wanted: impl Fn(&SessionLayout) -> bool) -> SessionLayout {
+    /// Waits until the layout of the main session is as wanted.
+    pub fn until_layout(&mut self, wanted: impl Fn(&SessionLayout) -> bool) -> SessionLayout {
         let mut seen = 0;
         loop {
-            let id = self.ask_arrangement(seen);
-            let now = self.arrangement(id);
+            let id = self.request_layout(seen);
+            let now = self.layout(id);
             if wanted(&now) {
                 return now;
             }
@@ -257,27 +259,27 @@ impl Eye {
         }
     }
 
-    pub fn arrange(&mut self, change: LayoutChange) {
+    pub fn change_layout(&mut self, change: LayoutChange) {
         let session = main_session();
-        self.noted(AttachRequest::Arrange { session, change });
+        self.acknowledged(AttachRequest::Arrange { session, change });
     }
 
     pub fn type_keys(&mut self, pane: PaneId, keys: &str) {
         let client = self.client;
-        self.noted(AttachRequest::Type {
+        self.acknowledged(AttachRequest::Type {
             client,
             pane,
             bytes: keys.as_bytes().to_vec(),
         });
     }
 
-    pub fn ask_view(&mut self, pane: PaneId, seen: u64) -> u64 {
+    pub fn request_frame(&mut self, pane: PaneId, seen: u64) -> u64 {
         let client = self.client;
-        self.ask(AttachRequest::View { client, pane, seen })
+        self.request(AttachRequest::View { client, pane, seen })
     }
 
     pub fn frame(&mut self, id: u64) -> Frame {
-        match self.answer(id) {
+        match self.response(id) {
             Ok(Response::Looked {
                 found: AttachResponse::Frame { frame },
             }) => *frame,
@@ -285,15 +287,15 @@ impl Eye {
         }
     }
 
-    /// The next frame, drawn.
-    pub fn view(&mut self, pane: PaneId) -> Drawn {
+    /// Requests the next frame and applies it.
+    pub fn view(&mut self, pane: PaneId) -> ViewedPane {
         let seen = self.drawn.get(&pane).map_or(0, |drawn| drawn.frame.number);
-        let id = self.ask_view(pane, seen);
+        let id = self.request_frame(pane, seen);
         let frame = self.frame(id);
         self.draw(pane, frame)
     }
 
-    pub fn draw(&mut self, pane: PaneId, frame: Frame) -> Drawn {
+    pub fn draw(&mut self, pane: PaneId, frame: Frame) -> ViewedPane {
         let before = self.drawn.get(&pane);
         let head = frame
             .head
@@ -309,8 +311,8 @@ impl Eye {
         for FrameRow(row, spans) in &frame.rows {
             rows[usize::from(*row)] = text(spans);
         }
-        let drawn = Drawn {
-            came: frame.rows.len(),
+        let drawn = ViewedPane {
+            changed_rows: frame.rows.len(),
             frame,
             head,
             rows,
@@ -319,8 +321,8 @@ impl Eye {
         drawn
     }
 
-    /// Looks until the screen is as wanted.
-    pub fn until(&mut self, pane: PaneId, wanted: impl Fn(&Drawn) -> bool) -> Drawn {
+    /// Requests frames until the screen is as wanted.
+    pub fn until(&mut self, pane: PaneId, wanted: impl Fn(&ViewedPane) -> bool) -> ViewedPane {
         if let Some(drawn) = self.drawn.get(&pane).filter(|drawn| wanted(drawn)) {
             return drawn.clone();
         }
@@ -334,8 +336,8 @@ impl Eye {
     }
 
     pub fn lines(&mut self, pane: PaneId, from: u64, most: u32) -> PaneLines {
-        let id = self.ask(AttachRequest::Lines { pane, from, most });
-        match self.answer(id) {
+        let id = self.request(AttachRequest::Lines { pane, from, most });
+        match self.response(id) {
             Ok(Response::Looked {
                 found: AttachResponse::Lines { lines },
             }) => lines,
@@ -343,8 +345,8 @@ impl Eye {
         }
     }
 
-    pub fn news(&mut self, id: u64) -> u64 {
-        match self.answer(id) {
+    pub fn overview_version(&mut self, id: u64) -> u64 {
+        match self.response(id) {
             Ok(Response::Looked {
                 found: AttachResponse::News { version },
             }) => version,
@@ -357,14 +359,14 @@ pub fn text(spans: &[StyledSpan]) -> String {
     spans.iter().map(|span| span.0.as_str()).collect()
 }
 
-impl Drawn {
+impl ViewedPane {
     pub fn shows(&self, what: &str) -> bool {
         self.rows.iter().any(|row| row.contains(what))
     }
 }
 
-impl Eye {
-    /// The frame of a pane that this client has.
+impl AttachClient {
+    /// The number of the last frame of a pane.
     pub fn view_number(&self, pane: PaneId) -> u64 {
         self.drawn.get(&pane).map_or(0, |drawn| drawn.frame.number)
     }

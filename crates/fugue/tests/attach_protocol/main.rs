@@ -1,11 +1,10 @@
-//! Those who look at panes over the daemon's socket, as `fugue attach` does: what they see, in how much room, and what
-//! becomes of what they type.
+//! The protocol of attached clients over the daemon's socket: frames, layouts, sizes and input.
 
-mod arranging;
-mod eye;
+mod attach_client;
+mod drafts;
 mod frames;
-mod lines;
-mod manners;
+mod layout;
+mod pane_connections;
 
 use std::time::Duration;
 

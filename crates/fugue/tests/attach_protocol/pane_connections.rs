@@ -1,4 +1,4 @@
-//! A client's own line to a pane.
+//! Connections of a client to a pane's own thread.
 
 use fugue_api::{
     ErrorKind, PaneId,
@@ -9,35 +9,35 @@ use fugue_testkit::{TestEnv, until};
 
 use crate::{
     LIMIT,
-    eye::{Eye, room},
+    attach_client::{AttachClient, room},
     world,
 };
 
-fn line(world: &TestEnv, pane: PaneId, role: ViewerRole) -> Eye {
-    let mut eye = Eye::new(world);
-    eye.noted(AttachRequest::Line { pane, role });
-    eye
+fn pane_connection(world: &TestEnv, pane: PaneId, role: ViewerRole) -> AttachClient {
+    let mut viewer = AttachClient::new(world);
+    viewer.acknowledged(AttachRequest::Line { pane, role });
+    viewer
 }
 
-/// The number of the question for so many frames behind the first.
-fn views(eye: &mut Eye, pane: PaneId, most: u32) -> u64 {
-    let (client, seen) = (eye.client, eye.view(pane).frame.number);
-    eye.ask(AttachRequest::Views { client, seen, most })
+/// Requests this many frames after the current one and returns the id of the request.
+fn views(viewer: &mut AttachClient, pane: PaneId, most: u32) -> u64 {
+    let (client, seen) = (viewer.client, viewer.view(pane).frame.number);
+    viewer.request(AttachRequest::Views { client, seen, most })
 }
 
 #[test]
-fn what_is_typed_on_a_line_is_seen_there_and_by_all_others() {
+fn input_on_a_pane_connection_is_seen_by_all_viewers() {
     let world = world();
     let pane = world.pane("exec cat").pane_id;
-    let mut other = Eye::new(&world);
+    let mut other = AttachClient::new(&world);
     let mut lines = [
-        line(&world, pane, ViewerRole::Interactive),
-        line(&world, pane, ViewerRole::Interactive),
+        pane_connection(&world, pane, ViewerRole::Interactive),
+        pane_connection(&world, pane, ViewerRole::Interactive),
     ];
     for (number, text) in ["one", "two", "three", "four"].into_iter().enumerate() {
         lines[number % 2].type_keys(pane, text);
-        for eye in lines.iter_mut().chain([&mut other]) {
-            eye.until(pane, |drawn| drawn.shows(text));
+        for viewer in lines.iter_mut().chain([&mut other]) {
+            viewer.until(pane, |drawn| drawn.shows(text));
         }
     }
     assert_eq!(
@@ -50,36 +50,36 @@ fn what_is_typed_on_a_line_is_seen_there_and_by_all_others() {
 }
 
 #[test]
-fn frames_follow_each_other_without_being_asked_for_one_by_one() {
+fn several_frames_are_requested_at_once() {
     let world = world();
     let pane = world.pane("exec cat").pane_id;
-    let mut eye = line(&world, pane, ViewerRole::Interactive);
-    let views = views(&mut eye, pane, 3);
+    let mut viewer = pane_connection(&world, pane, ViewerRole::Interactive);
+    let views = views(&mut viewer, pane, 3);
     let mut typed = String::new();
     let mut frames = 0;
     while frames < 3 {
         let key = ["a", "b", "c"][frames];
-        eye.type_keys(pane, key);
+        viewer.type_keys(pane, key);
         typed += key;
-        // What is known of who reads the terminal may come in a frame of its own.
+        // A change of the pane state may come in a frame of its own.
         loop {
             frames += 1;
-            let frame = eye.frame(views);
+            let frame = viewer.frame(views);
             assert!(!frame.whole);
-            if eye.draw(pane, frame).rows[0] == typed || frames == 3 {
+            if viewer.draw(pane, frame).rows[0] == typed || frames == 3 {
                 break;
             }
         }
     }
-    // That was all that was asked for; what else has changed comes with the next question.
-    eye.type_keys(pane, "d");
-    let mut other = Eye::new(&world);
+    // No more frames were requested; later changes come with the next request.
+    viewer.type_keys(pane, "d");
+    let mut other = AttachClient::new(&world);
     other.until(pane, |drawn| drawn.rows[0].ends_with('d'));
-    assert!(!eye.is_answered(views));
-    let drawn = eye.until(pane, |drawn| drawn.rows[0].ends_with('d'));
+    assert!(!viewer.is_answered(views));
+    let drawn = viewer.until(pane, |drawn| drawn.rows[0].ends_with('d'));
     assert!(!drawn.frame.whole);
     let refused = other.refused(AttachRequest::Views {
-        client: eye.client,
+        client: viewer.client,
         seen: 0,
         most: 3,
     });
@@ -87,11 +87,11 @@ fn frames_follow_each_other_without_being_asked_for_one_by_one() {
 }
 
 #[test]
-fn a_line_is_for_one_pane_and_for_nothing_else() {
+fn a_pane_connection_serves_only_its_pane() {
     let world = world();
     let [pane, other] = [(); 2].map(|()| world.pane("exec cat").pane_id);
-    let mut eye = line(&world, pane, ViewerRole::Interactive);
-    let (client, bytes) = (eye.client, b"x".to_vec());
+    let mut viewer = pane_connection(&world, pane, ViewerRole::Interactive);
+    let (client, bytes) = (viewer.client, b"x".to_vec());
     for look in [
         AttachRequest::View {
             client,
@@ -112,11 +112,11 @@ fn a_line_is_for_one_pane_and_for_nothing_else() {
             role: ViewerRole::Interactive,
         },
     ] {
-        assert_eq!(eye.refused(look).kind, ErrorKind::InvalidArgument);
+        assert_eq!(viewer.refused(look).kind, ErrorKind::InvalidArgument);
     }
-    eye.type_keys(pane, "still here");
-    eye.until(pane, |drawn| drawn.shows("still here"));
-    let mut reader = line(&world, pane, ViewerRole::ReadOnly);
+    viewer.type_keys(pane, "still here");
+    viewer.until(pane, |drawn| drawn.shows("still here"));
+    let mut reader = pane_connection(&world, pane, ViewerRole::ReadOnly);
     let refused = reader.refused(AttachRequest::Type {
         client: ClientId(1),
         pane,
@@ -127,17 +127,17 @@ fn a_line_is_for_one_pane_and_for_nothing_else() {
 }
 
 #[test]
-fn a_line_ends_with_its_pane_and_is_not_given_to_one_that_has_ended() {
+fn a_pane_connection_ends_with_its_pane_and_is_refused_for_an_ended_one() {
     let world = world();
     let pane = world.pane("read x; echo over").pane_id;
-    let mut eye = line(&world, pane, ViewerRole::Interactive);
-    eye.view(pane);
-    eye.type_keys(pane, "\r");
-    let mut late = Eye::new(&world);
+    let mut viewer = pane_connection(&world, pane, ViewerRole::Interactive);
+    viewer.view(pane);
+    viewer.type_keys(pane, "\r");
+    let mut late = AttachClient::new(&world);
     let last = late.until(pane, |drawn| drawn.head.ended);
     assert!(last.shows("over"));
-    // Whoever is on the line sees the end as well, or that the line is gone, and asks elsewhere.
-    until("the line is closed", LIMIT, || !eye.is_heard(pane));
+    // The connection gets the last frame too, or is closed, and the client uses its main connection.
+    until("the line is closed", LIMIT, || !viewer.is_connected(pane));
     for unknown in [pane, PaneId(99)] {
         let refused = late.refused(AttachRequest::Line {
             pane: unknown,
@@ -148,15 +148,15 @@ fn a_line_ends_with_its_pane_and_is_not_given_to_one_that_has_ended() {
             "{refused:?}"
         );
     }
-    // The connection is as good as before.
+    // The main connection still works.
     assert!(late.view(pane).head.ended);
 }
 
 #[test]
-fn a_client_that_talks_on_or_goes_away_leaves_nothing_behind() {
+fn a_repeated_request_or_a_disconnect_leaks_no_connection() {
     let world = world();
     let pane = world.pane("exec cat").pane_id;
-    drop(line(&world, pane, ViewerRole::Interactive));
+    drop(pane_connection(&world, pane, ViewerRole::Interactive));
     let daemon = world.daemons()[0].pid;
     let open = || {
         let fds = std::fs::read_dir(format!("/proc/{daemon}/fd"));
@@ -164,17 +164,17 @@ fn a_client_that_talks_on_or_goes_away_leaves_nothing_behind() {
     };
     let mut least = open();
     for _ in 0..50 {
-        let mut eye = line(&world, pane, ViewerRole::Interactive);
-        let seen = eye.view(pane).frame.number;
-        eye.ask_view(pane, seen);
+        let mut viewer = pane_connection(&world, pane, ViewerRole::Interactive);
+        let seen = viewer.view(pane).frame.number;
+        viewer.request_frame(pane, seen);
         least = least.min(open() - 1);
     }
     until("all fds are closed", LIMIT, || open() <= least);
-    // Asked twice, it is one line.
-    let mut eager = Eye::new(&world);
+    // A repeated request opens no second connection.
+    let mut eager = AttachClient::new(&world);
     let role = ViewerRole::Interactive;
-    let first = eager.ask(AttachRequest::Line { pane, role });
-    eager.ask(AttachRequest::Line { pane, role });
-    assert_eq!(eager.answer(first), Ok(Response::Noted));
+    let first = eager.request(AttachRequest::Line { pane, role });
+    eager.request(AttachRequest::Line { pane, role });
+    assert_eq!(eager.response(first), Ok(Response::Noted));
     assert!(eager.view(pane).frame.whole);
 }
