@@ -77,35 +77,8 @@ pub fn draw(model: &AttachModel, depth: ColorDepth, buffer: &mut CellBuffer) {
         &format!(" {} ", clean::line(&model.session.0)),
         bar.strong,
     );
-    match model.connection {
-        ConnectionState::Up => {}
-        ConnectionState::Down(DaemonLoss::Died) => {
-            add(buffer, " reconnecting ", bar.bad);
-        }
-        ConnectionState::Down(DaemonLoss::Stopped) => {
-            add(
-                buffer,
-                " the daemon was stopped; any key starts it ",
-                bar.bad,
-            );
-        }
-    }
-    if matches!(model.mode, InputMode::Prefix) {
-        add(buffer, " C-b ", bar.warn);
-    }
-    if model.role == ViewerRole::ReadOnly {
-        add(buffer, " read-only ", bar.warn);
-    }
-    if let Some(pane) = model.peek {
-        add(
-            buffer,
-            &format!(" {pane} has ended: C-b q goes back "),
-            bar.warn,
-        );
-    }
-    let view = model.focused_view();
-    if let Some(held) = view.and_then(|view| view.held.as_ref()) {
-        add(buffer, &format!(" ‖ {} ", clean::line(held)), bar.warn);
+    for (text, style) in notices(model, &bar) {
+        add(buffer, &text, style);
     }
     let left = match &model.message {
         // The message takes this space for a while.
@@ -129,6 +102,36 @@ pub fn draw(model: &AttachModel, depth: ColorDepth, buffer: &mut CellBuffer) {
         }
     }
     buffer.text(row, start, &hints, bar.plain, edge);
+}
+
+/// The states that the person must know of: connection, prefix, role, ended pane, draft.
+fn notices(model: &AttachModel, bar: &StatusStyles) -> Vec<(String, FrameStyle)> {
+    let mut notices = Vec::new();
+    match model.connection {
+        ConnectionState::Up => {}
+        ConnectionState::Down(DaemonLoss::Died) => {
+            notices.push((" reconnecting ".to_owned(), bar.bad));
+        }
+        ConnectionState::Down(DaemonLoss::Stopped) => {
+            let text = " the daemon was stopped; any key starts it ";
+            notices.push((text.to_owned(), bar.bad));
+        }
+    }
+    if matches!(model.mode, InputMode::Prefix) {
+        notices.push((" C-b ".to_owned(), bar.warn));
+    }
+    if model.role == ViewerRole::ReadOnly {
+        notices.push((" read-only ".to_owned(), bar.warn));
+    }
+    if let Some(pane) = model.peek {
+        let text = format!(" {pane} has ended: C-b q goes back ");
+        notices.push((text, bar.warn));
+    }
+    let view = model.focused_view();
+    if let Some(held) = view.and_then(|view| view.held.as_ref()) {
+        notices.push((format!(" ‖ {} ", clean::line(held)), bar.warn));
+    }
+    notices
 }
 
 /// The search prompt with its text.

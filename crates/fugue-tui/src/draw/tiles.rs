@@ -61,56 +61,87 @@ pub fn crop_offset(view: &PaneView, area: Rect) -> (u16, u16) {
 
 const ACCENT: FrameColor = CYAN;
 
+/// The cells of the layout that no tile covers.
+struct TileGaps {
+    /// The area of the layout on the screen.
+    area: Rect,
+    covered: Vec<bool>,
+    cols: usize,
+}
+
+impl TileGaps {
+    fn new(area: Rect, areas: &ScreenAreas, tiles: &[Tile], buffer: &CellBuffer) -> Self {
+        let cols = usize::from(buffer.cols);
+        let mut covered = vec![false; usize::from(buffer.rows) * cols];
+        for tile in tiles {
+            let place = areas.on_screen(tile.place);
+            for row in place.row..place.row + place.rows {
+                for col in place.col..place.col + place.cols {
+                    let index = usize::from(row) * cols + usize::from(col);
+                    if let Some(cell) = covered.get_mut(index) {
+                        *cell = true;
+                    }
+                }
+            }
+        }
+        Self {
+            area,
+            covered,
+            cols,
+        }
+    }
+
+    fn is_inside(&self, row: u16, col: u16) -> bool {
+        let area = self.area;
+        (area.row..area.row + area.rows).contains(&row)
+            && (area.col..area.col + area.cols).contains(&col)
+    }
+
+    fn is_gap(&self, row: u16, col: u16) -> bool {
+        let index = usize::from(row) * self.cols + usize::from(col);
+        self.is_inside(row, col) && self.covered.get(index).is_some_and(|covered| !covered)
+    }
+
+    /// The vertical borders.
+    fn vertical_lines(&self) -> HashMap<(u16, u16), LineJunction> {
+        let mut lines: HashMap<(u16, u16), LineJunction> = HashMap::new();
+        let area = self.area;
+        for row in area.row..area.row + area.rows {
+            for col in area.col..area.col + area.cols {
+                if self.is_gap(row, col) {
+                    let cell = lines.entry((row, col)).or_default();
+                    if row > 0 && self.is_gap(row - 1, col) {
+                        cell.up = LineWeight::Light;
+                    }
+                    if self.is_gap(row + 1, col) {
+                        cell.down = LineWeight::Light;
+                    }
+                }
+            }
+        }
+        lines
+    }
+}
+
 fn draw_lines(model: &AttachModel, areas: &ScreenAreas, tiles: &[Tile], buffer: &mut CellBuffer) {
-    let mut arms: HashMap<(u16, u16), LineJunction> = HashMap::new();
-    let mut accented: Vec<(u16, u16)> = Vec::new();
     let room = areas.room;
     let all = match model.layout.as_ref().filter(|_| model.peek.is_none()) {
-        Some(arrangement) => areas.on_screen(Rect {
+        Some(layout) => areas.on_screen(Rect {
             row: 0,
             col: 0,
-            rows: arrangement.room.rows,
-            cols: arrangement.room.cols,
+            rows: layout.room.rows,
+            cols: layout.room.cols,
         }),
         None => room,
     };
-    let mut covered = vec![false; usize::from(buffer.rows) * usize::from(buffer.cols)];
-    let cols = usize::from(buffer.cols);
-    let at = |row: u16, col: u16| usize::from(row) * cols + usize::from(col);
-    for tile in tiles {
-        let place = areas.on_screen(tile.place);
-        for row in place.row..place.row + place.rows {
-            for col in place.col..place.col + place.cols {
-                if let Some(cell) = covered.get_mut(at(row, col)) {
-                    *cell = true;
-                }
-            }
-        }
-    }
-    let inside = |row: u16, col: u16| {
-        (all.row..all.row + all.rows).contains(&row) && (all.col..all.col + all.cols).contains(&col)
-    };
-    let is_gap = |row: u16, col: u16| {
-        inside(row, col) && covered.get(at(row, col)).is_some_and(|covered| !covered)
-    };
-    for row in all.row..all.row + all.rows {
-        for col in all.col..all.col + all.cols {
-            if is_gap(row, col) {
-                let cell = arms.entry((row, col)).or_default();
-                if row > 0 && is_gap(row - 1, col) {
-                    cell.up = LineWeight::Light;
-                }
-                if is_gap(row + 1, col) {
-                    cell.down = LineWeight::Light;
-                }
-            }
-        }
-    }
+    let gaps = TileGaps::new(all, areas, tiles, buffer);
+    let mut lines = gaps.vertical_lines();
+    let mut accented: Vec<(u16, u16)> = Vec::new();
     for tile in tiles {
         let shown = areas.on_screen(tile.place);
         let title = shown.rows > areas.inside(tile.place).rows;
         let focused = model.shown_focus() == Some(tile.pane);
-        let arm = if focused {
+        let weight = if focused {
             LineWeight::Heavy
         } else {
             LineWeight::Light
@@ -118,20 +149,20 @@ fn draw_lines(model: &AttachModel, areas: &ScreenAreas, tiles: &[Tile], buffer: 
         let (start, end) = (shown.col, shown.col + shown.cols);
         if title {
             for col in start..end {
-                let cell = arms.entry((shown.row, col)).or_default();
-                (cell.left, cell.right) = (arm, arm);
-                if shown.row > 0 && is_gap(shown.row - 1, col) {
+                let cell = lines.entry((shown.row, col)).or_default();
+                (cell.left, cell.right) = (weight, weight);
+                if shown.row > 0 && gaps.is_gap(shown.row - 1, col) {
                     cell.up = LineWeight::Light;
                 }
                 if focused {
                     accented.push((shown.row, col));
                 }
             }
-            if start > 0 && is_gap(shown.row, start - 1) {
-                arms.entry((shown.row, start - 1)).or_default().right = arm;
+            if start > 0 && gaps.is_gap(shown.row, start - 1) {
+                lines.entry((shown.row, start - 1)).or_default().right = weight;
             }
-            if is_gap(shown.row, end) {
-                arms.entry((shown.row, end)).or_default().left = arm;
+            if gaps.is_gap(shown.row, end) {
+                lines.entry((shown.row, end)).or_default().left = weight;
             }
         }
         if focused {
@@ -143,39 +174,37 @@ fn draw_lines(model: &AttachModel, areas: &ScreenAreas, tiles: &[Tile], buffer: 
             }
         }
     }
-    for ((row, col), arms) in arms {
+    for ((row, col), junction) in lines {
         let style = if accented.contains(&(row, col)) {
             coloured(ACCENT)
         } else {
             with(DIM)
         };
-        buffer.put(row, col, CellGlyph::Char(arms.glyph()), style, buffer.cols);
+        let glyph = CellGlyph::Char(junction.glyph());
+        buffer.put(row, col, glyph, style, buffer.cols);
     }
     // The layout is smaller than this screen: another client has a smaller one.
     for row in room.row..room.row + room.rows {
         for col in room.col..room.col + room.cols {
-            if !inside(row, col) {
+            if !gaps.is_inside(row, col) {
                 buffer.put(row, col, CellGlyph::Char('·'), with(DIM), buffer.cols);
             }
         }
     }
 }
 
-fn draw_title(model: &AttachModel, areas: &ScreenAreas, tile: &Tile, buffer: &mut CellBuffer) {
-    let shown = areas.on_screen(tile.place);
-    if shown.rows == areas.inside(tile.place).rows || shown.cols < 4 {
-        return;
-    }
-    let (row, edge) = (shown.row, shown.col + shown.cols - 1);
-    let focused = model.shown_focus() == Some(tile.pane);
+/// The parts at the right of a title: scroll position, crop, draft and zoom, then the state.
+fn title_parts(
+    model: &AttachModel,
+    areas: &ScreenAreas,
+    tile: &Tile,
+    room: usize,
+) -> Vec<(String, FrameStyle)> {
     let view = model.views.get(&tile.pane);
     let known = model.row(tile.pane);
     let state = view
         .and_then(|view| view.state.as_ref())
         .or(known.map(|row| &row.state));
-    let room = usize::from(shown.cols) - 2;
-
-    // At the right: scroll position, crop, draft and zoom, then the state.
     let mut right: Vec<(String, FrameStyle)> = Vec::new();
     if let Some(view) = view {
         if let Some(scroll) = &view.scroll {
@@ -206,6 +235,20 @@ fn draw_title(model: &AttachModel, areas: &ScreenAreas, tile: &Tile, buffer: &mu
         };
         right.push((text, badge.style));
     }
+    right
+}
+
+fn draw_title(model: &AttachModel, areas: &ScreenAreas, tile: &Tile, buffer: &mut CellBuffer) {
+    let shown = areas.on_screen(tile.place);
+    if shown.rows == areas.inside(tile.place).rows || shown.cols < 4 {
+        return;
+    }
+    let (row, edge) = (shown.row, shown.col + shown.cols - 1);
+    let focused = model.shown_focus() == Some(tile.pane);
+    let view = model.views.get(&tile.pane);
+    let known = model.row(tile.pane);
+    let room = usize::from(shown.cols) - 2;
+    let mut right = title_parts(model, areas, tile, room);
     let sum = |parts: &[(String, FrameStyle)]| -> usize {
         parts.iter().map(|(text, _)| width(text) + 2).sum()
     };
