@@ -31,8 +31,12 @@ pub enum KeyCode {
     Down,
     Left,
     Right,
-    /// F1 to F12.
+    /// F1 to F35; F1 to F12 have names.
     F(u8),
+    /// The middle key of the keypad. It has no name that can be parsed.
+    Begin,
+    /// Any other key by its number in kitty's protocol: keypad, locks, media, modifiers alone. It has no name that can be parsed.
+    Numbered(u32),
 }
 
 /// The names a person or a model may use; the first of each key is the one we print.
@@ -140,6 +144,8 @@ impl fmt::Display for KeyPress {
             KeyCode::Char(' ') => f.write_str("Space"),
             KeyCode::Char(c) => write!(f, "{c}"),
             KeyCode::F(n) => write!(f, "F{n}"),
+            KeyCode::Begin => f.write_str("Begin"),
+            KeyCode::Numbered(number) => write!(f, "key {number}"),
             code => {
                 let name = NAMES
                     .iter()

@@ -7,6 +7,7 @@ pub mod attach;
 mod error;
 mod handle;
 mod ids;
+pub mod input_encoding;
 pub mod keys;
 mod os;
 pub mod panes;

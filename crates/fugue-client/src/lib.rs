@@ -5,6 +5,7 @@
 //! [`socket`], [`lock`], and the [`spool`] where hooks leave reports while no daemon runs.
 
 pub mod client;
+pub mod display;
 pub mod frame;
 pub mod lock;
 pub mod paths;

@@ -4,6 +4,8 @@
 //! a burst for a paste and swallow the Enter. The Enter follows when the program has shown that it took the text.
 
 use fugue_api::{
+    attach::FrameModes,
+    input_encoding::{self, KeyEvent, PASTE_END, PASTE_START},
     keys::{KeyCode, KeyPress},
     panes::{PasteMode, SendInput, SubmitResult},
 };
@@ -258,9 +260,6 @@ fn squeezed(text: &str) -> String {
         .collect()
 }
 
-const PASTE_START: &str = "\x1b[200~";
-const PASTE_END: &str = "\x1b[201~";
-
 fn text_bytes(text: &str, paste: PasteMode, manners: InputModes) -> Vec<u8> {
     let several_lines = text.contains(['\n', '\r']);
     let as_paste = manners.bracketed_paste
@@ -275,98 +274,17 @@ fn text_bytes(text: &str, paste: PasteMode, manners: InputModes) -> Vec<u8> {
     if !as_paste {
         return typed.into_bytes();
     }
-    let mut inner = typed;
-    // Removing one end sequence may join the halves of another.
-    while inner.contains(PASTE_END) {
-        inner = inner.replace(PASTE_END, "");
-    }
-    format!("{PASTE_START}{inner}{PASTE_END}").into_bytes()
+    let inner = input_encoding::remove_paste_end(typed.as_bytes());
+    [PASTE_START, &inner, PASTE_END].concat()
 }
 
-/// What a terminal of the xterm family sends for a key.
+/// Encodes a key in xterm's format, whatever key protocol the program has enabled.
 fn key_bytes(key: KeyPress, manners: InputModes) -> Vec<u8> {
-    let modifier = 1 + u8::from(key.shift) + 2 * u8::from(key.alt) + 4 * u8::from(key.ctrl);
-    let plain = modifier == 1;
-    let letter = |c: char| -> Vec<u8> {
-        match (plain, manners.application_cursor) {
-            (true, true) => format!("\x1bO{c}"),
-            (true, false) => format!("\x1b[{c}"),
-            (false, _) => format!("\x1b[1;{modifier}{c}"),
-        }
-        .into_bytes()
+    let modes = FrameModes {
+        app_cursor: manners.application_cursor,
+        ..FrameModes::default()
     };
-    let tilde = |n: u8| -> Vec<u8> {
-        if plain {
-            format!("\x1b[{n}~")
-        } else {
-            format!("\x1b[{n};{modifier}~")
-        }
-        .into_bytes()
-    };
-    let escaped = |bytes: Vec<u8>| {
-        if key.alt {
-            [b"\x1b", &bytes[..]].concat()
-        } else {
-            bytes
-        }
-    };
-    match key.code {
-        KeyCode::Char(c) => escaped(if key.ctrl {
-            vec![control(c)]
-        } else {
-            shifted(c, key.shift)
-        }),
-        KeyCode::Enter => escaped(b"\r".to_vec()),
-        KeyCode::Tab if key.shift => b"\x1b[Z".to_vec(),
-        KeyCode::Tab => escaped(b"\t".to_vec()),
-        KeyCode::Escape => escaped(b"\x1b".to_vec()),
-        KeyCode::Backspace => escaped(if key.ctrl {
-            b"\x08".to_vec()
-        } else {
-            b"\x7f".to_vec()
-        }),
-        KeyCode::Up => letter('A'),
-        KeyCode::Down => letter('B'),
-        KeyCode::Right => letter('C'),
-        KeyCode::Left => letter('D'),
-        KeyCode::Home => letter('H'),
-        KeyCode::End => letter('F'),
-        KeyCode::Insert => tilde(2),
-        KeyCode::Delete => tilde(3),
-        KeyCode::PageUp => tilde(5),
-        KeyCode::PageDown => tilde(6),
-        KeyCode::F(n @ 1..=4) if plain => vec![0x1b, b'O', b'O' + n],
-        KeyCode::F(n @ 1..=4) => format!("\x1b[1;{modifier}{}", char::from(b'O' + n)).into_bytes(),
-        KeyCode::F(n @ 5) => tilde(n + 10),
-        KeyCode::F(n @ 6..=10) => tilde(n + 11),
-        KeyCode::F(n) => tilde(n + 12),
-    }
-}
-
-fn shifted(c: char, shift: bool) -> Vec<u8> {
-    let mut bytes = [0; 4];
-    let c = if shift && c.is_ascii() {
-        c.to_ascii_uppercase()
-    } else {
-        c
-    };
-    c.encode_utf8(&mut bytes).as_bytes().to_vec()
-}
-
-/// Control with a character, as keyboards have had it since the ASR-33.
-fn control(c: char) -> u8 {
-    match c {
-        ' ' | '@' | '2' => 0,
-        '3' => 0x1b,
-        '4' => 0x1c,
-        '5' => 0x1d,
-        '6' => 0x1e,
-        '7' | '/' => 0x1f,
-        '8' | '?' => 0x7f,
-        c if c.is_ascii() => (c as u8) & 0x1f,
-        // The parser of key names lets no other character through.
-        _ => 0,
-    }
+    input_encoding::encode_key(&KeyEvent::from(key), &modes)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The binary: one file per verb, and the hidden role of a pane's holder.
 
-mod attach;
 mod cli;
 mod follow;
 mod identity;

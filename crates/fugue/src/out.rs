@@ -6,6 +6,8 @@ use fugue_api::{Error, ErrorKind};
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar;
 
+pub use fugue_client::display::age;
+
 pub use crate::text::clean;
 use crate::text::{Styled, clean_lines, escaped_json};
 
@@ -260,17 +262,6 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// `12s`, `3m`, `5h`, `2d`: a glance, not a measurement.
-pub fn age(ms: u64) -> String {
-    let seconds = ms / 1000;
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m", seconds / 60),
-        3600..86_400 => format!("{}h", seconds / 3600),
-        _ => format!("{}d", seconds / 86_400),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #[test]
@@ -321,19 +312,6 @@ mod tests {
             (7_800_000, "2h10m"),
         ] {
             assert_eq!(super::took(ms), text);
-        }
-    }
-
-    #[test]
-    fn ages_are_a_glance() {
-        for (ms, text) in [
-            (0, "0s"),
-            (59_999, "59s"),
-            (60_000, "1m"),
-            (7_200_000, "2h"),
-            (200_000_000, "2d"),
-        ] {
-            assert_eq!(super::age(ms), text);
         }
     }
 }

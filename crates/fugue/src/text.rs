@@ -11,6 +11,8 @@
 
 use std::fmt::Write as _;
 
+use fugue_client::display::is_invisible;
+
 const REPLACEMENT: char = '\u{fffd}';
 
 /// One line of cleaned text, with colours of ours.
@@ -105,29 +107,6 @@ fn is_of_use(before: Option<char>, c: char, after: Option<char>) -> bool {
         }
         _ => false,
     }
-}
-
-/// Whether a character has no shape of its own: formatting, directions, joiners, selectors, tags, fillers.
-pub fn is_invisible(c: char) -> bool {
-    matches!(
-        c,
-        '\u{34f}'
-            | '\u{61c}'
-            | '\u{115f}'..='\u{1160}'
-            | '\u{17b4}'..='\u{17b5}'
-            | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}'
-            | '\u{ffa0}'
-            | '\u{fff0}'..='\u{fffb}'
-            | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e0fff}'
-    )
 }
 
 /// A JSON text that says the same, in which what a terminal could obey or hide is written as `\uXXXX`. Outside of strings

@@ -37,6 +37,8 @@ use fugue_api::{
     wire::{CallerEnv, SettingNames},
 };
 
+pub use fugue_client::display::quoted;
+
 use crate::{cli::Desk, out::Tone};
 
 /// Where this process is and what it has: a pane it makes starts from here.
@@ -124,33 +126,4 @@ pub fn watcher_word(watcher: &WatcherRow) -> (String, Tone) {
     let decided = decided.filter(|_| watcher.state != WatcherState::Paused);
     let decided = decided.map(|decision| format!(" (last: {decision})"));
     (format!("{word}{}", decided.unwrap_or_default()), tone)
-}
-
-/// Quotes a word so that a POSIX shell reads it as one.
-pub fn quoted(word: &str) -> String {
-    let plain = !word.is_empty()
-        && word
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c));
-    if plain {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_quoted_word_is_one_word() {
-        for (word, text) in [
-            ("ls", "ls"),
-            ("a b", "'a b'"),
-            ("it's", r"'it'\''s'"),
-            ("", "''"),
-            ("$HOME", "'$HOME'"),
-        ] {
-            assert_eq!(super::quoted(word), text);
-        }
-    }
 }

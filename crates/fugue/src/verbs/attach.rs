@@ -1,6 +1,7 @@
 use std::process::ExitCode;
 
 use fugue_api::{Error, attach::ViewerRole};
+use fugue_tui::AttachEnd;
 
 use crate::cli::Desk;
 
@@ -17,11 +18,21 @@ pub struct Attach {
 
 impl Attach {
     pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+        if desk.out.is_json() {
+            return Err(Error::invalid("attach is for people: it has no JSON")
+                .hint("`fugue read -f --json` follows a pane"));
+        }
         let role = if self.read_only {
             ViewerRole::ReadOnly
         } else {
             ViewerRole::Interactive
         };
-        crate::attach::attach(desk, self.target.as_deref(), role).await
+        let socket = desk.paths.socket();
+        match fugue_tui::attach(&desk.client, &socket, self.target.as_deref(), role).await? {
+            AttachEnd::Detached => desk.out.note("detached; `fugue attach` comes back"),
+            AttachEnd::SessionEmpty => desk.out.note("the session has no pane any more"),
+            AttachEnd::Hangup => return Ok(ExitCode::from(129)),
+        }
+        Ok(ExitCode::SUCCESS)
     }
 }

@@ -295,14 +295,14 @@ fn what_is_refused_is_told_in_words() {
     command.args(["-c", binary, "attach"]).env("TERM", "dumb");
     let mut dumb = Attached::start(command, 24, 80, Kind::Modern);
     assert_eq!(dumb.ended().code(), Some(1));
-    assert!(dumb.text().contains("TERM says"), "{}", dumb.text());
+    assert!(dumb.text().contains("TERM is `dumb`"), "{}", dumb.text());
 
     let mut inside = Attached::new(&world, &[], 24, 100);
     inside.shows("▶");
     inside.command("\"");
     prompts(&mut inside, 1);
     inside.type_text(&format!("{binary} attach\r"));
-    inside.shows("it cannot show the session that it is in");
+    inside.shows("cannot attach to its own session");
     until("no more clients", LIMIT, || {
         !inside.text().contains("clients")
     });

@@ -255,10 +255,10 @@ fn help() {
         let mut person = Attached::new(world, &[], rows, cols);
         prompts(&mut person, 1);
         person.command("?");
-        person.shows("any key leaves");
+        person.shows("any key closes");
         keep(&mut person);
         person.type_text("q");
-        person.hides("any key leaves");
+        person.hides("any key closes");
     });
 }
 

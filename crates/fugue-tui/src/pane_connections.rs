@@ -1,0 +1,103 @@
+//! Connections to the pane threads of the daemon: keys and frames of each visible pane go over its own connection.
+//!
+//! A pane has no such connection before its first frame and after its end; its requests then go over the client's main
+//! connection, with the same keys, so that nothing is done twice.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
+
+use fugue_api::{
+    Error, PaneId,
+    attach::{AttachRequest, ViewerRole},
+    wire::{IdempotencyKey, Request, Response},
+};
+use fugue_client::client::{Client, FrameStream, PaneConnection};
+use tokio::sync::Mutex;
+
+#[derive(Default)]
+pub struct PaneConnections {
+    /// Empty while the connection is being opened, and where it was refused.
+    channels: BTreeMap<PaneId, Arc<OnceLock<Arc<PaneChannel>>>>,
+}
+
+/// The connection to one pane, and the frames that arrive on it.
+pub struct PaneChannel {
+    connection: PaneConnection,
+    views: Mutex<Option<FrameStream>>,
+}
+
+impl PaneChannel {
+    /// `None`: the connection is closed, and whether the request arrived is unknown. A repetition elsewhere with the same key
+    /// does nothing twice.
+    pub async fn ask_as(
+        &self,
+        key: IdempotencyKey,
+        request: Request,
+    ) -> Option<Result<Response, Error>> {
+        let Request::Look {
+            look: AttachRequest::View { client, seen, .. },
+        } = request
+        else {
+            return self.connection.ask_as(key, request).await;
+        };
+        // One frame request of a pane at a time.
+        let mut views = self.views.lock().await;
+        if !views.as_ref().is_some_and(|views| views.go_on_from(seen)) {
+            *views = Some(self.connection.views(key, client, seen).await?);
+        }
+        views.as_mut()?.next().await
+    }
+}
+
+impl PaneConnections {
+    /// The connection for this request, if there is one. A pane whose first frame has been shown gets one for later requests.
+    pub fn route(
+        &mut self,
+        request: &Request,
+        role: ViewerRole,
+        client: &Client,
+    ) -> Option<Arc<PaneChannel>> {
+        let (pane, seen) = match request {
+            Request::Look {
+                look: AttachRequest::View { pane, seen, .. },
+            } => (*pane, *seen > 0),
+            Request::Look {
+                look: AttachRequest::Type { pane, .. },
+            } => (*pane, false),
+            _ => return None,
+        };
+        match self.channels.get(&pane) {
+            Some(open) => {
+                let open = open.get()?.clone();
+                if open.connection.is_gone() {
+                    self.channels.remove(&pane);
+                    return None;
+                }
+                Some(open)
+            }
+            None if seen => {
+                self.open(pane, role, client.clone());
+                None
+            }
+            None => None,
+        }
+    }
+
+    fn open(&mut self, pane: PaneId, role: ViewerRole, client: Client) {
+        let open = Arc::new(OnceLock::new());
+        self.channels.insert(pane, open.clone());
+        tokio::spawn(async move {
+            if let Some(connection) = client.line(pane, role).await {
+                let views = Mutex::default();
+                let _ = open.set(Arc::new(PaneChannel { connection, views }));
+            }
+        });
+    }
+
+    /// Closes the connections to other panes.
+    pub fn retain(&mut self, is_visible: impl Fn(PaneId) -> bool) {
+        self.channels.retain(|pane, _| is_visible(*pane));
+    }
+}

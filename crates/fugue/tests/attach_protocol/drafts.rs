@@ -1,0 +1,252 @@
+//! Drafts: input of agents does not go into a line that a person has begun.
+
+use std::time::Duration;
+
+use fugue_api::{
+    Error, ErrorKind, PaneId,
+    panes::SubmitResult,
+    wire::{IdempotencyKey, Response},
+};
+use fugue_testkit::{TestEnv, until};
+use serde_json::json;
+
+use crate::{attach_client::AttachClient, world};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// An interactive bash and a viewer of it.
+fn shell(world: &TestEnv) -> (PaneId, AttachClient) {
+    let pane = world.shell("bash").pane_id;
+    let mut viewer = AttachClient::new(world);
+    viewer.view(pane);
+    (pane, viewer)
+}
+
+/// Sends a line as an agent; the call stays open.
+fn send(viewer: &mut AttachClient, pane: PaneId, line: &str, number: u8) -> u64 {
+    let args = json!({"pane_id": pane.to_string(), "input": line, "submit": true});
+    viewer.call("send_input", args, IdempotencyKey([number; 16]))
+}
+
+fn submitted(answer: Result<Response, Error>) -> SubmitResult {
+    match answer {
+        Ok(Response::Tool {
+            reply: fugue_api::ToolReply::SendInput(sent),
+        }) => sent.submitted,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn input_of_an_agent_waits_until_the_draft_is_sent() {
+    let world = world();
+    let (pane, mut viewer) = shell(&world);
+    viewer.type_keys(pane, "echo 'from a '");
+    // The draft also counts before its echo is back.
+    let agent = send(&mut viewer, pane, "echo from an agent", 1);
+    let drawn = viewer.until(pane, |drawn| drawn.head.held.is_some());
+    assert_eq!(
+        drawn.head.held.as_deref(),
+        Some("p1: input from an agent waits until you press Enter")
+    );
+    let note = world.status(pane).note.expect("a note");
+    assert!(note.contains("a person has begun a line"), "{note}");
+    viewer.type_keys(pane, "person");
+    let drawn = viewer.until(pane, |drawn| drawn.shows("'person"));
+    assert!(drawn.head.held.is_some());
+    assert!(!viewer.is_answered(agent));
+    viewer.type_keys(pane, "\r");
+    assert_eq!(submitted(viewer.response(agent)), SubmitResult::Yes);
+    let drawn = viewer.until(pane, |drawn| {
+        drawn.rows.iter().any(|row| row == "from an agent")
+    });
+    assert!(drawn.rows.iter().any(|row| row == "from a person"));
+    viewer.until(pane, |drawn| drawn.head.held.is_none());
+    assert_eq!(world.status(pane).note, None);
+}
+
+#[test]
+fn a_draft_ends_with_its_last_character_or_a_key_that_ends_the_line() {
+    let world = world();
+    let (pane, mut viewer) = shell(&world);
+    let ends = [
+        "\x03",
+        "\x15",
+        "\x7f\x7f\x7f",
+        "\x03",
+        "\x1b\x7f\x7f\x7f\x15",
+    ];
+    for (number, end) in ends.into_iter().enumerate() {
+        viewer.type_keys(pane, "abc");
+        viewer.until(pane, |drawn| {
+            let last = drawn.rows.iter().rfind(|row| !row.is_empty());
+            last.is_some_and(|row| row.ends_with("abc"))
+        });
+        let line = format!("echo line $((10 + {number}))");
+        let agent = send(&mut viewer, pane, &line, number as u8 + 1);
+        viewer.until(pane, |drawn| drawn.head.held.is_some());
+        viewer.type_keys(pane, end);
+        viewer.response(agent).expect("it is typed");
+        let said = format!("line {}", 10 + number);
+        viewer.until(pane, |drawn| drawn.rows.contains(&said));
+    }
+    // A shell keeps its line on Escape, so the draft goes on; a draft without echo ends with Escape.
+    viewer.type_keys(pane, "abc");
+    let agent = send(&mut viewer, pane, "echo at last", 20);
+    viewer.until(pane, |drawn| drawn.head.held.is_some());
+    viewer.type_keys(pane, "\x1b");
+    assert!(!viewer.is_answered(agent));
+    viewer.type_keys(pane, "\x15\x15");
+    viewer.response(agent).expect("it is typed");
+    let pane = world.pane("stty raw -echo; exec cat").pane_id;
+    viewer.view(pane);
+    viewer.type_keys(pane, "abc");
+    let agent = send(&mut viewer, pane, "def", 21);
+    viewer.until(pane, |drawn| drawn.head.held.is_some());
+    viewer.type_keys(pane, "\x1b");
+    viewer.response(agent).expect("it is typed");
+}
+
+#[test]
+fn input_that_waits_too_long_for_a_draft_is_refused() {
+    let world = world();
+    world.configure("draft_wait_secs = 0.3");
+    let (pane, mut viewer) = shell(&world);
+    viewer.type_keys(pane, "echo mine");
+    viewer.until(pane, |drawn| drawn.shows("echo mine"));
+    let first = send(&mut viewer, pane, "echo one", 1);
+    let second = send(&mut viewer, pane, "echo two", 2);
+    for call in [first, second] {
+        let error = viewer.response(call).expect_err("refused");
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+        assert!(error.message.contains("nothing was typed"), "{error}");
+        assert!(
+            error
+                .hint
+                .is_some_and(|hint| hint.contains("fugue send --force"))
+        );
+    }
+    let refused = world.refused(&["send", &pane.to_string(), "echo three", "--enter"], 1);
+    assert!(refused.message.contains("a person has begun a line"));
+    viewer.until(pane, |drawn| drawn.head.held.is_none());
+    viewer.type_keys(pane, "\r");
+    viewer.until(pane, |drawn| drawn.rows.iter().any(|row| row == "mine"));
+    let text = world.text(pane);
+    for word in ["one", "two", "three"] {
+        assert!(!text.contains(word), "{text}");
+    }
+}
+
+#[test]
+fn forced_input_goes_into_a_draft() {
+    let world = world();
+    let (pane, mut viewer) = shell(&world);
+    viewer.type_keys(pane, "echo mine");
+    viewer.until(pane, |drawn| drawn.shows("echo mine"));
+    let polite = send(&mut viewer, pane, "echo later", 1);
+    viewer.until(pane, |drawn| drawn.head.held.is_some());
+    let name = pane.to_string();
+    world.fugue(&["send", &name, " too", "--force"]).ok();
+    viewer.until(pane, |drawn| drawn.shows("echo mine too"));
+    assert!(!viewer.is_answered(polite), "it is still a person's line");
+    world.fugue(&["send", &name, "--enter", "--force"]).ok();
+    assert_eq!(submitted(viewer.response(polite)), SubmitResult::Yes);
+    viewer.until(pane, |drawn| drawn.rows.iter().any(|row| row == "later"));
+    assert!(world.text(pane).contains("\nmine too\n"));
+}
+
+#[test]
+fn unsent_input_of_an_agent_is_no_draft() {
+    let world = world();
+    let (pane, mut viewer) = shell(&world);
+    let name = pane.to_string();
+    world.fugue(&["send", &name, "echo half"]).ok();
+    viewer.until(pane, |drawn| drawn.shows("echo half"));
+    assert_eq!(world.status(pane).note, None);
+    world.fugue(&["send", &name, " and half", "--enter"]).ok();
+    viewer.until(pane, |drawn| {
+        drawn.rows.iter().any(|row| row == "half and half")
+    });
+    // A person continues the line, which makes it a draft.
+    world.fugue(&["send", &name, "echo ours"]).ok();
+    viewer.until(pane, |drawn| drawn.shows("echo ours"));
+    viewer.type_keys(pane, " now");
+    let agent = send(&mut viewer, pane, "echo mine", 1);
+    viewer.until(pane, |drawn| drawn.head.held.is_some());
+    viewer.type_keys(pane, "\r");
+    viewer.response(agent).expect("it is typed");
+    viewer.until(pane, |drawn| drawn.rows.iter().any(|row| row == "mine"));
+    assert!(world.text(pane).contains("\nours now\n"));
+}
+
+#[test]
+fn mouse_events_are_no_draft_and_programs_without_prompts_have_drafts() {
+    let world = world();
+    let pane = world.pane("stty -echo; printf ready; exec cat").pane_id;
+    let mut viewer = AttachClient::new(&world);
+    viewer.until(pane, |drawn| drawn.shows("ready"));
+    viewer.type_keys(pane, "\x1b[I");
+    let ran = world.start(&["send", &pane.to_string(), "by an agent", "--enter"]);
+    ran.end(LIMIT).ok();
+    viewer.until(pane, |drawn| drawn.shows("by an agent"));
+    viewer.type_keys(pane, "by a ");
+    let agent = send(&mut viewer, pane, "another", 1);
+    viewer.until(pane, |drawn| drawn.head.held.is_some());
+    viewer.type_keys(pane, "person\r");
+    viewer.response(agent).expect("it is typed");
+    viewer.until(pane, |drawn| drawn.shows("another"));
+    let text = world.text(pane);
+    assert!(text.contains("by a person\nanother"), "{text}");
+}
+
+#[test]
+fn the_end_of_a_pane_ends_waiting_input() {
+    let world = world();
+    let (pane, mut viewer) = shell(&world);
+    viewer.type_keys(pane, "abc");
+    let agent = send(&mut viewer, pane, "echo", 1);
+    viewer.until(pane, |drawn| drawn.head.held.is_some());
+    world.close(pane);
+    let error = viewer
+        .response(agent)
+        .expect_err("there is nothing to type into");
+    assert_eq!(error.kind, ErrorKind::Ended);
+}
+
+#[test]
+fn a_message_is_not_typed_into_a_draft() {
+    let world = world();
+    world.configure(
+        "idle_threshold_secs = 0.2\n[agents.reader]\ncommand = [\"bash\", \"{prompt_file}\"]\n",
+    );
+    world.fugue(&["daemon", "start"]).ok();
+    let mut viewer = AttachClient::new(&world);
+    let spawn = json!({
+        "name": "w", "agent": "reader", "cwd": "/tmp",
+        "prompt": "while read -r line; do echo \"<$line>\"; done",
+    });
+    let spawned = viewer.call("spawn_worker", spawn, IdempotencyKey([1; 16]));
+    let Ok(Response::Tool {
+        reply: fugue_api::ToolReply::SpawnWorker(worker),
+    }) = viewer.response(spawned)
+    else {
+        panic!("a worker");
+    };
+    let pane = worker.pane_id;
+    viewer.type_keys(pane, "abc");
+    viewer.until(pane, |drawn| drawn.shows("abc"));
+    let message = json!({"to": "w-reader", "body": "go on", "deliver": "type"});
+    let sent = viewer.call("send_message", message, IdempotencyKey([2; 16]));
+    viewer.response(sent).expect("it is sent");
+    // Five times the idle timeout of an agent.
+    until("it has been silent", LIMIT, || {
+        world.status(pane).idle_ms > 1_000
+    });
+    assert!(!world.text(pane).contains("Message"));
+    // The person's line arrives complete, and the message is not lost.
+    viewer.type_keys(pane, "\r");
+    let text = world.until_printed(pane, |text| text.contains("<abc>"));
+    assert!(!text.contains("Message"), "{text}");
+    let left: serde_json::Value = world.json(&["events", "--inbox", "attach/w-reader.1"]);
+    assert_eq!(left["events"][0]["body"], "go on", "{left}");
+}
