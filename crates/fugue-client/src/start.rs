@@ -91,7 +91,7 @@ fn start_one(paths: &Paths) -> Result<(), Error> {
         .iter()
         .filter_map(|name| env::var_os(name).map(|value| (*name, value)));
     SpawnCommand::new("/proc/self/exe")
-        .named("fugue")
+        .arg0("fugue")
         .args(["daemon", "run"])
         .envs(kept)
         .env(READY_VAR, READY_FD.to_string())

@@ -11,7 +11,7 @@ use fugue_api::{
     wire::{GarbageItem, GarbageKind, GarbageReport},
 };
 use fugue_core::Inventory;
-use fugue_holder::Liveness;
+use fugue_holder::PaneLiveness;
 
 use crate::{
     disk,
@@ -81,12 +81,12 @@ fn plan(inventory: &Inventory, paths: &Paths) -> Vec<GarbageItem> {
             continue;
         };
         if id < inventory.next_pane && !inventory.panes.contains(&id) {
-            let kept = match Liveness::of(&dir) {
-                Liveness::Dead => None,
-                Liveness::Holder | Liveness::Child(_) => {
+            let kept = match PaneLiveness::check(&dir) {
+                PaneLiveness::Dead => None,
+                PaneLiveness::Holder | PaneLiveness::Child(_) => {
                     Some("a process of this pane lives".to_owned())
                 }
-                Liveness::Unknown(error) => Some(format!(
+                PaneLiveness::Unknown(error) => Some(format!(
                     "whether a process of this pane lives is unknown: {error}"
                 )),
             };

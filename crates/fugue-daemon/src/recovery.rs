@@ -77,7 +77,7 @@ pub fn find_panes(
     let found: Vec<PaneRecord> = missing
         .filter_map(|(pane, dir)| {
             let meta = latest_meta(dir)?;
-            let wanted = is_lost || quarantined(*pane) || meta.child_lives();
+            let wanted = is_lost || quarantined(*pane) || meta.is_child_alive();
             wanted.then(|| record_of(*pane, dir, &meta))
         })
         .collect();

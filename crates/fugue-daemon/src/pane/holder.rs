@@ -10,7 +10,7 @@ use std::{
 };
 
 use fugue_holder::{
-    DaemonLink, GuardedFds, HandoverState, HolderLocation, Liveness, ReadStatus, is_stopped,
+    DaemonLink, GuardedFds, HandoverState, HolderLocation, PaneLiveness, ReadStatus, is_stopped,
     record::{ChildRecord, ExitRecord},
     spawn::ChildProcess,
     wire::{ChildState, HelloOk, HolderFrame, InputMessage, ToDaemon, ToHolder, VERSION},
@@ -40,7 +40,7 @@ pub struct Holder {
 
 impl Place {
     fn socket(&self) -> PathBuf {
-        self.dir.join(HolderLocation::SOCKET)
+        self.dir.join(HolderLocation::HOLDER_SOCKET)
     }
 
     fn with_holder<T>(
@@ -59,7 +59,7 @@ impl Place {
 
     /// What tmux is to start, to show the pane.
     pub fn viewed(&self) -> Result<Vec<OsString>, String> {
-        self.with_holder(|holder| Ok(holder.viewed()))
+        self.with_holder(|holder| Ok(holder.tmux_command()))
     }
 
     /// What a failed connection means for the pane.
@@ -67,16 +67,16 @@ impl Place {
         if !is_refused(error) {
             return Err(Unanswered::Lost(format!("connect: {error}")));
         }
-        match Liveness::of(&self.dir) {
-            Liveness::Dead => Ok(Adoption::Dead),
-            Liveness::Holder => Err(Unanswered::Closed(lives_and_refuses(error))),
-            Liveness::Child(child) => Ok(Adoption::Unreachable(Unreachable {
+        match PaneLiveness::check(&self.dir) {
+            PaneLiveness::Dead => Ok(Adoption::Dead),
+            PaneLiveness::Holder => Err(Unanswered::Closed(lives_and_refuses(error))),
+            PaneLiveness::Child(child) => Ok(Adoption::Unreachable(Unreachable {
                 child: Some(child),
                 ..Unreachable::because(
                     "the holder and the terminal are gone, and the program still runs",
                 )
             })),
-            Liveness::Unknown(why) => Err(Unanswered::Lost(why)),
+            PaneLiveness::Unknown(why) => Err(Unanswered::Lost(why)),
         }
     }
 
@@ -232,7 +232,7 @@ impl Holder {
                 // Found to be so in its turn.
                 Err(_) => return None,
             }
-            let Ok(ReadStatus::Some | ReadStatus::Full) = link.fill() else {
+            let Ok(ReadStatus::Some | ReadStatus::Full) = link.read_socket() else {
                 return None;
             };
         }
@@ -276,10 +276,12 @@ impl Holder {
         let mut link = match self.place.connect() {
             Ok(link) => link,
             Err(error) if is_refused(&error) => {
-                match Liveness::of(&self.place.dir) {
-                    Liveness::Dead | Liveness::Child(_) => {}
-                    Liveness::Holder => return Err(Unanswered::Closed(lives_and_refuses(&error))),
-                    Liveness::Unknown(why) => return Err(Unanswered::Lost(why)),
+                match PaneLiveness::check(&self.place.dir) {
+                    PaneLiveness::Dead | PaneLiveness::Child(_) => {}
+                    PaneLiveness::Holder => {
+                        return Err(Unanswered::Closed(lives_and_refuses(&error)));
+                    }
+                    PaneLiveness::Unknown(why) => return Err(Unanswered::Lost(why)),
                 }
                 let replacement = self.place.with_holder(|holder| {
                     holder
@@ -429,7 +431,7 @@ pub(crate) async fn next(link: &mut AsyncFd<DaemonLink>) -> io::Result<(ToDaemon
                 continue;
             }
         };
-        match ready.get_inner_mut().fill()? {
+        match ready.get_inner_mut().read_socket()? {
             ReadStatus::Some | ReadStatus::Full => {}
             ReadStatus::Empty => ready.clear_ready(),
             ReadStatus::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),

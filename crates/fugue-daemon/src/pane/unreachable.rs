@@ -127,7 +127,7 @@ pub(super) async fn ended(child: Option<ProcessIdentity>) {
         let pidfd = rustix::process::pidfd_open(Pid::from_raw(child.pid)?, PidfdFlags::empty());
         let pidfd = watched(pidfd.ok()?, Interest::READABLE).ok()?;
         // The fd is of this very process if its number still has that start time.
-        fugue_holder::lives(child).ok()?.then_some(pidfd)
+        fugue_holder::check_alive(child).ok()?.then_some(pidfd)
     };
     match child.and_then(watch) {
         Some(pidfd) => _ = pidfd.readable().await,
@@ -334,7 +334,7 @@ impl Pane {
         if let Some(keeper) = self.keeper.take() {
             // A holder whose child has ended leaves by itself, after it recorded how.
             if let Some(record) = keeper.recorded_exit() {
-                self.exited = Some((record.exited.ending, record.exited.at));
+                self.exited = Some((record.exited.ending, record.exited.output_end));
                 self.more_to_read = true;
                 return;
             }

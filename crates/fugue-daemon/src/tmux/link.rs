@@ -37,7 +37,7 @@ impl Link {
         let (stdin, to) = pipe_with(PipeFlags::CLOEXEC)?;
         let (from, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let client = SpawnCommand::new(server.program())
-            .named("tmux")
+            .arg0("tmux")
             .args(["-u", "-N", "-C", "-S"])
             .arg(server.socket.as_os_str())
             .args(["attach-session", "-E", "-f", "ignore-size", "-t", session])

@@ -198,7 +198,7 @@ fn a_daemon_and_its_holders_outlive_the_pane_they_were_started_in() {
     let mut pane = Pane::sh("read x");
     assert_eq!(pane.close(100), 0);
     assert_eq!(stranger.try_wait().unwrap(), None);
-    stranger.abandon();
+    stranger.kill_and_reap();
 }
 
 #[test]
@@ -217,5 +217,5 @@ fn a_close_looks_at_the_panes_own_processes_only() {
         .unwrap();
     assert_eq!(pane.close(1000), 0);
     assert_eq!(stranger.try_wait().unwrap(), None);
-    stranger.abandon();
+    stranger.kill_and_reap();
 }

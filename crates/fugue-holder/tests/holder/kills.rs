@@ -224,7 +224,7 @@ fn an_exit_while_nobody_is_connected_is_recorded_and_the_holder_goes() {
     pane.read();
     assert_eq!(
         (pane.at, text(&pane.seen).as_str()),
-        (exited.at, "\r\nlate\r\n")
+        (exited.output_end, "\r\nlate\r\n")
     );
     let error = fugue_holder::DaemonLink::connect(&pane.socket())
         .err()

@@ -39,7 +39,7 @@ fn the_oldest_output_goes_and_a_reader_is_told() {
     }
     let total = wanted.len() as u64;
     let deadline = std::time::Instant::now() + super::world::LIMIT;
-    while reader.end().unwrap() < total {
+    while reader.end_offset().unwrap() < total {
         assert!(kept(&pane) <= 512 << 10, "{}", kept(&pane));
         assert!(std::time::Instant::now() < deadline);
         std::thread::yield_now();
@@ -50,7 +50,7 @@ fn the_oldest_output_goes_and_a_reader_is_told() {
         panic!("no gap")
     };
     assert_eq!(
-        (next, reader.first().unwrap()),
+        (next, reader.first_offset().unwrap()),
         (total - kept, total - kept)
     );
     // Of a reader that had the oldest file open: its end, then the same gap.
@@ -136,7 +136,7 @@ fn inner_full_disk() {
     pane.replace_holder();
     std::fs::remove_file(&ballast).unwrap();
     pane.expect(|m| match m {
-        ToDaemon::Flowing => Some(()),
+        ToDaemon::LogWritable => Some(()),
         _ => None,
     });
     let (exited, seen) = pane.output();
@@ -185,7 +185,7 @@ fn inner_full_disk_at_the_end() {
     let begun = std::time::Instant::now();
     assert_eq!(exited.ending, ProcessExit::Code(6));
     let reader = LogReader::new(&pane.dir);
-    assert!(exited.at > reader.end().unwrap());
+    assert!(exited.output_end > reader.end_offset().unwrap());
     // Tried again after 100, 200 and 400 ms.
     for _ in 0..3 {
         pending(&mut pane);
@@ -206,8 +206,11 @@ fn inner_full_disk_at_the_end() {
         _ => None,
     });
     // All of it is accounted for: the echo, and what was printed.
-    assert_eq!((exited.ending, exited.at), (ProcessExit::Code(6), 8002));
-    assert!(reader.end().unwrap() < 8002);
+    assert_eq!(
+        (exited.ending, exited.output_end),
+        (ProcessExit::Code(6), 8002)
+    );
+    assert!(reader.end_offset().unwrap() < 8002);
     let record = fugue_holder::record::ExitRecord::read(&dir, 1).unwrap();
     assert_eq!(record.map(|record| record.exited), Some(exited));
 }

@@ -46,7 +46,7 @@ fn a_program_that_ends_at_once_is_heard_to_its_last_byte() {
         pane.start(spec);
         let (exited, seen) = pane.output();
         assert_eq!(
-            (exited.ending, exited.at, text(&seen).as_str()),
+            (exited.ending, exited.output_end, text(&seen).as_str()),
             (ProcessExit::Code(0), 3, "abc")
         );
     }
@@ -137,7 +137,7 @@ fn a_resize_is_recorded_where_the_program_met_it() {
 fn a_next_generation_goes_on_in_the_same_log() {
     let mut pane = Pane::sh("printf first; exit 1");
     let (exited, seen) = pane.output();
-    assert_eq!((exited.at, text(&seen).as_str()), (5, "first"));
+    assert_eq!((exited.output_end, text(&seen).as_str()), (5, "first"));
     pane.send(&ToHolder::Leave);
     pane.hear_the_end();
     assert_eq!(pane.holder_ends(), ProcessExit::Code(0));
@@ -154,7 +154,7 @@ fn a_next_generation_goes_on_in_the_same_log() {
     pane.start(spec);
     let (exited, seen) = pane.output();
     assert_eq!(
-        (exited.at, exited.ending, text(&seen).as_str()),
+        (exited.output_end, exited.ending, text(&seen).as_str()),
         (11, ProcessExit::Code(2), "second")
     );
     let generations: Vec<(u64, u32)> = pane
@@ -206,10 +206,10 @@ fn a_reader_may_start_anywhere_and_read_in_any_pieces() {
     for _ in 0..200 {
         let mut reader = LogReader::new(&pane.dir);
         assert_eq!(
-            (reader.first().unwrap(), reader.end().unwrap()),
-            (0, exited.at)
+            (reader.first_offset().unwrap(), reader.end_offset().unwrap()),
+            (0, exited.output_end)
         );
-        let mut at = dice.below(exited.at + 10);
+        let mut at = dice.below(exited.output_end + 10);
         for _ in 0..20 {
             let mut buf = vec![0; 1 + dice.below(90_000) as usize];
             match reader.read_at(at, &mut buf).unwrap() {
@@ -218,8 +218,8 @@ fn a_reader_may_start_anywhere_and_read_in_any_pieces() {
                     at += n as u64;
                 }
                 LogRead::End => {
-                    assert!(at >= exited.at);
-                    at = dice.below(exited.at);
+                    assert!(at >= exited.output_end);
+                    at = dice.below(exited.output_end);
                 }
                 LogRead::Gap { .. } => panic!("nothing was dropped"),
             }

@@ -51,12 +51,12 @@ impl Tmux {
     }
 
     fn show(&self, pane: &mut Pane, how: &[&str]) -> String {
-        let meeting = pane.dir.join(HolderLocation::MEETING);
+        let meeting = pane.dir.join(HolderLocation::RENDEZVOUS_SOCKET);
         let _ = std::fs::remove_file(&meeting);
         let meeting = UnixListener::bind(meeting).unwrap();
         let argv: Vec<String> = pane
             .place()
-            .viewed()
+            .tmux_command()
             .iter()
             .map(|word| word.to_str().unwrap().to_owned())
             .collect();
@@ -134,7 +134,7 @@ fn what_a_person_types_in_tmux_is_typed_and_told() {
     let mut told = Vec::new();
     while told != "näch".as_bytes() {
         told.extend(pane.expect(|m| match m {
-            ToDaemon::Keyed { bytes } => Some(bytes.clone()),
+            ToDaemon::ViewKeys { bytes } => Some(bytes.clone()),
             _ => None,
         }));
     }

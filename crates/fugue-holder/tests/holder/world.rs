@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fugue_holder::record::{ExitRecord, SizeAt};
+use fugue_holder::record::{ExitRecord, SizeRecord};
 use fugue_holder::spawn::{ChildProcess, ProcessExit, SessionLeadership, SpawnCommand};
 use fugue_holder::wire::{
     ChildExit, ChildSpec, ChildState, ForegroundProbe, HelloOk, HolderFrame, InputKind,
@@ -190,7 +190,7 @@ impl Pane {
     pub fn send_with(&mut self, message: &ToHolder, fds: Vec<OwnedFd>) {
         let link = self.link.as_mut().unwrap();
         link.push(message, fds).unwrap();
-        while link.flush().unwrap() == fugue_holder::Flushed::Later {
+        while link.flush().unwrap() == fugue_holder::FlushStatus::Partial {
             wait(&[(link.as_fd(), PollFlags::OUT)]);
         }
     }
@@ -227,7 +227,7 @@ impl Pane {
     /// Takes in what has arrived. False when the connection is closed.
     pub fn hear(&mut self) -> bool {
         let link = self.link.as_mut().unwrap();
-        let filled = link.fill().unwrap();
+        let filled = link.read_socket().unwrap();
         while let Some((frame, fds)) = link.next().unwrap() {
             match frame {
                 HolderFrame::Known(message) => self.inbox.push_back((message, fds)),
@@ -293,8 +293,8 @@ impl Pane {
             .map(|r| r.exited)
     }
 
-    pub fn sizes(&self) -> Vec<SizeAt> {
-        SizeAt::read_all(&self.dir).unwrap()
+    pub fn sizes(&self) -> Vec<SizeRecord> {
+        SizeRecord::read_all(&self.dir).unwrap()
     }
 
     /// Reads the log to its end of now.
@@ -350,7 +350,10 @@ impl Pane {
     pub fn output(&mut self) -> (ChildExit, Vec<u8>) {
         let exited = self.exited();
         self.read();
-        assert_eq!(self.at, exited.at, "the log ends where the exit says");
+        assert_eq!(
+            self.at, exited.output_end,
+            "the log ends where the exit says"
+        );
         (exited, std::mem::take(&mut self.seen))
     }
 
