@@ -108,7 +108,7 @@ impl ProcessTermination {
         }
     }
 
-    /// Shortens the grace period. A second close request can never extend it.
+    /// Shortens the grace period. A second close request never extends the first.
     pub(crate) fn shorten_grace(&mut self, grace: Duration, now: Instant) {
         if let TerminationPhase::Terminating { until } = &mut self.phase {
             *until = (*until).min(now + grace);
@@ -193,7 +193,7 @@ impl ProcessTermination {
             }
             TerminationPhase::Killing { .. } => {
                 let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
-                // Kills the whole process group with one call, so that no member can fork between two scans.
+                // Kills the whole process group with a single call, so that no member can fork between two scans.
                 if self.scope.leader.is_some_and(|l| l.pid == stat.session)
                     && let Some(group) = Pid::from_raw(stat.pgrp)
                 {
@@ -234,16 +234,16 @@ impl ProcessScope {
     /// list children, or only spared processes are left.
     ///
     /// The list of another process's children may miss an entry while siblings exit. The list of our own children does
-    /// not, because only this process reaps them: if it holds nothing but zombies, and is unchanged after that check,
-    /// no descendant is alive. A process passes its children on to the subreaper before it becomes a zombie.
+    /// not, because only this process reaps them: if the list holds nothing but zombies, and is unchanged after that
+    /// check, no descendant is alive. A process passes its children on to the subreaper before becoming a zombie.
     fn find_descendants(&self, our_exe: &ExecutableFile) -> Option<Vec<ProcessStat>> {
-        let us = std::process::id() as i32;
-        let ours = proc::children(us)?;
+        let own_pid = std::process::id() as i32;
+        let own_children = proc::children(own_pid)?;
         let mut found = Vec::new();
         let mut seen = HashSet::new();
-        let mut todo = ours.clone();
-        let mut spares = false;
-        while let Some(pid) = todo.pop() {
+        let mut pending = own_children.clone();
+        let mut has_spared = false;
+        while let Some(pid) = pending.pop() {
             let Some(stat) = ProcessStat::get(pid).filter(|stat| !stat.has_ended()) else {
                 continue;
             };
@@ -251,13 +251,14 @@ impl ProcessScope {
                 continue;
             }
             if self.is_spared(pid, our_exe) {
-                spares = true;
+                has_spared = true;
                 continue;
             }
-            todo.extend(proc::children(pid).into_iter().flatten());
+            pending.extend(proc::children(pid).into_iter().flatten());
             found.push(stat);
         }
-        let is_known = !found.is_empty() || (!spares && proc::children(us)? == ours);
+        let is_known =
+            !found.is_empty() || (!has_spared && proc::children(own_pid)? == own_children);
         is_known.then_some(found)
     }
 
@@ -269,21 +270,21 @@ impl ProcessScope {
         for stat in &all {
             children.entry(stat.ppid).or_default().push(stat);
         }
-        let mut todo: Vec<&ProcessStat> = self
+        let mut pending: Vec<&ProcessStat> = self
             .holder
             .and_then(|h| children.get(&h).cloned())
             .unwrap_or_default();
-        todo.extend(
+        pending.extend(
             all.iter()
                 .filter(|s| Some(s.session) == session || proc::has_marks(s.pid, &self.marks)),
         );
         let mut seen = HashSet::new();
         let mut found = Vec::new();
-        while let Some(stat) = todo.pop() {
+        while let Some(stat) = pending.pop() {
             if !seen.insert(stat.pid) || spared(stat) {
                 continue;
             }
-            todo.extend(children.get(&stat.pid).into_iter().flatten());
+            pending.extend(children.get(&stat.pid).into_iter().flatten());
             if !stat.has_ended() {
                 found.push(stat.clone());
             }
@@ -291,9 +292,9 @@ impl ProcessScope {
         found
     }
 
-    /// The pane's session id, if it cannot refer to another session by now. The kernel does not reuse the id while the
-    /// leader or any member of the session exists. A holder follows its child from start to reaping, so it can trust
-    /// the id; any other caller can trust the id only while the leader still exists and its start time matches.
+    /// The pane's session id, if the id cannot refer to another session by now. The kernel does not reuse the id while
+    /// the leader or any member of the session exists. A holder follows its child from start to reaping and can trust
+    /// the id; any other caller can trust the id only while the leader still exists with the recorded start time.
     fn trusted_session(&self, all: &[ProcessStat]) -> Option<i32> {
         let leader = self.leader?;
         match all.iter().find(|s| s.pid == leader.pid) {

@@ -18,7 +18,7 @@ pub(crate) fn sync_directory(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Ignores errors that a retry cannot cure: a filesystem without sync (EINVAL), or one that has become read-only.
+/// Ignores errors that a retry cannot cure: the filesystem does not support sync (EINVAL), or has become read-only.
 fn allow_unsupported(synced: io::Result<()>) -> io::Result<()> {
     match synced {
         Err(e)

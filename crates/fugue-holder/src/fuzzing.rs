@@ -109,11 +109,11 @@ pub fn pane_files(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use fugue_testkit::replay;
+    use fugue_testkit::replay_corpus;
 
     #[test]
     fn the_corpora_hold() {
-        replay("holder", super::holder);
-        replay("pane_files", super::pane_files);
+        replay_corpus("holder", super::holder);
+        replay_corpus("pane_files", super::pane_files);
     }
 }

@@ -36,23 +36,23 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(args) = HolderArgs::parse(args) else {
         return ExitCode::from(2);
     };
-    let further = args
+    let extra_fds = args
         .adopt
         .as_ref()
         .map_or(0, |a| i32::from(a.pidfd) + i32::from(a.kept));
     sys::close_from(match args.adopt {
-        Some(_) => FIRST_EXTRA_FD + further,
+        Some(_) => FIRST_EXTRA_FD + extra_fds,
         None if args.view => LISTENER_FD,
         None => LISTENER_FD + 1,
     });
-    let met = if args.view {
+    let sockets = if args.view {
         tmux_view::connect_to_daemon(&args.dir)
             .ok()
             .map(|(listener, daemon)| (listener, Some(daemon)))
     } else {
         sys::take_inherited_fd(LISTENER_FD).map(|listener| (listener, None))
     };
-    let Some((listener, daemon)) = met else {
+    let Some((listener, daemon)) = sockets else {
         return ExitCode::from(2);
     };
     sys::set_process_name(c"fugue-holder");
@@ -76,7 +76,7 @@ const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 // Delay of the acknowledgement of a written input. Most input is echoed within this time. Acknowledgement and echo then
 // wake the daemon once, and the echo, which is latency-critical, is handled first.
 const INPUT_ACK_DELAY: Duration = Duration::from_millis(2);
-// Connections without a Hello. A further connection drops the oldest one.
+// Connections without a Hello. A further connection drops the oldest.
 const MAX_PENDING_CONNECTIONS: usize = 8;
 
 pub(super) struct Holder {
@@ -86,8 +86,8 @@ pub(super) struct Holder {
     /// Locked for the lifetime of this process, if the filesystem supports locks.
     lock: File,
     signalfd: OwnedFd,
-    /// The daemon that started this holder and is expected to connect. Watched until a daemon has connected, if there
-    /// is no child.
+    /// The daemon that started this holder and is expected to connect. Watched until a daemon has connected, while no
+    /// child runs.
     parent_pidfd: Option<OwnedFd>,
     terminal: PtyPair,
     pump: OutputPump,
@@ -156,7 +156,7 @@ impl Holder {
             if self.flush_at.is_none_or(|at| at <= now) {
                 self.flush();
             }
-            if self.finish() {
+            if self.try_finish() {
                 return ExitCode::from(self.exit_code());
             }
             let Ok(ready) = self.wait(listener, more) else {
@@ -169,8 +169,8 @@ impl Holder {
         }
     }
 
-    /// Whether the process can exit: it is no longer needed, and its tmux view has shown all output.
-    fn finish(&mut self) -> bool {
+    /// Whether the process can exit: no longer needed, and the tmux view has shown all output.
+    fn try_finish(&mut self) -> bool {
         self.is_unneeded() && self.drain_view()
     }
 
@@ -287,7 +287,7 @@ impl Holder {
                 }
             }
             PollSource::View => self.handle_view_event(what),
-            // `advance` checks all of them.
+            // `advance` checks all signaled processes.
             PollSource::SignaledProcess => {}
         }
     }
@@ -306,10 +306,10 @@ impl Holder {
 
     /// Moves one budget of output to the log and notifies the daemon and the tmux view.
     fn move_output(&mut self, now: Instant) -> Option<PumpStatus> {
-        let (grew, result) = self
+        let (moved_bytes, result) = self
             .pump
             .move_bytes(&self.terminal.master, MAX_BYTES_PER_TURN);
-        if grew > 0 {
+        if moved_bytes > 0 {
             // The write fails only if the counter is full, and then the daemon has an unread notification.
             let _ = rustix::io::write(&self.growth_eventfd, &1u64.to_ne_bytes());
             self.flush_at = None;
@@ -318,7 +318,7 @@ impl Holder {
         match result {
             Ok(moved) => {
                 // A drained terminal does not prove that an exit record can be written.
-                if grew > 0 || !matches!(self.child, HeldChild::Ending { .. }) {
+                if moved_bytes > 0 || !matches!(self.child, HeldChild::Ending { .. }) {
                     self.mark_flowing();
                 }
                 self.save_meta();
@@ -391,11 +391,11 @@ impl Holder {
             self.abandon_output();
         }
         let Some(close) = &mut self.close else { return };
-        let told = match &self.child {
+        let can_report = match &self.child {
             HeldChild::NotStarted | HeldChild::Exited { .. } => true,
             HeldChild::Running { .. } | HeldChild::Ending { .. } => left > 0,
         };
-        if told {
+        if can_report {
             for id in std::mem::take(&mut close.ids) {
                 self.send(&ToDaemon::Closed { id, left });
             }
@@ -445,7 +445,7 @@ fn link_interest(link: &HolderLink) -> PollFlags {
 }
 
 fn drain_signals(signals: &OwnedFd) {
-    // Several exits of children may be merged into one signal; `reap` checks for all of them.
+    // Several exits of children may be merged into one signal; `reap` checks for further exits.
     let mut info = [0; 128];
     while rustix::io::read(signals, &mut info).is_ok() {}
 }

@@ -132,7 +132,7 @@ impl HolderInputQueue {
         });
     }
 
-    /// Passes queued bytes to `write` until it would block. Returns the state of each finished input.
+    /// Passes queued bytes to `write` until the PTY would block. Returns the state of each finished input.
     pub(crate) fn write(
         &mut self,
         mut write: impl FnMut(&[u8]) -> Result<usize, Errno>,

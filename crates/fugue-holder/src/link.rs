@@ -62,7 +62,7 @@ pub enum FlushStatus {
     Partial,
 }
 
-// The largest number of fds in one frame is that of `HelloOk`: 5 and the kept fds.
+// `HelloOk` has the largest number of fds: 5 and the kept fds.
 const MAX_FDS: usize = 16;
 // Two frames of the maximum size. A peer that lets more accumulate does not read; the connection is dropped, and the
 // next Hello brings the peer up to date.
@@ -124,7 +124,7 @@ impl<In: WireMessage, Out: WireMessage> MessageLink<In, Out> {
         }
         if self.fds.len() > 4 * MAX_FDS {
             return Err(io::Error::other(
-                "a peer sends fds that no message asks for",
+                "peer sent more fds than its messages announce",
             ));
         }
         if got == 0 {
@@ -138,7 +138,7 @@ impl<In: WireMessage, Out: WireMessage> MessageLink<In, Out> {
         })
     }
 
-    /// Returns the next complete message with its fds, if it has arrived.
+    /// Returns the next complete message with its fds. `None`: not complete yet.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator would end for good where this means `not yet`"
@@ -151,7 +151,7 @@ impl<In: WireMessage, Out: WireMessage> MessageLink<In, Out> {
             HolderFrame::Known(message) => message.fds(),
             HolderFrame::Unknown { .. } => 0,
         };
-        // The kernel delivers the fds with the first byte of their frame, so they have arrived before its last byte.
+        // The kernel delivers the fds with the first byte of their frame, so all fds have arrived before the last byte.
         if count > self.fds.len() {
             return Err(WireFrameError("fds are missing"));
         }

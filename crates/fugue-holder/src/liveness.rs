@@ -1,7 +1,7 @@
 //! Proves that a pane's holder and child are gone, from the pane's directory and the kernel.
 //!
-//! A holder has an exclusive `flock` on `hold.lock` from before its first child until its process ends, however it
-//! ends. A held lock proves a living holder, and a free lock a dead one. A refused connection proves neither, because
+//! A holder has an exclusive `flock` on `hold.lock` from before its first child until the process ends for any reason.
+//! A held lock proves a living holder, and a free lock a dead holder. A refused connection proves neither, because
 //! every failed syscall on the way looks the same. On filesystems without locks, the recorded processes are looked up.
 
 use std::fs::{File, OpenOptions};
@@ -47,15 +47,14 @@ impl PaneLiveness {
         }
         let boot = boot_id();
         if boot.is_empty() {
-            return Err(io::Error::other("the boot id cannot be read"));
+            return Err(io::Error::other("cannot read the boot id"));
         }
         for generation in 1.. {
             let meta = match ChildRecord::read(dir, generation) {
                 Ok(Some(meta)) => meta,
                 Ok(None) => break,
-                // A record is renamed into place when it is complete, so only a crash of the machine leaves a partial
-                // one, and such a crash ended every process. Without locks, there is no other proof that the holder is
-                // gone.
+                // A complete record is renamed into place, so only a crash of the machine leaves a partial record, and
+                // such a crash ended every process. Without locks, no other proof exists that the holder is gone.
                 Err(error)
                     if error.kind() == io::ErrorKind::InvalidData && lock == LockState::Free =>
                 {
@@ -128,7 +127,7 @@ pub fn is_stopped(pid: i32) -> bool {
     ProcessStat::get(pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
 }
 
-/// Waits for the end of a process, at most for `timeout`. Returns whether it has ended.
+/// Waits for the end of a process, at most for `timeout`. Returns whether the process has ended.
 pub fn wait_for_exit(identity: ProcessIdentity, timeout: Duration) -> io::Result<bool> {
     await_readable(&crate::proc::open_checked_pidfd(identity)?, timeout)
 }
@@ -139,7 +138,7 @@ fn await_readable(pidfd: &OwnedFd, timeout: Duration) -> io::Result<bool> {
     Ok(rustix::event::poll(&mut fds, Some(&timeout))? > 0)
 }
 
-/// Ends a holder whose child has ended: continues it if it is stopped, and kills it if it has not exited after
+/// Ends a holder whose child has ended: continues a stopped holder, and kills a holder that has not exited after
 /// `timeout`.
 pub fn end_holder(holder: ProcessIdentity, timeout: Duration) -> io::Result<()> {
     let pidfd = crate::proc::open_checked_pidfd(holder)?;
@@ -179,9 +178,10 @@ impl LockState {
     }
 }
 
-/// Takes the lock that a holder keeps until it exits. Waits for the previous holder, which must be dying if a new one
-/// was started. If the previous holder was killed while it started a child, the child has the lock until its exec; by
-/// then it also has the PTY, which identifies it. On a filesystem without locks the file is open and not locked.
+/// Takes the lock that a holder keeps until its exit. Waits for the previous holder, which must be dying if a new
+/// holder was started. If the previous holder was killed while starting a child, the child has the lock until its exec;
+/// by then the child also has the PTY, which identifies it. On a filesystem without locks the file is open and not
+/// locked.
 pub(crate) fn take_lock(dir: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .create(true)

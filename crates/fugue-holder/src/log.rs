@@ -1,5 +1,5 @@
 //! The output log of a pane: files `out.<offset of the first byte>`, contiguous. The end of the log is the start of the
-//! last file plus its size, so that any process can determine it after any crash.
+//! last file plus its size, and can be determined by any process after any crash.
 
 mod pump;
 mod reader;

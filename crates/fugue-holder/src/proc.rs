@@ -41,7 +41,7 @@ impl ProcessStat {
         match read {
             Ok(length) => ProcessStat::parse(&line[..length])
                 .map(Some)
-                .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat is not readable"))),
+                .ok_or_else(|| io::Error::other(format!("cannot parse /proc/{pid}/stat"))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
             Err(error) => Err(error),
@@ -136,7 +136,8 @@ pub(crate) fn is_alive(identity: ProcessIdentity) -> bool {
 /// Opens a pidfd of the process with this pid and start time. ESRCH if that process is gone.
 pub(crate) fn open_checked_pidfd(identity: ProcessIdentity) -> io::Result<OwnedFd> {
     let fd = open_pidfd(identity.pid)?;
-    // The pidfd is bound to one process by now. If the pid still has the expected start time, it is the right one.
+    // The pidfd is bound to one process by now. If the pid still has the expected start time, the process is the right
+    // one.
     match ProcessStat::get(identity.pid) {
         Some(stat) if stat.start_time == identity.start_time => Ok(fd),
         _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),

@@ -185,7 +185,7 @@ impl ExitRecord {
         let _ = std::fs::remove_file(temporary_path(&ExitRecord::path(dir, generation)));
     }
 
-    /// Writes the record into the reserved space, if there is any.
+    /// Writes the record into the reserved space, or into a new file if nothing was reserved.
     pub(crate) fn write(&self, dir: &Path, generation: u32) -> io::Result<()> {
         let path = ExitRecord::path(dir, generation);
         let reserved = temporary_path(&path);
@@ -195,7 +195,7 @@ impl ExitRecord {
             .write(true)
             .mode(0o600)
             .open(&reserved)?;
-        // Empty lines have no meaning, and cover what a failed write may have left.
+        // Empty lines have no meaning, and cover remains of a failed write.
         let mut text = self.to_text().into_bytes();
         text.resize(text.len().max(ExitRecord::RESERVED), b'\n');
         file.write_all_at(&text, 0)?;
@@ -257,7 +257,7 @@ impl SizeRecord {
         file.write_all_at(&self.encode(), at)
     }
 
-    /// The last record at or before `first`, and all records after it.
+    /// The last record at or before `first`, and all later records.
     fn covering(all: &[SizeRecord], first: u64) -> &[SizeRecord] {
         let from = all.iter().rposition(|s| s.offset <= first).unwrap_or(0);
         &all[from..]
@@ -321,7 +321,7 @@ fn read_record<T>(path: &Path, parse: impl FnOnce(&str) -> Option<T>) -> io::Res
         Ok(text) => parse(&text).map(Some).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("{} is not readable", path.display()),
+                format!("cannot parse {}", path.display()),
             )
         }),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -135,7 +135,7 @@ impl<'a> SpawnCommand<'a> {
             Some(peer) => {
                 let peer = dup_above(peer, above)?;
                 // Opened by its fd and not by its name, which may belong to another devpts. A session leader that opens
-                // a terminal without O_NOCTTY gets it as its controlling terminal.
+                // a terminal without O_NOCTTY makes it the controlling terminal.
                 actions.push(open_action(
                     0,
                     &format!("/proc/self/fd/{}", peer.as_raw_fd()),
@@ -249,7 +249,7 @@ pub struct ChildProcess {
 }
 
 impl ChildProcess {
-    /// Reaps the process and returns its exit, if it has ended. The pidfd is readable from then on.
+    /// Reaps the process and returns the exit, if the process has ended. The pidfd is readable from then on.
     pub fn try_wait(&self) -> io::Result<Option<ProcessExit>> {
         Ok(
             sys::try_wait_child(sys::WaitTarget::Pid(self.pid), sys::ZombieUse::Reap)?

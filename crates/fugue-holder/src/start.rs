@@ -1,4 +1,4 @@
-//! The daemon's side: starting a holder, and replacing a dead one.
+//! The daemon's side: starting a holder, and replacing a dead holder.
 
 use std::ffi::OsString;
 use std::io;
@@ -60,7 +60,7 @@ impl HolderLocation<'_> {
         self.start(None, &[])
     }
 
-    /// Starts a holder in place of a dead one, for which a connect to its socket returns ECONNREFUSED.
+    /// Starts a holder in place of a dead holder, whose socket refuses connections (ECONNREFUSED).
     pub fn replace(
         &self,
         guarded: &GuardedFds,
@@ -90,7 +90,7 @@ impl HolderLocation<'_> {
     /// The command line for tmux to start a holder in one of its panes, which shows the child. The holder connects to
     /// [`HolderLocation::RENDEZVOUS_SOCKET`] when its own socket accepts connections.
     pub fn tmux_command(&self) -> Vec<OsString> {
-        // An upgrade may have replaced the file; tmux cannot start a deleted one.
+        // An upgrade may have replaced the file; tmux cannot start a deleted file.
         let exe = match self.exe {
             Some(exe) => exe.to_owned(),
             None => proc::ExecutableFile::current().path,
@@ -150,7 +150,8 @@ impl GuardedFds {
     /// log.
     pub fn from_hello(hello: &HelloOk, fds: Vec<OwnedFd>) -> Option<(GuardedFds, OwnedFd)> {
         let mut fds = fds.into_iter();
-        let (master, pipe_r, pipe_w, grew) = (fds.next()?, fds.next()?, fds.next()?, fds.next()?);
+        let (master, pipe_r, pipe_w, growth_eventfd) =
+            (fds.next()?, fds.next()?, fds.next()?, fds.next()?);
         let child = if hello.child_pidfd {
             Some(fds.next()?)
         } else {
@@ -164,7 +165,7 @@ impl GuardedFds {
                 child,
                 kept: fds.collect(),
             },
-            grew,
+            growth_eventfd,
         ))
     }
 }

@@ -127,12 +127,12 @@ pub(crate) enum ZombieUse {
     Reap,
 }
 
-/// Returns an ended child, if there is one now.
+/// Returns an ended child, if any.
 pub(crate) fn try_wait_child(
-    whom: WaitTarget,
+    target: WaitTarget,
     reap: ZombieUse,
 ) -> io::Result<Option<(i32, ProcessExit)>> {
-    waitid(whom, reap, libc::WNOHANG)
+    waitid(target, reap, libc::WNOHANG)
 }
 
 /// Whether this process has any child, including zombies.
@@ -158,8 +158,12 @@ pub(crate) fn wait_child(pid: i32) -> io::Result<ProcessExit> {
     }
 }
 
-fn waitid(whom: WaitTarget, reap: ZombieUse, flags: i32) -> io::Result<Option<(i32, ProcessExit)>> {
-    let (kind, id) = match whom {
+fn waitid(
+    target: WaitTarget,
+    reap: ZombieUse,
+    flags: i32,
+) -> io::Result<Option<(i32, ProcessExit)>> {
+    let (kind, id) = match target {
         WaitTarget::Any => (libc::P_ALL, 0),
         WaitTarget::Pid(pid) => (libc::P_PID, pid as libc::id_t),
     };

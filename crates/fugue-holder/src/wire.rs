@@ -118,8 +118,8 @@ pub enum ToDaemon {
     ExitPending(ChildExit),
 }
 
-/// A child to start. It may contain secrets, so it is never written to disk, and is not visible in the `ps` output of
-/// the holder.
+/// A child to start. The environment may contain secrets, so the spec is never written to disk, and is not visible in
+/// the `ps` output of the holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildSpec {
     /// `argv[0]` is a path, or a name that is looked up in the `PATH` of `env`.
@@ -131,7 +131,7 @@ pub struct ChildSpec {
     pub umask: u32,
     /// Soft limit of open files; `None` keeps the limit of the holder.
     pub nofile: Option<u64>,
-    /// Maximum number of bytes of output that are kept, and below, the size of one segment.
+    /// Maximum number of bytes of output that are kept. `segment` is the size of one file.
     pub log_cap: u64,
     pub segment: u64,
     /// `KEY=value` entries. A process whose environment contains all of them belongs to this pane, wherever it was
@@ -254,12 +254,12 @@ pub enum ChildState {
     },
 }
 
-/// The exit of the child. It is in `exit.<generation>` before it is sent.
+/// The exit of the child, sent after `exit.<generation>` is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChildExit {
     pub ending: ProcessExit,
-    /// The offset at which the child's output ends. A log that ends earlier has lost the rest: it could not be written,
-    /// and the pane was closed.
+    /// The offset at which the child's output ends. A log that ends earlier has lost the rest: the rest could not be
+    /// written, and the pane was closed.
     pub output_end: u64,
 }
 
@@ -273,14 +273,14 @@ pub enum RefusalReason {
     NoHello,
     /// The holder could not open its PTY or log, and exits. `what` and `errno` give the reason.
     Broken,
-    /// A newer connection of the same daemon has replaced this one.
+    /// A newer connection of the same daemon has taken over.
     Replaced,
 }
 
 /// State of the terminal's foreground process group.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ForegroundProbe {
-    /// The foreground process group; 0 if there is none.
+    /// The foreground process group; 0 for none.
     pub foreground: i32,
     pub canonical: bool,
     pub echo: bool,

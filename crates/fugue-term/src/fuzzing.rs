@@ -166,11 +166,11 @@ fn look(terminal: &Terminal) {
 
 #[cfg(test)]
 mod tests {
-    use fugue_testkit::replay;
+    use fugue_testkit::replay_corpus;
 
     #[test]
     fn the_corpora_hold() {
-        replay("term", super::term);
-        replay("checkpoints", super::checkpoints);
+        replay_corpus("term", super::term);
+        replay_corpus("checkpoints", super::checkpoints);
     }
 }

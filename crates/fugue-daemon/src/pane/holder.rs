@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use super::keeper::{Adoption, Event, Keeper, Place, Unreachable};
-use fugue_client::{paths::SocketPath, watched::watched};
+use fugue_client::{async_fd::register_fd, paths::SocketPath};
 
 /// A holder that has said hello.
 pub struct Holder {
@@ -87,7 +87,7 @@ impl Place {
     }
 
     fn connect(&self) -> io::Result<AsyncFd<DaemonLink>> {
-        watched(
+        register_fd(
             DaemonLink::connect(SocketPath::new(&self.socket())?.as_ref())?,
             Interest::READABLE,
         )
@@ -145,7 +145,7 @@ impl Holder {
         known: HandoverState,
     ) -> Result<(Self, HelloOk), Unanswered> {
         let (hello, guarded, grew) = greet(&mut link, place.epoch).await?;
-        let grew = watched(grew, Interest::READABLE).map_err(Unanswered::lost)?;
+        let grew = register_fd(grew, Interest::READABLE).map_err(Unanswered::lost)?;
         let mut keeper = Self {
             place,
             pid: hello.holder,
@@ -295,7 +295,7 @@ impl Holder {
             Err(error) => return Err(Unanswered::lost(error)),
         };
         let (hello, guarded, grew) = greet(&mut link, self.place.epoch).await?;
-        self.grew = watched(grew, Interest::READABLE).map_err(Unanswered::lost)?;
+        self.grew = register_fd(grew, Interest::READABLE).map_err(Unanswered::lost)?;
         self.link = link;
         self.guarded = guarded;
         self.pid = hello.holder;
@@ -418,7 +418,7 @@ pub(crate) async fn next(link: &mut AsyncFd<DaemonLink>) -> io::Result<(ToDaemon
         }
         // Watched for room only while there is too little: else every word that the holder reads would wake us.
         let room = match link.get_ref().wants_write() {
-            true => Some(watched(
+            true => Some(register_fd(
                 link.get_ref().as_fd().try_clone_to_owned()?,
                 Interest::WRITABLE,
             )?),
@@ -469,7 +469,7 @@ fn reap(child: ChildProcess) {
         let Ok(pidfd) = child
             .pidfd
             .try_clone()
-            .and_then(|pidfd| watched(pidfd, Interest::READABLE))
+            .and_then(|pidfd| register_fd(pidfd, Interest::READABLE))
         else {
             return;
         };
@@ -486,7 +486,7 @@ async fn exits(pid: i32) -> bool {
         Some(Err(Errno::SRCH)) => return true,
         Some(Err(_)) | None => return false,
     };
-    let Ok(pidfd) = watched(pidfd, Interest::READABLE) else {
+    let Ok(pidfd) = register_fd(pidfd, Interest::READABLE) else {
         return false;
     };
     let ended = timeout(EXIT_TIMEOUT, pidfd.readable()).await;

@@ -30,7 +30,7 @@ use crate::tmux::{
     link::Link,
     picture::{Facts, Picture},
 };
-use fugue_client::watched::watched;
+use fugue_client::async_fd::register_fd;
 use person::Person;
 use typing::Typist;
 
@@ -400,7 +400,7 @@ fn pidfd(pid: u32) -> io::Result<(ProcessIdentity, AsyncFd<OwnedFd>)> {
     let fd =
         rustix::process::pidfd_open(Pid::from_raw(pid).ok_or_else(gone)?, PidfdFlags::empty())?;
     let who = find_process(pid)?.ok_or_else(gone)?;
-    Ok((who, watched(fd, Interest::READABLE)?))
+    Ok((who, register_fd(fd, Interest::READABLE)?))
 }
 
 fn text(body: &[u8]) -> std::borrow::Cow<'_, str> {

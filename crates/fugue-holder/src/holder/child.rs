@@ -30,7 +30,7 @@ pub(super) enum HeldChild {
         /// The PTY reported a hang-up that reopening did not cure. The output ends here, but the child may still run.
         hung_up: bool,
     },
-    /// The process has ended. Its remaining output must be moved to the log, and its exit recorded.
+    /// The process has ended. The remaining output must be moved to the log, and the exit recorded.
     Ending {
         identity: ProcessIdentity,
         pidfd: Option<OwnedFd>,
@@ -58,14 +58,12 @@ pub(super) enum ChildRelation {
 impl HeldChild {
     pub(super) fn adopted_pidfd(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let HeldChild::Running {
-            pidfd,
-            relation: kin,
-            ..
+            pidfd, relation, ..
         } = self
         else {
             return None;
         };
-        match kin {
+        match relation {
             ChildRelation::Parent => None,
             ChildRelation::Adopted => Some((pidfd.as_fd(), PollFlags::IN)),
             ChildRelation::AdoptedUnreaped => Some((pidfd.as_fd(), PollFlags::empty())),
@@ -91,22 +89,22 @@ impl HeldChild {
 }
 
 impl Holder {
-    /// Starts the child. On an error, which names the failed step, no child and no record of one is left.
+    /// Starts the child. On an error, which names the failed step, neither a child nor its record is left.
     pub(super) fn start(
         &mut self,
         spec: &ChildSpec,
         kept: Vec<OwnedFd>,
     ) -> Result<(ProcessIdentity, OwnedFd), SpawnError> {
-        let wrong = |what: &'static str| move |e| SpawnError::new(what, e);
+        let failed = |what: &'static str| move |e| SpawnError::new(what, e);
         // A pane shown in tmux has the size of the tmux pane.
         let size = self.view.as_ref().and_then(TmuxView::size);
         let (rows, cols) = size.unwrap_or((spec.rows, spec.cols));
         self.terminal
             .resize(rows, cols)
-            .map_err(wrong("the terminal's size"))?;
+            .map_err(failed("the terminal's size"))?;
         self.pump.log.set_limits(spec.log_cap, spec.segment);
         self.record_size(rows, cols)
-            .map_err(wrong("the record of sizes"))?;
+            .map_err(failed("the record of sizes"))?;
         // Written before the child starts: after a crash, the next daemon finds that a child may have existed.
         let mut meta = ChildRecord {
             generation: self.generation,
@@ -120,9 +118,9 @@ impl Holder {
             marks: spec.marks.clone(),
         };
         ExitRecord::reserve(&self.dir, self.generation)
-            .map_err(wrong("the room for the record of the child's end"))?;
+            .map_err(failed("the room for the record of the child's end"))?;
         meta.write(&self.dir)
-            .map_err(wrong("the record of the child"))?;
+            .map_err(failed("the record of the child"))?;
         let started = self.terminal.start(spec, &kept).and_then(|child| {
             match retry_exhausted(|| child.pidfd.try_clone()) {
                 Ok(handed) => Ok((child, handed)),
@@ -140,7 +138,7 @@ impl Holder {
                 return Err(error);
             }
         };
-        // The child is not reaped yet, so /proc has its entry even if it has ended.
+        // The child is not reaped yet, so /proc has an entry even for an ended child.
         let start_time = ProcessStat::get(child.pid).map_or(0, |s| s.start_time);
         let identity = ProcessIdentity {
             pid: child.pid,
@@ -230,13 +228,13 @@ impl Holder {
     /// Handles the child's exit, and reaps orphans that were reparented to this process.
     pub(super) fn reap(&mut self) {
         while let Ok(Some((pid, ending))) = sys::try_wait_child(WaitTarget::Any, ZombieUse::Keep) {
-            let ours = match &self.child {
+            let is_held_child = match &self.child {
                 HeldChild::Running { identity, .. } | HeldChild::Ending { identity, .. } => {
                     identity.pid == pid
                 }
                 HeldChild::NotStarted | HeldChild::Exited { .. } => false,
             };
-            if ours {
+            if is_held_child {
                 // The child stays a zombie until its exit is recorded: if this process dies first, the next holder can
                 // still read the exit code.
                 self.begin_exit(ending);
@@ -250,7 +248,7 @@ impl Holder {
         let HeldChild::Running {
             identity,
             pidfd,
-            relation: kin,
+            relation,
             ..
         } = &mut self.child
         else {
@@ -259,7 +257,7 @@ impl Holder {
         match read_adopted_exit(pidfd.as_fd(), *identity) {
             Some(ending) => self.begin_exit(ending),
             None if what.contains(PollFlags::HUP) => self.begin_exit(ProcessExit::Unknown),
-            None => *kin = ChildRelation::AdoptedUnreaped,
+            None => *relation = ChildRelation::AdoptedUnreaped,
         }
     }
 
@@ -284,11 +282,8 @@ impl Holder {
     pub(super) fn send_pending_exit(&mut self) {
         if let HeldChild::Ending { ending, .. } = self.child {
             let in_terminal = rustix::io::ioctl_fionread(&self.terminal.master).unwrap_or(0);
-            let at = self.pump.taken_offset() + in_terminal;
-            self.send(&ToDaemon::ExitPending(ChildExit {
-                ending,
-                output_end: at,
-            }));
+            let output_end = self.pump.taken_offset() + in_terminal;
+            self.send(&ToDaemon::ExitPending(ChildExit { ending, output_end }));
         }
     }
 
@@ -300,7 +295,7 @@ impl Holder {
         }
     }
 
-    /// Moves the last output of an ended child to the log, records the exit, and then reports it.
+    /// Moves the last output of an ended child to the log, then records and reports the exit.
     pub(super) fn finish_exit(&mut self, now: Instant) -> NextTurn {
         let HeldChild::Ending {
             identity, ending, ..
@@ -326,7 +321,7 @@ impl Holder {
             ending,
             output_end: self.pump.log.end_offset(),
         };
-        // The output is synced first: an exit record implies that all output before it is in the log.
+        // The output is synced first: an exit record implies that all output of the child is in the log.
         let synced = self.pump.log.sync();
         if let Err(error) = synced.and_then(|()| self.record_exit(exited))
             && !self.directory_is_removed()
@@ -348,12 +343,9 @@ impl Holder {
         else {
             return;
         };
-        let at = self.pump.log.end_offset() + self.pump.discard(&self.terminal.master);
-        let exited = ChildExit {
-            ending,
-            output_end: at,
-        };
-        // Keeps the part of the output that is in the log, if the disk allows it.
+        let output_end = self.pump.log.end_offset() + self.pump.discard(&self.terminal.master);
+        let exited = ChildExit { ending, output_end };
+        // Keeps the part of the output that is in the log, if the disk allows a sync.
         let _ = self.pump.log.sync();
         // If even the reserved space cannot be written (read-only disk), the daemon records the exit.
         let _ = self.record_exit(exited);
@@ -395,7 +387,7 @@ impl Holder {
     }
 
     /// Whether the pane's directory was removed, and not only moved: the open lock file has no link. The log and the
-    /// exit record have no reader then, so the exit does not wait for them.
+    /// exit record have no reader then, so the exit is reported without them.
     fn directory_is_removed(&self) -> bool {
         self.lock.metadata().is_ok_and(|lock| lock.nlink() == 0)
     }

@@ -76,9 +76,9 @@ impl Holder {
             return;
         };
         let filled = link.read_socket();
-        let heard = link.next();
+        let received = link.next();
         let stays = matches!(
-            (&filled, &heard),
+            (&filled, &received),
             (
                 Ok(ReadStatus::Some | ReadStatus::Full | ReadStatus::Empty),
                 Ok(None)
@@ -89,7 +89,7 @@ impl Holder {
         }
         // The indices of the other pending connections shift; their events are handled in the next iteration.
         let mut link = self.pending_connections.remove(n);
-        match heard {
+        match received {
             Ok(Some((HolderFrame::Known(ToHolder::Hello { version, epoch }), _)))
                 if version > 0 =>
             {
@@ -146,7 +146,7 @@ impl Holder {
             lossless: self.pump.is_lossless(),
             state: match &self.child {
                 HeldChild::NotStarted => ChildState::Empty,
-                // An exit is reported after it is recorded.
+                // An exit is reported only when recorded.
                 HeldChild::Running { identity, .. } | HeldChild::Ending { identity, .. } => {
                     ChildState::Running(*identity)
                 }
@@ -206,7 +206,7 @@ impl Holder {
             }
             match filled {
                 Ok(ReadStatus::Full) => {}
-                // If more bytes are available, `poll` reports them.
+                // `poll` reports further bytes.
                 Ok(ReadStatus::Some | ReadStatus::Empty) => return,
                 Ok(ReadStatus::Closed) | Err(_) => {
                     self.daemon = None;
@@ -247,7 +247,7 @@ impl Holder {
         if let Some(link) = &mut self.daemon
             && link.push(message, fds).is_err()
         {
-            // The peer does not read. The next Hello brings it up to date.
+            // The peer does not read. The next Hello brings the peer up to date.
             self.daemon = None;
         }
     }
@@ -364,7 +364,7 @@ impl Holder {
         }
     }
 
-    /// Writes queued input to the PTY until it would block.
+    /// Writes queued input until the PTY would block.
     pub(super) fn write_input(&mut self) {
         let master = &self.terminal.master;
         for state in self
@@ -391,12 +391,12 @@ impl Holder {
 
     fn signal(&mut self, target: SignalTarget, signo: i32) -> io::Result<()> {
         let signal = parse_signal(signo)?;
-        let nobody = || io::Error::from_raw_os_error(libc::ESRCH);
+        let no_process = || io::Error::from_raw_os_error(libc::ESRCH);
         let HeldChild::Running {
             identity, pidfd, ..
         } = &self.child
         else {
-            return Err(nobody());
+            return Err(no_process());
         };
         match target {
             SignalTarget::Child => Ok(rustix::process::pidfd_send_signal(pidfd, signal)?),
@@ -426,10 +426,10 @@ impl Holder {
                     holder: Some(std::process::id() as i32),
                     is_sole_reaper: !self.has_adopted_child,
                 };
-                let closing = ProcessTermination::begin(scope, grace, now);
+                let termination = ProcessTermination::begin(scope, grace, now);
                 self.close = Some(PendingClose {
                     ids: vec![id],
-                    termination: closing,
+                    termination,
                     until: None,
                     left: None,
                 });

@@ -28,20 +28,21 @@ impl Holder {
         listener: &OwnedFd,
         daemon: Option<OwnedFd>,
     ) -> Result<Holder, SpawnError> {
-        let wrong = |what: &str| {
+        let failed = |what: &str| {
             let what = what.to_owned();
             move |e: io::Error| SpawnError::new(what, e)
         };
         rustix::io::ioctl_fionbio(listener, true).map_err(|e| SpawnError::new("listener", e))?;
         let in_dir = format!("pane directory {}", args.dir.display());
         // Only one holder at a time may write to a pane's log.
-        let lock = liveness::take_lock(&args.dir).map_err(wrong(&in_dir))?;
-        let children = sys::open_signalfd().map_err(wrong("signals"))?;
+        let lock = liveness::take_lock(&args.dir).map_err(failed(&in_dir))?;
+        let children = sys::open_signalfd().map_err(failed("signals"))?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|e| SpawnError::new("subreaper", e))?;
-        let grew = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|e| SpawnError::new("eventfd", e))?;
-        let meta = ChildRecord::read(&args.dir, args.generation).map_err(wrong(&in_dir))?;
+        let growth_eventfd =
+            rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map_err(|e| SpawnError::new("eventfd", e))?;
+        let meta = ChildRecord::read(&args.dir, args.generation).map_err(failed(&in_dir))?;
         let (cap, segment) = meta.as_ref().map_or(
             (
                 ChildSpec::LOG_CAP,
@@ -49,19 +50,19 @@ impl Holder {
             ),
             |m| (m.log_cap, m.segment),
         );
-        let log = LogSegments::open(&args.dir, cap, segment).map_err(wrong(&in_dir))?;
+        let log = LogSegments::open(&args.dir, cap, segment).map_err(failed(&in_dir))?;
 
         let inherited = args.adopt.as_ref().map(take_inherited_fds).transpose()?;
-        let (terminal, mut pump, pidfd, kept) = match inherited {
+        let (terminal, mut pump, pidfd, kept_fds) = match inherited {
             None => (
                 PtyPair::open()?,
-                OutputPump::new(log).map_err(wrong("pipe"))?,
+                OutputPump::new(log).map_err(failed("pipe"))?,
                 None,
                 Vec::new(),
             ),
             Some(fds) => (
                 PtyPair::adopt(fds.master),
-                OutputPump::adopt(fds.pipe_r, fds.pipe_w, log).map_err(wrong("pipe"))?,
+                OutputPump::adopt(fds.pipe_r, fds.pipe_w, log).map_err(failed("pipe"))?,
                 fds.pidfd,
                 fds.kept,
             ),
@@ -85,10 +86,10 @@ impl Holder {
             terminal,
             pump,
             flow: OutputFlow::Flowing,
-            growth_eventfd: grew,
+            growth_eventfd,
             view,
             child: HeldChild::NotStarted,
-            kept_fds: kept,
+            kept_fds,
             input_queue: HolderInputQueue::default(),
             meta,
             meta_unsaved: false,
@@ -107,7 +108,7 @@ impl Holder {
     }
 }
 
-/// Opens a pidfd of the daemon that started this holder, if it is still the parent.
+/// Opens a pidfd of the daemon that started this holder, if that daemon is still the parent.
 fn open_parent_pidfd(pid: i32) -> Option<OwnedFd> {
     let pidfd = open_pidfd(pid).ok()?;
     let now = rustix::process::getppid().map(|p| p.as_raw_nonzero().get());

@@ -1,8 +1,8 @@
-//! A pane that is shown in a tmux pane: tmux has started the holder there. The holder prints the child's output to the
-//! tmux pane, types the keys pressed there, and gives the child's PTY the size of the tmux pane.
+//! A pane that is shown in a tmux pane, where tmux has started the holder. The holder prints the child's output to the
+//! tmux pane, types the keys pressed in the tmux pane, and gives the child's PTY the size of the tmux pane.
 //!
 //! The output is shown from the log, at the view's own pace, so that a tmux pane that does not read neither slows the
-//! child nor costs memory. When the view is gone, its child gets a hang-up, as the kernel does for a closed terminal.
+//! child nor costs memory. When the view is gone, the child gets a hang-up, as the kernel does for a closed terminal.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -60,7 +60,7 @@ pub(crate) const HOLDER_SOCKET: &str = "hold.sock";
 pub(crate) const RENDEZVOUS_SOCKET: &str = "here.sock";
 
 /// Binds the holder's own socket, because tmux passes no fds on, and connects to the waiting daemon. The connection
-/// stands for the daemon: it is closed when the daemon dies.
+/// stands for the daemon: the kernel closes it when the daemon dies.
 pub(super) fn connect_to_daemon(dir: &Path) -> io::Result<(OwnedFd, OwnedFd)> {
     // Relative names, because the path of a socket is limited to 107 bytes.
     std::env::set_current_dir(dir)?;
@@ -74,18 +74,18 @@ pub(super) fn connect_to_daemon(dir: &Path) -> io::Result<(OwnedFd, OwnedFd)> {
 impl TmuxView {
     /// Uses stdin as the view.
     pub(super) fn from_stdin(dir: &Path, shown_upto: u64) -> Result<TmuxView, SpawnError> {
-        let wrong = |what: &'static str| move |e: Errno| SpawnError::new(what, e);
+        let failed = |what: &'static str| move |e: Errno| SpawnError::new(what, e);
         let terminal = sys::take_inherited_fd(0).ok_or(SpawnError {
             what: "the terminal to show it in".into(),
             errno: libc::EBADF,
         })?;
         let mut modes =
-            rustix::termios::tcgetattr(&terminal).map_err(wrong("the terminal to show it in"))?;
+            rustix::termios::tcgetattr(&terminal).map_err(failed("the terminal to show it in"))?;
         // Raw mode: keys are read as they are pressed, and output was already processed by the child's own PTY.
         modes.make_raw();
         rustix::termios::tcsetattr(&terminal, OptionalActions::Now, &modes)
-            .map_err(wrong("the modes of the terminal to show it in"))?;
-        rustix::io::ioctl_fionbio(&terminal, true).map_err(wrong("the terminal to show it in"))?;
+            .map_err(failed("the modes of the terminal to show it in"))?;
+        rustix::io::ioctl_fionbio(&terminal, true).map_err(failed("the terminal to show it in"))?;
         Ok(TmuxView {
             terminal,
             log: LogReader::new(dir),
@@ -104,7 +104,7 @@ impl TmuxView {
         self.terminal.as_fd()
     }
 
-    /// Writes available output to the view until it would block. An error means that the view is gone.
+    /// Writes available output until the view would block. An error means that the view is gone.
     fn show(&mut self, end: u64) -> io::Result<()> {
         let mut budget = MAX_SHOWN_PER_TURN;
         loop {
@@ -132,7 +132,7 @@ impl TmuxView {
                     self.unwritten = chunk;
                     budget = budget.saturating_sub(count);
                 }
-                // The view is slower than the log's cap allows. It continues with the oldest output that is kept.
+                // The view is slower than the log's cap allows, and continues with the oldest output that is kept.
                 LogRead::Gap { next, .. } => self.read_offset = next,
                 LogRead::End => return Ok(()),
             }
@@ -144,7 +144,7 @@ impl TmuxView {
     }
 
     /// Continues the shutdown. Returns whether the view is done: the terminal has read all output, or the time is over.
-    /// To be called again on every event of the view and at its deadline.
+    /// To be called again on every event of the view and at the deadline.
     fn drain(&mut self, end: u64, now: Instant) -> bool {
         let behind = self.is_behind(end);
         match &mut self.shutdown {
@@ -157,10 +157,8 @@ impl TmuxView {
                 self.drain(end, now)
             }
             ViewShutdown::Draining { until, .. } if now >= *until => true,
-            ViewShutdown::Draining {
-                query_sent: asked, ..
-            } if !behind && !*asked => {
-                *asked = true;
+            ViewShutdown::Draining { query_sent, .. } if !behind && !*query_sent => {
+                *query_sent = true;
                 self.unwritten = STATUS_QUERY.to_vec();
                 self.show(end).is_err()
             }
@@ -170,12 +168,9 @@ impl TmuxView {
     }
 
     fn receive_status_reply(&mut self, bytes: &[u8]) {
-        if let ViewShutdown::Draining {
-            received: heard, ..
-        } = &mut self.shutdown
-        {
-            heard.extend_from_slice(bytes);
-            if heard
+        if let ViewShutdown::Draining { received, .. } = &mut self.shutdown {
+            received.extend_from_slice(bytes);
+            if received
                 .windows(STATUS_REPLY.len())
                 .any(|window| window == STATUS_REPLY)
             {
@@ -299,7 +294,7 @@ impl Holder {
         }
     }
 
-    /// The exit code of the holder is that of the child, so that tmux reports it for the pane.
+    /// The holder exits with the code of the child, so that tmux reports this code for the pane.
     pub(super) fn exit_code(&self) -> u8 {
         let (Some(_), HeldChild::Exited { exited, .. }) = (&self.view, &self.child) else {
             return 0;

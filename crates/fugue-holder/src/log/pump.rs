@@ -74,7 +74,7 @@ impl OutputPump {
         })
     }
 
-    /// Detects, before there is any output, whether splice works here.
+    /// Detects, before the first output, whether splice works here.
     pub(crate) fn detect_splice(&mut self, master: &OwnedFd) {
         let from_terminal = splice_in(master, &self.pipe_w);
         let to_file = match self.log.writable_range() {

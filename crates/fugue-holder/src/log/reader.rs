@@ -61,8 +61,8 @@ impl LogReader {
         if self.open.as_ref().is_some_and(|open| offset < open.start) {
             self.open = None;
         }
-        // The open segment, the one after it, and the one that the directory listing names. If a fourth one is needed,
-        // the log has grown since, and the eventfd signals it.
+        // The open segment, the next segment, and the segment that the directory listing names. If a fourth is needed,
+        // the log has grown since, and the eventfd signals the growth.
         for _ in 0..4 {
             if let Some(open) = &self.open {
                 let got = match open.file.read_at(buf, offset - open.start) {
@@ -135,7 +135,7 @@ impl LogReader {
         }
     }
 
-    /// Finds the segment that contains `offset`, or the newest one if the log ends there.
+    /// Finds the segment that contains `offset`, or the newest segment if the log ends at `offset`.
     fn find_segment(&self, offset: u64) -> io::Result<SegmentLookup> {
         // Repeats if a segment was dropped or grew between the listing and the open; the log has advanced each time.
         loop {

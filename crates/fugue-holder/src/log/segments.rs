@@ -39,7 +39,7 @@ impl LogSegments {
         Ok(segments)
     }
 
-    /// A segment is at most half the cap, so that an older one can always be dropped.
+    /// A segment is at most half the cap, so that an older segment can always be dropped.
     pub(crate) fn set_limits(&mut self, cap: u64, segment: u64) {
         self.segment = segment.max(1);
         self.cap = cap.max(2 * self.segment);
@@ -49,8 +49,8 @@ impl LogSegments {
         self.current.start + self.current.len
     }
 
-    /// Returns the current file, the position in it and the number of bytes that fit. Begins the next segment if this
-    /// one is full.
+    /// Returns the current file, the write position and the number of bytes that fit. Begins the next segment if the
+    /// current one is full.
     pub(crate) fn writable_range(&mut self) -> io::Result<(&File, u64, u64)> {
         if self.current.len >= self.segment {
             self.begin_next()?;
@@ -89,8 +89,7 @@ impl LogSegments {
         }
     }
 
-    /// Syncs the whole log, so that it survives a power cut. Segments that the kernel has already written back cost
-    /// little.
+    /// Syncs the whole log against a power cut. Segments that the kernel has already written back cost little.
     pub(crate) fn sync(&self) -> io::Result<()> {
         for segment in &self.older {
             match File::open(segment_path(&self.dir, segment.start)) {

@@ -1,5 +1,4 @@
-//! Writes a log without a holder: for a pane that belongs to somebody else's tmux, where the daemon only receives the
-//! output.
+//! Writes a log without a holder: for a pane of a person's own tmux, where the daemon only receives the output.
 
 use std::io;
 use std::os::unix::fs::FileExt;

@@ -14,7 +14,7 @@ pub struct WireFrameError(pub &'static str);
 
 impl std::fmt::Display for WireFrameError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "not a frame of this protocol: {}", self.0)
+        write!(f, "invalid frame: {}", self.0)
     }
 }
 
@@ -45,7 +45,7 @@ impl WireMessage for ToHolder {
                     0 => SignalTarget::Foreground,
                     1 => SignalTarget::Session,
                     2 => SignalTarget::Child,
-                    _ => return Err(WireFrameError("a signal's target")),
+                    _ => return Err(WireFrameError("unknown signal target")),
                 },
                 signo: r.i32()?,
             },
@@ -89,7 +89,7 @@ impl WireMessage for ToDaemon {
                     2 => RefusalReason::NoHello,
                     3 => RefusalReason::Broken,
                     4 => RefusalReason::Replaced,
-                    _ => return Err(WireFrameError("a refusal")),
+                    _ => return Err(WireFrameError("unknown refusal reason")),
                 },
                 errno: r.i32()?,
                 what: r.text()?,
@@ -161,7 +161,7 @@ impl<'a> FieldReader<'a> {
         let (taken, rest) = self
             .0
             .split_at_checked(n)
-            .ok_or(WireFrameError("a field is cut off"))?;
+            .ok_or(WireFrameError("field is truncated"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -189,7 +189,7 @@ impl<'a> FieldReader<'a> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(WireFrameError("a flag")),
+            _ => Err(WireFrameError("flag is neither 0 nor 1")),
         }
     }
     fn bytes(&mut self) -> Result<Vec<u8>, WireFrameError> {
@@ -197,7 +197,7 @@ impl<'a> FieldReader<'a> {
         Ok(self.take(length)?.to_vec())
     }
     fn text(&mut self) -> Result<String, WireFrameError> {
-        String::from_utf8(self.bytes()?).map_err(|_| WireFrameError("a text is not UTF-8"))
+        String::from_utf8(self.bytes()?).map_err(|_| WireFrameError("text is not UTF-8"))
     }
     /// Allocates per element that is present: a count alone allocates nothing.
     fn list<T>(
@@ -236,13 +236,13 @@ impl<'a> FieldReader<'a> {
             kept: self.list(|r| {
                 Ok(match r.u16()? {
                     0 => FdUse::HolderOnly,
-                    1 | 2 => return Err(WireFrameError("a kept fd takes the terminal's place")),
+                    1 | 2 => return Err(WireFrameError("kept fd would replace stdout or stderr")),
                     fd => FdUse::AlsoChild(fd),
                 })
             })?,
         };
         if spec.argv.is_empty() {
-            return Err(WireFrameError("no argv"));
+            return Err(WireFrameError("argv is empty"));
         }
         if spec.kept.len() > MAX_KEPT_FDS {
             return Err(WireFrameError("too many kept fds"));
@@ -257,7 +257,7 @@ impl<'a> FieldReader<'a> {
             kind: match (self.u8()?, self.u64()?) {
                 (0, _) => InputKind::Typed,
                 (1, at) => InputKind::Answer { at },
-                _ => return Err(WireFrameError("an input's kind")),
+                _ => return Err(WireFrameError("unknown input kind")),
             },
             bytes: self.bytes()?,
         })
@@ -274,7 +274,7 @@ impl<'a> FieldReader<'a> {
                 1 => InputOutcome::Pending,
                 2 => InputOutcome::Duplicate,
                 3 => InputOutcome::Lost,
-                _ => return Err(WireFrameError("an outcome")),
+                _ => return Err(WireFrameError("unknown input outcome")),
             },
         })
     }
@@ -285,7 +285,7 @@ impl<'a> FieldReader<'a> {
             (1, signo) => ProcessExit::Signal { signo, core: false },
             (2, signo) => ProcessExit::Signal { signo, core: true },
             (3, _) => ProcessExit::Unknown,
-            _ => return Err(WireFrameError("an ending")),
+            _ => return Err(WireFrameError("unknown exit kind")),
         };
         Ok(ChildExit {
             ending,
@@ -303,7 +303,7 @@ impl<'a> FieldReader<'a> {
                 (0, _, _) => ChildState::Empty,
                 (1, child, _) => ChildState::Running(child),
                 (2, child, exited) => ChildState::Exited { child, exited },
-                _ => return Err(WireFrameError("a state")),
+                _ => return Err(WireFrameError("unknown child state")),
             },
             log_end: self.u64()?,
             last_input_seq: self.u64()?,

@@ -48,7 +48,7 @@ impl WireFrameDecoder {
         };
         let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
         if length == 0 || length > MAX_FRAME {
-            return Err(WireFrameError("a frame's length"));
+            return Err(WireFrameError("length is out of range"));
         }
         let Some(frame) = rest.get(..length) else {
             self.compact();

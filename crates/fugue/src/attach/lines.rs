@@ -40,12 +40,15 @@ impl PaneLine {
             look: AttachRequest::View { client, seen, .. },
         } = ask
         else {
-            return self.line.ask_as(key, ask).await;
+            return self.line.ask_with_key(key, ask).await;
         };
         // One frame of a pane is asked for at a time.
         let mut views = self.views.lock().await;
-        if !views.as_ref().is_some_and(|views| views.go_on_from(seen)) {
-            *views = Some(self.line.views(key, client, seen).await?);
+        if !views
+            .as_ref()
+            .is_some_and(|views| views.continues_from(seen))
+        {
+            *views = Some(self.line.stream_frames(key, client, seen).await?);
         }
         views.as_mut()?.next().await
     }
@@ -71,7 +74,7 @@ impl Lines {
         match self.lines.get(&pane) {
             Some(open) => {
                 let open = open.get()?.clone();
-                if open.line.is_gone() {
+                if open.line.is_closed() {
                     self.lines.remove(&pane);
                     return None;
                 }
@@ -89,7 +92,7 @@ impl Lines {
         let open = Arc::new(OnceLock::new());
         self.lines.insert(pane, open.clone());
         tokio::spawn(async move {
-            if let Some(line) = client.line(pane, role).await {
+            if let Some(line) = client.connect_pane(pane, role).await {
                 let views = Mutex::default();
                 let _ = open.set(Arc::new(PaneLine { line, views }));
             }

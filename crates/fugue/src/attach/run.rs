@@ -261,12 +261,12 @@ impl Loop {
                         };
                         let answered = match direct {
                             Some(answered) => answered.map(Some),
-                            None => client.ask_running_as(key, ask).await,
+                            None => client.ask_running_with_key(key, ask).await,
                         };
                         let input = match answered {
                             Ok(Some(answer)) => Input::Answered(ticket, Ok(answer)),
                             Ok(None) => Input::Lost(Gone::Died),
-                            Err(error) if error.message == client::STOPPED => {
+                            Err(error) if error.message == client::DAEMON_STOPPED => {
                                 Input::Lost(Gone::Stopped)
                             }
                             Err(error) => Input::Answered(ticket, Err(error)),

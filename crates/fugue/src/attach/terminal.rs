@@ -8,7 +8,7 @@ use std::{
 };
 
 use fugue_api::{Error, ErrorKind, panes::PaneSize};
-use fugue_client::watched::watched;
+use fugue_client::async_fd::register_fd;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Mode, OFlags},
@@ -66,7 +66,7 @@ impl Outer {
         give_back_on_panic();
         let outer = Self {
             sink: terminal.try_clone().map_err(trouble)?,
-            terminal: watched(terminal, Interest::READABLE).map_err(trouble)?,
+            terminal: register_fd(terminal, Interest::READABLE).map_err(trouble)?,
             out: Vec::new(),
             keyboard: None,
             motion: false,
@@ -168,7 +168,7 @@ impl Outer {
                 Ok(written) => return Ok(written),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => {
-                    let room = watched(self.sink.as_fd(), Interest::WRITABLE)?;
+                    let room = register_fd(self.sink.as_fd(), Interest::WRITABLE)?;
                     let _ = room.writable().await?;
                 }
                 Err(error) => return Err(error.into()),

@@ -1,4 +1,4 @@
-//! Starting a daemon from a client: one daemon, however many clients start at once.
+//! Starts a daemon from a client: a single daemon, however many clients start one concurrently.
 
 use std::{
     env, fs,
@@ -23,18 +23,20 @@ use crate::{
     client::DAEMON_START_TIMEOUT,
     frame,
     lock::FileLock,
-    paths::{self, Paths, SocketPath},
+    paths::{self, SocketPath, UserPaths},
 };
 
-/// The fd on which a daemon says that it listens, or why it cannot.
+/// The fd on which a daemon reports that it accepts connections, or why it cannot.
 const READY_FD: RawFd = 3;
-/// The fd of the turn that its starter took. The daemon holds it until it listens, also where its starter is killed.
-const TURN_FD: RawFd = 4;
-/// Set for a daemon that has both.
+/// The fd of the start lock that the starting client took. The daemon holds the lock until it accepts connections, even
+/// if the client is killed.
+const START_LOCK_FD: RawFd = 4;
+/// Set for a daemon that inherits both fds.
 const READY_VAR: &str = "FUGUE_READY_FD";
 
-// What a daemon needs to find its files and its holders. A pane's environment comes from its caller, never from here.
-const KEPT_VARIABLES: &[&str] = &[
+// Variables that a daemon needs to find its files and its holders. A pane's environment comes from its caller, never
+// from here.
+const INHERITED_VARIABLES: &[&str] = &[
     "HOME",
     "PATH",
     "LANG",
@@ -45,39 +47,39 @@ const KEPT_VARIABLES: &[&str] = &[
     "TMPDIR",
 ];
 
-// A line for every start and every oddity; years of them.
-const LONGEST_LOG: u64 = 4 << 20;
+// The log has a line for every start and every irregularity, so this lasts for years.
+const MAX_LOG_BYTES: u64 = 4 << 20;
 
-/// Starts a daemon and returns when it listens; at once if another client was faster.
-pub async fn daemon(paths: &Paths) -> Result<(), Error> {
+/// Starts a daemon and returns when it accepts connections; at once if another client was faster.
+pub async fn start_daemon(paths: &UserPaths) -> Result<(), Error> {
     let paths = paths.clone();
-    let starting = tokio::task::spawn_blocking(move || start_one(&paths));
+    let starting = tokio::task::spawn_blocking(move || start_daemon_blocking(&paths));
     match tokio::time::timeout(DAEMON_START_TIMEOUT, starting).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) => Err(Error::new(
             ErrorKind::Internal,
-            "the start of a daemon was cut off",
+            "the start of the daemon was interrupted",
         )),
-        Err(_) => Err(not_answering()),
+        Err(_) => Err(unresponsive_error()),
     }
 }
 
-fn start_one(paths: &Paths) -> Result<(), Error> {
+fn start_daemon_blocking(paths: &UserPaths) -> Result<(), Error> {
     paths.prepare()?;
     let trouble = |error: io::Error| {
         Error::new(
             ErrorKind::Unavailable,
-            format!("a daemon could not be started: {error}"),
+            format!("the daemon could not be started: {error}"),
         )
     };
-    // A client that had to wait here finds a daemon when it gets the lock. A daemon whose socket was removed hears that
-    // this file is opened, and binds its socket again.
-    let turn = FileLock::file(&paths.start_lock())?;
-    if daemon_answers(paths).map_err(trouble)? {
+    // A client that had to wait for the lock finds a daemon when it gets it. A daemon whose socket was removed is
+    // notified (inotify) that this file is opened, and binds its socket again.
+    let turn = FileLock::lock_file(&paths.start_lock())?;
+    if is_daemon_responding(paths).map_err(trouble)? {
         return Ok(());
     }
-    if fs::metadata(paths.daemon_log()).is_ok_and(|log| log.len() > LONGEST_LOG) {
-        // The last one is kept, for whoever asks what happened yesterday.
+    if fs::metadata(paths.daemon_log()).is_ok_and(|log| log.len() > MAX_LOG_BYTES) {
+        // The previous log is kept, to find out what happened yesterday.
         let _ = fs::rename(paths.daemon_log(), paths.state.join("daemon.log.old"));
     }
     let log = fs::OpenOptions::new()
@@ -85,9 +87,9 @@ fn start_one(paths: &Paths) -> Result<(), Error> {
         .append(true)
         .mode(0o600)
         .open(paths.daemon_log())
-        .map_err(|error| paths::unusable(&paths.daemon_log(), &error))?;
+        .map_err(|error| paths::unusable_path_error(&paths.daemon_log(), &error))?;
     let (ready, tell) = io::pipe().map_err(trouble)?;
-    let kept = KEPT_VARIABLES
+    let kept = INHERITED_VARIABLES
         .iter()
         .filter_map(|name| env::var_os(name).map(|value| (*name, value)));
     SpawnCommand::new("/proc/self/exe")
@@ -99,76 +101,77 @@ fn start_one(paths: &Paths) -> Result<(), Error> {
         .session(SessionLeadership::Own)
         .fd(log.as_fd(), 2)
         .fd(tell.as_fd(), READY_FD)
-        .fd(turn.as_fd(), TURN_FD)
+        .fd(turn.as_fd(), START_LOCK_FD)
         .start()
         .map_err(|error| trouble(io::Error::other(error.to_string())))?;
     drop(tell);
     let mut said = String::new();
     let mut ready = ready;
     ready.read_to_string(&mut said).map_err(trouble)?;
-    // No word, or half a word: it died at once. The caller finds nobody at the socket, and comes again.
+    // An empty or partial report: the daemon died at once. The caller finds no listener at the socket, and retries.
     serde_json::from_str::<Result<(), Error>>(&said).unwrap_or(Ok(()))
 }
 
-/// Waits until a daemon that runs can be reached, or until it is certain that none does. Only where the socket did not
-/// answer: the daemon may be ending, or its socket may have been removed.
-pub async fn find_daemon(paths: &Paths) -> Result<(), Error> {
-    // Without a state directory there is no daemon, and looking for one makes none.
+/// Waits until a running daemon can be reached, or until it is certain that none runs. To be called only if the socket
+/// did not respond: the daemon may be ending, or its socket may have been removed.
+pub async fn find_daemon(paths: &UserPaths) -> Result<(), Error> {
+    // Without a state directory there is no daemon, and the search must not create the directory.
     if !paths.state.exists() {
         return Ok(());
     }
     let paths = paths.clone();
     let finding = tokio::task::spawn_blocking(move || {
-        let _turn = FileLock::file(&paths.start_lock())?;
+        let _turn = FileLock::lock_file(&paths.start_lock())?;
         lock_state(&paths).map(drop)
     });
     match tokio::time::timeout(DAEMON_START_TIMEOUT, finding).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) => Err(Error::new(
             ErrorKind::Internal,
-            "the search for a daemon was cut off",
+            "the search for a daemon was interrupted",
         )),
-        Err(_) => Err(not_answering()),
+        Err(_) => Err(unresponsive_error()),
     }
 }
 
-/// Locks the state directory for this process; `None` if the daemon that has the lock answers at its socket. A daemon
-/// that is ending gives its lock up, and one whose socket was removed binds it again, so one of the two comes about.
-pub fn lock_state(paths: &Paths) -> Result<Option<FileLock>, Error> {
-    if let Some(lock) = FileLock::try_directory(&paths.state)? {
+/// Locks the state directory for this process; `None` if the daemon that has the lock responds at its socket. A daemon
+/// that is ending releases its lock, and one whose socket was removed binds it again, so one of the two outcomes is
+/// reached.
+pub fn lock_state(paths: &UserPaths) -> Result<Option<FileLock>, Error> {
+    if let Some(lock) = FileLock::try_lock_directory(&paths.state)? {
         return Ok(Some(lock));
     }
     let (told, outcome) = mpsc::channel();
     let lock = {
         let (told, paths) = (told.clone(), paths.clone());
-        move || drop(told.send(FileLock::directory(&paths.state).map(Some)))
+        move || drop(told.send(FileLock::lock_directory(&paths.state).map(Some)))
     };
     let answer = {
         let paths = paths.clone();
-        // Where the kernel gives no inotify instance, the lock decides alone.
+        // If the kernel provides no inotify instance, the lock alone decides.
         move || {
-            if until_daemon_answers(&paths).is_ok() {
+            if wait_for_daemon(&paths).is_ok() {
                 drop(told.send(Ok(None)));
             }
         }
     };
-    // The one that loses stays blocked until the process ends, or until the other daemon does.
+    // The thread that loses stays blocked until this process ends, or until the other daemon does.
     for wait in [Box::new(lock) as Box<dyn FnOnce() + Send>, Box::new(answer)] {
         thread::Builder::new()
             .name("find-daemon".into())
             .spawn(wait)
-            .map_err(|error| paths::unusable(&paths.state, &error))?;
+            .map_err(|error| paths::unusable_path_error(&paths.state, &error))?;
     }
-    outcome.recv().unwrap_or_else(|_| Err(not_answering()))
+    outcome.recv().unwrap_or_else(|_| Err(unresponsive_error()))
 }
 
-fn until_daemon_answers(paths: &Paths) -> io::Result<()> {
+fn wait_for_daemon(paths: &UserPaths) -> io::Result<()> {
     let inotify = inotify::init(CreateFlags::CLOEXEC)?;
     let created = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
     inotify::add_watch(&inotify, &paths.state, created)?;
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut events = inotify::Reader::new(&inotify, &mut buffer);
-    while !daemon_answers(paths)? {
+    while !is_daemon_responding(paths)? {
         match events.next() {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -177,10 +180,10 @@ fn until_daemon_answers(paths: &Paths) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a daemon answers at the socket. A connection alone proves nothing: the kernel accepts it also for a daemon that
-/// was killed a moment ago, or that is stopped. One that is connected and says nothing for a while is there, too busy or
-/// stopped.
-fn daemon_answers(paths: &Paths) -> io::Result<bool> {
+/// Whether a daemon responds at the socket. A connection alone proves nothing: the kernel also accepts it for a daemon
+/// that was killed a moment ago, or that is stopped. A daemon that is connected and silent until the timeout exists,
+/// but is too busy or stopped.
+fn is_daemon_responding(paths: &UserPaths) -> io::Result<bool> {
     let socket = SocketPath::new(&paths.socket())?;
     let Ok(mut stream) = UnixStream::connect(&socket) else {
         return Ok(false);
@@ -202,38 +205,38 @@ fn daemon_answers(paths: &Paths) -> io::Result<bool> {
     })
 }
 
-fn not_answering() -> Error {
+fn unresponsive_error() -> Error {
     Error::new(
         ErrorKind::Unavailable,
-        "a daemon holds the lock of the state directory and does not answer",
+        "a daemon holds the lock of the state directory and does not respond",
     )
-    .hint("it may be stopped (SIGSTOP) or very busy; the daemon.log in the state directory may say why")
+    .hint("it may be stopped (SIGSTOP) or very busy; daemon.log in the state directory may have the reason")
 }
 
-/// The daemon's side of the same start.
+/// The daemon's side of the start.
 pub struct StartupPipe {
     ready: Option<fs::File>,
-    // Until it listens, nobody else starts one: a daemon that a person started takes its turn like any client, and one
-    // that a client started has that client's.
-    turn: Option<FileLock>,
+    // Held until the daemon accepts connections, so that no second one is started meanwhile. A daemon started by hand
+    // takes the lock like any client; a daemon started by a client inherits that client's lock.
+    start_lock: Option<FileLock>,
 }
 
 impl StartupPipe {
-    pub fn take(paths: &Paths) -> Result<Self, Error> {
+    pub fn from_env(paths: &UserPaths) -> Result<Self, Error> {
         if env::var_os(READY_VAR).is_some_and(|fd| fd == READY_FD.to_string().as_str()) {
             let inherited = |fd| {
-                inherited(fd).map_err(|error| {
+                take_inherited_fd(fd).map_err(|error| {
                     Error::new(ErrorKind::Internal, format!("inherited fd {fd}: {error}"))
                 })
             };
             return Ok(Self {
                 ready: Some(inherited(READY_FD)?),
-                turn: Some(FileLock::inherited(inherited(TURN_FD)?)),
+                start_lock: Some(FileLock::from_inherited(inherited(START_LOCK_FD)?)),
             });
         }
         Ok(Self {
             ready: None,
-            turn: Some(FileLock::file(&paths.start_lock())?),
+            start_lock: Some(FileLock::lock_file(&paths.start_lock())?),
         })
     }
 
@@ -242,23 +245,23 @@ impl StartupPipe {
         self.ready.is_some()
     }
 
-    /// Says how the start went. Whoever waits goes on.
-    pub fn tell(mut self, outcome: &Result<(), Error>) {
+    /// Reports the outcome of the start to the waiting client, and releases the start lock.
+    pub fn report(mut self, outcome: &Result<(), Error>) {
         if let Some(ready) = &mut self.ready {
-            // A client that has gone away does not matter to the daemon.
+            // A client that has disconnected does not matter to the daemon.
             let _ = serde_json::to_writer(&mut *ready, outcome);
             let _ = ready.flush();
         }
-        drop(self.turn.take());
+        drop(self.start_lock.take());
     }
 }
 
 #[expect(
     unsafe_code,
-    reason = "an inherited fd has no owner until it is given one, here and only once"
+    reason = "an inherited fd gets its owner here, and only once"
 )]
-fn inherited(fd: RawFd) -> io::Result<fs::File> {
-    // SAFETY: our own parent passed it under this number for this purpose, and nobody has taken it yet.
+fn take_inherited_fd(fd: RawFd) -> io::Result<fs::File> {
+    // SAFETY: the parent passed the fd under this number for this purpose, and it has no owner yet.
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
     rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC)?;
     Ok(owned.into())
