@@ -1,5 +1,5 @@
-//! The client's end of the daemon's socket: starts a daemon if none runs, multiplexes requests over one connection, and
-//! repeats a request with the same key when the daemon died before it replied.
+//! The client's end of the daemon's socket: starts a missing daemon, multiplexes requests over a connection, and
+//! repeats a request with the same key when the daemon died before its reply.
 
 use std::{
     collections::HashMap,
@@ -32,11 +32,11 @@ use crate::{
     socket::{self, SocketReader},
 };
 
-/// A client of the daemon. Cheap to clone; all clones share one connection.
+/// A client of the daemon. Cheap to clone; all clones share a connection.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<ClientInner>,
-    /// The caller of this clone's requests, if one connection serves several callers.
+    /// The caller of this clone's requests, if the connection serves several callers.
     who: Option<CallerIdentity>,
 }
 
@@ -56,9 +56,9 @@ enum DaemonLaunch {
     Never,
 }
 
-/// Why there is no connection.
+/// Reasons for a missing connection.
 enum ConnectError {
-    /// The daemon died during the handshake; the next attempt finds or starts another one.
+    /// The daemon died during the handshake; the next attempt finds or starts another daemon.
     Died,
     Refused(Error),
 }
@@ -66,8 +66,8 @@ enum ConnectError {
 // A daemon that is killed during this many starts in a row is being killed on purpose.
 const MAX_ATTEMPTS: u32 = 50;
 
-// Frames per request. While a person types, one request per frame would take as long as the echo itself. A client that
-// falls behind receives this many outdated frames and draws the last one.
+// Frames per request. While a person types, a request for each frame would take as long as the echo itself. A client
+// that falls behind receives this many outdated frames and draws the last.
 const FRAMES_PER_REQUEST: u32 = 8;
 
 // 256 bytes, which `getrandom` returns without being interrupted.
@@ -78,7 +78,7 @@ type ReplyWaiters = Arc<std::sync::Mutex<HashMap<u64, ReplySender>>>;
 /// The receiver of a reply.
 enum ReplySender {
     Once(oneshot::Sender<ReceivedReply>),
-    /// Several replies to one request. Bounded by the requested number of frames.
+    /// Several replies to the same request. Bounded by the requested number of frames.
     Stream(mpsc::UnboundedSender<ReceivedReply>),
 }
 
@@ -91,16 +91,16 @@ impl ReplySender {
     }
 }
 
-/// A reply, and the event that it leases to this client.
+/// A reply, and the event that the reply leases to this client.
 struct ReceivedReply {
     response: Result<Response<RawReply>, Error>,
     leased_event: Option<EventId>,
 }
 
-/// An open connection. Dropping the last sender closes it.
+/// An open connection, closed by dropping the last sender.
 #[derive(Clone)]
 struct DaemonConnection {
-    // Bounded by the number of concurrent requests of one client; a full queue makes the sender wait for the socket.
+    // Bounded by the number of concurrent requests of a client; a full queue makes the sender wait for the socket.
     outgoing: mpsc::Sender<Vec<u8>>,
     waiters: ReplyWaiters,
 }
@@ -127,7 +127,7 @@ impl Client {
         self.who.clone().unwrap_or_else(own)
     }
 
-    /// Sends a request and returns its response. A request that is interrupted by the daemon's death is repeated with
+    /// Sends a request and returns the response. A request that is interrupted by the daemon's death is repeated with
     /// the same key, so that nothing is done twice.
     pub async fn ask(&self, ask: Request) -> Result<Response, Error> {
         let (received, _) = self.ask_with_retries(ask).await?;
@@ -140,7 +140,7 @@ impl Client {
     ) -> Result<(ReceivedReply, InFlightRequest), Error> {
         let key = self.next_key()?;
         let began = Instant::now();
-        // One request must not restart a daemon forever that dies on every attempt.
+        // A daemon that dies on every attempt must not be restarted forever by a single request.
         for attempt in 0..MAX_ATTEMPTS {
             let request = match attempt {
                 0 => ask.clone(),
@@ -185,7 +185,7 @@ impl Client {
         }
     }
 
-    /// Opens a separate connection to one pane of a running daemon. `None` if the pane does not exist.
+    /// Opens a separate connection to a pane of a running daemon. `None` if the pane does not exist.
     pub async fn connect_pane(&self, pane: PaneId, role: ViewerRole) -> Option<PaneConnection> {
         let (stream, _) = connect(&self.inner.paths).await.ok()?;
         let connection = self.handshake(stream).await.ok()?;
@@ -200,7 +200,7 @@ impl Client {
         matches!(answer, Some(Ok(Response::Noted))).then_some(pane_connection)
     }
 
-    /// Returns the pid of the running daemon, even if it uses another protocol version.
+    /// Returns the pid of the running daemon, whatever its protocol version.
     pub async fn running_daemon(&self) -> Option<u32> {
         let paths = &self.inner.paths;
         let (_, pid) = match connect(paths).await {
@@ -213,7 +213,7 @@ impl Client {
         Some(pid)
     }
 
-    /// Returns a key for one call. Several keys are generated per system call.
+    /// Returns a key for a call. Several keys are generated per system call.
     fn next_key(&self) -> Result<IdempotencyKey, Error> {
         let mut keys = lock(&self.inner.keys);
         if keys.is_empty() {
@@ -250,7 +250,7 @@ impl Client {
             .as_ref()
             .is_none_or(|received| received.leased_event.is_none());
         if stops {
-            // The next request belongs to the next daemon, so it must not receive the goodbye on this connection.
+            // The next request belongs to the next daemon, and must not receive the goodbye on this connection.
             *self.inner.connection.lock().await = None;
         }
         outcome.map(|received| (received, in_flight))
@@ -264,7 +264,7 @@ impl Client {
         {
             return Ok(connection.clone());
         }
-        // Boxed because it is seldom needed: the future of every call would contain its state otherwise.
+        // Boxed because connecting is rare: the future of every call would contain this state otherwise.
         let connection = Box::pin(self.connect(launch)).await?;
         *current = Some(connection.clone());
         Ok(connection)
@@ -342,15 +342,15 @@ impl Client {
     }
 }
 
-/// A connection to one pane. The pane's own thread answers `View`, `Views` and `Type` requests on it.
+/// A connection to a single pane, whose thread answers the `View`, `Views` and `Type` requests.
 pub struct PaneConnection {
     client: Client,
     connection: DaemonConnection,
 }
 
 impl PaneConnection {
-    /// Sends a request. `None`: the connection is lost, and the request may or may not have arrived. Repeating it
-    /// elsewhere with the same key does nothing twice.
+    /// Sends a request. `None`: the connection is lost, and the request may or may not have arrived. Repeating the
+    /// request elsewhere with the same key does nothing twice.
     pub async fn ask_with_key(
         &self,
         key: IdempotencyKey,
@@ -360,7 +360,7 @@ impl PaneConnection {
         Some(received.response.and_then(Response::read))
     }
 
-    /// Requests the pane's next frames as they are rendered. `None`: the connection is lost.
+    /// Requests the pane's next frames, sent as soon as they are rendered. `None`: the connection is lost.
     pub async fn stream_frames(
         &self,
         key: IdempotencyKey,
@@ -501,7 +501,7 @@ async fn dispatch_replies(mut incoming: FrameReader<SocketReader>, waiters: &Rep
     }
 }
 
-/// Cancels the request when it is dropped before its reply arrived, or before the leased event was acknowledged.
+/// Cancels a request that is dropped before the reply arrived, or before the leased event was acknowledged.
 struct InFlightRequest {
     id: u64,
     connection: DaemonConnection,
@@ -514,7 +514,8 @@ impl Drop for InFlightRequest {
         if !self.needs_no_cancel
             && let Ok(bytes) = frame::encode(&ClientMessage::Cancel { id: self.id })
         {
-            // A full queue means that the daemon does not read; it will notice the end of the connection instead.
+            // A full queue means that the daemon does not read; the daemon will notice the end of the connection
+            // instead.
             let _ = self.connection.outgoing.try_send(bytes);
         }
     }
@@ -522,7 +523,7 @@ impl Drop for InFlightRequest {
 
 async fn connect(paths: &UserPaths) -> io::Result<(StdStream, u32)> {
     let path = SocketPath::new(&paths.socket())?;
-    // The kernel completes a blocking connect to a local socket; only a full backlog makes it wait.
+    // The kernel completes a blocking connect to a local socket; only a full backlog causes a wait.
     let stream = StdStream::connect(&path)?;
     stream.set_nonblocking(true)?;
     let peer = rustix::net::sockopt::socket_peercred(&stream)?;
@@ -568,7 +569,7 @@ fn random_error() -> Error {
 }
 
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // No code panics while it holds the lock, and the map is consistent at all times.
+    // No code panics while holding the lock, and the map is consistent at all times.
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -577,5 +578,5 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Error of pending requests when the daemon is stopped.
 pub const DAEMON_STOPPED: &str = "the daemon was stopped";
 
-/// How long a daemon may take until it accepts connections.
+/// How long a daemon may take until its socket accepts connections.
 pub const DAEMON_START_TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Starts a daemon from a client: a single daemon, however many clients start one concurrently.
+//! Starts a daemon from a client: a single daemon, however many clients do so concurrently.
 
 use std::{
     env, fs,
@@ -26,10 +26,10 @@ use crate::{
     paths::{self, SocketPath, UserPaths},
 };
 
-/// The fd on which a daemon reports that it accepts connections, or why it cannot.
+/// The fd on which a daemon reports that its socket accepts connections, or why the start failed.
 const READY_FD: RawFd = 3;
-/// The fd of the start lock that the starting client took. The daemon holds the lock until it accepts connections, even
-/// if the client is killed.
+/// The fd of the start lock that the starting client took. The daemon holds the lock until its socket accepts
+/// connections, even if the client is killed.
 const START_LOCK_FD: RawFd = 4;
 /// Set for a daemon that inherits both fds.
 const READY_VAR: &str = "FUGUE_READY_FD";
@@ -50,7 +50,7 @@ const INHERITED_VARIABLES: &[&str] = &[
 // The log has a line for every start and every irregularity, so this lasts for years.
 const MAX_LOG_BYTES: u64 = 4 << 20;
 
-/// Starts a daemon and returns when it accepts connections; at once if another client was faster.
+/// Starts a daemon and returns when its socket accepts connections; at once if another client was faster.
 pub async fn start_daemon(paths: &UserPaths) -> Result<(), Error> {
     let paths = paths.clone();
     let starting = tokio::task::spawn_blocking(move || start_daemon_blocking(&paths));
@@ -72,14 +72,14 @@ fn start_daemon_blocking(paths: &UserPaths) -> Result<(), Error> {
             format!("the daemon could not be started: {error}"),
         )
     };
-    // A client that had to wait for the lock finds a daemon when it gets it. A daemon whose socket was removed is
-    // notified (inotify) that this file is opened, and binds its socket again.
+    // A client that had to wait for the lock finds a daemon afterwards. A daemon whose socket was removed is notified
+    // (inotify) that this file is opened, and binds the socket again.
     let turn = FileLock::lock_file(&paths.start_lock())?;
     if is_daemon_responding(paths).map_err(trouble)? {
         return Ok(());
     }
     if fs::metadata(paths.daemon_log()).is_ok_and(|log| log.len() > MAX_LOG_BYTES) {
-        // The previous log is kept, to find out what happened yesterday.
+        // The previous log is kept for diagnosis.
         let _ = fs::rename(paths.daemon_log(), paths.state.join("daemon.log.old"));
     }
     let log = fs::OpenOptions::new()
@@ -112,10 +112,10 @@ fn start_daemon_blocking(paths: &UserPaths) -> Result<(), Error> {
     serde_json::from_str::<Result<(), Error>>(&said).unwrap_or(Ok(()))
 }
 
-/// Waits until a running daemon can be reached, or until it is certain that none runs. To be called only if the socket
-/// did not respond: the daemon may be ending, or its socket may have been removed.
+/// Waits until a running daemon can be reached, or until none is proven to run. To be called only if the socket did not
+/// respond: the daemon may be ending, or the socket may have been removed.
 pub async fn find_daemon(paths: &UserPaths) -> Result<(), Error> {
-    // Without a state directory there is no daemon, and the search must not create the directory.
+    // Without a state directory no daemon runs, and the search must not create the directory.
     if !paths.state.exists() {
         return Ok(());
     }
@@ -135,7 +135,7 @@ pub async fn find_daemon(paths: &UserPaths) -> Result<(), Error> {
 }
 
 /// Locks the state directory for this process; `None` if the daemon that has the lock responds at its socket. A daemon
-/// that is ending releases its lock, and one whose socket was removed binds it again, so one of the two outcomes is
+/// that is ending releases the lock, and a daemon whose socket was removed binds the socket again, so either outcome is
 /// reached.
 pub fn lock_state(paths: &UserPaths) -> Result<Option<FileLock>, Error> {
     if let Some(lock) = FileLock::try_lock_directory(&paths.state)? {
@@ -180,9 +180,9 @@ fn wait_for_daemon(paths: &UserPaths) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a daemon responds at the socket. A connection alone proves nothing: the kernel also accepts it for a daemon
-/// that was killed a moment ago, or that is stopped. A daemon that is connected and silent until the timeout exists,
-/// but is too busy or stopped.
+/// Whether a daemon responds at the socket. A connection alone proves nothing: the kernel also accepts connections for
+/// a daemon that was killed a moment ago, or that is stopped. A daemon that accepts and stays silent until the timeout
+/// exists, but is too busy or stopped.
 fn is_daemon_responding(paths: &UserPaths) -> io::Result<bool> {
     let socket = SocketPath::new(&paths.socket())?;
     let Ok(mut stream) = UnixStream::connect(&socket) else {
@@ -216,8 +216,8 @@ fn unresponsive_error() -> Error {
 /// The daemon's side of the start.
 pub struct StartupPipe {
     ready: Option<fs::File>,
-    // Held until the daemon accepts connections, so that no second one is started meanwhile. A daemon started by hand
-    // takes the lock like any client; a daemon started by a client inherits that client's lock.
+    // Held until the socket accepts connections, so that no second daemon is started meanwhile. A daemon started by
+    // hand takes the lock like any client; a daemon started by a client inherits that client's lock.
     start_lock: Option<FileLock>,
 }
 
@@ -240,7 +240,7 @@ impl StartupPipe {
         })
     }
 
-    /// Whether a client started this daemon and waits for it.
+    /// Whether a client started this daemon and waits for the report.
     pub fn is_awaited(&self) -> bool {
         self.ready.is_some()
     }

@@ -38,7 +38,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         self.unread.is_empty().then_some(self.source)
     }
 
-    /// Reads one complete frame, or `None` if the peer has closed the stream between two frames. Cancel-safe: dropping
+    /// Reads a complete frame, or `None` if the peer has closed the stream between two frames. Cancel-safe: dropping
     /// the future loses no bytes.
     pub async fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         loop {
@@ -63,7 +63,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// Returns the range of the next frame's body, if it has arrived completely.
+    /// Returns the range of the next frame's body, if all bytes have arrived.
     fn find_frame(&self) -> io::Result<Option<Range<usize>>> {
         let Some((length, rest)) = self.buffer[self.unread.clone()].split_first_chunk() else {
             return Ok(None);
@@ -99,7 +99,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 }
 
-/// Encodes a frame, ready to be written with one call.
+/// Encodes a frame, ready to be written with a single call.
 pub fn encode(frame: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(INITIAL_CAPACITY);
     bytes.extend([0; 4]);

@@ -1,7 +1,7 @@
 //! The client's end of the daemon's socket, without any dependency on the daemon.
 //!
-//! A front-end uses [`client::Client`]: it connects to the daemon, starts one if none runs, and repeats a request with
-//! the same key when the daemon died before it replied. The daemon shares the parts that both ends need: [`paths`],
+//! A front-end uses [`client::Client`], which connects to the daemon, starts a missing daemon, and repeats a request
+//! with the same key when the daemon died before its reply. The daemon shares the parts that both ends need: [`paths`],
 //! [`frame`], [`socket`], [`lock`], and the [`spool`] where hooks leave reports while no daemon runs.
 
 pub mod async_fd;

@@ -1,5 +1,5 @@
 //! Exclusive locks on files and directories. The kernel releases a lock when the last handle on the open file is
-//! closed, however its owner ended.
+//! closed, however the owner ended.
 
 use std::{
     fs, io,
@@ -15,13 +15,13 @@ use rustix::{fs::FlockOperation, io::Errno};
 
 use crate::paths;
 
-/// An exclusive lock, held until it is dropped.
+/// An exclusive lock, held until dropped.
 #[derive(Debug)]
 pub struct FileLock {
     file: fs::File,
 }
 
-/// What to do while another process has the lock.
+/// Whether to wait while another process has the lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LockContention {
     Wait,
@@ -29,7 +29,7 @@ enum LockContention {
 }
 
 impl FileLock {
-    /// Locks a lock file, which is created if it is missing. Waits while another process has the lock.
+    /// Locks a lock file, and creates a missing file. Waits while another process has the lock.
     pub fn lock_file(path: &Path) -> Result<Self, Error> {
         Self::wait(path, open_lock_file)
     }
@@ -39,8 +39,7 @@ impl FileLock {
         Self::acquire(path, open_lock_file, LockContention::Fail)
     }
 
-    /// Locks a directory itself, so that there is no lock file that could be removed while the lock is held. Waits
-    /// while another process has the lock.
+    /// Locks a directory itself: a lock file could be removed while locked. Waits while another process has the lock.
     pub fn lock_directory(path: &Path) -> Result<Self, Error> {
         Self::wait(path, |path| fs::File::open(path))
     }
@@ -76,7 +75,8 @@ impl FileLock {
         loop {
             let file = open(path).map_err(|error| paths::unusable_path_error(path, &error))?;
             match rustix::fs::flock(&file, operation) {
-                // The locked file may have been removed during the wait; then the lock on it excludes no other process.
+                // The locked file may have been removed during the wait; a lock on a removed file excludes no other
+                // process.
                 Ok(()) if is_file_at(&file, path) => return Ok(Some(Self { file })),
                 Ok(()) | Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(None),

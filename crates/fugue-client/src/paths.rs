@@ -1,4 +1,4 @@
-//! The paths of this user's fugue files. Every client derives them on its own.
+//! The paths of this user's fugue files, derived by every client on its own.
 
 use std::{
     env, fs, io,
@@ -51,7 +51,7 @@ impl UserPaths {
         self.state.join(SOCKET_NAME)
     }
 
-    /// Locked by the one client that starts a daemon.
+    /// Locked by the client that starts a daemon.
     pub fn start_lock(&self) -> PathBuf {
         self.state.join(START_LOCK_NAME)
     }
@@ -96,8 +96,8 @@ impl UserPaths {
         self.state.join("shell")
     }
 
-    /// Creates missing directories with mode 0700, and restricts existing ones to it. Refuses a symbolic link and a
-    /// directory of another user.
+    /// Creates missing directories with mode 0700, and restricts existing directories to that mode. Refuses a symbolic
+    /// link and a directory of another user.
     pub fn prepare(&self) -> Result<(), Error> {
         for dir in [&self.state, &self.panes(), &self.leads()] {
             create_private_dir(dir).map_err(|error| unusable_path_error(dir, &error))?;
@@ -154,7 +154,7 @@ fn create_private_dir(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A path for `bind` and `connect`, independent of the length of the real one: the kernel accepts 107 bytes, so a
+/// A path for `bind` and `connect`, independent of the length of the real path: the kernel accepts 107 bytes, so a
 /// longer path is reached through an open handle on its directory. Every client finds the same socket that way.
 pub struct SocketPath {
     path: PathBuf,
@@ -163,7 +163,7 @@ pub struct SocketPath {
 
 impl SocketPath {
     pub fn new(path: &Path) -> io::Result<Self> {
-        // sun_path has 108 bytes, the last one a NUL.
+        // sun_path has 108 bytes including the final NUL.
         if path.as_os_str().len() <= 107 {
             return Ok(Self {
                 path: path.to_owned(),

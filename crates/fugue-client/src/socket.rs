@@ -34,7 +34,7 @@ pub fn reunite(incoming: SocketReader, mut outgoing: SocketWriter) -> UnixStream
 
 pub struct SocketReader(AsyncFd<UnixStream>);
 
-/// Dropping it shuts the write direction down.
+/// Shuts the write direction down when dropped.
 pub struct SocketWriter {
     stream: UnixStream,
     reunited: bool,

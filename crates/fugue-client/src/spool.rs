@@ -1,9 +1,9 @@
-//! The spool: reports of agents' hooks, kept in files until a daemon has stored them, so that a turn that ends while no
-//! daemon runs is processed when one does.
+//! The spool: reports of agents' hooks, kept in files until stored by a daemon, so that a turn that ends while no
+//! daemon runs is processed by the next daemon.
 //!
-//! A hook writes its report to the spool before it looks for a daemon. If it finds one, that daemon removes the file
-//! after storing the report. Otherwise the next daemon finds the file, because a daemon listens before it reads the
-//! spool. A report that was stored but not yet removed is recognised by its key.
+//! A hook writes the report to the spool before connecting to a daemon. A running daemon removes the file after storing
+//! the report. Otherwise the next daemon finds the file, because a daemon listens before reading the spool. A report
+//! that was stored but not yet removed is recognised by its key.
 
 use std::{
     fs,
@@ -18,14 +18,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::paths::UserPaths;
 
-/// The report of one hook.
+/// The report of a hook.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpooledReport {
     pub who: CallerIdentity,
     pub key: IdempotencyKey,
     #[serde(rename = "news")]
     pub report: HookReport,
-    /// CLOCK_BOOTTIME in nanoseconds, which is never set: the end of a turn must not sort before its beginning.
+    /// CLOCK_BOOTTIME in nanoseconds, which is never set: the end of a turn must not sort before the beginning.
     #[serde(rename = "at")]
     boottime_ns: u64,
 }
@@ -37,7 +37,7 @@ impl SpooledReport {
     }
 }
 
-/// Writes a report to the spool, where it stays until [`remove_report`].
+/// Writes a report to the spool, to be removed with [`remove_report`].
 pub fn store_report(
     paths: &UserPaths,
     who: CallerIdentity,
@@ -69,7 +69,7 @@ pub fn store_report(
 
 const TEMPORARY_SUFFIX: &str = ".draft";
 
-/// Reads all spooled reports, in the order in which they were written.
+/// Reads all spooled reports, in the order of writing.
 pub fn read_reports(paths: &UserPaths) -> Vec<SpooledReport> {
     let Ok(entries) = fs::read_dir(paths.spool()) else {
         return Vec::new();

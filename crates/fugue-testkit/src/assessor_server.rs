@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// The reply to one request.
+/// The reply to a request.
 #[derive(Clone, Debug)]
 pub enum AssessorReply {
     /// A text of the model, in the format of the called API.
@@ -29,7 +29,7 @@ pub enum AssessorReply {
     HangUp,
 }
 
-/// One request, as received.
+/// A request, as received.
 #[derive(Clone, Debug)]
 pub struct AssessorRequest {
     pub path: String,
@@ -38,7 +38,7 @@ pub struct AssessorRequest {
     pub body: Value,
 }
 
-/// A server that listens until it is dropped.
+/// A server that listens until dropped.
 pub struct AssessorServer {
     address: SocketAddr,
     log: Arc<RequestLog>,

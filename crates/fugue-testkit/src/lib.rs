@@ -1,9 +1,9 @@
-//! A private environment for end-to-end tests: the real binary with its own HOME, its own XDG directories and a cleared
-//! environment.
+//! A private environment for end-to-end tests: the real binary with a private HOME, private XDG directories and a
+//! cleared environment.
 //!
-//! Nothing of the machine's user leaks into a test environment, and nothing of it remains: dropping a [`TestEnv`] stops
-//! its daemon and panes, and fails the test if a process is left. This crate does not depend on fugue's internals; it
-//! uses the verbs, the JSON they print and the files that the specification names.
+//! Nothing of the machine's user leaks into a test environment, and no process outlives a test: dropping a [`TestEnv`]
+//! stops the daemon and the panes, and fails the test if a process is left. This crate does not depend on fugue's
+//! internals, but on the verbs, their JSON output and the files that the specification names.
 
 pub mod assessor_server;
 mod fuzz_corpus;

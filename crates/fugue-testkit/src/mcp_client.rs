@@ -16,7 +16,7 @@ use crate::process_ref::ProcessWaiter;
 /// How long a response may take. Far longer than any should.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A client and the server that it started. Dropping it kills the server.
+/// A client and its server process, which is killed on drop.
 pub struct McpClient {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -30,7 +30,7 @@ pub struct McpClient {
 }
 
 impl McpClient {
-    /// Starts the server. A line on its stdout that is not one JSON document fails the test.
+    /// Starts the server. A line on stdout that is not a JSON document fails the test.
     #[track_caller]
     pub fn start(mut command: Command) -> Self {
         command
@@ -106,7 +106,7 @@ impl McpClient {
         self.send_bytes(format!("{message}\n").as_bytes());
     }
 
-    /// Sends a request and returns its id, without waiting.
+    /// Sends a request and returns the id, without waiting.
     pub fn send_request(&mut self, method: &str, mut params: Value) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -123,7 +123,7 @@ impl McpClient {
         id
     }
 
-    /// Sends a tool call and returns its id, without waiting.
+    /// Sends a tool call and returns the id, without waiting.
     pub fn send_tool_call(&mut self, tool: &str, args: Value) -> u64 {
         self.send_request("tools/call", json!({"name": tool, "arguments": args}))
     }
@@ -151,7 +151,7 @@ impl McpClient {
         response["result"].take()
     }
 
-    /// Calls a tool and returns its reply. Both forms of the result must be equal.
+    /// Calls a tool and returns the reply. Both forms of the result must be equal.
     #[track_caller]
     pub fn call(&mut self, tool: &str, args: Value) -> Value {
         let id = self.send_tool_call(tool, args);
@@ -169,7 +169,7 @@ impl McpClient {
         serde_json::from_value(facts(&result)).expect("a refusal")
     }
 
-    /// Waits for a notification with this method, and removes it from the queue.
+    /// Waits for a notification with this method, and dequeues the notification.
     #[track_caller]
     pub fn notification(&mut self, method: &str, limit: Duration) -> Value {
         let deadline = Instant::now() + limit;
@@ -191,7 +191,7 @@ impl McpClient {
         self.responses.contains_key(&id)
     }
 
-    /// Closes the server's stdin, waits for its exit, and returns its status and stderr.
+    /// Closes the server's stdin, waits for the exit, and returns exit status and stderr.
     #[track_caller]
     pub fn end(mut self) -> (ExitStatus, String) {
         let ended = ProcessWaiter::of(self.child.id()).expect("it runs");
@@ -202,7 +202,7 @@ impl McpClient {
         (status, complaints.expect("asked once").unwrap_or_default())
     }
 
-    /// Receives one message; false if the deadline passes first.
+    /// Receives a message; false if the deadline passes first.
     fn receive(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         let message = match self.messages.recv_timeout(left) {

@@ -11,13 +11,13 @@ pub fn report_metric(of: &str, is: impl AsRef<str>) {
     if let Some(path) = std::env::var_os("FUGUE_FIGURES") {
         let file = OpenOptions::new().append(true).open(path);
         let mut file = file.expect("FUGUE_FIGURES names a file that can be written");
-        // One write, so that parallel tests do not interleave their lines.
+        // A single write, so that parallel tests do not interleave their lines.
         file.write_all(format!("{line}\n").as_bytes())
             .expect("a figure is written");
     }
 }
 
-/// Pins this process, and the processes that it starts from now on, to one of its allowed cores.
+/// Pins this process, and all processes started from now on, to a single allowed core.
 pub fn pin_to_one_core() {
     let allowed = sched_getaffinity(None).expect("the cores that may be used");
     let last = (0..CpuSet::MAX_CPU).rfind(|core| allowed.is_set(*core));

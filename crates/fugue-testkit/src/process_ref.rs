@@ -15,7 +15,7 @@ use rustix::{
 
 use crate::wait::timespec;
 
-/// One process. The start time distinguishes it from a later process with the same pid.
+/// A process, distinguished by its start time from later processes with the same pid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcessRef {
     pub pid: u32,
@@ -24,7 +24,7 @@ pub struct ProcessRef {
 }
 
 impl ProcessRef {
-    /// The process that has this pid now; `None` if there is none, or a zombie.
+    /// The process that has this pid now; `None` if the pid is free or belongs to a zombie.
     pub fn find(pid: u32) -> Option<Self> {
         let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let stat = ProcStat::of(pid)?;
@@ -55,7 +55,7 @@ impl ProcessRef {
         self.args.windows(words.len()).any(|line| line == words)
     }
 
-    /// Whether the process is in the foreground of its terminal, where it receives keys.
+    /// Whether the process is in the foreground of its terminal, and receives the keys.
     pub fn is_in_foreground(&self) -> bool {
         ProcStat::of(self.pid).is_some_and(|stat| stat.group == stat.foreground)
     }
@@ -129,7 +129,7 @@ pub fn kill9(pid: u32) {
     }
 }
 
-/// Every process that refers to `dir`: in a variable, in its command line, or as its working directory.
+/// Every process that refers to `dir`: in a variable, in the command line, or as the working directory.
 pub fn processes_in(dir: &Path) -> Vec<ProcessRef> {
     let ours = std::process::id();
     let entries = fs::read_dir("/proc").expect("/proc is there");

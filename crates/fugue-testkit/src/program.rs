@@ -1,4 +1,4 @@
-//! Runs a program to its end, or until it prints an expected text, within a time limit.
+//! Runs a program to its end, or until an expected text is printed, within a time limit.
 
 use std::{
     fmt,
@@ -82,7 +82,7 @@ impl fmt::Display for ProgramOutput {
     }
 }
 
-/// A running program. Dropping it kills the program.
+/// A running program, killed on drop.
 pub struct RunningProgram {
     command_line: String,
     child: Child,
@@ -137,7 +137,7 @@ impl RunningProgram {
         String::from_utf8_lossy(&self.stdout_bytes).into_owned()
     }
 
-    /// Waits until the stdout, from its beginning, satisfies `wanted`.
+    /// Waits until the stdout, from the beginning, satisfies `wanted`.
     #[track_caller]
     pub fn wait_for_stdout(&mut self, limit: Duration, wanted: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + limit;
@@ -161,7 +161,7 @@ impl RunningProgram {
         }
     }
 
-    /// Waits until the stdout has more than `than` bytes; false if it ends before.
+    /// Waits until the stdout has more than `than` bytes; false if the stdout ends before.
     #[track_caller]
     pub fn wait_for_more_stdout(&mut self, than: usize, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
@@ -183,7 +183,7 @@ impl RunningProgram {
     /// Waits for the exit and for the end of the output.
     #[track_caller]
     pub fn end(mut self, limit: Duration) -> ProgramOutput {
-        // A daemon or holder that keeps the caller's stdout open would hang `$(fugue ls)`. After its exit, the pipes of
+        // A daemon or holder that keeps the caller's stdout open would hang `$(fugue ls)`. After the exit, the pipes of
         // the program have this long to close.
         const PIPE_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
         let mut deadline = self.start + limit;

@@ -15,7 +15,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// One tool call of the script.
+/// A tool call of the script.
 #[derive(Clone, Debug)]
 pub struct ModelAction {
     /// The name under which the agent lists the tool: each agent names the tools of an MCP server differently.
@@ -24,14 +24,14 @@ pub struct ModelAction {
     pub input: Value,
 }
 
-/// One request to the model.
+/// A request to the model.
 #[derive(Clone, Debug)]
 pub struct ModelRequest {
     pub path: String,
     pub body: Value,
 }
 
-/// A server that listens until it is dropped.
+/// A server that listens until dropped.
 pub struct ScriptedModel {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<ModelRequest>>>,
@@ -59,7 +59,7 @@ impl ReplyGate {
     }
 }
 
-/// The model's text when its script is done.
+/// The model's text when the script is done.
 pub const SCRIPT_DONE: &str = "the script is done";
 
 impl ScriptedModel {
@@ -171,7 +171,7 @@ fn serve(
     }
 }
 
-/// The call after those whose results the request contains. A request without tools is internal to the agent.
+/// The call after all calls whose results are in the request. A request without tools is internal to the agent.
 fn next_call<'a>(script: &'a [Vec<ModelAction>], body: &Value) -> Option<&'a ModelAction> {
     body.get("tools")?;
     let turns_over = body.to_string().matches(SCRIPT_DONE).count();
@@ -212,7 +212,7 @@ pub fn told(body: &Value, text: &str) -> bool {
     }
 }
 
-/// One reply of the model.
+/// A reply of the model.
 struct ScriptedReply<'a> {
     number: usize,
     next: Option<&'a ModelAction>,
@@ -321,8 +321,7 @@ fn write_json(out: &mut impl Write, body: &Value) -> io::Result<()> {
     )
 }
 
-/// Writes a stream of server-sent events, named by their `type` if they have one, and ended by the end of the
-/// connection.
+/// Writes a stream of server-sent events, named by `type` if present, and ended by the end of the connection.
 fn write_events(out: &mut impl Write, events: &[Value]) -> io::Result<()> {
     let mut text = String::from(
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n",
@@ -362,7 +361,7 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<(String, String, Value)
     } else {
         reader.read_exact(&mut body)?;
     }
-    // A compressed body would be new behaviour of an agent; the test that searches for its text would fail.
+    // A compressed body would be new behaviour of an agent; the test that searches for the text would fail.
     Ok((
         method,
         path,

@@ -35,7 +35,7 @@ pub fn skip(missing: MissingRequirement, reason: impl AsRef<str>) {
     if let Some(path) = std::env::var_os("FUGUE_SKIPS") {
         let file = OpenOptions::new().append(true).open(path);
         let mut file = file.expect("FUGUE_SKIPS names a file that can be written");
-        // One write, so that parallel tests do not interleave their lines.
+        // A single write, so that parallel tests do not interleave their lines.
         file.write_all(format!("{}\t{test}\t{reason}\n", missing.name()).as_bytes())
             .expect("a skipped test is recorded");
     }

@@ -27,7 +27,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 pub use rustix::io::Errno;
 pub use syscalls::Syscall;
 
-/// One system call that waits for its verdict.
+/// A system call that waits for a verdict.
 pub struct SupervisedCall {
     pub syscall: Syscall,
     /// The id of the calling thread.
@@ -42,7 +42,7 @@ pub enum SyscallVerdict {
     Fail(Errno),
 }
 
-/// The part of fugue that a process runs, according to its command line. Between `fork` and `exec` a process counts as
+/// The part of fugue that a process runs, according to the command line. Between `fork` and `exec` a process counts as
 /// its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProcessRole {
@@ -85,7 +85,7 @@ impl SupervisedCall {
         fs::read_link(format!("/proc/{}/fd/{fd}", self.thread)).ok()
     }
 
-    /// Opens the file of the fd in this argument, even if its name is gone. The caller is not affected.
+    /// Opens the file of the fd in this argument, even if the name is gone. The caller is not affected.
     pub fn open_fd(&self, arg: usize) -> io::Result<fs::File> {
         let fd = self.args[arg] as i32;
         fs::File::open(format!("/proc/{}/fd/{fd}", self.thread))
@@ -103,7 +103,7 @@ impl SupervisedCall {
     pub fn read_path(&self, arg: usize) -> Option<PathBuf> {
         let memory = fs::File::open(format!("/proc/{}/mem", self.thread)).ok()?;
         let mut bytes = Vec::new();
-        // A path may lie at the end of a mapping, so memory is read one page at a time.
+        // A path may lie at the end of a mapping, so memory is read page by page.
         while bytes.len() < 4096 {
             let at = self.args[arg] + bytes.len() as u64;
             let mut part = [0; 4096];
@@ -136,7 +136,7 @@ pub struct SyscallSupervisor {
 
 impl SyscallSupervisor {
     /// Every listed call of every process started by [`spawn`](Self::spawn), and of its descendants, is passed to
-    /// `verdict`, one at a time.
+    /// `verdict`, sequentially.
     pub fn new(
         syscalls: &[Syscall],
         mut verdict: impl FnMut(&SupervisedCall) -> SyscallVerdict + Send + 'static,

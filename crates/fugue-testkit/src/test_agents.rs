@@ -24,8 +24,8 @@ pub struct ExternalTools {
 }
 
 impl ExternalTools {
-    /// The directory where `scripts/mcp-tools` installs them for the build of this binary; `FUGUE_MCP_TOOLS` overrides
-    /// it.
+    /// The directory where `scripts/mcp-tools` installs the programs for the build of this binary; `FUGUE_MCP_TOOLS`
+    /// overrides the path.
     pub fn find_beside(binary: &Path) -> Self {
         let said = std::env::var_os("FUGUE_MCP_TOOLS").map(PathBuf::from);
         let built = binary
@@ -53,7 +53,7 @@ impl ExternalTools {
     }
 
     /// A home directory for agents: below the user's own cache directory, or beside the agents. The directory of a test
-    /// environment cannot be used, because Gemini CLI ignores its settings below a directory that others can write to,
+    /// environment cannot be used, because Gemini CLI ignores settings below a directory that other users can write to,
     /// such as /tmp.
     fn private_dir(&self) -> TempDir {
         let parents = self.private_parents();
@@ -74,7 +74,7 @@ impl ExternalTools {
     }
 }
 
-/// Whether only this user and root can write to a directory and to all of its parents.
+/// Whether only this user and root can write to a directory and to all parents.
 fn is_closed_to_others(dir: &Path) -> bool {
     let Ok(dir) = dir.canonicalize() else {
         return false;
@@ -97,14 +97,14 @@ pub enum TestAgent {
     Gemini,
 }
 
-/// An agent that is ready to start, and its home directory.
+/// An agent that is ready to start, and the home directory.
 pub struct HeadlessAgent {
     pub command: Command,
     _home: TempDir,
 }
 
 impl TestAgent {
-    /// The name under which the model sees one of our tools: the tool, and the namespace if there is one.
+    /// The name under which the model sees a fugue tool: the tool, and the namespace if the agent uses namespaces.
     pub fn model_tool_name(self, tool: &str) -> (String, Option<String>) {
         match self {
             Self::Claude => (format!("mcp__fugue__{tool}"), None),
@@ -244,9 +244,9 @@ pub struct AgentHome {
 }
 
 impl AgentHome {
-    /// Installs the agents in a test environment; `None` if they are missing. Programs started afterwards, including
+    /// Installs the agents in a test environment; `None` if an agent is missing. Programs started afterwards, including
     /// the daemon, inherit the necessary variables, so this call comes first. The agents trust the environment's
-    /// working directory and ask before they run a command.
+    /// working directory and request permission before running a command.
     pub fn settle(
         tools: &ExternalTools,
         world: &mut TestEnv,
@@ -264,7 +264,7 @@ impl AgentHome {
         let path = format!("{}:{}:{path}", node.display(), agents.display());
         world.set_env("PATH", path);
         world.set_env("HOME", home.dir());
-        // The daemon writes files for agents there, and Gemini CLI ignores files below /tmp.
+        // The daemon writes files for agents to the state directory, and Gemini CLI ignores files below /tmp.
         world.set_env("XDG_STATE_HOME", home.dir().join("state"));
         world.set_env("ANTHROPIC_BASE_URL", model.url());
         world.set_env("ANTHROPIC_API_KEY", TEST_API_KEY);
@@ -289,7 +289,7 @@ impl AgentHome {
         for rc in [".bashrc", ".zshrc"] {
             write(&self.home, rc, "");
         }
-        // The agent then asks a person, and not a model, before it runs a command.
+        // The agent then requests permission from a person, and not from a model, before running a command.
         let manual = json!({"permissions": {"disableAutoMode": "disable"}});
         write(&self.home, ".claude/settings.json", &manual.to_string());
         let codex = format!(
@@ -309,7 +309,8 @@ impl AgentHome {
         write(&self.home, ".gemini/settings.json", &gemini.to_string());
     }
 
-    /// Lets the agents work in a further directory without asking. To be called before they are started there.
+    /// Lets the agents work in a further directory without a trust dialog. To be called before an agent is started in
+    /// the directory.
     pub fn trust(&self, dir: &Path) {
         let dir = dir.canonicalize().expect("a directory to trust");
         let name = dir.to_string_lossy().into_owned();
@@ -342,7 +343,7 @@ impl TestAgent {
                 "Bash",
                 json!({"command": command, "description": "what the script says"}),
             ),
-            // Inside its sandbox, the agent would run the command without a permission request.
+            // In the sandbox, the agent would run the command without a permission request.
             Self::Codex => (
                 "exec_command",
                 json!({"cmd": command, "sandbox_permissions": "require_escalated", "justification": "the script says so"}),

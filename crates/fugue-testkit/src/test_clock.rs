@@ -50,7 +50,7 @@ time_t time(time_t *now) {
 }
 "#;
 
-/// A wall clock for the daemon of a test environment, with an adjustable offset in seconds from the real one.
+/// A wall clock for the daemon of a test environment, with an adjustable offset in seconds from the real clock.
 pub struct WallClock {
     offset: PathBuf,
     launcher: Vec<String>,
@@ -77,7 +77,7 @@ impl WallClock {
         clock
     }
 
-    /// Sets the offset; the daemon uses it from now on.
+    /// Sets the offset for all further reads of the clock by the daemon.
     pub fn set(&self, seconds: i64) {
         // Renamed into place, because the daemon may read the file at any time.
         let new = self.offset.with_extension("new");

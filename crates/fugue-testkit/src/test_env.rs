@@ -53,7 +53,7 @@ pub fn skip_on_tmux(reason: &str) -> bool {
     skipped
 }
 
-/// How long one verb may take. Far longer than any should: the machine that runs the tests may be busy.
+/// How long a verb may take. Far longer than necessary: the machine that runs the tests may be busy.
 const VERB_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A private environment: HOME, XDG directories and a working directory that no other test uses.
@@ -65,8 +65,8 @@ pub struct TestEnv {
     children: Mutex<Vec<Child>>,
     /// A test has started a tmux server.
     has_tmux: AtomicBool,
-    /// Every program of this environment is started under it. It outlives all of them, because dropping the environment
-    /// kills them first.
+    /// Every program of this environment is started under this supervisor, which outlives all programs: dropping the
+    /// environment kills them first.
     supervisor: Option<SyscallSupervisor>,
     // Dropped with the environment, which ends the watchdog.
     _alive: mpsc::Sender<()>,
@@ -115,7 +115,7 @@ impl TestEnv {
         self.env.push((name.to_owned(), value));
     }
 
-    /// Writes `config.toml`. A daemon reads it when it starts.
+    /// Writes `config.toml`, which a daemon reads on start.
     pub fn configure(&self, toml: &str) {
         let dir = self.dir.path().join("config/fugue");
         fs::create_dir_all(&dir).expect("the configuration's directory");
@@ -163,7 +163,7 @@ impl TestEnv {
     )]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let at = |sub: &str| self.dir.path().join(sub);
-        // The system's own programs come first: version-manager shims before them are slow and need the real HOME.
+        // The system's own programs come first: version-manager shims are slow and need the real HOME.
         let path = format!(
             "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{}",
             std::env::var("PATH").unwrap_or_default()
@@ -191,13 +191,13 @@ impl TestEnv {
         command
     }
 
-    /// Runs a verb to its end, with any outcome.
+    /// Runs a verb to the end, with any outcome.
     #[track_caller]
     pub fn fugue(&self, args: &[&str]) -> ProgramOutput {
         self.start(args).end(VERB_TIMEOUT)
     }
 
-    /// Starts a verb without waiting for its end.
+    /// Starts a verb without waiting for the end.
     #[track_caller]
     pub fn start(&self, args: &[&str]) -> RunningProgram {
         self.launch(self.fugue_command(args))
@@ -215,13 +215,13 @@ impl TestEnv {
         }
     }
 
-    /// Runs a verb with `--json` and returns its reply. The verb must succeed.
+    /// Runs a verb with `--json`, which must succeed, and returns the reply.
     #[track_caller]
     pub fn json<T: DeserializeOwned>(&self, args: &[&str]) -> T {
         self.fugue(&with_json(args)).ok().json()
     }
 
-    /// Runs a verb with `--json` that must fail with this exit code, and returns its error.
+    /// Runs a verb with `--json` that must fail with this exit code, and returns the error.
     #[track_caller]
     pub fn refused(&self, args: &[&str], code: i32) -> fugue_api::Error {
         let ran = self.fugue(&with_json(args));
@@ -229,7 +229,7 @@ impl TestEnv {
         ran.refusal()
     }
 
-    /// Runs any other program in this environment to its end.
+    /// Runs any other program in this environment to the end.
     #[track_caller]
     pub fn run(&self, program: &str, args: &[&str]) -> ProgramOutput {
         let mut command = self.command(program);
@@ -237,7 +237,7 @@ impl TestEnv {
         self.launch(command).end(VERB_TIMEOUT)
     }
 
-    /// Runs a command of this environment's own tmux server, as a person would, and returns its stdout. The command
+    /// Runs a command of this environment's own tmux server, as a person would, and returns the stdout. The command
     /// must succeed.
     #[track_caller]
     pub fn tmux(&self, args: &[&str]) -> String {
@@ -245,7 +245,7 @@ impl TestEnv {
         self.run("tmux", args).ok().out().trim_end().to_owned()
     }
 
-    /// Starts `fugue daemon run` through another program (`["unshare", "-m", …]`) that executes it, and returns its pid
+    /// Starts `fugue daemon run` through another program (`["unshare", "-m", …]`) that executes it, and returns the pid
     /// when the daemon responds.
     #[track_caller]
     pub fn start_daemon_with(&self, way: &[&str]) -> u32 {
@@ -275,13 +275,13 @@ impl TestEnv {
 
     // Panes.
 
-    /// Opens a pane with one shell command line as its own process.
+    /// Opens a pane with a shell command line as the pane's process.
     #[track_caller]
     pub fn pane(&self, command: &str) -> CreatePaneReply {
         self.json(&["new", "--", command])
     }
 
-    /// Opens a pane with an interactive shell, and waits for its prompt.
+    /// Opens a pane with an interactive shell, and waits for the prompt.
     #[track_caller]
     pub fn shell(&self, shell: &str) -> CreatePaneReply {
         let pane: CreatePaneReply = self.json(&["new", "--shell", shell]);
@@ -307,13 +307,13 @@ impl TestEnv {
         self.json(&args)
     }
 
-    /// All text of a pane, up to the limit of one reply.
+    /// All text of a pane, up to the limit of a reply.
     #[track_caller]
     pub fn text(&self, pane: PaneId) -> String {
         self.read(pane, &READ_ALL_ARGS).text
     }
 
-    /// All bytes of a pane, as `read --raw` writes them to a pipe.
+    /// All bytes of a pane, as `read --raw` writes to a pipe.
     #[track_caller]
     pub fn raw(&self, pane: PaneId) -> Vec<u8> {
         let pane = pane.to_string();
@@ -350,7 +350,7 @@ impl TestEnv {
         self.start(&["read", &pane.to_string(), "-f"])
     }
 
-    /// Waits until a pane's text, from its beginning, satisfies `wanted`. Output of `fugue read -f` triggers each
+    /// Waits until a pane's text, from the beginning, satisfies `wanted`. Output of `fugue read -f` triggers each
     /// check.
     #[track_caller]
     pub fn until_printed(&self, pane: PaneId, wanted: impl Fn(&str) -> bool) -> String {
@@ -378,7 +378,7 @@ impl TestEnv {
         status
     }
 
-    /// Runs a command in a pane of its own to its end, and returns all its text.
+    /// Runs a command in a new pane to the end, and returns all text.
     #[track_caller]
     pub fn run_to_exit(&self, command: &str) -> String {
         let pane = self.pane(command).pane_id;
@@ -386,8 +386,7 @@ impl TestEnv {
         self.text(pane)
     }
 
-    /// The contents of a pane's log on disk, and the offset of the first byte. Fails if there is a gap between
-    /// segments.
+    /// The contents of a pane's log on disk, and the offset of the first byte. Fails on a gap between segments.
     #[track_caller]
     pub fn log(&self, pane: PaneId) -> (u64, Vec<u8>) {
         let dir = self.state().join(format!("panes/{pane}"));
@@ -418,7 +417,7 @@ impl TestEnv {
         self.json(&["daemon", "status"])
     }
 
-    /// The daemons of this environment, which should be one or none.
+    /// The daemons of this environment: at most one if all is well.
     pub fn daemons(&self) -> Vec<ProcessRef> {
         let mut processes = self.processes();
         processes.retain(|process| self.is_fugue(process) && process.has_args(&["daemon", "run"]));
@@ -431,7 +430,7 @@ impl TestEnv {
         processes
     }
 
-    /// The holder of one pane.
+    /// The holder of a pane.
     pub fn holder(&self, pane: PaneId) -> Option<ProcessRef> {
         let end = format!("/panes/{pane}");
         self.holders()
@@ -439,7 +438,7 @@ impl TestEnv {
             .find(|process| process.args.iter().any(|word| word.ends_with(&end)))
     }
 
-    /// The holders of those panes that have one, found with one scan of the process table.
+    /// The existing holders of `panes`, found with a single scan of the process table.
     pub fn holders_of(&self, panes: &[PaneId]) -> BTreeMap<PaneId, ProcessRef> {
         let holders = self.holders();
         let of = |pane: &PaneId| {
@@ -466,16 +465,16 @@ impl TestEnv {
             .is_some_and(|program| Path::new(program).file_name() == name)
     }
 
-    /// Stops everything as a person would, and returns the processes that should have ended but are still there.
+    /// Stops everything as a person would, and returns the processes that should have ended but still run.
     fn stop_and_list_remaining(&self) -> Vec<ProcessRef> {
         if self.processes().is_empty() {
             return Vec::new();
         }
-        // fugue does not end a tmux server that it did not start, so the server of the test is ended here.
+        // fugue does not end a foreign tmux server, so the server of the test is ended here.
         if self.has_tmux.load(Ordering::Relaxed) {
             self.run("tmux", &["kill-server"]);
         }
-        // A daemon that the test killed must be started again to close its panes.
+        // A daemon that the test killed must be started again to close the panes.
         let started = self.start(&["daemon", "start"]).end(VERB_TIMEOUT);
         let stopped = self.start(&["daemon", "stop", "--panes"]).end(VERB_TIMEOUT);
         if started.code != Some(0) || stopped.code != Some(0) {
@@ -501,7 +500,7 @@ impl Drop for TestEnv {
         kill_processes_in(self.dir.path());
         let children = self.children.get_mut().expect("nobody panicked with it");
         for child in children {
-            // Already ended by one of the two calls above; reaps the zombie.
+            // Already ended by the calls above; reaps the zombie.
             let _ = child.wait();
         }
         if !left.is_empty() {
@@ -528,7 +527,7 @@ fn with_json<'a>(args: &[&'a str]) -> Vec<&'a str> {
     [verb, &["--json"], rest].concat()
 }
 
-/// New processes may be started while others are killed, so this repeats until none is left.
+/// New processes may be started during the kills, so this repeats until none is left.
 fn kill_processes_in(dir: &Path) {
     for _ in 0..100 {
         let left = processes_in(dir);
@@ -556,7 +555,7 @@ fn start_watchdog(limit: Duration, dir: &Path) -> mpsc::Sender<()> {
     alive
 }
 
-/// Prints diagnostics of an environment whose test has failed. `FUGUE_KEEP_WORLDS` keeps its files too.
+/// Prints diagnostics of a failed test. `FUGUE_KEEP_WORLDS` keeps the files of the environment too.
 fn print_diagnostics(dir: &Path) {
     print_stderr(&format!("the world was {}", dir.display()));
     for process in processes_in(dir) {

@@ -11,7 +11,7 @@ use rustix::{
     termios::{Winsize, tcsetwinsize},
 };
 
-/// A program in a PTY of its own, as in a terminal window.
+/// A program in a private PTY, as in a terminal window.
 pub struct TestPty {
     pub master: OwnedFd,
     /// Kept open, so that the terminal's modes can be inspected after the program has ended.
@@ -55,7 +55,7 @@ impl TestPty {
         }
     }
 
-    /// Reads available output before the deadline; empty if there is none, or if the program is gone.
+    /// Reads available output before the deadline; empty without output, or if the program is gone.
     pub fn read(&self, deadline: Instant) -> Vec<u8> {
         let left = deadline.saturating_duration_since(Instant::now());
         let time = Timespec {

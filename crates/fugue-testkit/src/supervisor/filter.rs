@@ -1,4 +1,4 @@
-//! The kernel side of supervision: the seccomp filter, its installation, and its notifications.
+//! The kernel side of supervision: installation and notifications of the seccomp filter.
 #![expect(
     unsafe_code,
     reason = "seccomp and the ioctls of its listener have no safe wrapper"
@@ -24,7 +24,7 @@ const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
 
-/// A filter that sends a notification for the listed calls and allows all others.
+/// A filter that sends a notification for the listed calls and allows all other calls.
 pub(super) fn program(syscalls: &[Syscall]) -> Vec<sock_filter> {
     let op = |code: u32, k: u32, jt: u8, jf: u8| sock_filter {
         code: code as u16,
@@ -48,14 +48,14 @@ pub(super) fn program(syscalls: &[Syscall]) -> Vec<sock_filter> {
     program
 }
 
-/// Installs the filter on the calling thread and on everything that it starts from now on. Returns the listener.
+/// Installs the filter on the calling thread and on all its later children. Returns the listener.
 pub(super) fn install(program: &[sock_filter]) -> io::Result<OwnedFd> {
     let program = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_ptr().cast_mut(),
     };
-    // WAIT_KILLABLE_RECV: otherwise a thread that is interrupted by a signal while it waits for its verdict would
-    // repeat its call.
+    // WAIT_KILLABLE_RECV: otherwise a thread that is interrupted by a signal while waiting for the verdict would repeat
+    // the call.
     let flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     // SAFETY: the first call takes only numbers. The second reads the program, which lives until it returns and is not
     // modified, and returns a new fd without another owner.
@@ -84,7 +84,7 @@ pub(super) struct SeccompNotification {
     pub(super) args: [u64; 6],
 }
 
-/// Receives the next notification; `None` if its thread was killed before.
+/// Receives the next notification; `None` if the calling thread was killed before.
 pub(super) fn receive(listener: &OwnedFd) -> Option<SeccompNotification> {
     // SAFETY: all-zero is a valid value of this plain struct, and the kernel requires it.
     let mut notification: libc::seccomp_notif = unsafe { zeroed() };
