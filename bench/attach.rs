@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_testkit::{Pty, TestEnv, until};
+use fugue_testkit::{TestEnv, TestPty, until};
 
 // Fewer than half of the screen is wide: what is erased must be gone.
 const KEYS: usize = 30;
@@ -79,10 +79,10 @@ fn main() {
 }
 
 /// A program at an own terminal that has drawn itself.
-fn at_terminal(world: &TestEnv, words: &[&str]) -> Pty {
+fn at_terminal(world: &TestEnv, words: &[&str]) -> TestPty {
     let mut command = world.command("setsid");
     command.arg("-c").args(words);
-    let pty = Pty::start(command, 24, 80);
+    let pty = TestPty::start(command, 24, 80);
     if words.contains(&"attach") {
         let mut seen = Vec::new();
         until("it has drawn itself", PATIENCE, || {
@@ -97,7 +97,7 @@ fn at_terminal(world: &TestEnv, words: &[&str]) -> Pty {
     pty
 }
 
-fn compare(bare: &Pty, fugue: &Pty, tmux: &Pty) {
+fn compare(bare: &TestPty, fugue: &TestPty, tmux: &TestPty) {
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         for (pty, times) in [bare, fugue, tmux].into_iter().zip(&mut times) {
@@ -127,7 +127,7 @@ fn compare(bare: &Pty, fugue: &Pty, tmux: &Pty) {
     println!("  fugue takes {ratio:.2} times as long as tmux (median)");
 }
 
-fn echo(pty: &Pty) -> Duration {
+fn echo(pty: &TestPty) -> Duration {
     let began = Instant::now();
     pty.write(KEY.as_bytes());
     let mut seen = Vec::new();

@@ -27,7 +27,7 @@ fn main() {
     println!("where the kernel puts them:");
     compare(&fugue, &echo);
     println!("on one core:");
-    fugue_testkit::stay_on_one_core();
+    fugue_testkit::pin_to_one_core();
     compare(&fugue, &echo);
 }
 

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_testkit::{TestEnv, let_pass};
+use fugue_testkit::{TestEnv, sleep_in_test};
 use serde_json::{Value, json};
 
 fn main() {
@@ -93,7 +93,7 @@ fn waits(world: &TestEnv, server: &mut Server) {
         );
         // The wait is there before the word is.
         server.answer_to_another("get_status", json!({}));
-        let_pass(Duration::from_millis(5));
+        sleep_in_test(Duration::from_millis(5));
         let start = Instant::now();
         printer
             .fifo
@@ -107,13 +107,13 @@ fn waits(world: &TestEnv, server: &mut Server) {
     for turn in 0..20 {
         let word = format!("word-{turn}-polled;");
         let before = Duration::from_millis(10 * turn);
-        let_pass(before);
+        sleep_in_test(before);
         let written = Instant::now();
         printer
             .fifo
             .write_all(format!("{word}\n").as_bytes())
             .expect("written");
-        let_pass(Duration::from_millis(200) - before);
+        sleep_in_test(Duration::from_millis(200) - before);
         loop {
             let text = server.call("read_pane", json!({"pane_id": printer.pane, "lines": 5}));
             if text["text"]
@@ -122,7 +122,7 @@ fn waits(world: &TestEnv, server: &mut Server) {
             {
                 break;
             }
-            let_pass(Duration::from_millis(200));
+            sleep_in_test(Duration::from_millis(200));
         }
         polled.push(written.elapsed());
     }

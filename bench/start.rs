@@ -17,7 +17,7 @@ fn main() {
     let world = TestEnv::new(binary, Duration::from_secs(600));
 
     // What starting any program costs here, to be subtracted by whoever compares machines.
-    let bare = times(WARM, || world.fugue(&["--version"]).ok().took);
+    let bare = times(WARM, || world.fugue(&["--version"]).ok().elapsed);
     report("a process that does nothing (`fugue --version`)", bare);
 
     let cold = times(COLD, || {
@@ -25,14 +25,14 @@ fn main() {
         until("no daemon runs", Duration::from_secs(10), || {
             world.daemons().is_empty()
         });
-        world.fugue(&["ls"]).ok().took
+        world.fugue(&["ls"]).ok().elapsed
     });
     report(
         "cold `fugue ls`, no panes ever (wanted: under 100 ms)",
         cold,
     );
 
-    let warm = times(WARM, || world.fugue(&["ls"]).ok().took);
+    let warm = times(WARM, || world.fugue(&["ls"]).ok().elapsed);
     report("warm `fugue ls`, no panes (wanted: under 10 ms)", warm);
 
     for n in 0..20 {
@@ -41,7 +41,7 @@ fn main() {
             text.ends_with(&format!("{}\n", n * 1000)) || n == 0
         });
     }
-    let warm = times(WARM, || world.fugue(&["ls"]).ok().took);
+    let warm = times(WARM, || world.fugue(&["ls"]).ok().elapsed);
     report("warm `fugue ls`, 20 panes", warm);
 
     let cold = times(COLD, || {
@@ -49,7 +49,7 @@ fn main() {
         until("no daemon runs", Duration::from_secs(10), || {
             world.daemons().is_empty()
         });
-        world.fugue(&["ls"]).ok().took
+        world.fugue(&["ls"]).ok().elapsed
     });
     report("cold `fugue ls`, 20 live panes to find again", cold);
 }

@@ -1,5 +1,5 @@
-//! The client's end of the socket: starts a daemon where none runs, asks many things at once, and asks again when
-//! the daemon died in between.
+//! The client's end of the daemon's socket: starts a missing daemon, multiplexes requests over a connection, and
+//! repeats a request with the same key when the daemon died before its reply.
 
 use std::{
     collections::HashMap,
@@ -26,92 +26,92 @@ use tokio::{
 };
 
 use crate::{
+    daemon_start,
     frame::{self, FrameReader},
-    paths::{Paths, SocketPath},
-    socket::{self, Incoming},
-    start,
+    paths::{SocketPath, UserPaths},
+    socket::{self, SocketReader},
 };
 
-/// One client of the daemon. Cheap to clone; all clones share a connection.
+/// A client of the daemon. Cheap to clone; all clones share a connection.
 #[derive(Clone)]
 pub struct Client {
-    inner: Arc<Inner>,
-    /// Where one connection serves several: whose questions these are.
+    inner: Arc<ClientInner>,
+    /// The caller of this clone's requests, if the connection serves several callers.
     who: Option<CallerIdentity>,
 }
 
-struct Inner {
-    paths: Paths,
+struct ClientInner {
+    paths: UserPaths,
     caller: CallerEnv,
     who: CallerIdentity,
-    link: Mutex<Option<Link>>,
+    connection: Mutex<Option<DaemonConnection>>,
     keys: std::sync::Mutex<Vec<IdempotencyKey>>,
     next_id: AtomicU64,
 }
 
 /// Whether a missing daemon is started.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Launch {
+enum DaemonLaunch {
     IfNeeded,
     Never,
 }
 
-/// Why there is no connection.
-enum NoLink {
-    /// The daemon died on the way; the next attempt finds or starts another.
+/// Reasons for a missing connection.
+enum ConnectError {
+    /// The daemon died during the handshake; the next attempt finds or starts another daemon.
     Died,
     Refused(Error),
 }
 
-// A kill -9 at every one of so many starts is not a crash any more, it is somebody's wish.
-const MOST_ATTEMPTS: u32 = 50;
+// A daemon that is killed during this many starts in a row is being killed on purpose.
+const MAX_ATTEMPTS: u32 = 50;
 
-// For a person who types, asking for each echo takes as long as the echo. A client that falls behind gets so many old
-// pictures, and draws the last.
-const VIEWS: u32 = 8;
+// Frames per request. While a person types, a request for each frame would take as long as the echo itself. A client
+// that falls behind receives this many outdated frames and draws the last.
+const FRAMES_PER_REQUEST: u32 = 8;
 
-// As many as the kernel gives without ever being interrupted: 256 bytes.
-const KEYS_AT_ONCE: usize = 16;
+// 256 bytes, which `getrandom` returns without being interrupted.
+const KEYS_PER_READ: usize = 16;
 
-type Waiting = Arc<std::sync::Mutex<HashMap<u64, Asker>>>;
+type ReplyWaiters = Arc<std::sync::Mutex<HashMap<u64, ReplySender>>>;
 
-/// Who waits for an answer.
-enum Asker {
-    Once(oneshot::Sender<Answered>),
-    /// For several to one question. Bounded by how many were asked for.
-    Each(mpsc::UnboundedSender<Answered>),
+/// The receiver of a reply.
+enum ReplySender {
+    Once(oneshot::Sender<ReceivedReply>),
+    /// Several replies to the same request. Bounded by the requested number of frames.
+    Stream(mpsc::UnboundedSender<ReceivedReply>),
 }
 
-impl Asker {
-    fn tell(self, answered: Answered) {
+impl ReplySender {
+    fn deliver(self, received: ReceivedReply) {
         match self {
-            Self::Once(asker) => drop(asker.send(answered)),
-            Self::Each(asker) => drop(asker.send(answered)),
+            Self::Once(sender) => drop(sender.send(received)),
+            Self::Stream(sender) => drop(sender.send(received)),
         }
     }
 }
 
-/// What came back, and what it takes once it has arrived.
-struct Answered {
-    answer: Result<Response<RawReply>, Error>,
-    takes: Option<EventId>,
+/// A reply, and the event that the reply leases to this client.
+struct ReceivedReply {
+    response: Result<Response<RawReply>, Error>,
+    leased_event: Option<EventId>,
 }
 
-/// A live connection. Dropping the last sender closes it.
+/// An open connection, closed by dropping the last sender.
 #[derive(Clone)]
-struct Link {
-    // Bounded by what one client asks at once; a full queue makes the asker wait for the socket.
+struct DaemonConnection {
+    // Bounded by the number of concurrent requests of a client; a full queue makes the sender wait for the socket.
     outgoing: mpsc::Sender<Vec<u8>>,
-    waiting: Waiting,
+    waiters: ReplyWaiters,
 }
 
 impl Client {
-    pub fn new(paths: Paths, caller: CallerEnv, who: CallerIdentity) -> Self {
-        let inner = Inner {
+    pub fn new(paths: UserPaths, caller: CallerEnv, who: CallerIdentity) -> Self {
+        let inner = ClientInner {
             paths,
             caller,
             who,
-            link: Mutex::new(None),
+            connection: Mutex::new(None),
             keys: std::sync::Mutex::default(),
             next_id: AtomicU64::new(1),
         };
@@ -121,86 +121,91 @@ impl Client {
         }
     }
 
-    /// Whose questions these are.
-    pub fn who(&self) -> CallerIdentity {
+    /// The caller of this client's requests.
+    pub fn identity(&self) -> CallerIdentity {
         let own = || self.inner.who.clone();
         self.who.clone().unwrap_or_else(own)
     }
 
-    /// Asks, and stays with the question through the daemon's death: the same key is asked again, so nothing is
-    /// done twice.
+    /// Sends a request and returns the response. A request that is interrupted by the daemon's death is repeated with
+    /// the same key, so that nothing is done twice.
     pub async fn ask(&self, ask: Request) -> Result<Response, Error> {
-        let (answered, _) = self.ask_until_answered(ask).await?;
-        answered.answer?.read()
+        let (received, _) = self.ask_with_retries(ask).await?;
+        received.response?.read()
     }
 
-    async fn ask_until_answered(&self, ask: Request) -> Result<(Answered, OpenQuestion), Error> {
-        let key = self.key()?;
+    async fn ask_with_retries(
+        &self,
+        ask: Request,
+    ) -> Result<(ReceivedReply, InFlightRequest), Error> {
+        let key = self.next_key()?;
         let began = Instant::now();
-        // A daemon that dies on every attempt must not be restarted for ever by one question.
-        for attempt in 0..MOST_ATTEMPTS {
-            let asked = match attempt {
+        // A daemon that dies on every attempt must not be restarted forever by a single request.
+        for attempt in 0..MAX_ATTEMPTS {
+            let request = match attempt {
                 0 => ask.clone(),
                 _ => ask.again(began.elapsed()),
             };
-            let answer = match self.link(Launch::IfNeeded).await {
-                Ok(link) => self.ask_on(&link, key, asked).await,
-                Err(NoLink::Died) => continue,
-                Err(NoLink::Refused(error)) => return Err(error),
+            let answer = match self.connection(DaemonLaunch::IfNeeded).await {
+                Ok(connection) => self.send_request(&connection, key, request).await,
+                Err(ConnectError::Died) => continue,
+                Err(ConnectError::Refused(error)) => return Err(error),
             };
             match answer {
-                Some(answered) => return Ok(answered),
-                // It may have been stopped by this very question.
+                Some(received) => return Ok(received),
+                // The request itself may have stopped the daemon.
                 None if matches!(ask, Request::DaemonStop { .. }) => break,
                 None => {}
             }
         }
         Err(Error::new(
             ErrorKind::Unavailable,
-            "the daemon went away before it answered",
+            "the daemon exited before it replied",
         )
-        .hint("its daemon.log may say why"))
+        .hint("daemon.log in the state directory may have the reason"))
     }
 
-    /// Asks a daemon that runs already; `None` where none does.
+    /// Sends a request to a running daemon; `None` if no daemon runs.
     pub async fn ask_running(&self, ask: Request) -> Result<Option<Response>, Error> {
-        self.ask_running_as(self.key()?, ask).await
+        self.ask_running_with_key(self.next_key()?, ask).await
     }
 
-    /// The same with a key that the asker has used elsewhere.
-    pub async fn ask_running_as(
+    /// Like [`Self::ask_running`], with a key that the caller has used elsewhere.
+    pub async fn ask_running_with_key(
         &self,
         key: IdempotencyKey,
         ask: Request,
     ) -> Result<Option<Response>, Error> {
-        match self.link(Launch::Never).await {
-            Ok(link) => match self.ask_on(&link, key, ask).await {
-                Some((answered, _)) => answered.answer?.read().map(Some),
+        match self.connection(DaemonLaunch::Never).await {
+            Ok(connection) => match self.send_request(&connection, key, ask).await {
+                Some((received, _)) => received.response?.read().map(Some),
                 None => Ok(None),
             },
             Err(_) => Ok(None),
         }
     }
 
-    /// A connection of its own to one pane of a daemon that runs, if the pane lives.
-    pub async fn line(&self, pane: PaneId, role: ViewerRole) -> Option<PaneConnection> {
+    /// Opens a separate connection to a pane of a running daemon. `None` if the pane does not exist.
+    pub async fn connect_pane(&self, pane: PaneId, role: ViewerRole) -> Option<PaneConnection> {
         let (stream, _) = connect(&self.inner.paths).await.ok()?;
-        let link = self.open(stream).await.ok()?;
-        let line = PaneConnection {
+        let connection = self.handshake(stream).await.ok()?;
+        let pane_connection = PaneConnection {
             client: self.clone(),
-            link,
+            connection,
         };
         let look = AttachRequest::Line { pane, role };
-        let answer = line.ask_as(self.key().ok()?, Request::Look { look }).await;
-        matches!(answer, Some(Ok(Response::Noted))).then_some(line)
+        let answer = pane_connection
+            .ask_with_key(self.next_key().ok()?, Request::Look { look })
+            .await;
+        matches!(answer, Some(Ok(Response::Noted))).then_some(pane_connection)
     }
 
-    /// The pid of the daemon that runs, if one does; also of one whose protocol we do not speak.
+    /// Returns the pid of the running daemon, whatever its protocol version.
     pub async fn running_daemon(&self) -> Option<u32> {
         let paths = &self.inner.paths;
         let (_, pid) = match connect(paths).await {
-            Err(error) if no_daemon(&error) => {
-                start::find_daemon(paths).await.ok()?;
+            Err(error) if is_daemon_missing(&error) => {
+                daemon_start::find_daemon(paths).await.ok()?;
                 connect(paths).await.ok()?
             }
             found => found.ok()?,
@@ -208,91 +213,94 @@ impl Client {
         Some(pid)
     }
 
-    /// A key for one call. The kernel is asked for several at once.
-    fn key(&self) -> Result<IdempotencyKey, Error> {
+    /// Returns a key for a call. Several keys are generated per system call.
+    fn next_key(&self) -> Result<IdempotencyKey, Error> {
         let mut keys = lock(&self.inner.keys);
         if keys.is_empty() {
-            let random: [u8; 16 * KEYS_AT_ONCE] = random()?;
+            let random: [u8; 16 * KEYS_PER_READ] = random_bytes()?;
             keys.extend(random.as_chunks().0.iter().copied().map(IdempotencyKey));
         }
-        keys.pop().ok_or_else(no_random_numbers)
+        keys.pop().ok_or_else(random_error)
     }
 
-    async fn ask_on(
+    async fn send_request(
         &self,
-        link: &Link,
+        connection: &DaemonConnection,
         key: IdempotencyKey,
         ask: Request,
-    ) -> Option<(Answered, OpenQuestion)> {
+    ) -> Option<(ReceivedReply, InFlightRequest)> {
         let id = self.inner.next_id.fetch_add(1, Ordering::Relaxed);
         let stops = matches!(ask, Request::DaemonStop { .. });
-        let (answer, answered) = oneshot::channel();
-        lock(&link.waiting).insert(id, Asker::Once(answer));
-        let mut open = OpenQuestion {
+        let (sender, receiver) = oneshot::channel();
+        lock(&connection.waiters).insert(id, ReplySender::Once(sender));
+        let mut in_flight = InFlightRequest {
             id,
-            link: link.clone(),
-            settled: false,
+            connection: connection.clone(),
+            needs_no_cancel: false,
         };
         let outcome = async {
             let who = self.who.clone();
             let bytes = frame::encode(&ClientMessage::Call { id, key, who, ask }).ok()?;
-            link.outgoing.send(bytes).await.ok()?;
-            answered.await.ok()
+            connection.outgoing.send(bytes).await.ok()?;
+            receiver.await.ok()
         }
         .await;
-        // What an answer takes is put back by dropping the question, until it is said to have arrived.
-        open.settled = outcome
+        // Dropping the in-flight request releases the leased event, until the event is acknowledged.
+        in_flight.needs_no_cancel = outcome
             .as_ref()
-            .is_none_or(|answered| answered.takes.is_none());
+            .is_none_or(|received| received.leased_event.is_none());
         if stops {
-            // The goodbye that follows is not for the next question, which is for the next daemon.
-            *self.inner.link.lock().await = None;
+            // The next request belongs to the next daemon, and must not receive the goodbye on this connection.
+            *self.inner.connection.lock().await = None;
         }
-        outcome.map(|answered| (answered, open))
+        outcome.map(|received| (received, in_flight))
     }
 
-    async fn link(&self, launch: Launch) -> Result<Link, NoLink> {
-        let mut current = self.inner.link.lock().await;
-        if let Some(link) = current.as_ref().filter(|link| !link.outgoing.is_closed()) {
-            return Ok(link.clone());
+    async fn connection(&self, launch: DaemonLaunch) -> Result<DaemonConnection, ConnectError> {
+        let mut current = self.inner.connection.lock().await;
+        if let Some(connection) = current
+            .as_ref()
+            .filter(|connection| !connection.outgoing.is_closed())
+        {
+            return Ok(connection.clone());
         }
-        // Seldom needed, so that a call does not carry the room for it about.
-        let link = Box::pin(self.connect(launch)).await?;
-        *current = Some(link.clone());
-        Ok(link)
+        // Boxed because connecting is rare: the future of every call would contain this state otherwise.
+        let connection = Box::pin(self.connect(launch)).await?;
+        *current = Some(connection.clone());
+        Ok(connection)
     }
 
-    async fn connect(&self, launch: Launch) -> Result<Link, NoLink> {
+    async fn connect(&self, launch: DaemonLaunch) -> Result<DaemonConnection, ConnectError> {
         let (stream, _) = match connect(&self.inner.paths).await {
             Ok(found) => found,
-            Err(error) if !no_daemon(&error) => {
-                return Err(NoLink::Refused(unreachable_daemon(&error)));
+            Err(error) if !is_daemon_missing(&error) => {
+                return Err(ConnectError::Refused(unreachable_error(&error)));
             }
             Err(_) => {
                 let paths = &self.inner.paths;
                 let found = match launch {
-                    Launch::IfNeeded => start::daemon(paths).await,
-                    Launch::Never => start::find_daemon(paths).await,
+                    DaemonLaunch::IfNeeded => daemon_start::start_daemon(paths).await,
+                    DaemonLaunch::Never => daemon_start::find_daemon(paths).await,
                 };
-                found.map_err(NoLink::Refused)?;
-                connect(paths).await.map_err(|_| NoLink::Died)?
+                found.map_err(ConnectError::Refused)?;
+                connect(paths).await.map_err(|_| ConnectError::Died)?
             }
         };
-        self.open(stream).await
+        self.handshake(stream).await
     }
 
-    async fn open(&self, stream: StdStream) -> Result<Link, NoLink> {
-        let died = |_| NoLink::Died;
-        let (incoming, mut sink) =
-            socket::split(stream).map_err(|error| NoLink::Refused(unreachable_daemon(&error)))?;
+    async fn handshake(&self, stream: StdStream) -> Result<DaemonConnection, ConnectError> {
+        let died = |_| ConnectError::Died;
+        let (incoming, mut sink) = socket::split(stream)
+            .map_err(|error| ConnectError::Refused(unreachable_error(&error)))?;
         let mut incoming = FrameReader::new(incoming, MAX_FRAME_BYTES);
         let hello = Hello {
             protocol: PROTOCOL,
             caller: self.inner.caller.clone(),
             who: self.inner.who.clone(),
         };
-        let hello =
-            frame::encode(&hello).map_err(|error| NoLink::Refused(unreachable_daemon(&error)))?;
+        let hello = frame::encode(&hello)
+            .map_err(|error| ConnectError::Refused(unreachable_error(&error)))?;
         sink.write_all(&hello).await.map_err(died)?;
         let welcome = incoming.next().await.map_err(died)?;
         let Some(Welcome {
@@ -301,115 +309,115 @@ impl Client {
             pid,
         }) = welcome
         else {
-            return Err(NoLink::Died);
+            return Err(ConnectError::Died);
         };
         if protocol != PROTOCOL {
             let ours = env!("CARGO_PKG_VERSION");
-            let said = format!(
-                "the daemon that runs (pid {pid}) is fugue {version}; this is {ours} and speaks another protocol"
+            let message = format!(
+                "the running daemon (pid {pid}) is fugue {version}; this is {ours}, which uses another protocol version"
             );
-            let error = Error::new(ErrorKind::Unavailable, said);
-            return Err(NoLink::Refused(
-                error.hint("`fugue daemon restart` replaces it; panes go on"),
-            ));
+            let error = Error::new(ErrorKind::Unavailable, message);
+            return Err(ConnectError::Refused(error.hint(
+                "`fugue daemon restart` replaces the daemon; panes keep running",
+            )));
         }
-        let (outgoing, mut to_send) = mpsc::channel::<Vec<u8>>(64);
-        let waiting = Waiting::default();
+        let (outgoing, mut outgoing_frames) = mpsc::channel::<Vec<u8>>(64);
+        let waiters = ReplyWaiters::default();
         let writer = tokio::spawn(async move {
-            while let Some(bytes) = to_send.recv().await {
+            while let Some(bytes) = outgoing_frames.recv().await {
                 if sink.write_all(&bytes).await.is_err() {
                     return;
                 }
             }
         });
-        let askers = waiting.clone();
+        let reader_waiters = waiters.clone();
         tokio::spawn(async move {
-            listen(incoming, &askers).await;
-            // First nothing more can be sent, then everybody who still waits learns that no answer will come.
+            dispatch_replies(incoming, &reader_waiters).await;
+            // First the writer stops, so that no further request is accepted; then all waiting requests fail.
             writer.abort();
             let _ = writer.await;
-            lock(&askers).clear();
+            lock(&reader_waiters).clear();
         });
-        Ok(Link { outgoing, waiting })
+        Ok(DaemonConnection { outgoing, waiters })
     }
 }
 
-/// A connection to one pane, on which the pane itself answers `View`, `FrameStream` and `Type`.
+/// A connection to a single pane, whose thread answers the `View`, `Views` and `Type` requests.
 pub struct PaneConnection {
     client: Client,
-    link: Link,
+    connection: DaemonConnection,
 }
 
 impl PaneConnection {
-    /// `None`: the line is gone, and whether the question arrived is not known. Asked elsewhere with the same key,
-    /// nothing is done twice.
-    pub async fn ask_as(
+    /// Sends a request. `None`: the connection is lost, and the request may or may not have arrived. Repeating the
+    /// request elsewhere with the same key does nothing twice.
+    pub async fn ask_with_key(
         &self,
         key: IdempotencyKey,
         ask: Request,
     ) -> Option<Result<Response, Error>> {
-        let (answered, _) = self.client.ask_on(&self.link, key, ask).await?;
-        Some(answered.answer.and_then(Response::read))
+        let (received, _) = self.client.send_request(&self.connection, key, ask).await?;
+        Some(received.response.and_then(Response::read))
     }
 
-    /// The pane's next frames, as they come. `None`: the line is gone.
-    pub async fn views(
+    /// Requests the pane's next frames, sent as soon as they are rendered. `None`: the connection is lost.
+    pub async fn stream_frames(
         &self,
         key: IdempotencyKey,
         client: ClientId,
         seen: u64,
     ) -> Option<FrameStream> {
         let id = self.client.inner.next_id.fetch_add(1, Ordering::Relaxed);
-        let (asker, frames) = mpsc::unbounded_channel();
-        lock(&self.link.waiting).insert(id, Asker::Each(asker));
-        let views = FrameStream {
-            _open: OpenQuestion {
+        let (sender, frames) = mpsc::unbounded_channel();
+        lock(&self.connection.waiters).insert(id, ReplySender::Stream(sender));
+        let stream = FrameStream {
+            _in_flight: InFlightRequest {
                 id,
-                link: self.link.clone(),
-                // It ends by itself, or with the line.
-                settled: true,
+                connection: self.connection.clone(),
+                // The daemon ends the stream after the requested number of frames, or with the connection.
+                needs_no_cancel: true,
             },
             frames,
             number: seen,
-            left: VIEWS,
+            left: FRAMES_PER_REQUEST,
         };
         let ask = Request::Look {
             look: AttachRequest::Views {
                 client,
                 seen,
-                most: VIEWS,
+                most: FRAMES_PER_REQUEST,
             },
         };
         let who = None;
         let bytes = frame::encode(&ClientMessage::Call { id, key, who, ask }).ok()?;
-        self.link.outgoing.send(bytes).await.ok()?;
-        Some(views)
+        self.connection.outgoing.send(bytes).await.ok()?;
+        Some(stream)
     }
 
-    pub fn is_gone(&self) -> bool {
-        self.link.outgoing.is_closed()
+    pub fn is_closed(&self) -> bool {
+        self.connection.outgoing.is_closed()
     }
 }
 
-/// Frames that follow each other without being asked for one by one.
+/// Successive frames that were requested at once.
 pub struct FrameStream {
-    _open: OpenQuestion,
-    frames: mpsc::UnboundedReceiver<Answered>,
-    /// Of the one that was taken last.
+    _in_flight: InFlightRequest,
+    frames: mpsc::UnboundedReceiver<ReceivedReply>,
+    /// Number of the frame that was received last.
     number: u64,
     left: u32,
 }
 
 impl FrameStream {
-    /// Whether the next frame is what is different from this one.
-    pub fn go_on_from(&self, seen: u64) -> bool {
+    /// Whether the next frame is a difference to the frame `seen`.
+    pub fn continues_from(&self, seen: u64) -> bool {
         self.left > 0 && self.number == seen
     }
 
-    /// `None`: the line is gone.
+    /// Receives the next frame. `None`: the connection is lost.
     pub async fn next(&mut self) -> Option<Result<Response, Error>> {
-        let answered = self.frames.recv().await?;
-        let answer = answered.answer.and_then(Response::read);
+        let received = self.frames.recv().await?;
+        let answer = received.response.and_then(Response::read);
         match &answer {
             Ok(Response::Looked {
                 found: AttachResponse::Frame { frame },
@@ -434,57 +442,58 @@ impl Handle for Client {
     }
 
     async fn call_raw(&self, request: ToolCall) -> Result<Delivery<RawReply>, Error> {
-        let (answered, open) = self
-            .ask_until_answered(Request::Tool { call: request })
+        let (received, in_flight) = self
+            .ask_with_retries(Request::Tool { call: request })
             .await?;
-        match answered.answer? {
+        match received.response? {
             Response::Tool { reply } => {
                 let client = self.clone();
-                let receipt = answered.takes.map(|event| {
+                let ack = received.leased_event.map(|event| {
                     EventAck::new(async move {
-                        // A daemon that cannot be asked keeps the event for the next who waits.
+                        // If no daemon can be reached, the event stays unacknowledged and is delivered to the next
+                        // waiter.
                         let _ = client.ask(Request::AckEvent { event }).await;
-                        drop(open);
+                        drop(in_flight);
                     })
                 });
-                Ok(Delivery {
-                    reply,
-                    ack: receipt,
-                })
+                Ok(Delivery { reply, ack })
             }
             other => Err(Error::new(
                 ErrorKind::Internal,
-                format!("the daemon answered something else: {other:?}"),
+                format!("unexpected response from the daemon: {other:?}"),
             )),
         }
     }
 }
 
-/// Hands answers to those who wait, until the connection ends.
-async fn listen(mut incoming: FrameReader<Incoming>, waiting: &Waiting) {
+/// Passes replies to their receivers until the connection ends.
+async fn dispatch_replies(mut incoming: FrameReader<SocketReader>, waiters: &ReplyWaiters) {
     while let Ok(Some(frame)) = incoming.next().await {
         match frame {
             DaemonMessage::Answer { id, answer, takes } => {
-                let answered = Answered { answer, takes };
-                let mut waiting = lock(waiting);
-                match waiting.get(&id) {
-                    Some(Asker::Each(asker)) => drop(asker.send(answered)),
-                    Some(Asker::Once(_)) => {
-                        if let Some(asker) = waiting.remove(&id) {
-                            asker.tell(answered);
+                let received = ReceivedReply {
+                    response: answer,
+                    leased_event: takes,
+                };
+                let mut waiters = lock(waiters);
+                match waiters.get(&id) {
+                    Some(ReplySender::Stream(sender)) => drop(sender.send(received)),
+                    Some(ReplySender::Once(_)) => {
+                        if let Some(sender) = waiters.remove(&id) {
+                            sender.deliver(received);
                         }
                     }
                     None => {}
                 }
             }
             DaemonMessage::Goodbye => {
-                for (_, asker) in lock(waiting).drain() {
-                    let error = Error::new(ErrorKind::Unavailable, STOPPED);
+                for (_, sender) in lock(waiters).drain() {
+                    let error = Error::new(ErrorKind::Unavailable, DAEMON_STOPPED);
                     let error =
-                        error.hint("panes may still run; ask again and a daemon is started");
-                    asker.tell(Answered {
-                        answer: Err(error),
-                        takes: None,
+                        error.hint("panes may still run; the next call starts a new daemon");
+                    sender.deliver(ReceivedReply {
+                        response: Err(error),
+                        leased_event: None,
                     });
                 }
             }
@@ -492,28 +501,29 @@ async fn listen(mut incoming: FrameReader<Incoming>, waiting: &Waiting) {
     }
 }
 
-/// Tells the daemon when an asker has gone before its answer came.
-struct OpenQuestion {
+/// Cancels a request that is dropped before the reply arrived, or before the leased event was acknowledged.
+struct InFlightRequest {
     id: u64,
-    link: Link,
-    settled: bool,
+    connection: DaemonConnection,
+    needs_no_cancel: bool,
 }
 
-impl Drop for OpenQuestion {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
-        lock(&self.link.waiting).remove(&self.id);
-        if !self.settled
+        lock(&self.connection.waiters).remove(&self.id);
+        if !self.needs_no_cancel
             && let Ok(bytes) = frame::encode(&ClientMessage::Cancel { id: self.id })
         {
-            // A full queue means that the daemon does not read; it will see the connection end instead.
-            let _ = self.link.outgoing.try_send(bytes);
+            // A full queue means that the daemon does not read; the daemon will notice the end of the connection
+            // instead.
+            let _ = self.connection.outgoing.try_send(bytes);
         }
     }
 }
 
-async fn connect(paths: &Paths) -> io::Result<(StdStream, u32)> {
+async fn connect(paths: &UserPaths) -> io::Result<(StdStream, u32)> {
     let path = SocketPath::new(&paths.socket())?;
-    // A blocking connect to a local socket is answered by the kernel; only a full backlog makes it wait.
+    // The kernel completes a blocking connect to a local socket; only a full backlog causes a wait.
     let stream = StdStream::connect(&path)?;
     stream.set_nonblocking(true)?;
     let peer = rustix::net::sockopt::socket_peercred(&stream)?;
@@ -526,47 +536,47 @@ async fn connect(paths: &Paths) -> io::Result<(StdStream, u32)> {
     Ok((stream, peer.pid.as_raw_nonzero().get().cast_unsigned()))
 }
 
-fn no_daemon(error: &io::Error) -> bool {
+fn is_daemon_missing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
     )
 }
 
-fn unreachable_daemon(error: &io::Error) -> Error {
+fn unreachable_error(error: &io::Error) -> Error {
     Error::new(
         ErrorKind::Unavailable,
         format!("no daemon can be reached: {error}"),
     )
-    .hint("`fugue daemon status` tells more")
+    .hint("`fugue daemon status` shows the state of the daemon")
 }
 
-/// A name for something that may be asked twice and is done once.
+/// Generates a key for a request that may be sent twice and must be executed once.
 pub fn new_key() -> Result<IdempotencyKey, Error> {
-    random().map(IdempotencyKey)
+    random_bytes().map(IdempotencyKey)
 }
 
-fn random<const N: usize>() -> Result<[u8; N], Error> {
+fn random_bytes<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
         Ok(given) if given == N => Ok(bytes),
-        _ => Err(no_random_numbers()),
+        _ => Err(random_error()),
     }
 }
 
-fn no_random_numbers() -> Error {
-    Error::new(ErrorKind::Internal, "the kernel gave no random numbers")
+fn random_error() -> Error {
+    Error::new(ErrorKind::Internal, "the kernel returned no random bytes")
 }
 
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Nothing panics while holding it, and a map of waiters is whole at every moment.
+    // No code panics while holding the lock, and the map is consistent at all times.
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// What open questions are told when somebody stopped the daemon.
-pub const STOPPED: &str = "the daemon was stopped";
+/// Error of pending requests when the daemon is stopped.
+pub const DAEMON_STOPPED: &str = "the daemon was stopped";
 
-/// How long a daemon may take to say that it listens.
+/// How long a daemon may take until its socket accepts connections.
 pub const DAEMON_START_TIMEOUT: Duration = Duration::from_secs(20);

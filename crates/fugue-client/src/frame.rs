@@ -6,50 +6,53 @@ use fugue_api::wire::MAX_FRAME_BYTES;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-// Most frames are smaller, and need not be grown piece by piece.
-const USUAL: usize = 1024;
-// What one look at the socket takes at most, while frames are small.
-const ROOM: usize = 8 * 1024;
-// A buffer that one large frame made larger than this is given back.
-const ROOM_KEPT: usize = 1024 * 1024;
+// Most frames are smaller, so that the buffer need not be reallocated.
+const INITIAL_CAPACITY: usize = 1024;
+// Size of the read buffer while frames are small.
+const READ_BUFFER_SIZE: usize = 8 * 1024;
+// A buffer that a large frame made larger than this is released.
+const MAX_IDLE_BUFFER_SIZE: usize = 1024 * 1024;
 
-/// The frames that come from the other side.
+/// Reads frames from a stream.
 pub struct FrameReader<R> {
-    from: R,
-    /// The largest that is taken.
-    most: usize,
-    /// Bytes beyond `unread` are room.
+    source: R,
+    /// Larger frames are an error.
+    max_frame_bytes: usize,
+    /// Bytes beyond `unread` are free space.
     buffer: Vec<u8>,
     unread: Range<usize>,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
-    pub fn new(from: R, most: usize) -> Self {
+    pub fn new(source: R, most: usize) -> Self {
         Self {
-            from,
-            most,
-            buffer: vec![0; ROOM],
+            source,
+            max_frame_bytes: most,
+            buffer: vec![0; READ_BUFFER_SIZE],
             unread: 0..0,
         }
     }
 
-    /// Where they come from, if nothing was read beyond the last frame.
+    /// Returns the stream, if nothing was read beyond the last frame.
     pub fn into_inner(self) -> Option<R> {
-        self.unread.is_empty().then_some(self.from)
+        self.unread.is_empty().then_some(self.source)
     }
 
-    /// One whole frame, or `None` where the other side has closed between two frames. Dropped before it is through,
-    /// it has lost nothing.
+    /// Reads a complete frame, or `None` if the peer has closed the stream between two frames. Cancel-safe: dropping
+    /// the future loses no bytes.
     pub async fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         loop {
-            if let Some(body) = self.whole()? {
+            if let Some(body) = self.find_frame()? {
                 self.unread.start = body.end;
                 return serde_json::from_slice(&self.buffer[body])
                     .map(Some)
                     .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
             }
             self.make_room();
-            let read = self.from.read(&mut self.buffer[self.unread.end..]).await?;
+            let read = self
+                .source
+                .read(&mut self.buffer[self.unread.end..])
+                .await?;
             if read == 0 && self.unread.is_empty() {
                 return Ok(None);
             }
@@ -60,16 +63,19 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// Where the next frame is, if all of it has come.
-    fn whole(&self) -> io::Result<Option<Range<usize>>> {
+    /// Returns the range of the next frame's body, if all bytes have arrived.
+    fn find_frame(&self) -> io::Result<Option<Range<usize>>> {
         let Some((length, rest)) = self.buffer[self.unread.clone()].split_first_chunk() else {
             return Ok(None);
         };
         let length = u32::from_le_bytes(*length) as usize;
-        if length > self.most {
+        if length > self.max_frame_bytes {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("a frame of {length} bytes, at most {} are taken", self.most),
+                format!(
+                    "frame of {length} bytes exceeds the limit of {}",
+                    self.max_frame_bytes
+                ),
             ));
         }
         let start = self.unread.start + 4;
@@ -79,13 +85,13 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     fn make_room(&mut self) {
         if self.unread.is_empty() {
             self.unread = 0..0;
-            if self.buffer.len() > ROOM_KEPT {
-                self.buffer = vec![0; ROOM];
+            if self.buffer.len() > MAX_IDLE_BUFFER_SIZE {
+                self.buffer = vec![0; READ_BUFFER_SIZE];
             }
         } else if self.unread.end == self.buffer.len() {
             self.buffer.copy_within(self.unread.clone(), 0);
             self.unread = 0..self.unread.len();
-            // Grown as bytes arrive: a length alone must not make us allocate.
+            // Grows as bytes arrive: a length field alone must not cause an allocation.
             if self.buffer.len() < 2 * self.unread.end {
                 self.buffer.resize(2 * self.buffer.len(), 0);
             }
@@ -93,16 +99,16 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 }
 
-/// A frame as bytes, ready to be written in one go.
+/// Encodes a frame, ready to be written with a single call.
 pub fn encode(frame: &impl Serialize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(USUAL);
+    let mut bytes = Vec::with_capacity(INITIAL_CAPACITY);
     bytes.extend([0; 4]);
     serde_json::to_writer(&mut bytes, frame)?;
     let length = bytes.len() - 4;
     if length > MAX_FRAME_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("a frame of {length} bytes is too large"),
+            format!("frame of {length} bytes exceeds the limit of {MAX_FRAME_BYTES}"),
         ));
     }
     bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
@@ -115,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// All frames of a stream that comes in pieces of this size.
+    /// Reads all frames of a stream that arrives in pieces of this size.
     async fn check<T: DeserializeOwned>(bytes: &[u8], pieces: usize) -> io::Result<Vec<T>> {
         let (mut ours, theirs) = tokio::io::duplex(pieces);
         let bytes = bytes.to_owned();

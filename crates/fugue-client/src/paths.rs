@@ -1,4 +1,4 @@
-//! Where fugue's files are, for this user, as every client works it out by itself.
+//! The paths of this user's fugue files, derived by every client on its own.
 
 use std::{
     env, fs, io,
@@ -12,27 +12,27 @@ use std::{
 use fugue_api::{Error, ErrorKind};
 
 /// The name of the daemon's socket in the state directory.
-pub const SOCKET: &str = "daemon.sock";
+pub const SOCKET_NAME: &str = "daemon.sock";
 /// The name of the lock file of clients that start a daemon. The daemon's own lock is on the state directory itself.
-pub const START_LOCK: &str = "start.lock";
+pub const START_LOCK_NAME: &str = "start.lock";
 
 /// The state directory and the configuration file of this user, not yet opened.
 ///
-/// The state directory holds everything, the socket and the locks included: whoever has the same state directory finds
-/// the same daemon. `XDG_RUNTIME_DIR` is not used, because cron, ssh and some agents start programs without it, and
-/// logind empties it while the daemon runs.
+/// The state directory contains everything, including the socket and the locks: clients with the same state directory
+/// find the same daemon. `XDG_RUNTIME_DIR` is not used, because cron, ssh and some agents start programs without it,
+/// and logind empties it while the daemon runs.
 #[derive(Clone, Debug)]
-pub struct Paths {
+pub struct UserPaths {
     pub state: PathBuf,
     pub config: PathBuf,
 }
 
-impl Paths {
-    /// By the XDG rules. Never `/tmp`: anybody could have been there first.
-    pub fn of_this_user() -> Result<Self, Error> {
-        let home = absolute("HOME");
+impl UserPaths {
+    /// Applies the XDG rules. Never `/tmp`, where another user could have created the directory first.
+    pub fn for_current_user() -> Result<Self, Error> {
+        let home = absolute_path_from_env("HOME");
         let under = |variable: &str, fallback: &str| {
-            absolute(variable)
+            absolute_path_from_env(variable)
                 .or_else(|| home.as_ref().map(|home| home.join(fallback)))
                 .ok_or_else(|| {
                     Error::new(
@@ -48,15 +48,15 @@ impl Paths {
     }
 
     pub fn socket(&self) -> PathBuf {
-        self.state.join(SOCKET)
+        self.state.join(SOCKET_NAME)
     }
 
-    /// Locked by the one client that starts a daemon.
+    /// Locked by the client that starts a daemon.
     pub fn start_lock(&self) -> PathBuf {
-        self.state.join(START_LOCK)
+        self.state.join(START_LOCK_NAME)
     }
 
-    /// Lock files of leads, each named as the lead's inbox and locked while the lead lives.
+    /// Lock files of leads, each named after the lead's inbox and locked while the lead is alive.
     pub fn leads(&self) -> PathBuf {
         self.state.join("leads")
     }
@@ -78,12 +78,12 @@ impl Paths {
         self.state.join("workers")
     }
 
-    /// What hooks told and no daemon has stored.
+    /// Reports of hooks that no daemon has stored yet.
     pub fn spool(&self) -> PathBuf {
         self.state.join("news")
     }
 
-    /// Copies of repositories' configurations while git is asked.
+    /// Copies of repositories' configurations, used while git runs.
     pub fn git(&self) -> PathBuf {
         self.state.join("git")
     }
@@ -96,17 +96,18 @@ impl Paths {
         self.state.join("shell")
     }
 
-    /// Makes the directories where they are missing, and refuses those that another user could read.
+    /// Creates missing directories with mode 0700, and restricts existing directories to that mode. Refuses a symbolic
+    /// link and a directory of another user.
     pub fn prepare(&self) -> Result<(), Error> {
         for dir in [&self.state, &self.panes(), &self.leads()] {
-            private(dir).map_err(|error| unusable(dir, &error))?;
+            create_private_dir(dir).map_err(|error| unusable_path_error(dir, &error))?;
         }
         Ok(())
     }
 }
 
-/// The error for a file or directory of the state that cannot be used, with the way out for each cause.
-pub fn unusable(path: &Path, error: &io::Error) -> Error {
+/// The error for an unusable file or directory of the state, with a hint for each cause.
+pub fn unusable_path_error(path: &Path, error: &io::Error) -> Error {
     let hint = match error.kind() {
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
             "fugue writes its state there; make the directory writable, or set XDG_STATE_HOME to one that is"
@@ -114,7 +115,7 @@ pub fn unusable(path: &Path, error: &io::Error) -> Error {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "the disk is full; make room, or set XDG_STATE_HOME to a directory on another disk"
         }
-        _ => "fugue keeps its files in a directory that only you can enter",
+        _ => "fugue keeps its files in a directory that only you can access (mode 0700)",
     };
     Error::new(
         ErrorKind::Unavailable,
@@ -123,13 +124,13 @@ pub fn unusable(path: &Path, error: &io::Error) -> Error {
     .hint(hint)
 }
 
-fn absolute(variable: &str) -> Option<PathBuf> {
+fn absolute_path_from_env(variable: &str) -> Option<PathBuf> {
     env::var_os(variable)
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
 }
 
-fn private(dir: &Path) -> io::Result<()> {
+fn create_private_dir(dir: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -137,7 +138,7 @@ fn private(dir: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(dir)?;
     if found.file_type().is_symlink() {
         return Err(io::Error::other(
-            "is a symbolic link; it could lead anywhere",
+            "is a symbolic link; fugue needs a directory that you own",
         ));
     }
     let me = rustix::process::geteuid().as_raw();
@@ -153,8 +154,8 @@ fn private(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A path for `bind` and `connect`, whatever the length of the real one: the kernel takes 107 bytes, so a longer
-/// path is reached through an open handle on its directory. Every client finds the same socket that way.
+/// A path for `bind` and `connect`, independent of the length of the real path: the kernel accepts 107 bytes, so a
+/// longer path is reached through an open handle on its directory. Every client finds the same socket that way.
 pub struct SocketPath {
     path: PathBuf,
     _directory: Option<fs::File>,
@@ -162,7 +163,7 @@ pub struct SocketPath {
 
 impl SocketPath {
     pub fn new(path: &Path) -> io::Result<Self> {
-        // sun_path has 108 bytes, the last one a NUL.
+        // sun_path has 108 bytes including the final NUL.
         if path.as_os_str().len() <= 107 {
             return Ok(Self {
                 path: path.to_owned(),
@@ -213,13 +214,13 @@ mod tests {
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&real, &link).unwrap();
         assert!(
-            private(&link)
+            create_private_dir(&link)
                 .unwrap_err()
                 .to_string()
                 .contains("symbolic link")
         );
         fs::set_permissions(&real, fs::Permissions::from_mode(0o755)).unwrap();
-        private(&real).unwrap();
+        create_private_dir(&real).unwrap();
         assert_eq!(fs::metadata(&real).unwrap().mode() & 0o777, 0o700);
     }
 }

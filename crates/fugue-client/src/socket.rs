@@ -1,7 +1,7 @@
-//! A connection's two directions, each woken only by what it waits for.
+//! The two directions of a connection, each woken only by its own events.
 //!
-//! tokio's own stream is also woken whenever the other side has read something, which on a connection of short
-//! messages is once for each of them: the waking costs more than the message.
+//! tokio's own stream is also woken whenever the peer has read something, which on a connection of short messages
+//! happens once per message: the wake-up costs more than the message.
 
 use std::{
     io::{self, Read, Write},
@@ -13,34 +13,34 @@ use std::{
 
 use tokio::io::{AsyncRead, Interest, ReadBuf, unix::AsyncFd};
 
-use crate::watched::watched;
+use crate::async_fd::register_fd;
 
-/// Of a stream that does not block.
-pub fn split(stream: UnixStream) -> io::Result<(Incoming, Outgoing)> {
+/// Splits a non-blocking stream.
+pub fn split(stream: UnixStream) -> io::Result<(SocketReader, SocketWriter)> {
     let stream_out = stream.try_clone()?;
-    let incoming = watched(stream, Interest::READABLE)?;
-    let outgoing = Outgoing {
+    let incoming = register_fd(stream, Interest::READABLE)?;
+    let outgoing = SocketWriter {
         stream: stream_out,
-        goes_on: false,
+        reunited: false,
     };
-    Ok((Incoming(incoming), outgoing))
+    Ok((SocketReader(incoming), outgoing))
 }
 
-/// Both together again, for another thread to go on with.
-pub fn join(incoming: Incoming, mut outgoing: Outgoing) -> UnixStream {
-    outgoing.goes_on = true;
+/// Joins both directions again, to move the connection to another thread.
+pub fn reunite(incoming: SocketReader, mut outgoing: SocketWriter) -> UnixStream {
+    outgoing.reunited = true;
     incoming.0.into_inner()
 }
 
-pub struct Incoming(AsyncFd<UnixStream>);
+pub struct SocketReader(AsyncFd<UnixStream>);
 
-/// Dropped, it tells the other side that nothing more will come.
-pub struct Outgoing {
+/// Shuts the write direction down when dropped.
+pub struct SocketWriter {
     stream: UnixStream,
-    goes_on: bool,
+    reunited: bool,
 }
 
-impl AsyncRead for Incoming {
+impl AsyncRead for SocketReader {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -56,7 +56,8 @@ impl AsyncRead for Incoming {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 read => read?,
             };
-            // There was no more, so the next look would be in vain. More, or the end, makes it ready again.
+            // The read returned all available bytes, so another read would block. More bytes, or the end, set the
+            // readiness again.
             if 0 < read && read < room.len() {
                 ready.clear_ready();
             }
@@ -66,8 +67,8 @@ impl AsyncRead for Incoming {
     }
 }
 
-impl Outgoing {
-    /// Dropped before it is through, it leaves a torn frame behind.
+impl SocketWriter {
+    /// Not cancel-safe: dropping the future may leave a partial frame.
     pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
@@ -75,7 +76,7 @@ impl Outgoing {
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let room = watched(self.stream.as_fd(), Interest::WRITABLE)?;
+                    let room = register_fd(self.stream.as_fd(), Interest::WRITABLE)?;
                     let _ = room.writable().await?;
                 }
                 Err(error) => return Err(error),
@@ -85,9 +86,9 @@ impl Outgoing {
     }
 }
 
-impl Drop for Outgoing {
+impl Drop for SocketWriter {
     fn drop(&mut self) {
-        if !self.goes_on {
+        if !self.reunited {
             let _ = self.stream.shutdown(Shutdown::Write);
         }
     }
@@ -138,7 +139,7 @@ mod tests {
         let (ours, theirs) = pair();
         let (incoming, mut outgoing) = split(ours).unwrap();
         outgoing.write_all(b"one").await.unwrap();
-        let (mut incoming, mut outgoing) = split(join(incoming, outgoing)).unwrap();
+        let (mut incoming, mut outgoing) = split(reunite(incoming, outgoing)).unwrap();
         outgoing.write_all(b" two").await.unwrap();
         let (mut read, mut write) = split(theirs).unwrap();
         write.write_all(b"three").await.unwrap();

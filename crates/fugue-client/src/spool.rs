@@ -1,9 +1,9 @@
-//! What agents' hooks told of their turns: kept in files until it is in the store of a daemon, so that a turn that ends
-//! while no daemon runs is heard of when one does.
+//! The spool: reports of agents' hooks, kept in files until stored by a daemon, so that a turn that ends while no
+//! daemon runs is processed by the next daemon.
 //!
-//! A hook keeps its news before it looks for a daemon. Either it finds one, which forgets the file when the news is
-//! stored, or the next one finds the file, for it listens before it looks. News that were stored and not yet
-//! forgotten are told by their key.
+//! A hook writes the report to the spool before connecting to a daemon. A running daemon removes the file after storing
+//! the report. Otherwise the next daemon finds the file, because a daemon listens before reading the spool. A report
+//! that was stored but not yet removed is recognised by its key.
 
 use std::{
     fs,
@@ -16,16 +16,18 @@ use fugue_api::wire::{CallerIdentity, HookReport, IdempotencyKey};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::paths::Paths;
+use crate::paths::UserPaths;
 
-/// News of one hook.
+/// The report of a hook.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpooledReport {
     pub who: CallerIdentity,
     pub key: IdempotencyKey,
-    pub news: HookReport,
-    /// In nanoseconds, by a clock that nobody sets: a turn's end must not come before its beginning.
-    at: u64,
+    #[serde(rename = "news")]
+    pub report: HookReport,
+    /// CLOCK_BOOTTIME in nanoseconds, which is never set: the end of a turn must not sort before the beginning.
+    #[serde(rename = "at")]
+    boottime_ns: u64,
 }
 
 impl SpooledReport {
@@ -35,12 +37,12 @@ impl SpooledReport {
     }
 }
 
-/// Keeps news until they are forgotten.
-pub fn keep(
-    paths: &Paths,
+/// Writes a report to the spool, to be removed with [`remove_report`].
+pub fn store_report(
+    paths: &UserPaths,
     who: CallerIdentity,
     key: IdempotencyKey,
-    news: HookReport,
+    report: HookReport,
 ) -> io::Result<()> {
     let dir = paths.spool();
     fs::DirBuilder::new()
@@ -48,27 +50,27 @@ pub fn keep(
         .mode(0o700)
         .create(&dir)?;
     let since_boot = clock_gettime(ClockId::Boottime);
-    let kept = SpooledReport {
+    let spooled = SpooledReport {
         who,
         key,
-        news,
-        at: since_boot.tv_sec as u64 * 1_000_000_000 + since_boot.tv_nsec as u64,
+        report,
+        boottime_ns: since_boot.tv_sec as u64 * 1_000_000_000 + since_boot.tv_nsec as u64,
     };
-    // Nobody finds it half written.
-    let draft = dir.join(format!("{}{DRAFT}", hex(key)));
+    // Renamed when complete, so that no reader finds a partial file.
+    let temporary = dir.join(format!("{}{TEMPORARY_SUFFIX}", hex(key)));
     let mut file = fs::OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(&draft)?;
-    file.write_all(&serde_json::to_vec(&kept)?)?;
-    fs::rename(&draft, path(paths, key))
+        .open(&temporary)?;
+    file.write_all(&serde_json::to_vec(&spooled)?)?;
+    fs::rename(&temporary, report_path(paths, key))
 }
 
-const DRAFT: &str = ".draft";
+const TEMPORARY_SUFFIX: &str = ".draft";
 
-/// All that is kept, in the order in which it was told.
-pub fn all(paths: &Paths) -> Vec<SpooledReport> {
+/// Reads all spooled reports, in the order of writing.
+pub fn read_reports(paths: &UserPaths) -> Vec<SpooledReport> {
     let Ok(entries) = fs::read_dir(paths.spool()) else {
         return Vec::new();
     };
@@ -79,26 +81,26 @@ pub fn all(paths: &Paths) -> Vec<SpooledReport> {
         .filter_map(|path| {
             let read = fs::read(&path).and_then(|text| SpooledReport::parse(&text));
             read.inspect_err(
-                |error| tracing::warn!(path = %path.display(), %error, "a hook's news cannot be read"),
+                |error| tracing::warn!(path = %path.display(), %error, "hook report cannot be read"),
             )
             .ok()
         })
         .collect();
-    found.sort_by_key(|kept| kept.at);
+    found.sort_by_key(|spooled| spooled.boottime_ns);
     found
 }
 
-/// They are stored, or concern nobody.
-pub fn forget(paths: &Paths, key: IdempotencyKey) {
-    match fs::remove_file(path(paths, key)) {
+/// Removes a report that is stored, or that concerns no known worker.
+pub fn remove_report(paths: &UserPaths, key: IdempotencyKey) {
+    match fs::remove_file(report_path(paths, key)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(%error, "a hook's news stay behind");
+            tracing::warn!(%error, "hook report cannot be removed");
         }
         Ok(()) | Err(_) => {}
     }
 }
 
-fn path(paths: &Paths, key: IdempotencyKey) -> PathBuf {
+fn report_path(paths: &UserPaths, key: IdempotencyKey) -> PathBuf {
     paths.spool().join(hex(key))
 }
 
@@ -111,13 +113,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn news_are_kept_in_order_until_they_are_forgotten() {
+    fn reports_are_kept_in_order_until_they_are_removed() {
         let dir = tempfile::tempdir().unwrap();
-        let paths = Paths {
+        let paths = UserPaths {
             state: dir.path().join("state"),
             config: dir.path().join("config.toml"),
         };
-        assert_eq!(all(&paths), []);
+        assert_eq!(read_reports(&paths), []);
         let who = CallerIdentity::Session { id: "s".to_owned() };
         let told: Vec<HookReport> = (0..20)
             .map(|number| HookReport::TurnEnded {
@@ -125,18 +127,18 @@ mod tests {
             })
             .collect();
         for (number, news) in told.iter().enumerate() {
-            // Keys are random, so their order says nothing.
+            // Keys are random, so their order has no meaning.
             let key = IdempotencyKey([(number * 91 % 256) as u8; 16]);
-            keep(&paths, who.clone(), key, news.clone()).unwrap();
+            store_report(&paths, who.clone(), key, news.clone()).unwrap();
         }
         fs::write(paths.spool().join("broken"), "{").unwrap();
-        let kept = all(&paths);
-        let heard: Vec<HookReport> = kept.iter().map(|kept| kept.news.clone()).collect();
+        let kept = read_reports(&paths);
+        let heard: Vec<HookReport> = kept.iter().map(|kept| kept.report.clone()).collect();
         assert_eq!(heard, told);
         for kept in &kept[1..] {
-            forget(&paths, kept.key);
-            forget(&paths, kept.key);
+            remove_report(&paths, kept.key);
+            remove_report(&paths, kept.key);
         }
-        assert_eq!(all(&paths), kept[..1]);
+        assert_eq!(read_reports(&paths), kept[..1]);
     }
 }

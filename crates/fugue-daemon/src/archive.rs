@@ -261,7 +261,7 @@ pub async fn stretch(
     let dir = directory(&record, &house);
     let ends = blocking(move || match dir.try_exists() {
         Ok(false) => None,
-        Ok(true) | Err(_) => Some(LogReader::new(&dir).end().unwrap_or(u64::MAX)),
+        Ok(true) | Err(_) => Some(LogReader::new(&dir).end_offset().unwrap_or(u64::MAX)),
     });
     let Some(end) = ends.await.unwrap_or(Some(u64::MAX)) else {
         return PartText::nothing();

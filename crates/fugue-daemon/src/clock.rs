@@ -14,7 +14,7 @@ use rustix::time::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-use fugue_client::watched::watched;
+use fugue_client::async_fd::register_fd;
 
 /// Reads the clocks.
 pub struct Clock {
@@ -82,7 +82,7 @@ impl Alarm {
             TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
         )?;
         Ok(Self {
-            timer: watched(timer, Interest::READABLE)?,
+            timer: register_fd(timer, Interest::READABLE)?,
             set_to: None,
         })
     }

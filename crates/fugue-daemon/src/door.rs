@@ -217,7 +217,7 @@ impl Visit {
                     if let Some(to) = answer.moves {
                         let moved = incoming.into_inner().map(|incoming| {
                             // Dropped with it, if nobody is there to take it.
-                            let _ = to.send(socket::join(incoming, sink));
+                            let _ = to.send(socket::reunite(incoming, sink));
                         });
                         break moved.ok_or_else(|| io::Error::other("it did not wait for its line"));
                     }

@@ -45,12 +45,12 @@ use crate::{
     whole::{self, WholeLogReaders},
     workers, world,
 };
-use fugue_client::{paths::Paths, spool};
+use fugue_client::{paths::UserPaths, spool};
 use storing::Storing;
 
 /// What every part of the daemon may look at.
 pub struct DaemonContext {
-    pub paths: Paths,
+    pub paths: UserPaths,
     pub settings: Settings,
     pub whole_log_readers: WholeLogReaders,
     /// Counted up with every daemon; a holder obeys the highest it has seen.
@@ -307,7 +307,7 @@ impl Engine {
 
     /// What hooks told while no daemon ran. We listen by now, so that none of them is told behind our back.
     fn take_up_news(&mut self) {
-        for kept in spool::all(&self.house.paths) {
+        for kept in spool::read_reports(&self.house.paths) {
             let call = CallId(self.own_calls);
             self.own_calls += 1;
             self.kept_news.insert(call, kept.key);
@@ -316,7 +316,7 @@ impl Engine {
                 who: kept.who,
                 within: None,
                 caller: Arc::new(CallerEnv::nobody()),
-                ask: Request::Hook { news: kept.news },
+                ask: Request::Hook { news: kept.report },
                 worlds: Ok(Vec::new()),
                 watch: None,
                 tmux: TmuxLookup::None,
@@ -427,7 +427,7 @@ impl Engine {
             && let Some(key) = self.kept_news.remove(call)
         {
             let house = self.house.clone();
-            tokio::task::spawn_blocking(move || spool::forget(&house.paths, key));
+            tokio::task::spawn_blocking(move || spool::remove_report(&house.paths, key));
         }
         match effect {
             Effect::Answer { call, .. } if call.0 >= OWN_CALLS => return self.own_call_ended(call),

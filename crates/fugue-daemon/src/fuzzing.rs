@@ -21,17 +21,17 @@ pub use tmux::tmux;
 
 #[cfg(test)]
 mod tests {
-    use fugue_testkit::replay;
+    use fugue_testkit::replay_corpus;
 
     #[test]
     fn the_corpora_hold() {
-        replay("answers", super::answers);
-        replay("config", super::config);
-        replay("frames", super::frames);
-        replay("hooks", super::hooks);
-        replay("records", super::records);
-        replay("screens", super::screens);
-        replay("steps", super::steps);
-        replay("tmux", super::tmux);
+        replay_corpus("answers", super::answers);
+        replay_corpus("config", super::config);
+        replay_corpus("frames", super::frames);
+        replay_corpus("hooks", super::hooks);
+        replay_corpus("records", super::records);
+        replay_corpus("screens", super::screens);
+        replay_corpus("steps", super::steps);
+        replay_corpus("tmux", super::tmux);
     }
 }

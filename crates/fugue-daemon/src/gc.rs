@@ -11,20 +11,20 @@ use fugue_api::{
     wire::{GarbageItem, GarbageKind, GarbageReport},
 };
 use fugue_core::Inventory;
-use fugue_holder::Liveness;
+use fugue_holder::PaneLiveness;
 
 use crate::{
     disk,
     sweep::{self, Removal},
 };
-use fugue_client::paths::Paths;
+use fugue_client::paths::UserPaths;
 
 /// Finds what nothing needs and, unless it is a dry run, removes it. `removed` hears of the directory of each forgotten
 /// pane, as its record is dropped only when the directory is gone.
 pub fn collect(
     inventory: &Inventory,
     dry_run: bool,
-    paths: &Paths,
+    paths: &UserPaths,
     removed: impl Fn(PaneId, Removal),
 ) -> GarbageReport {
     let mut items = plan(inventory, paths);
@@ -60,7 +60,7 @@ pub fn collect(
     }
 }
 
-fn plan(inventory: &Inventory, paths: &Paths) -> Vec<GarbageItem> {
+fn plan(inventory: &Inventory, paths: &UserPaths) -> Vec<GarbageItem> {
     let mut items = Vec::new();
     let mut add = |kind, path: PathBuf, reason, kept| {
         let below = path.strip_prefix(&paths.state).unwrap_or(&path);
@@ -81,12 +81,12 @@ fn plan(inventory: &Inventory, paths: &Paths) -> Vec<GarbageItem> {
             continue;
         };
         if id < inventory.next_pane && !inventory.panes.contains(&id) {
-            let kept = match Liveness::of(&dir) {
-                Liveness::Dead => None,
-                Liveness::Holder | Liveness::Child(_) => {
+            let kept = match PaneLiveness::check(&dir) {
+                PaneLiveness::Dead => None,
+                PaneLiveness::Holder | PaneLiveness::Child(_) => {
                     Some("a process of this pane lives".to_owned())
                 }
-                Liveness::Unknown(error) => Some(format!(
+                PaneLiveness::Unknown(error) => Some(format!(
                     "whether a process of this pane lives is unknown: {error}"
                 )),
             };
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_directory_without_a_record_goes_unless_a_holder_has_its_lock() {
         let dir = tempfile::tempdir().unwrap();
-        let paths = Paths {
+        let paths = UserPaths {
             state: dir.path().join("state"),
             config: dir.path().join("config.toml"),
         };

@@ -21,8 +21,8 @@ use tokio::{
 };
 
 use fugue_client::{
-    paths::{Paths, START_LOCK, SocketPath},
-    watched::watched,
+    async_fd::register_fd,
+    paths::{START_LOCK_NAME, SocketPath, UserPaths},
 };
 
 /// The device and inode number of a file: its identity, whatever is at its path.
@@ -96,9 +96,9 @@ pub struct StateMonitor {
 }
 
 impl StateMonitor {
-    pub fn new(paths: &Paths, socket: SocketFile) -> io::Result<Self> {
+    pub fn new(paths: &UserPaths, socket: SocketFile) -> io::Result<Self> {
         let inotify = match watch(&paths.state) {
-            Ok(inotify) => Some(watched(inotify, Interest::READABLE)?),
+            Ok(inotify) => Some(register_fd(inotify, Interest::READABLE)?),
             Err(error) => {
                 tracing::warn!(%error, "the state directory cannot be watched");
                 None
@@ -150,7 +150,7 @@ impl StateMonitor {
                     start_lock_opened |= event.events().contains(ReadFlags::QUEUE_OVERFLOW)
                         || event
                             .file_name()
-                            .is_some_and(|name| name.to_bytes() == START_LOCK.as_bytes());
+                            .is_some_and(|name| name.to_bytes() == START_LOCK_NAME.as_bytes());
                 }
                 Err(Errno::AGAIN) => {
                     ready.clear_ready();

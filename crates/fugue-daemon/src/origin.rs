@@ -51,15 +51,15 @@ fn walk(peer: i32, panes: &Path) -> io::Result<Option<Vec<Ancestor>>> {
                 "more than {MAX_ANCESTORS} processes are above the client"
             )));
         }
-        let Some(parent) = fugue_holder::parent_of(pid)? else {
+        let Some(parent) = fugue_holder::parent_pid(pid)? else {
             return match below {
                 None => Err(io::Error::other("the client has ended")),
                 // Another user's process, hidden from us: none above it is a holder of ours that we could see.
-                Some(child) if fugue_holder::parent_of(child)? == Some(pid) => Ok(Some(ancestors)),
+                Some(child) if fugue_holder::parent_pid(child)? == Some(pid) => Ok(Some(ancestors)),
                 Some(_) => Ok(None),
             };
         };
-        let held = fugue_holder::held_directory(pid, panes);
+        let held = fugue_holder::find_held_directory(pid, panes);
         let pane = held.and_then(|dir| dir.file_name()?.to_str()?.parse().ok());
         ancestors.push((pid.cast_unsigned(), pane));
         below = Some(pid);

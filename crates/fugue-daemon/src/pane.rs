@@ -391,12 +391,12 @@ impl Pane {
         self.silent_since = None;
         match word {
             // What tmux shows of it is still to be removed.
-            ToDaemon::Alone => self.alone = self.seat.record.tmux.is_none(),
-            ToDaemon::Keyed { bytes } => self.keyed(&bytes),
+            ToDaemon::NoProcessesLeft => self.alone = self.seat.record.tmux.is_none(),
+            ToDaemon::ViewKeys { bytes } => self.keyed(&bytes),
             ToDaemon::Resized { rows, cols } => self.resized_in_tmux(PaneSize { rows, cols }).await,
             ToDaemon::ExitPending(exited) => self.exit_is_pending(exited),
             ToDaemon::Exited(exited) => {
-                self.exited = Some((exited.ending, exited.at));
+                self.exited = Some((exited.ending, exited.output_end));
                 self.more_to_read = true;
             }
             ToDaemon::InputState(input) => {
@@ -414,7 +414,7 @@ impl Pane {
                 self.close_deadline = None;
             }
             ToDaemon::Stalled { errno } => self.stalled = Some(errno),
-            ToDaemon::Flowing => self.stalled = None,
+            ToDaemon::LogWritable => self.stalled = None,
             ToDaemon::Done { id } => self.resized(id).await,
             ToDaemon::Failed { id, errno, what } => {
                 if let Some((_, Some(responder))) = self.resizes.remove(&id) {

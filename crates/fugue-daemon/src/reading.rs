@@ -418,7 +418,7 @@ pub fn raw(
         .map(view::cursor)
         .transpose()?
         .map_or(0, |cursor| cursor.offset.0);
-    let first = log.first().map_err(trouble)?.max(since).min(end);
+    let first = log.first_offset().map_err(trouble)?.max(since).min(end);
     // A byte is at most one character, so this is always enough; four times for UTF-8.
     let most = u64::from(args.max_output_chars).saturating_mul(4);
     let from = first.max(end.saturating_sub(most));
@@ -506,7 +506,7 @@ pub fn more(log: &mut LogReader, from: u64, end: TextCursor) -> Result<OutputChu
         )
     };
     let last = end.offset.0;
-    let mut from = log.first().map_err(trouble)?.max(from).min(last);
+    let mut from = log.first_offset().map_err(trouble)?.max(from).min(last);
     let (mut raw, mut buffer, mut ended) = (Vec::new(), vec![0; 64 * 1024], false);
     while raw.len() < FOLLOW_BYTES {
         let at = from + raw.len() as u64;

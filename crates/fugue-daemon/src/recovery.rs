@@ -18,7 +18,7 @@ use crate::{
     pane::launch,
     store::{self, IntegrityCheck, Opened, Origin, QuarantinedRow, Sqlite, Store, StoreError},
 };
-use fugue_client::paths::Paths;
+use fugue_client::paths::UserPaths;
 
 // Notes are for people; the log has all of them.
 const MAX_LISTED: usize = 10;
@@ -38,7 +38,7 @@ fn noted(dir: &Path) -> PathBuf {
 /// Makes sure that no id that names a directory is given out again, and adds records of panes that have none: of every
 /// directory where the database or the pane's record was lost, else of those whose process lives.
 pub fn find_panes(
-    paths: &Paths,
+    paths: &UserPaths,
     store: &mut Sqlite,
     opened: &mut Opened,
 ) -> Result<Vec<PaneId>, StoreError> {
@@ -77,7 +77,7 @@ pub fn find_panes(
     let found: Vec<PaneRecord> = missing
         .filter_map(|(pane, dir)| {
             let meta = latest_meta(dir)?;
-            let wanted = is_lost || quarantined(*pane) || meta.child_lives();
+            let wanted = is_lost || quarantined(*pane) || meta.is_child_alive();
             wanted.then(|| record_of(*pane, dir, &meta))
         })
         .collect();
@@ -240,7 +240,7 @@ pub struct RepairReport {
 }
 
 /// Checks the whole database and mends what can be mended. No daemon may run: whoever calls this holds its lock.
-pub fn repair(paths: &Paths) -> Result<RepairReport, Error> {
+pub fn repair(paths: &UserPaths) -> Result<RepairReport, Error> {
     let unusable = |error: StoreError| {
         Error::new(
             ErrorKind::Unavailable,

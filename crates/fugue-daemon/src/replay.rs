@@ -13,7 +13,7 @@ use std::{
 };
 
 use fugue_core::PaneRecord;
-use fugue_holder::{LogRead, LogReader, record::SizeAt};
+use fugue_holder::{LogRead, LogReader, record::SizeRecord};
 use fugue_term::{Offset, Scrollback, Terminal, TerminalEvent, TerminalOptions, TerminalSize};
 use tokio::time::Instant;
 
@@ -62,7 +62,7 @@ const MAX_GAPS: usize = 64;
 pub struct Follower {
     pub terminal: Terminal,
     pub log: LogReader,
-    sizes: Vec<SizeAt>,
+    sizes: Vec<SizeRecord>,
     /// How long their file was.
     sizes_applied: usize,
     /// The process whose output is read now, of those that the pane has had.
@@ -112,13 +112,13 @@ impl Follower {
         checkpoints: Checkpoints,
     ) -> io::Result<Self> {
         let log = LogReader::new(dir);
-        let (first, end) = (log.first()?, log.end()?);
+        let (first, end) = (log.first_offset()?, log.end_offset()?);
         let goal = match depth {
             Depth::Recent => end.saturating_sub(RECENT_BYTES).max(first),
             Depth::From(offset) => offset.max(first),
             Depth::All => first,
         };
-        let sizes = SizeAt::read_all(dir)?;
+        let sizes = SizeRecord::read_all(dir)?;
         let size = sizes.first().map_or(size, |at| TerminalSize {
             rows: at.rows,
             cols: at.cols,
@@ -269,7 +269,7 @@ impl Follower {
 
     /// The sizes file has changed.
     pub fn reload_sizes(&mut self) -> io::Result<()> {
-        let sizes = SizeAt::read_all(self.log.dir())?;
+        let sizes = SizeRecord::read_all(self.log.dir())?;
         if !sizes.starts_with(&self.sizes[..self.sizes_applied]) {
             // The oldest were forgotten.
             let last = self.sizes_applied.checked_sub(1);
@@ -327,7 +327,7 @@ impl Follower {
 }
 
 /// Whose output ends at an offset. A process that begins there has not been made room for yet.
-fn generation_before(sizes: &[SizeAt], offset: u64) -> u32 {
+fn generation_before(sizes: &[SizeRecord], offset: u64) -> u32 {
     let before = sizes.iter().filter(|size| size.offset < offset);
     let first = sizes.first().map_or(1, |size| size.generation);
     before.map(|size| size.generation).max().unwrap_or(first)
@@ -360,7 +360,7 @@ fn write_checkpoint(dir: &Path, offset: u64, saved: &[u8]) -> io::Result<()> {
         .open(&temporary)?;
     io::Write::write_all(&mut file, saved)?;
     fs::rename(temporary, checkpoint_path(dir, offset))?;
-    let first = LogReader::new(dir).first()?;
+    let first = LogReader::new(dir).first_offset()?;
     for (at, path) in checkpoints(dir)? {
         if at < first {
             fs::remove_file(path)?;

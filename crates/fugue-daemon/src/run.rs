@@ -25,9 +25,9 @@ use crate::{
     whole::WholeLogReaders,
 };
 use fugue_client::{
+    daemon_start::{self, StartupPipe},
     lock::FileLock,
-    paths::Paths,
-    start::{self, StartupPipe},
+    paths::UserPaths,
 };
 
 // Knocks wait here while the engine is busy; a client that fills it waits at its own socket.
@@ -36,17 +36,17 @@ const KNOCKS_IN_LINE: usize = 1024;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Runs the daemon in this process until somebody stops it.
-pub fn daemon(paths: &Paths) -> Result<(), Error> {
+pub fn daemon(paths: &UserPaths) -> Result<(), Error> {
     // Whatever is written from here on, the database's own side files included, is for us alone. Panes get their
     // caller's mask.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     paths.prepare()?;
-    let starter = StartupPipe::take(paths)?;
-    let started = match start::lock_state(paths) {
+    let starter = StartupPipe::from_env(paths)?;
+    let started = match daemon_start::lock_state(paths) {
         Ok(Some(lock)) => begin(paths, lock),
         // Its socket had been removed, or another client was faster.
         Ok(None) if starter.is_awaited() => {
-            starter.tell(&Ok(()));
+            starter.report(&Ok(()));
             return Ok(());
         }
         Ok(None) => Err(Error::new(
@@ -57,7 +57,7 @@ pub fn daemon(paths: &Paths) -> Result<(), Error> {
         Err(error) => Err(error),
     };
     let outcome = started.as_ref().map(|_| ()).map_err(Clone::clone);
-    starter.tell(&outcome);
+    starter.report(&outcome);
     let Begun {
         runtime,
         engine,
@@ -87,7 +87,7 @@ struct Begun {
     lock: FileLock,
 }
 
-fn begin(paths: &Paths, lock: FileLock) -> Result<Begun, Error> {
+fn begin(paths: &UserPaths, lock: FileLock) -> Result<Begun, Error> {
     let trouble = |error: io::Error| {
         Error::new(
             ErrorKind::Unavailable,
@@ -121,7 +121,7 @@ fn begin(paths: &Paths, lock: FileLock) -> Result<Begun, Error> {
         .map_err(trouble)?;
     let _inside = runtime.enter();
     let (socket, listener) = SocketFile::bind(&paths.socket())
-        .map_err(|error| fugue_client::paths::unusable(&paths.socket(), &error))?;
+        .map_err(|error| fugue_client::paths::unusable_path_error(&paths.socket(), &error))?;
     let monitor = StateMonitor::new(paths, socket).map_err(trouble)?;
     let house = DaemonContext {
         paths: paths.clone(),

@@ -9,8 +9,9 @@ use std::{
 
 use fugue_api::PaneId;
 use fugue_holder::{
-    Liveness, ProcessScope, await_exit, close_leftovers, end_holder, find_holder,
+    PaneLiveness, ProcessScope, close_leftovers, end_holder, find_holder,
     record::{ChildRecord, ExitRecord},
+    wait_for_exit,
 };
 
 use crate::tmux::make;
@@ -46,14 +47,14 @@ pub enum Removal {
 /// moment for a holder that is just leaving.
 pub fn remove_pane_dir(dir: &Path) -> Removal {
     view(dir);
-    let mut liveness = Liveness::of(dir);
-    if liveness == Liveness::Holder
+    let mut liveness = PaneLiveness::check(dir);
+    if liveness == PaneLiveness::Holder
         && let Some(holder) = find_holder(dir)
     {
-        let _ = await_exit(holder, HOLDER_EXIT_TIMEOUT);
-        liveness = Liveness::of(dir);
+        let _ = wait_for_exit(holder, HOLDER_EXIT_TIMEOUT);
+        liveness = PaneLiveness::check(dir);
     }
-    if liveness != Liveness::Dead {
+    if liveness != PaneLiveness::Dead {
         tracing::warn!(dir = %dir.display(), ?liveness, "pane directory kept");
         return Removal::Kept;
     }

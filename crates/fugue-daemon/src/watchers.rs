@@ -18,7 +18,7 @@ use crate::{
     engine::EngineEvent,
     pane::launch,
 };
-use fugue_client::paths::Paths;
+use fugue_client::paths::UserPaths;
 
 /// Every process that runs for a watcher has this variable, with the directory of the daemon it runs for.
 pub const WHOSE: &str = "FUGUE_ERRAND_OF";
@@ -43,7 +43,7 @@ pub struct Errand {
 }
 
 impl Errands {
-    pub fn of(paths: &Paths) -> Self {
+    pub fn of(paths: &UserPaths) -> Self {
         Self {
             whose: paths.state.clone().into_os_string(),
             tasks: HashMap::new(),
@@ -51,7 +51,7 @@ impl Errands {
     }
 
     /// Ends what a daemon that was killed has left running: nobody hears how it ends any more.
-    pub fn sweep(paths: &Paths) {
+    pub fn sweep(paths: &UserPaths) {
         let mut mark = format!("{WHOSE}=").into_bytes();
         mark.extend(paths.state.as_os_str().as_bytes());
         match close_leftovers(ProcessScope::new(None, vec![mark]), Duration::ZERO) {

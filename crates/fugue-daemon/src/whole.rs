@@ -194,7 +194,7 @@ pub fn short_tail(record: &PaneRecord, dir: &Path, offset: u64) -> Result<Option
     let told = view::cursor(&ended.cursor)?.offset.0;
     let recorded = ExitRecord::read(dir, record.generation)
         .map_err(|error| unreadable(record, &error))?
-        .map_or(0, |record| record.exited.at);
+        .map_or(0, |record| record.exited.output_end);
     Ok(gap_at_end(offset, told.max(recorded)))
 }
 

@@ -21,7 +21,7 @@ use fugue_core::assess::{
 use fugue_daemon::assess::{AssessError, Assessor, assess};
 use fugue_testkit::{
     ProcessRef,
-    providers::{AssessorReply, AssessorServer},
+    assessor_server::{AssessorReply, AssessorServer},
     until, until_some,
 };
 
@@ -79,7 +79,7 @@ fn prompt() -> Prompt {
 }
 
 fn words(words: &str) -> AssessorReply {
-    AssessorReply::Words(words.into())
+    AssessorReply::Text(words.into())
 }
 
 fn typed(line: &str) -> String {
@@ -107,7 +107,7 @@ fn shown(answer: Result<Decision, AssessError>) -> String {
 async fn ask(script: &[AssessorReply], limit: Duration) -> (String, usize) {
     let server = AssessorServer::start(script.to_vec());
     let answer = assess(&openai(&server, limit), &prompt()).await;
-    (shown(answer), server.asked().len())
+    (shown(answer), server.requests().len())
 }
 
 async fn check(script: &[AssessorReply], expected: &str, times: usize) {
@@ -145,7 +145,7 @@ async fn a_server_that_is_named_by_its_url_gets_only_the_key_for_it() {
         let assessor = Assessor::new(&choice, &caller, LONG).expect("it can be asked");
         let answer = assess(&assessor, &prompt()).await;
         assert_eq!(shown(answer), "stop");
-        let asked = server.asked();
+        let asked = server.requests();
         assert_eq!(asked[0].headers.get("authorization"), sent.as_ref());
     }
 }
@@ -204,7 +204,7 @@ async fn every_api_gets_the_prompt_the_schema_and_the_key() {
             Ok(Decision::Stop),
             "{choice}"
         );
-        let asked = server.asked();
+        let asked = server.requests();
         let [request] = &asked[..] else {
             panic!("asked once")
         };
@@ -229,7 +229,7 @@ async fn a_server_by_its_url_is_asked_without_a_key_if_there_is_none() {
     let choice = format!("{}/v1#org/model", server.url());
     let assessor = Assessor::new(&choice, &caller(Path::new("/"), &[]), LONG).unwrap();
     assert_eq!(shown(assess(&assessor, &prompt()).await), "go on");
-    let request = &server.asked()[0];
+    let request = &server.requests()[0];
     assert_eq!(request.path, "/v1/chat/completions");
     assert_eq!(request.body["model"], "org/model");
     assert!(!request.headers.contains_key("authorization"));
@@ -243,7 +243,7 @@ async fn a_next_step_is_asked_for_with_its_own_schema() {
     let prompt: Prompt<NextStepAnswer> = situation(|situation, fence| situation.next_step(fence));
     let step = assess(&openai(&server, LONG), &prompt).await.unwrap();
     assert_eq!(step.injection_prompt.unwrap().as_str(), "push");
-    let body = &server.asked()[0].body;
+    let body = &server.requests()[0].body;
     assert_eq!(
         body["response_format"]["json_schema"]["schema"],
         NextStepAnswer::schema()
@@ -261,7 +261,7 @@ async fn nonsense_is_sent_back_once_with_what_is_wrong() {
     let server = AssessorServer::start(vec![words("I would say: stop."), words(STOP)]);
     let answer = assess(&openai(&server, LONG), &prompt()).await;
     assert_eq!(shown(answer), "stop");
-    let asked = server.asked();
+    let asked = server.requests();
     assert_eq!(asked.len(), 2);
     let second = asked[1].body["messages"][1]["content"].as_str().unwrap();
     assert!(
@@ -382,7 +382,7 @@ async fn silence_ends_at_the_limit_and_with_it_the_connection() {
     let server = AssessorServer::start(vec![AssessorReply::Silence]);
     let answer = assess(&openai(&server, Duration::from_millis(300)), &prompt()).await;
     assert_eq!(shown(answer), "the assessor gave no answer within 0.3 s");
-    server.until_left(1, LONG);
+    server.wait_for_disconnects(1, LONG);
 }
 
 #[tokio::test]
@@ -390,10 +390,10 @@ async fn a_dropped_question_leaves_no_connection() {
     let server = Arc::new(AssessorServer::start(vec![AssessorReply::Silence]));
     let (assessor, prompt, asked) = (openai(&server, LONG), prompt(), server.clone());
     drop_when(assess(&assessor, &prompt), move || {
-        asked.until_asked(1, LONG)
+        asked.wait_for_requests(1, LONG)
     })
     .await;
-    server.until_left(1, LONG);
+    server.wait_for_disconnects(1, LONG);
 }
 
 /// A server that speaks TLS, under a root that no system has. It ends when its stdin is closed.
@@ -593,7 +593,7 @@ fn family(dir: &Path) -> Vec<ProcessRef> {
         let pids = fs::read_to_string(dir.join("pids")).ok()?;
         let processes: Vec<ProcessRef> = pids
             .lines()
-            .filter_map(|pid| ProcessRef::of(pid.parse().ok()?))
+            .filter_map(|pid| ProcessRef::find(pid.parse().ok()?))
             .collect();
         (processes.len() == 4 && dir.join("ready").exists()).then_some(processes)
     })
@@ -630,7 +630,7 @@ async fn a_command_that_takes_too_long_is_ended_whole() {
     let pids = fs::read_to_string(dir.path().join("pids")).unwrap_or_default();
     let gone = move || {
         for pid in pids.lines().filter_map(|pid| pid.parse().ok()) {
-            until("nothing is left", LONG, || ProcessRef::of(pid).is_none());
+            until("nothing is left", LONG, || ProcessRef::find(pid).is_none());
         }
     };
     tokio::task::spawn_blocking(gone).await.unwrap();
@@ -648,7 +648,7 @@ async fn what_a_command_leaves_behind_is_ended_too() {
     let pids = fs::read_to_string(dir.path().join("before")).unwrap();
     for pid in pids.lines() {
         assert_eq!(
-            ProcessRef::of(pid.parse().unwrap()),
+            ProcessRef::find(pid.parse().unwrap()),
             None,
             "nothing is left at the answer"
         );

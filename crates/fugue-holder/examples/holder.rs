@@ -1,4 +1,5 @@
-//! The smallest program with fugue's two lasting verbs: what the tests start as a holder, and as a daemon that only is.
+//! A minimal program with the two long-running verbs of fugue, `hold` and `daemon`. The tests start it as a holder, and
+//! as a daemon that only occupies a process.
 
 use std::io::Write;
 use std::process::ExitCode;

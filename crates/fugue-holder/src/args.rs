@@ -1,5 +1,5 @@
-//! A holder's command line: `key=value` words, so that `ps` tells which pane it is and an older or newer binary skips
-//! what it does not know.
+//! A holder's command line: `key=value` words, so that `ps` shows the pane, and an older or newer binary skips unknown
+//! keys.
 
 use std::ffi::OsString;
 use std::os::fd::RawFd;
@@ -8,32 +8,33 @@ use std::path::PathBuf;
 
 use crate::wire::ProcessIdentity;
 
-/// The inherited fds, by number.
-pub(crate) const LISTENER: RawFd = 3;
-pub(crate) const MASTER: RawFd = 4;
-pub(crate) const PIPE_R: RawFd = 5;
-pub(crate) const PIPE_W: RawFd = 6;
-/// The child's pidfd if there is one, then the kept ones.
-pub(crate) const FURTHER: RawFd = 7;
+/// Numbers of the inherited fds.
+pub(crate) const LISTENER_FD: RawFd = 3;
+pub(crate) const MASTER_FD: RawFd = 4;
+pub(crate) const PIPE_R_FD: RawFd = 5;
+pub(crate) const PIPE_W_FD: RawFd = 6;
+/// First of the optional fds: the child's pidfd, if `pidfd=1`, then the kept fds.
+pub(crate) const FIRST_EXTRA_FD: RawFd = 7;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Args {
+pub(crate) struct HolderArgs {
     pub(crate) dir: PathBuf,
     pub(crate) generation: u32,
-    /// The daemon that starts it. If that one is gone before there is a child, nobody will come.
+    /// Pid of the daemon that starts this holder. If that daemon is gone before a child exists, no other daemon will
+    /// connect.
     pub(crate) parent: i32,
-    /// Lower epochs are refused.
+    /// Epoch of the starting daemon. Daemons with a lower epoch are refused.
     pub(crate) epoch: u64,
-    /// read+write from the start, for a machine whose splice cannot be trusted.
+    /// Use read and write from the start, for machines whose `splice` cannot be trusted.
     pub(crate) copy: bool,
-    /// tmux starts it, in a pane that shows it; it listens by itself.
+    /// Started by tmux in a pane that shows the child. Such a holder binds its own socket.
     pub(crate) view: bool,
-    pub(crate) adopt: Option<Adopt>,
+    pub(crate) adopt: Option<AdoptArgs>,
 }
 
-/// What a replacement is told.
+/// Handover from a dead holder to its replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Adopt {
+pub(crate) struct AdoptArgs {
     pub(crate) child: Option<ProcessIdentity>,
     pub(crate) pidfd: bool,
     pub(crate) kept: u8,
@@ -41,8 +42,8 @@ pub(crate) struct Adopt {
     pub(crate) answered_upto: u64,
 }
 
-impl Args {
-    pub(crate) fn words(&self) -> Vec<OsString> {
+impl HolderArgs {
+    pub(crate) fn to_words(&self) -> Vec<OsString> {
         let mut dir = OsString::from("dir=");
         dir.push(&self.dir);
         let mut words = vec![
@@ -71,7 +72,7 @@ impl Args {
         words
     }
 
-    pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Option<Args> {
+    pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Option<HolderArgs> {
         let words: Vec<OsString> = words.collect();
         let get = |key: &str| {
             words.iter().find_map(|w| {
@@ -88,7 +89,7 @@ impl Args {
                     pid: pid as i32,
                     start_time,
                 });
-            Some(Adopt {
+            Some(AdoptArgs {
                 child,
                 pidfd: number("pidfd")? == 1,
                 kept: u8::try_from(number("kept")?).ok()?,
@@ -98,7 +99,7 @@ impl Args {
         } else {
             None
         };
-        Some(Args {
+        Some(HolderArgs {
             dir: PathBuf::from(OsString::from_vec(get("dir")?.to_vec())),
             generation: u32::try_from(number("gen")?).ok()?,
             parent: i32::try_from(number("parent")?).ok()?,
@@ -116,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_command_line_survives_its_words_and_words_of_the_future() {
-        let fresh = Args {
+        let fresh = HolderArgs {
             dir: PathBuf::from(OsString::from_vec(b"/a b/\xff=x".to_vec())),
             generation: 3,
             parent: 12,
@@ -129,22 +130,22 @@ mod tests {
             pid: 5,
             start_time: 6,
         });
-        let adopt = Adopt {
+        let adopt = AdoptArgs {
             child,
             pidfd: true,
             kept: 2,
             last_seq: 9,
             answered_upto: 10,
         };
-        let taken = Args {
+        let taken = HolderArgs {
             copy: false,
             adopt: Some(adopt),
             ..fresh.clone()
         };
         for args in [fresh, taken] {
-            let words = args.words().into_iter().chain(["later=1".into()]);
-            assert_eq!(Args::parse(words), Some(args));
+            let words = args.to_words().into_iter().chain(["later=1".into()]);
+            assert_eq!(HolderArgs::parse(words), Some(args));
         }
-        assert_eq!(Args::parse(["gen=1".into()].into_iter()), None);
+        assert_eq!(HolderArgs::parse(["gen=1".into()].into_iter()), None);
     }
 }

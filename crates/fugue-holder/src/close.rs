@@ -1,10 +1,10 @@
-//! Ends every process of a pane. Asks first (HUP, TERM), kills after the grace, and looks again until a look finds
-//! nothing. It waits for exits, never for time, up to its deadlines.
+//! Terminates every process of a pane: HUP and TERM first, KILL after the grace period, until a scan finds no process.
+//! Waits for exits (pidfds), not for time, up to its deadlines.
 //!
-//! A holder that started the child itself finds the pane's processes by going down its own tree: it has been their
-//! reaper since the first of them, so none can be elsewhere, and a close costs what the pane's own processes cost.
-//! Otherwise (the holder is gone, or took the child over from one that was killed) all processes of the machine are
-//! looked at: those of the pane's session, their descendants, and any whose environment carries the pane's marks.
+//! A holder that started the child itself walks its own process tree: it has been the subreaper since before the first
+//! process of the pane, so every process of the pane is a descendant, and the cost depends only on the pane's own
+//! processes. Otherwise (the holder is gone, or it adopted the child from a killed holder) all processes of the machine
+//! are scanned for the pane's session, descendants of that session, and environments with the pane's marks.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -14,24 +14,24 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal};
 
-use crate::proc::{self, Exe, Stat};
+use crate::proc::{self, ExecutableFile, ProcessStat};
 use crate::wire::ProcessIdentity;
 
-/// Which processes are the pane's.
+/// Defines which processes belong to a pane.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessScope {
-    /// The child that led the pane's session.
+    /// The child that leads the pane's session.
     pub leader: Option<ProcessIdentity>,
-    /// See `Spec::marks`.
+    /// See [`crate::wire::ChildSpec::marks`].
     pub marks: Vec<Vec<u8>>,
-    /// The process whose descendants all are the pane's: its holder.
+    /// Pid of the holder. All descendants of the holder belong to the pane.
     pub(crate) holder: Option<i32>,
-    /// The caller is that holder and has been the reaper of the pane's processes since the first of them.
+    /// The calling process is that holder and has been the subreaper since before the pane's first process.
     pub(crate) is_sole_reaper: bool,
 }
 
 impl ProcessScope {
-    /// A pane whose holder is gone.
+    /// The scope of a pane whose holder is gone.
     pub fn new(leader: Option<ProcessIdentity>, marks: Vec<Vec<u8>>) -> ProcessScope {
         ProcessScope {
             leader,
@@ -42,14 +42,14 @@ impl ProcessScope {
     }
 }
 
-/// Ends what is left of a pane whose holder is gone. Blocks up to `grace` and [`KILL_WAIT`]; returns how many
-/// processes could not be ended.
+/// Terminates the remaining processes of a pane whose holder is gone. Blocks for up to `grace` plus [`KILL_TIMEOUT`].
+/// Returns the number of processes that could not be terminated.
 pub fn close_leftovers(scope: ProcessScope, grace: Duration) -> io::Result<u32> {
-    let mut closing = Closing::begin(scope, grace, Instant::now());
+    let mut closing = ProcessTermination::begin(scope, grace, Instant::now());
     loop {
         let until = match closing.step(Instant::now()) {
-            Progress::Done { left } => return Ok(left),
-            Progress::Wait { until } => until,
+            TerminationProgress::Done { left } => return Ok(left),
+            TerminationProgress::Wait { until } => until,
         };
         let mut fds: Vec<PollFd<'_>> = closing
             .fds()
@@ -64,107 +64,110 @@ pub fn close_leftovers(scope: ProcessScope, grace: Duration) -> io::Result<u32> 
     }
 }
 
-/// How long a killed process may take to go before it counts as left: one stuck in the kernel (a dead NFS server)
-/// may take for ever.
-pub const KILL_WAIT: Duration = Duration::from_secs(5);
+/// How long a killed process may take to exit before it is counted as remaining. A process that is stuck in the kernel
+/// (dead NFS server) may never exit.
+pub const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-// A pane with more processes is ended in several rounds; a holder has few fds.
-const WATCHED: usize = 128;
-// Looks per step in which a fork bomb may show new processes, before other requests get their turn.
-const LOOKS: usize = 20;
+// A holder has few fds. A pane with more processes is terminated in several rounds.
+const MAX_PIDFDS: usize = 128;
+// A fork bomb shows new processes in every scan. After this many scans per step, other requests get their turn.
+const MAX_SCANS_PER_STEP: usize = 20;
 
-/// A close under way. The owner polls `fds` and calls `step`.
-pub(crate) struct Closing {
+/// A termination in progress. The owner polls `fds` and calls `step`.
+pub(crate) struct ProcessTermination {
     scope: ProcessScope,
-    exe: Exe,
-    phase: Phase,
-    victims: HashMap<i32, Victim>,
+    exe: ExecutableFile,
+    phase: TerminationPhase,
+    signaled: HashMap<i32, SignaledProcess>,
 }
 
 #[derive(Clone, Copy)]
-enum Phase {
-    Asking { until: Instant },
+enum TerminationPhase {
+    Terminating { until: Instant },
     Killing { until: Instant },
 }
 
-struct Victim {
-    who: ProcessIdentity,
+struct SignaledProcess {
+    identity: ProcessIdentity,
     pidfd: Option<OwnedFd>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum TerminationProgress {
     Wait { until: Instant },
     Done { left: u32 },
 }
 
-impl Closing {
-    pub(crate) fn begin(scope: ProcessScope, grace: Duration, now: Instant) -> Closing {
-        Closing {
+impl ProcessTermination {
+    pub(crate) fn begin(scope: ProcessScope, grace: Duration, now: Instant) -> ProcessTermination {
+        ProcessTermination {
             scope,
-            exe: Exe::ours(),
-            phase: Phase::Asking { until: now + grace },
-            victims: HashMap::new(),
+            exe: ExecutableFile::current(),
+            phase: TerminationPhase::Terminating { until: now + grace },
+            signaled: HashMap::new(),
         }
     }
 
-    /// A second request may only make it shorter.
-    pub(crate) fn hurry(&mut self, grace: Duration, now: Instant) {
-        if let Phase::Asking { until } = &mut self.phase {
+    /// Shortens the grace period. A second close request never extends the first.
+    pub(crate) fn shorten_grace(&mut self, grace: Duration, now: Instant) {
+        if let TerminationPhase::Terminating { until } = &mut self.phase {
             *until = (*until).min(now + grace);
         }
     }
 
-    pub(crate) fn step(&mut self, now: Instant) -> Progress {
-        if let Phase::Asking { until } = self.phase
+    pub(crate) fn step(&mut self, now: Instant) -> TerminationProgress {
+        if let TerminationPhase::Terminating { until } = self.phase
             && now >= until
         {
-            self.phase = Phase::Killing {
-                until: now + KILL_WAIT,
+            self.phase = TerminationPhase::Killing {
+                until: now + KILL_TIMEOUT,
             };
-            self.victims.clear();
+            self.signaled.clear();
         }
-        self.forget_ended();
-        if self.victims.is_empty() {
-            self.look();
+        self.drop_ended();
+        if self.signaled.is_empty() {
+            self.signal_new_processes();
         }
-        if self.victims.is_empty() {
-            return Progress::Done { left: 0 };
+        if self.signaled.is_empty() {
+            return TerminationProgress::Done { left: 0 };
         }
         match self.phase {
-            Phase::Killing { until } if now >= until => Progress::Done {
-                left: self.victims.len() as u32,
+            TerminationPhase::Killing { until } if now >= until => TerminationProgress::Done {
+                left: self.signaled.len() as u32,
             },
-            Phase::Asking { until } | Phase::Killing { until } => Progress::Wait { until },
+            TerminationPhase::Terminating { until } | TerminationPhase::Killing { until } => {
+                TerminationProgress::Wait { until }
+            }
         }
     }
 
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.victims
+        self.signaled
             .values()
             .filter_map(|v| v.pidfd.as_ref().map(AsFd::as_fd))
     }
 
-    fn forget_ended(&mut self) {
-        self.victims.retain(|_, v| proc::lives(v.who));
-        let watched = self.victims.values().filter(|v| v.pidfd.is_some()).count();
-        let unwatched = self.victims.values_mut().filter(|v| v.pidfd.is_none());
-        for victim in unwatched.take(WATCHED.saturating_sub(watched)) {
-            victim.pidfd = proc::pidfd(victim.who).ok();
+    fn drop_ended(&mut self) {
+        self.signaled.retain(|_, v| proc::is_alive(v.identity));
+        let watched = self.signaled.values().filter(|v| v.pidfd.is_some()).count();
+        let unwatched = self.signaled.values_mut().filter(|v| v.pidfd.is_none());
+        for victim in unwatched.take(MAX_PIDFDS.saturating_sub(watched)) {
+            victim.pidfd = proc::open_checked_pidfd(victim.identity).ok();
         }
-        // Those whose pidfd could not be had ended meanwhile, but for want of fds, and then the deadline comes.
+        // A pidfd that cannot be opened means that the process has ended, or that no fd is free; then the deadline
+        // applies.
     }
 
-    /// Signals whoever is new, until a look finds nobody new.
-    fn look(&mut self) {
-        for _ in 0..LOOKS {
-            let found = self.scope.find(&self.exe);
-            let new: Vec<Stat> = found
+    /// Signals processes that were not signaled yet, until a scan finds no new ones.
+    fn signal_new_processes(&mut self) {
+        for _ in 0..MAX_SCANS_PER_STEP {
+            let found = self.scope.find_processes(&self.exe);
+            let new: Vec<ProcessStat> = found
                 .into_iter()
                 .filter(|s| {
-                    self.victims
+                    self.signaled
                         .get(&s.pid)
-                        .is_none_or(|v| v.who != s.identity())
+                        .is_none_or(|v| v.identity != s.identity())
                 })
                 .collect();
             if new.is_empty() {
@@ -176,19 +179,21 @@ impl Closing {
         }
     }
 
-    fn signal(&mut self, stat: &Stat) {
-        let who = stat.identity();
-        let Ok(pidfd) = proc::pidfd(who) else { return };
+    fn signal(&mut self, stat: &ProcessStat) {
+        let identity = stat.identity();
+        let Ok(pidfd) = proc::open_checked_pidfd(identity) else {
+            return;
+        };
         match self.phase {
-            Phase::Asking { .. } => {
-                // CONT last: a stopped process takes the other two when it wakes.
+            TerminationPhase::Terminating { .. } => {
+                // CONT comes last: a stopped process receives the pending HUP and TERM when it continues.
                 for signal in [Signal::HUP, Signal::TERM, Signal::CONT] {
                     let _ = rustix::process::pidfd_send_signal(&pidfd, signal);
                 }
             }
-            Phase::Killing { .. } => {
+            TerminationPhase::Killing { .. } => {
                 let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
-                // The whole group in one stroke, so that none of it forks away between two looks.
+                // Kills the whole process group with a single call, so that no member can fork between two scans.
                 if self.scope.leader.is_some_and(|l| l.pid == stat.session)
                     && let Some(group) = Pid::from_raw(stat.pgrp)
                 {
@@ -196,11 +201,11 @@ impl Closing {
                 }
             }
         }
-        let room = self.victims.values().filter(|v| v.pidfd.is_some()).count() < WATCHED;
-        self.victims.insert(
-            who.pid,
-            Victim {
-                who,
+        let room = self.signaled.values().filter(|v| v.pidfd.is_some()).count() < MAX_PIDFDS;
+        self.signaled.insert(
+            identity.pid,
+            SignaledProcess {
+                identity,
                 pidfd: room.then_some(pidfd),
             },
         );
@@ -208,88 +213,89 @@ impl Closing {
 }
 
 impl ProcessScope {
-    /// Whoever of the pane lives now.
-    fn find(&self, our_exe: &Exe) -> Vec<Stat> {
+    /// Returns the living processes of the pane.
+    fn find_processes(&self, our_exe: &ExecutableFile) -> Vec<ProcessStat> {
         if self.is_sole_reaper
-            && let Some(found) = self.find_below_us(our_exe)
+            && let Some(found) = self.find_descendants(our_exe)
         {
             return found;
         }
-        self.find_among_all(our_exe)
+        self.find_by_session_and_marks(our_exe)
     }
 
-    fn is_spared(&self, pid: i32, our_exe: &Exe) -> bool {
+    fn is_spared(&self, pid: i32, our_exe: &ExecutableFile) -> bool {
         pid <= 1
             || pid == std::process::id() as i32
             || Some(pid) == self.holder
-            || proc::is_fugues_own(pid, our_exe)
+            || proc::is_fugue_process(pid, our_exe)
     }
 
-    /// Whoever of our own descendants lives now. `None`: that cannot be said, because the kernel does not list
-    /// children, or because only processes are left that are spared.
+    /// Returns the living descendants of this process. `None` means that the answer is uncertain: the kernel does not
+    /// list children, or only spared processes are left.
     ///
-    /// A list of somebody else's children may miss one while others exit. Our own does not, because nobody else reaps
-    /// them: where it has nothing but ended ones, and is the same after that was seen, no descendant lives. A process
-    /// hands its children on to its reaper before it shows as ended.
-    fn find_below_us(&self, our_exe: &Exe) -> Option<Vec<Stat>> {
-        let us = std::process::id() as i32;
-        let ours = proc::children(us)?;
+    /// The list of another process's children may miss an entry while siblings exit. The list of our own children does
+    /// not, because only this process reaps them: if the list holds nothing but zombies, and is unchanged after that
+    /// check, no descendant is alive. A process passes its children on to the subreaper before becoming a zombie.
+    fn find_descendants(&self, our_exe: &ExecutableFile) -> Option<Vec<ProcessStat>> {
+        let own_pid = std::process::id() as i32;
+        let own_children = proc::children(own_pid)?;
         let mut found = Vec::new();
         let mut seen = HashSet::new();
-        let mut todo = ours.clone();
-        let mut spares = false;
-        while let Some(pid) = todo.pop() {
-            let Some(stat) = Stat::of(pid).filter(|stat| !stat.is_over()) else {
+        let mut pending = own_children.clone();
+        let mut has_spared = false;
+        while let Some(pid) = pending.pop() {
+            let Some(stat) = ProcessStat::get(pid).filter(|stat| !stat.has_ended()) else {
                 continue;
             };
             if !seen.insert(pid) {
                 continue;
             }
             if self.is_spared(pid, our_exe) {
-                spares = true;
+                has_spared = true;
                 continue;
             }
-            todo.extend(proc::children(pid).into_iter().flatten());
+            pending.extend(proc::children(pid).into_iter().flatten());
             found.push(stat);
         }
-        let is_known = !found.is_empty() || (!spares && proc::children(us)? == ours);
+        let is_known =
+            !found.is_empty() || (!has_spared && proc::children(own_pid)? == own_children);
         is_known.then_some(found)
     }
 
-    fn find_among_all(&self, our_exe: &Exe) -> Vec<Stat> {
-        let all = proc::all();
-        let spared = |s: &Stat| self.is_spared(s.pid, our_exe);
-        let session = self.session(&all);
-        let mut children: HashMap<i32, Vec<&Stat>> = HashMap::new();
+    fn find_by_session_and_marks(&self, our_exe: &ExecutableFile) -> Vec<ProcessStat> {
+        let all = proc::all_processes();
+        let spared = |s: &ProcessStat| self.is_spared(s.pid, our_exe);
+        let session = self.trusted_session(&all);
+        let mut children: HashMap<i32, Vec<&ProcessStat>> = HashMap::new();
         for stat in &all {
             children.entry(stat.ppid).or_default().push(stat);
         }
-        let mut todo: Vec<&Stat> = self
+        let mut pending: Vec<&ProcessStat> = self
             .holder
             .and_then(|h| children.get(&h).cloned())
             .unwrap_or_default();
-        todo.extend(
+        pending.extend(
             all.iter()
                 .filter(|s| Some(s.session) == session || proc::has_marks(s.pid, &self.marks)),
         );
         let mut seen = HashSet::new();
         let mut found = Vec::new();
-        while let Some(stat) = todo.pop() {
+        while let Some(stat) = pending.pop() {
             if !seen.insert(stat.pid) || spared(stat) {
                 continue;
             }
-            todo.extend(children.get(&stat.pid).into_iter().flatten());
-            if !stat.is_over() {
+            pending.extend(children.get(&stat.pid).into_iter().flatten());
+            if !stat.has_ended() {
                 found.push(stat.clone());
             }
         }
         found
     }
 
-    /// The pane's session, if its number cannot mean another one by now. The kernel does not reuse the number while
-    /// the leader or the session lives, so a holder, which knows its child from its birth to its last reaping, may
-    /// trust it; a latecomer only if the leader is still there to be recognised.
-    fn session(&self, all: &[Stat]) -> Option<i32> {
+    /// The pane's session id, if the id cannot refer to another session by now. The kernel does not reuse the id while
+    /// the leader or any member of the session exists. A holder follows its child from start to reaping and can trust
+    /// the id; any other caller can trust the id only while the leader still exists with the recorded start time.
+    fn trusted_session(&self, all: &[ProcessStat]) -> Option<i32> {
         let leader = self.leader?;
         match all.iter().find(|s| s.pid == leader.pid) {
             Some(stat) => (stat.start_time == leader.start_time).then_some(leader.pid),

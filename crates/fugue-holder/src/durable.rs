@@ -1,15 +1,16 @@
-//! Syncs: what must be on disk before a child's end is told, so that a power cut takes nothing that was answered.
+//! Syncs to disk: output and exit record must be durable before the daemon learns of the child's exit, so that a power
+//! cut loses nothing that was reported.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Syncs a file's bytes.
+/// Syncs the contents of a file.
 pub(crate) fn sync_file(file: &File) -> io::Result<()> {
     allow_unsupported(file.sync_data())
 }
 
-/// Syncs the names in a pane's directory, and the directory's own name.
+/// Syncs the entries of a pane's directory, and the entry of the directory in its parent.
 pub(crate) fn sync_directory(dir: &Path) -> io::Result<()> {
     for dir in [Some(dir), dir.parent()].into_iter().flatten() {
         allow_unsupported(File::open(dir)?.sync_all())?;
@@ -17,7 +18,7 @@ pub(crate) fn sync_directory(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A filesystem that cannot sync (EINVAL), or that is read-only by now, keeps what it has; trying again cannot help.
+/// Ignores errors that a retry cannot cure: the filesystem does not support sync (EINVAL), or has become read-only.
 fn allow_unsupported(synced: io::Result<()>) -> io::Result<()> {
     match synced {
         Err(e)

@@ -1,16 +1,18 @@
-//! What holds for any bytes, as functions that panic where it does not: for fuzz targets, and for the tests that replay
-//! their corpora.
+//! Properties that hold for any bytes, as functions that panic on a violation. Used by the fuzz targets and by the
+//! tests that replay their corpora.
 
 use std::fmt::Debug;
 
-use crate::record::{ChildRecord, ExitRecord, SizeAt};
-use crate::wire::{Bad, Frames, HolderFrame, ProcessIdentity, ToDaemon, ToHolder, WireMessage};
+use crate::record::{ChildRecord, ExitRecord, SizeRecord};
+use crate::wire::{
+    HolderFrame, ProcessIdentity, ToDaemon, ToHolder, WireFrameDecoder, WireFrameError, WireMessage,
+};
 
-/// Any bytes on a holder's socket, in both directions: what is decoded does not depend on how the stream was cut, is no
-/// larger than the stream, and survives its own bytes.
+/// Decodes any bytes as the stream of a holder's socket, in both directions. The decoded frames must not depend on how
+/// the stream was split into reads, must not be larger than the stream, and must decode to themselves after encoding.
 ///
-/// The first byte says how the stream is cut. From 0x80 on, the rest is frames with a length of one byte, so that changed
-/// bytes seldom make a length wrong.
+/// The first byte selects how the stream is split. From 0x80 on, the rest consists of frames with a one-byte length, so
+/// that mutated bytes seldom make a length invalid.
 pub fn holder(bytes: &[u8]) {
     let [cut, rest @ ..] = bytes else { return };
     let stream = match cut {
@@ -51,14 +53,13 @@ fn check_stream<M: WireMessage + PartialEq + Debug>(stream: &[u8], piece: usize)
         let again = M::decode(*kind, fields).expect("what was encoded decodes");
         assert_eq!(again, *frame, "a message changed by its bytes");
     }
-    // An `Admitted` of the first holders is a byte shorter than one of ours.
-    assert!(encoded.len() <= stream.len() + whole.len());
+    assert!(encoded.len() <= stream.len());
 }
 
 fn decoded<'a, M: WireMessage>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> (Vec<HolderFrame<M>>, Option<Bad>) {
-    let mut frames = Frames::default();
+) -> (Vec<HolderFrame<M>>, Option<WireFrameError>) {
+    let mut frames = WireFrameDecoder::default();
     let mut found = Vec::new();
     for piece in pieces {
         frames.feed(piece);
@@ -73,25 +74,25 @@ fn decoded<'a, M: WireMessage>(
     (found, None)
 }
 
-/// Any bytes as the files that a holder leaves in a pane's directory: what is read is what it says when it is written
-/// again, and lines that are added later count.
+/// Parses any bytes as the files that a holder leaves in a pane's directory. A parsed record must survive encoding, and
+/// lines appended later must take precedence.
 pub fn pane_files(bytes: &[u8]) {
-    let sizes: Vec<SizeAt> = SizeAt::decode_all(bytes).collect();
+    let sizes: Vec<SizeRecord> = SizeRecord::decode_all(bytes).collect();
     let encoded: Vec<u8> = sizes.iter().flat_map(|size| size.encode()).collect();
-    assert!(bytes.starts_with(&encoded) && bytes.len() - encoded.len() < SizeAt::LEN);
+    assert!(bytes.starts_with(&encoded) && bytes.len() - encoded.len() < SizeRecord::LEN);
 
     let Ok(text) = str::from_utf8(bytes) else {
         return;
     };
     if let Some(exit) = ExitRecord::parse(text) {
-        let written = exit.text();
+        let written = exit.to_text();
         assert_eq!(ExitRecord::parse(&written), Some(exit));
         assert!(written.len() <= ExitRecord::RESERVED);
-        // The room that was reserved for it and is left.
+        // The unused rest of the reserved bytes.
         assert_eq!(ExitRecord::parse(&(written + "\n\n\n")), Some(exit));
     }
     if let Some(meta) = ChildRecord::parse(text) {
-        assert_eq!(ChildRecord::parse(&meta.text()).as_ref(), Some(&meta));
+        assert_eq!(ChildRecord::parse(&meta.to_text()).as_ref(), Some(&meta));
         let child = Some(ProcessIdentity {
             pid: 7,
             start_time: 8,
@@ -101,18 +102,18 @@ pub fn pane_files(bytes: &[u8]) {
             child,
             ..meta.clone()
         };
-        let added = meta.text() + "holder=9\npid=7\nstart_time=8\n";
+        let added = meta.to_text() + "holder=9\npid=7\nstart_time=8\n";
         assert_eq!(ChildRecord::parse(&added), Some(started));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use fugue_testkit::replay;
+    use fugue_testkit::replay_corpus;
 
     #[test]
     fn the_corpora_hold() {
-        replay("holder", super::holder);
-        replay("pane_files", super::pane_files);
+        replay_corpus("holder", super::holder);
+        replay_corpus("pane_files", super::pane_files);
     }
 }

@@ -1,9 +1,9 @@
-//! The holder's main loop: one `poll` over everything that can happen, no threads, no wake-ups while nothing does.
+//! The holder's main loop: one `poll` over all event sources, no threads, and no wake-ups while nothing happens.
 
-mod life;
-mod serve;
+mod child;
+mod requests;
 mod setup;
-mod view;
+mod tmux_view;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,47 +16,48 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::Mode;
 
-use crate::args::{Args, FURTHER, LISTENER};
-use crate::close::{Closing, Progress};
-use crate::input::Typist;
+use crate::args::{FIRST_EXTRA_FD, HolderArgs, LISTENER_FD};
+use crate::close::{ProcessTermination, TerminationProgress};
+use crate::input::HolderInputQueue;
 use crate::link::HolderLink;
-use crate::log::{Moved, Pump, Stall};
-use crate::pty::Terminal;
+use crate::log::{LogStall, OutputPump, PumpStatus};
+use crate::pty::PtyPair;
 use crate::record::ChildRecord;
 use crate::sys;
 use crate::wire::ToDaemon;
-use life::Life;
-use view::View;
-pub(crate) use view::{MEETING, SOCKET};
+use child::HeldChild;
+use tmux_view::TmuxView;
+pub(crate) use tmux_view::{HOLDER_SOCKET, RENDEZVOUS_SOCKET};
 
-/// A holder's `main`, given the words after the verb `hold`. The listening socket is fd 3.
+/// The `main` function of a holder. `args` are the words after the verb `hold`. The listening socket is fd 3.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
-    // Nobody reads a holder's stderr; what goes wrong is said on the socket, or the process is seen to be gone.
-    let Some(args) = Args::parse(args) else {
+    // A holder's stderr has no reader. Failures are sent over the socket, or the daemon notices that the process is
+    // gone.
+    let Some(args) = HolderArgs::parse(args) else {
         return ExitCode::from(2);
     };
-    let further = args
+    let extra_fds = args
         .adopt
         .as_ref()
         .map_or(0, |a| i32::from(a.pidfd) + i32::from(a.kept));
     sys::close_from(match args.adopt {
-        Some(_) => FURTHER + further,
-        None if args.view => LISTENER,
-        None => LISTENER + 1,
+        Some(_) => FIRST_EXTRA_FD + extra_fds,
+        None if args.view => LISTENER_FD,
+        None => LISTENER_FD + 1,
     });
-    let met = if args.view {
-        view::meet(&args.dir)
+    let sockets = if args.view {
+        tmux_view::connect_to_daemon(&args.dir)
             .ok()
             .map(|(listener, daemon)| (listener, Some(daemon)))
     } else {
-        sys::inherited(LISTENER).map(|listener| (listener, None))
+        sys::take_inherited_fd(LISTENER_FD).map(|listener| (listener, None))
     };
-    let Some((listener, daemon)) = met else {
+    let Some((listener, daemon)) = sockets else {
         return ExitCode::from(2);
     };
-    sys::name_process(c"fugue-holder");
+    sys::set_process_name(c"fugue-holder");
     rustix::process::umask(Mode::from_raw_mode(0o077));
-    // No directory is kept from being unmounted by a pane.
+    // The working directory must not keep a filesystem from being unmounted.
     let _ = std::env::set_current_dir("/");
     let parent = args.parent;
     match Holder::new(args, &listener, daemon) {
@@ -65,53 +66,55 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-// A pane that prints without end must not delay its own keystrokes and requests.
-const BYTES_PER_TURN: u64 = 64 << 10;
-// There is no event for `the disk has room again`, so that a stalled log, and nothing else, is tried by time.
-// Each pause is twice the one before: a disk that has just become full may have room at once, and one that is full for
-// hours costs a write in five seconds.
+// Output of a pane that prints without end must not delay keystrokes and requests for the same pane.
+const MAX_BYTES_PER_TURN: u64 = 64 << 10;
+// The kernel has no event for freed disk space, so a stalled log is retried by time; nothing else is. Each pause is
+// twice the previous one: a disk that has just become full may have space at once, and a disk that stays full for hours
+// costs one write every five seconds.
 const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(5);
-// Most of what is typed is echoed by then. That it was typed is told with the echo: both wake the daemon once, and the
-// echo, which somebody waits for, comes first.
-const ECHO: Duration = Duration::from_millis(2);
-// Connections that have not said Hello. The oldest goes when one more comes.
-const MAX_STRANGERS: usize = 8;
+// Delay of the acknowledgement of a written input. Most input is echoed within this time. Acknowledgement and echo then
+// wake the daemon once, and the echo, which is latency-critical, is handled first.
+const INPUT_ACK_DELAY: Duration = Duration::from_millis(2);
+// Connections without a Hello. A further connection drops the oldest.
+const MAX_PENDING_CONNECTIONS: usize = 8;
 
 pub(super) struct Holder {
     dir: PathBuf,
     generation: u32,
     epoch: u64,
-    /// Locked for the life of this process, where the filesystem has locks.
+    /// Locked for the lifetime of this process, if the filesystem supports locks.
     lock: File,
-    children: OwnedFd,
-    /// The daemon that started us, and will connect; watched while there is no other reason to live.
-    parent: Option<OwnedFd>,
-    terminal: Terminal,
-    pump: Pump,
-    flow: Flow,
-    grew: OwnedFd,
-    view: Option<View>,
-    life: Life,
-    kept: Vec<OwnedFd>,
-    typist: Typist,
+    signalfd: OwnedFd,
+    /// The daemon that started this holder and is expected to connect. Watched until a daemon has connected, while no
+    /// child runs.
+    parent_pidfd: Option<OwnedFd>,
+    terminal: PtyPair,
+    pump: OutputPump,
+    flow: OutputFlow,
+    growth_eventfd: OwnedFd,
+    view: Option<TmuxView>,
+    child: HeldChild,
+    kept_fds: Vec<OwnedFd>,
+    input_queue: HolderInputQueue,
     meta: Option<ChildRecord>,
-    /// `meta` is newer than its file.
+    /// `meta` has changes that its file does not have.
     meta_unsaved: bool,
-    strangers: Vec<HolderLink>,
+    pending_connections: Vec<HolderLink>,
     daemon: Option<HolderLink>,
-    /// All that is still to be told is that something was typed, and that can wait until then.
-    told_by: Option<Instant>,
+    /// Set while the only queued message is the acknowledgement of an input: the queue is flushed at this moment at the
+    /// latest.
+    flush_at: Option<Instant>,
     had_daemon: bool,
-    /// Another holder started the child, so orphans of it did not come to us.
-    took_over: bool,
+    /// The child was started by another holder, so orphans of the child were not reparented to this process.
+    has_adopted_child: bool,
     leaving: bool,
-    close: Option<Close>,
+    close: Option<PendingClose>,
 }
 
-/// How output moves.
+/// Whether output reaches the log.
 #[derive(Clone, Copy)]
-enum Flow {
+enum OutputFlow {
     Flowing,
     Stalled {
         errno: i32,
@@ -120,43 +123,44 @@ enum Flow {
     },
 }
 
-struct Close {
+struct PendingClose {
     ids: Vec<u64>,
-    closing: Closing,
+    termination: ProcessTermination,
     until: Option<Instant>,
-    /// All is ended but for this many, and the exit is still to be recorded.
+    /// Number of processes that could not be terminated. Set when the termination is done and the exit is not recorded
+    /// yet.
     left: Option<u32>,
 }
 
-/// What `poll` watches.
+/// Event sources of `poll`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum PollSource {
     Listener,
-    Children,
+    Signals,
     Parent,
     Child,
     Master,
     View,
     Daemon,
-    Stranger(usize),
-    Victim,
+    PendingConnection(usize),
+    SignaledProcess,
 }
 
-type Sources<'a> = Vec<(Source, BorrowedFd<'a>, PollFlags)>;
+type PollSources<'a> = Vec<(PollSource, BorrowedFd<'a>, PollFlags)>;
 
 impl Holder {
     fn serve(&mut self, listener: &OwnedFd) -> ExitCode {
         loop {
             let now = Instant::now();
             let more = self.advance(now);
-            if self.told_by.is_none_or(|at| at <= now) {
+            if self.flush_at.is_none_or(|at| at <= now) {
                 self.flush();
             }
-            if self.is_finished() {
+            if self.try_finish() {
                 return ExitCode::from(self.exit_code());
             }
             let Ok(ready) = self.wait(listener, more) else {
-                // poll fails only for want of kernel memory; the daemon replaces us.
+                // `poll` fails only if the kernel is out of memory. The daemon then replaces this holder.
                 return ExitCode::FAILURE;
             };
             for (source, what) in ready {
@@ -165,51 +169,54 @@ impl Holder {
         }
     }
 
-    /// Whether nobody needs this process any more.
-    fn is_finished(&mut self) -> bool {
-        self.is_needless() && self.view_is_through()
+    /// Whether the process can exit: no longer needed, and the tmux view has shown all output.
+    fn try_finish(&mut self) -> bool {
+        self.is_unneeded() && self.drain_view()
     }
 
-    fn is_needless(&self) -> bool {
+    fn is_unneeded(&self) -> bool {
         if self.leaving {
             return self.daemon.as_ref().is_none_or(|d| !d.wants_write());
         }
         if self.daemon.is_some() || self.close.is_some() {
             return false;
         }
-        match self.life {
-            Life::Empty | Life::Exited { .. } => self.had_daemon || self.parent.is_none(),
-            Life::Running { .. } | Life::Ending { .. } => false,
+        match self.child {
+            HeldChild::NotStarted | HeldChild::Exited { .. } => {
+                self.had_daemon || self.parent_pidfd.is_none()
+            }
+            HeldChild::Running { .. } | HeldChild::Ending { .. } => false,
         }
     }
 
-    fn wait(&self, listener: &OwnedFd, more: More) -> io::Result<Vec<(Source, PollFlags)>> {
-        let mut sources: Sources<'_> = vec![(Source::Listener, listener.as_fd(), PollFlags::IN)];
-        sources.push((Source::Children, self.children.as_fd(), PollFlags::IN));
-        if let (Life::Empty | Life::Exited { .. }, Some(parent), false) =
-            (&self.life, &self.parent, self.had_daemon)
+    fn wait(&self, listener: &OwnedFd, more: NextTurn) -> io::Result<Vec<(PollSource, PollFlags)>> {
+        let mut sources: PollSources<'_> =
+            vec![(PollSource::Listener, listener.as_fd(), PollFlags::IN)];
+        sources.push((PollSource::Signals, self.signalfd.as_fd(), PollFlags::IN));
+        if let (HeldChild::NotStarted | HeldChild::Exited { .. }, Some(parent), false) =
+            (&self.child, &self.parent_pidfd, self.had_daemon)
         {
-            sources.push((Source::Parent, parent.as_fd(), PollFlags::IN));
+            sources.push((PollSource::Parent, parent.as_fd(), PollFlags::IN));
         }
-        if let Some((pidfd, flags)) = self.life.adopted_pidfd() {
-            sources.push((Source::Child, pidfd, flags));
+        if let Some((pidfd, flags)) = self.child.adopted_pidfd() {
+            sources.push((PollSource::Child, pidfd, flags));
         }
         if let Some(flags) = self.master_interest() {
-            sources.push((Source::Master, self.terminal.master.as_fd(), flags));
+            sources.push((PollSource::Master, self.terminal.master.as_fd(), flags));
         }
         if let Some((fd, flags)) = self.view_interest() {
-            sources.push((Source::View, fd, flags));
+            sources.push((PollSource::View, fd, flags));
         }
         if let Some(daemon) = &self.daemon {
-            let interest = match self.told_by {
+            let interest = match self.flush_at {
                 Some(_) => PollFlags::IN,
                 None => link_interest(daemon),
             };
-            sources.push((Source::Daemon, daemon.as_fd(), interest));
+            sources.push((PollSource::Daemon, daemon.as_fd(), interest));
         }
-        for (n, stranger) in self.strangers.iter().enumerate() {
+        for (n, stranger) in self.pending_connections.iter().enumerate() {
             sources.push((
-                Source::Stranger(n),
+                PollSource::PendingConnection(n),
                 stranger.as_fd(),
                 link_interest(stranger),
             ));
@@ -217,31 +224,31 @@ impl Holder {
         if let Some(close) = &self.close {
             sources.extend(
                 close
-                    .closing
+                    .termination
                     .fds()
-                    .map(|fd| (Source::Victim, fd, PollFlags::IN)),
+                    .map(|fd| (PollSource::SignaledProcess, fd, PollFlags::IN)),
             );
         }
         let timeout = match more {
-            More::Now => Some(Duration::ZERO),
-            More::AfterEvents => self
+            NextTurn::Immediately => Some(Duration::ZERO),
+            NextTurn::AfterEvents => self
                 .deadline()
                 .map(|d| d.saturating_duration_since(Instant::now())),
         };
         poll(&sources, timeout)
     }
 
-    /// Nothing is asked of the master while the disk is full (the child waits by itself), nor after the child's end:
-    /// a hung-up terminal would wake us for ever.
+    /// Poll flags for the PTY master. No flags while the disk is full (an unread terminal blocks the child) and none
+    /// after a hang-up or the child's exit, because a hung-up master is always ready.
     fn master_interest(&self) -> Option<PollFlags> {
-        let Life::Running { hung_up: false, .. } = self.life else {
+        let HeldChild::Running { hung_up: false, .. } = self.child else {
             return None;
         };
         let mut flags = match self.flow {
-            Flow::Flowing => PollFlags::IN,
-            Flow::Stalled { .. } => PollFlags::empty(),
+            OutputFlow::Flowing => PollFlags::IN,
+            OutputFlow::Stalled { .. } => PollFlags::empty(),
         };
-        if !self.typist.is_empty() {
+        if !self.input_queue.is_empty() {
             flags |= PollFlags::OUT;
         }
         (!flags.is_empty()).then_some(flags)
@@ -249,163 +256,165 @@ impl Holder {
 
     fn deadline(&self) -> Option<Instant> {
         let retry = match self.flow {
-            Flow::Flowing => None,
-            Flow::Stalled { retry, .. } => Some(retry),
+            OutputFlow::Flowing => None,
+            OutputFlow::Stalled { retry, .. } => Some(retry),
         };
         let close = self.close.as_ref().and_then(|c| c.until);
-        [retry, close, self.told_by, self.view_deadline()]
+        [retry, close, self.flush_at, self.view_deadline()]
             .into_iter()
             .flatten()
             .min()
     }
 
-    fn handle(&mut self, listener: &OwnedFd, source: Source, what: PollFlags) {
+    fn handle(&mut self, listener: &OwnedFd, source: PollSource, what: PollFlags) {
         match source {
-            Source::Listener => self.accept(listener),
-            Source::Daemon => self.hear_daemon(),
-            Source::Stranger(n) => self.hear_stranger(n),
-            Source::Children => {
-                drain_signals(&self.children);
+            PollSource::Listener => self.accept(listener),
+            PollSource::Daemon => self.read_daemon(),
+            PollSource::PendingConnection(n) => self.read_pending_connection(n),
+            PollSource::Signals => {
+                drain_signals(&self.signalfd);
                 self.reap();
-                self.view_resized();
+                self.adopt_view_size();
             }
-            Source::Child => self.adopted_child_changed(what),
-            Source::Parent => self.parent = None,
-            Source::Master => {
+            PollSource::Child => self.check_adopted_child(what),
+            PollSource::Parent => self.parent_pidfd = None,
+            PollSource::Master => {
                 if what.contains(PollFlags::OUT) {
-                    self.type_on();
+                    self.write_input();
                 }
                 if what.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
-                    self.pump_once(Instant::now());
+                    self.move_output(Instant::now());
                 }
             }
-            Source::View => self.viewed(what),
-            // `advance` looks at all of them.
-            Source::Victim => {}
+            PollSource::View => self.handle_view_event(what),
+            // `advance` checks all signaled processes.
+            PollSource::SignaledProcess => {}
         }
     }
 
-    /// Goes on with whatever needs no event: a stalled log whose time has come, an ending, a close.
-    fn advance(&mut self, now: Instant) -> More {
-        if let Flow::Stalled { retry, .. } = self.flow
+    /// Continues work that no event announces: the retry of a stalled log, the recording of an exit, a close.
+    fn advance(&mut self, now: Instant) -> NextTurn {
+        if let OutputFlow::Stalled { retry, .. } = self.flow
             && now >= retry
         {
-            self.pump_once(now);
+            self.move_output(now);
         }
-        let more = self.finish_ending(now);
-        self.go_on_closing(now);
+        let more = self.finish_exit(now);
+        self.advance_close(now);
         more
     }
 
-    /// Moves one budget of output and tells whoever should know.
-    fn pump_once(&mut self, now: Instant) -> Option<Moved> {
-        let (grew, result) = self.pump.turn(&self.terminal.master, BYTES_PER_TURN);
-        if grew > 0 {
-            // A full counter is a daemon that will look anyway.
-            let _ = rustix::io::write(&self.grew, &1u64.to_ne_bytes());
-            self.told_by = None;
+    /// Moves one budget of output to the log and notifies the daemon and the tmux view.
+    fn move_output(&mut self, now: Instant) -> Option<PumpStatus> {
+        let (moved_bytes, result) = self
+            .pump
+            .move_bytes(&self.terminal.master, MAX_BYTES_PER_TURN);
+        if moved_bytes > 0 {
+            // The write fails only if the counter is full, and then the daemon has an unread notification.
+            let _ = rustix::io::write(&self.growth_eventfd, &1u64.to_ne_bytes());
+            self.flush_at = None;
             self.show();
         }
         match result {
             Ok(moved) => {
-                // That nothing is left to move says nothing of room for an exit record.
-                if grew > 0 || !matches!(self.life, Life::Ending { .. }) {
-                    self.flows();
+                // A drained terminal does not prove that an exit record can be written.
+                if moved_bytes > 0 || !matches!(self.child, HeldChild::Ending { .. }) {
+                    self.mark_flowing();
                 }
                 self.save_meta();
-                if moved == Moved::HungUp {
-                    self.hung_up();
+                if moved == PumpStatus::HungUp {
+                    self.handle_hangup();
                 }
                 Some(moved)
             }
-            Err(Stall(error)) => {
-                self.stall(error, now);
+            Err(LogStall(error)) => {
+                self.mark_stalled(error, now);
                 None
             }
         }
     }
 
-    fn flows(&mut self) {
-        if let Flow::Stalled { .. } = self.flow {
-            self.flow = Flow::Flowing;
-            self.say(&ToDaemon::Flowing);
+    fn mark_flowing(&mut self) {
+        if let OutputFlow::Stalled { .. } = self.flow {
+            self.flow = OutputFlow::Flowing;
+            self.send(&ToDaemon::LogWritable);
         }
     }
 
-    /// The child waits, because nobody reads its terminal; nothing is lost.
-    fn stall(&mut self, error: io::Error, now: Instant) {
+    /// Stops reading the terminal. The child blocks as soon as the terminal's buffer is full; no output is lost.
+    fn mark_stalled(&mut self, error: io::Error, now: Instant) {
         let errno = error.raw_os_error().unwrap_or(libc::EIO);
         let pause = match self.flow {
-            Flow::Flowing => {
-                self.say(&ToDaemon::Stalled { errno });
+            OutputFlow::Flowing => {
+                self.send(&ToDaemon::Stalled { errno });
                 MIN_RETRY_INTERVAL
             }
-            Flow::Stalled { pause, .. } => (pause * 2).min(MAX_RETRY_INTERVAL),
+            OutputFlow::Stalled { pause, .. } => (pause * 2).min(MAX_RETRY_INTERVAL),
         };
-        self.flow = Flow::Stalled {
+        self.flow = OutputFlow::Stalled {
             errno,
             retry: now + pause,
             pause,
         };
-        self.tell_pending_exit();
+        self.send_pending_exit();
     }
 
-    /// Whoever asks something may have made room.
+    /// Retries a stalled log now. A client that sends a request may have freed disk space.
     fn retry_soon(&mut self, now: Instant) {
-        if let Flow::Stalled { errno, .. } = self.flow {
-            self.flow = Flow::Stalled {
+        if let OutputFlow::Stalled { errno, .. } = self.flow {
+            self.flow = OutputFlow::Stalled {
                 errno,
                 retry: now,
-                // Doubled by the next failure.
+                // The next failure doubles the pause.
                 pause: MIN_RETRY_INTERVAL / 2,
             };
         }
     }
 
-    fn go_on_closing(&mut self, now: Instant) {
+    fn advance_close(&mut self, now: Instant) {
         let Some(close) = &mut self.close else { return };
         if close.left.is_none() {
-            match close.closing.step(now) {
-                Progress::Wait { until } => {
+            match close.termination.step(now) {
+                TerminationProgress::Wait { until } => {
                     close.until = Some(until);
                     return;
                 }
-                Progress::Done { left } => {
+                TerminationProgress::Done { left } => {
                     close.left = Some(left);
                     close.until = None;
                 }
             }
         }
-        // The exit is told first, unless it cannot be: a child that KILL does not end.
+        // The exit is reported before the close is. A child that survives KILL has no exit to report.
         let Some(left) = close.left else { return };
-        if let (Life::Ending { .. }, Flow::Stalled { .. }) = (&self.life, self.flow) {
-            self.give_output_up();
+        if let (HeldChild::Ending { .. }, OutputFlow::Stalled { .. }) = (&self.child, self.flow) {
+            self.abandon_output();
         }
         let Some(close) = &mut self.close else { return };
-        let told = match &self.life {
-            Life::Empty | Life::Exited { .. } => true,
-            Life::Running { .. } | Life::Ending { .. } => left > 0,
+        let can_report = match &self.child {
+            HeldChild::NotStarted | HeldChild::Exited { .. } => true,
+            HeldChild::Running { .. } | HeldChild::Ending { .. } => left > 0,
         };
-        if told {
+        if can_report {
             for id in std::mem::take(&mut close.ids) {
-                self.say(&ToDaemon::Closed { id, left });
+                self.send(&ToDaemon::Closed { id, left });
             }
             self.close = None;
         }
     }
 }
 
-/// Whether the loop has work that no event announces.
+/// Whether the next loop iteration has work that no event announces.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum More {
-    Now,
+enum NextTurn {
+    Immediately,
     AfterEvents,
 }
 
 fn poll(
-    sources: &[(Source, BorrowedFd<'_>, PollFlags)],
+    sources: &[(PollSource, BorrowedFd<'_>, PollFlags)],
     timeout: Option<Duration>,
-) -> io::Result<Vec<(Source, PollFlags)>> {
+) -> io::Result<Vec<(PollSource, PollFlags)>> {
     let mut fds: Vec<PollFd<'_>> = sources
         .iter()
         .map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
@@ -436,7 +445,7 @@ fn link_interest(link: &HolderLink) -> PollFlags {
 }
 
 fn drain_signals(signals: &OwnedFd) {
-    // Several ends of children are one signal; `reap` looks for all of them.
+    // Several exits of children may be merged into one signal; `reap` checks for further exits.
     let mut info = [0; 128];
     while rustix::io::read(signals, &mut info).is_ok() {}
 }

@@ -1,5 +1,5 @@
-//! What is to be typed: each input once, in order, however often it is asked for. No I/O here; the terminal is a
-//! function that takes some of the bytes.
+//! The input queue: each input is written once and in order, even if the daemon sends it repeatedly. No I/O: the PTY is
+//! a function that accepts some of the bytes.
 
 use std::collections::VecDeque;
 
@@ -7,41 +7,42 @@ use rustix::io::Errno;
 
 use crate::wire::{InputKind, InputMessage, InputOutcome, InputState};
 
-// More than any paste a person makes, and little enough for a small process.
-const MAX_QUEUED: usize = 1 << 20;
-// A daemon asks again only for what it had under way when its connection broke, which is far less.
-const KEYS: usize = 256;
+// More than any paste by hand, and small enough for a small process.
+const MAX_QUEUED_INPUT_BYTES: usize = 1 << 20;
+// A daemon repeats only inputs that were in flight when its connection broke, which are far fewer.
+const MAX_RECENT_INPUTS: usize = 256;
 
-/// The queue and its memory.
+/// Queued inputs, and the keys of recent ones.
 #[derive(Default)]
-pub(crate) struct Typist {
-    queue: VecDeque<Item>,
-    queued: usize,
-    seen: VecDeque<Seen>,
+pub(crate) struct HolderInputQueue {
+    queue: VecDeque<QueuedInput>,
+    queued_bytes: usize,
+    recent: VecDeque<RecentInput>,
     last_seq: u64,
     answered_upto: u64,
 }
 
-struct Item {
+struct QueuedInput {
     seq: u64,
     key: [u8; 16],
     bytes: Vec<u8>,
     written: usize,
 }
 
-struct Seen {
+struct RecentInput {
     key: [u8; 16],
     written: u32,
     total: u32,
 }
 
-impl Typist {
-    /// Goes on after a holder that died; what it had under way is of unknown fate and is the daemon's to report.
-    pub(crate) fn resume(last_seq: u64, answered_upto: u64) -> Typist {
-        Typist {
+impl HolderInputQueue {
+    /// Continues after a dead holder. The fate of inputs that the dead holder had in flight is unknown; the daemon
+    /// reports them.
+    pub(crate) fn resume(last_seq: u64, answered_upto: u64) -> HolderInputQueue {
+        HolderInputQueue {
             last_seq,
             answered_upto,
-            ..Typist::default()
+            ..HolderInputQueue::default()
         }
     }
 
@@ -57,9 +58,9 @@ impl Typist {
         self.queue.is_empty()
     }
 
-    /// How far an input with this key got, if it is known.
-    pub(crate) fn seen(&self, seq: u64, key: [u8; 16]) -> Option<InputState> {
-        let Seen { written, total, .. } = *self.seen.iter().find(|s| s.key == key)?;
+    /// Returns how much of an input with this key was written, if the key is known.
+    pub(crate) fn find_duplicate(&self, seq: u64, key: [u8; 16]) -> Option<InputState> {
+        let RecentInput { written, total, .. } = *self.recent.iter().find(|s| s.key == key)?;
         Some(InputState {
             seq,
             key,
@@ -69,7 +70,8 @@ impl Typist {
         })
     }
 
-    /// Takes an input in. `Some` is its final state now; `None` means that it is queued and `write` tells more.
+    /// Accepts an input. `Some` is the final state; `None` means that the input is queued and `write` reports its
+    /// state.
     pub(crate) fn accept(&mut self, input: InputMessage) -> Option<InputState> {
         let InputMessage {
             seq,
@@ -87,7 +89,7 @@ impl Typist {
                 outcome,
             })
         };
-        if let Some(duplicate) = self.seen(seq, key) {
+        if let Some(duplicate) = self.find_duplicate(seq, key) {
             return Some(duplicate);
         }
         if let InputKind::Answer { at } = kind
@@ -95,21 +97,22 @@ impl Typist {
         {
             return state(total, total, InputOutcome::Duplicate);
         }
-        // An old number with a new key: the key fell out of the ring, and what became of it is not known any more.
-        if seq <= self.last_seq || self.queued + bytes.len() > MAX_QUEUED {
+        // An old sequence number with an unknown key: the key was dropped from `recent`, and the fate of that input is
+        // unknown.
+        if seq <= self.last_seq || self.queued_bytes + bytes.len() > MAX_QUEUED_INPUT_BYTES {
             return state(0, total, InputOutcome::Lost);
         }
         self.last_seq = seq;
         if let InputKind::Answer { at } = kind {
             self.answered_upto = at;
         }
-        self.remember(Seen {
+        self.push_recent(RecentInput {
             key,
             written: 0,
             total,
         });
-        self.queued += bytes.len();
-        self.queue.push_back(Item {
+        self.queued_bytes += bytes.len();
+        self.queue.push_back(QueuedInput {
             seq,
             key,
             bytes,
@@ -118,10 +121,10 @@ impl Typist {
         None
     }
 
-    /// Queues what a person types in the terminal that shows the pane. Nobody waits for its outcome.
-    pub(crate) fn person(&mut self, bytes: Vec<u8>) {
-        self.queued += bytes.len();
-        self.queue.push_back(Item {
+    /// Queues keys that a person pressed in the terminal that shows the pane. Their outcome is not reported.
+    pub(crate) fn push_view_keys(&mut self, bytes: Vec<u8>) {
+        self.queued_bytes += bytes.len();
+        self.queue.push_back(QueuedInput {
             seq: 0,
             key: [0; 16],
             bytes,
@@ -129,7 +132,7 @@ impl Typist {
         });
     }
 
-    /// Hands bytes to `write` until it would block. Reports each input that is finished.
+    /// Passes queued bytes to `write` until the PTY would block. Returns the state of each finished input.
     pub(crate) fn write(
         &mut self,
         mut write: impl FnMut(&[u8]) -> Result<usize, Errno>,
@@ -145,13 +148,13 @@ impl Typist {
                     Err(Errno::INTR) => continue,
                     Ok(n) => {
                         item.written += n;
-                        self.queued -= n;
+                        self.queued_bytes -= n;
                         if item.written < item.bytes.len() {
                             continue;
                         }
                         InputOutcome::Written
                     }
-                    // The terminal is gone.
+                    // The PTY is gone.
                     Err(_) => InputOutcome::Lost,
                 }
             };
@@ -159,19 +162,19 @@ impl Typist {
         }
         if let Some(item) = self.queue.front() {
             let (key, written) = (item.key, item.written as u32);
-            self.note(key, written);
+            self.record_progress(key, written);
         }
         finished
     }
 
-    /// Where a queued input stands, to be told once after it came in.
-    pub(crate) fn pending(&self, seq: u64) -> Option<InputState> {
+    /// Returns the state of an input that is still queued, to be reported once after `accept`.
+    pub(crate) fn pending_state(&self, seq: u64) -> Option<InputState> {
         let item = self.queue.iter().find(|i| i.seq == seq)?;
         Some(item.state(InputOutcome::Pending))
     }
 
-    /// The child ended: nothing of what is queued will be read.
-    pub(crate) fn give_up(&mut self) -> Vec<InputState> {
+    /// Fails all queued inputs: the child has ended and reads none of them.
+    pub(crate) fn fail_all(&mut self) -> Vec<InputState> {
         let mut lost = Vec::new();
         while let Some(state) = self.finish(InputOutcome::Lost) {
             lost.push(state);
@@ -182,33 +185,33 @@ impl Typist {
 
     fn finish(&mut self, outcome: InputOutcome) -> Option<InputState> {
         let item = self.queue.pop_front()?;
-        self.queued -= item.bytes.len() - item.written;
-        self.note(item.key, item.written as u32);
+        self.queued_bytes -= item.bytes.len() - item.written;
+        self.record_progress(item.key, item.written as u32);
         Some(item.state(outcome))
     }
 
-    fn remember(&mut self, seen: Seen) {
-        if self.seen.len() == KEYS {
-            self.seen.pop_front();
+    fn push_recent(&mut self, seen: RecentInput) {
+        if self.recent.len() == MAX_RECENT_INPUTS {
+            self.recent.pop_front();
         }
-        self.seen.push_back(seen);
+        self.recent.push_back(seen);
     }
 
-    fn note(&mut self, key: [u8; 16], written: u32) {
-        if let Some(seen) = self.seen.iter_mut().find(|s| s.key == key) {
+    fn record_progress(&mut self, key: [u8; 16], written: u32) {
+        if let Some(seen) = self.recent.iter_mut().find(|s| s.key == key) {
             seen.written = written;
         }
     }
 }
 
 impl InputState {
-    /// A daemon's inputs are numbered from 1; a person's have no number.
+    /// Inputs of a daemon are numbered from 1; keys from the view have the number 0.
     fn is_awaited(&self) -> bool {
         self.seq > 0
     }
 }
 
-impl Item {
+impl QueuedInput {
     fn state(&self, outcome: InputOutcome) -> InputState {
         InputState {
             seq: self.seq,
@@ -233,7 +236,7 @@ mod tests {
         }
     }
 
-    /// A terminal that takes `room` bytes.
+    /// A terminal that accepts `room` bytes.
     fn terminal(typed: &mut Vec<u8>, room: usize) -> impl FnMut(&[u8]) -> Result<usize, Errno> {
         let mut room = room;
         move |bytes| {
@@ -249,7 +252,7 @@ mod tests {
 
     #[test]
     fn an_input_is_typed_once_however_often_it_is_asked_for() {
-        let mut typist = Typist::default();
+        let mut typist = HolderInputQueue::default();
         let mut typed = Vec::new();
         assert_eq!(typist.accept(input(1, 1, b"hello")), None);
         let done = typist.write(terminal(&mut typed, 99));
@@ -269,13 +272,13 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_read_leaves_the_rest_pending_and_later_written() {
-        let mut typist = Typist::default();
+        let mut typist = HolderInputQueue::default();
         let mut typed = Vec::new();
         assert_eq!(typist.accept(input(1, 1, b"abcdef")), None);
         assert_eq!(typist.accept(input(2, 2, b"ghi")), None);
         assert_eq!(typist.write(terminal(&mut typed, 4)), []);
-        assert_eq!(typist.pending(1).unwrap().written, 4);
-        assert_eq!(typist.pending(2).unwrap().written, 0);
+        assert_eq!(typist.pending_state(1).unwrap().written, 4);
+        assert_eq!(typist.pending_state(2).unwrap().written, 0);
         assert_eq!(typist.accept(input(3, 1, b"abcdef")).unwrap().written, 4);
         let done: Vec<u64> = typist
             .write(terminal(&mut typed, 99))
@@ -288,7 +291,7 @@ mod tests {
 
     #[test]
     fn too_much_and_too_old_is_lost_and_said_so() {
-        let mut typist = Typist::default();
+        let mut typist = HolderInputQueue::default();
         assert_eq!(typist.accept(input(5, 1, &[0; 1 << 20])), None);
         assert_eq!(
             typist.accept(input(6, 2, b"x")).unwrap().outcome,
@@ -299,13 +302,13 @@ mod tests {
             InputOutcome::Lost
         );
         assert_eq!(typist.last_seq(), 5);
-        assert_eq!(typist.give_up()[0].outcome, InputOutcome::Lost);
+        assert_eq!(typist.fail_all()[0].outcome, InputOutcome::Lost);
         assert_eq!(typist.accept(input(6, 4, b"x")), None);
     }
 
     #[test]
     fn a_query_is_answered_once_also_by_the_next_daemon() {
-        let mut typist = Typist::resume(3, 100);
+        let mut typist = HolderInputQueue::resume(3, 100);
         let answer = |seq, key, at| InputMessage {
             kind: InputKind::Answer { at },
             ..input(seq, key, b"R")
@@ -324,7 +327,7 @@ mod tests {
 
     #[test]
     fn an_empty_input_is_written_at_once() {
-        let mut typist = Typist::default();
+        let mut typist = HolderInputQueue::default();
         assert_eq!(typist.accept(input(1, 1, b"")), None);
         assert_eq!(
             typist.write(|_| Err(Errno::AGAIN))[0].outcome,

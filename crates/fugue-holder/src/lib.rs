@@ -1,11 +1,12 @@
-//! Owns one PTY and its child and lets nothing be lost while the daemon is away.
+//! A holder owns one PTY and its child, and loses no output while the daemon is away.
 //!
-//! A *holder* is one small process per pane. It makes the terminal, is the child's parent, moves the output to a log
-//! on disk and answers a small frozen protocol ([`wire`]) on a unix socket. The daemon and the holder guard each
-//! other: at Hello the daemon gets dups of the terminal's master and of the pipe, so that a holder that dies is
-//! replaced ([`HolderLocation::replace`]) without the child noticing, and a daemon that dies is replaced by one that asks.
+//! A *holder* is one small process per pane. It opens the PTY, is the child's parent, moves the output to a log on disk
+//! and serves a small frozen protocol ([`wire`]) on a unix socket. The daemon and the holder guard each other: with
+//! `HelloOk` the daemon receives dups of the PTY master and of the pipe. A holder that dies is replaced
+//! ([`HolderLocation::replace`]) without any effect on the child; a daemon that dies is replaced by a new one, which
+//! connects to every holder.
 //!
-//! What is absent: threads, an async runtime, output on the socket, and any way for output to make something happen.
+//! Deliberately absent: threads, an async runtime, output on the socket, and any reaction to the content of the output.
 
 mod args;
 mod close;
@@ -26,13 +27,13 @@ mod start;
 mod sys;
 pub mod wire;
 
-pub use close::{KILL_WAIT, ProcessScope, close_leftovers};
+pub use close::{KILL_TIMEOUT, ProcessScope, close_leftovers};
 pub use holder::run;
-pub use link::{DaemonLink, Flushed, MessageLink, ReadStatus, Received};
+pub use link::{DaemonLink, FlushStatus, MessageLink, ReadStatus, ReceivedMessage};
 pub use liveness::{
-    Liveness, await_exit, end_holder, find_holder, find_process, held_directory, is_stopped, lives,
-    parent_of,
+    PaneLiveness, check_alive, end_holder, find_held_directory, find_holder, find_process,
+    is_stopped, parent_pid, wait_for_exit,
 };
 pub use log::{LogRead, LogReader, LogWriter};
-pub use probe::probe_at;
+pub use probe::probe_path;
 pub use start::{GuardedFds, HandoverState, HolderLocation, identify, is_alive, listen};

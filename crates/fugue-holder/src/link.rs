@@ -1,4 +1,4 @@
-//! One connection between a daemon and a holder: frames and fds over a non-blocking unix socket. It never waits; the
+//! One connection between a daemon and a holder: frames and fds over a non-blocking unix socket. No call blocks; the
 //! owner polls the fd and calls again.
 
 use std::collections::VecDeque;
@@ -14,61 +14,63 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
-use crate::wire::{Bad, Frames, HolderFrame, MAX_FRAME, ToDaemon, ToHolder, WireMessage};
+use crate::wire::{
+    HolderFrame, MAX_FRAME, ToDaemon, ToHolder, WireFrameDecoder, WireFrameError, WireMessage,
+};
 
-/// The daemon's end.
+/// The daemon's end of a connection.
 pub type DaemonLink = MessageLink<ToDaemon, ToHolder>;
-/// The holder's end.
+/// The holder's end of a connection.
 pub(crate) type HolderLink = MessageLink<ToHolder, ToDaemon>;
 
-/// Receives `In`, sends `Out`.
+/// A connection that receives `In` and sends `Out`.
 pub struct MessageLink<In, Out> {
     socket: OwnedFd,
-    frames: Frames,
+    frames: WireFrameDecoder,
     fds: VecDeque<OwnedFd>,
-    out: VecDeque<Outgoing>,
-    queued: usize,
+    out: VecDeque<OutgoingFrame>,
+    queued_bytes: usize,
     kinds: PhantomData<fn(Out) -> In>,
 }
 
-struct Outgoing {
+struct OutgoingFrame {
     bytes: Vec<u8>,
     sent: usize,
     fds: Vec<OwnedFd>,
 }
 
-/// A message and the fds that came with it.
-pub type Received<In> = (HolderFrame<In>, Vec<OwnedFd>);
+/// A message and the fds that were sent with it.
+pub type ReceivedMessage<In> = (HolderFrame<In>, Vec<OwnedFd>);
 
-/// What a read brought.
+/// Result of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadStatus {
     Some,
-    /// All that there was room for: there may be more at once.
+    /// The read buffer was filled: more bytes may be available.
     Full,
-    /// Nothing now; poll for reading.
+    /// No bytes available; poll for reading.
     Empty,
-    /// The peer is gone. What it sent before may still be taken with `next`.
+    /// The peer has closed the connection. Messages received before can still be taken with `next`.
     Closed,
 }
 
-/// Whether everything went out.
+/// Result of a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flushed {
+pub enum FlushStatus {
     All,
     /// Poll for writing, then flush again.
-    Later,
+    Partial,
 }
 
-// The most fds one frame carries is a Hello's: 5 and the kept ones.
+// `HelloOk` has the largest number of fds: 5 and the kept fds.
 const MAX_FDS: usize = 16;
-// Two frames of the largest size. A peer that lets more pile up does not read; it is dropped, and a Hello later tells
-// it where things are.
-const MAX_QUEUED: usize = 2 * MAX_FRAME;
+// Two frames of the maximum size. A peer that lets more accumulate does not read; the connection is dropped, and the
+// next Hello brings the peer up to date.
+const MAX_QUEUED_BYTES: usize = 2 * MAX_FRAME;
 
 impl DaemonLink {
-    /// Connects to the holder that listens at `path`. ECONNREFUSED or ENOENT: nobody listens there. EAGAIN: the holder does
-    /// not accept connections and its backlog is full; a blocking socket would wait for as long as it is stopped.
+    /// Connects to the holder that listens at `path`. ECONNREFUSED or ENOENT: no listener. EAGAIN: the holder does not
+    /// accept connections and its backlog is full; a blocking socket would wait as long as the holder is stopped.
     pub fn connect(path: &Path) -> io::Result<DaemonLink> {
         let socket = rustix::net::socket_with(
             AddressFamily::UNIX,
@@ -82,24 +84,25 @@ impl DaemonLink {
 }
 
 impl<In: WireMessage, Out: WireMessage> MessageLink<In, Out> {
-    /// Over a connected, non-blocking stream socket.
+    /// Wraps a connected, non-blocking stream socket.
     pub fn new(socket: OwnedFd) -> Self {
         MessageLink {
             socket,
-            frames: Frames::default(),
+            frames: WireFrameDecoder::default(),
             fds: VecDeque::new(),
             out: VecDeque::new(),
-            queued: 0,
+            queued_bytes: 0,
             kinds: PhantomData,
         }
     }
 
     /// Reads once from the socket.
-    pub fn fill(&mut self) -> io::Result<ReadStatus> {
+    pub fn read_socket(&mut self) -> io::Result<ReadStatus> {
         let mut bytes = [0; 4096];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        // An interrupted call says nothing of what there is to read, and whoever is told that nothing is waits for more.
+        // An interrupted call does not prove that the socket is empty, and a caller that gets `Empty` waits for an
+        // event.
         let received = rustix::io::retry_on_intr(|| {
             rustix::net::recvmsg(
                 &self.socket,
@@ -121,7 +124,7 @@ impl<In: WireMessage, Out: WireMessage> MessageLink<In, Out> {
         }
         if self.fds.len() > 4 * MAX_FDS {
             return Err(io::Error::other(
-                "a peer sends fds that no message asks for",
+                "peer sent more fds than its messages announce",
             ));
         }
         if got == 0 {
@@ -135,12 +138,12 @@ impl<In: WireMessage, Out: WireMessage> MessageLink<In, Out> {
         })
     }
 
-    /// The next whole message with its fds, if it has arrived.
+    /// Returns the next complete message with its fds. `None`: not complete yet.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator would end for good where this means `not yet`"
     )]
-    pub fn next(&mut self) -> Result<Option<Received<In>>, Bad> {
+    pub fn next(&mut self) -> Result<Option<ReceivedMessage<In>>, WireFrameError> {
         let Some(frame) = self.frames.next::<In>()? else {
             return Ok(None);
         };
@@ -148,15 +151,15 @@ impl<In: WireMessage, Out: WireMessage> MessageLink<In, Out> {
             HolderFrame::Known(message) => message.fds(),
             HolderFrame::Unknown { .. } => 0,
         };
-        // The kernel hands the fds over with the first byte of their frame, so they are here when its last byte is.
+        // The kernel delivers the fds with the first byte of their frame, so all fds have arrived before the last byte.
         if count > self.fds.len() {
-            return Err(Bad("fds are missing"));
+            return Err(WireFrameError("fds are missing"));
         }
         Ok(Some((frame, self.fds.drain(..count).collect())))
     }
 
-    /// Puts a message in the queue; `flush` sends it. An error means that the message is larger than a frame, or
-    /// that the peer has stopped reading.
+    /// Queues a message; `flush` sends it. An error means that the message exceeds the frame limit, or that the peer
+    /// has stopped reading.
     pub fn push(&mut self, message: &Out, fds: Vec<OwnedFd>) -> io::Result<()> {
         debug_assert_eq!(message.fds(), fds.len());
         let mut bytes = Vec::new();
@@ -164,11 +167,11 @@ impl<In: WireMessage, Out: WireMessage> MessageLink<In, Out> {
         if bytes.len() - 4 > MAX_FRAME {
             return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
         }
-        if self.queued + bytes.len() > MAX_QUEUED {
+        if self.queued_bytes + bytes.len() > MAX_QUEUED_BYTES {
             return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
         }
-        self.queued += bytes.len();
-        self.out.push_back(Outgoing {
+        self.queued_bytes += bytes.len();
+        self.out.push_back(OutgoingFrame {
             bytes,
             sent: 0,
             fds,
@@ -176,8 +179,8 @@ impl<In: WireMessage, Out: WireMessage> MessageLink<In, Out> {
         Ok(())
     }
 
-    /// Sends what is queued, as far as the socket takes it.
-    pub fn flush(&mut self) -> io::Result<Flushed> {
+    /// Sends queued messages until the socket would block.
+    pub fn flush(&mut self) -> io::Result<FlushStatus> {
         while let Some(frame) = self.out.front_mut() {
             let borrowed: Vec<BorrowedFd<'_>> = frame.fds.iter().map(AsFd::as_fd).collect();
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
@@ -192,22 +195,22 @@ impl<In: WireMessage, Out: WireMessage> MessageLink<In, Out> {
                 SendFlags::NOSIGNAL,
             ) {
                 Ok(sent) => sent,
-                Err(Errno::AGAIN) => return Ok(Flushed::Later),
+                Err(Errno::AGAIN) => return Ok(FlushStatus::Partial),
                 Err(Errno::INTR) => continue,
                 Err(e) => return Err(e.into()),
             };
-            // The fds went with the first byte.
+            // The fds were sent with the first byte.
             frame.fds.clear();
             frame.sent += sent;
-            self.queued -= sent;
+            self.queued_bytes -= sent;
             if frame.sent == frame.bytes.len() {
                 self.out.pop_front();
             }
         }
-        Ok(Flushed::All)
+        Ok(FlushStatus::All)
     }
 
-    /// Whether `flush` has something to do.
+    /// Whether `flush` has messages to send.
     pub fn wants_write(&self) -> bool {
         !self.out.is_empty()
     }

@@ -1,8 +1,8 @@
-//! Proof that a pane's holder and child are gone, taken from the pane's directory and the kernel.
+//! Proves that a pane's holder and child are gone, from the pane's directory and the kernel.
 //!
-//! A holder holds an exclusive `flock` on `hold.lock` from before its first child until its process ends, however it ends.
-//! A held lock proves a living holder and a free one a dead holder; a refused connection proves neither, because every
-//! failed syscall on the way looks the same. Where the filesystem has no locks, the recorded processes are looked up.
+//! A holder has an exclusive `flock` on `hold.lock` from before its first child until the process ends for any reason.
+//! A held lock proves a living holder, and a free lock a dead holder. A refused connection proves neither, because
+//! every failed syscall on the way looks the same. On filesystems without locks, the recorded processes are looked up.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,44 +17,44 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::proc::Stat;
+use crate::proc::ProcessStat;
 use crate::record::{ChildRecord, boot_id};
 use crate::wire::ProcessIdentity;
 
-/// What is proved about the processes of a pane's directory.
+/// Proven state of the processes of a pane's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Liveness {
-    /// The holder lives.
+pub enum PaneLiveness {
+    /// The holder is alive.
     Holder,
     /// The holder is gone, and the child that it started still runs.
     Child(ProcessIdentity),
-    /// Neither holder nor child lives.
+    /// Holder and child are gone.
     Dead,
-    /// The kernel did not answer, so nothing is proved. The text says what failed.
+    /// A query failed, so nothing is proven. The text names the failure.
     Unknown(String),
 }
 
-impl Liveness {
-    /// Looks at the lock and the records in a pane's directory.
-    pub fn of(dir: &Path) -> Liveness {
-        Self::look(dir).unwrap_or_else(|error| Liveness::Unknown(error.to_string()))
+impl PaneLiveness {
+    /// Checks the lock and the records in a pane's directory.
+    pub fn check(dir: &Path) -> PaneLiveness {
+        Self::try_check(dir).unwrap_or_else(|error| PaneLiveness::Unknown(error.to_string()))
     }
 
-    fn look(dir: &Path) -> io::Result<Liveness> {
-        let lock = LockState::of(dir)?;
+    fn try_check(dir: &Path) -> io::Result<PaneLiveness> {
+        let lock = LockState::query(dir)?;
         if lock == LockState::Held {
-            return Ok(Liveness::Holder);
+            return Ok(PaneLiveness::Holder);
         }
         let boot = boot_id();
         if boot.is_empty() {
-            return Err(io::Error::other("the boot id cannot be read"));
+            return Err(io::Error::other("cannot read the boot id"));
         }
         for generation in 1.. {
             let meta = match ChildRecord::read(dir, generation) {
                 Ok(Some(meta)) => meta,
                 Ok(None) => break,
-                // A record is renamed into place when it is whole, so only a crash of the machine leaves half of one, and
-                // that ended every process. Without locks nothing else tells that the holder is gone.
+                // A complete record is renamed into place, so only a crash of the machine leaves a partial record, and
+                // such a crash ended every process. Without locks, no other proof exists that the holder is gone.
                 Err(error)
                     if error.kind() == io::ErrorKind::InvalidData && lock == LockState::Free =>
                 {
@@ -62,24 +62,24 @@ impl Liveness {
                 }
                 Err(error) => return Err(error),
             };
-            // Process numbers of an earlier boot mean nothing now.
+            // Pids of an earlier boot are meaningless.
             if meta.boot != boot {
                 continue;
             }
             if lock == LockState::Unsupported && is_holder_of(meta.holder, dir)? {
-                return Ok(Liveness::Holder);
+                return Ok(PaneLiveness::Holder);
             }
             if let Some(child) = meta.child
-                && lives(child)?
+                && check_alive(child)?
             {
-                return Ok(Liveness::Child(child));
+                return Ok(PaneLiveness::Child(child));
             }
         }
-        Ok(Liveness::Dead)
+        Ok(PaneLiveness::Dead)
     }
 }
 
-/// Pid and start time of a pane's living holder, by the records in its directory.
+/// Returns pid and start time of a pane's living holder, according to the records in its directory.
 pub fn find_holder(dir: &Path) -> Option<ProcessIdentity> {
     let metas = (1..).map_while(|generation| ChildRecord::read(dir, generation).ok().flatten());
     let holders = metas.map(|meta| meta.holder);
@@ -87,22 +87,24 @@ pub fn find_holder(dir: &Path) -> Option<ProcessIdentity> {
     living.last().and_then(crate::start::identify)
 }
 
-/// Pid and start time of a process. `Ok(None)`: it has ended. An error: it cannot be looked at.
+/// Returns pid and start time of a process. `Ok(None)`: the process has ended. An error: the process cannot be
+/// inspected.
 pub fn find_process(pid: i32) -> io::Result<Option<ProcessIdentity>> {
-    let stat = Stat::read(pid)?;
+    let stat = ProcessStat::read(pid)?;
     Ok(stat
-        .filter(|stat| !stat.is_over())
+        .filter(|stat| !stat.has_ended())
         .map(|stat| stat.identity()))
 }
 
-/// The parent of a process. `Ok(None)`: no such process can be seen, because it has ended or is hidden from us.
-pub fn parent_of(pid: i32) -> io::Result<Option<i32>> {
-    Ok(Stat::read(pid)?.map(|stat| stat.ppid))
+/// Returns the parent of a process. `Ok(None)`: no such process is visible, because it has ended or is hidden from this
+/// user.
+pub fn parent_pid(pid: i32) -> io::Result<Option<i32>> {
+    Ok(ProcessStat::read(pid)?.map(|stat| stat.ppid))
 }
 
-/// The pane's directory below `panes` that a process is the holder of. Its command line names the directory, which any
-/// process may do; the record in that directory names the process, and only a holder writes that.
-pub fn held_directory(pid: i32, panes: &Path) -> Option<PathBuf> {
+/// Returns the pane's directory below `panes` that a process is the holder of. The command line names the directory,
+/// which any process could do; the record in that directory names the process, and only a holder writes that record.
+pub fn find_held_directory(pid: i32, panes: &Path) -> Option<PathBuf> {
     let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let mut words = cmdline.split(|byte| *byte == 0).skip(1);
     if words.next() != Some(b"hold") {
@@ -122,12 +124,12 @@ pub fn held_directory(pid: i32, panes: &Path) -> Option<PathBuf> {
 
 /// Whether a process is stopped, by a signal or by a debugger.
 pub fn is_stopped(pid: i32) -> bool {
-    Stat::of(pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
+    ProcessStat::get(pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
 }
 
-/// Waits for the end of a process, at most for `timeout`. Whether it has ended.
-pub fn await_exit(who: ProcessIdentity, timeout: Duration) -> io::Result<bool> {
-    await_readable(&crate::proc::pidfd(who)?, timeout)
+/// Waits for the end of a process, at most for `timeout`. Returns whether the process has ended.
+pub fn wait_for_exit(identity: ProcessIdentity, timeout: Duration) -> io::Result<bool> {
+    await_readable(&crate::proc::open_checked_pidfd(identity)?, timeout)
 }
 
 fn await_readable(pidfd: &OwnedFd, timeout: Duration) -> io::Result<bool> {
@@ -136,36 +138,37 @@ fn await_readable(pidfd: &OwnedFd, timeout: Duration) -> io::Result<bool> {
     Ok(rustix::event::poll(&mut fds, Some(&timeout))? > 0)
 }
 
-/// Lets a holder end whose child has ended: continues it if it is stopped, and kills it if it stays longer than `patience`.
-pub fn end_holder(holder: ProcessIdentity, patience: Duration) -> io::Result<()> {
-    let pidfd = crate::proc::pidfd(holder)?;
+/// Ends a holder whose child has ended: continues a stopped holder, and kills a holder that has not exited after
+/// `timeout`.
+pub fn end_holder(holder: ProcessIdentity, timeout: Duration) -> io::Result<()> {
+    let pidfd = crate::proc::open_checked_pidfd(holder)?;
     for signal in [Signal::CONT, Signal::KILL] {
         rustix::process::pidfd_send_signal(&pidfd, signal)?;
-        if await_readable(&pidfd, patience)? {
+        if await_readable(&pidfd, timeout)? {
             break;
         }
     }
     Ok(())
 }
 
-/// The state of a directory's `hold.lock`.
+/// State of a directory's `hold.lock`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LockState {
     Held,
-    /// Nobody holds it, or no holder ever came as far as making it.
+    /// Not locked, or never created.
     Free,
     /// The filesystem has no locks.
     Unsupported,
 }
 
 impl LockState {
-    fn of(dir: &Path) -> io::Result<LockState> {
+    fn query(dir: &Path) -> io::Result<LockState> {
         let file = match File::open(lock_path(dir)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LockState::Free),
             Err(error) => return Err(error),
         };
-        // Shared, so that two who look at the same time do not take each other for a holder.
+        // A shared lock, so that two concurrent checks do not mistake each other for a holder.
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => Ok(LockState::Free),
             Err(Errno::WOULDBLOCK) => Ok(LockState::Held),
@@ -175,10 +178,10 @@ impl LockState {
     }
 }
 
-/// Takes the lock that a holder keeps for its life. Waits for the holder before, which is dying if this one was started.
-/// If that one was killed in the middle of starting a child, the child has the lock until its exec, and by then it has the
-/// terminal too and is found by it. Where the
-/// filesystem has no locks, the file is open and not locked.
+/// Takes the lock that a holder keeps until its exit. Waits for the previous holder, which must be dying if a new
+/// holder was started. If the previous holder was killed while starting a child, the child has the lock until its exec;
+/// by then the child also has the PTY, which identifies it. On a filesystem without locks the file is open and not
+/// locked.
 pub(crate) fn take_lock(dir: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .create(true)
@@ -204,13 +207,13 @@ fn is_unsupported(error: Errno) -> bool {
     matches!(error, Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
-/// Whether this very process lives. An error: it cannot be looked at.
-pub fn lives(who: ProcessIdentity) -> io::Result<bool> {
-    let stat = Stat::read(who.pid)?;
-    Ok(stat.is_some_and(|stat| stat.start_time == who.start_time && !stat.is_over()))
+/// Whether the process with this pid and start time is alive. An error: the process cannot be inspected.
+pub fn check_alive(identity: ProcessIdentity) -> io::Result<bool> {
+    let stat = ProcessStat::read(identity.pid)?;
+    Ok(stat.is_some_and(|stat| stat.start_time == identity.start_time && !stat.has_ended()))
 }
 
-/// Whether a process is a holder that was started for this directory, which its command line names.
+/// Whether a process is a holder that was started for this directory, according to its command line.
 fn is_holder_of(pid: i32, dir: &Path) -> io::Result<bool> {
     let cmdline = match std::fs::read(format!("/proc/{pid}/cmdline")) {
         Ok(cmdline) => cmdline,
@@ -247,11 +250,11 @@ mod tests {
     #[test]
     fn a_held_lock_proves_a_living_holder_and_a_free_one_a_dead_holder() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(Liveness::of(dir.path()), Liveness::Dead);
+        assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Dead);
         let lock = take_lock(dir.path()).unwrap();
-        assert_eq!(Liveness::of(dir.path()), Liveness::Holder);
+        assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Holder);
         drop(lock);
-        assert_eq!(Liveness::of(dir.path()), Liveness::Dead);
+        assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Dead);
     }
 
     #[test]
@@ -259,38 +262,44 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let ours = crate::start::identify(std::process::id() as i32).unwrap();
         meta(Some(ours), boot_id()).write(dir.path()).unwrap();
-        assert_eq!(Liveness::of(dir.path()), Liveness::Child(ours));
+        assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Child(ours));
         let reused = ProcessIdentity {
             start_time: ours.start_time + 1,
             ..ours
         };
         meta(Some(reused), boot_id()).write(dir.path()).unwrap();
-        assert_eq!(Liveness::of(dir.path()), Liveness::Dead);
+        assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Dead);
         meta(Some(ours), "another".into())
             .write(dir.path())
             .unwrap();
-        assert_eq!(Liveness::of(dir.path()), Liveness::Dead);
+        assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Dead);
     }
 
     #[test]
     fn what_cannot_be_looked_at_is_unknown_and_never_dead() {
         let dir = tempfile::tempdir().unwrap();
-        // A file where the directory should be: the lock cannot be opened, whoever asks (root reads through modes).
+        // A file in place of the directory: the lock cannot be opened, by any user (root ignores modes).
         let file = dir.path().join("p1");
         std::fs::write(&file, "").unwrap();
-        assert!(matches!(Liveness::of(&file), Liveness::Unknown(_)));
+        assert!(matches!(
+            PaneLiveness::check(&file),
+            PaneLiveness::Unknown(_)
+        ));
         // A record that cannot be read: a directory has its name.
         std::fs::create_dir(ChildRecord::path(dir.path(), 1)).unwrap();
-        assert!(matches!(Liveness::of(dir.path()), Liveness::Unknown(_)));
+        assert!(matches!(
+            PaneLiveness::check(dir.path()),
+            PaneLiveness::Unknown(_)
+        ));
     }
 
     #[test]
     fn half_a_record_is_left_by_a_crash_of_the_machine_which_ended_every_process() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(ChildRecord::path(dir.path(), 1), "garbage").unwrap();
-        assert_eq!(Liveness::of(dir.path()), Liveness::Dead);
-        // A holder that holds its lock lives, whatever its record says.
+        assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Dead);
+        // A held lock proves a living holder, whatever the record contains.
         let _lock = take_lock(dir.path()).unwrap();
-        assert_eq!(Liveness::of(dir.path()), Liveness::Holder);
+        assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Holder);
     }
 }

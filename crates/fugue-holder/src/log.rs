@@ -1,33 +1,33 @@
-//! The pane's output on disk: files `out.<offset of their first byte>` that follow each other without a gap. The end
-//! of the log is the last file's start plus its size, so anyone can find it again after any crash.
+//! The output log of a pane: files `out.<offset of the first byte>`, contiguous. The end of the log is the start of the
+//! last file plus its size, and can be determined by any process after any crash.
 
 mod pump;
 mod reader;
 mod segments;
 mod writer;
 
-pub(crate) use pump::{Moved, Pump, Stall};
+pub(crate) use pump::{LogStall, OutputPump, PumpStatus};
 pub use reader::{LogRead, LogReader};
-pub(crate) use segments::Segments;
+pub(crate) use segments::LogSegments;
 pub use writer::LogWriter;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The path of the file whose first byte is at `start`.
+/// Path of the segment whose first byte has the offset `start`.
 pub(crate) fn segment_path(dir: &Path, start: u64) -> PathBuf {
     dir.join(format!("out.{start:016x}"))
 }
 
-/// One file of a log.
+/// One file of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Segment {
+pub(crate) struct LogSegment {
     pub(crate) start: u64,
     pub(crate) len: u64,
 }
 
-/// All files of the log in `dir`, oldest first.
-pub(crate) fn list_segments(dir: &Path) -> io::Result<Vec<Segment>> {
+/// Lists all segments of the log in `dir`, oldest first.
+pub(crate) fn list_segments(dir: &Path) -> io::Result<Vec<LogSegment>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
@@ -42,11 +42,11 @@ pub(crate) fn list_segments(dir: &Path) -> io::Result<Vec<Segment>> {
             continue;
         };
         match entry.metadata() {
-            Ok(meta) => found.push(Segment {
+            Ok(meta) => found.push(LogSegment {
                 start,
                 len: meta.len(),
             }),
-            // Dropped by the holder since the directory was read.
+            // The holder dropped the file after the directory was read.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(e),
         }

@@ -1,4 +1,4 @@
-//! Makes the terminal and starts the child in it.
+//! Opens the PTY and starts the child in it.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,22 +14,22 @@ use rustix::termios::{InputModes, OptionalActions, Winsize};
 use crate::spawn::{ChildProcess, SpawnCommand, SpawnError};
 use crate::wire::{ChildSpec, FdUse};
 
-/// Both ends of a terminal. The holder keeps the child's end open too: otherwise the master would report a hang-up
-/// for ever whenever the child closes its own, and there is no event for its being opened again.
-pub(crate) struct Terminal {
+/// Both ends of a PTY. The holder keeps the slave open too: otherwise the master would permanently report a hang-up as
+/// soon as the child closes its own fds, and the kernel has no event for a slave that is opened again.
+pub(crate) struct PtyPair {
     pub(crate) master: OwnedFd,
-    peer: Option<OwnedFd>,
+    slave: Option<OwnedFd>,
 }
 
-impl Terminal {
-    pub(crate) fn make() -> Result<Terminal, SpawnError> {
+impl PtyPair {
+    pub(crate) fn open() -> Result<PtyPair, SpawnError> {
         let failed = |what: &str| {
             let what = what.to_owned();
             move |e| SpawnError::new(what, io::Error::from(e))
         };
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = match rustix::pty::openpt(flags) {
-            // The kernel says ENOSPC, which rustix turns into what POSIX wants.
+            // The kernel returns ENOSPC, which rustix maps to the POSIX error.
             Err(Errno::AGAIN | Errno::NOSPC) => {
                 let what = "a new terminal: all are in use (see sysctl kernel.pty.max)".to_owned();
                 return Err(SpawnError {
@@ -41,10 +41,10 @@ impl Terminal {
         };
         rustix::pty::grantpt(&master).map_err(failed("a new terminal (grantpt)"))?;
         rustix::pty::unlockpt(&master).map_err(failed("a new terminal (unlockpt)"))?;
-        // For every fd of this master, also those that a later holder takes over.
+        // Applies to every fd of this master, including those that a later holder takes over.
         rustix::io::ioctl_fionbio(&master, true).map_err(failed("a new terminal (FIONBIO)"))?;
-        let terminal = Terminal::adopt(master);
-        let peer = terminal.peer.as_ref().ok_or(SpawnError {
+        let terminal = PtyPair::adopt(master);
+        let peer = terminal.slave.as_ref().ok_or(SpawnError {
             what: "a new terminal (TIOCGPTPEER)".into(),
             errno: libc::EIO,
         })?;
@@ -56,21 +56,24 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Around the master of a holder that died.
-    pub(crate) fn adopt(master: OwnedFd) -> Terminal {
-        let mut terminal = Terminal { master, peer: None };
-        terminal.reopen();
+    /// Wraps the master of a dead holder.
+    pub(crate) fn adopt(master: OwnedFd) -> PtyPair {
+        let mut terminal = PtyPair {
+            master,
+            slave: None,
+        };
+        terminal.reopen_slave();
         terminal
     }
 
-    /// Opens the child's end (again): after a hang-up our own fd for it is dead as well.
-    pub(crate) fn reopen(&mut self) {
+    /// Opens the slave (again): after a hang-up, the holder's own fd of the slave is dead as well.
+    pub(crate) fn reopen_slave(&mut self) {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        self.peer = rustix::pty::ioctl_tiocgptpeer(&self.master, flags).ok();
+        self.slave = rustix::pty::ioctl_tiocgptpeer(&self.master, flags).ok();
     }
 
-    pub(crate) fn is_open(&self) -> bool {
-        self.peer.is_some()
+    pub(crate) fn has_slave(&self) -> bool {
+        self.slave.is_some()
     }
 
     pub(crate) fn resize(&self, rows: u16, cols: u16) -> io::Result<()> {
@@ -87,13 +90,13 @@ impl Terminal {
         rustix::termios::tcgetwinsize(&self.master).map_or((0, 0), |s| (s.ws_row, s.ws_col))
     }
 
-    /// Starts `spec` with this as its controlling terminal. `kept` are the fds that came with it.
+    /// Starts `spec` with this PTY as its controlling terminal. `kept` are the fds that were sent with the request.
     pub(crate) fn start(
         &self,
         spec: &ChildSpec,
         kept: &[OwnedFd],
     ) -> Result<ChildProcess, SpawnError> {
-        let peer = self.peer.as_ref().ok_or(SpawnError {
+        let peer = self.slave.as_ref().ok_or(SpawnError {
             what: "the terminal's other end".into(),
             errno: libc::EIO,
         })?;
@@ -108,23 +111,24 @@ impl Terminal {
                 spawn = spawn.fd(fd.as_fd(), i32::from(*number));
             }
         }
-        let _limits = Limits::set(spec)?;
+        let _limits = ChildLimits::set(spec)?;
         spawn.start()
     }
 }
 
-/// Mask and limit that a child inherits, set for the moment of its birth: the holder's own files stay 0600.
-struct Limits {
+/// The umask and the open-files limit that a child inherits. Set only while the child is started: files of the holder
+/// stay 0600.
+struct ChildLimits {
     umask: Mode,
     nofile: Option<Rlimit>,
 }
 
-impl Limits {
-    fn set(spec: &ChildSpec) -> Result<Limits, SpawnError> {
+impl ChildLimits {
+    fn set(spec: &ChildSpec) -> Result<ChildLimits, SpawnError> {
         let before = rustix::process::getrlimit(Resource::Nofile);
         let mut nofile = None;
         if let Some(soft) = spec.nofile {
-            // More than the hard limit is not ours to give.
+            // The soft limit cannot exceed the hard limit.
             let soft = before.maximum.map_or(soft, |hard| soft.min(hard));
             let wanted = Rlimit {
                 current: Some(soft),
@@ -135,11 +139,11 @@ impl Limits {
             nofile = Some(before);
         }
         let umask = rustix::process::umask(Mode::from_raw_mode(spec.umask & 0o777));
-        Ok(Limits { umask, nofile })
+        Ok(ChildLimits { umask, nofile })
     }
 }
 
-impl Drop for Limits {
+impl Drop for ChildLimits {
     fn drop(&mut self) {
         rustix::process::umask(self.umask);
         if let Some(before) = self.nofile.take() {

@@ -1,11 +1,11 @@
-//! What a holder leaves on disk beside the log, for a daemon that was not there: who the child is (`meta.<gen>`), how
-//! it ended (`exit.<gen>`), and every size the terminal had (`sizes`). Tiny texts, written beside and renamed, so
-//! that a reader sees all of one or nothing.
+//! The records that a holder leaves beside the log, for daemons that start later: the identity of the child
+//! (`meta.<gen>`), its exit (`exit.<gen>`), and every size of the terminal (`sizes`). The records are small texts,
+//! written to a temporary file and renamed, so that a reader sees a complete record or none.
 //!
-//! A child's end must be recorded on a full disk too, so the file for it is made when the child starts, with room for any
-//! ending, and is later overwritten in place, synced and renamed. That needs no new block on tmpfs, ext4 and xfs, where an
-//! overwrite goes to the blocks that the file has. On btrfs and other copy-on-write filesystems an overwrite takes a new
-//! block, which a full disk may refuse; the holder then tries again until there is one.
+//! A child's exit must be recorded on a full disk too. The file for it is created when the child starts, with space for
+//! any exit, and is later overwritten in place, synced and renamed. On tmpfs, ext4 and xfs that needs no new block,
+//! because an overwrite uses the blocks of the file. On btrfs and other copy-on-write filesystems an overwrite needs a
+//! new block, which a full disk may refuse; the holder then retries until a block is free.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -15,20 +15,20 @@ use std::path::{Path, PathBuf};
 use crate::durable::sync_directory;
 use crate::wire::{ChildExit, ProcessExit, ProcessIdentity};
 
-/// `meta.<generation>`: written before the child starts, with its pid added after.
+/// `meta.<generation>`: written before the child starts; its pid is appended afterwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildRecord {
     pub generation: u32,
     pub holder: i32,
-    /// `None`: a start was under way and nothing more is known.
+    /// `None`: a start was in progress, and nothing more is known.
     pub child: Option<ProcessIdentity>,
-    /// Identities are of this boot.
+    /// The boot to which the process identities belong.
     pub boot: String,
     pub rows: u16,
     pub cols: u16,
     pub log_cap: u64,
     pub segment: u64,
-    /// See `Spec::marks`.
+    /// See [`crate::wire::ChildSpec::marks`].
     pub marks: Vec<Vec<u8>>,
 }
 
@@ -38,11 +38,11 @@ impl ChildRecord {
     }
 
     pub fn read(dir: &Path, generation: u32) -> io::Result<Option<ChildRecord>> {
-        read(&ChildRecord::path(dir, generation), ChildRecord::parse)
+        read_record(&ChildRecord::path(dir, generation), ChildRecord::parse)
     }
 
     pub fn parse(text: &str) -> Option<ChildRecord> {
-        let fields = Fields(text);
+        let fields = RecordFields(text);
         let child = match fields.get("pid") {
             Some(pid) => Some(ProcessIdentity {
                 pid: pid.parse().ok()?,
@@ -63,13 +63,13 @@ impl ChildRecord {
         })
     }
 
-    /// Whether the child that it names runs.
-    pub fn child_lives(&self) -> bool {
+    /// Whether the recorded child is running.
+    pub fn is_child_alive(&self) -> bool {
         let child = self.child.filter(|_| self.boot == boot_id());
-        child.is_some_and(crate::proc::lives)
+        child.is_some_and(crate::proc::is_alive)
     }
 
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         let ChildRecord {
             generation,
             holder,
@@ -95,14 +95,15 @@ impl ChildRecord {
     }
 
     pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
-        replace(
+        write_and_rename(
             &ChildRecord::path(dir, self.generation),
-            self.text().as_bytes(),
+            self.to_text().as_bytes(),
         )
     }
 
-    /// Adds who holds and who is held now, as later lines that count. One small write to a page that is there: it is
-    /// seen whole or not at all. (A rename over an existing file makes ext4 flush it, 10 ms in each start.)
+    /// Appends the current holder and child as further lines, which take precedence over earlier ones. One small write
+    /// to an existing page is seen completely or not at all. (A rename over an existing file makes ext4 flush it, 10 ms
+    /// in each start.)
     pub(crate) fn append_child(&self, dir: &Path) -> io::Result<()> {
         let Some(ProcessIdentity { pid, start_time }) = self.child else {
             return Ok(());
@@ -123,7 +124,7 @@ impl ChildRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExitRecord {
     pub exited: ChildExit,
-    /// Unix milliseconds at which the holder recorded it.
+    /// Unix time in milliseconds at which the holder recorded the exit.
     pub recorded_ms: u64,
 }
 
@@ -133,11 +134,11 @@ impl ExitRecord {
     }
 
     pub fn read(dir: &Path, generation: u32) -> io::Result<Option<ExitRecord>> {
-        read(&ExitRecord::path(dir, generation), ExitRecord::parse)
+        read_record(&ExitRecord::path(dir, generation), ExitRecord::parse)
     }
 
     pub fn parse(text: &str) -> Option<ExitRecord> {
-        let fields = Fields(text);
+        let fields = RecordFields(text);
         let ending = match fields.get("ending")? {
             "code" => ProcessExit::Code(fields.number("code")?),
             "signal" => ProcessExit::Signal {
@@ -150,13 +151,13 @@ impl ExitRecord {
         Some(ExitRecord {
             exited: ChildExit {
                 ending,
-                at: fields.number("at")?,
+                output_end: fields.number("at")?,
             },
             recorded_ms: fields.number("recorded_ms")?,
         })
     }
 
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         let ending = match self.exited.ending {
             ProcessExit::Code(code) => format!("ending=code\ncode={code}\n"),
             ProcessExit::Signal { signo, core } => {
@@ -166,36 +167,36 @@ impl ExitRecord {
         };
         format!(
             "{ending}at={}\nrecorded_ms={}\n",
-            self.exited.at, self.recorded_ms
+            self.exited.output_end, self.recorded_ms
         )
     }
 
-    /// Longer than any ending's text: the longest has a signal and two numbers of 64 bits.
+    /// Longer than any exit record: the longest has a signal and two 64-bit numbers.
     pub(crate) const RESERVED: usize = 256;
 
-    /// Takes the room for an ending of this generation. To be asked for before the child starts.
+    /// Reserves disk space for the exit record of this generation. To be called before the child starts.
     pub(crate) fn reserve(dir: &Path, generation: u32) -> io::Result<()> {
-        let path = beside(&ExitRecord::path(dir, generation));
+        let path = temporary_path(&ExitRecord::path(dir, generation));
         create(&path)?.write_all(&[b'\n'; ExitRecord::RESERVED])
     }
 
-    /// Gives the room back where no child was started.
+    /// Removes the reservation if no child was started.
     pub(crate) fn release(dir: &Path, generation: u32) {
-        let _ = std::fs::remove_file(beside(&ExitRecord::path(dir, generation)));
+        let _ = std::fs::remove_file(temporary_path(&ExitRecord::path(dir, generation)));
     }
 
-    /// Writes it into the room that was taken, if there is some.
+    /// Writes the record into the reserved space, or into a new file if nothing was reserved.
     pub(crate) fn write(&self, dir: &Path, generation: u32) -> io::Result<()> {
         let path = ExitRecord::path(dir, generation);
-        let reserved = beside(&path);
+        let reserved = temporary_path(&path);
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .mode(0o600)
             .open(&reserved)?;
-        // Empty lines say nothing, and cover what a write that failed may have left.
-        let mut text = self.text().into_bytes();
+        // Empty lines have no meaning, and cover remains of a failed write.
+        let mut text = self.to_text().into_bytes();
         text.resize(text.len().max(ExitRecord::RESERVED), b'\n');
         file.write_all_at(&text, 0)?;
         file.sync_data()?;
@@ -204,82 +205,82 @@ impl ExitRecord {
     }
 }
 
-/// From `offset` of the log on, the terminal had this size.
+/// The size of the terminal from `offset` of the log on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SizeAt {
+pub struct SizeRecord {
     pub offset: u64,
     pub rows: u16,
     pub cols: u16,
-    /// A new generation begins a new terminal: modes and screen are fresh.
+    /// A new generation begins with a new terminal: modes and screen are reset.
     pub generation: u32,
 }
 
-impl SizeAt {
+impl SizeRecord {
     pub(crate) const LEN: usize = 16;
-    // 4,096 resizes: what a person dragging a window for minutes makes.
+    // 4,096 resizes: a person who drags a window for minutes.
     const COMPACT_ABOVE: u64 = 64 << 10;
 
     pub fn path(dir: &Path) -> PathBuf {
         dir.join("sizes")
     }
 
-    /// All of them, oldest first. A torn last record is not there yet.
-    pub fn read_all(dir: &Path) -> io::Result<Vec<SizeAt>> {
-        match std::fs::read(SizeAt::path(dir)) {
-            Ok(bytes) => Ok(SizeAt::decode_all(&bytes).collect()),
+    /// Reads all records, oldest first. An incomplete last record is ignored.
+    pub fn read_all(dir: &Path) -> io::Result<Vec<SizeRecord>> {
+        match std::fs::read(SizeRecord::path(dir)) {
+            Ok(bytes) => Ok(SizeRecord::decode_all(&bytes).collect()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(e) => Err(e),
         }
     }
 
-    /// Appends it. What is older than `log_first` is forgotten when the file has grown large.
+    /// Appends the record. If the file has grown large, records older than `log_first` are removed.
     pub(crate) fn append(self, dir: &Path, log_first: u64) -> io::Result<()> {
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .mode(0o600)
-            .open(SizeAt::path(dir))?;
+            .open(SizeRecord::path(dir))?;
         let len = file.metadata()?.len();
-        if len > SizeAt::COMPACT_ABOVE {
-            let all = SizeAt::read_all(dir)?;
-            let kept = SizeAt::since(&all, log_first);
+        if len > SizeRecord::COMPACT_ABOVE {
+            let all = SizeRecord::read_all(dir)?;
+            let kept = SizeRecord::covering(&all, log_first);
             let bytes: Vec<u8> = kept
                 .iter()
                 .chain([&self])
                 .flat_map(|s| s.encode())
                 .collect();
-            return replace(&SizeAt::path(dir), &bytes);
+            return write_and_rename(&SizeRecord::path(dir), &bytes);
         }
-        // Over a record that a full disk tore.
-        let at = len - len % SizeAt::LEN as u64;
+        // Overwrites an incomplete record that a full disk left.
+        let at = len - len % SizeRecord::LEN as u64;
         file.write_all_at(&self.encode(), at)
     }
 
-    /// The last one at or before `first`, and all after it.
-    fn since(all: &[SizeAt], first: u64) -> &[SizeAt] {
+    /// The last record at or before `first`, and all later records.
+    fn covering(all: &[SizeRecord], first: u64) -> &[SizeRecord] {
         let from = all.iter().rposition(|s| s.offset <= first).unwrap_or(0);
         &all[from..]
     }
 
-    pub(crate) fn decode_all(bytes: &[u8]) -> impl Iterator<Item = SizeAt> {
-        bytes.chunks_exact(SizeAt::LEN).map(SizeAt::decode)
+    pub(crate) fn decode_all(bytes: &[u8]) -> impl Iterator<Item = SizeRecord> {
+        bytes.chunks_exact(SizeRecord::LEN).map(SizeRecord::decode)
     }
 
-    pub(crate) fn encode(self) -> [u8; SizeAt::LEN] {
-        let mut bytes = Vec::with_capacity(SizeAt::LEN);
-        let mut w = crate::wire::Writer(&mut bytes);
+    pub(crate) fn encode(self) -> [u8; SizeRecord::LEN] {
+        let mut bytes = Vec::with_capacity(SizeRecord::LEN);
+        let mut w = crate::wire::FieldWriter(&mut bytes);
         w.u64(self.offset);
         w.u16(self.rows);
         w.u16(self.cols);
         w.u32(self.generation);
-        let mut record = [0; SizeAt::LEN];
+        let mut record = [0; SizeRecord::LEN];
         record.copy_from_slice(&bytes);
         record
     }
 
-    fn decode(b: &[u8]) -> SizeAt {
-        SizeAt {
+    fn decode(b: &[u8]) -> SizeRecord {
+        SizeRecord {
             offset: u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]),
             rows: u16::from_le_bytes([b[8], b[9]]),
             cols: u16::from_le_bytes([b[10], b[11]]),
@@ -288,24 +289,24 @@ impl SizeAt {
     }
 }
 
-/// This boot's id, without which a pid and a start time mean nothing.
+/// The id of the current boot, without which a pid and a start time are meaningless.
 pub fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map(|s| s.trim().to_owned())
         .unwrap_or_default()
 }
 
-/// Lines of `key=value`. Unknown keys are left to those who know them.
-struct Fields<'a>(&'a str);
+/// Lines of `key=value`. Unknown keys are ignored.
+struct RecordFields<'a>(&'a str);
 
-impl<'a> Fields<'a> {
+impl<'a> RecordFields<'a> {
     fn all(&self, key: &str) -> impl Iterator<Item = &'a str> {
         self.0
             .lines()
             .filter_map(move |line| line.strip_prefix(key)?.strip_prefix('='))
     }
 
-    /// The last one counts, so that a text can be brought up to date by adding to it.
+    /// The last value takes precedence, so that a record can be updated by appending lines.
     fn get(&self, key: &str) -> Option<&'a str> {
         self.all(key).last()
     }
@@ -315,12 +316,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn read<T>(path: &Path, parse: impl FnOnce(&str) -> Option<T>) -> io::Result<Option<T>> {
+fn read_record<T>(path: &Path, parse: impl FnOnce(&str) -> Option<T>) -> io::Result<Option<T>> {
     match std::fs::read_to_string(path) {
         Ok(text) => parse(&text).map(Some).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("{} is not readable", path.display()),
+                format!("cannot parse {}", path.display()),
             )
         }),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -328,10 +329,10 @@ fn read<T>(path: &Path, parse: impl FnOnce(&str) -> Option<T>) -> io::Result<Opt
     }
 }
 
-/// Not synced: a power cut may lose the text. Only an ending has no other witness; a sync takes milliseconds, and who
-/// starts a pane waits for them.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = beside(path);
+/// Without a sync: a power cut may lose the text. Only an exit has no other source; a sync takes milliseconds, and a
+/// client waits for the start of a pane.
+fn write_and_rename(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = temporary_path(path);
     create(&new)?.write_all(bytes)?;
     std::fs::rename(&new, path)
 }
@@ -345,13 +346,13 @@ fn create(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-fn beside(path: &Path) -> PathBuf {
+fn temporary_path(path: &Path) -> PathBuf {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     new.into()
 }
 
-/// Keeps a mark on its line: `%`, control bytes and what is not ASCII become `%XX`.
+/// Escapes a mark to fit on one line: `%`, control bytes and non-ASCII bytes become `%XX`.
 fn escape(bytes: &[u8]) -> String {
     let mut text = String::new();
     for byte in bytes {
@@ -399,12 +400,15 @@ mod tests {
             segment: 4 << 20,
             marks: vec![b"FUGUE_PANE_ID=p1".to_vec(), b"X=50%\n\xff".to_vec()],
         };
-        assert_eq!(ChildRecord::parse(&meta.text()), Some(meta.clone()));
+        assert_eq!(ChildRecord::parse(&meta.to_text()), Some(meta.clone()));
         let starting = ChildRecord {
             child: None,
             ..meta.clone()
         };
-        assert_eq!(ChildRecord::parse(&starting.text()), Some(starting.clone()));
+        assert_eq!(
+            ChildRecord::parse(&starting.to_text()),
+            Some(starting.clone())
+        );
         let dir = tempfile::tempdir().unwrap();
         starting.write(dir.path()).unwrap();
         assert_eq!(ChildRecord::read(dir.path(), 2).unwrap(), Some(starting));
@@ -429,10 +433,13 @@ mod tests {
             ProcessExit::Unknown,
         ] {
             let record = ExitRecord {
-                exited: ChildExit { ending, at: 99 },
+                exited: ChildExit {
+                    ending,
+                    output_end: 99,
+                },
                 recorded_ms: 1,
             };
-            assert_eq!(ExitRecord::parse(&record.text()), Some(record));
+            assert_eq!(ExitRecord::parse(&record.to_text()), Some(record));
         }
         assert_eq!(ExitRecord::parse("ending=code\n"), None);
     }
@@ -445,11 +452,11 @@ mod tests {
                     signo: i32::MIN,
                     core: true,
                 },
-                at: u64::MAX,
+                output_end: u64::MAX,
             },
             recorded_ms: u64::MAX,
         };
-        assert!(record.text().len() <= ExitRecord::RESERVED);
+        assert!(record.to_text().len() <= ExitRecord::RESERVED);
         let dir = tempfile::tempdir().unwrap();
         let read = |generation| ExitRecord::read(dir.path(), generation).unwrap();
         ExitRecord::reserve(dir.path(), 1).unwrap();
@@ -464,24 +471,27 @@ mod tests {
     #[test]
     fn a_torn_size_is_written_over_and_old_ones_are_forgotten_in_bulk() {
         let dir = tempfile::tempdir().unwrap();
-        let size = |offset| SizeAt {
+        let size = |offset| SizeRecord {
             offset,
             rows: 1,
             cols: 2,
             generation: 3,
         };
         size(0).append(dir.path(), 0).unwrap();
-        let path = SizeAt::path(dir.path());
+        let path = SizeRecord::path(dir.path());
         let mut torn = std::fs::read(&path).unwrap();
         torn.extend([7; 5]);
         std::fs::write(&path, torn).unwrap();
-        assert_eq!(SizeAt::read_all(dir.path()).unwrap(), [size(0)]);
+        assert_eq!(SizeRecord::read_all(dir.path()).unwrap(), [size(0)]);
         size(10).append(dir.path(), 0).unwrap();
-        assert_eq!(SizeAt::read_all(dir.path()).unwrap(), [size(0), size(10)]);
+        assert_eq!(
+            SizeRecord::read_all(dir.path()).unwrap(),
+            [size(0), size(10)]
+        );
         for offset in 11..5000 {
             size(offset).append(dir.path(), 4000).unwrap();
         }
-        let all = SizeAt::read_all(dir.path()).unwrap();
+        let all = SizeRecord::read_all(dir.path()).unwrap();
         assert!(all.len() < 4200, "{}", all.len());
         assert!(
             all.iter().any(|s| s.offset <= 4000),

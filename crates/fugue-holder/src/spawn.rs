@@ -1,5 +1,5 @@
-//! Starts processes with `posix_spawn`: never a fork, whatever the caller's size; nothing inherited that was not
-//! named; default signals and an empty mask; and an error that says what could not be done.
+//! Starts processes with `posix_spawn`: no fork, whatever the size of the caller; only named fds are inherited; default
+//! signal dispositions and an empty signal mask; errors name the step that failed.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -14,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags};
 use crate::sys;
 pub use crate::sys::{ProcessExit, SessionLeadership};
 
-/// A program to start. The environment begins empty; fds 0, 1 and 2 are `/dev/null` unless given.
+/// A program to start. The environment is empty at first. The fds 0, 1 and 2 are `/dev/null` unless set.
 pub struct SpawnCommand<'a> {
     program: PathBuf,
     argv: Vec<OsString>,
@@ -40,9 +40,9 @@ impl<'a> SpawnCommand<'a> {
         }
     }
 
-    /// What the program sees as `argv[0]`, where it is not the path.
+    /// Sets `argv[0]`, which is the path of the program by default.
     #[must_use]
-    pub fn named(mut self, name: impl Into<OsString>) -> Self {
+    pub fn arg0(mut self, name: impl Into<OsString>) -> Self {
         self.argv[0] = name.into();
         self
     }
@@ -90,7 +90,7 @@ impl<'a> SpawnCommand<'a> {
         self
     }
 
-    /// Gives the process `fd` under the number `as_fd`. Any numbers may cross.
+    /// Passes `fd` to the process under the number `as_fd`. Source and target numbers may overlap.
     #[must_use]
     pub fn fd(mut self, fd: BorrowedFd<'a>, as_fd: RawFd) -> Self {
         self.fds.retain(|(_, target)| *target != as_fd);
@@ -98,7 +98,7 @@ impl<'a> SpawnCommand<'a> {
         self
     }
 
-    /// Makes this terminal the process's controlling one and its fds 0, 1 and 2, in a session of its own.
+    /// Makes `slave` the controlling terminal and fds 0, 1 and 2 of the process, in a session of its own.
     #[must_use]
     pub fn terminal(mut self, peer: BorrowedFd<'a>) -> Self {
         self.session = SessionLeadership::Own;
@@ -106,7 +106,7 @@ impl<'a> SpawnCommand<'a> {
         self
     }
 
-    /// Starts it.
+    /// Starts the process.
     pub fn start(&self) -> Result<ChildProcess, SpawnError> {
         let cwd = self.open_cwd()?;
         let program = self.find_program()?;
@@ -118,7 +118,7 @@ impl<'a> SpawnCommand<'a> {
                 .map(|(k, v)| [k.as_bytes(), b"=", v.as_bytes()].concat()),
         )?;
 
-        // Copies above every target, so that no dup2 in the child overwrites a source that is still needed.
+        // Dups above every target number, so that no dup2 in the child overwrites a source that is still needed.
         let above = self
             .fds
             .iter()
@@ -129,31 +129,31 @@ impl<'a> SpawnCommand<'a> {
         let mut copies = Vec::new();
         let mut actions = Vec::new();
         if let Some(dir) = &cwd {
-            actions.push(sys::Action::Chdir(dir.as_raw_fd()));
+            actions.push(sys::SpawnAction::Chdir(dir.as_raw_fd()));
         }
         match self.terminal {
             Some(peer) => {
-                let peer = copy(peer, above)?;
-                // Opened by its fd and not by its name, which may belong to another devpts; opened without
-                // O_NOCTTY by a session leader, so that it becomes the controlling terminal.
-                actions.push(open(
+                let peer = dup_above(peer, above)?;
+                // Opened by its fd and not by its name, which may belong to another devpts. A session leader that opens
+                // a terminal without O_NOCTTY makes it the controlling terminal.
+                actions.push(open_action(
                     0,
                     &format!("/proc/self/fd/{}", peer.as_raw_fd()),
                     libc::O_RDWR,
                 )?);
-                actions.push(sys::Action::Dup { from: 0, to: 1 });
-                actions.push(sys::Action::Dup { from: 0, to: 2 });
+                actions.push(sys::SpawnAction::Dup { from: 0, to: 1 });
+                actions.push(sys::SpawnAction::Dup { from: 0, to: 2 });
                 copies.push(peer);
             }
             None => {
                 for fd in 0..3 {
-                    actions.push(open(fd, "/dev/null", libc::O_RDWR)?);
+                    actions.push(open_action(fd, "/dev/null", libc::O_RDWR)?);
                 }
             }
         }
         for (fd, to) in &self.fds {
-            let source = copy(*fd, above)?;
-            actions.push(sys::Action::Dup {
+            let source = dup_above(*fd, above)?;
+            actions.push(sys::SpawnAction::Dup {
                 from: source.as_raw_fd(),
                 to: *to,
             });
@@ -163,11 +163,11 @@ impl<'a> SpawnCommand<'a> {
         let path = c_string("program", program.as_os_str().as_bytes().to_vec())?;
         let pid = sys::posix_spawn(&path, &argv, &env, self.session, &actions)
             .map_err(|e| self.explain_exec(&program, e))?;
-        // The child runs already, so that a descriptor that is missing for a moment must not end it.
-        match retry_exhausted(|| pidfd_of(pid)) {
+        // The child is running already, so a temporary lack of fds must not fail the start.
+        match retry_exhausted(|| open_pidfd(pid)) {
             Ok(pidfd) => Ok(ChildProcess { pid, pidfd }),
             Err(e) => {
-                end_unborn(pid);
+                kill_and_reap(pid);
                 Err(SpawnError::new("pidfd", e))
             }
         }
@@ -180,13 +180,13 @@ impl<'a> SpawnCommand<'a> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(dir, flags, Mode::empty())
             .map_err(|e| SpawnError::new(format!("cwd {}", dir.display()), e))?;
-        // O_PATH needs no permission, chdir needs to search.
+        // O_PATH needs no permission, but chdir needs search permission.
         rustix::fs::accessat(&fd, ".", Access::EXEC_OK, AtFlags::EACCESS)
             .map_err(|e| SpawnError::new(format!("cwd {}", dir.display()), e))?;
         Ok(Some(fd))
     }
 
-    /// `execvp`'s rule, with the new process's `PATH` and not with ours.
+    /// The lookup of `execvp`, in the `PATH` of the new process instead of our own.
     fn find_program(&self) -> Result<PathBuf, SpawnError> {
         let name = self.program.as_os_str();
         if name.is_empty() {
@@ -228,7 +228,7 @@ impl<'a> SpawnCommand<'a> {
             .as_deref()
             .map_or(program.to_path_buf(), |cwd| cwd.join(program));
         let absent = error.raw_os_error() == Some(libc::ENOENT);
-        // ENOENT for a file that is there is about the interpreter its first line names.
+        // ENOENT for an existing file refers to the interpreter named in its first line.
         let what = if absent && full.exists() {
             format!("interpreter of {}", program.display())
         } else {
@@ -241,7 +241,7 @@ impl<'a> SpawnCommand<'a> {
     }
 }
 
-/// A process that was started here. Dropping it ends nothing and reaps nothing.
+/// A started process. Dropping the value neither ends nor reaps the process.
 #[derive(Debug)]
 pub struct ChildProcess {
     pub pid: i32,
@@ -249,31 +249,34 @@ pub struct ChildProcess {
 }
 
 impl ChildProcess {
-    /// Its end, if it ended; reaps it. The pidfd is readable from then on.
+    /// Reaps the process and returns the exit, if the process has ended. The pidfd is readable from then on.
     pub fn try_wait(&self) -> io::Result<Option<ProcessExit>> {
-        Ok(sys::ended_child(sys::Whom::Pid(self.pid), sys::Reap::Take)?.map(|(_, ending)| ending))
+        Ok(
+            sys::try_wait_child(sys::WaitTarget::Pid(self.pid), sys::ZombieUse::Reap)?
+                .map(|(_, ending)| ending),
+        )
     }
 
-    /// Waits for its end and reaps it.
+    /// Waits for the process to end, and reaps it.
     pub fn wait(&self) -> io::Result<ProcessExit> {
-        sys::await_child(self.pid)
+        sys::wait_child(self.pid)
     }
 
-    /// Ends and reaps it, where what it was started for cannot be.
-    pub fn abandon(self) {
-        end_unborn(self.pid);
+    /// Kills and reaps the process, because a later step of its start failed.
+    pub fn kill_and_reap(self) {
+        kill_and_reap(self.pid);
     }
 
-    /// Sends a signal to this very process, never to a later one with its pid.
+    /// Sends a signal to this process, and never to a later one with the same pid.
     pub fn signal(&self, signo: i32) -> io::Result<()> {
         Ok(rustix::process::pidfd_send_signal(
             &self.pidfd,
-            signal(signo)?,
+            parse_signal(signo)?,
         )?)
     }
 }
 
-/// What could not be done, and the kernel's reason.
+/// The step that failed, and the error number of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpawnError {
     pub what: String,
@@ -308,17 +311,17 @@ impl From<SpawnError> for io::Error {
     }
 }
 
-pub(crate) fn signal(signo: i32) -> io::Result<rustix::process::Signal> {
+pub(crate) fn parse_signal(signo: i32) -> io::Result<rustix::process::Signal> {
     rustix::process::Signal::from_named_raw(signo)
         .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-pub(crate) fn pidfd_of(pid: i32) -> io::Result<OwnedFd> {
+pub(crate) fn open_pidfd(pid: i32) -> io::Result<OwnedFd> {
     let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
     Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
 }
 
-/// Tries again for a moment while the kernel is out of descriptors or memory. There is no event for "to be had again".
+/// Retries briefly while the kernel is out of fds or memory. The kernel has no event for their availability.
 pub(crate) fn retry_exhausted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     const BACKOFF_MS: [i64; 5] = [1, 2, 5, 10, 20];
     for wait in BACKOFF_MS {
@@ -333,7 +336,7 @@ pub(crate) fn retry_exhausted<T>(mut call: impl FnMut() -> io::Result<T>) -> io:
                     tv_sec: 0,
                     tv_nsec: wait * 1_000_000,
                 };
-                // Interrupted is only sooner.
+                // An interruption only makes the retry earlier.
                 let _ = rustix::event::poll(&mut [], Some(&wait));
             }
             other => return other,
@@ -342,20 +345,20 @@ pub(crate) fn retry_exhausted<T>(mut call: impl FnMut() -> io::Result<T>) -> io:
     call()
 }
 
-/// An error leaves no process behind.
-fn end_unborn(pid: i32) {
+/// Kills and reaps a process, so that a failed start leaves none behind.
+fn kill_and_reap(pid: i32) {
     if let Some(process) = Pid::from_raw(pid) {
         let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
-        let _ = sys::await_child(pid);
+        let _ = sys::wait_child(pid);
     }
 }
 
-fn copy(fd: BorrowedFd<'_>, above: RawFd) -> Result<OwnedFd, SpawnError> {
+fn dup_above(fd: BorrowedFd<'_>, above: RawFd) -> Result<OwnedFd, SpawnError> {
     rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), above).map_err(|e| SpawnError::new("fd", e))
 }
 
-fn open(fd: RawFd, path: &str, flags: i32) -> Result<sys::Action, SpawnError> {
-    Ok(sys::Action::Open {
+fn open_action(fd: RawFd, path: &str, flags: i32) -> Result<sys::SpawnAction, SpawnError> {
+    Ok(sys::SpawnAction::Open {
         fd,
         path: c_string("path", path.into())?,
         flags,

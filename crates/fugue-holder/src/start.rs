@@ -1,4 +1,4 @@
-//! The daemon's side of a holder's life: to start one, and to replace one that died.
+//! The daemon's side: starting a holder, and replacing a dead holder.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,91 +9,93 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::args::{Adopt, Args, FURTHER, LISTENER, MASTER, PIPE_R, PIPE_W};
-use crate::proc::{self, Stat};
+use crate::args::{
+    AdoptArgs, FIRST_EXTRA_FD, HolderArgs, LISTENER_FD, MASTER_FD, PIPE_R_FD, PIPE_W_FD,
+};
+use crate::proc::{self, ProcessStat};
 use crate::spawn::{ChildProcess, SessionLeadership, SpawnCommand, SpawnError};
 use crate::wire::{HelloOk, ProcessIdentity};
 
-/// Where a pane's holder lives.
+/// The files and numbers that a pane's holder is started with.
 #[derive(Debug, Clone, Copy)]
 pub struct HolderLocation<'a> {
-    /// The program with the hidden verb `hold`; `None` is the one that runs now, also if its file was replaced.
+    /// The program with the hidden verb `hold`. `None` is the running program, even if its file was replaced.
     pub exe: Option<&'a Path>,
-    /// Bound and listening before the holder starts, so that a connect never races with its start. At most 107 bytes.
+    /// Bound and listening before the holder starts, so that a connect never races with the start. At most 107 bytes.
     pub socket: &'a Path,
     /// The pane's own directory, absolute, 0700: the log and the records.
     pub dir: &'a Path,
-    /// 1 for the pane's first child; a fresh child is the next generation, with its own holder and the same log.
+    /// 1 for the pane's first child. A further child has the next generation, its own holder and the same log.
     pub generation: u32,
-    /// This daemon's; the holder refuses lower ones.
+    /// The epoch of this daemon. The holder refuses lower ones.
     pub epoch: u64,
 }
 
-// An exec takes a millisecond. Only a living holder keeps its socket longer, and then nobody should be here.
-const DYING: Duration = Duration::from_secs(1);
+// An exec takes a millisecond. Only a living holder keeps its socket longer, and a living holder must not be replaced.
+const SOCKET_RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a daemon holds in trust for a holder.
+/// The fds that a daemon keeps for the replacement of a holder.
 #[derive(Debug)]
 pub struct GuardedFds {
     pub master: OwnedFd,
     pub pipe_r: OwnedFd,
     pub pipe_w: OwnedFd,
-    /// Comes with HelloOk or with Started.
+    /// Received with `HelloOk` or with `Started`.
     pub child: Option<OwnedFd>,
     pub kept: Vec<OwnedFd>,
 }
 
-/// What a daemon knows that only the dead holder knew.
+/// State of a dead holder that the daemon passes on to its replacement.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HandoverState {
     pub child: Option<ProcessIdentity>,
-    /// The highest that was ever sent. Those without a final `InputState` are of unknown fate.
+    /// The highest sequence number ever sent. The fate of inputs without a final `InputState` is unknown.
     pub last_input_seq: u64,
     pub answered_upto: u64,
 }
 
 impl HolderLocation<'_> {
-    /// Starts a holder with a new terminal and no child yet. Connect, say Hello, then Start.
+    /// Starts a holder with a new PTY and without a child. Next: connect, send Hello, then Start.
     pub fn spawn(&self) -> Result<ChildProcess, SpawnError> {
         self.start(None, &[])
     }
 
-    /// Starts a holder in the place of one that is dead: connecting to its socket gives ECONNREFUSED.
+    /// Starts a holder in place of a dead holder, whose socket refuses connections (ECONNREFUSED).
     pub fn replace(
         &self,
         guarded: &GuardedFds,
-        known: HandoverState,
+        handover: HandoverState,
     ) -> Result<ChildProcess, SpawnError> {
         let mut fds = vec![
-            (guarded.master.as_fd(), MASTER),
-            (guarded.pipe_r.as_fd(), PIPE_R),
-            (guarded.pipe_w.as_fd(), PIPE_W),
+            (guarded.master.as_fd(), MASTER_FD),
+            (guarded.pipe_r.as_fd(), PIPE_R_FD),
+            (guarded.pipe_w.as_fd(), PIPE_W_FD),
         ];
         let further = guarded.child.iter().chain(&guarded.kept);
         fds.extend(
             further
-                .zip(FURTHER..)
+                .zip(FIRST_EXTRA_FD..)
                 .map(|(fd, number)| (fd.as_fd(), number)),
         );
-        let adopt = Adopt {
-            child: known.child,
+        let adopt = AdoptArgs {
+            child: handover.child,
             pidfd: guarded.child.is_some(),
             kept: guarded.kept.len() as u8,
-            last_seq: known.last_input_seq,
-            answered_upto: known.answered_upto,
+            last_seq: handover.last_input_seq,
+            answered_upto: handover.answered_upto,
         };
         self.start(Some(adopt), &fds)
     }
 
-    /// What tmux is to start in one of its panes: a holder that is shown there. It comes to [`HolderLocation::meeting`] when it
-    /// can be connected to.
-    pub fn viewed(&self) -> Vec<OsString> {
-        // An upgrade may have replaced the file; tmux cannot start the one that is gone.
+    /// The command line for tmux to start a holder in one of its panes, which shows the child. The holder connects to
+    /// [`HolderLocation::RENDEZVOUS_SOCKET`] when its own socket accepts connections.
+    pub fn tmux_command(&self) -> Vec<OsString> {
+        // An upgrade may have replaced the file; tmux cannot start a deleted file.
         let exe = match self.exe {
             Some(exe) => exe.to_owned(),
-            None => proc::Exe::ours().path,
+            None => proc::ExecutableFile::current().path,
         };
-        let args = Args {
+        let args = HolderArgs {
             dir: self.dir.to_owned(),
             generation: self.generation,
             parent: std::process::id() as i32,
@@ -104,24 +106,24 @@ impl HolderLocation<'_> {
         };
         [exe.into_os_string(), "hold".into()]
             .into_iter()
-            .chain(args.words())
+            .chain(args.to_words())
             .collect()
     }
 
-    /// The name of a holder's socket in the pane's directory.
-    pub const SOCKET: &'static str = crate::holder::SOCKET;
+    /// Name of a holder's socket in the pane's directory.
+    pub const HOLDER_SOCKET: &'static str = crate::holder::HOLDER_SOCKET;
 
-    /// The name, in the pane's directory, of the socket at which a daemon waits for a holder that tmux starts.
-    pub const MEETING: &'static str = crate::holder::MEETING;
+    /// Name of the socket in the pane's directory where a daemon waits for a holder that tmux starts.
+    pub const RENDEZVOUS_SOCKET: &'static str = crate::holder::RENDEZVOUS_SOCKET;
 
     fn start(
         &self,
-        adopt: Option<Adopt>,
+        adopt: Option<AdoptArgs>,
         fds: &[(std::os::fd::BorrowedFd<'_>, i32)],
     ) -> Result<ChildProcess, SpawnError> {
         let listener = listen(self.socket)
             .map_err(|e| SpawnError::new(format!("socket {}", self.socket.display()), e))?;
-        let args = Args {
+        let args = HolderArgs {
             dir: self.dir.to_owned(),
             generation: self.generation,
             parent: std::process::id() as i32,
@@ -131,11 +133,11 @@ impl HolderLocation<'_> {
             adopt,
         };
         let mut spawn = SpawnCommand::new(self.exe.unwrap_or(Path::new("/proc/self/exe")))
-            .named("fugue")
+            .arg0("fugue")
             .arg("hold")
-            .args(args.words())
+            .args(args.to_words())
             .session(SessionLeadership::Own)
-            .fd(listener.as_fd(), LISTENER);
+            .fd(listener.as_fd(), LISTENER_FD);
         for (fd, number) in fds {
             spawn = spawn.fd(*fd, *number);
         }
@@ -144,10 +146,12 @@ impl HolderLocation<'_> {
 }
 
 impl GuardedFds {
-    /// Sorts the fds that came with a HelloOk. The second is the eventfd that says the log grew.
+    /// Assigns the fds that were received with a `HelloOk`. The second value is the eventfd that signals growth of the
+    /// log.
     pub fn from_hello(hello: &HelloOk, fds: Vec<OwnedFd>) -> Option<(GuardedFds, OwnedFd)> {
         let mut fds = fds.into_iter();
-        let (master, pipe_r, pipe_w, grew) = (fds.next()?, fds.next()?, fds.next()?, fds.next()?);
+        let (master, pipe_r, pipe_w, growth_eventfd) =
+            (fds.next()?, fds.next()?, fds.next()?, fds.next()?);
         let child = if hello.child_pidfd {
             Some(fds.next()?)
         } else {
@@ -161,12 +165,12 @@ impl GuardedFds {
                 child,
                 kept: fds.collect(),
             },
-            grew,
+            growth_eventfd,
         ))
     }
 }
 
-/// A listening socket at `path`, in the place of one that nobody listens on. EADDRINUSE if somebody does.
+/// Binds and listens at `path`, in place of a socket without a listener. EADDRINUSE if the old socket has a listener.
 pub fn listen(path: &Path) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -179,15 +183,15 @@ pub fn listen(path: &Path) -> io::Result<OwnedFd> {
         }
         bound => bound?,
     }
-    // A daemon connects once; the rest is for those that come and go.
+    // A daemon connects once; the rest is for short-lived connections.
     rustix::net::listen(&socket, 16)?;
     Ok(socket)
 }
 
-/// Makes sure that nobody listens. A holder that was killed while it started a child leaves its listener to that child
-/// for the moment until its exec; our connection is reset when that moment is over.
+/// Waits until no process listens at `address`. A holder that was killed while it started a child leaves its listener
+/// to that child until the exec; our connection is reset at that moment.
 fn await_refusal(address: &SocketAddrUnix) -> io::Result<()> {
-    let deadline = Instant::now() + DYING;
+    let deadline = Instant::now() + SOCKET_RELEASE_TIMEOUT;
     loop {
         let probe = rustix::net::socket_with(
             AddressFamily::UNIX,
@@ -210,12 +214,14 @@ fn await_refusal(address: &SocketAddrUnix) -> io::Result<()> {
     }
 }
 
-/// Pid and start time of a process that lives now.
+/// Returns pid and start time of a living process.
 pub fn identify(pid: i32) -> Option<ProcessIdentity> {
-    Stat::of(pid).filter(|s| !s.is_over()).map(|s| s.identity())
+    ProcessStat::get(pid)
+        .filter(|s| !s.has_ended())
+        .map(|s| s.identity())
 }
 
-/// Whether this very process lives; a zombie does not.
-pub fn is_alive(who: ProcessIdentity) -> bool {
-    proc::lives(who)
+/// Whether the process with this pid and start time is alive. A zombie is not.
+pub fn is_alive(identity: ProcessIdentity) -> bool {
+    proc::is_alive(identity)
 }

@@ -1,5 +1,5 @@
-//! The few system calls that `rustix` does not wrap safely; the only module of this crate with `unsafe` in it.
-//! It decides nothing: every function is one call with its arguments made safe.
+//! System calls that `rustix` does not wrap safely; the only module of this crate with `unsafe`. Each function is one
+//! call with checked arguments, and makes no decisions.
 #![expect(
     unsafe_code,
     reason = "posix_spawn, signalfd, waitid with a pid, the pidfd ioctl and inherited fds have no safe wrapper"
@@ -11,9 +11,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
-/// One thing the kernel does in the new process before it runs the program.
-pub(crate) enum Action {
-    /// Work in this directory (an open one, so that a bad path was already refused by name).
+/// An action in the new process before it executes the program.
+pub(crate) enum SpawnAction {
+    /// Change to this directory (passed as an open fd, so that a bad path has already been refused by name).
     Chdir(RawFd),
     /// Open a path as this fd.
     Open {
@@ -21,7 +21,7 @@ pub(crate) enum Action {
         path: CString,
         flags: i32,
     },
-    /// Let `from` also be `to`, kept across exec.
+    /// Duplicate `from` to `to`, kept across exec.
     Dup { from: RawFd, to: RawFd },
 }
 
@@ -32,18 +32,18 @@ pub enum SessionLeadership {
     Inherited,
 }
 
-/// Starts a program with default signal dispositions and an empty signal mask. An error is the kernel's own, also
-/// for the exec: glibc and musl report it from the child through shared memory.
+/// Starts a program with default signal dispositions and an empty signal mask. Errors are those of the kernel,
+/// including errors of the exec, which glibc and musl report from the child through shared memory.
 pub(crate) fn posix_spawn(
     program: &CStr,
     argv: &[CString],
     env: &[CString],
     session: SessionLeadership,
-    actions: &[Action],
+    actions: &[SpawnAction],
 ) -> io::Result<i32> {
-    let mut attr = Attr::new()?;
+    let mut attr = SpawnAttributes::new()?;
     attr.set(session)?;
-    let mut files = FileActions::new()?;
+    let mut files = SpawnFileActions::new()?;
     for action in actions {
         files.add(action)?;
     }
@@ -51,7 +51,7 @@ pub(crate) fn posix_spawn(
     let env = pointers(env);
     let mut pid = 0;
     // SAFETY: every pointer is to a live, NUL-ended value, and both arrays end with a null pointer.
-    check(unsafe {
+    check_errno(unsafe {
         libc::posix_spawn(
             &mut pid,
             program.as_ptr(),
@@ -64,10 +64,9 @@ pub(crate) fn posix_spawn(
     Ok(pid)
 }
 
-/// Blocks every signal and returns a fd that is readable when a child changed, or the size
-/// of the terminal that we were started in, if we were. A holder is ended by a message or by
-/// SIGKILL, by nothing else.
-pub(crate) fn watch_children() -> io::Result<OwnedFd> {
+/// Blocks every signal and returns a signalfd that becomes readable when a child changes its state, or when the
+/// terminal of this process, if any, changes its size. A holder is ended only by a message or by SIGKILL.
+pub(crate) fn open_signalfd() -> io::Result<OwnedFd> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut child = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the sets are initialised by sigfillset/sigemptyset before use; the fd is new and ours.
@@ -76,12 +75,12 @@ pub(crate) fn watch_children() -> io::Result<OwnedFd> {
         libc::sigemptyset(child.as_mut_ptr());
         libc::sigaddset(child.as_mut_ptr(), libc::SIGCHLD);
         libc::sigaddset(child.as_mut_ptr(), libc::SIGWINCH);
-        check(libc::pthread_sigmask(
+        check_errno(libc::pthread_sigmask(
             libc::SIG_BLOCK,
             all.as_ptr(),
             ptr::null_mut(),
         ))?;
-        owned(libc::signalfd(
+        own_fd(libc::signalfd(
             -1,
             child.as_ptr(),
             libc::SFD_CLOEXEC | libc::SFD_NONBLOCK,
@@ -89,7 +88,7 @@ pub(crate) fn watch_children() -> io::Result<OwnedFd> {
     }
 }
 
-/// How a process ended, as `waitid` and the kernel's exit code both tell it.
+/// How a process ended, as reported by `waitid` and by the kernel's exit code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProcessExit {
     Code(i32),
@@ -97,12 +96,12 @@ pub enum ProcessExit {
         signo: i32,
         core: bool,
     },
-    /// It ended, and the kernel would not say how. Never a guess.
+    /// The process has ended, and the kernel does not reveal how. Never a guess.
     Unknown,
 }
 
 impl ProcessExit {
-    /// From the form that `wait`, `/proc/PID/stat` and PIDFD_GET_INFO share.
+    /// Converts the wait status that `wait`, `/proc/PID/stat` and PIDFD_GET_INFO share.
     pub(crate) fn from_wait_status(status: i32) -> ProcessExit {
         match status & 0x7f {
             0 => ProcessExit::Code((status >> 8) & 0xff),
@@ -114,26 +113,29 @@ impl ProcessExit {
     }
 }
 
-/// Who to ask `waitid` about.
+/// The process that `waitid` waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whom {
+pub(crate) enum WaitTarget {
     Any,
     Pid(i32),
 }
 
-/// Whether the zombie stays for a later call.
+/// Whether the call reaps the zombie or leaves it for a later call.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reap {
-    Leave,
-    Take,
+pub(crate) enum ZombieUse {
+    Keep,
+    Reap,
 }
 
-/// An ended child, if there is one now.
-pub(crate) fn ended_child(whom: Whom, reap: Reap) -> io::Result<Option<(i32, ProcessExit)>> {
-    wait_child(whom, reap, libc::WNOHANG)
+/// Returns an ended child, if any.
+pub(crate) fn try_wait_child(
+    target: WaitTarget,
+    reap: ZombieUse,
+) -> io::Result<Option<(i32, ProcessExit)>> {
+    waitid(target, reap, libc::WNOHANG)
 }
 
-/// Whether we have any child, ended ones that nobody reaped included.
+/// Whether this process has any child, including zombies.
 pub(crate) fn has_children() -> bool {
     // SAFETY: a zeroed siginfo is valid, and waitid fills it.
     unsafe {
@@ -144,10 +146,10 @@ pub(crate) fn has_children() -> bool {
     }
 }
 
-/// Waits until that child ended, and reaps it.
-pub(crate) fn await_child(pid: i32) -> io::Result<ProcessExit> {
+/// Waits until the child has ended, and reaps it.
+pub(crate) fn wait_child(pid: i32) -> io::Result<ProcessExit> {
     loop {
-        match wait_child(Whom::Pid(pid), Reap::Take, 0) {
+        match waitid(WaitTarget::Pid(pid), ZombieUse::Reap, 0) {
             Ok(Some((_, ending))) => return Ok(ending),
             Ok(None) => {}
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -156,14 +158,18 @@ pub(crate) fn await_child(pid: i32) -> io::Result<ProcessExit> {
     }
 }
 
-fn wait_child(whom: Whom, reap: Reap, flags: i32) -> io::Result<Option<(i32, ProcessExit)>> {
-    let (kind, id) = match whom {
-        Whom::Any => (libc::P_ALL, 0),
-        Whom::Pid(pid) => (libc::P_PID, pid as libc::id_t),
+fn waitid(
+    target: WaitTarget,
+    reap: ZombieUse,
+    flags: i32,
+) -> io::Result<Option<(i32, ProcessExit)>> {
+    let (kind, id) = match target {
+        WaitTarget::Any => (libc::P_ALL, 0),
+        WaitTarget::Pid(pid) => (libc::P_PID, pid as libc::id_t),
     };
     let keep = match reap {
-        Reap::Leave => libc::WNOWAIT,
-        Reap::Take => 0,
+        ZombieUse::Keep => libc::WNOWAIT,
+        ZombieUse::Reap => 0,
     };
     // SAFETY: a zeroed siginfo is valid, and waitid fills it; the accessors read what waitid wrote.
     unsafe {
@@ -193,18 +199,18 @@ fn wait_child(whom: Whom, reap: Reap, flags: i32) -> io::Result<Option<(i32, Pro
     }
 }
 
-/// What a pidfd can say of a process that someone else may have reaped.
-pub(crate) enum PidfdAnswer {
-    Ended(ProcessExit),
-    /// Not reaped yet: the answer comes with POLLHUP.
-    NotYet,
-    /// The kernel is older than the question (Linux 6.15).
-    CannotSay,
+/// The exit of a process according to its pidfd. The process may have been reaped by another process.
+pub(crate) enum PidfdExitStatus {
+    Exited(ProcessExit),
+    /// Not reaped yet: the exit is available with POLLHUP.
+    NotReaped,
+    /// The kernel is older than this query (Linux 6.15), or has kept no exit for us.
+    Unavailable,
 }
 
-/// PIDFD_GET_INFO with PIDFD_INFO_EXIT.
-pub(crate) fn pidfd_exit(pidfd: BorrowedFd<'_>) -> PidfdAnswer {
-    // `struct pidfd_info`, its first published size; the kernel accepts it for ever.
+/// Queries PIDFD_GET_INFO with PIDFD_INFO_EXIT.
+pub(crate) fn pidfd_exit(pidfd: BorrowedFd<'_>) -> PidfdExitStatus {
+    // `struct pidfd_info` in its first published size, which the kernel accepts forever.
     #[repr(C)]
     #[derive(Default)]
     struct Info {
@@ -214,7 +220,7 @@ pub(crate) fn pidfd_exit(pidfd: BorrowedFd<'_>) -> PidfdAnswer {
         exit_code: i32,
     }
     const EXIT: u64 = 1 << 3;
-    // _IOWR(0xff, 11, 64 bytes), as x86 and ARM write it.
+    // _IOWR(0xff, 11, 64 bytes), as encoded on x86 and ARM.
     const REQUEST: u32 = 0xc040_ff0b;
     let mut info = Info {
         mask: EXIT,
@@ -224,17 +230,17 @@ pub(crate) fn pidfd_exit(pidfd: BorrowedFd<'_>) -> PidfdAnswer {
     let done = unsafe { libc::ioctl(pidfd.as_raw_fd(), REQUEST as libc::Ioctl, &mut info) };
     if done == 0 {
         return if info.mask & EXIT != 0 {
-            PidfdAnswer::Ended(ProcessExit::from_wait_status(info.exit_code))
+            PidfdExitStatus::Exited(ProcessExit::from_wait_status(info.exit_code))
         } else {
-            PidfdAnswer::NotYet
+            PidfdExitStatus::NotReaped
         };
     }
     // ESRCH: reaped, and no exit was kept for us.
-    PidfdAnswer::CannotSay
+    PidfdExitStatus::Unavailable
 }
 
-/// Takes over a fd that this process was started with. `None` if there is no such fd.
-pub(crate) fn inherited(fd: RawFd) -> Option<OwnedFd> {
+/// Takes ownership of an fd that this process was started with. `None` if there is no such fd.
+pub(crate) fn take_inherited_fd(fd: RawFd) -> Option<OwnedFd> {
     // SAFETY: F_SETFD on any number is harmless; if it succeeds the fd is open, and the caller asks once for each.
     unsafe {
         if libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) != 0 {
@@ -244,7 +250,7 @@ pub(crate) fn inherited(fd: RawFd) -> Option<OwnedFd> {
     }
 }
 
-/// Closes every fd from `first` on: whatever a careless ancestor leaked.
+/// Closes every fd from `first` on, which an ancestor may have leaked.
 pub(crate) fn close_from(first: RawFd) {
     // SAFETY: called first thing in the holder, when nothing owns a fd above the inherited ones.
     unsafe {
@@ -257,15 +263,15 @@ pub(crate) fn close_from(first: RawFd) {
     }
 }
 
-/// The name `ps` shows; it would be `exe` after a start by `/proc/self/exe`.
-pub(crate) fn name_process(name: &CStr) {
+/// Sets the name that `ps` shows; after a start through `/proc/self/exe` it would be `exe`.
+pub(crate) fn set_process_name(name: &CStr) {
     // SAFETY: PR_SET_NAME copies at most 16 bytes of a NUL-ended string.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, name.as_ptr());
     }
 }
 
-/// Gives freed memory back to the system; an allocator keeps it otherwise, and a holder lives long.
+/// Returns freed memory to the system. The allocator would keep it otherwise, and a holder runs for a long time.
 pub(crate) fn release_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim has no preconditions.
@@ -274,15 +280,15 @@ pub(crate) fn release_memory() {
     }
 }
 
-struct Attr(libc::posix_spawnattr_t);
+struct SpawnAttributes(libc::posix_spawnattr_t);
 
-impl Attr {
-    fn new() -> io::Result<Attr> {
+impl SpawnAttributes {
+    fn new() -> io::Result<SpawnAttributes> {
         let mut attr = MaybeUninit::uninit();
         // SAFETY: init makes the value valid when it returns 0.
         unsafe {
-            check(libc::posix_spawnattr_init(attr.as_mut_ptr()))?;
-            Ok(Attr(attr.assume_init()))
+            check_errno(libc::posix_spawnattr_init(attr.as_mut_ptr()))?;
+            Ok(SpawnAttributes(attr.assume_init()))
         }
     }
 
@@ -295,15 +301,16 @@ impl Attr {
         let mut none = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: the sets are initialised before use, and `self.0` is a valid attribute object.
         unsafe {
-            // Every bit, where sigfillset leaves out glibc's own two, which its posix_spawn would then set to ignored.
+            // Sets every bit. sigfillset omits the two internal signals of glibc, and its posix_spawn would then set
+            // them to ignored.
             all.as_mut_ptr().write_bytes(0xff, 1);
             libc::sigemptyset(none.as_mut_ptr());
-            check(libc::posix_spawnattr_setsigdefault(
+            check_errno(libc::posix_spawnattr_setsigdefault(
                 &mut self.0,
                 all.as_ptr(),
             ))?;
-            check(libc::posix_spawnattr_setsigmask(&mut self.0, none.as_ptr()))?;
-            check(libc::posix_spawnattr_setflags(
+            check_errno(libc::posix_spawnattr_setsigmask(&mut self.0, none.as_ptr()))?;
+            check_errno(libc::posix_spawnattr_setflags(
                 &mut self.0,
                 flags as libc::c_short,
             ))
@@ -311,7 +318,7 @@ impl Attr {
     }
 }
 
-impl Drop for Attr {
+impl Drop for SpawnAttributes {
     fn drop(&mut self) {
         // SAFETY: initialised in `new`, destroyed once.
         unsafe {
@@ -320,31 +327,33 @@ impl Drop for Attr {
     }
 }
 
-struct FileActions(libc::posix_spawn_file_actions_t);
+struct SpawnFileActions(libc::posix_spawn_file_actions_t);
 
-impl FileActions {
-    fn new() -> io::Result<FileActions> {
+impl SpawnFileActions {
+    fn new() -> io::Result<SpawnFileActions> {
         let mut actions = MaybeUninit::uninit();
         // SAFETY: init makes the value valid when it returns 0.
         unsafe {
-            check(libc::posix_spawn_file_actions_init(actions.as_mut_ptr()))?;
-            Ok(FileActions(actions.assume_init()))
+            check_errno(libc::posix_spawn_file_actions_init(actions.as_mut_ptr()))?;
+            Ok(SpawnFileActions(actions.assume_init()))
         }
     }
 
-    fn add(&mut self, action: &Action) -> io::Result<()> {
+    fn add(&mut self, action: &SpawnAction) -> io::Result<()> {
         // SAFETY: `self.0` is valid, and addopen copies the path.
-        check(unsafe {
+        check_errno(unsafe {
             match action {
-                Action::Chdir(fd) => libc::posix_spawn_file_actions_addfchdir_np(&mut self.0, *fd),
-                Action::Open { fd, path, flags } => libc::posix_spawn_file_actions_addopen(
+                SpawnAction::Chdir(fd) => {
+                    libc::posix_spawn_file_actions_addfchdir_np(&mut self.0, *fd)
+                }
+                SpawnAction::Open { fd, path, flags } => libc::posix_spawn_file_actions_addopen(
                     &mut self.0,
                     *fd,
                     path.as_ptr(),
                     *flags,
                     0,
                 ),
-                Action::Dup { from, to } => {
+                SpawnAction::Dup { from, to } => {
                     libc::posix_spawn_file_actions_adddup2(&mut self.0, *from, *to)
                 }
             }
@@ -352,7 +361,7 @@ impl FileActions {
     }
 }
 
-impl Drop for FileActions {
+impl Drop for SpawnFileActions {
     fn drop(&mut self) {
         // SAFETY: initialised in `new`, destroyed once.
         unsafe {
@@ -361,7 +370,7 @@ impl Drop for FileActions {
     }
 }
 
-/// A null-ended array of pointers into `strings`, which must outlive its use.
+/// A null-terminated array of pointers into `strings`, which must outlive its use.
 fn pointers(strings: &[CString]) -> Vec<*mut libc::c_char> {
     strings
         .iter()
@@ -370,8 +379,8 @@ fn pointers(strings: &[CString]) -> Vec<*mut libc::c_char> {
         .collect()
 }
 
-/// Of calls that return an error number instead of setting errno.
-fn check(error: libc::c_int) -> io::Result<()> {
+/// Converts the result of calls that return an error number instead of setting errno.
+fn check_errno(error: libc::c_int) -> io::Result<()> {
     match error {
         0 => Ok(()),
         errno => Err(io::Error::from_raw_os_error(errno)),
@@ -379,11 +388,12 @@ fn check(error: libc::c_int) -> io::Result<()> {
 }
 
 /// # Safety
-/// `fd` is -1 or a new fd that nobody else owns.
-unsafe fn owned(fd: RawFd) -> io::Result<OwnedFd> {
+///
+/// `fd` must be -1 or a new fd without another owner.
+unsafe fn own_fd(fd: RawFd) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

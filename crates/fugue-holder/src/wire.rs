@@ -1,9 +1,9 @@
-//! What a daemon and a holder say to each other. Versioned and frozen: a new daemon works with old holders, so a
-//! message may get new fields at its end and the protocol may get new kinds, and nothing else ever changes.
+//! The protocol between a daemon and a holder. Versioned and frozen: a new daemon works with old holders, so a message
+//! may get new fields at its end and the protocol may get new kinds, and nothing else ever changes.
 //!
-//! A frame is a u32 length, a u8 kind and fixed little-endian fields. Unknown kinds are answered with
-//! [`ToDaemon::Unknown`], bytes after the known fields are ignored, and a frame that makes no sense closes its
-//! connection and nothing else. Output never travels here: it is in the log, and an eventfd says that it grew.
+//! A frame is a u32 length, a u8 kind and fixed little-endian fields. A message of an unknown kind is answered with
+//! [`ToDaemon::Unknown`], bytes after the known fields are ignored, and an invalid frame closes its connection and has
+//! no other effect. Output is never sent here: it is in the log, and an eventfd signals that the log has grown.
 
 mod decode;
 mod encode;
@@ -12,24 +12,25 @@ mod frame;
 mod tests;
 
 pub use crate::sys::ProcessExit;
-pub use decode::Bad;
-pub(crate) use encode::Writer;
-pub use frame::{Frames, HolderFrame, MAX_FRAME, WireMessage};
+pub use decode::WireFrameError;
+pub(crate) use encode::FieldWriter;
+pub use frame::{HolderFrame, MAX_FRAME, WireFrameDecoder, WireMessage};
 
-/// The protocol's version, of which each side sends its own.
+/// The version of the protocol. Each side sends its own.
 pub const VERSION: u16 = 1;
 
-/// How many fds may come with one `Start`.
-pub const MAX_KEPT: usize = 8;
+/// Maximum number of fds that may be sent with one `Start`.
+pub const MAX_KEPT_FDS: usize = 8;
 
-/// From the daemon. `Hello` is the first message of a connection. The kinds 9 and 10 are retired and not used again.
+/// Messages from the daemon. `Hello` is the first message of a connection. The kinds 9 and 10 are retired and must not
+/// be reused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToHolder {
     Hello {
         version: u16,
         epoch: u64,
     },
-    /// With as many SCM_RIGHTS fds as `spec.kept` has entries.
+    /// Sent with as many SCM_RIGHTS fds as `spec.kept` has entries.
     Start(ChildSpec),
     Input(InputMessage),
     Resize {
@@ -42,7 +43,7 @@ pub enum ToHolder {
         target: SignalTarget,
         signo: i32,
     },
-    /// Ends every process of the pane: HUP and TERM now, KILL after the grace.
+    /// Terminates every process of the pane: HUP and TERM now, KILL after the grace period.
     Close {
         id: u64,
         grace_ms: u32,
@@ -50,23 +51,23 @@ pub enum ToHolder {
     Probe {
         id: u64,
     },
-    /// Ends the holder; only without a live child.
+    /// Ends the holder; refused while the child is alive.
     Leave,
 }
 
-/// From the holder. The kinds 17 and 19 are retired and not used again.
+/// Messages from the holder. The kinds 17 and 19 are retired and must not be reused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToDaemon {
-    /// With SCM_RIGHTS fds: master, pipe's read end, pipe's write end, eventfd, the child's pidfd if
-    /// `child_pidfd`, then the kept ones. [`crate::Guarded`] sorts them.
+    /// Sent with SCM_RIGHTS fds: the PTY master, the read end and the write end of the pipe, the eventfd, the child's
+    /// pidfd if `child_pidfd`, then the kept fds. [`crate::GuardedFds::from_hello`] assigns them.
     HelloOk(HelloOk),
-    /// The connection is closed after it.
+    /// The connection is closed afterwards.
     Refused {
         reason: RefusalReason,
         errno: i32,
         what: String,
     },
-    /// With the child's pidfd.
+    /// Sent with the child's pidfd.
     Started(ProcessIdentity),
     StartFailed {
         what: String,
@@ -78,17 +79,17 @@ pub enum ToDaemon {
         id: u64,
         probe: ForegroundProbe,
     },
-    /// Nothing of the pane runs any more, but for `left` processes that could not be ended (another user's, or
-    /// stuck in the kernel).
+    /// The processes of the pane have ended, except for `left` processes that could not be terminated (of another user,
+    /// or stuck in the kernel).
     Closed {
         id: u64,
         left: u32,
     },
-    /// The log cannot be written; the child waits and nothing is lost.
+    /// The log cannot be written. The child blocks, and no output is lost.
     Stalled {
         errno: i32,
     },
-    Flowing,
+    LogWritable,
     Done {
         id: u64,
     },
@@ -100,79 +101,82 @@ pub enum ToDaemon {
     Unknown {
         kind: u8,
     },
-    /// Said before `ChildExit`: the child left no process behind, so there is nothing to close.
-    Alone,
-    /// A person typed this where the pane is shown (or that terminal answered the program). It is typed already.
-    Keyed {
+    /// Sent before `Exited`: the child left no process behind, so a close has nothing to terminate.
+    NoProcessesLeft,
+    /// Keys that a person typed in the tmux pane that shows this pane, or that tmux's terminal replied to the program.
+    /// Already written to the PTY.
+    ViewKeys {
         bytes: Vec<u8>,
     },
-    /// Where the pane is shown, it got another size; it is in the record of sizes.
+    /// The tmux pane that shows this pane has changed its size. The new size is already recorded.
     Resized {
         rows: u16,
         cols: u16,
     },
-    /// The child has ended and its exit is not recorded yet, because the log cannot be written. `at` is where the log will
-    /// end when all output that waits is in it, as far as that is known. `ChildExit` follows.
+    /// The child has ended, and its exit is not recorded yet because the log cannot be written. `output_end` is where
+    /// the log will end when all pending output is written, as far as known. `Exited` follows.
     ExitPending(ChildExit),
 }
 
-/// A child to start. It may hold secrets, so it is never written to disk nor shown by `ps` of the holder.
+/// A child to start. The environment may contain secrets, so the spec is never written to disk, and is not visible in
+/// the `ps` output of the holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildSpec {
-    /// `argv[0]` is a path, or a name looked up in the `PATH` of `env`.
+    /// `argv[0]` is a path, or a name that is looked up in the `PATH` of `env`.
     pub argv: Vec<Vec<u8>>,
     pub env: Vec<(Vec<u8>, Vec<u8>)>,
     pub cwd: Vec<u8>,
     pub rows: u16,
     pub cols: u16,
     pub umask: u32,
-    /// Soft limit of open files; `None` leaves the holder's own.
+    /// Soft limit of open files; `None` keeps the limit of the holder.
     pub nofile: Option<u64>,
-    /// How many bytes of output are kept at most, and how many of them a file holds.
+    /// Maximum number of bytes of output that are kept. `segment` is the size of one file.
     pub log_cap: u64,
     pub segment: u64,
-    /// `KEY=value` entries; a process whose environment has all of them belongs to this pane, wherever it went.
-    /// They must be this pane's alone on the whole machine. Written to `meta`, so no secrets. May be empty.
+    /// `KEY=value` entries. A process whose environment contains all of them belongs to this pane, wherever it was
+    /// moved. They must be unique to this pane on the whole machine. Written to `meta`, so no secrets. May be empty.
     pub marks: Vec<Vec<u8>>,
-    /// For each fd that comes with `Start`: the number the child gets it under. The holder keeps all of them and
-    /// hands them over at each Hello.
+    /// One entry for each fd that is sent with `Start`: the number under which the child gets it. The holder keeps all
+    /// of them and sends dups with each `HelloOk`.
     pub kept: Vec<FdUse>,
 }
 
 impl ChildSpec {
-    /// 64 MiB kept, in 16 files.
+    /// 64 MiB, in 16 segments.
     pub const LOG_CAP: u64 = 64 << 20;
-    /// No file of the log is smaller than this (but the newest), so that a small cap does not become a thousand files.
+    /// No segment is smaller than this, except for the newest, so that a small cap does not lead to a thousand files.
     pub const MIN_SEGMENT: u64 = 64 << 10;
 
-    /// The size of one file of a log with this cap.
+    /// The segment size of a log with this cap.
     pub fn segment_for(cap: u64) -> u64 {
         (cap / 16).max(ChildSpec::MIN_SEGMENT)
     }
 }
 
-/// What happens with a fd that came with `Start`.
+/// Use of an fd that was sent with `Start`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FdUse {
-    /// The child gets it under this number (3 or more), and the holder keeps it.
+    /// Passed to the child under this number (3 or more), and kept by the holder.
     AlsoChild(u16),
-    /// Only the holder keeps it, for the next daemon.
+    /// Kept by the holder only, for the next daemon.
     HolderOnly,
 }
 
-/// A process, for ever: pids are reused, a pid with its start time (clock ticks since boot) is not.
+/// Identifies a process permanently: pids are reused, but a pid together with its start time (clock ticks since boot)
+/// is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessIdentity {
     pub pid: i32,
     pub start_time: u64,
 }
 
-/// Something to type.
+/// Bytes to write to the PTY.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputMessage {
-    /// Strictly increasing over the pane's generation.
+    /// Strictly increasing within the pane's generation.
     pub seq: u64,
-    /// The caller's own id for this input: asked again, it is not typed again.
+    /// The caller's own id for this input: an input with a known key is not written again.
     pub key: [u8; 16],
     pub kind: InputKind,
     pub bytes: Vec<u8>,
@@ -181,8 +185,8 @@ pub struct InputMessage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputKind {
     Typed,
-    /// A terminal's reply to a query that ended at this offset of the output. One at or before the last answered
-    /// offset was answered already, so a daemon may replay the log and answer again.
+    /// A terminal's reply to a query that ended at this offset of the output. A reply at or before the last answered
+    /// offset is a duplicate, so a daemon may replay the log and reply again.
     Answer {
         at: u64,
     },
@@ -199,13 +203,15 @@ pub struct InputState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputOutcome {
-    /// The terminal took all of it.
+    /// All bytes were written.
     Written,
-    /// The program does not read; the rest follows by itself, and then `Written`.
+    /// The program does not read. The rest is written later, and `Written` follows.
     Pending,
-    /// This key was seen before; `written` of `total` says how far that one got. Nothing was typed.
+    /// The key is known; `written` of `total` is the progress of the first input with that key. Nothing was written
+    /// now.
     Duplicate,
-    /// Not (wholly) typed and never will be: the queue is full, the sequence number is old, or the child ended.
+    /// Not (completely) written, and never will be: the queue is full, the sequence number is old, or the child has
+    /// ended.
     Lost,
 }
 
@@ -221,7 +227,7 @@ pub struct HelloOk {
     pub version: u16,
     pub holder: i32,
     pub generation: u32,
-    /// Whether a kill -9 of the holder can lose no output byte (splice works here).
+    /// Whether a `kill -9` of the holder can lose no output byte (splice works here).
     pub lossless: bool,
     pub state: ChildState,
     pub log_end: u64,
@@ -229,9 +235,9 @@ pub struct HelloOk {
     pub answered_upto: u64,
     pub rows: u16,
     pub cols: u16,
-    /// The errno that stalls the log now.
+    /// The errno because of which the log is stalled.
     pub stalled: Option<i32>,
-    /// A close is under way.
+    /// A close is in progress.
     pub closing: bool,
     pub child_pidfd: bool,
     pub kept: u8,
@@ -248,39 +254,39 @@ pub enum ChildState {
     },
 }
 
-/// The child's end. It is in `exit.<generation>` before it is said.
+/// The exit of the child, sent after `exit.<generation>` is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChildExit {
     pub ending: ProcessExit,
-    /// Where the child's output ends. A log that ends before it has lost the rest: it could not be written, and the pane
-    /// was closed.
-    pub at: u64,
+    /// The offset at which the child's output ends. A log that ends earlier has lost the rest: the rest could not be
+    /// written, and the pane was closed.
+    pub output_end: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalReason {
-    /// Another user's process.
+    /// The peer belongs to another user.
     NotYours,
-    /// A daemon with a higher epoch was here.
+    /// A daemon with a higher epoch has connected.
     Fenced,
-    /// The first message was no Hello, or of a version that never was.
+    /// The first message was not a Hello, or had an invalid version.
     NoHello,
-    /// The holder could not make its terminal or log; it ends. `what` and `errno` say why.
+    /// The holder could not open its PTY or log, and exits. `what` and `errno` give the reason.
     Broken,
-    /// A newer connection of the same daemon took over.
+    /// A newer connection of the same daemon has taken over.
     Replaced,
 }
 
-/// What the terminal's foreground does now.
+/// State of the terminal's foreground process group.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ForegroundProbe {
-    /// The foreground process group; 0 if there is none.
+    /// The foreground process group; 0 for none.
     pub foreground: i32,
     pub canonical: bool,
     pub echo: bool,
     /// A foreground process that waits for a line from this terminal.
     pub reader: Option<TtyReader>,
-    /// A foreground process could not be looked into (setuid, or no longer our descendant under Yama).
+    /// A foreground process could not be inspected (setuid, or not a descendant under Yama).
     pub unreadable: bool,
     /// The pane's own child is in the foreground: a shell at its prompt, or a command run as the pane.
     pub leader_in_fg: bool,
@@ -291,6 +297,6 @@ pub struct ForegroundProbe {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TtyReader {
     pub pid: i32,
-    /// Echo is off: it wants a password or the like.
+    /// Echo is off: the process reads a password or another secret.
     pub secret: bool,
 }

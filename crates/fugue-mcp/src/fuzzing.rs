@@ -82,10 +82,10 @@ impl AsyncRead for Pieces {
 
 #[cfg(test)]
 mod tests {
-    use fugue_testkit::replay;
+    use fugue_testkit::replay_corpus;
 
     #[test]
     fn the_corpus_holds() {
-        replay("mcp", super::mcp);
+        replay_corpus("mcp", super::mcp);
     }
 }

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use fugue_testkit::{
-    MissingRequirement, RunningProgram, TestEnv, agents::ExternalTools, figure, skip,
+    MissingRequirement, RunningProgram, TestEnv, report_metric, skip, test_agents::ExternalTools,
 };
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -34,7 +34,7 @@ fn all_that_2026_07_28_requires_is_there() {
 fn check(revision: &str) {
     let server = beside("examples/conformance");
     let world = TestEnv::new(&server, LIMIT);
-    let tools = ExternalTools::beside(&server);
+    let tools = ExternalTools::find_beside(&server);
     let suite = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
     let (Some(suite), Some(node)) = (tools.find(suite), tools.find("node_modules/node/bin/node"))
     else {
@@ -45,7 +45,7 @@ fn check(revision: &str) {
         return;
     };
     let mut serving = RunningProgram::start(world.command(&server));
-    let url = serving.until_said(LIMIT, |said| said.ends_with('\n'));
+    let url = serving.wait_for_stdout(LIMIT, |said| said.ends_with('\n'));
     let mut command = tools.command(&world, &node);
     command
         .arg(suite)
@@ -68,12 +68,12 @@ fn check(revision: &str) {
     // Fewer would mean that the suite's words have changed and nothing was looked at.
     let least = if revision == "2025-11-25" { 30 } else { 37 };
     assert!(passed >= least, "{passed} scenarios\n{said}");
-    figure(
+    report_metric(
         &format!("MCP conformance, {revision}"),
         format!("{passed} scenarios, 0 failed"),
     );
     for (name, why) in NOT_OURS {
-        figure(
+        report_metric(
             &format!("MCP conformance, {revision}, not scored"),
             format!("{name}: {why}"),
         );

@@ -166,11 +166,11 @@ fn read_everything(terminal: &Terminal) {
 
 #[cfg(test)]
 mod tests {
-    use fugue_testkit::replay;
+    use fugue_testkit::replay_corpus;
 
     #[test]
     fn the_corpora_pass() {
-        replay("term", super::term);
-        replay("checkpoints", super::checkpoints);
+        replay_corpus("term", super::term);
+        replay_corpus("checkpoints", super::checkpoints);
     }
 }

@@ -1,32 +1,33 @@
-//! A private world for end-to-end tests: the real binary, an own HOME, own XDG directories, a cleared environment.
+//! A private environment for end-to-end tests: the real binary with a private HOME, private XDG directories and a
+//! cleared environment.
 //!
-//! Nothing of the machine's user leaks into a world, and nothing of a world is left when it goes: dropping one stops
-//! its daemon and panes and fails the test if a process stayed behind. This crate never looks inside fugue; it
-//! knows the verbs, the JSON they print and the files the specification names.
+//! Nothing of the machine's user leaks into a test environment, and no process outlives a test: dropping a [`TestEnv`]
+//! stops the daemon and the panes, and fails the test if a process is left. This crate does not depend on fugue's
+//! internals, but on the verbs, their JSON output and the files that the specification names.
 
-pub mod agents;
-mod chance;
-mod clock;
-mod corpus;
-mod figures;
-pub mod mcp;
-pub mod model;
-mod proc;
-pub mod providers;
-mod pty;
-mod run;
+pub mod assessor_server;
+mod fuzz_corpus;
+pub mod mcp_client;
+mod metrics;
+mod process_ref;
+mod program;
+pub mod scripted_model;
+mod seeded_rng;
 mod skip;
 pub mod supervisor;
-mod time;
-mod world;
+pub mod test_agents;
+mod test_clock;
+mod test_env;
+mod test_pty;
+mod wait;
 
-pub use chance::SeededRng;
-pub use clock::{WallClock, boot_clock_ahead};
-pub use corpus::replay;
-pub use figures::{figure, stay_on_one_core};
-pub use proc::{ProcessRef, ProcessWaiter};
-pub use pty::Pty;
-pub use run::{ProgramOutput, RunningProgram};
+pub use fuzz_corpus::replay_corpus;
+pub use metrics::{pin_to_one_core, report_metric};
+pub use process_ref::{ProcessRef, ProcessWaiter};
+pub use program::{ProgramOutput, RunningProgram};
+pub use seeded_rng::SeededRng;
 pub use skip::{MissingRequirement, skip};
-pub use time::{let_pass, until, until_some};
-pub use world::{TestEnv, backend, native_only};
+pub use test_clock::{WallClock, boot_clock_launcher};
+pub use test_env::{TestEnv, skip_on_tmux, test_backend};
+pub use test_pty::TestPty;
+pub use wait::{sleep_in_test, until, until_some};

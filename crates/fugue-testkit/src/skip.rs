@@ -1,13 +1,13 @@
 use std::{fs::OpenOptions, io::Write, thread};
 
-/// What a test needs and does not have.
+/// A requirement of a test that is not met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingRequirement {
-    /// The rights of root. Where the tests run as an ordinary user, CI runs such a test once more as root.
+    /// The rights of root. If the tests run as an ordinary user, CI runs such a test once more as root.
     Root,
     /// A program that can be installed. In CI this is a failure.
     Program,
-    /// Something that this machine, kernel or checkout cannot have.
+    /// A capability that this machine, kernel or checkout cannot have.
     Machine,
 }
 
@@ -22,7 +22,8 @@ impl MissingRequirement {
 }
 
 /// Records that the current test, or the rest of it, is skipped. The line is printed and appended to the file that
-/// `FUGUE_SKIPS` names, so that `scripts/test` can count and list the skipped tests: a test runner shows them as passed.
+/// `FUGUE_SKIPS` names, so that `scripts/test` can count and list the skipped tests: a test runner shows them as
+/// passed.
 #[expect(
     clippy::print_stderr,
     reason = "a test that is run alone says that it is skipped"
@@ -34,7 +35,7 @@ pub fn skip(missing: MissingRequirement, reason: impl AsRef<str>) {
     if let Some(path) = std::env::var_os("FUGUE_SKIPS") {
         let file = OpenOptions::new().append(true).open(path);
         let mut file = file.expect("FUGUE_SKIPS names a file that can be written");
-        // One write, so that tests in parallel do not mix their lines.
+        // A single write, so that parallel tests do not interleave their lines.
         file.write_all(format!("{}\t{test}\t{reason}\n", missing.name()).as_bytes())
             .expect("a skipped test is recorded");
     }

@@ -1,12 +1,12 @@
-//! A syscall supervisor: programs run under a seccomp filter that hands chosen system calls to a thread of the test,
-//! which lets each one through, makes it fail with an error, or looks at files before it goes on.
+//! A syscall supervisor: programs run under a seccomp filter that passes chosen system calls to a thread of the test,
+//! which lets each call continue, makes it fail with an error, or inspects files before it continues.
 //!
-//! The filter is inherited by every descendant, and the kernel applies it to the system call itself: calls that do not
-//! go through libc are seen as well. No privilege is needed. A launcher thread installs the filter on itself and starts
-//! all supervised programs, so that the listener is a descriptor of the test's own process from the beginning.
+//! The filter is inherited by every descendant, and the kernel applies it to the system call itself, so calls that
+//! bypass libc are covered as well. No privilege is needed. A launcher thread installs the filter on itself and starts
+//! all supervised programs, so that the listener is an fd of the test's own process from the beginning.
 //!
-//! Memory mapping must not be supervised: the launcher thread may hold a lock of the allocator in such a call, and
-//! the supervising thread may need the same lock to answer it.
+//! Memory mapping must not be supervised: the launcher thread may hold a lock of the allocator in such a call, and the
+//! supervising thread may need the same lock to answer it.
 
 mod filter;
 mod syscalls;
@@ -27,22 +27,23 @@ use rustix::event::{PollFd, PollFlags, poll};
 pub use rustix::io::Errno;
 pub use syscalls::Syscall;
 
-/// One system call that waits for its verdict.
+/// A system call that waits for a verdict.
 pub struct SupervisedCall {
     pub syscall: Syscall,
-    /// The calling thread's id.
+    /// The id of the calling thread.
     pub thread: u32,
     pub args: [u64; 6],
 }
 
-/// What becomes of a supervised call.
+/// The outcome of a supervised call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyscallVerdict {
     Continue,
     Fail(Errno),
 }
 
-/// Which part of fugue a process is, by its command line. Between `fork` and `exec` a process is what its parent is.
+/// The part of fugue that a process runs, according to the command line. Between `fork` and `exec` a process counts as
+/// its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProcessRole {
     Daemon,
@@ -71,27 +72,27 @@ impl SupervisedCall {
         }
     }
 
-    /// The calling thread's name.
+    /// The name of the calling thread.
     pub fn thread_name(&self) -> String {
         let path = format!("/proc/{}/comm", self.thread);
         let name = fs::read_to_string(path).unwrap_or_default();
         name.trim_end().to_owned()
     }
 
-    /// What the descriptor in this argument is open on: a path, or the kernel's name (`socket:[17]`).
-    pub fn file_of(&self, arg: usize) -> Option<PathBuf> {
+    /// The target of the fd in this argument: a path, or the kernel's name (`socket:[17]`).
+    pub fn fd_path(&self, arg: usize) -> Option<PathBuf> {
         let fd = self.args[arg] as i32;
         fs::read_link(format!("/proc/{}/fd/{fd}", self.thread)).ok()
     }
 
-    /// The open file itself, also where its name is gone. Opening it does not disturb the caller.
-    pub fn open_file_of(&self, arg: usize) -> io::Result<fs::File> {
+    /// Opens the file of the fd in this argument, even if the name is gone. The caller is not affected.
+    pub fn open_fd(&self, arg: usize) -> io::Result<fs::File> {
         let fd = self.args[arg] as i32;
         fs::File::open(format!("/proc/{}/fd/{fd}", self.thread))
     }
 
     /// The 16-bit number that this argument points to.
-    pub fn short_at(&self, arg: usize) -> Option<i16> {
+    pub fn read_i16(&self, arg: usize) -> Option<i16> {
         let memory = fs::File::open(format!("/proc/{}/mem", self.thread)).ok()?;
         let mut bytes = [0; 2];
         memory.read_exact_at(&mut bytes, self.args[arg]).ok()?;
@@ -99,10 +100,10 @@ impl SupervisedCall {
     }
 
     /// The path that this argument points to, as the caller wrote it.
-    pub fn path_at(&self, arg: usize) -> Option<PathBuf> {
+    pub fn read_path(&self, arg: usize) -> Option<PathBuf> {
         let memory = fs::File::open(format!("/proc/{}/mem", self.thread)).ok()?;
         let mut bytes = Vec::new();
-        // A path may lie at the end of a mapping, so a page at a time.
+        // A path may lie at the end of a mapping, so memory is read page by page.
         while bytes.len() < 4096 {
             let at = self.args[arg] + bytes.len() as u64;
             let mut part = [0; 4096];
@@ -121,39 +122,40 @@ impl SupervisedCall {
     }
 }
 
-type Launch = (Command, mpsc::Sender<io::Result<Child>>);
+type SpawnRequest = (Command, mpsc::Sender<io::Result<Child>>);
 
-/// Keep it until every supervised process is gone: without a supervisor their supervised calls fail with ENOSYS.
-pub struct Supervisor {
+/// Supervises programs. Must be kept until every supervised process is gone: without a supervisor their supervised
+/// calls fail with ENOSYS.
+pub struct SyscallSupervisor {
     /// `None` only while dropping.
-    launcher: Option<mpsc::Sender<Launch>>,
+    launcher: Option<mpsc::Sender<SpawnRequest>>,
     /// Closed to end the supervising thread.
     stop: Option<UnixStream>,
     threads: Vec<thread::JoinHandle<()>>,
 }
 
-impl Supervisor {
-    /// Every listed call of every process started by [`spawn`](Self::spawn) and of its descendants goes through
-    /// `verdict`, one at a time.
+impl SyscallSupervisor {
+    /// Every listed call of every process started by [`spawn`](Self::spawn), and of its descendants, is passed to
+    /// `verdict`, sequentially.
     pub fn new(
         syscalls: &[Syscall],
         mut verdict: impl FnMut(&SupervisedCall) -> SyscallVerdict + Send + 'static,
     ) -> io::Result<Self> {
         let program = filter::program(syscalls);
-        let (launcher, launches) = mpsc::channel::<Launch>();
+        let (launcher, launches) = mpsc::channel::<SpawnRequest>();
         let (ready, listener) = mpsc::channel::<io::Result<OwnedFd>>();
         let launching = thread::Builder::new()
             .name("launcher".to_owned())
             .spawn(move || {
                 let installed = filter::install(&program);
                 let refused = installed.is_err();
-                // The receiver waits for it.
+                // The receiver is waiting.
                 let _ = ready.send(installed);
                 if refused {
                     return;
                 }
                 for (mut command, reply) in launches {
-                    // Whoever asked may have panicked meanwhile.
+                    // The requesting thread may have panicked meanwhile.
                     let _ = reply.send(command.spawn());
                 }
             })?;
@@ -181,10 +183,10 @@ impl Supervisor {
     }
 }
 
-impl Drop for Supervisor {
+impl Drop for SyscallSupervisor {
     fn drop(&mut self) {
         drop(self.launcher.take());
-        // In this order: the launcher thread's last calls still need their verdicts.
+        // In this order: the last calls of the launcher thread still need their verdicts.
         let mut threads = std::mem::take(&mut self.threads).into_iter();
         if let Some(launching) = threads.next() {
             let _ = launching.join();
@@ -212,11 +214,11 @@ fn supervise(
         let (calls, stop) = (fds[0].revents(), fds[1].revents());
         if calls.contains(PollFlags::IN) {
             let Some(received) = filter::receive(listener) else {
-                // The caller was killed meanwhile.
+                // The calling thread was killed meanwhile.
                 continue;
             };
-            let Some(syscall) = Syscall::of(received.number) else {
-                filter::answer(listener, received.id, SyscallVerdict::Continue);
+            let Some(syscall) = Syscall::from_number(received.number) else {
+                filter::send_verdict(listener, received.id, SyscallVerdict::Continue);
                 continue;
             };
             let call = SupervisedCall {
@@ -224,7 +226,7 @@ fn supervise(
                 thread: received.thread,
                 args: received.args,
             };
-            filter::answer(listener, received.id, verdict(&call));
+            filter::send_verdict(listener, received.id, verdict(&call));
         } else if !stop.is_empty() || calls.contains(PollFlags::HUP) {
             return;
         }
@@ -250,7 +252,7 @@ mod tests {
         command
     }
 
-    fn output(supervisor: &Supervisor, script: &str) -> String {
+    fn output(supervisor: &SyscallSupervisor, script: &str) -> String {
         let mut command = shell(script);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let child = supervisor.spawn(command).expect("a shell");
@@ -259,7 +261,7 @@ mod tests {
     }
 
     fn syscall(name: &str) -> Syscall {
-        Syscall::named(name).expect("a known system call")
+        Syscall::from_name(name).expect("a known system call")
     }
 
     #[test]
@@ -268,15 +270,15 @@ mod tests {
         let path = dir.path().join("wanted");
         fs::write(&path, "here\n").expect("a file");
         let (wanted, mut failed) = (path.clone(), false);
-        let supervisor = Supervisor::new(&[syscall("openat")], move |call| {
-            if !failed && call.path_at(1).as_deref() == Some(&*wanted) {
+        let supervisor = SyscallSupervisor::new(&[syscall("openat")], move |call| {
+            if !failed && call.read_path(1).as_deref() == Some(&*wanted) {
                 failed = true;
                 return SyscallVerdict::Fail(Errno::MFILE);
             }
             SyscallVerdict::Continue
         })
         .expect("a supervisor");
-        // The second try is a descendant of the first shell.
+        // The second attempt is made by a descendant of the first shell.
         let path = path.display();
         let said = output(
             &supervisor,
@@ -290,15 +292,16 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let seen = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&seen);
-        let supervisor = Supervisor::new(&[syscall("fsync"), syscall("fdatasync")], move |call| {
-            let file = call.file_of(0).expect("a descriptor");
-            let text = io::read_to_string(call.open_file_of(0).expect("the file"));
-            kept.lock()
-                .expect("nobody panics with it")
-                .push((file, text.expect("its text")));
-            SyscallVerdict::Continue
-        })
-        .expect("a supervisor");
+        let supervisor =
+            SyscallSupervisor::new(&[syscall("fsync"), syscall("fdatasync")], move |call| {
+                let file = call.fd_path(0).expect("a descriptor");
+                let text = io::read_to_string(call.open_fd(0).expect("the file"));
+                kept.lock()
+                    .expect("nobody panics with it")
+                    .push((file, text.expect("its text")));
+                SyscallVerdict::Continue
+            })
+            .expect("a supervisor");
         let path = dir.path().join("f");
         let script = format!(
             "printf one > {0}; sync {0}; printf two >> {0}; sync -d {0}",
@@ -320,7 +323,7 @@ mod tests {
         let (started, waits) = mpsc::channel();
         let (go_on, gate) = mpsc::channel::<()>();
         let mut first = true;
-        let supervisor = Supervisor::new(&[syscall("chdir")], move |_| {
+        let supervisor = SyscallSupervisor::new(&[syscall("chdir")], move |_| {
             if std::mem::take(&mut first) {
                 started.send(()).expect("the test listens");
                 gate.recv().expect("the test goes on");

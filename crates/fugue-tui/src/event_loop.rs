@@ -272,12 +272,12 @@ impl AttachLoop {
                         };
                         let answered = match direct {
                             Some(answered) => answered.map(Some),
-                            None => client.ask_running_as(key, request).await,
+                            None => client.ask_running_with_key(key, request).await,
                         };
                         let input = match answered {
                             Ok(Some(answer)) => ModelInput::Response(ticket, Ok(answer)),
                             Ok(None) => ModelInput::Disconnected(DaemonLoss::Died),
-                            Err(error) if error.message == client::STOPPED => {
+                            Err(error) if error.message == client::DAEMON_STOPPED => {
                                 ModelInput::Disconnected(DaemonLoss::Stopped)
                             }
                             Err(error) => ModelInput::Response(ticket, Err(error)),

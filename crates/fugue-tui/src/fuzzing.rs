@@ -162,10 +162,10 @@ fn program(bits: u8) -> FrameModes {
 
 #[cfg(test)]
 mod tests {
-    use fugue_testkit::replay;
+    use fugue_testkit::replay_corpus;
 
     #[test]
     fn the_corpus_holds() {
-        replay("attach", super::attach);
+        replay_corpus("attach", super::attach);
     }
 }

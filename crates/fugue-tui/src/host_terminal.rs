@@ -8,7 +8,7 @@ use std::{
 };
 
 use fugue_api::{Error, ErrorKind, panes::PaneSize};
-use fugue_client::watched::watched;
+use fugue_client::async_fd::register_fd;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Mode, OFlags},
@@ -67,7 +67,7 @@ impl HostTerminal {
         restore_on_panic();
         let host = Self {
             sink: terminal.try_clone().map_err(unavailable)?,
-            terminal: watched(terminal, Interest::READABLE).map_err(unavailable)?,
+            terminal: register_fd(terminal, Interest::READABLE).map_err(unavailable)?,
             out: Vec::new(),
             keyboard: None,
             motion: false,
@@ -169,7 +169,7 @@ impl HostTerminal {
                 Ok(written) => return Ok(written),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => {
-                    let room = watched(self.sink.as_fd(), Interest::WRITABLE)?;
+                    let room = register_fd(self.sink.as_fd(), Interest::WRITABLE)?;
                     let _ = room.writable().await?;
                 }
                 Err(error) => return Err(error.into()),

@@ -40,12 +40,15 @@ impl PaneChannel {
             look: AttachRequest::View { client, seen, .. },
         } = request
         else {
-            return self.connection.ask_as(key, request).await;
+            return self.connection.ask_with_key(key, request).await;
         };
         // One frame request of a pane at a time.
         let mut views = self.views.lock().await;
-        if !views.as_ref().is_some_and(|views| views.go_on_from(seen)) {
-            *views = Some(self.connection.views(key, client, seen).await?);
+        if !views
+            .as_ref()
+            .is_some_and(|views| views.continues_from(seen))
+        {
+            *views = Some(self.connection.stream_frames(key, client, seen).await?);
         }
         views.as_mut()?.next().await
     }
@@ -71,7 +74,7 @@ impl PaneConnections {
         match self.channels.get(&pane) {
             Some(open) => {
                 let open = open.get()?.clone();
-                if open.connection.is_gone() {
+                if open.connection.is_closed() {
                     self.channels.remove(&pane);
                     return None;
                 }
@@ -89,7 +92,7 @@ impl PaneConnections {
         let open = Arc::new(OnceLock::new());
         self.channels.insert(pane, open.clone());
         tokio::spawn(async move {
-            if let Some(connection) = client.line(pane, role).await {
+            if let Some(connection) = client.connect_pane(pane, role).await {
                 let views = Mutex::default();
                 let _ = open.set(Arc::new(PaneChannel { connection, views }));
             }

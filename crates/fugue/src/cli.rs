@@ -7,7 +7,7 @@ use fugue_api::{
     Error, ErrorKind,
     wire::{CallerIdentity, SettingNames},
 };
-use fugue_client::{client::Client, paths::Paths};
+use fugue_client::{client::Client, paths::UserPaths};
 
 use crate::{
     identity::{self, Role},
@@ -67,7 +67,7 @@ enum Verb {
 
 impl Verb {
     /// Whose inbox it has.
-    fn who(&self, paths: &Paths) -> Result<CallerIdentity, Error> {
+    fn who(&self, paths: &UserPaths) -> Result<CallerIdentity, Error> {
         match self {
             Self::Mcp(verb) => identity::who(verb.session.as_deref(), verb.role(), paths),
             Self::Events(verb) => identity::who(verb.inbox.as_deref(), Role::Person, paths),
@@ -79,7 +79,7 @@ impl Verb {
 /// What a verb has to work with.
 pub struct Desk {
     pub out: Out,
-    pub paths: Paths,
+    pub paths: UserPaths,
     pub client: Client,
     /// A worker of somebody's calls.
     pub who_is_worker: bool,
@@ -109,7 +109,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
-    let paths = Paths::of_this_user()?;
+    let paths = UserPaths::for_current_user()?;
     let who = verb.who(&paths)?;
     let who_is_worker = matches!(who, CallerIdentity::Worker { .. });
     let mut caller = verbs::caller()?;

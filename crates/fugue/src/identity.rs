@@ -6,7 +6,7 @@ use std::{
 };
 
 use fugue_api::{Error, wire::CallerIdentity};
-use fugue_client::{lock::FileLock, paths::Paths};
+use fugue_client::{lock::FileLock, paths::UserPaths};
 
 /// What a process is here for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Role {
     Person,
 }
 
-pub fn who(said: Option<&str>, role: Role, paths: &Paths) -> Result<CallerIdentity, Error> {
+pub fn who(said: Option<&str>, role: Role, paths: &UserPaths) -> Result<CallerIdentity, Error> {
     if let Some(id) = said {
         return session("--session", id);
     }
@@ -76,13 +76,13 @@ const MOST_LEADS: u32 = 1_000;
 
 /// The project's own inbox, else the first one beside it that no other lead has. It is ours by a lock that the kernel
 /// frees when this process ends, and not before: neither an idle hour nor the death of a daemon gives it to another.
-fn seat(paths: &Paths, project: &str) -> Result<String, Error> {
+fn seat(paths: &UserPaths, project: &str) -> Result<String, Error> {
     paths.prepare()?;
     let leads = paths.leads();
     let beside = (2..=MOST_LEADS).map(|number| format!("{project}-{number}"));
     let mut last = project.to_owned();
     for inbox in std::iter::once(project.to_owned()).chain(beside) {
-        let lock = FileLock::try_file(&leads.join(&inbox))?;
+        let lock = FileLock::try_lock_file(&leads.join(&inbox))?;
         last = inbox;
         if let Some(lock) = lock {
             // Held for as long as this process lives.

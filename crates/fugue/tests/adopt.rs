@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use fugue_api::{PaneId, panes::PaneState};
-use fugue_testkit::{ProcessRef, RunningProgram, TestEnv, figure, native_only, until};
+use fugue_testkit::{ProcessRef, RunningProgram, TestEnv, report_metric, skip_on_tmux, until};
 
 /// What one wait may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ fn note_of(world: &TestEnv, pane: PaneId) -> String {
 
 #[test]
 fn panes_that_a_daemon_without_fds_cannot_reach_are_kept_and_come_back() {
-    if native_only("holders that tmux shows are as many, and slower") {
+    if skip_on_tmux("holders that tmux shows are as many, and slower") {
         return;
     }
     let world = world();
@@ -38,7 +38,7 @@ fn panes_that_a_daemon_without_fds_cannot_reach_are_kept_and_come_back() {
         .map(|n| world.pane(&format!("echo made {n}; exec cat")))
         .collect();
     kill_daemon(&world);
-    world.daemon_by_way_of(&["prlimit", "--nofile=64:64"]);
+    world.start_daemon_with(&["prlimit", "--nofile=64:64"]);
     for row in world.overview().panes {
         assert_ne!(row.state.state, PaneState::Exited, "{row:?}");
     }
@@ -49,7 +49,7 @@ fn panes_that_a_daemon_without_fds_cannot_reach_are_kept_and_come_back() {
     kill_daemon(&world);
     world.fugue(&["daemon", "start"]).ok();
     for (n, pane) in panes.iter().enumerate() {
-        let process = ProcessRef::of(pane.pid).expect("the child of the beginning");
+        let process = ProcessRef::find(pane.pid).expect("the child of the beginning");
         assert!(process.is_alive());
         until("the pane is reached", PATIENCE, || {
             !note_of(&world, pane.pane_id).contains("cannot be reached")
@@ -62,7 +62,7 @@ fn panes_that_a_daemon_without_fds_cannot_reach_are_kept_and_come_back() {
 
 #[test]
 fn a_stopped_holder_delays_no_other_pane_and_comes_back_when_it_goes_on() {
-    if native_only("the holder is found by its directory") {
+    if skip_on_tmux("the holder is found by its directory") {
         return;
     }
     let world = world();
@@ -100,14 +100,14 @@ fn a_stopped_holder_delays_no_other_pane_and_comes_back_when_it_goes_on() {
 
 #[test]
 fn closing_a_pane_whose_holder_is_stopped_leaves_no_process() {
-    if native_only("the holder is found by its directory") {
+    if skip_on_tmux("the holder is found by its directory") {
         return;
     }
     let world = world();
     for adopted in [false, true] {
         let pane = world.pane("trap '' HUP TERM; sleep 1000 & wait");
         let holder = world.holder(pane.pane_id).expect("its holder runs");
-        let child = ProcessRef::of(pane.pid).expect("its child runs");
+        let child = ProcessRef::find(pane.pid).expect("its child runs");
         signal(&world, "-STOP", &holder);
         if adopted {
             kill_daemon(&world);
@@ -125,7 +125,7 @@ fn closing_a_pane_whose_holder_is_stopped_leaves_no_process() {
 
 #[test]
 fn a_child_that_outlives_holder_and_daemon_is_not_called_ended() {
-    if native_only("the holder is found by its directory") {
+    if skip_on_tmux("the holder is found by its directory") {
         return;
     }
     let world = world();
@@ -134,7 +134,7 @@ fn a_child_that_outlives_holder_and_daemon_is_not_called_ended() {
     for pane in [survivor.pane_id, mortal.pane_id] {
         world.until_printed(pane, |text| text.contains("ready"));
     }
-    let child = ProcessRef::of(survivor.pid).expect("its child runs");
+    let child = ProcessRef::find(survivor.pid).expect("its child runs");
     let mut killed = world.holders();
     killed.extend(world.daemons());
     for process in &killed {
@@ -160,7 +160,7 @@ fn a_child_that_outlives_holder_and_daemon_is_not_called_ended() {
 
 #[test]
 fn one_failed_syscall_at_adoption_ends_no_pane() {
-    if native_only("the same syscalls, and tmux's own") {
+    if skip_on_tmux("the same syscalls, and tmux's own") {
         return;
     }
     if !world()
@@ -168,7 +168,7 @@ fn one_failed_syscall_at_adoption_ends_no_pane() {
         .code
         .eq(&Some(0))
     {
-        return figure("NOT SHOWN", "strace cannot trace here");
+        return report_metric("NOT SHOWN", "strace cannot trace here");
     }
     for fault in [
         "connect:error=ENOMEM:when=1",
@@ -178,10 +178,10 @@ fn one_failed_syscall_at_adoption_ends_no_pane() {
     ] {
         let world = world();
         let pane = world.pane("echo ready; exec cat");
-        let child = ProcessRef::of(pane.pid).expect("its child runs");
+        let child = ProcessRef::find(pane.pid).expect("its child runs");
         kill_daemon(&world);
         let inject = format!("inject={fault}");
-        world.daemon_by_way_of(&["strace", "-f", "-o", "/dev/null", "-e", &inject]);
+        world.start_daemon_with(&["strace", "-f", "-o", "/dev/null", "-e", &inject]);
         until("the pane is back", PATIENCE, || {
             let status = world.status(pane.pane_id);
             assert_ne!(status.state.state, PaneState::Exited, "{fault}: {status:?}");
@@ -237,7 +237,7 @@ fn stopping_with_panes_beyond_the_limit_leaves_only_recorded_directories() {
 
 #[test]
 fn an_old_directory_without_a_record_is_removed_and_one_that_is_in_use_is_kept() {
-    if native_only("the holder is found by its directory") {
+    if skip_on_tmux("the holder is found by its directory") {
         return;
     }
     let world = world();
@@ -258,7 +258,7 @@ fn an_old_directory_without_a_record_is_removed_and_one_that_is_in_use_is_kept()
     let hold = "exec 9< \"$0\"; flock 9; echo held; exec sleep 1000";
     holder.args(["-c".as_ref(), hold.as_ref(), lock.as_os_str()]);
     let mut holder = RunningProgram::start(holder);
-    holder.until_said(PATIENCE, |said| said.contains("held"));
+    holder.wait_for_stdout(PATIENCE, |said| said.contains("held"));
     for name in ["p900", "p902"] {
         let find = ["-c", "find \"$0\" -exec touch -d '3 hours ago' {} +"];
         let dir = panes.join(name).to_string_lossy().into_owned();

@@ -17,9 +17,10 @@ use fugue_daemon::agents::{
 };
 use fugue_testkit::{
     MissingRequirement, TestEnv,
-    agents::{AgentHome, AgentStart, ExternalTools, TestAgent},
-    model::{self, DONE, ModelAction, ScriptedModel},
-    skip, until,
+    scripted_model::{self, ModelAction, SCRIPT_DONE, ScriptedModel},
+    skip,
+    test_agents::{AgentHome, AgentStart, ExternalTools, TestAgent},
+    until,
 };
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -41,11 +42,11 @@ struct Worker {
 impl Worker {
     fn start(vendor: Vendor, model: &ScriptedModel, prompt: &str) -> Option<Self> {
         let binary = Path::new(env!("CARGO_BIN_EXE_fugue"));
-        let tools = ExternalTools::beside(binary);
+        let tools = ExternalTools::find_beside(binary);
         let mut world = TestEnv::new(binary, LIMIT);
         let agent = AGENTS.into_iter().find(|(named, _)| *named == vendor);
         let (_, agent) = agent.expect("every vendor has an agent");
-        if let Some((missing, reason)) = agent.obstacle(&tools, AgentStart::AsWorker) {
+        if let Some((missing, reason)) = agent.missing_requirement(&tools, AgentStart::AsWorker) {
             skip(missing, reason);
             return None;
         }
@@ -164,7 +165,7 @@ impl Worker {
 
 fn ended() -> HookEvent {
     HookEvent::TurnEnded {
-        message: DONE.to_owned(),
+        message: SCRIPT_DONE.to_owned(),
     }
 }
 
@@ -181,9 +182,9 @@ fn check_prompt(prompt: &str) {
             "{vendor:?}"
         );
         let told = model
-            .asked()
+            .requests()
             .iter()
-            .any(|asked| model::told(&asked.body, prompt.trim_end()));
+            .any(|asked| scripted_model::told(&asked.body, prompt.trim_end()));
         assert!(told, "{vendor:?} was told the whole prompt");
         assert!(!worker.world.work().join("pwned").exists(), "{vendor:?}");
     }
@@ -243,9 +244,10 @@ fn a_question_is_heard_and_its_answer_too() {
             worker.until_heard("the next turn", |news| {
                 news[turns..] == [HookEvent::PromptGiven, ended()]
             });
-            let told = |asked: &model::ModelRequest| model::told(&asked.body, text);
+            let told =
+                |asked: &scripted_model::ModelRequest| scripted_model::told(&asked.body, text);
             assert!(
-                model.asked().iter().any(told),
+                model.requests().iter().any(told),
                 "{vendor:?} was told {text:?}"
             );
         }
@@ -256,7 +258,7 @@ fn a_question_is_heard_and_its_answer_too() {
 #[test]
 fn fugue_is_at_hand_and_knows_whom_it_serves() {
     for (vendor, agent) in AGENTS {
-        let (tool, namespace) = agent.names("get_status");
+        let (tool, namespace) = agent.model_tool_name("get_status");
         let input = serde_json::json!({});
         let model = ScriptedModel::start(vec![ModelAction {
             tool,
@@ -277,9 +279,9 @@ fn fugue_is_at_hand_and_knows_whom_it_serves() {
         // It talks to the daemon of this world, which knows the pane.
         let pane = format!("\"{}\"", worker.pane);
         let results = model
-            .asked()
+            .requests()
             .iter()
-            .flat_map(|asked| model::results(&asked.body))
+            .flat_map(|asked| scripted_model::tool_results(&asked.body))
             .collect::<Vec<_>>();
         let told = results
             .iter()

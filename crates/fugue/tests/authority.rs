@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use fugue_api::{ErrorKind, PaneId};
-use fugue_testkit::{TestEnv, mcp::McpClient, until};
+use fugue_testkit::{TestEnv, mcp_client::McpClient, until};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(180);

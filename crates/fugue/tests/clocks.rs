@@ -7,7 +7,7 @@ use fugue_api::{
     panes::CreatePaneReply,
     runs::{ExpectStatus, RunResult},
 };
-use fugue_testkit::{ProcessRef, TestEnv, WallClock, boot_clock_ahead, until_some};
+use fugue_testkit::{ProcessRef, TestEnv, WallClock, boot_clock_launcher, until_some};
 
 const LIMIT: Duration = Duration::from_secs(180);
 const SOON: Duration = Duration::from_secs(30);
@@ -28,7 +28,7 @@ fn left_waiting(world: &TestEnv, pane: PaneId, line: &str, timeout: &str) -> Run
         let runs = world.overview().runs;
         (runs.len() > known).then(|| runs.into_iter().max_by_key(|run| run.started_at))?
     });
-    ProcessRef::of(client.pid()).expect("the client").kill9();
+    ProcessRef::find(client.pid()).expect("the client").kill9();
     client.end(SOON);
     run.run_id
 }
@@ -50,7 +50,7 @@ fn a_wall_clock_that_is_set_by_days_times_out_nothing_and_deletes_nothing() {
     for jump in [2 * DAY, -2 * DAY] {
         let world = world();
         let clock = WallClock::new(&world);
-        clock.daemon(&world);
+        clock.start_daemon(&world);
         let ended = world.pane("echo kept").pane_id;
         world.exited(ended);
         let typed_into = world.pane("cat").pane_id;
@@ -58,7 +58,7 @@ fn a_wall_clock_that_is_set_by_days_times_out_nothing_and_deletes_nothing() {
         // While no daemon runs.
         kill_daemon(&world);
         clock.set(jump);
-        clock.daemon(&world);
+        clock.start_daemon(&world);
         let shown = |pane: CreatePaneReply| world.status(pane.pane_id).created_at.0;
         let jumped = shown(world.pane("true"));
         assert_eq!(status(&world, &run), "running");
@@ -85,7 +85,7 @@ fn a_wall_clock_that_is_set_by_days_times_out_nothing_and_deletes_nothing() {
 #[test]
 fn a_timeout_counts_the_time_of_a_suspend() {
     let world = world();
-    let Some(way) = boot_clock_ahead(&world, 3600) else {
+    let Some(way) = boot_clock_launcher(&world, 3600) else {
         return;
     };
     let ended = world.pane("echo kept").pane_id;
@@ -95,7 +95,7 @@ fn a_timeout_counts_the_time_of_a_suspend() {
     let long = left_waiting(&world, typed_into, "typed later", "3h");
     kill_daemon(&world);
     let way: Vec<&str> = way.iter().map(String::as_str).collect();
-    world.daemon_by_way_of(&way);
+    world.start_daemon_with(&way);
     assert_eq!(status(&world, &short), "timeout");
     assert_eq!(status(&world, &long), "running");
     assert!(world.text(ended).contains("kept"));

@@ -11,11 +11,12 @@ use std::{
 use fugue_api::{PaneId, panes::SubmitResult};
 use fugue_testkit::{
     MissingRequirement, TestEnv,
-    agents::{AgentHome, AgentStart, ExternalTools, TestAgent},
-    figure,
-    mcp::McpClient,
-    model::{ModelAction, ScriptedModel},
-    skip, until,
+    mcp_client::McpClient,
+    report_metric,
+    scripted_model::{ModelAction, ScriptedModel},
+    skip,
+    test_agents::{AgentHome, AgentStart, ExternalTools, TestAgent},
+    until,
 };
 use serde_json::{Value, json};
 
@@ -53,7 +54,7 @@ impl Desk {
     /// `None` where the agents are not installed. Animations are off, so that a dialog stands still.
     fn open(agent: TestAgent, place: Place, files: &[String]) -> Option<Self> {
         let call = |file: &String| vec![agent.shell_call(&format!("touch {file}"))];
-        let model = ScriptedModel::in_turns(files.iter().map(call).collect());
+        let model = ScriptedModel::with_turns(files.iter().map(call).collect());
         let mut world = TestEnv::new(FUGUE, limit());
         let home = settle(agent, &mut world, &model)?;
         let line = match agent {
@@ -208,8 +209,8 @@ impl Desk {
 }
 
 fn settle(agent: TestAgent, world: &mut TestEnv, model: &ScriptedModel) -> Option<AgentHome> {
-    let tools = ExternalTools::beside(Path::new(FUGUE));
-    if let Some((missing, reason)) = agent.obstacle(&tools, AgentStart::Headless) {
+    let tools = ExternalTools::find_beside(Path::new(FUGUE));
+    if let Some((missing, reason)) = agent.missing_requirement(&tools, AgentStart::Headless) {
         skip(missing, reason);
         return None;
     }
@@ -256,7 +257,7 @@ fn dialog_is_left_alone(agent: TestAgent, place: Place) {
         Place::Tmux => "tmux",
     };
     let figures = format!("{} tries, none answered by text and Enter", files.len());
-    figure(&format!("dialogs of {agent:?} in {place}"), figures);
+    report_metric(&format!("dialogs of {agent:?} in {place}"), figures);
     // Before the home, where its daemon's files are.
     let Desk { client, world, .. } = desk;
     drop((client, world));

@@ -12,7 +12,7 @@ use std::{
 };
 
 use fugue_api::{ErrorKind, OsText, wire};
-use fugue_testkit::{MissingRequirement, RunningProgram, TestEnv, figure, skip, until};
+use fugue_testkit::{MissingRequirement, RunningProgram, TestEnv, report_metric, skip, until};
 use serde::{Serialize, de::DeserializeOwned};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -156,7 +156,7 @@ fn bad_manners_at_the_socket_disturb_nobody() {
         "the same daemon"
     );
     let grown = memory().saturating_sub(memory_before);
-    figure(
+    report_metric(
         "hostile clients",
         format!("the daemon lives on, {grown} KiB larger"),
     );
@@ -348,7 +348,7 @@ fn a_path_too_long_for_a_socket_is_no_obstacle() {
     fs::create_dir(&deep).expect("a directory");
     fs::set_permissions(&deep, Permissions::from_mode(0o700)).expect("permissions");
     world.set_env("XDG_STATE_HOME", &deep);
-    assert_eq!(world.output_of("echo reached").trim_end(), "reached");
+    assert_eq!(world.run_to_exit("echo reached").trim_end(), "reached");
     let daemons = world.daemons();
     assert_eq!(daemons.len(), 1);
     // Holders and a later daemon find each other there too.
@@ -414,7 +414,7 @@ fn a_client_that_does_not_read_its_replies_costs_bounded_memory() {
     // Others are served meanwhile.
     world.daemon();
     let during = daemon().expect("a figure");
-    figure(
+    report_metric(
         "daemon RSS beside 300 unread replies of 350 KB, KiB",
         format!("{before} before, {during} during"),
     );
@@ -436,7 +436,7 @@ fn a_client_that_does_not_read_its_replies_costs_bounded_memory() {
             }
         }
     }
-    figure("replies given and refused", format!("{whole}, {refused}"));
+    report_metric("replies given and refused", format!("{whole}, {refused}"));
     assert!(
         whole >= 1 && refused >= 1,
         "{whole} whole, {refused} refused"

@@ -8,9 +8,9 @@ use fugue_api::{
     runs::{ExpectResult, ExpectStatus, MatchVia},
 };
 use fugue_testkit::{
-    TestEnv, figure,
-    mcp::{McpClient, facts},
-    until,
+    TestEnv,
+    mcp_client::{McpClient, facts},
+    report_metric, until,
 };
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ fn a_wait_ends_when_the_line_is_printed_and_not_when_it_is_typed() {
         // The words stand in the line that is typed, and must not match there.
         let quoted = line.replace("re''ady", "ready").replace("80''80", "8080");
         let since = typed(&world, pane, &quoted);
-        let call = client.ask_tool(
+        let call = client.send_tool_call(
             "fugue_expect",
             args(pane, r"ready on \d+", json!({"since": since})),
         );
@@ -124,7 +124,7 @@ fn a_server_in_the_background_of_a_shell_is_heard() {
         until("the prompt again", PATIENCE, || {
             world.status(pane).state.state == PaneState::Idle
         });
-        let call = client.ask_tool(
+        let call = client.send_tool_call(
             "fugue_expect",
             args(pane, r"listening on \d+", json!({"since": since})),
         );
@@ -190,7 +190,7 @@ fn what_ends_a_wait_is_told_apart() {
     assert_eq!(timeout.cursor.0, world.status(pane).cursor.0);
 
     // Somebody closes the pane: an error for who waits in it.
-    let call = client.ask_tool("fugue_expect", args(pane, "ready", json!({})));
+    let call = client.send_tool_call("fugue_expect", args(pane, "ready", json!({})));
     until("the wait", PATIENCE, || {
         let runs = world.overview().runs;
         runs.iter().any(|run| run.status == "running")
@@ -250,7 +250,7 @@ fn a_match_may_close_its_pane_or_bring_the_text_along() {
     let left = world
         .processes()
         .into_iter()
-        .filter(|process| process.says(&["sleep", "600"]));
+        .filter(|process| process.has_args(&["sleep", "600"]));
     assert_eq!(left.count(), 0);
 }
 
@@ -309,7 +309,7 @@ fn a_match_at_the_end_of_a_flood_is_found_and_memory_stays_flat() {
             "read go; seq -f '%09.0f{text}' 1 {lines}; echo 'the need''le'"
         ))
         .pane_id;
-    let call = client.ask_tool(
+    let call = client.send_tool_call(
         "fugue_expect",
         args(
             pane,
@@ -326,7 +326,7 @@ fn a_match_at_the_end_of_a_flood_is_found_and_memory_stays_flat() {
     assert_eq!(found.status, ExpectStatus::Matched);
     assert_eq!(found.matched.as_deref(), Some("needle"));
     let grown = memory().saturating_sub(before);
-    figure(
+    report_metric(
         "expect behind a flood",
         format!(
             "{megabytes} MB in {:.1} s, the daemon grew by {grown} KiB",
@@ -366,7 +366,7 @@ fn a_wait_rides_through_the_death_of_its_daemon() {
             gate.display()
         ))
         .pane_id;
-    let call = client.ask_tool("fugue_expect", args(pane, "after the .*", json!({})));
+    let call = client.send_tool_call("fugue_expect", args(pane, "after the .*", json!({})));
     until("the wait", PATIENCE, || {
         let runs = world.overview().runs;
         runs.iter().any(|run| run.status == "running")

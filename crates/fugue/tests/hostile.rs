@@ -22,8 +22,9 @@ use fugue_api::{
     },
 };
 use fugue_testkit::{
-    SeededRng, TestEnv, figure, let_pass,
-    mcp::{McpClient, facts},
+    SeededRng, TestEnv,
+    mcp_client::{McpClient, facts},
+    report_metric, sleep_in_test,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -76,7 +77,7 @@ fn every_hostile_command_comes_to_what_its_shell_says_in_every_tool() {
     for line in &known {
         eprintln!("known defect: {line}");
     }
-    figure(
+    report_metric(
         "hostile commands",
         format!(
             "{rows} rows × 4 shells × 3 tools: {right} of {} right, {} known defects",
@@ -1128,7 +1129,7 @@ fn a_pane_that_ends_by_itself_while_it_is_closed_is_closed_all_the_same() {
         let length = chance.below(40);
         let args = json!({"command": format!("sleep 0.0{length:02}")});
         let pane: CreatePaneReply = call(&mut client, "create_pane", args);
-        let_pass(Duration::from_millis(chance.below(40)));
+        sleep_in_test(Duration::from_millis(chance.below(40)));
         let args = json!({"pane_id": pane.pane_id.to_string()});
         let closed: ClosePaneReply = call(&mut client, "close_pane", args);
         if closed
@@ -1542,7 +1543,7 @@ fn answer<T: DeserializeOwned>(client: &mut McpClient, call: u64) -> T {
 }
 
 fn call<T: DeserializeOwned>(client: &mut McpClient, tool: &str, args: Value) -> T {
-    let call = client.ask_tool(tool, args);
+    let call = client.send_tool_call(tool, args);
     answer(client, call)
 }
 
@@ -1647,7 +1648,7 @@ fn waited_for(client: &mut McpClient, shell: Shell, rows: &[Row], tally: &mut Ta
         let made: Vec<u64> = cases
             .iter()
             .map(|case| {
-                client.ask_tool(
+                client.send_tool_call(
                     "create_pane",
                     json!({"command": case.text, "shell": shell.name()}),
                 )
@@ -1660,7 +1661,7 @@ fn waited_for(client: &mut McpClient, shell: Shell, rows: &[Row], tally: &mut Ta
         let asked: Vec<u64> = panes
             .iter()
             .map(|pane| {
-                client.ask_tool(
+                client.send_tool_call(
                     "fugue_expect",
                     json!({
                         "pane_id": pane,
@@ -1695,7 +1696,7 @@ fn waited_for(client: &mut McpClient, shell: Shell, rows: &[Row], tally: &mut Ta
         }
         let closed: Vec<u64> = panes
             .iter()
-            .map(|pane| client.ask_tool("close_pane", json!({"pane_id": pane})))
+            .map(|pane| client.send_tool_call("close_pane", json!({"pane_id": pane})))
             .collect();
         for call in closed {
             client.result(call);

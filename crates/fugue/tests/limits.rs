@@ -6,7 +6,7 @@ use fugue_api::{
     ErrorKind, PaneId,
     panes::{CreatePaneReply, PaneState},
 };
-use fugue_testkit::{MissingRequirement, TestEnv, figure, skip, until, until_some};
+use fugue_testkit::{MissingRequirement, TestEnv, report_metric, skip, until, until_some};
 
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -36,7 +36,7 @@ fn daemon_among(world: &TestEnv, own: &[&str], script: &str) -> u32 {
     let script = format!("{script} && exec \"$@\"");
     let mut way = own.to_vec();
     way.extend(["sh", "-ec", &script, "sh"]);
-    world.daemon_by_way_of(&way)
+    world.start_daemon_with(&way)
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_log_at_its_cap_keeps_the_newest_and_says_what_is_gone() {
         world.fugue(&["daemon", "restart"]).ok();
     }
     let (first, _) = world.log(pane);
-    figure(
+    report_metric(
         "a log at its cap",
         format!("7200021 bytes printed at a cap of {CAP}: the oldest {first} dropped and counted"),
     );
@@ -218,10 +218,10 @@ fn a_full_disk_makes_the_child_wait_and_loses_nothing() {
     world.type_line(before, "echoed");
     world.until_printed(before, |text| text.matches("echoed").count() == 2);
     assert_eq!(
-        world.output_of("echo works again").trim_end(),
+        world.run_to_exit("echo works again").trim_end(),
         "works again"
     );
-    figure(
+    report_metric(
         "a full disk",
         "the child waited, went on by itself when there was space, 6000000 bytes whole",
     );
@@ -261,7 +261,7 @@ fn a_holder_killed_on_a_full_disk_loses_nothing_either() {
         || !holder.is_alive(),
     );
     assert!(
-        fugue_testkit::ProcessRef::of(pane.pid).is_some(),
+        fugue_testkit::ProcessRef::find(pane.pid).is_some(),
         "the child lives"
     );
     for number in 0..=count {
@@ -370,7 +370,7 @@ fn without_a_terminal_left_a_new_pane_is_refused_by_name() {
     }
     world.close(panes[0]);
     assert_eq!(
-        world.output_of("echo works again").trim_end(),
+        world.run_to_exit("echo works again").trim_end(),
         "works again"
     );
 }
@@ -586,7 +586,7 @@ fn nothing_that_is_printed_acts_or_leaks() {
     assert!(!trace.exists(), "something acted");
     let status = world.status(shell);
     assert_eq!(status.cwd, world.work().to_string_lossy());
-    figure(
+    report_metric(
         "escape families",
         format!(
             "{} families printed: nothing acted, nothing leaked, no word of theirs was typed in answer",

@@ -7,7 +7,7 @@ use fugue_api::{
     panes::{CreatePaneReply, ReadPaneReply},
     runs::ParallelResult,
 };
-use fugue_testkit::{TestEnv, figure};
+use fugue_testkit::{TestEnv, report_metric};
 
 const LIMIT: Duration = Duration::from_secs(300);
 /// What the daemon may take at its peak, whatever is read; less where the logs are shorter.
@@ -67,7 +67,7 @@ fn the_output_of_long_tasks_costs_little_memory() {
         assert!((all - 2..=all).contains(&known), "{known} of {all}");
     }
     let peak = peak_kb(&world);
-    figure(
+    report_metric(
         "peak memory of the daemon, three tasks",
         format!("{} MB each: {} MiB", size(), peak / 1024),
     );
@@ -105,7 +105,7 @@ fn a_search_of_a_long_log_costs_little_memory() {
     let all = world.read(pane, &["-n", &most.min(1_000_000).to_string()]);
     assert_eq!(all.lines + all.omitted_lines, most.min(1_000_000));
     let peak = peak_kb(&world);
-    figure(
+    report_metric(
         "peak memory of the daemon, reads of one log",
         format!("{megabytes} MB: {} MiB", peak / 1024),
     );
@@ -123,7 +123,7 @@ fn ten_tasks_at_the_cap_of_their_logs_cost_little_memory() {
     assert_eq!(result.results.len(), 10);
     assert!(result.results.iter().all(|task| task.exit_code == Some(0)));
     let peak = peak_kb(&world);
-    figure(
+    report_metric(
         "peak memory of the daemon, ten tasks",
         format!("{megabytes} MB each: {} MiB", peak / 1024),
     );

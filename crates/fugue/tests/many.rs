@@ -11,7 +11,7 @@ use fugue_api::{
     PaneId,
     panes::{ClosePaneReply, PaneState},
 };
-use fugue_testkit::{ProcessRef, TestEnv, figure, let_pass};
+use fugue_testkit::{ProcessRef, TestEnv, report_metric, sleep_in_test};
 
 const LIMIT: Duration = Duration::from_secs(300);
 const CLIENTS: usize = 8;
@@ -89,7 +89,7 @@ fn five_hundred_panes_live_at_once() {
     let daemon = world.daemons();
     let holders = world.holders();
     assert_eq!((daemon.len(), holders.len() as u64), (1, PANES));
-    figure(
+    report_metric(
         "500 panes, memory",
         format!(
             "daemon {} RSS ({} a pane); holders {} PSS in all, {} private ({} KiB each)",
@@ -124,7 +124,7 @@ fn five_hundred_panes_live_at_once() {
             .iter()
             .all(|row| row.state.state == PaneState::Closed)
     );
-    figure(
+    report_metric(
         "500 panes, time",
         format!(
             "created by {CLIENTS} clients in {created:.2?}, each typed into and read back in {read:.2?}, closed in {closed:.2?}"
@@ -176,9 +176,9 @@ fn idle_panes_cost_nothing() {
     let ticks = || -> u64 { ours.iter().map(ProcessRef::ticks).sum() };
     let switches = || -> BTreeMap<String, u64> {
         let threads = |process: &ProcessRef| {
-            let name = process.line[..2].join(" ");
+            let name = process.args[..2].join(" ");
             process
-                .switches()
+                .context_switches()
                 .into_iter()
                 .map(move |(thread, count)| (format!("{name}, thread {thread}"), count))
         };
@@ -187,7 +187,7 @@ fn idle_panes_cost_nothing() {
     let mut quietest = None;
     for _ in 0..WINDOWS {
         let (ticks_before, before) = (ticks(), switches());
-        let_pass(WINDOW);
+        sleep_in_test(WINDOW);
         let used = ticks() - ticks_before;
         // A thread that has ended since, because there was nothing to do, counts for nothing.
         let woken: BTreeMap<String, u64> = switches()
@@ -199,7 +199,7 @@ fn idle_panes_cost_nothing() {
             .filter(|(_, count)| *count > 0)
             .collect();
         let times: u64 = woken.values().sum();
-        figure(
+        report_metric(
             "100 idle panes",
             format!(
                 "daemon and 100 holders over {WINDOW:?}: {used} clock ticks of CPU, {times} context switches"
@@ -236,7 +236,7 @@ fn one_pane_printing_without_end_does_not_hold_up_another() {
         took.push(start.elapsed());
     }
     took.sort();
-    figure(
+    report_metric(
         "a quiet pane beside three that flood",
         format!(
             "typed and read back by two verbs, median {:.1?}, slowest {:.1?}",

@@ -6,7 +6,9 @@ use std::{
 };
 
 use fugue_api::{ErrorKind, PaneId};
-use fugue_testkit::{ProcessWaiter, TestEnv, figure, mcp::McpClient, mcp::facts, until};
+use fugue_testkit::{
+    ProcessWaiter, TestEnv, mcp_client::McpClient, mcp_client::facts, report_metric, until,
+};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -72,16 +74,16 @@ fn both_eras_of_the_protocol_are_served() {
         assert_eq!(hello["serverInfo"]["name"], "fugue");
         let said = hello["instructions"].as_str().expect("instructions");
         assert!(said.len() < 2048 && said.contains("read_pane"), "{said}");
-        let listed = client.ask("tools/list", json!({}));
+        let listed = client.send_request("tools/list", json!({}));
         assert_eq!(names(&client.result(listed)), TOOLS);
-        let ping = client.ask("ping", json!({}));
+        let ping = client.send_request("ping", json!({}));
         assert_eq!(client.result(ping), json!({}));
         let panes = client.call("get_status", json!({}));
         assert_eq!(panes["panes"], json!([]));
     }
     let mut client = McpClient::start(world.fugue_command(["mcp"]));
     client.stateless("test");
-    let discovered = client.ask("server/discover", json!({}));
+    let discovered = client.send_request("server/discover", json!({}));
     let discovered = client.result(discovered);
     let versions = discovered["supportedVersions"].to_string();
     assert!(
@@ -89,7 +91,7 @@ fn both_eras_of_the_protocol_are_served() {
         "{discovered}"
     );
     assert!(discovered["instructions"].is_string(), "{discovered}");
-    let listed = client.ask("tools/list", json!({}));
+    let listed = client.send_request("tools/list", json!({}));
     assert_eq!(names(&client.result(listed)), TOOLS);
     assert_eq!(client.call("get_status", json!({}))["panes"], json!([]));
     let refused = client.refused("read_pane", json!({"pane_id": "p9"}));
@@ -233,7 +235,7 @@ fn a_wrong_call_is_refused_by_name_and_nothing_happens() {
         ("prompts/list", json!({}), -32601, ""),
         ("resources/list", json!({}), -32601, ""),
     ] {
-        let id = client.ask(method, params);
+        let id = client.send_request(method, params);
         let response = client.response(id);
         assert_eq!(response["error"]["code"], code, "{method}: {response}");
         assert!(
@@ -272,7 +274,7 @@ fn of_two_hundred_interleaved_calls_each_gets_its_own_answer() {
             1 | 4 => ("read_pane", json!({"pane_id": pane})),
             _ => ("get_status", json!({"pane_id": pane})),
         };
-        asked.insert(client.ask_tool(tool, args), n);
+        asked.insert(client.send_tool_call(tool, args), n);
     }
     let mut refused = 0;
     for (id, n) in asked {
@@ -306,7 +308,7 @@ fn of_two_hundred_interleaved_calls_each_gets_its_own_answer() {
             _ => assert_eq!(said["pane_id"], pane, "{n}: {said}"),
         }
     }
-    figure(
+    report_metric(
         "MCP, 200 interleaved calls",
         format!("{refused} refused, 0 mismatched"),
     );
@@ -319,13 +321,15 @@ fn a_ping_and_a_status_do_not_wait_for_ten_blocked_calls() {
     let panes: Vec<PaneId> = (0..10).map(|_| stubborn(&world, &mut client)).collect();
     let blocked: Vec<u64> = panes
         .iter()
-        .map(|pane| client.ask_tool("close_pane", json!({"pane_id": pane, "grace_ms": 600_000})))
+        .map(|pane| {
+            client.send_tool_call("close_pane", json!({"pane_id": pane, "grace_ms": 600_000}))
+        })
         .collect();
     let mut pings = Vec::new();
     let mut statuses = Vec::new();
     for _ in 0..300 {
         let start = Instant::now();
-        let id = client.ask("ping", json!({}));
+        let id = client.send_request("ping", json!({}));
         client.result(id);
         pings.push(start.elapsed());
         let start = Instant::now();
@@ -338,7 +342,7 @@ fn a_ping_and_a_status_do_not_wait_for_ten_blocked_calls() {
     for (what, mut times) in [("ping", pings), ("get_status", statuses)] {
         times.sort();
         let p99 = times[times.len() * 99 / 100];
-        figure(
+        report_metric(
             &format!("MCP {what} while ten calls block"),
             format!(
                 "median {:.2?}, p99 {p99:.2?} (wanted: under 10 ms on an idle machine)",
@@ -373,20 +377,20 @@ fn a_client_that_is_killed_in_mid_call_leaves_nothing_behind() {
     let mut command = world.command("python3");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_fugue")]);
     let mut agent = fugue_testkit::RunningProgram::start(command);
-    let said = agent.until_said(LIMIT, |said| said.ends_with('\n'));
+    let said = agent.wait_for_stdout(LIMIT, |said| said.ends_with('\n'));
     let bridge: u32 = said.trim().parse().expect("a pid");
     let ended = ProcessWaiter::of(bridge).expect("the bridge runs");
     let start = Instant::now();
     drop(agent);
     ended.wait(LIMIT);
-    figure(
+    report_metric(
         "MCP bridge, end after its client was killed in mid-call",
         format!("{:.2?}", start.elapsed()),
     );
     let leftover: Vec<_> = world
         .processes()
         .into_iter()
-        .filter(|process| process.says(&["mcp"]))
+        .filter(|process| process.has_args(&["mcp"]))
         .collect();
     assert!(leftover.is_empty(), "{leftover:?}");
     // The work goes on: the pane is still being closed, and the daemon answers others.
@@ -439,20 +443,20 @@ fn garbage_on_stdin_is_survived() {
         b"Content-Length: 12\r\n\r\n",
     ];
     for bytes in garbage {
-        client.raw(bytes);
+        client.send_bytes(bytes);
     }
     let nested = format!("{}{}\n", "[".repeat(100_000), "]".repeat(100_000));
-    client.raw(nested.as_bytes());
+    client.send_bytes(nested.as_bytes());
     client.initialize("2025-06-18", "test");
     for bytes in garbage {
-        client.raw(bytes);
+        client.send_bytes(bytes);
         assert_eq!(client.call("get_status", json!({}))["panes"], json!([]));
     }
-    client.raw(nested.as_bytes());
+    client.send_bytes(nested.as_bytes());
     // A line longer than any message may be is dropped as it comes, not kept.
     let long = vec![b'x'; 20 * 1024 * 1024];
-    client.raw(&long);
-    client.raw(b"\n");
+    client.send_bytes(&long);
+    client.send_bytes(b"\n");
     assert_eq!(client.call("get_status", json!({}))["panes"], json!([]));
     let (status, _) = client.end();
     assert!(status.success());
@@ -464,7 +468,7 @@ fn a_blocked_call_rides_through_the_daemons_death() {
     let mut client = client(&world, &[]);
     let pane = stubborn(&world, &mut client);
     let before = world.daemons();
-    let blocked = client.ask_tool("close_pane", json!({"pane_id": pane, "grace_ms": 8000}));
+    let blocked = client.send_tool_call("close_pane", json!({"pane_id": pane, "grace_ms": 8000}));
     // Calls are answered in any order, but taken in the order they came: this one was asked behind the blocked one.
     client.call("get_status", json!({}));
     for daemon in &before {
@@ -491,9 +495,9 @@ fn a_cancelled_call_is_never_answered_and_its_work_goes_on() {
     let world = world();
     let mut client = client(&world, &[]);
     let pane = stubborn(&world, &mut client);
-    let id = client.ask_tool("close_pane", json!({"pane_id": pane, "grace_ms": 3000}));
+    let id = client.send_tool_call("close_pane", json!({"pane_id": pane, "grace_ms": 3000}));
     client.call("get_status", json!({}));
-    client.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": "the person changed their mind"}}));
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": "the person changed their mind"}}));
     client.call("get_status", json!({}));
     assert!(!client.is_answered(id));
     until("the pane is closed all the same", LIMIT, || {
@@ -507,7 +511,7 @@ fn a_client_that_wants_to_know_hears_every_five_seconds() {
     let world = world();
     let mut client = client(&world, &[]);
     let pane = stubborn(&world, &mut client);
-    let id = client.ask(
+    let id = client.send_request(
         "tools/call",
         json!({"name": "close_pane", "arguments": {"pane_id": pane, "grace_ms": 11_000}, "_meta": {"progressToken": "how-far"}}),
     );
@@ -532,7 +536,7 @@ fn a_slow_rc_file_is_waited_for_and_then_told_of() {
     let world = world();
     std::fs::write(world.home().join(".bashrc"), "read -r answer\n").expect("an rc file");
     let mut client = client(&world, &[]);
-    let id = client.ask(
+    let id = client.send_request(
         "tools/call",
         json!({"name": "create_pane", "arguments": {"shell": "bash"}, "_meta": {"progressToken": 1}}),
     );

@@ -7,11 +7,10 @@ use std::{
 
 use fugue_api::{PaneId, panes::CreatePaneReply};
 use fugue_testkit::{
-    RunningProgram, TestEnv,
-    agents::{AgentStart, ExternalTools, TestAgent, carries},
-    figure,
-    model::{ModelAction, ScriptedModel, results},
+    RunningProgram, TestEnv, report_metric,
+    scripted_model::{ModelAction, ScriptedModel, tool_results},
     skip,
+    test_agents::{AgentStart, ExternalTools, TestAgent, contains_reply},
 };
 use serde_json::{Value, json};
 
@@ -38,7 +37,7 @@ fn gemini_cli_gives_its_model_what_fugue_said() {
 /// One call that succeeds, one that is refused and one that blocks.
 fn check(agent: TestAgent) {
     let world = TestEnv::new(FUGUE, LIMIT);
-    let tools = ExternalTools::beside(Path::new(FUGUE));
+    let tools = ExternalTools::find_beside(Path::new(FUGUE));
     let said = world
         .pane("echo 'word for word: \u{201c}ünï\u{201d} <&> \\ 1'; exit 7")
         .pane_id;
@@ -51,7 +50,7 @@ fn check(agent: TestAgent) {
         json!({"pane_id": stubborn, "signal": "SIGKILL"}),
     ];
     let call = |tool: &str, input: Value| {
-        let (tool, namespace) = agent.names(tool);
+        let (tool, namespace) = agent.model_tool_name(tool);
         ModelAction {
             tool,
             namespace,
@@ -66,7 +65,7 @@ fn check(agent: TestAgent) {
             json!({"pane_id": stubborn, "grace_ms": GRACE.as_millis() as u64}),
         ),
     ]);
-    if let Some((missing, reason)) = agent.obstacle(&tools, AgentStart::Headless) {
+    if let Some((missing, reason)) = agent.missing_requirement(&tools, AgentStart::Headless) {
         return skip(missing, reason);
     }
     let headless = agent
@@ -74,10 +73,10 @@ fn check(agent: TestAgent) {
         .expect("it is installed");
     let start = Instant::now();
     let ran = RunningProgram::start(headless.command).end(LIMIT);
-    let asked = model.asked();
+    let asked = model.requests();
     let given = asked
         .iter()
-        .map(|asked| results(&asked.body))
+        .map(|asked| tool_results(&asked.body))
         .max_by_key(Vec::len)
         .unwrap_or_default();
     assert_eq!(
@@ -87,7 +86,7 @@ fn check(agent: TestAgent) {
     );
     for (given, wanted) in given.iter().zip(&wanted) {
         assert!(
-            carries(given, wanted),
+            contains_reply(given, wanted),
             "{agent:?}: wanted {wanted}, the model was given {given}"
         );
     }
@@ -96,7 +95,7 @@ fn check(agent: TestAgent) {
     let offered = asked.iter().find(|asked| asked.body.get("tools").is_some());
     let offered = offered.expect("tools were offered").body["tools"].to_string();
     for definition in fugue_api::ToolCall::definitions() {
-        let name = agent.names(definition.name).0;
+        let name = agent.model_tool_name(definition.name).0;
         let description = definition
             .takes
             .get("description")
@@ -111,7 +110,7 @@ fn check(agent: TestAgent) {
             "{agent:?} describes {name}: {offered}"
         );
     }
-    figure(
+    report_metric(
         &format!("{agent:?}, a success, a refusal and a blocked call"),
         format!("word for word, {:.1?}", start.elapsed()),
     );

@@ -8,7 +8,7 @@ use std::{
 };
 
 use fugue_testkit::{
-    MissingRequirement, RunningProgram, TestEnv, agents::ExternalTools, figure, skip,
+    MissingRequirement, RunningProgram, TestEnv, report_metric, skip, test_agents::ExternalTools,
 };
 use serde_json::Value;
 
@@ -59,7 +59,7 @@ asyncio.run(main())
 "#;
 
 fn python(args: &[&str], world: &TestEnv) {
-    let tools = ExternalTools::beside(Path::new(FUGUE));
+    let tools = ExternalTools::find_beside(Path::new(FUGUE));
     let Some(python) = tools.find("py/bin/python") else {
         // Root's own interpreter may be where nobody else can enter.
         let (missing, reason) = match tools.find("py/pyvenv.cfg") {
@@ -112,7 +112,7 @@ fn the_python_client_is_served_by_http() {
 
 /// The inspector with these words after the server's.
 fn inspect(world: &TestEnv, words: &[&str]) -> Option<fugue_testkit::ProgramOutput> {
-    let tools = ExternalTools::beside(Path::new(FUGUE));
+    let tools = ExternalTools::find_beside(Path::new(FUGUE));
     let Some(inspector) = tools.find("node_modules/.bin/mcp-inspector") else {
         skip(
             MissingRequirement::Program,
@@ -170,7 +170,7 @@ fn under_the_inspectors_load_no_call_fails() {
         "{report}"
     );
     assert_eq!(report["ok"], 2000, "{report}");
-    figure(
+    report_metric(
         "MCP inspector's load, 10 at once",
         format!(
             "2000 calls, 0 errors, latency in ms {}",

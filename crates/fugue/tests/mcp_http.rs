@@ -9,7 +9,7 @@ use std::{
 };
 
 use fugue_api::ErrorKind;
-use fugue_testkit::{ProcessWaiter, TestEnv, figure, mcp::facts};
+use fugue_testkit::{ProcessWaiter, TestEnv, mcp_client::facts, report_metric};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -262,7 +262,7 @@ fn strangers_are_refused_on_every_method() {
         assert_eq!(reply.status, 413, "{method}: {reply:?}");
         refused += 1;
     }
-    figure(
+    report_metric(
         "MCP over HTTP",
         format!("{refused} foreign, unauthorised or oversized requests, all refused"),
     );
@@ -626,7 +626,7 @@ fn a_client_is_served_under_attack_and_a_signal_is_heard() {
 
     let peak = peak_memory(server.child.id());
     assert!(peak < 96 << 20, "{peak} bytes");
-    figure(
+    report_metric(
         "MCP over HTTP under attack",
         format!(
             "slowest call {} ms, {} MB at most",

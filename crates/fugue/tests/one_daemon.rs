@@ -14,8 +14,8 @@ use fugue_api::{
     wire::DaemonStatus,
 };
 use fugue_testkit::{
-    MissingRequirement, ProcessRef, ProgramOutput, RunningProgram, TestEnv, mcp::McpClient, skip,
-    until, until_some,
+    MissingRequirement, ProcessRef, ProgramOutput, RunningProgram, TestEnv, mcp_client::McpClient,
+    skip, until, until_some,
 };
 use serde_json::json;
 
@@ -38,7 +38,7 @@ impl Scene {
         // The pane's shell becomes it in its own time.
         let child = until_some("the pane's child runs", LIMIT, || {
             let mut found = world.processes();
-            found.retain(|process| process.line == ["cat"]);
+            found.retain(|process| process.args == ["cat"]);
             found.pop()
         });
         Self {
@@ -156,7 +156,7 @@ fn a_daemon_that_is_started_right_behind_a_killed_one_is_not_told_that_one_runs(
         for daemon in world.daemons() {
             daemon.kill9();
         }
-        world.daemon_by_way_of(&["env"]);
+        world.start_daemon_with(&["env"]);
         scene.lives(&world);
     }
 }
@@ -313,7 +313,10 @@ fn a_file_system_without_locks_is_named_with_the_way_out_and_disturbs_no_daemon(
     assert_eq!(refused.code, Some(1), "{refused}");
     let refused = refused.refusal();
     assert_eq!(refused.kind, ErrorKind::Unavailable, "{refused:?}");
-    assert!(refused.message.contains("gives no lock"), "{refused:?}");
+    assert!(
+        refused.message.contains("does not support locks"),
+        "{refused:?}"
+    );
     assert!(
         refused
             .hint

@@ -155,7 +155,7 @@ fn stopping_and_asking_for_a_daemon_that_is_not_there_starts_none() {
     let world = world();
     for sub in ["status", "stop"] {
         let ran = world.fugue(&["daemon", sub, "--json"]);
-        assert!(ran.took < LIMIT, "{ran}");
+        assert!(ran.elapsed < LIMIT, "{ran}");
         assert!(world.daemons().is_empty(), "{sub} started a daemon: {ran}");
     }
 }
@@ -594,7 +594,7 @@ fn closing_leaves_no_process_of_the_pane_behind() {
         world
             .processes()
             .iter()
-            .any(|p| p.says(&["sleep", &seconds]))
+            .any(|p| p.has_args(&["sleep", &seconds]))
     };
     until("all sleepers are there", LIMIT, || {
         [1001, 1002, 1003, 1004, 1005, 1007, 1008, 1009]
@@ -609,7 +609,7 @@ fn closing_leaves_no_process_of_the_pane_behind() {
     let left: Vec<_> = world
         .processes()
         .into_iter()
-        .filter(|p| p.says(&["sleep"]) || p.says(&["hold"]))
+        .filter(|p| p.has_args(&["sleep"]) || p.has_args(&["hold"]))
         .collect();
     assert!(left.is_empty(), "{left:#?}");
 }

@@ -6,7 +6,7 @@ use fugue_api::{
     ErrorKind, PaneId,
     wire::{ForgetReason, GarbageKind, GarbageReport},
 };
-use fugue_testkit::{TestEnv, figure, until};
+use fugue_testkit::{TestEnv, report_metric, until};
 
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -81,7 +81,7 @@ fn below_the_floor_nothing_is_started_and_gc_makes_room() {
         world.run(way[0], &args).code == Some(0)
     });
     let Some(own) = own else {
-        figure("NOT SHOWN", "no mount namespace can be had here");
+        report_metric("NOT SHOWN", "no mount namespace can be had here");
         return;
     };
     // Only the logs are there: clients outside must find the socket.
@@ -89,7 +89,7 @@ fn below_the_floor_nothing_is_started_and_gc_makes_room() {
                   && mount -t tmpfs -o size=64m,mode=700 tmpfs \"$panes\" && exec \"$@\"";
     let mut way = own.to_vec();
     way.extend(["sh", "-ec", script, "sh"]);
-    world.daemon_by_way_of(&way);
+    world.start_daemon_with(&way);
     let stays = world.pane("exec cat").pane_id;
     // The floor is a twentieth of this disk: 3.2 MB. One pane's output takes 6 MB, and the next pane fills the rest.
     let prints = world.pane("yes 0123456789 | head -c 6000000").pane_id;

@@ -242,9 +242,9 @@ fn following_goes_on_to_the_end_and_then_ends() {
         .pane("echo one; read -r _; echo two; read -r _; printf three; exit 4")
         .pane_id;
     let mut follower = world.follow(pane);
-    follower.until_said(SOON, |said| said.contains("one\n"));
+    follower.wait_for_stdout(SOON, |said| said.contains("one\n"));
     world.type_line(pane, "");
-    follower.until_said(SOON, |said| said.contains("two\n"));
+    follower.wait_for_stdout(SOON, |said| said.contains("two\n"));
     world.type_line(pane, "");
     let ran = follower.end(LIMIT).ok();
     assert_eq!(
@@ -274,7 +274,7 @@ fn following_ends_when_the_pane_is_closed() {
     let world = world();
     let pane = world.pane("echo here; exec cat").pane_id;
     let mut follower = world.follow(pane);
-    follower.until_said(SOON, |said| said.contains("here"));
+    follower.wait_for_stdout(SOON, |said| said.contains("here"));
     world.close(pane);
     follower.end(LIMIT);
 }

@@ -9,9 +9,9 @@ use fugue_api::runs::{
     StepStatus, TaskStatus,
 };
 use fugue_testkit::{
-    SeededRng, TestEnv, figure,
-    mcp::{McpClient, facts},
-    until, until_some,
+    SeededRng, TestEnv,
+    mcp_client::{McpClient, facts},
+    report_metric, until, until_some,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ fn a_thousand_times_nothing_and_a_thousand_times_three_letters() {
             }
         }
     }
-    figure(
+    report_metric(
         "run_parallel of `true` and `printf abc`",
         "1000 + 1000 right, 0 timeouts",
     );
@@ -135,7 +135,7 @@ fn random_sleeps_codes_and_outputs_come_back_as_they_were() {
             printed += task.output.len();
         }
     }
-    figure(
+    report_metric(
         "run_parallel with random sleeps, codes and outputs",
         format!("{runs} runs of 10, {} MB, all right", printed / 1_000_000),
     );
@@ -217,7 +217,7 @@ fn each_outcome_of_commands_side_by_side_is_told_apart() {
     let sleeps = world
         .processes()
         .into_iter()
-        .filter(|process| process.says(&["sleep", "600"]))
+        .filter(|process| process.has_args(&["sleep", "600"]))
         .count();
     assert_eq!(sleeps, 0);
 }
@@ -233,7 +233,7 @@ fn a_command_that_leaves_something_running_is_cleaned_up_after() {
     let left = world
         .processes()
         .into_iter()
-        .filter(|process| process.says(&["sleep"]))
+        .filter(|process| process.has_args(&["sleep"]))
         .count();
     assert_eq!(left, 0);
 }
@@ -386,7 +386,7 @@ fn a_pipeline_out_of_time_is_interrupted_and_its_pane_stays() {
         let sleeps = world
             .processes()
             .into_iter()
-            .filter(|process| process.says(&["sleep"]))
+            .filter(|process| process.has_args(&["sleep"]))
             .count();
         assert_eq!(sleeps, 0, "{how}");
         world.close(pane);
@@ -401,7 +401,7 @@ fn a_step_that_reads_gets_the_terminal_and_says_that_it_waits() {
         &["read -p 'name? ' name; echo \"hello $name\"", "cat"],
         json!({"run_id": "asks"}),
     );
-    let open = client.ask_tool("fugue_run_pipeline", args);
+    let open = client.send_tool_call("fugue_run_pipeline", args);
     let pane = until_some("the pane", Duration::from_secs(20), || {
         world.overview().panes.first().map(|row| row.pane_id)
     });
@@ -513,7 +513,7 @@ fn outputs_come_back_whole_however_few_ended_panes_are_kept() {
     // One that nobody waits for: others end behind it before somebody fetches its result.
     let mut gone = McpClient::start(world.fugue_command(["mcp"]));
     gone.initialize("2025-06-18", "gone");
-    gone.ask_tool("fugue_run_parallel", with(&list, json!({"run_id": "left"})));
+    gone.send_tool_call("fugue_run_parallel", with(&list, json!({"run_id": "left"})));
     let left = || {
         let mut runs = world.overview().runs.into_iter();
         runs.find(|run| run.run_id.0 == "left")

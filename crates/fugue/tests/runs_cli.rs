@@ -10,7 +10,7 @@ use fugue_api::{
         RunKind, RunResult, TaskStatus,
     },
 };
-use fugue_testkit::{ProgramOutput, RunningProgram, SeededRng, TestEnv, let_pass, until_some};
+use fugue_testkit::{ProgramOutput, RunningProgram, SeededRng, TestEnv, sleep_in_test, until_some};
 use rustix::process::{Pid, Signal, kill_process};
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -322,9 +322,9 @@ fn without_a_terminal_a_line_is_said_when_a_task_ends() {
     let world = world();
     let (first, second) = (gate(&world, "first"), gate(&world, "second"));
     let mut running = world.start(&["parallel", &first, &second, "echo now"]);
-    running.until_said(SOON, |said| said.contains("task-3: echo now\n"));
+    running.wait_for_stdout(SOON, |said| said.contains("task-3: echo now\n"));
     open(&world, "second");
-    running.until_said(SOON, |said| said.contains("task-2: read"));
+    running.wait_for_stdout(SOON, |said| said.contains("task-2: read"));
     open(&world, "first");
     let ran = running.end(SOON).ok();
     let out = ran.out();
@@ -381,7 +381,7 @@ fn an_interrupted_wait_leaves_the_run_and_can_be_picked_up() {
     let one = gate(&world, "one");
     for (first, code) in [("echo begun", 0), ("echo begun; exit 5", 1)] {
         let mut running = world.start(&["parallel", first, &one]);
-        running.until_said(SOON, |said| said.contains("echo begun"));
+        running.wait_for_stdout(SOON, |said| said.contains("echo begun"));
         interrupt(&running);
         let ran = running.end(SOON);
         assert_eq!(ran.code, Some(130), "{ran}");
@@ -396,7 +396,7 @@ fn an_interrupted_wait_leaves_the_run_and_can_be_picked_up() {
         assert!(known.is_running(), "{known:?}");
 
         let mut waiting = world.start(&["wait", &run]);
-        waiting.until_said(SOON, |said| said.contains("echo begun"));
+        waiting.wait_for_stdout(SOON, |said| said.contains("echo begun"));
         open(&world, "one");
         let waited = waiting.end(SOON);
         assert_eq!(waited.code, Some(code), "{waited}");
@@ -416,7 +416,7 @@ fn ctrl_c_works_at_any_moment() {
     let mut chance = SeededRng::default();
     for _ in 0..30 {
         let running = world.start(&["parallel", "true", "sleep 0.02"]);
-        let_pass(Duration::from_millis(chance.below(80)));
+        sleep_in_test(Duration::from_millis(chance.below(80)));
         let pid = Pid::from_raw(running.pid() as i32).expect("a pid");
         kill_process(pid, Signal::INT).expect("not yet waited for");
         let ran = running.end(SOON);
@@ -464,7 +464,7 @@ fn a_wait_outlives_the_daemon_it_asked() {
     let world = world();
     let one = gate(&world, "one");
     let mut parallel = world.start(&["parallel", "echo begun", &one]);
-    parallel.until_said(SOON, |said| said.contains("echo begun"));
+    parallel.wait_for_stdout(SOON, |said| said.contains("echo begun"));
     for daemon in world.daemons() {
         daemon.kill9();
     }
@@ -485,7 +485,7 @@ fn a_pipelines_steps_are_shown_as_they_run() {
         "echo x is $X in $PWD; exit 3",
         "echo never",
     ]);
-    let early = running.until_said(SOON, |said| said.contains("before\n"));
+    let early = running.wait_for_stdout(SOON, |said| said.contains("before\n"));
     assert!(early.ends_with("before\n"), "{early}");
     open(&world, "one");
     let ran = running.end(SOON);
@@ -648,12 +648,12 @@ fn a_pipeline_in_a_pane_shows_its_own_steps_only() {
     let one = gate(&world, "one");
     let second = format!("echo second $X; {one}");
     let mut running = world.start(&["pipeline", "--pane", &name, "echo again", &second]);
-    running.until_said(SOON, |said| said.contains("second 7\n"));
+    running.wait_for_stdout(SOON, |said| said.contains("second 7\n"));
     interrupt(&running);
     let ran = running.end(SOON);
     assert_eq!(ran.code, Some(130), "{ran}");
     let mut waiting = world.start(&["wait", &run_to_wait_for(&ran.err())]);
-    waiting.until_said(SOON, |said| said.contains("second 7\n"));
+    waiting.wait_for_stdout(SOON, |said| said.contains("second 7\n"));
     open(&world, "one");
     let waited = waiting.end(SOON).ok();
     assert!(
@@ -905,7 +905,7 @@ fn a_live_table_fits_small_terminals() {
 fn ctrl_c_leaves_a_sane_terminal() {
     let world = world();
     let one = gate(&world, "one");
-    let before = world.output_of("stty -a");
+    let before = world.run_to_exit("stty -a");
     for verb in ["parallel", "pipeline"] {
         let pane = on_terminal(&world, "24", "120", &format!("{verb} 'echo begun; {one}'"));
         screen(&world, pane, |text| {

@@ -7,8 +7,9 @@ use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use fugue_api::runs::{ParallelResult, ParallelStatus, PipelineResult, PipelineStatus};
 use fugue_testkit::{
-    SeededRng, TestEnv, figure, let_pass,
-    mcp::{McpClient, facts},
+    SeededRng, TestEnv,
+    mcp_client::{McpClient, facts},
+    report_metric, sleep_in_test,
 };
 use serde_json::{Value, json};
 
@@ -30,13 +31,13 @@ fn call_under_fire(
     tool: &str,
     args: Value,
 ) -> (Value, u64) {
-    let call = client.ask_tool(tool, args);
+    let call = client.send_tool_call(tool, args);
     let mut killed = 0;
     while !client.is_answered(call) {
-        let_pass(chance.moment(Duration::from_millis(250)));
+        sleep_in_test(chance.duration_below(Duration::from_millis(250)));
         // Six in a row must leave the run a chance to move at all.
         if killed % 7 == 6 {
-            let_pass(Duration::from_millis(300));
+            sleep_in_test(Duration::from_millis(300));
         }
         for daemon in world.daemons() {
             daemon.kill9();
@@ -106,7 +107,7 @@ fn every_step_of_a_pipeline_runs_once_whatever_happens_to_daemons() {
     let counted = lines(&file);
     assert_eq!(counted.len(), 5 * rounds);
     assert!(counted.values().all(|count| *count == 1), "{counted:?}");
-    figure(
+    report_metric(
         "daemon kills in pipelines",
         format!(
             "{killed} kills over {rounds} pipelines of 5 steps, {shells} with a shell that left: each step once, each result right"
@@ -153,7 +154,7 @@ fn every_command_side_by_side_runs_once_whatever_happens_to_daemons() {
     let counted = lines(&file);
     assert_eq!(counted.len(), 6 * rounds);
     assert!(counted.values().all(|count| *count == 1), "{counted:?}");
-    figure(
+    report_metric(
         "daemon kills in parallel runs",
         format!(
             "{killed} kills over {rounds} runs of 6 commands: each command once, each result right"

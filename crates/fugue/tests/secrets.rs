@@ -10,7 +10,7 @@ use std::{
 
 use fugue_testkit::{
     TestEnv,
-    mcp::{McpClient, facts},
+    mcp_client::{McpClient, facts},
     until,
 };
 use serde_json::json;
@@ -98,7 +98,7 @@ fn no_file_holds_an_environment_when_the_run_and_the_worker_are_over() {
         let command = format!("read go <go; {COMPARE}");
         let env = json!({"API_KEY": SECRETS[1]});
         let args = json!({"commands": [{"command": command, "env": env}]});
-        let run = client.ask_tool("fugue_run_parallel", args);
+        let run = client.send_tool_call("fugue_run_parallel", args);
         until("it was accepted", PATIENCE, || !leaks(&world).is_empty());
         kept_privately(&world);
         if kill {

@@ -84,7 +84,7 @@ fn a_command_that_still_runs_has_no_exit_code_and_an_interrupted_one_has_130() {
             world
                 .processes()
                 .iter()
-                .any(|p| p.says(&["sleep", "1000"]) && p.is_in_front())
+                .any(|p| p.has_args(&["sleep", "1000"]) && p.is_in_foreground())
         });
         world.press(pane, &["C-c"]);
         let last = until_some("it was interrupted", LIMIT, || {
@@ -225,7 +225,7 @@ fn panes_use_the_callers_shell_unless_told() {
     );
     // A command is bash's whatever the person's shell is.
     assert_eq!(
-        world.output_of("echo ${BASH_VERSION:+bash}").trim_end(),
+        world.run_to_exit("echo ${BASH_VERSION:+bash}").trim_end(),
         "bash"
     );
     let pane: CreatePaneReply =

@@ -9,7 +9,7 @@ use std::{
 };
 
 use fugue_api::panes::CreatePaneReply;
-use fugue_testkit::{Pty, TestEnv, until};
+use fugue_testkit::{TestEnv, TestPty, until};
 use serde_json::json;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -46,7 +46,7 @@ fn world() -> TestEnv {
 fn on_terminal(world: &TestEnv, args: &[&str]) -> String {
     let mut command = world.command("setsid");
     command.args(["-c", env!("CARGO_BIN_EXE_fugue")]).args(args);
-    let mut pty = Pty::start(command, 30, 200);
+    let mut pty = TestPty::start(command, 30, 200);
     let mut bytes = Vec::new();
     let deadline = Instant::now() + LIMIT;
     while pty.child.try_wait().expect("a child").is_none() {

@@ -37,7 +37,7 @@ fn started(world: &TestEnv, words: &[&str]) {
         world
             .processes()
             .iter()
-            .any(|p| p.says(words) && p.is_in_front())
+            .any(|p| p.has_args(words) && p.is_in_foreground())
     });
 }
 

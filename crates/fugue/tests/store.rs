@@ -13,7 +13,7 @@ use fugue_api::{
     panes::{CreatePaneReply, Overview, ReadPaneReply},
     wire::{DaemonStatus, StoreState, StoreStatus},
 };
-use fugue_testkit::{ProcessRef, ProgramOutput, RunningProgram, TestEnv, figure, until};
+use fugue_testkit::{ProcessRef, ProgramOutput, RunningProgram, TestEnv, report_metric, until};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -63,7 +63,7 @@ impl<'a> SmallDisk<'a> {
             }
             keeper.wait().expect("it has ended");
         }
-        figure(
+        report_metric(
             "NOT SHOWN",
             "no mount namespace can be had here, so no full disk can be staged",
         );
@@ -207,13 +207,13 @@ fn what_a_full_disk_did_not_store_is_not_answered_and_the_next_daemon_agrees() {
 
     // The event that nobody was told of is not there, and its id is given out as if it had never been.
     let daemon = disk.json::<DaemonStatus>(&["daemon", "status"]).pid;
-    ProcessRef::of(daemon).expect("the daemon").kill9();
+    ProcessRef::find(daemon).expect("the daemon").kill9();
     disk.make_room();
     assert_eq!(disk.messages(), ["stored"]);
     assert_eq!(disk.store().state, StoreState::Ok);
-    assert!(ProcessRef::of(pane.pid).is_some(), "panes go on");
+    assert!(ProcessRef::find(pane.pid).is_some(), "panes go on");
     disk.end();
-    figure(
+    report_metric(
         "a full disk and the store",
         "stalled, said, refused; the next daemon agreed",
     );
@@ -234,7 +234,7 @@ fn what_waited_for_room_is_stored_when_there_is_some() {
     });
     assert_eq!(disk.messages(), ["stored", "late"]);
     let daemon = disk.json::<DaemonStatus>(&["daemon", "status"]).pid;
-    ProcessRef::of(daemon).expect("the daemon").kill9();
+    ProcessRef::find(daemon).expect("the daemon").kill9();
     assert_eq!(disk.messages(), ["stored", "late"], "on disk, and once");
     let log = disk.state().join("fugue/daemon.log");
     let log = fs::read_to_string(log).expect("the daemon's log");
@@ -271,7 +271,7 @@ fn damage(path: &Path, old: &str, new: &str) {
 
 /// What is typed into a pane that runs `cat` comes back, after all that came before.
 fn still_works(world: &TestEnv, pane: &CreatePaneReply) {
-    assert!(ProcessRef::of(pane.pid).is_some(), "its process lives");
+    assert!(ProcessRef::find(pane.pid).is_some(), "its process lives");
     // A backup may be from before its process was known; then the daemon first asks its holder.
     let id = pane.pane_id.to_string();
     until("the pane is taken up", VERB, || {
@@ -401,7 +401,10 @@ fn a_database_that_is_deleted_under_the_daemon_is_noticed_and_panes_go_on() {
     still_works(&world, &pane);
     // Closing waits for no commit, and what it answers is what the next daemon finds.
     let answer = world.close(closed.pane_id);
-    assert!(ProcessRef::of(closed.pid).is_none(), "its process is gone");
+    assert!(
+        ProcessRef::find(closed.pid).is_none(),
+        "its process is gone"
+    );
     let epoch = world.daemon().epoch;
     // A daemon that is stopped and started makes a new database, and finds its panes.
     world.fugue(&["daemon", "restart"]).ok();
@@ -418,6 +421,6 @@ fn a_database_that_is_deleted_under_the_daemon_is_noticed_and_panes_go_on() {
 #[test]
 fn a_daemon_whose_log_cannot_be_written_goes_on() {
     let world = world();
-    world.daemon_by_way_of(&["sh", "-c", "exec \"$@\" 2>/dev/full", "sh"]);
-    assert_eq!(world.output_of("echo works").trim_end(), "works");
+    world.start_daemon_with(&["sh", "-c", "exec \"$@\" 2>/dev/full", "sh"]);
+    assert_eq!(world.run_to_exit("echo works").trim_end(), "works");
 }

@@ -10,7 +10,7 @@ use fugue_api::{
     panes::{CreatePaneReply, PaneState, SendInputReply},
 };
 use fugue_testkit::{
-    ProcessRef, ProcessWaiter, SeededRng, TestEnv, figure, let_pass, until, until_some,
+    ProcessRef, ProcessWaiter, SeededRng, TestEnv, report_metric, sleep_in_test, until, until_some,
 };
 
 /// What the loops wait at most for one thing.
@@ -137,7 +137,7 @@ struct Steady(BTreeMap<PaneId, ProcessRef>);
 impl Steady {
     fn of(panes: &[&CreatePaneReply]) -> Self {
         let process =
-            |pane: &CreatePaneReply| ProcessRef::of(pane.pid).expect("the pane's process runs");
+            |pane: &CreatePaneReply| ProcessRef::find(pane.pid).expect("the pane's process runs");
         Self(
             panes
                 .iter()
@@ -192,7 +192,7 @@ fn killing_the_daemon_at_any_moment_loses_nothing() {
             .one_in(6)
             .then(|| world.pane(&format!("read -r _ < gate; exit {code}")));
 
-        let_pass(chance.moment(Duration::from_millis(40)));
+        sleep_in_test(chance.duration_below(Duration::from_millis(40)));
         kill_daemon(&world);
         killed += 1;
 
@@ -207,7 +207,7 @@ fn killing_the_daemon_at_any_moment_loses_nothing() {
         } else if chance.one_in(2) {
             // While the next one is just starting.
             let asking = world.start(&["ls", "--json"]);
-            let_pass(chance.moment(Duration::from_millis(15)));
+            sleep_in_test(chance.duration_below(Duration::from_millis(15)));
             kill_daemon(&world);
             let ran = asking.end(PATIENCE);
             // The asker may be told that its daemon went away, but nothing else.
@@ -242,7 +242,7 @@ fn killing_the_daemon_at_any_moment_loses_nothing() {
     world.until_printed(shell.pane_id, |text| text.contains("still 42"));
     world.type_line(cat.pane_id, "echoed");
     world.until_printed(cat.pane_id, |text| text.matches("echoed").count() == 2);
-    figure(
+    report_metric(
         "kill -9 of the daemon",
         format!(
             "{killed} kills ({while_starting} while it started), {ended_alone} children ended with no daemon, {wholes} outputs compared whole, \
@@ -268,7 +268,7 @@ fn killing_a_holder_at_any_moment_loses_nothing() {
     let mut round = 1;
 
     while killed < wanted {
-        let_pass(chance.moment(Duration::from_millis(25)));
+        sleep_in_test(chance.duration_below(Duration::from_millis(25)));
         // About half of them at once: holders are replaced side by side. A pane that has ended needs none.
         let panes = [&shell, &cat, &counter.pane, &endless.pane].map(|pane| pane.pane_id);
         let mut struck = world.holders_of(&panes);
@@ -290,7 +290,7 @@ fn killing_a_holder_at_any_moment_loses_nothing() {
         if chance.one_in(8) {
             let code = 1 + (killed % 200) as i32;
             let short = world.pane(&format!("sleep 0.0{}; exit {code}", chance.below(4)));
-            let_pass(chance.moment(Duration::from_millis(35)));
+            sleep_in_test(chance.duration_below(Duration::from_millis(35)));
             if let Some(holder) = world.holder(short.pane_id) {
                 holder.kill9();
                 killed += 1;
@@ -321,7 +321,7 @@ fn killing_a_holder_at_any_moment_loses_nothing() {
     bytes += length;
     world.type_line(shell.pane_id, "echo still $((6*7))");
     world.until_printed(shell.pane_id, |text| text.contains("still 42"));
-    figure(
+    report_metric(
         "kill -9 of holders",
         format!(
             "{killed} kills, {wholes} outputs compared whole, {bytes} bytes compared, an endless one reached byte {}; \
@@ -369,8 +369,8 @@ fn a_follower_rides_through_the_daemons_death() {
     let mut follower = world.follow(pane);
     let mut chance = SeededRng::default();
     for upto in ["\n300\n", "\n600\n", "\n900\n"] {
-        follower.until_said(PATIENCE, |said| said.contains(upto));
-        let_pass(chance.moment(Duration::from_millis(5)));
+        follower.wait_for_stdout(PATIENCE, |said| said.contains(upto));
+        sleep_in_test(chance.duration_below(Duration::from_millis(5)));
         kill_daemon(&world);
     }
     let said = follower.end(PATIENCE).ok().out();
@@ -395,7 +395,7 @@ fn input_is_never_typed_twice_over_a_daemons_death() {
     for round in 0..rounds {
         let line = format!("line-{round}-");
         let sending = world.start(&["send", &pane.to_string(), &line, "--enter", "--json"]);
-        let_pass(chance.moment(Duration::from_millis(12)));
+        sleep_in_test(chance.duration_below(Duration::from_millis(12)));
         kill_daemon(&world);
         let ran = sending.end(PATIENCE);
         match ran.code {
@@ -435,7 +435,7 @@ fn input_is_never_typed_twice_over_a_daemons_death() {
         })
         .collect();
     assert!(order.is_sorted(), "in the order they were sent");
-    figure(
+    report_metric(
         "input over a daemon's death",
         format!(
             "{rounds} kills while typing: {} typed once, {} said to be uncertain ({} of them typed), {} refused; 0 doubled, seed {}",
@@ -457,7 +457,7 @@ fn a_pane_is_made_once_or_not_at_all_over_a_daemons_death() {
     for round in 0..rounds {
         let name = format!("once-{round}");
         let creating = world.start(&["new", "--json", "-n", &name, "--", "exec sleep 1000"]);
-        let_pass(chance.moment(Duration::from_millis(20)));
+        sleep_in_test(chance.duration_below(Duration::from_millis(20)));
         kill_daemon(&world);
         let ran = creating.end(PATIENCE);
         let panes: Vec<_> = world
@@ -487,7 +487,7 @@ fn a_pane_is_made_once_or_not_at_all_over_a_daemons_death() {
             let sleepers = world
                 .processes()
                 .iter()
-                .filter(|p| p.line == ["sleep", "1000"])
+                .filter(|p| p.args == ["sleep", "1000"])
                 .count();
             (sleepers == live).then_some(())
         });
@@ -495,7 +495,7 @@ fn a_pane_is_made_once_or_not_at_all_over_a_daemons_death() {
             world.close(row.pane_id);
         }
     }
-    figure(
+    report_metric(
         "new over a daemon's death",
         format!(
             "{rounds} kills: {made} made, {failed} told that it is not known or failed, none made twice, no process without a pane"
@@ -510,8 +510,8 @@ fn a_client_killed_while_it_starts_a_daemon_leaves_one_that_answers() {
     for _ in 0..30 {
         world.fugue(&["daemon", "stop"]).ok();
         let asking = world.start(&["ls", "--json"]);
-        let_pass(chance.moment(Duration::from_millis(30)));
-        if let Some(client) = ProcessRef::of(asking.pid()) {
+        sleep_in_test(chance.duration_below(Duration::from_millis(30)));
+        if let Some(client) = ProcessRef::find(asking.pid()) {
             client.kill9();
         }
         asking.end(PATIENCE);

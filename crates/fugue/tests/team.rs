@@ -7,7 +7,7 @@ use std::{
 };
 
 use fugue_api::ErrorKind;
-use fugue_testkit::{TestEnv, mcp::McpClient, mcp::facts, until};
+use fugue_testkit::{TestEnv, mcp_client::McpClient, mcp_client::facts, until};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -30,7 +30,7 @@ fn lead(world: &TestEnv) -> McpClient {
 }
 
 fn cancel(client: &mut McpClient, request: u64) {
-    client.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request}}));
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request}}));
 }
 
 /// Somebody that fugue did not spawn reports to an inbox.
@@ -103,7 +103,7 @@ fn two_workers_complete_one_after_the_other_and_then_nothing_is_left() {
 fn an_event_that_was_handed_to_a_waiter_does_not_stay_queued() {
     let world = world();
     let mut lead = lead(&world);
-    let wait = lead.ask_tool("wait_for_event", json!({}));
+    let wait = lead.send_tool_call("wait_for_event", json!({}));
     notice(&world, "lead", "w");
     assert_eq!(facts(&lead.result(wait))["worker_id"], json!("w"));
     let again = lead.call("wait_for_event", json!({"timeout_secs": 0.1}));
@@ -118,7 +118,7 @@ fn an_event_that_was_handed_to_a_waiter_does_not_stay_queued() {
 fn an_event_of_another_type_neither_ends_a_wait_nor_gets_lost() {
     let world = world();
     let mut lead = lead(&world);
-    let wait = lead.ask_tool("wait_for_event", json!({"types": ["worker_complete"]}));
+    let wait = lead.send_tool_call("wait_for_event", json!({"types": ["worker_complete"]}));
     let (code, ..) = run(as_worker(&world, &["message", "beside"]));
     assert_eq!(code, Some(0));
     assert!(!lead.is_answered(wait));
@@ -139,8 +139,8 @@ fn of_ten_waiters_each_gets_its_own_event() {
     let waits: Vec<u64> = (0..5)
         .flat_map(|_| {
             [
-                one.ask_tool("wait_for_event", json!({})),
-                two.ask_tool("wait_for_event", json!({})),
+                one.send_tool_call("wait_for_event", json!({})),
+                two.send_tool_call("wait_for_event", json!({})),
             ]
         })
         .collect();
@@ -166,7 +166,7 @@ fn a_full_inbox_says_so_and_drops_nothing() {
     notice(&world, "lead", "first");
     let mut sent = 1;
     let full = loop {
-        let id = other.ask_tool("send_message", json!({"to": "lead", "body": "x"}));
+        let id = other.send_tool_call("send_message", json!({"to": "lead", "body": "x"}));
         let result = other.result(id);
         if result["isError"] == json!(true) {
             break facts(&result);
@@ -191,7 +191,7 @@ fn a_cancelled_wait_takes_nothing() {
     let world = world();
     let mut lead = lead(&world);
     for _ in 0..20 {
-        let wait = lead.ask_tool("wait_for_event", json!({}));
+        let wait = lead.send_tool_call("wait_for_event", json!({}));
         cancel(&mut lead, wait);
     }
     notice(&world, "lead", "w");
@@ -269,7 +269,7 @@ fn a_call_that_is_cancelled_with_its_reply_on_its_way_takes_nothing() {
     until("the event is in its hand", PATIENCE, || {
         free(&mut lead) == 0
     });
-    let wait = lead.ask_tool("wait_for_event", json!({}));
+    let wait = lead.send_tool_call("wait_for_event", json!({}));
     deaf.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}));
     drop(deaf);
     assert_eq!(facts(&lead.result(wait))["worker_id"], json!("w"));
@@ -300,7 +300,7 @@ fn whoever_lost_a_reply_can_ask_again_by_the_last_id_it_knows() {
 fn waits_ride_through_the_death_of_daemons() {
     let world = world();
     let mut lead = lead(&world);
-    let wait = lead.ask_tool("wait_for_event", json!({"timeout_secs": 120}));
+    let wait = lead.send_tool_call("wait_for_event", json!({"timeout_secs": 120}));
     for round in 0..5 {
         until("the wait is there", PATIENCE, || {
             !world.daemons().is_empty()
@@ -552,7 +552,7 @@ fn a_lead_asks_its_worker_and_the_answer_survives_the_daemon() {
         "spawn_worker",
         json!({"name": "w", "agent": "shell", "prompt": script}),
     );
-    let asked = lead.ask_tool(
+    let asked = lead.send_tool_call(
         "ask_question",
         json!({"to": "w-shell", "body": "how is it?"}),
     );
@@ -578,13 +578,13 @@ fn a_person_sees_what_is_queued_and_follows_what_comes() {
     let mut follower = world.start(&["events", "-f", "--inbox", "lead"]);
     notice(&world, "lead", "w");
     run(as_worker(&world, &["message", "hello there"]));
-    assert!(follower.said_more(0, PATIENCE));
+    assert!(follower.wait_for_more_stdout(0, PATIENCE));
     until("both are told", PATIENCE, || {
-        follower.said().contains("hello there")
-            || !follower.said_more(follower.said().len(), PATIENCE)
+        follower.stdout_text().contains("hello there")
+            || !follower.wait_for_more_stdout(follower.stdout_text().len(), PATIENCE)
     });
     assert_eq!(
-        follower.said(),
+        follower.stdout_text(),
         "e1 complete w: \ne2 message w-shell: hello there\n"
     );
     let listed = world.fugue(&["events", "--inbox", "lead"]).ok().out();

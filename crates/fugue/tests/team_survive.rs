@@ -25,7 +25,7 @@ use fugue_api::{
         Request, Response, Welcome,
     },
 };
-use fugue_testkit::{SeededRng, TestEnv, figure, until, until_some};
+use fugue_testkit::{SeededRng, TestEnv, report_metric, until, until_some};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -281,7 +281,7 @@ fn numbers(message: &str) -> (u64, u64) {
 
 /// Takes events until all have arrived somewhere.
 fn take(world: &TestEnv, book: &Book, waiter: u64, from: u64, manners: Manners, seed: u64) {
-    let mut chance = SeededRng::of(seed ^ (waiter + 1).wrapping_mul(0x9e37_79b9));
+    let mut chance = SeededRng::with_seed(seed ^ (waiter + 1).wrapping_mul(0x9e37_79b9));
     let session = inbox(from);
     let mut line = Line::open(world, &session);
     let mut keys = (0..).map(|count| key(1_000 + waiter, count));
@@ -295,7 +295,7 @@ fn take(world: &TestEnv, book: &Book, waiter: u64, from: u64, manners: Manners, 
         // One in ten is impatient.
         let limit = chance
             .one_in(10)
-            .then(|| chance.moment(Duration::from_millis(3)) + Duration::from_micros(50));
+            .then(|| chance.duration_below(Duration::from_millis(3)) + Duration::from_micros(50));
         let heard = match line.answer(call, limit) {
             Ok(Some(heard)) => heard,
             Ok(None) => {
@@ -409,7 +409,7 @@ impl Drop for Bridge {
 }
 
 fn take_by_bridge(world: &TestEnv, book: &Book, waiter: u64, seed: u64) {
-    let mut chance = SeededRng::of(seed ^ (waiter + 77).wrapping_mul(0x51_7cc1));
+    let mut chance = SeededRng::with_seed(seed ^ (waiter + 77).wrapping_mul(0x51_7cc1));
     while !book.is_over() {
         let mut bridge = Bridge::start(world);
         let number = book.bridges.fetch_add(1, Ordering::Relaxed);
@@ -425,7 +425,7 @@ fn take_by_bridge(world: &TestEnv, book: &Book, waiter: u64, seed: u64) {
                 {"name": "wait_for_event", "arguments": {"timeout_secs": 0.5}}}),
             );
             if call == calls {
-                fugue_testkit::let_pass(chance.moment(Duration::from_millis(4)));
+                fugue_testkit::sleep_in_test(chance.duration_below(Duration::from_millis(4)));
                 let after = Instant::now();
                 bridge.child.kill().expect("it runs");
                 let before = Instant::now();
@@ -480,7 +480,7 @@ fn every_event_arrives_once_and_in_order_whoever_is_killed() {
     let limit = Duration::from_secs(120 + events / 50 + 10 * kills);
     let world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), limit);
     let seed = SeededRng::default().seed();
-    figure("seed of the events under fire", seed.to_string());
+    report_metric("seed of the events under fire", seed.to_string());
     world.fugue(&["daemon", "start"]).ok();
     let book = Book {
         events,
@@ -518,7 +518,7 @@ fn every_event_arrives_once_and_in_order_whoever_is_killed() {
     });
     let took = began.elapsed();
     let again = check(&book);
-    figure(
+    report_metric(
         "events under fire",
         format!(
             "{events} from {PUBLISHERS} publishers to 20 waiters in {took:.1?}, {kills} daemons and {} clients killed, \

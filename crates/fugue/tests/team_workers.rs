@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_testkit::{TestEnv, mcp::McpClient, until};
+use fugue_testkit::{TestEnv, mcp_client::McpClient, until};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(180);

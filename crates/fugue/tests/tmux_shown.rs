@@ -7,9 +7,9 @@ use fugue_api::{
     runs::{ParallelResult, ParallelStatus, PipelineResult, PipelineStatus},
 };
 use fugue_testkit::{
-    TestEnv, figure,
-    mcp::{McpClient, facts},
-    until,
+    TestEnv,
+    mcp_client::{McpClient, facts},
+    report_metric, until,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -143,7 +143,7 @@ fn ten_commands_are_seen_evenly_beside_their_caller_and_leave_everything_as_it_w
     );
     let list: Vec<String> = (0..10).map(|n| format!("{wait}; exit {n}")).collect();
     let list: Vec<&str> = list.iter().map(String::as_str).collect();
-    let id = client.ask_tool(
+    let id = client.send_tool_call(
         "fugue_run_parallel",
         commands(&list, json!({"layout": "tiled"})),
     );
@@ -219,7 +219,7 @@ fn every_byte_and_every_code_of_many_short_commands_comes_back() {
         assert_eq!(seen, wanted, "{round}");
         assert!(result.results[2].output.ends_with("\n20000"));
     }
-    figure("commands shown by tmux", "30 of 30 whole, with their codes");
+    report_metric("commands shown by tmux", "30 of 30 whole, with their codes");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_pipeline_in_tmux_goes_on_over_shells_and_over_the_daemons_death() {
     let list: Vec<String> = (1..=4).map(step).collect();
     let list: Vec<&str> = list.iter().map(String::as_str).collect();
     let args = commands(&list, json!({"run_id": "through"}));
-    let id = client.ask_tool("fugue_run_pipeline", args);
+    let id = client.send_tool_call("fugue_run_pipeline", args);
     until("the second step runs", LIMIT, || {
         std::fs::read_to_string(&log).is_ok_and(|text| text.lines().count() == 2)
     });

@@ -10,11 +10,12 @@ use std::{
 
 use fugue_testkit::{
     MissingRequirement, ProcessRef, ProcessWaiter, RunningProgram, TestEnv,
-    agents::{AgentHome, AgentStart, ExternalTools, TestAgent},
-    figure,
-    mcp::McpClient,
-    model::{self, DONE, ModelAction, ScriptedModel},
-    skip, until,
+    mcp_client::McpClient,
+    report_metric,
+    scripted_model::{self, ModelAction, SCRIPT_DONE, ScriptedModel},
+    skip,
+    test_agents::{AgentHome, AgentStart, ExternalTools, TestAgent},
+    until,
 };
 use serde_json::{Value, json};
 
@@ -45,8 +46,8 @@ impl Team {
     fn gather(agent: TestAgent, script: Vec<ModelAction>) -> Option<Self> {
         let model = ScriptedModel::start(script);
         let mut world = TestEnv::new(FUGUE, LIMIT);
-        let tools = ExternalTools::beside(Path::new(FUGUE));
-        if let Some((missing, reason)) = agent.obstacle(&tools, AgentStart::AsWorker) {
+        let tools = ExternalTools::find_beside(Path::new(FUGUE));
+        if let Some((missing, reason)) = agent.missing_requirement(&tools, AgentStart::AsWorker) {
             skip(missing, reason);
             return None;
         }
@@ -122,7 +123,7 @@ impl Team {
             event["message"],
             event["synthesized"]
         ]);
-        let wanted = json!([worker.id, turn, "success", DONE, false]);
+        let wanted = json!([worker.id, turn, "success", SCRIPT_DONE, false]);
         assert_eq!(told, wanted, "{event}\n{}", self.shown(worker));
         event
     }
@@ -194,8 +195,10 @@ impl Team {
 
     /// Whether the model was given this, whole.
     fn is_told(&self, text: &str) -> bool {
-        let asked = self.model.asked();
-        asked.iter().any(|asked| model::told(&asked.body, text))
+        let asked = self.model.requests();
+        asked
+            .iter()
+            .any(|asked| scripted_model::told(&asked.body, text))
     }
 
     #[track_caller]
@@ -283,7 +286,7 @@ fn lives(agent: TestAgent) {
         team.turn_ends(&worker, turn);
         assert!(team.is_told(body.trim_end()), "{agent:?} was told {body:?}");
     }
-    figure(
+    report_metric(
         &format!("{agent:?}, messages typed and submitted"),
         format!("{} of {}", turn - 1, messages()),
     );
@@ -295,13 +298,13 @@ fn lives(agent: TestAgent) {
 
 /// Two messages, the second while it works on the first.
 fn at_work(team: &mut Team, worker: &Worker, turn: u32) {
-    team.model.think();
+    team.model.hold_replies();
     team.submit(worker, "think about it");
     team.until_told("think about it");
     assert_eq!(team.tell(worker, "and about that"), "queued");
     let shown = team.shown(worker);
     assert!(!shown.contains("and about that"), "{shown}");
-    team.model.answer();
+    team.model.release_replies();
     team.turn_ends(worker, turn);
     team.turn_ends(worker, turn + 1);
     assert!(team.is_told("and about that"));
@@ -331,11 +334,11 @@ fn beside_a_draft(team: &mut Team, worker: &Worker, turn: u32) {
 
 /// Killed in the middle of a turn.
 fn suddenly_ended(team: &mut Team, worker: &Worker, turn: u32) {
-    team.model.think();
+    team.model.hold_replies();
     team.submit(worker, "die while you think");
     team.until_told("die while you think");
     let pid = team.status(worker)["pid"].as_u64().expect("a pid");
-    let process = ProcessRef::of(u32::try_from(pid).expect("a pid"));
+    let process = ProcessRef::find(u32::try_from(pid).expect("a pid"));
     process.expect("it runs").kill9();
     let event = team.event(&["worker_complete"]);
     let told = json!([
@@ -352,7 +355,7 @@ fn suddenly_ended(team: &mut Team, worker: &Worker, turn: u32) {
     );
     let message = event["message"].as_str().expect("the end of its output");
     assert!(message.contains("die while you think"), "{event}");
-    team.model.answer();
+    team.model.release_replies();
 }
 
 #[test]
@@ -386,7 +389,7 @@ fn a_refused_question_is_over_and_the_worker_can_be_told_more() {
 fn a_worker_reports_by_itself_and_is_not_asked_for_that() {
     for agent in AGENTS {
         let call = |tool: &str, input: Value| {
-            let (tool, namespace) = agent.names(tool);
+            let (tool, namespace) = agent.model_tool_name(tool);
             ModelAction {
                 tool,
                 namespace,
@@ -470,29 +473,29 @@ fn a_turn_that_ends_while_no_daemon_runs_is_told_by_the_next() {
         let Some(mut team) = Team::gather(agent, Vec::new()) else {
             return;
         };
-        team.model.think();
+        team.model.hold_replies();
         let worker = team.spawn("think");
         team.until_told("think");
         // Somebody waits, and starts the next daemon at once.
         let args = json!({"types": ["worker_complete"], "timeout_secs": 45});
-        let waits = team.lead.ask_tool("wait_for_event", args);
+        let waits = team.lead.send_tool_call("wait_for_event", args);
         team.kill_daemon();
-        team.model.answer();
+        team.model.release_replies();
         let result = team.lead.result(waits);
-        let event = fugue_testkit::mcp::facts(&result);
+        let event = fugue_testkit::mcp_client::facts(&result);
         let told = json!([
             event["worker_id"],
             event["message"],
             event["turn"],
             event["synthesized"]
         ]);
-        assert_eq!(told, json!([worker.id, DONE, 1, false]), "{event}");
+        assert_eq!(told, json!([worker.id, SCRIPT_DONE, 1, false]), "{event}");
         // Nobody waits: the agent works and ends, and its hooks find no daemon.
-        team.model.think();
+        team.model.hold_replies();
         team.submit(&worker, "and again");
         team.until_told("and again");
         team.kill_daemon();
-        team.model.answer();
+        team.model.release_replies();
         let spool = team.home.dir().join("state/fugue/news");
         until("its hook has been called", PATIENCE, || {
             fs::read_dir(&spool).is_ok_and(|files| files.flatten().count() > 0)
@@ -554,7 +557,7 @@ fn a_worker_changes_no_file_of_the_persons_that_its_agent_would_not() {
                         pane: pane["pane_id"].as_str().expect("an id").to_owned(),
                     };
                     until("it has answered", PATIENCE, || {
-                        team.shown(&worker).contains(DONE)
+                        team.shown(&worker).contains(SCRIPT_DONE)
                     });
                     worker
                 }
@@ -612,7 +615,7 @@ fn a_real_agent_leads_another() {
         return;
     };
     let call = |tool: &str, input: Value| {
-        let (tool, namespace) = TestAgent::Claude.names(tool);
+        let (tool, namespace) = TestAgent::Claude.model_tool_name(tool);
         ModelAction {
             tool,
             namespace,
@@ -624,11 +627,13 @@ fn a_real_agent_leads_another() {
         call("spawn_worker", task),
         call("wait_for_event", json!({})),
     ]);
-    let tools = ExternalTools::beside(Path::new(FUGUE));
+    let tools = ExternalTools::find_beside(Path::new(FUGUE));
     let lead = TestAgent::Claude.headless(&tools, &team.world, Path::new(FUGUE), &model);
     let ran = RunningProgram::start(lead.expect("it is installed").command).end(LIMIT);
-    let asked = model.asked();
-    let given = asked.iter().map(|asked| model::results(&asked.body));
+    let asked = model.requests();
+    let given = asked
+        .iter()
+        .map(|asked| scripted_model::tool_results(&asked.body));
     let given = given.max_by_key(Vec::len).unwrap_or_default();
     let [_, event] = &given[..] else {
         panic!("two results reached the lead's model: {given:?}\n{ran}");
@@ -637,7 +642,7 @@ fn a_real_agent_leads_another() {
     for fact in [
         "\"type\":\"worker_complete\"",
         "\"worker_id\":\"w-codex\"",
-        DONE,
+        SCRIPT_DONE,
     ] {
         assert!(event.contains(fact), "{event}");
     }

@@ -13,7 +13,7 @@ use fugue_core::{
     view,
 };
 use fugue_holder::{
-    KILL_WAIT,
+    KILL_TIMEOUT,
     wire::{ChildExit, ForegroundProbe, ToHolder},
 };
 use fugue_term::ShellState;
@@ -165,7 +165,7 @@ impl Pane {
         // nothing is recorded to end it by.
         let found = |tmux: &TmuxPane| tmux.origin == TmuxOrigin::Found;
         let is_own = self.keeper.is_some() && !self.seat.record.tmux.as_ref().is_some_and(found);
-        let deadline = Instant::now() + grace + KILL_WAIT + CLOSE_MARGIN;
+        let deadline = Instant::now() + grace + KILL_TIMEOUT + CLOSE_MARGIN;
         self.close_deadline = is_own.then_some(deadline);
         self.tell(&ToHolder::Close { id, grace_ms });
     }
@@ -189,7 +189,9 @@ impl Pane {
                 "its output cannot be written ({why}); the program waits and nothing is lost"
             ));
         };
-        let waiting = exited.at.saturating_sub(self.follower.terminal.offset().0);
+        let waiting = exited
+            .output_end
+            .saturating_sub(self.follower.terminal.offset().0);
         Some(format!(
             "its program has ended; at least {waiting} bytes of its output wait for disk space ({why}) and are lost \
              if the pane is closed before there is some"

@@ -183,7 +183,7 @@ impl Pane {
     /// How a child that is proved to be dead ended, and where its output ends, as far as its holder recorded it.
     pub(super) fn end_of(&self, recorded: Option<ChildExit>) -> (ProcessExit, u64) {
         match recorded {
-            Some(exited) => (exited.ending, exited.at),
+            Some(exited) => (exited.ending, exited.output_end),
             None => (ProcessExit::Unknown, self.follower.terminal.offset().0),
         }
     }
@@ -206,7 +206,7 @@ impl Pane {
             .ok()
             .flatten();
         let segment = meta.map_or(ours, |meta| meta.segment.min(ours));
-        follower.log.written_in(segment);
+        follower.log.set_min_segment(segment);
         Ok(follower)
     }
 
@@ -238,7 +238,7 @@ impl Pane {
                 if self.seat.record.pid == 0 {
                     self.opened(child.pid.cast_unsigned()).await;
                 }
-                self.exited = Some((exited.ending, exited.at));
+                self.exited = Some((exited.ending, exited.output_end));
             }
         }
     }

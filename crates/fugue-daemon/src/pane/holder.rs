@@ -10,7 +10,7 @@ use std::{
 };
 
 use fugue_holder::{
-    DaemonLink, GuardedFds, HandoverState, HolderLocation, Liveness, ReadStatus, is_stopped,
+    DaemonLink, GuardedFds, HandoverState, HolderLocation, PaneLiveness, ReadStatus, is_stopped,
     record::{ChildRecord, ExitRecord},
     spawn::ChildProcess,
     wire::{ChildState, HelloOk, HolderFrame, InputMessage, ToDaemon, ToHolder, VERSION},
@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use super::keeper::{Adoption, Event, Keeper, Place, Unreachable};
-use fugue_client::{paths::SocketPath, watched::watched};
+use fugue_client::{async_fd::register_fd, paths::SocketPath};
 
 /// A holder that has said hello.
 pub struct Holder {
@@ -40,7 +40,7 @@ pub struct Holder {
 
 impl Place {
     fn socket(&self) -> PathBuf {
-        self.dir.join(HolderLocation::SOCKET)
+        self.dir.join(HolderLocation::HOLDER_SOCKET)
     }
 
     fn with_holder<T>(
@@ -59,7 +59,7 @@ impl Place {
 
     /// What tmux is to start, to show the pane.
     pub fn viewed(&self) -> Result<Vec<OsString>, String> {
-        self.with_holder(|holder| Ok(holder.viewed()))
+        self.with_holder(|holder| Ok(holder.tmux_command()))
     }
 
     /// What a failed connection means for the pane.
@@ -67,16 +67,16 @@ impl Place {
         if !is_refused(error) {
             return Err(Unanswered::Lost(format!("connect: {error}")));
         }
-        match Liveness::of(&self.dir) {
-            Liveness::Dead => Ok(Adoption::Dead),
-            Liveness::Holder => Err(Unanswered::Closed(lives_and_refuses(error))),
-            Liveness::Child(child) => Ok(Adoption::Unreachable(Unreachable {
+        match PaneLiveness::check(&self.dir) {
+            PaneLiveness::Dead => Ok(Adoption::Dead),
+            PaneLiveness::Holder => Err(Unanswered::Closed(lives_and_refuses(error))),
+            PaneLiveness::Child(child) => Ok(Adoption::Unreachable(Unreachable {
                 child: Some(child),
                 ..Unreachable::because(
                     "the holder and the terminal are gone, and the program still runs",
                 )
             })),
-            Liveness::Unknown(why) => Err(Unanswered::Lost(why)),
+            PaneLiveness::Unknown(why) => Err(Unanswered::Lost(why)),
         }
     }
 
@@ -87,7 +87,7 @@ impl Place {
     }
 
     fn connect(&self) -> io::Result<AsyncFd<DaemonLink>> {
-        watched(
+        register_fd(
             DaemonLink::connect(SocketPath::new(&self.socket())?.as_ref())?,
             Interest::READABLE,
         )
@@ -145,7 +145,7 @@ impl Holder {
         known: HandoverState,
     ) -> Result<(Self, HelloOk), Unanswered> {
         let (hello, guarded, grew) = greet(&mut link, place.epoch).await?;
-        let grew = watched(grew, Interest::READABLE).map_err(Unanswered::lost)?;
+        let grew = register_fd(grew, Interest::READABLE).map_err(Unanswered::lost)?;
         let mut keeper = Self {
             place,
             pid: hello.holder,
@@ -232,7 +232,7 @@ impl Holder {
                 // Found to be so in its turn.
                 Err(_) => return None,
             }
-            let Ok(ReadStatus::Some | ReadStatus::Full) = link.fill() else {
+            let Ok(ReadStatus::Some | ReadStatus::Full) = link.read_socket() else {
                 return None;
             };
         }
@@ -276,10 +276,12 @@ impl Holder {
         let mut link = match self.place.connect() {
             Ok(link) => link,
             Err(error) if is_refused(&error) => {
-                match Liveness::of(&self.place.dir) {
-                    Liveness::Dead | Liveness::Child(_) => {}
-                    Liveness::Holder => return Err(Unanswered::Closed(lives_and_refuses(&error))),
-                    Liveness::Unknown(why) => return Err(Unanswered::Lost(why)),
+                match PaneLiveness::check(&self.place.dir) {
+                    PaneLiveness::Dead | PaneLiveness::Child(_) => {}
+                    PaneLiveness::Holder => {
+                        return Err(Unanswered::Closed(lives_and_refuses(&error)));
+                    }
+                    PaneLiveness::Unknown(why) => return Err(Unanswered::Lost(why)),
                 }
                 let replacement = self.place.with_holder(|holder| {
                     holder
@@ -293,7 +295,7 @@ impl Holder {
             Err(error) => return Err(Unanswered::lost(error)),
         };
         let (hello, guarded, grew) = greet(&mut link, self.place.epoch).await?;
-        self.grew = watched(grew, Interest::READABLE).map_err(Unanswered::lost)?;
+        self.grew = register_fd(grew, Interest::READABLE).map_err(Unanswered::lost)?;
         self.link = link;
         self.guarded = guarded;
         self.pid = hello.holder;
@@ -416,7 +418,7 @@ pub(crate) async fn next(link: &mut AsyncFd<DaemonLink>) -> io::Result<(ToDaemon
         }
         // Watched for room only while there is too little: else every word that the holder reads would wake us.
         let room = match link.get_ref().wants_write() {
-            true => Some(watched(
+            true => Some(register_fd(
                 link.get_ref().as_fd().try_clone_to_owned()?,
                 Interest::WRITABLE,
             )?),
@@ -429,7 +431,7 @@ pub(crate) async fn next(link: &mut AsyncFd<DaemonLink>) -> io::Result<(ToDaemon
                 continue;
             }
         };
-        match ready.get_inner_mut().fill()? {
+        match ready.get_inner_mut().read_socket()? {
             ReadStatus::Some | ReadStatus::Full => {}
             ReadStatus::Empty => ready.clear_ready(),
             ReadStatus::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -467,7 +469,7 @@ fn reap(child: ChildProcess) {
         let Ok(pidfd) = child
             .pidfd
             .try_clone()
-            .and_then(|pidfd| watched(pidfd, Interest::READABLE))
+            .and_then(|pidfd| register_fd(pidfd, Interest::READABLE))
         else {
             return;
         };
@@ -484,7 +486,7 @@ async fn exits(pid: i32) -> bool {
         Some(Err(Errno::SRCH)) => return true,
         Some(Err(_)) | None => return false,
     };
-    let Ok(pidfd) = watched(pidfd, Interest::READABLE) else {
+    let Ok(pidfd) = register_fd(pidfd, Interest::READABLE) else {
         return false;
     };
     let ended = timeout(EXIT_TIMEOUT, pidfd.readable()).await;

@@ -9,7 +9,7 @@ use std::{collections::VecDeque, io, os::fd::OwnedFd, path::PathBuf, time::Durat
 
 use fugue_core::{PaneRecord, TmuxOrigin, TmuxPane};
 use fugue_holder::{
-    LogWriter, ProcessScope, close_leftovers, find_process, lives, probe_at,
+    LogWriter, ProcessScope, check_alive, close_leftovers, find_process, probe_path,
     record::ExitRecord,
     spawn::ProcessExit,
     wire::{ChildExit, ProcessIdentity, ToDaemon, ToHolder},
@@ -30,7 +30,7 @@ use crate::tmux::{
     link::Link,
     picture::{Facts, Picture},
 };
-use fugue_client::watched::watched;
+use fugue_client::async_fd::register_fd;
 use person::Person;
 use typing::Typist;
 
@@ -167,7 +167,7 @@ impl Listener {
             }
             ToHolder::Probe { id } => self.look(*id),
             ToHolder::Signal { id, signo, .. } => {
-                let foreground = probe_at(&self.terminal, self.leader.pid).foreground;
+                let foreground = probe_path(&self.terminal, self.leader.pid).foreground;
                 let sent = Pid::from_raw(foreground)
                     .zip(Signal::from_named_raw(*signo))
                     .map(|(group, signal)| rustix::process::kill_process_group(group, signal));
@@ -276,7 +276,7 @@ impl Listener {
             .filter_map(|word| word.parse().ok())
             .collect();
         let [pid, rows, cols, dead] = numbers[..] else {
-            if lives(self.leader).is_ok_and(|alive| !alive) {
+            if check_alive(self.leader).is_ok_and(|alive| !alive) {
                 self.over();
                 return Ok(());
             }
@@ -298,7 +298,7 @@ impl Listener {
         );
         if size != self.size {
             self.size = size;
-            self.log.size(size.0, size.1)?;
+            self.log.append_size(size.0, size.1)?;
             self.words.push_back(ToDaemon::Resized {
                 rows: size.0,
                 cols: size.1,
@@ -316,7 +316,7 @@ impl Listener {
         self.unwritten.drain(..written);
         self.grew |= written > 0;
         match done {
-            Ok(()) if stalled => self.words.push_back(ToDaemon::Flowing),
+            Ok(()) if stalled => self.words.push_back(ToDaemon::LogWritable),
             Ok(()) => {}
             Err(error) => {
                 self.retry_at = Instant::now() + RETRY;
@@ -337,9 +337,9 @@ impl Listener {
         self.answer_looks();
         let exited = ChildExit {
             ending: ProcessExit::Unknown,
-            at: self.log.end(),
+            output_end: self.log.end_offset(),
         };
-        if let Err(error) = self.log.exit(exited) {
+        if let Err(error) = self.log.write_exit(exited) {
             tracing::warn!(pane = %self.whose.place.pane, %error, "its end could not be written down");
         }
         for state in self.typist.give_up() {
@@ -400,7 +400,7 @@ fn pidfd(pid: u32) -> io::Result<(ProcessIdentity, AsyncFd<OwnedFd>)> {
     let fd =
         rustix::process::pidfd_open(Pid::from_raw(pid).ok_or_else(gone)?, PidfdFlags::empty())?;
     let who = find_process(pid)?.ok_or_else(gone)?;
-    Ok((who, watched(fd, Interest::READABLE)?))
+    Ok((who, register_fd(fd, Interest::READABLE)?))
 }
 
 fn text(body: &[u8]) -> std::borrow::Cow<'_, str> {

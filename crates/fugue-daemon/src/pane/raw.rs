@@ -79,7 +79,7 @@ impl PaneContext {
 
     /// Where the log ends. The line is unknown, because nothing counts lines here.
     fn raw_end(&self) -> io::Result<TextCursor> {
-        let offset = Offset(LogReader::new(self.place().dir).end()?);
+        let offset = Offset(LogReader::new(self.place().dir).end_offset()?);
         Ok(TextCursor {
             offset,
             ..TextCursor::default()

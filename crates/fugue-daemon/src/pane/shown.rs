@@ -38,7 +38,7 @@ pub(super) async fn start(
             "a pane that tmux does not show",
         ));
     };
-    let meeting = place.dir.join(HolderLocation::MEETING);
+    let meeting = place.dir.join(HolderLocation::RENDEZVOUS_SOCKET);
     let arrivals = listen(&meeting).map_err(|error| launch::no_room(&error))?;
     let mut server = Server::of(caller)?;
     server.socket = wanted.socket.clone().into();

@@ -23,7 +23,7 @@ use super::{
     listener::Whose,
 };
 use crate::{archive, desk::Responder, sweep, whole};
-use fugue_client::watched::watched;
+use fugue_client::async_fd::register_fd;
 
 // No event says that fds, memory or a disk are to be had again, so attempts are repeated by time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -125,9 +125,9 @@ fn look_for(seat: &PaneContext) -> Attempt {
 pub(super) async fn ended(child: Option<ProcessIdentity>) {
     let watch = |child: ProcessIdentity| {
         let pidfd = rustix::process::pidfd_open(Pid::from_raw(child.pid)?, PidfdFlags::empty());
-        let pidfd = watched(pidfd.ok()?, Interest::READABLE).ok()?;
+        let pidfd = register_fd(pidfd.ok()?, Interest::READABLE).ok()?;
         // The fd is of this very process if its number still has that start time.
-        fugue_holder::lives(child).ok()?.then_some(pidfd)
+        fugue_holder::check_alive(child).ok()?.then_some(pidfd)
     };
     match child.and_then(watch) {
         Some(pidfd) => _ = pidfd.readable().await,
@@ -334,7 +334,7 @@ impl Pane {
         if let Some(keeper) = self.keeper.take() {
             // A holder whose child has ended leaves by itself, after it recorded how.
             if let Some(record) = keeper.recorded_exit() {
-                self.exited = Some((record.exited.ending, record.exited.at));
+                self.exited = Some((record.exited.ending, record.exited.output_end));
                 self.more_to_read = true;
                 return;
             }

@@ -409,7 +409,7 @@ impl Pane {
     /// The first line that some file still has. A checkpoint knows it, so that nothing need be read back for it.
     fn oldest_line(&mut self) -> u64 {
         let kept = self.follower.terminal.first_kept().0;
-        let Some(first) = self.follower.log.first().ok().filter(|_| kept > 0) else {
+        let Some(first) = self.follower.log.first_offset().ok().filter(|_| kept > 0) else {
             return kept;
         };
         match self.viewing.oldest {

@@ -26,7 +26,7 @@ fn a_size_that_held_for_no_byte_has_cut_off_what_it_cut_off() {
     let dir = tempfile::tempdir().unwrap();
     let mut log = LogWriter::open(dir.path(), 1, 1 << 20, 1 << 10).unwrap();
     let mut terminal = Terminal::new(size(5, 20), TerminalOptions::default());
-    log.size(5, 20).unwrap();
+    log.append_size(5, 20).unwrap();
     let mut early = follower(dir.path(), Checkpoints::Every(1));
     for (text, sizes) in [
         ("one\r\ntwo\r\nthree\r\nfour", &[(2, 20), (5, 20)][..]),
@@ -41,7 +41,7 @@ fn a_size_that_held_for_no_byte_has_cut_off_what_it_cut_off() {
         // One who reads along leaves a checkpoint just before the sizes.
         early.catch_up().unwrap();
         for (rows, cols) in sizes {
-            log.size(*rows, *cols).unwrap();
+            log.append_size(*rows, *cols).unwrap();
             terminal.resize(size(*rows, *cols));
         }
         early.reload_sizes().unwrap();
@@ -56,12 +56,12 @@ fn a_size_that_held_for_no_byte_has_cut_off_what_it_cut_off() {
 fn sizes_that_were_forgotten_are_not_missed() {
     let dir = tempfile::tempdir().unwrap();
     let mut log = LogWriter::open(dir.path(), 1, 2000, 200).unwrap();
-    log.size(5, 20).unwrap();
+    log.append_size(5, 20).unwrap();
     let mut follower = follower(dir.path(), Checkpoints::None);
     // A person who drags a window for minutes: the file is made smaller on the way.
     for n in 0..5000_u16 {
         log.append(b"x").1.unwrap();
-        log.size(5 + n % 7, 20 + n % 11).unwrap();
+        log.append_size(5 + n % 7, 20 + n % 11).unwrap();
         if n % 100 == 0 {
             follower.catch_up().unwrap();
             follower.reload_sizes().unwrap();
@@ -75,7 +75,7 @@ fn a_gap_lies_between_the_lines_before_it_and_those_behind_it() {
     use fugue_term::LineSelection;
     let dir = tempfile::tempdir().unwrap();
     let mut log = LogWriter::open(dir.path(), 1, 1 << 20, 100).unwrap();
-    log.size(5, 20).unwrap();
+    log.append_size(5, 20).unwrap();
     for line in 0..100 {
         log.append(format!("line {line:03}\r\n").as_bytes())
             .1

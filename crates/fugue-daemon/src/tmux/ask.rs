@@ -172,7 +172,7 @@ impl Server {
         let (answer, stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let (complaint, stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let child = SpawnCommand::new(&self.program)
-            .named("tmux")
+            .arg0("tmux")
             .args(words)
             .envs(self.env())
             .fd(stdout.as_fd(), 1)

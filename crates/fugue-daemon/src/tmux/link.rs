@@ -18,7 +18,7 @@ use super::{
     ask::Server,
     control::{Parser, Said},
 };
-use fugue_client::watched::watched;
+use fugue_client::async_fd::register_fd;
 
 pub struct Link {
     client: Option<ChildProcess>,
@@ -37,7 +37,7 @@ impl Link {
         let (stdin, to) = pipe_with(PipeFlags::CLOEXEC)?;
         let (from, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let client = SpawnCommand::new(server.program())
-            .named("tmux")
+            .arg0("tmux")
             .args(["-u", "-N", "-C", "-S"])
             .arg(server.socket.as_os_str())
             .args(["attach-session", "-E", "-f", "ignore-size", "-t", session])
@@ -105,7 +105,7 @@ impl Drop for Link {
         };
         let _ = client.signal(Signal::KILL.as_raw());
         let reap = async move {
-            if let Ok(pidfd) = watched(client.pidfd.as_fd(), Interest::READABLE) {
+            if let Ok(pidfd) = register_fd(client.pidfd.as_fd(), Interest::READABLE) {
                 let _ = pidfd.readable().await;
             }
             let _ = client.try_wait();

@@ -1,4 +1,4 @@
-//! What a holder does before its loop: it takes what it was started with, makes the rest, or says why it cannot.
+//! Setup before the main loop: takes over the inherited fds, opens everything else, or reports why that failed.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,41 +6,43 @@ use std::process::ExitCode;
 
 use rustix::event::{EventfdFlags, PollFlags};
 
-use super::life::Life;
-use super::view::View;
-use super::{Flow, Holder, Source, poll, serve};
-use crate::args::{Adopt, Args, FURTHER, MASTER, PIPE_R, PIPE_W};
-use crate::input::Typist;
+use super::child::HeldChild;
+use super::tmux_view::TmuxView;
+use super::{Holder, OutputFlow, PollSource, poll, requests};
+use crate::args::{AdoptArgs, FIRST_EXTRA_FD, HolderArgs, MASTER_FD, PIPE_R_FD, PIPE_W_FD};
+use crate::input::HolderInputQueue;
 use crate::link::HolderLink;
 use crate::liveness;
-use crate::log::{Pump, Segments};
-use crate::pty::Terminal;
+use crate::log::{LogSegments, OutputPump};
+use crate::pty::PtyPair;
 use crate::record::ChildRecord;
-use crate::spawn::{SpawnError, pidfd_of};
+use crate::spawn::{SpawnError, open_pidfd};
 use crate::sys;
 use crate::wire::{ChildSpec, RefusalReason};
 
 impl Holder {
-    /// `daemon` is the one that waits for a holder which is not its own child.
+    /// `daemon` is the connection to a daemon that waits for a holder started by tmux, which is not a child of that
+    /// daemon.
     pub(super) fn new(
-        args: Args,
+        args: HolderArgs,
         listener: &OwnedFd,
         daemon: Option<OwnedFd>,
     ) -> Result<Holder, SpawnError> {
-        let wrong = |what: &str| {
+        let failed = |what: &str| {
             let what = what.to_owned();
             move |e: io::Error| SpawnError::new(what, e)
         };
         rustix::io::ioctl_fionbio(listener, true).map_err(|e| SpawnError::new("listener", e))?;
         let in_dir = format!("pane directory {}", args.dir.display());
-        // One holder at a time writes to a pane's log.
-        let lock = liveness::take_lock(&args.dir).map_err(wrong(&in_dir))?;
-        let children = sys::watch_children().map_err(wrong("signals"))?;
+        // Only one holder at a time may write to a pane's log.
+        let lock = liveness::take_lock(&args.dir).map_err(failed(&in_dir))?;
+        let children = sys::open_signalfd().map_err(failed("signals"))?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|e| SpawnError::new("subreaper", e))?;
-        let grew = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|e| SpawnError::new("eventfd", e))?;
-        let meta = ChildRecord::read(&args.dir, args.generation).map_err(wrong(&in_dir))?;
+        let growth_eventfd =
+            rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map_err(|e| SpawnError::new("eventfd", e))?;
+        let meta = ChildRecord::read(&args.dir, args.generation).map_err(failed(&in_dir))?;
         let (cap, segment) = meta.as_ref().map_or(
             (
                 ChildSpec::LOG_CAP,
@@ -48,53 +50,53 @@ impl Holder {
             ),
             |m| (m.log_cap, m.segment),
         );
-        let log = Segments::open(&args.dir, cap, segment).map_err(wrong(&in_dir))?;
+        let log = LogSegments::open(&args.dir, cap, segment).map_err(failed(&in_dir))?;
 
-        let inherited = args.adopt.as_ref().map(inherit).transpose()?;
-        let (terminal, mut pump, pidfd, kept) = match inherited {
+        let inherited = args.adopt.as_ref().map(take_inherited_fds).transpose()?;
+        let (terminal, mut pump, pidfd, kept_fds) = match inherited {
             None => (
-                Terminal::make()?,
-                Pump::new(log).map_err(wrong("pipe"))?,
+                PtyPair::open()?,
+                OutputPump::new(log).map_err(failed("pipe"))?,
                 None,
                 Vec::new(),
             ),
             Some(fds) => (
-                Terminal::adopt(fds.master),
-                Pump::adopt(fds.pipe_r, fds.pipe_w, log).map_err(wrong("pipe"))?,
+                PtyPair::adopt(fds.master),
+                OutputPump::adopt(fds.pipe_r, fds.pipe_w, log).map_err(failed("pipe"))?,
                 fds.pidfd,
                 fds.kept,
             ),
         };
         if args.copy {
-            pump.copy_from_now_on();
+            pump.switch_to_copy();
         } else if args.adopt.is_none() {
-            pump.try_splice(&terminal.master);
+            pump.detect_splice(&terminal.master);
         }
         let view = match args.view {
-            true => Some(View::of_stdin(&args.dir, pump.log.end())?),
+            true => Some(TmuxView::from_stdin(&args.dir, pump.log.end_offset())?),
             false => None,
         };
         let mut holder = Holder {
-            parent: daemon.or_else(|| parent(args.parent)),
+            parent_pidfd: daemon.or_else(|| open_parent_pidfd(args.parent)),
             dir: args.dir,
             generation: args.generation,
             epoch: args.epoch,
             lock,
-            children,
+            signalfd: children,
             terminal,
             pump,
-            flow: Flow::Flowing,
-            grew,
+            flow: OutputFlow::Flowing,
+            growth_eventfd,
             view,
-            life: Life::Empty,
-            kept,
-            typist: Typist::default(),
+            child: HeldChild::NotStarted,
+            kept_fds,
+            input_queue: HolderInputQueue::default(),
             meta,
             meta_unsaved: false,
-            took_over: false,
-            strangers: Vec::new(),
+            has_adopted_child: false,
+            pending_connections: Vec::new(),
             daemon: None,
-            told_by: None,
+            flush_at: None,
             had_daemon: false,
             leaving: false,
             close: None,
@@ -106,14 +108,14 @@ impl Holder {
     }
 }
 
-/// The daemon that started us, if it still lives.
-fn parent(pid: i32) -> Option<OwnedFd> {
-    let pidfd = pidfd_of(pid).ok()?;
+/// Opens a pidfd of the daemon that started this holder, if that daemon is still the parent.
+fn open_parent_pidfd(pid: i32) -> Option<OwnedFd> {
+    let pidfd = open_pidfd(pid).ok()?;
     let now = rustix::process::getppid().map(|p| p.as_raw_nonzero().get());
     (now == Some(pid)).then_some(pidfd)
 }
 
-struct Inherited {
+struct InheritedFds {
     master: OwnedFd,
     pipe_r: OwnedFd,
     pipe_w: OwnedFd,
@@ -121,35 +123,35 @@ struct Inherited {
     kept: Vec<OwnedFd>,
 }
 
-fn inherit(adopt: &Adopt) -> Result<Inherited, SpawnError> {
+fn take_inherited_fds(adopt: &AdoptArgs) -> Result<InheritedFds, SpawnError> {
     let take = |fd| {
-        sys::inherited(fd).ok_or(SpawnError {
+        sys::take_inherited_fd(fd).ok_or(SpawnError {
             what: format!("inherited fd {fd}"),
             errno: libc::EBADF,
         })
     };
-    let mut further = FURTHER..;
-    let mut next = || take(further.next().unwrap_or(FURTHER));
-    Ok(Inherited {
-        master: take(MASTER)?,
-        pipe_r: take(PIPE_R)?,
-        pipe_w: take(PIPE_W)?,
+    let mut further = FIRST_EXTRA_FD..;
+    let mut next = || take(further.next().unwrap_or(FIRST_EXTRA_FD));
+    Ok(InheritedFds {
+        master: take(MASTER_FD)?,
+        pipe_r: take(PIPE_R_FD)?,
+        pipe_w: take(PIPE_W_FD)?,
         pidfd: if adopt.pidfd { Some(next()?) } else { None },
         kept: (0..adopt.kept).map(|_| next()).collect::<Result<_, _>>()?,
     })
 }
 
-/// A holder that could not be made says why to the first who asks, and ends.
+/// Reports a failed setup to the first client that connects, and exits.
 pub(super) fn refuse(listener: &OwnedFd, parent_pid: i32, error: &SpawnError) -> ExitCode {
-    let parent = parent(parent_pid);
+    let parent = open_parent_pidfd(parent_pid);
     let mut link: Option<HolderLink> = None;
     loop {
         let mut sources = Vec::new();
         match (&link, &parent) {
-            (Some(link), _) => sources.push((Source::Daemon, link.as_fd(), PollFlags::IN)),
+            (Some(link), _) => sources.push((PollSource::Daemon, link.as_fd(), PollFlags::IN)),
             (None, Some(parent)) => {
-                sources.push((Source::Listener, listener.as_fd(), PollFlags::IN));
-                sources.push((Source::Parent, parent.as_fd(), PollFlags::IN));
+                sources.push((PollSource::Listener, listener.as_fd(), PollFlags::IN));
+                sources.push((PollSource::Parent, parent.as_fd(), PollFlags::IN));
             }
             (None, None) => return ExitCode::FAILURE,
         }
@@ -158,13 +160,13 @@ pub(super) fn refuse(listener: &OwnedFd, parent_pid: i32, error: &SpawnError) ->
         };
         for (source, _) in ready {
             match source {
-                Source::Listener => link = serve::accept(listener).ok().flatten(),
-                Source::Daemon => {
+                PollSource::Listener => link = requests::accept(listener).ok().flatten(),
+                PollSource::Daemon => {
                     let Some(mut link) = link.take() else {
                         continue;
                     };
-                    let _ = link.fill();
-                    serve::refuse(&mut link, RefusalReason::Broken, error.errno, &error.what);
+                    let _ = link.read_socket();
+                    requests::refuse(&mut link, RefusalReason::Broken, error.errno, &error.what);
                     return ExitCode::FAILURE;
                 }
                 _ => return ExitCode::FAILURE,

@@ -1,6 +1,6 @@
-//! Moves output from the terminal to the log: master → pipe → file, with `splice`, so that no byte is ever only in
-//! this process's memory. A kill -9 at any instruction leaves each byte in the terminal, in the pipe or in the file,
-//! and all three outlive the process in the hands of the daemon.
+//! Moves output from the PTY to the log: master → pipe → file, with `splice`, so that no byte is ever only in the
+//! memory of this process. A `kill -9` at any instruction leaves each byte in the PTY, in the pipe or in the file. All
+//! three outlive the holder, because the daemon has dups of the fds.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,126 +9,136 @@ use std::os::unix::fs::FileExt;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
-use super::Segments;
+use super::LogSegments;
 
-// A user may have 1,024 pipes of the default 64 KiB before the kernel shrinks them; this allows four times as many
-// panes, and a terminal hands out at most 4 KiB at a time anyway.
+// The kernel lets a user have 1,024 pipes of the default 64 KiB before it shrinks new ones. This size allows four times
+// as many panes, and a PTY returns at most 4 KiB per read.
 const PIPE_SIZE: usize = 16 << 10;
 
-/// The pipe, the log and the way between them.
-pub(crate) struct Pump {
+/// The pipe and the log, and how bytes move between them.
+pub(crate) struct OutputPump {
     pub(crate) pipe_r: OwnedFd,
     pub(crate) pipe_w: OwnedFd,
-    pub(crate) log: Segments,
-    way: Way,
+    pub(crate) log: LogSegments,
+    mode: PumpMode,
 }
 
-enum Way {
-    /// `held` bytes are in the pipe.
-    Splice { held: usize },
-    /// Where a kernel or a filesystem has no splice. What was read and not yet written is lost by a kill -9.
+enum PumpMode {
+    /// The pipe holds `in_pipe` bytes.
+    Splice { in_pipe: usize },
+    /// For kernels or filesystems without splice. A `kill -9` loses bytes that were read and not written yet.
     Copy { buffer: Vec<u8> },
 }
 
-/// What was at the terminal's end.
+/// State of the PTY after a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moved {
-    /// The budget is used up; there may be more.
-    Budget,
-    /// All that is there was taken.
-    Empty,
-    /// Nobody has the terminal open any more, and all was taken.
+pub(crate) enum PumpStatus {
+    /// The budget is used up; the PTY may have more output.
+    BudgetUsed,
+    /// All available output was moved.
+    Drained,
+    /// No process has the slave open any more, and all output was moved.
     HungUp,
 }
 
-/// The log could not take more; what is held stays held.
+/// The log cannot be written. Bytes in the pipe or buffer stay there.
 #[derive(Debug)]
-pub(crate) struct Stall(pub(crate) io::Error);
+pub(crate) struct LogStall(pub(crate) io::Error);
 
-impl Pump {
-    pub(crate) fn new(log: Segments) -> io::Result<Pump> {
+impl OutputPump {
+    pub(crate) fn new(log: LogSegments) -> io::Result<OutputPump> {
         let (pipe_r, pipe_w) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Refused when the user has too many pipes; the smaller default of then works as well.
+        // The kernel refuses if the user has too many pipes. The pipe then has a smaller default size, which works as
+        // well.
         let _ = rustix::pipe::fcntl_setpipe_size(&pipe_w, PIPE_SIZE);
-        Ok(Pump {
+        Ok(OutputPump {
             pipe_r,
             pipe_w,
             log,
-            way: Way::Splice { held: 0 },
+            mode: PumpMode::Splice { in_pipe: 0 },
         })
     }
 
-    /// Goes on with the pipe of a holder that died; what is in it is moved first.
-    pub(crate) fn adopt(pipe_r: OwnedFd, pipe_w: OwnedFd, log: Segments) -> io::Result<Pump> {
-        let held = rustix::io::ioctl_fionread(&pipe_r)? as usize;
-        Ok(Pump {
+    /// Takes over the pipe of a dead holder. The bytes in the pipe are moved first.
+    pub(crate) fn adopt(
+        pipe_r: OwnedFd,
+        pipe_w: OwnedFd,
+        log: LogSegments,
+    ) -> io::Result<OutputPump> {
+        let in_pipe = rustix::io::ioctl_fionread(&pipe_r)? as usize;
+        Ok(OutputPump {
             pipe_r,
             pipe_w,
             log,
-            way: Way::Splice { held },
+            mode: PumpMode::Splice { in_pipe },
         })
     }
 
-    /// Finds out, before there is any output, whether splice works here.
-    pub(crate) fn try_splice(&mut self, master: &OwnedFd) {
+    /// Detects, before the first output, whether splice works here.
+    pub(crate) fn detect_splice(&mut self, master: &OwnedFd) {
         let from_terminal = splice_in(master, &self.pipe_w);
-        let to_file = match self.log.room() {
+        let to_file = match self.log.writable_range() {
             Ok((file, at, _)) => splice_out(&self.pipe_r, file, at, 1),
             Err(_) => return,
         };
         if from_terminal == Err(Errno::INVAL) || to_file == Err(Errno::INVAL) {
-            self.copy_from_now_on();
+            self.switch_to_copy();
         }
     }
 
-    pub(crate) fn copy_from_now_on(&mut self) {
-        if let Way::Splice { .. } = self.way {
-            self.way = Way::Copy { buffer: Vec::new() };
+    pub(crate) fn switch_to_copy(&mut self) {
+        if let PumpMode::Splice { .. } = self.mode {
+            self.mode = PumpMode::Copy { buffer: Vec::new() };
         }
     }
 
-    pub(crate) fn lossless(&self) -> bool {
-        matches!(self.way, Way::Splice { .. })
+    pub(crate) fn is_lossless(&self) -> bool {
+        matches!(self.mode, PumpMode::Splice { .. })
     }
 
-    /// Moves up to about `budget` bytes. Returns how many reached the log, which may be some also with a stall.
-    pub(crate) fn turn(&mut self, master: &OwnedFd, budget: u64) -> (u64, Result<Moved, Stall>) {
-        let before = self.log.end();
+    /// Moves about `budget` bytes at most. Returns how many bytes reached the log, which can be more than 0 even with a
+    /// stall.
+    pub(crate) fn move_bytes(
+        &mut self,
+        master: &OwnedFd,
+        budget: u64,
+    ) -> (u64, Result<PumpStatus, LogStall>) {
+        let before = self.log.end_offset();
         let result = loop {
-            if let Err(stall) = self.store() {
+            if let Err(stall) = self.write_to_log() {
                 break Err(stall);
             }
-            if self.log.end() - before >= budget {
-                break Ok(Moved::Budget);
+            if self.log.end_offset() - before >= budget {
+                break Ok(PumpStatus::BudgetUsed);
             }
-            match self.take(master) {
-                Ok(0) | Err(Errno::IO) => break Ok(Moved::HungUp),
+            match self.read_terminal(master) {
+                Ok(0) | Err(Errno::IO) => break Ok(PumpStatus::HungUp),
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break Ok(Moved::Empty),
-                Err(Errno::INVAL) if self.lossless() => self.copy_from_now_on(),
-                Err(e) => break Err(Stall(e.into())),
+                Err(Errno::AGAIN) => break Ok(PumpStatus::Drained),
+                Err(Errno::INVAL) if self.is_lossless() => self.switch_to_copy(),
+                Err(e) => break Err(LogStall(e.into())),
             }
         };
-        (self.log.end() - before, result)
+        (self.log.end_offset() - before, result)
     }
 
-    /// The offset that the log will have when all that was taken from the terminal is in it.
-    pub(crate) fn taken_upto(&self) -> u64 {
-        let held = match &self.way {
-            Way::Splice { held } => *held,
-            Way::Copy { buffer } => buffer.len(),
+    /// The end of the log after all bytes taken from the PTY are written.
+    pub(crate) fn taken_offset(&self) -> u64 {
+        let in_pipe = match &self.mode {
+            PumpMode::Splice { in_pipe } => *in_pipe,
+            PumpMode::Copy { buffer } => buffer.len(),
         };
-        self.log.end() + held as u64
+        self.log.end_offset() + in_pipe as u64
     }
 
-    /// Reads away what waits in the terminal and the pipe, for which there is no room on the disk and will be none. Returns
-    /// how much that was.
+    /// Discards the output in the PTY and the pipe, which will not get space on disk. Returns the number of discarded
+    /// bytes.
     pub(crate) fn discard(&mut self, master: &OwnedFd) -> u64 {
         let mut lost = 0;
-        match &mut self.way {
-            // In the pipe, and read from there.
-            Way::Splice { held } => *held = 0,
-            Way::Copy { buffer } => lost += std::mem::take(buffer).len() as u64,
+        match &mut self.mode {
+            // These bytes are read from the pipe below.
+            PumpMode::Splice { in_pipe } => *in_pipe = 0,
+            PumpMode::Copy { buffer } => lost += std::mem::take(buffer).len() as u64,
         }
         let mut buffer = [0; 4096];
         for from in [&self.pipe_r, master] {
@@ -137,7 +147,7 @@ impl Pump {
                     Ok(0) => break,
                     Ok(count) => lost += count as u64,
                     Err(Errno::INTR) => {}
-                    // Nothing is left there.
+                    // Empty, or closed.
                     Err(_) => break,
                 }
             }
@@ -145,14 +155,14 @@ impl Pump {
         lost
     }
 
-    fn take(&mut self, master: &OwnedFd) -> Result<usize, Errno> {
-        match &mut self.way {
-            Way::Splice { held } => {
+    fn read_terminal(&mut self, master: &OwnedFd) -> Result<usize, Errno> {
+        match &mut self.mode {
+            PumpMode::Splice { in_pipe } => {
                 let got = splice_in(master, &self.pipe_w)?;
-                *held += got;
+                *in_pipe += got;
                 Ok(got)
             }
-            Way::Copy { buffer } => {
+            PumpMode::Copy { buffer } => {
                 buffer.resize(PIPE_SIZE, 0);
                 let got = rustix::io::read(master, buffer.as_mut_slice());
                 buffer.truncate(got.unwrap_or(0));
@@ -161,36 +171,36 @@ impl Pump {
         }
     }
 
-    /// Moves what is held to the log.
-    fn store(&mut self) -> Result<(), Stall> {
-        if let Way::Copy { buffer } = &mut self.way
+    /// Moves bytes from the pipe or buffer to the log.
+    fn write_to_log(&mut self) -> Result<(), LogStall> {
+        if let PumpMode::Copy { buffer } = &mut self.mode
             && buffer.is_empty()
         {
-            // What a splicing predecessor left in the pipe; empty ever after.
+            // Bytes that a splicing holder left in the pipe. Empty after the first time.
             buffer.resize(PIPE_SIZE, 0);
             let got = rustix::io::read(&self.pipe_r, buffer.as_mut_slice());
             buffer.truncate(got.unwrap_or(0));
         }
         loop {
-            let (file, at, room) = self.log.room().map_err(Stall)?;
-            let moved = match &mut self.way {
-                Way::Splice { held: 0 } => return Ok(()),
-                Way::Splice { held } => {
-                    match splice_out(&self.pipe_r, file, at, room.min(*held as u64) as usize) {
+            let (file, at, room) = self.log.writable_range().map_err(LogStall)?;
+            let moved = match &mut self.mode {
+                PumpMode::Splice { in_pipe: 0 } => return Ok(()),
+                PumpMode::Splice { in_pipe } => {
+                    match splice_out(&self.pipe_r, file, at, room.min(*in_pipe as u64) as usize) {
                         Ok(moved) => {
-                            *held -= moved;
+                            *in_pipe -= moved;
                             moved
                         }
                         Err(Errno::INTR) => continue,
                         Err(Errno::INVAL) => {
-                            self.copy_from_now_on();
-                            return self.store();
+                            self.switch_to_copy();
+                            return self.write_to_log();
                         }
-                        Err(e) => return Err(Stall(e.into())),
+                        Err(e) => return Err(LogStall(e.into())),
                     }
                 }
-                Way::Copy { buffer } if buffer.is_empty() => return Ok(()),
-                Way::Copy { buffer } => {
+                PumpMode::Copy { buffer } if buffer.is_empty() => return Ok(()),
+                PumpMode::Copy { buffer } => {
                     let some = buffer.len().min(room as usize);
                     match file.write_at(&buffer[..some], at) {
                         Ok(moved) => {
@@ -198,14 +208,14 @@ impl Pump {
                             moved
                         }
                         Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                        Err(e) => return Err(Stall(e)),
+                        Err(e) => return Err(LogStall(e)),
                     }
                 }
             };
             if moved == 0 {
-                return Err(Stall(Errno::IO.into()));
+                return Err(LogStall(Errno::IO.into()));
             }
-            self.log.grew(moved as u64);
+            self.log.advance(moved as u64);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Reads a pane's log by offset, while it grows and while its oldest files go. Each reader owns only its place.
+//! Reads a pane's log by offset, while it grows and while its oldest segments are dropped. The position belongs to the
+//! reader.
 
 use std::fs::File;
 use std::io;
@@ -10,29 +11,29 @@ use super::{list_segments, segment_path};
 /// A reader of the log in one pane's directory.
 pub struct LogReader {
     dir: PathBuf,
-    open: Option<Open>,
-    /// No file but the newest is smaller than this.
-    least: u64,
+    open: Option<OpenSegment>,
+    /// No segment except the newest is smaller than this.
+    min_segment: u64,
     at_end: bool,
 }
 
-struct Open {
+struct OpenSegment {
     start: u64,
     file: File,
-    /// No later file was in the directory when the end of this one was first reached. A file that comes after it begins
+    /// The directory had no later segment when the end of this one was first reached. A segment created later begins
     /// where this one ends.
-    newest: bool,
+    is_newest: bool,
 }
 
-/// What one read brought.
+/// Result of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogRead {
-    /// This many bytes of the buffer are filled; never 0.
+    /// Number of bytes in the buffer; never 0.
     Bytes(usize),
-    /// The bytes `from..next` are in no file: the oldest files were dropped, or a part of the log is lost. `from` is at
-    /// or before the offset that was asked for.
+    /// The bytes `from..next` are in no file: the oldest segments were dropped, or a part of the log is lost. `from` is
+    /// at or before the requested offset.
     Gap { from: u64, next: u64 },
-    /// Nothing more now. The eventfd tells when to ask again.
+    /// No more bytes at present. The eventfd signals new ones.
     End,
 }
 
@@ -41,18 +42,17 @@ impl LogReader {
         LogReader {
             dir: dir.into(),
             open: None,
-            least: 0,
+            min_segment: 0,
             at_end: false,
         }
     }
 
-    /// Whoever writes the log from here on makes no file smaller than this, but for the newest.
-    pub fn written_in(&mut self, segment: u64) {
-        self.least = segment;
+    /// Declares that the writer makes no segment smaller than `segment` from now on, except for the newest.
+    pub fn set_min_segment(&mut self, segment: u64) {
+        self.min_segment = segment;
     }
 
-    /// Reads what is at `offset`. Read on until `End` before waiting for the eventfd: a read also ends where a file
-    /// ends.
+    /// Reads at `offset`. Continue until `End` before waiting for the eventfd: a read also ends where a segment ends.
     pub fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<LogRead> {
         self.at_end = false;
         if buf.is_empty() {
@@ -61,8 +61,8 @@ impl LogReader {
         if self.open.as_ref().is_some_and(|open| offset < open.start) {
             self.open = None;
         }
-        // The file we know, the one after it, the one that a look at the directory names. Were there a fourth, the
-        // log has grown since, and the eventfd says so.
+        // The open segment, the next segment, and the segment that the directory listing names. If a fourth is needed,
+        // the log has grown since, and the eventfd signals the growth.
         for _ in 0..4 {
             if let Some(open) = &self.open {
                 let got = match open.file.read_at(buf, offset - open.start) {
@@ -71,48 +71,49 @@ impl LogReader {
                 };
                 if got > 0 {
                     let end = offset - open.start + got as u64;
-                    self.at_end = got < buf.len() && open.newest && end < self.least;
+                    self.at_end = got < buf.len() && open.is_newest && end < self.min_segment;
                     return Ok(LogRead::Bytes(got));
                 }
                 let meta = open.file.metadata()?;
                 let end = open.start + meta.len();
-                // It grew between the two calls: the next wake-up is on its way, but why wait.
+                // The segment grew between the two calls. The eventfd will signal that too, but the bytes can be read
+                // now.
                 if offset < end {
                     continue;
                 }
-                // The steady state: at the end of the newest file. That the next file is missing costs a lookup
-                // that the kernel has cached.
+                // The common case: at the end of the newest segment. The failed lookup of the next file is cached by
+                // the kernel.
                 if offset > open.start
-                    && let Some(next) = self.open_file(offset)?
+                    && let Some(next) = self.open_segment_at(offset)?
                 {
                     self.open = Some(next);
                     continue;
                 }
-                // The newest file is never dropped, so a dropped one is not the newest.
-                if offset == end && open.newest && meta.nlink() > 0 {
+                // The newest segment is never dropped, so a dropped segment is not the newest.
+                if offset == end && open.is_newest && meta.nlink() > 0 {
                     return Ok(LogRead::End);
                 }
             }
-            match self.find(offset)? {
-                Found::At(open) => self.open = Some(open),
-                Found::Nothing(read) => return Ok(read),
+            match self.find_segment(offset)? {
+                SegmentLookup::Segment(open) => self.open = Some(open),
+                SegmentLookup::NotFound(read) => return Ok(read),
             }
         }
         Ok(LogRead::End)
     }
 
-    /// Whether the bytes that were read last are surely the last ones, so that the eventfd may be waited for.
+    /// Whether the last read is known to have reached the end of the log, so that the caller can wait for the eventfd.
     pub fn is_at_end(&self) -> bool {
         self.at_end
     }
 
     /// The oldest offset that is kept.
-    pub fn first(&self) -> io::Result<u64> {
+    pub fn first_offset(&self) -> io::Result<u64> {
         Ok(list_segments(&self.dir)?.first().map_or(0, |s| s.start))
     }
 
     /// The offset after the newest byte.
-    pub fn end(&self) -> io::Result<u64> {
+    pub fn end_offset(&self) -> io::Result<u64> {
         Ok(list_segments(&self.dir)?
             .last()
             .map_or(0, |s| s.start + s.len))
@@ -122,26 +123,26 @@ impl LogReader {
         &self.dir
     }
 
-    fn open_file(&self, start: u64) -> io::Result<Option<Open>> {
+    fn open_segment_at(&self, start: u64) -> io::Result<Option<OpenSegment>> {
         match File::open(segment_path(&self.dir, start)) {
-            Ok(file) => Ok(Some(Open {
+            Ok(file) => Ok(Some(OpenSegment {
                 start,
                 file,
-                newest: false,
+                is_newest: false,
             })),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
     }
 
-    /// The file that has the byte at `offset`, or the newest one if that is where the log ends.
-    fn find(&self, offset: u64) -> io::Result<Found> {
-        // Again if a file was dropped or grew between two looks; each time round the log has moved on.
+    /// Finds the segment that contains `offset`, or the newest segment if the log ends at `offset`.
+    fn find_segment(&self, offset: u64) -> io::Result<SegmentLookup> {
+        // Repeats if a segment was dropped or grew between the listing and the open; the log has advanced each time.
         loop {
             let segments = list_segments(&self.dir)?;
             let later = segments.iter().find(|s| s.start > offset);
             let Some(segment) = segments.iter().rev().find(|s| s.start <= offset) else {
-                return Ok(Found::Nothing(match later {
+                return Ok(SegmentLookup::NotFound(match later {
                     Some(later) => LogRead::Gap {
                         from: offset,
                         next: later.start,
@@ -149,31 +150,31 @@ impl LogReader {
                     None => LogRead::End,
                 }));
             };
-            let Some(mut open) = self.open_file(segment.start)? else {
+            let Some(mut open) = self.open_segment_at(segment.start)? else {
                 continue;
             };
-            // Files are written one after the other, so the length of one that has a later one is final by now.
+            // Segments are written in order, so the length of a segment that has a successor is final.
             let end = open.start + open.file.metadata()?.len();
             match later {
                 Some(later) if offset >= end => {
-                    return Ok(Found::Nothing(LogRead::Gap {
+                    return Ok(SegmentLookup::NotFound(LogRead::Gap {
                         from: end,
                         next: later.start,
                     }));
                 }
-                None if offset > end => return Ok(Found::Nothing(LogRead::End)),
+                None if offset > end => return Ok(SegmentLookup::NotFound(LogRead::End)),
                 Some(_) | None => {
-                    open.newest = later.is_none();
-                    return Ok(Found::At(open));
+                    open.is_newest = later.is_none();
+                    return Ok(SegmentLookup::Segment(open));
                 }
             }
         }
     }
 }
 
-enum Found {
-    At(Open),
-    Nothing(LogRead),
+enum SegmentLookup {
+    Segment(OpenSegment),
+    NotFound(LogRead),
 }
 
 #[cfg(test)]
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
     use crate::log::LogWriter;
 
-    /// All that a reader gets of a log: its bytes and its gaps.
+    /// Reads a whole log: its bytes and its gaps.
     fn read_all(reader: &mut LogReader) -> (Vec<u8>, Vec<(u64, u64)>) {
         let (mut bytes, mut gaps, mut at, mut buffer) = (Vec::new(), Vec::new(), 0, [0; 7]);
         loop {
@@ -206,7 +207,7 @@ mod tests {
         let bytes: Vec<u8> = (0..100).collect();
         let mut writer = LogWriter::open(dir.path(), 1, 1000, 10).unwrap();
         writer.append(&bytes).1.unwrap();
-        // A reader that is on its way when the files go, and one that comes later.
+        // A reader that has started when the files are removed, and one that starts afterwards.
         let mut early = LogReader::new(dir.path());
         assert_eq!(early.read_at(0, &mut [0; 5]).unwrap(), LogRead::Bytes(5));
         for start in [30, 40] {
@@ -220,13 +221,13 @@ mod tests {
         for reader in [&mut early, &mut LogReader::new(dir.path())] {
             assert_eq!(read_all(reader), (kept.clone(), vec![(30, 50), (74, 80)]));
         }
-        // One who begins inside a gap is told all of it.
+        // A reader that starts inside a gap gets the whole gap.
         let mut inside = LogReader::new(dir.path());
         assert_eq!(
             inside.read_at(42, &mut [0; 5]).unwrap(),
             LogRead::Gap { from: 30, next: 50 }
         );
-        // At the end, new output is found as ever.
+        // New output at the end is found as usual.
         writer.append(b"more").1.unwrap();
         assert_eq!(early.read_at(100, &mut [0; 5]).unwrap(), LogRead::Bytes(4));
     }
@@ -237,7 +238,7 @@ mod tests {
         let mut writer = LogWriter::open(dir.path(), 1, 1000, 10).unwrap();
         writer.append(&[b'x'; 30]).1.unwrap();
         std::fs::remove_file(segment_path(dir.path(), 10)).unwrap();
-        // A directory can be opened and not read.
+        // A directory can be opened but not read.
         std::fs::create_dir(segment_path(dir.path(), 10)).unwrap();
         let mut reader = LogReader::new(dir.path());
         assert_eq!(reader.read_at(0, &mut [0; 64]).unwrap(), LogRead::Bytes(10));

@@ -1,40 +1,40 @@
-//! A log that is written without a holder: for a pane that somebody else has, and that we only listen to.
+//! Writes a log without a holder: for a pane of a person's own tmux, where the daemon only receives the output.
 
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::Segments;
-use crate::record::{ExitRecord, SizeAt};
+use super::LogSegments;
+use crate::record::{ExitRecord, SizeRecord};
 use crate::wire::ChildExit;
 
-/// The one writer of a pane's log and of the records beside it.
+/// The only writer of a pane's log and of the records beside it.
 pub struct LogWriter {
     dir: PathBuf,
     generation: u32,
-    segments: Segments,
+    segments: LogSegments,
 }
 
 impl LogWriter {
-    /// Goes on where the log in `dir` ends.
+    /// Continues at the end of the log in `dir`.
     pub fn open(dir: &Path, generation: u32, cap: u64, segment: u64) -> io::Result<LogWriter> {
         Ok(LogWriter {
             dir: dir.to_owned(),
             generation,
-            segments: Segments::open(dir, cap, segment)?,
+            segments: LogSegments::open(dir, cap, segment)?,
         })
     }
 
-    pub fn end(&self) -> u64 {
-        self.segments.end()
+    pub fn end_offset(&self) -> u64 {
+        self.segments.end_offset()
     }
 
-    /// Appends what can be appended. Returns how much that is, with the reason if it is not all.
+    /// Appends as many bytes as possible. Returns their number, and the error if not all could be written.
     pub fn append(&mut self, bytes: &[u8]) -> (usize, io::Result<()>) {
         let mut written = 0;
         while written < bytes.len() {
-            let wrote = self.segments.room().and_then(|(file, at, room)| {
+            let wrote = self.segments.writable_range().and_then(|(file, at, room)| {
                 let most = usize::try_from(room).unwrap_or(usize::MAX);
                 let rest = &bytes[written..];
                 file.write_at(&rest[..rest.len().min(most)], at)
@@ -42,7 +42,7 @@ impl LogWriter {
             match wrote {
                 Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
                 Ok(count) => {
-                    self.segments.grew(count as u64);
+                    self.segments.advance(count as u64);
                     written += count;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -52,19 +52,19 @@ impl LogWriter {
         (written, Ok(()))
     }
 
-    /// From here on in the log, the terminal has this size.
-    pub fn size(&self, rows: u16, cols: u16) -> io::Result<()> {
-        let size = SizeAt {
-            offset: self.end(),
+    /// Records that the terminal has this size from the current end of the log on.
+    pub fn append_size(&self, rows: u16, cols: u16) -> io::Result<()> {
+        let size = SizeRecord {
+            offset: self.end_offset(),
             rows,
             cols,
             generation: self.generation,
         };
-        size.append(&self.dir, self.segments.first())
+        size.append(&self.dir, self.segments.first_offset())
     }
 
-    /// How it ended, for a daemon that was not there.
-    pub fn exit(&self, exited: ChildExit) -> io::Result<()> {
+    /// Writes the exit record, for a daemon that starts later.
+    pub fn write_exit(&self, exited: ChildExit) -> io::Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let record = ExitRecord {
             exited,
@@ -95,18 +95,18 @@ mod tests {
             seen.extend_from_slice(&buffer[..count]);
         }
         assert_eq!(seen, bytes);
-        assert_eq!(reader.end().unwrap(), 100);
+        assert_eq!(reader.end_offset().unwrap(), 100);
     }
 
     #[test]
     fn a_reader_that_stops_where_it_is_said_to_be_the_end_misses_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        // Files of an earlier writer, which made smaller ones.
+        // Segments of an earlier writer, which made smaller ones.
         let mut writer = LogWriter::open(dir.path(), 1, 1000, 3).unwrap();
         writer.append(b"0123456").1.unwrap();
         let mut writer = LogWriter::open(dir.path(), 1, 1000, 10).unwrap();
         let mut reader = LogReader::new(dir.path());
-        reader.written_in(10);
+        reader.set_min_segment(10);
         let (mut written, mut seen, mut looks) = (7, 0, 0);
         for part in (1..=25).cycle().take(200) {
             writer.append(&vec![b'x'; part]).1.unwrap();
@@ -125,7 +125,7 @@ mod tests {
             }
             assert_eq!(seen, written);
         }
-        // Where a file is not full, one look is enough.
+        // Within a segment that is not full, one read suffices.
         assert!(looks < 700, "{looks}");
     }
 }

@@ -1,31 +1,32 @@
-//! Bytes to messages. Any bytes: a frame that makes no sense is [`Bad`], never a panic and never a large allocation.
+//! Decodes bytes into messages. Invalid bytes return a [`WireFrameError`]; they never cause a panic or a large
+//! allocation.
 
 use super::frame::{HolderFrame, WireMessage};
 use super::{
     ChildExit, ChildSpec, ChildState, FdUse, ForegroundProbe, HelloOk, InputKind, InputMessage,
-    InputOutcome, InputState, MAX_KEPT, ProcessExit, ProcessIdentity, RefusalReason, SignalTarget,
-    ToDaemon, ToHolder, TtyReader,
+    InputOutcome, InputState, MAX_KEPT_FDS, ProcessExit, ProcessIdentity, RefusalReason,
+    SignalTarget, ToDaemon, ToHolder, TtyReader,
 };
 
-/// What was wrong with a frame.
+/// Why a frame is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bad(pub &'static str);
+pub struct WireFrameError(pub &'static str);
 
-impl std::fmt::Display for Bad {
+impl std::fmt::Display for WireFrameError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "not a frame of this protocol: {}", self.0)
+        write!(f, "invalid frame: {}", self.0)
     }
 }
 
-impl std::error::Error for Bad {}
+impl std::error::Error for WireFrameError {}
 
 impl WireMessage for ToHolder {
     fn encode(&self, out: &mut Vec<u8>) {
         self.write(out);
     }
 
-    fn decode(kind: u8, fields: &[u8]) -> Result<HolderFrame<ToHolder>, Bad> {
-        let mut r = Reader(fields);
+    fn decode(kind: u8, fields: &[u8]) -> Result<HolderFrame<ToHolder>, WireFrameError> {
+        let mut r = FieldReader(fields);
         Ok(HolderFrame::Known(match kind {
             1 => ToHolder::Hello {
                 version: r.u16()?,
@@ -44,7 +45,7 @@ impl WireMessage for ToHolder {
                     0 => SignalTarget::Foreground,
                     1 => SignalTarget::Session,
                     2 => SignalTarget::Child,
-                    _ => return Err(Bad("a signal's target")),
+                    _ => return Err(WireFrameError("unknown signal target")),
                 },
                 signo: r.i32()?,
             },
@@ -77,8 +78,8 @@ impl WireMessage for ToDaemon {
         self.write(out);
     }
 
-    fn decode(kind: u8, fields: &[u8]) -> Result<HolderFrame<ToDaemon>, Bad> {
-        let mut r = Reader(fields);
+    fn decode(kind: u8, fields: &[u8]) -> Result<HolderFrame<ToDaemon>, WireFrameError> {
+        let mut r = FieldReader(fields);
         Ok(HolderFrame::Known(match kind {
             1 => ToDaemon::HelloOk(r.hello()?),
             2 => ToDaemon::Refused {
@@ -88,7 +89,7 @@ impl WireMessage for ToDaemon {
                     2 => RefusalReason::NoHello,
                     3 => RefusalReason::Broken,
                     4 => RefusalReason::Replaced,
-                    _ => return Err(Bad("a refusal")),
+                    _ => return Err(WireFrameError("unknown refusal reason")),
                 },
                 errno: r.i32()?,
                 what: r.text()?,
@@ -108,15 +109,15 @@ impl WireMessage for ToDaemon {
                 id: r.u64()?,
                 left: r.u32()?,
             },
-            14 => ToDaemon::Alone,
-            15 => ToDaemon::Keyed { bytes: r.bytes()? },
+            14 => ToDaemon::NoProcessesLeft,
+            15 => ToDaemon::ViewKeys { bytes: r.bytes()? },
             16 => ToDaemon::Resized {
                 rows: r.u16()?,
                 cols: r.u16()?,
             },
             18 => ToDaemon::ExitPending(r.exited()?),
             9 => ToDaemon::Stalled { errno: r.i32()? },
-            10 => ToDaemon::Flowing,
+            10 => ToDaemon::LogWritable,
             11 => ToDaemon::Done { id: r.u64()? },
             12 => ToDaemon::Failed {
                 id: r.u64()?,
@@ -142,9 +143,9 @@ impl WireMessage for ToDaemon {
             | ToDaemon::Probed { .. }
             | ToDaemon::Closed { .. }
             | ToDaemon::Stalled { .. }
-            | ToDaemon::Flowing
-            | ToDaemon::Alone
-            | ToDaemon::Keyed { .. }
+            | ToDaemon::LogWritable
+            | ToDaemon::NoProcessesLeft
+            | ToDaemon::ViewKeys { .. }
             | ToDaemon::Resized { .. }
             | ToDaemon::Done { .. }
             | ToDaemon::Failed { .. }
@@ -153,56 +154,56 @@ impl WireMessage for ToDaemon {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+struct FieldReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
-    fn take(&mut self, n: usize) -> Result<&'a [u8], Bad> {
+impl<'a> FieldReader<'a> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], WireFrameError> {
         let (taken, rest) = self
             .0
             .split_at_checked(n)
-            .ok_or(Bad("a field is cut off"))?;
+            .ok_or(WireFrameError("field is truncated"))?;
         self.0 = rest;
         Ok(taken)
     }
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Bad> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], WireFrameError> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
         Ok(array)
     }
-    fn u8(&mut self) -> Result<u8, Bad> {
+    fn u8(&mut self) -> Result<u8, WireFrameError> {
         Ok(u8::from_le_bytes(self.array()?))
     }
-    fn u16(&mut self) -> Result<u16, Bad> {
+    fn u16(&mut self) -> Result<u16, WireFrameError> {
         Ok(u16::from_le_bytes(self.array()?))
     }
-    fn u32(&mut self) -> Result<u32, Bad> {
+    fn u32(&mut self) -> Result<u32, WireFrameError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
-    fn u64(&mut self) -> Result<u64, Bad> {
+    fn u64(&mut self) -> Result<u64, WireFrameError> {
         Ok(u64::from_le_bytes(self.array()?))
     }
-    fn i32(&mut self) -> Result<i32, Bad> {
+    fn i32(&mut self) -> Result<i32, WireFrameError> {
         Ok(i32::from_le_bytes(self.array()?))
     }
-    fn flag(&mut self) -> Result<bool, Bad> {
+    fn flag(&mut self) -> Result<bool, WireFrameError> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Bad("a flag")),
+            _ => Err(WireFrameError("flag is neither 0 nor 1")),
         }
     }
-    fn bytes(&mut self) -> Result<Vec<u8>, Bad> {
+    fn bytes(&mut self) -> Result<Vec<u8>, WireFrameError> {
         let length = self.u32()? as usize;
         Ok(self.take(length)?.to_vec())
     }
-    fn text(&mut self) -> Result<String, Bad> {
-        String::from_utf8(self.bytes()?).map_err(|_| Bad("a text is not UTF-8"))
+    fn text(&mut self) -> Result<String, WireFrameError> {
+        String::from_utf8(self.bytes()?).map_err(|_| WireFrameError("text is not UTF-8"))
     }
-    /// Grows with what is really there: a count alone allocates nothing.
+    /// Allocates per element that is present: a count alone allocates nothing.
     fn list<T>(
         &mut self,
-        mut each: impl FnMut(&mut Self) -> Result<T, Bad>,
-    ) -> Result<Vec<T>, Bad> {
+        mut each: impl FnMut(&mut Self) -> Result<T, WireFrameError>,
+    ) -> Result<Vec<T>, WireFrameError> {
         let mut items = Vec::new();
         for _ in 0..self.u32()? {
             items.push(each(self)?);
@@ -210,14 +211,14 @@ impl<'a> Reader<'a> {
         Ok(items)
     }
 
-    fn identity(&mut self) -> Result<ProcessIdentity, Bad> {
+    fn identity(&mut self) -> Result<ProcessIdentity, WireFrameError> {
         Ok(ProcessIdentity {
             pid: self.i32()?,
             start_time: self.u64()?,
         })
     }
 
-    fn spec(&mut self) -> Result<ChildSpec, Bad> {
+    fn spec(&mut self) -> Result<ChildSpec, WireFrameError> {
         let spec = ChildSpec {
             argv: self.list(Self::bytes)?,
             env: self.list(|r| Ok((r.bytes()?, r.bytes()?)))?,
@@ -235,34 +236,34 @@ impl<'a> Reader<'a> {
             kept: self.list(|r| {
                 Ok(match r.u16()? {
                     0 => FdUse::HolderOnly,
-                    1 | 2 => return Err(Bad("a kept fd takes the terminal's place")),
+                    1 | 2 => return Err(WireFrameError("kept fd would replace stdout or stderr")),
                     fd => FdUse::AlsoChild(fd),
                 })
             })?,
         };
         if spec.argv.is_empty() {
-            return Err(Bad("no argv"));
+            return Err(WireFrameError("argv is empty"));
         }
-        if spec.kept.len() > MAX_KEPT {
-            return Err(Bad("too many kept fds"));
+        if spec.kept.len() > MAX_KEPT_FDS {
+            return Err(WireFrameError("too many kept fds"));
         }
         Ok(spec)
     }
 
-    fn input(&mut self) -> Result<InputMessage, Bad> {
+    fn input(&mut self) -> Result<InputMessage, WireFrameError> {
         Ok(InputMessage {
             seq: self.u64()?,
             key: self.array()?,
             kind: match (self.u8()?, self.u64()?) {
                 (0, _) => InputKind::Typed,
                 (1, at) => InputKind::Answer { at },
-                _ => return Err(Bad("an input's kind")),
+                _ => return Err(WireFrameError("unknown input kind")),
             },
             bytes: self.bytes()?,
         })
     }
 
-    fn input_state(&mut self) -> Result<InputState, Bad> {
+    fn input_state(&mut self) -> Result<InputState, WireFrameError> {
         Ok(InputState {
             seq: self.u64()?,
             key: self.array()?,
@@ -273,26 +274,26 @@ impl<'a> Reader<'a> {
                 1 => InputOutcome::Pending,
                 2 => InputOutcome::Duplicate,
                 3 => InputOutcome::Lost,
-                _ => return Err(Bad("an outcome")),
+                _ => return Err(WireFrameError("unknown input outcome")),
             },
         })
     }
 
-    fn exited(&mut self) -> Result<ChildExit, Bad> {
+    fn exited(&mut self) -> Result<ChildExit, WireFrameError> {
         let ending = match (self.u8()?, self.i32()?) {
             (0, code) => ProcessExit::Code(code),
             (1, signo) => ProcessExit::Signal { signo, core: false },
             (2, signo) => ProcessExit::Signal { signo, core: true },
             (3, _) => ProcessExit::Unknown,
-            _ => return Err(Bad("an ending")),
+            _ => return Err(WireFrameError("unknown exit kind")),
         };
         Ok(ChildExit {
             ending,
-            at: self.u64()?,
+            output_end: self.u64()?,
         })
     }
 
-    fn hello(&mut self) -> Result<HelloOk, Bad> {
+    fn hello(&mut self) -> Result<HelloOk, WireFrameError> {
         Ok(HelloOk {
             version: self.u16()?,
             holder: self.i32()?,
@@ -302,7 +303,7 @@ impl<'a> Reader<'a> {
                 (0, _, _) => ChildState::Empty,
                 (1, child, _) => ChildState::Running(child),
                 (2, child, exited) => ChildState::Exited { child, exited },
-                _ => return Err(Bad("a state")),
+                _ => return Err(WireFrameError("unknown child state")),
             },
             log_end: self.u64()?,
             last_input_seq: self.u64()?,
@@ -319,7 +320,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn probe(&mut self) -> Result<ForegroundProbe, Bad> {
+    fn probe(&mut self) -> Result<ForegroundProbe, WireFrameError> {
         Ok(ForegroundProbe {
             foreground: self.i32()?,
             canonical: self.flag()?,

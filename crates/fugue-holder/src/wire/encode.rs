@@ -1,4 +1,4 @@
-//! Messages to bytes.
+//! Encodes messages into bytes.
 
 use super::frame::MAX_FRAME;
 use super::{
@@ -75,15 +75,15 @@ impl ToDaemon {
                 w.u32(*left);
             }),
             ToDaemon::Stalled { errno } => frame(out, 9, |w| w.i32(*errno)),
-            ToDaemon::Flowing => frame(out, 10, |_| {}),
+            ToDaemon::LogWritable => frame(out, 10, |_| {}),
             ToDaemon::Done { id } => frame(out, 11, |w| w.u64(*id)),
             ToDaemon::Failed { id, errno, what } => frame(out, 12, |w| {
                 w.u64(*id);
                 w.i32(*errno);
                 w.text(what);
             }),
-            ToDaemon::Alone => frame(out, 14, |_| {}),
-            ToDaemon::Keyed { bytes } => frame(out, 15, |w| w.bytes(bytes)),
+            ToDaemon::NoProcessesLeft => frame(out, 14, |_| {}),
+            ToDaemon::ViewKeys { bytes } => frame(out, 15, |w| w.bytes(bytes)),
             ToDaemon::Resized { rows, cols } => frame(out, 16, |w| {
                 w.u16(*rows);
                 w.u16(*cols);
@@ -94,20 +94,20 @@ impl ToDaemon {
     }
 }
 
-fn frame(out: &mut Vec<u8>, kind: u8, fields: impl FnOnce(&mut Writer<'_>)) {
+fn frame(out: &mut Vec<u8>, kind: u8, fields: impl FnOnce(&mut FieldWriter<'_>)) {
     let start = out.len();
     out.extend_from_slice(&[0, 0, 0, 0, kind]);
-    fields(&mut Writer(out));
+    fields(&mut FieldWriter(out));
     let length = out.len() - start - 4;
-    // The peer would refuse a longer one; `Link::push` tells the caller before it gets here.
+    // The peer would refuse a longer frame; `MessageLink::push` returns an error to its caller.
     debug_assert!(length <= MAX_FRAME);
     out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
 }
 
-/// Fixed little-endian fields, one after the other.
-pub(crate) struct Writer<'a>(pub(crate) &'a mut Vec<u8>);
+/// Writes fixed little-endian fields, one after the other.
+pub(crate) struct FieldWriter<'a>(pub(crate) &'a mut Vec<u8>);
 
-impl Writer<'_> {
+impl FieldWriter<'_> {
     pub(crate) fn u8(&mut self, v: u8) {
         self.0.push(v);
     }
@@ -205,7 +205,7 @@ impl Writer<'_> {
         };
         self.u8(kind);
         self.i32(value);
-        self.u64(v.at);
+        self.u64(v.output_end);
     }
 
     fn hello(&mut self, v: &HelloOk) {
@@ -219,7 +219,7 @@ impl Writer<'_> {
         };
         let nothing = ChildExit {
             ending: ProcessExit::Unknown,
-            at: 0,
+            output_end: 0,
         };
         let (kind, child, exited) = match v.state {
             ChildState::Empty => (0, none, nothing),

@@ -1,46 +1,46 @@
-//! Cuts a byte stream into frames, whatever the cuts and whatever the bytes.
+//! Splits a byte stream into frames, independent of read boundaries, for any bytes.
 
-use super::Bad;
+use super::WireFrameError;
 
-/// A frame's kind and fields at most. A `Start` carries a whole environment, which the kernel bounds at 2 MiB with
-/// argv; more than this is a mistake or an attack.
+/// Maximum size of a frame's kind and fields. A `Start` contains a whole environment, which the kernel limits to 2 MiB
+/// together with argv; a larger frame is a mistake or an attack.
 pub const MAX_FRAME: usize = 1 << 20;
 
-/// What can be sent in a frame.
+/// A message of the protocol.
 pub trait WireMessage: Sized {
     /// Appends the whole frame.
     fn encode(&self, out: &mut Vec<u8>);
-    /// From a frame's kind and fields.
-    fn decode(kind: u8, fields: &[u8]) -> Result<HolderFrame<Self>, Bad>;
-    /// How many fds come with it.
+    /// Decodes a frame's kind and fields.
+    fn decode(kind: u8, fields: &[u8]) -> Result<HolderFrame<Self>, WireFrameError>;
+    /// Number of fds that are sent with the message.
     fn fds(&self) -> usize;
 }
 
-/// A frame that was understood, or one of a kind that a newer peer knows.
+/// A decoded message, or a frame of a kind that only a newer peer defines.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HolderFrame<M> {
     Known(M),
     Unknown { kind: u8 },
 }
 
-/// The incremental decoder.
+/// The incremental frame decoder.
 #[derive(Default)]
-pub struct Frames {
+pub struct WireFrameDecoder {
     bytes: Vec<u8>,
     from: usize,
 }
 
-impl Frames {
+impl WireFrameDecoder {
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole frame, if it is there. After an error the stream cannot be trusted any more.
+    /// Returns the next complete frame, if it has arrived. After an error the stream must not be trusted any further.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator would end for good where this means `not yet`"
     )]
-    pub fn next<M: WireMessage>(&mut self) -> Result<Option<HolderFrame<M>>, Bad> {
+    pub fn next<M: WireMessage>(&mut self) -> Result<Option<HolderFrame<M>>, WireFrameError> {
         let rest = &self.bytes[self.from..];
         let Some((head, rest)) = rest.split_at_checked(4) else {
             self.compact();
@@ -48,7 +48,7 @@ impl Frames {
         };
         let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
         if length == 0 || length > MAX_FRAME {
-            return Err(Bad("a frame's length"));
+            return Err(WireFrameError("length is out of range"));
         }
         let Some(frame) = rest.get(..length) else {
             self.compact();
@@ -59,7 +59,7 @@ impl Frames {
         decoded.map(Some)
     }
 
-    /// Gives the memory of a large frame back: a holder lives long and should stay small.
+    /// Frees the memory of a large frame: a holder runs for a long time and must stay small.
     fn compact(&mut self) {
         if self.from == self.bytes.len() {
             self.bytes.clear();

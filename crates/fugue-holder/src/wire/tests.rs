@@ -1,4 +1,4 @@
-//! Every message survives its bytes, whatever the cuts; and no bytes do harm.
+//! Every message survives encoding, however the stream is split, and no bytes cause harm.
 
 use super::*;
 
@@ -79,7 +79,7 @@ fn to_daemon() -> Vec<ToDaemon> {
             signo: 11,
             core: true,
         },
-        at: 99,
+        output_end: 99,
     };
     let hello = HelloOk {
         version: VERSION,
@@ -143,14 +143,14 @@ fn to_daemon() -> Vec<ToDaemon> {
         ToDaemon::Probed { id: 3, probe },
         ToDaemon::Closed { id: 4, left: 1 },
         ToDaemon::Stalled { errno: 28 },
-        ToDaemon::Flowing,
-        ToDaemon::Keyed {
+        ToDaemon::LogWritable,
+        ToDaemon::ViewKeys {
             bytes: b"y\r\0\xff".to_vec(),
         },
         ToDaemon::Resized { rows: 50, cols: 9 },
         ToDaemon::ExitPending(ChildExit {
             ending: ProcessExit::Code(3),
-            at: 9,
+            output_end: 9,
         }),
         ToDaemon::Done { id: 1 },
         ToDaemon::Failed {
@@ -188,7 +188,7 @@ fn to_daemon() -> Vec<ToDaemon> {
     ] {
         messages.push(ToDaemon::Exited(ChildExit {
             ending,
-            at: u64::MAX,
+            output_end: u64::MAX,
         }));
     }
     messages
@@ -201,7 +201,7 @@ fn survives_any_cut<M: WireMessage + PartialEq + std::fmt::Debug + Clone>(messag
         message.encode(&mut stream);
     }
     for piece in (1..40).chain([stream.len()]) {
-        let mut frames = Frames::default();
+        let mut frames = WireFrameDecoder::default();
         let mut got = Vec::new();
         for bytes in stream.chunks(piece) {
             frames.feed(bytes);
@@ -236,7 +236,7 @@ fn the_bytes_of_version_1_are_frozen() {
     .encode(&mut bytes);
     ToDaemon::Exited(ChildExit {
         ending: ProcessExit::Code(3),
-        at: 9,
+        output_end: 9,
     })
     .encode(&mut bytes);
     let wanted: &[&[u8]] = &[
@@ -273,7 +273,7 @@ fn a_message_cut_short_is_bad_and_one_made_longer_is_understood() {
 
 #[test]
 fn an_unknown_kind_is_skipped_and_the_next_frame_is_read() {
-    let mut frames = Frames::default();
+    let mut frames = WireFrameDecoder::default();
     frames.feed(&[4, 0, 0, 0, 77, 1, 2, 3]);
     let mut leave = Vec::new();
     ToHolder::Leave.encode(&mut leave);
@@ -308,12 +308,12 @@ fn any_bytes_give_frames_or_an_error_and_never_a_panic() {
         .collect();
     for _ in 0..20_000 {
         let mut bytes = seeds[random() as usize % seeds.len()].clone();
-        // A good frame with a few bytes changed gets further in than noise does.
+        // A valid frame with a few changed bytes reaches deeper into the decoder than noise does.
         for _ in 0..random() % 4 {
             let at = random() as usize % bytes.len();
             bytes[at] = random() as u8;
         }
-        let mut frames = Frames::default();
+        let mut frames = WireFrameDecoder::default();
         for piece in bytes.chunks(1 + random() as usize % 20) {
             frames.feed(piece);
             while let Ok(Some(_)) = frames.next::<ToHolder>() {}
@@ -321,7 +321,7 @@ fn any_bytes_give_frames_or_an_error_and_never_a_panic() {
         let _ = ToDaemon::decode(bytes[4], &bytes[5..]);
     }
     for length in [0u32, (MAX_FRAME + 1) as u32, u32::MAX] {
-        let mut frames = Frames::default();
+        let mut frames = WireFrameDecoder::default();
         frames.feed(&length.to_le_bytes());
         assert!(frames.next::<ToHolder>().is_err());
     }

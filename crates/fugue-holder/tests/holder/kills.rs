@@ -1,5 +1,5 @@
-//! Any single kill -9, of a holder or of a daemon, at any moment: the child does not notice, no byte is lost or
-//! doubled, and the exit is known.
+//! Any single `kill -9` of a holder or a daemon, at any moment: the child is not affected, no byte is lost or
+//! duplicated, and the exit is known.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use fugue_holder::wire::{ChildState, ProcessExit, ToHolder};
 use rustix::event::PollFlags;
 
-use super::world::{Dice, Pane, text};
+use super::test_pane::{TestPane, seeded_rng, text};
 
 fn rounds(default: u64) -> u64 {
     std::env::var("FUGUE_KILLS")
@@ -16,7 +16,7 @@ fn rounds(default: u64) -> u64 {
         .unwrap_or(default)
 }
 
-/// The lines `1`, `2`, … without a gap and without a double.
+/// Checks for the lines `1`, `2`, … without gaps and duplicates.
 fn check_numbers(seen: &[u8]) -> u64 {
     let mut next = 1u64;
     for line in seen.split_inclusive(|b| *b == b'\n') {
@@ -33,16 +33,16 @@ fn check_numbers(seen: &[u8]) -> u64 {
 #[test]
 fn a_holder_killed_at_any_moment_is_replaced_without_a_byte_lost() {
     let kills = rounds(50);
-    let mut dice = Dice::new();
+    let mut rng = seeded_rng();
     let lines = 40_000 * kills;
-    let mut pane = Pane::sh(&format!("seq 1 {lines}; echo end; read x; exit 7"));
+    let mut pane = TestPane::running(&format!("seq 1 {lines}; echo end; read x; exit 7"));
     let child = pane.child();
     let begun = Instant::now();
     let (mut done, mut in_pipe, mut in_flood) = (0, 0, 0);
     while done < kills {
-        // Some bytes further, then up to some 100 µs more, so that the kill meets every place of the loop.
-        let goal = pane.at + 1 + dice.below(60_000);
-        let spins = dice.below(20_000);
+        // A random number of bytes, then up to 100 µs more, so that the kill hits every point of the loop.
+        let goal = pane.at + 1 + rng.below(60_000);
+        let spins = rng.below(20_000);
         let over = |seen: &[u8]| seen.len() as u64 >= goal || seen.ends_with(b"end\r\n");
         pane.read_until(over);
         for _ in 0..spins {
@@ -73,18 +73,18 @@ fn a_holder_killed_at_any_moment_is_replaced_without_a_byte_lost() {
 #[test]
 fn a_daemon_gone_at_any_moment_loses_nothing() {
     let rounds = rounds(50);
-    let mut dice = Dice::new();
+    let mut rng = seeded_rng();
     let lines = 20_000 * rounds;
-    let mut pane = Pane::sh(&format!("seq 1 {lines}; echo end; read x; exit 8"));
+    let mut pane = TestPane::running(&format!("seq 1 {lines}; echo end; read x; exit 8"));
     let child = pane.child();
     for _ in 0..rounds {
-        let goal = pane.at + 1 + dice.below(30_000);
+        let goal = pane.at + 1 + rng.below(30_000);
         pane.read_until(|seen| seen.len() as u64 >= goal || seen.ends_with(b"end\r\n"));
         pane.link = None;
         pane.guarded = None;
-        pane.epoch += dice.below(2);
+        pane.epoch += rng.below(2);
         pane.connect();
-        assert_eq!(pane.greet().state, ChildState::Running(child));
+        assert_eq!(pane.hello().state, ChildState::Running(child));
     }
     pane.read_until(|seen| seen.ends_with(b"end\r\n"));
     pane.input(1, 1, b"\n");
@@ -107,16 +107,16 @@ fn a_child_that_ends_while_no_holder_runs_is_heard_to_the_end() {
         ),
         ("read x; echo done; exit 0", ProcessExit::Code(0)),
     ] {
-        let mut pane = Pane::sh(script);
+        let mut pane = TestPane::running(script);
         pane.kill_holder();
         let guarded = pane.guarded.as_ref().unwrap();
         rustix::io::write(&guarded.master, b"\n").unwrap();
-        pane.await_fd(guarded.child.as_ref().unwrap().as_fd(), PollFlags::IN);
+        pane.wait_for_fd(guarded.child.as_ref().unwrap().as_fd(), PollFlags::IN);
         pane.replace_holder();
-        // The replacement may know at once or in a moment; either way from the kernel.
+        // The replacement reads the exit from the kernel, at once or after an event.
         let ending = match pane.state() {
             ChildState::Exited { exited, .. } => exited.ending,
-            ChildState::Running(_) => pane.exited().ending,
+            ChildState::Running(_) => pane.wait_for_exit().ending,
             ChildState::Empty => panic!("{script}"),
         };
         assert_eq!(ending, wanted, "{script}");
@@ -132,36 +132,36 @@ fn a_child_that_ends_while_no_holder_runs_is_heard_to_the_end() {
 #[test]
 fn a_holder_killed_around_the_childs_end_still_leaves_its_code() {
     let rounds = rounds(50);
-    let mut dice = Dice::new();
+    let mut rng = seeded_rng();
     let (mut recorded, mut asked) = (0, 0);
     for round in 0..rounds {
         let code = (round % 250) as i32;
-        let mut pane = Pane::sh(&format!("read x; seq 1 2000; exit {code}"));
+        let mut pane = TestPane::running(&format!("read x; seq 1 2000; exit {code}"));
         pane.send(&ToHolder::Input(fugue_holder::wire::InputMessage {
             seq: 1,
             key: [1; 16],
             kind: fugue_holder::wire::InputKind::Typed,
             bytes: b"\n".to_vec(),
         }));
-        for _ in 0..dice.below(1_000_000) {
+        for _ in 0..rng.below(1_000_000) {
             std::hint::spin_loop();
         }
         pane.kill_holder();
-        if let Some(exited) = pane.recorded() {
+        if let Some(exited) = pane.read_exit_record() {
             recorded += 1;
             assert_eq!(exited.ending, ProcessExit::Code(code));
         } else {
             asked += 1;
             pane.known.last_input_seq = 1;
             pane.replace_holder();
-            // If the Enter was lost with the holder, it is of unknown fate; the daemon decides to type again.
+            // The fate of an Enter that was lost with the holder is unknown; the daemon decides to type it again.
             pane.read();
             if pane.seen.is_empty() && matches!(pane.state(), ChildState::Running(_)) {
                 pane.input(2, 2, b"\n");
             }
             let ending = match pane.state() {
                 ChildState::Exited { exited, .. } => exited.ending,
-                ChildState::Running(_) => pane.exited().ending,
+                ChildState::Running(_) => pane.wait_for_exit().ending,
                 ChildState::Empty => panic!("empty"),
             };
             assert_eq!(ending, ProcessExit::Code(code), "round {round}");
@@ -178,13 +178,13 @@ fn a_holder_killed_around_the_childs_end_still_leaves_its_code() {
 
 #[test]
 fn a_start_whose_holder_died_before_telling_is_found_again() {
-    let mut dice = Dice::new();
+    let mut rng = seeded_rng();
     let (mut found, mut empty, mut unknown) = (0, 0, 0);
     for _ in 0..rounds(50) {
-        let mut pane = Pane::empty();
+        let mut pane = TestPane::with_holder();
         let spec = pane.spec(&["sh", "-c", "echo ran >> ran; read x; exit 3"]);
         pane.send(&ToHolder::Start(spec));
-        for _ in 0..dice.below(40_000) {
+        for _ in 0..rng.below(40_000) {
             std::hint::spin_loop();
         }
         pane.kill_holder();
@@ -194,7 +194,7 @@ fn a_start_whose_holder_died_before_telling_is_found_again() {
                 found += 1;
                 assert!(fugue_holder::is_alive(child));
                 pane.input(1, 1, b"\n");
-                assert_eq!(pane.exited().ending, ProcessExit::Code(3));
+                assert_eq!(pane.wait_for_exit().ending, ProcessExit::Code(3));
                 let ran = std::fs::read_to_string(pane.home().join("ran")).unwrap();
                 assert_eq!(ran, "ran\n");
             }
@@ -202,7 +202,7 @@ fn a_start_whose_holder_died_before_telling_is_found_again() {
                 empty += 1;
                 assert!(!pane.home().join("ran").exists());
             }
-            // A start was under way, and nothing of it is left to ask.
+            // A start was in progress, and no process is left.
             ChildState::Exited { exited, .. } => {
                 unknown += 1;
                 assert_eq!(exited.ending, ProcessExit::Unknown);
@@ -214,17 +214,17 @@ fn a_start_whose_holder_died_before_telling_is_found_again() {
 
 #[test]
 fn an_exit_while_nobody_is_connected_is_recorded_and_the_holder_goes() {
-    let mut pane = Pane::sh("read x; echo late; exit 11");
+    let mut pane = TestPane::running("read x; echo late; exit 11");
     let guarded = pane.guarded.take().unwrap();
     pane.link = None;
     rustix::io::write(&guarded.master, b"\n").unwrap();
-    assert_eq!(pane.holder_ends(), ProcessExit::Code(0));
-    let exited = pane.recorded().unwrap();
+    assert_eq!(pane.wait_for_holder_exit(), ProcessExit::Code(0));
+    let exited = pane.read_exit_record().unwrap();
     assert_eq!(exited.ending, ProcessExit::Code(11));
     pane.read();
     assert_eq!(
         (pane.at, text(&pane.seen).as_str()),
-        (exited.at, "\r\nlate\r\n")
+        (exited.output_end, "\r\nlate\r\n")
     );
     let error = fugue_holder::DaemonLink::connect(&pane.socket())
         .err()
@@ -234,7 +234,7 @@ fn an_exit_while_nobody_is_connected_is_recorded_and_the_holder_goes() {
 
 #[test]
 fn a_replaced_holder_answers_like_the_first() {
-    let mut pane = Pane::sh("read x; stty size; read y; exit 2");
+    let mut pane = TestPane::running("read x; stty size; read y; exit 2");
     pane.known.answered_upto = 40;
     pane.known.last_input_seq = 6;
     pane.kill_holder();
@@ -259,7 +259,7 @@ fn a_replaced_holder_answers_like_the_first() {
     pane.read_until_text("30 100");
     assert_eq!(pane.close(5000), 0);
     assert!(matches!(
-        pane.recorded().unwrap().ending,
+        pane.read_exit_record().unwrap().ending,
         ProcessExit::Signal { signo: 1 | 15, .. }
     ));
 }

@@ -1,4 +1,4 @@
-//! When something runs out: the log's cap, the disk, the terminals.
+//! Exhausted limits: the cap of the log, the disk, the PTYs.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -9,9 +9,9 @@ use fugue_holder::spawn::{ProcessExit, SessionLeadership, SpawnCommand};
 use fugue_holder::wire::{RefusalReason, ToDaemon, ToHolder, VERSION};
 use fugue_holder::{LogRead, LogReader};
 
-use super::world::{Pane, run, text};
+use super::test_pane::{TestPane, run, text};
 
-fn kept(pane: &Pane) -> u64 {
+fn kept(pane: &TestPane) -> u64 {
     let files = std::fs::read_dir(&pane.dir).unwrap().flatten();
     let segments = files.filter(|f| f.file_name().to_string_lossy().starts_with("out."));
     segments.map(|f| f.metadata().map_or(0, |m| m.len())).sum()
@@ -19,7 +19,7 @@ fn kept(pane: &Pane) -> u64 {
 
 #[test]
 fn the_oldest_output_goes_and_a_reader_is_told() {
-    let mut pane = Pane::empty();
+    let mut pane = TestPane::with_holder();
     let mut spec = pane.spec(&["sh", "-c", "echo first; read x; seq 1 300000; read y"]);
     (spec.log_cap, spec.segment) = (512 << 10, 64 << 10);
     pane.start(spec);
@@ -31,15 +31,15 @@ fn the_oldest_output_goes_and_a_reader_is_told() {
         LogRead::Bytes(_)
     ));
     pane.input(1, 1, b"\n");
-    // Only the newest of it is read, so that the reader itself is not too slow for the cap.
+    // Reads only the newest output, so that the reader itself keeps up with the cap.
     let mut reader = LogReader::new(&pane.dir);
     let mut wanted = String::from("first\r\n\r\n");
     for n in 1..=300_000 {
         write!(wanted, "{n}\r\n").unwrap();
     }
     let total = wanted.len() as u64;
-    let deadline = std::time::Instant::now() + super::world::LIMIT;
-    while reader.end().unwrap() < total {
+    let deadline = std::time::Instant::now() + super::test_pane::LIMIT;
+    while reader.end_offset().unwrap() < total {
         assert!(kept(&pane) <= 512 << 10, "{}", kept(&pane));
         assert!(std::time::Instant::now() < deadline);
         std::thread::yield_now();
@@ -50,10 +50,10 @@ fn the_oldest_output_goes_and_a_reader_is_told() {
         panic!("no gap")
     };
     assert_eq!(
-        (next, reader.first().unwrap()),
+        (next, reader.first_offset().unwrap()),
         (total - kept, total - kept)
     );
-    // Of a reader that had the oldest file open: its end, then the same gap.
+    // A reader that had the oldest segment open reads its end, then the same gap.
     let mut at = 0;
     let gap = loop {
         match slow.read_at(at, &mut buf).unwrap() {
@@ -72,10 +72,10 @@ fn the_oldest_output_goes_and_a_reader_is_told() {
     assert!(seen == wanted.as_bytes()[next as usize..]);
     pane.at = at;
     pane.input(2, 2, b"\n");
-    pane.exited();
+    pane.wait_for_exit();
 }
 
-/// Runs one of the tests below in a mount namespace of its own, after `setup`. `Err`: not possible here, and why.
+/// Runs one of the tests below in a mount namespace of its own, after `setup`.
 fn in_namespace(setup: &str, test: &str) {
     let exe = std::env::current_exe().unwrap();
     let script = format!(
@@ -119,7 +119,7 @@ fn inner_full_disk() {
     std::fs::create_dir(&dir).unwrap();
     let ballast = disk.join("ballast");
     std::fs::write(&ballast, vec![0; 500 << 10]).unwrap();
-    let mut pane = Pane::empty_in(tempfile::tempdir().unwrap(), dir);
+    let mut pane = TestPane::with_holder_in(tempfile::tempdir().unwrap(), dir);
     let mut spec = pane.spec(&["sh", "-c", "seq 1 100000; exit 6"]);
     spec.segment = 64 << 10;
     pane.start(spec);
@@ -129,14 +129,14 @@ fn inner_full_disk() {
         _ => None,
     });
     assert_eq!(errno, libc::ENOSPC);
-    // Requests are served, also a kill of the holder, and the child is there.
+    // Requests are still served, the holder can be killed and replaced, and the child is alive.
     assert!(fugue_holder::is_alive(pane.child()));
     pane.probe();
     pane.kill_holder();
     pane.replace_holder();
     std::fs::remove_file(&ballast).unwrap();
     pane.expect(|m| match m {
-        ToDaemon::Flowing => Some(()),
+        ToDaemon::LogWritable => Some(()),
         _ => None,
     });
     let (exited, seen) = pane.output();
@@ -169,12 +169,12 @@ fn inner_full_disk_at_the_end() {
     let disk = PathBuf::from(std::env::var_os(SMALL_DISK).unwrap());
     let dir = disk.join("pane");
     std::fs::create_dir(&dir).unwrap();
-    let mut pane = Pane::empty_in(tempfile::tempdir().unwrap(), dir.clone());
-    // Less than a terminal holds, so that the child ends, and more than the rest of the log's last page.
+    let mut pane = TestPane::with_holder_in(tempfile::tempdir().unwrap(), dir.clone());
+    // Less than a PTY buffers, so that the child can exit, and more than the rest of the log's last page.
     pane.start(pane.spec(&["sh", "-c", "read x; head -c 8000 /dev/zero; exit 6"]));
     fill(&disk.join("ballast"));
     pane.input(1, 1, b"\n");
-    let pending = |pane: &mut Pane| {
+    let pending = |pane: &mut TestPane| {
         pane.expect(|m| match m {
             ToDaemon::ExitPending(exited) => Some(*exited),
             ToDaemon::Exited(_) => panic!("the disk was large enough"),
@@ -185,14 +185,14 @@ fn inner_full_disk_at_the_end() {
     let begun = std::time::Instant::now();
     assert_eq!(exited.ending, ProcessExit::Code(6));
     let reader = LogReader::new(&pane.dir);
-    assert!(exited.at > reader.end().unwrap());
-    // Tried again after 100, 200 and 400 ms.
+    assert!(exited.output_end > reader.end_offset().unwrap());
+    // Retries after 100, 200 and 400 ms.
     for _ in 0..3 {
         pending(&mut pane);
     }
     let took = begun.elapsed();
     assert!(took >= std::time::Duration::from_millis(600), "{took:?}");
-    // The next daemon is told as well, and so is the one of a new holder.
+    // The next daemon receives the pending exit as well, also from a new holder.
     pane.kill_holder();
     pane.replace_holder();
     assert_eq!(pending(&mut pane).ending, ProcessExit::Code(6));
@@ -205,14 +205,17 @@ fn inner_full_disk_at_the_end() {
         ToDaemon::Closed { id: 9, left: 0 } => Some(()),
         _ => None,
     });
-    // All of it is accounted for: the echo, and what was printed.
-    assert_eq!((exited.ending, exited.at), (ProcessExit::Code(6), 8002));
-    assert!(reader.end().unwrap() < 8002);
+    // All bytes are accounted for: the echo and the output.
+    assert_eq!(
+        (exited.ending, exited.output_end),
+        (ProcessExit::Code(6), 8002)
+    );
+    assert!(reader.end_offset().unwrap() < 8002);
     let record = fugue_holder::record::ExitRecord::read(&dir, 1).unwrap();
     assert_eq!(record.map(|record| record.exited), Some(exited));
 }
 
-/// Takes all the room that a disk has.
+/// Fills the disk.
 fn fill(path: &std::path::Path) {
     use std::io::Write as _;
     let mut file = std::fs::File::create(path).unwrap();
@@ -230,13 +233,13 @@ fn without_a_terminal_to_be_had_the_reason_is_said() {
 #[test]
 #[ignore = "runs inside a private mount namespace, see above"]
 fn inner_no_terminal() {
-    let mut first = Pane::sh("tty; read x");
+    let mut first = TestPane::running("tty; read x");
     first.read_until_text("/dev/pts/0");
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("pane");
     std::fs::create_dir(&dir).unwrap();
-    let mut second = Pane::unborn(home, dir);
-    second.holder = Some(second.place().spawn().unwrap());
+    let mut second = TestPane::without_holder(home, dir);
+    second.holder = Some(second.location().spawn().unwrap());
     second.connect();
     second.send(&ToHolder::Hello {
         version: VERSION,
@@ -252,10 +255,10 @@ fn inner_no_terminal() {
     });
     assert_eq!((reason, errno), (RefusalReason::Broken, libc::ENOSPC));
     assert!(what.contains("all are in use"), "{what}");
-    assert_eq!(second.holder_ends(), ProcessExit::Code(1));
-    // And the first goes on.
+    assert_eq!(second.wait_for_holder_exit(), ProcessExit::Code(1));
+    // The first pane continues.
     first.input(1, 1, b"\n");
-    assert_eq!(first.exited().ending, ProcessExit::Code(0));
+    assert_eq!(first.wait_for_exit().ending, ProcessExit::Code(0));
     assert!(text(&first.seen).contains("pts"));
 }
 
@@ -263,8 +266,8 @@ fn inner_no_terminal() {
 fn a_pane_directory_that_cannot_be_used_is_named() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("missing");
-    let mut pane = Pane::unborn(home, dir.clone());
-    pane.holder = Some(pane.place().spawn().unwrap());
+    let mut pane = TestPane::without_holder(home, dir.clone());
+    pane.holder = Some(pane.location().spawn().unwrap());
     pane.connect();
     pane.send(&ToHolder::Hello {
         version: VERSION,
@@ -287,9 +290,9 @@ fn without_splice_output_is_copied_and_the_promise_is_smaller() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("pane");
     std::fs::create_dir(&dir).unwrap();
-    let mut pane = Pane::unborn(home, dir);
+    let mut pane = TestPane::without_holder(home, dir);
     let listener = fugue_holder::listen(&pane.socket()).unwrap();
-    let holder = SpawnCommand::new(super::world::holder_exe())
+    let holder = SpawnCommand::new(super::test_pane::holder_exe())
         .arg("hold")
         .arg(format!("dir={}", pane.dir.display()))
         .arg(format!("parent={}", std::process::id()))
@@ -301,7 +304,7 @@ fn without_splice_output_is_copied_and_the_promise_is_smaller() {
     drop(listener);
     pane.holder = Some(holder);
     pane.connect();
-    assert!(!pane.greet().lossless);
+    assert!(!pane.hello().lossless);
     let mut spec = pane.spec(&["sh", "-c", "seq 1 100000; exit 5"]);
     spec.segment = 64 << 10;
     pane.start(spec);

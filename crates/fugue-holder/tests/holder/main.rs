@@ -1,4 +1,5 @@
-//! Real holders, real children, no mocks and no sleeps: every wait is for a message, bytes or an exit, with a limit.
+//! Tests with real holders and real children, without mocks and sleeps: every wait is for a message, bytes or an exit,
+//! with a time limit.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -10,7 +11,7 @@ mod kills;
 mod limits;
 mod output;
 mod probe;
+mod protocol;
 mod start;
-mod talk;
-mod view;
-mod world;
+mod test_pane;
+mod tmux_view;

@@ -1,15 +1,15 @@
-//! What a child prints is in the log, all of it and nothing else, and its end is known.
+//! The output of a child is in the log, complete and unmodified, and its exit is known.
 
 use std::fmt::Write;
 
 use fugue_holder::wire::{ChildState, FdUse, ProcessExit, ToDaemon, ToHolder};
 use fugue_holder::{LogRead, LogReader};
 
-use super::world::{Pane, text};
+use super::test_pane::{TestPane, seeded_rng, text};
 
 #[test]
 fn a_flood_arrives_byte_for_byte() {
-    let mut pane = Pane::sh("seq 1 200000");
+    let mut pane = TestPane::running("seq 1 200000");
     assert!(pane.hello.unwrap().lossless);
     let (exited, seen) = pane.output();
     assert_eq!(exited.ending, ProcessExit::Code(0));
@@ -30,7 +30,7 @@ fn binary_output_arrives_byte_for_byte_when_the_terminal_is_raw() {
     let bytes: Vec<u8> = (0..300_000u32)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
         .collect();
-    let mut pane = Pane::empty();
+    let mut pane = TestPane::with_holder();
     std::fs::write(pane.home().join("file"), &bytes).unwrap();
     let spec = pane.spec(&["sh", "-c", "stty raw -echo; cat file"]);
     pane.start(spec);
@@ -41,12 +41,12 @@ fn binary_output_arrives_byte_for_byte_when_the_terminal_is_raw() {
 #[test]
 fn a_program_that_ends_at_once_is_heard_to_its_last_byte() {
     for _ in 0..30 {
-        let mut pane = Pane::empty();
+        let mut pane = TestPane::with_holder();
         let spec = pane.spec(&["printf", "abc"]);
         pane.start(spec);
         let (exited, seen) = pane.output();
         assert_eq!(
-            (exited.ending, exited.at, text(&seen).as_str()),
+            (exited.ending, exited.output_end, text(&seen).as_str()),
             (ProcessExit::Code(0), 3, "abc")
         );
     }
@@ -80,16 +80,17 @@ fn codes_and_signals_are_exact() {
             },
         ),
     ] {
-        let mut pane = Pane::sh(script);
-        let exited = pane.exited();
+        let mut pane = TestPane::running(script);
+        let exited = pane.wait_for_exit();
         assert_eq!(exited.ending, wanted, "{script}");
-        assert_eq!(pane.recorded(), Some(exited), "{script}");
+        assert_eq!(pane.read_exit_record(), Some(exited), "{script}");
     }
 }
 
 #[test]
 fn a_shell_that_ends_takes_no_output_of_its_jobs_with_it() {
-    let mut pane = Pane::sh("(trap '' HUP; echo job; exec sleep 100) & read x; echo last; exit 4");
+    let mut pane =
+        TestPane::running("(trap '' HUP; echo job; exec sleep 100) & read x; echo last; exit 4");
     pane.read_until_text("job");
     pane.input(1, 1, b"\n");
     let (exited, seen) = pane.output();
@@ -99,7 +100,7 @@ fn a_shell_that_ends_takes_no_output_of_its_jobs_with_it() {
 
 #[test]
 fn a_child_may_close_its_terminal_and_open_it_again() {
-    let mut pane = Pane::sh("echo one; exec 0<&- 1>&- 2>&-; echo two > /dev/tty; exit 5");
+    let mut pane = TestPane::running("echo one; exec 0<&- 1>&- 2>&-; echo two > /dev/tty; exit 5");
     let (exited, seen) = pane.output();
     assert_eq!(
         (exited.ending, text(&seen).as_str()),
@@ -109,7 +110,7 @@ fn a_child_may_close_its_terminal_and_open_it_again() {
 
 #[test]
 fn a_resize_is_recorded_where_the_program_met_it() {
-    let mut pane = Pane::sh("echo before; read x; stty size; exit 0");
+    let mut pane = TestPane::running("echo before; read x; stty size; exit 0");
     pane.read_until_text("before\r\n");
     let before = pane.at;
     pane.send(&ToHolder::Resize {
@@ -135,17 +136,17 @@ fn a_resize_is_recorded_where_the_program_met_it() {
 
 #[test]
 fn a_next_generation_goes_on_in_the_same_log() {
-    let mut pane = Pane::sh("printf first; exit 1");
+    let mut pane = TestPane::running("printf first; exit 1");
     let (exited, seen) = pane.output();
-    assert_eq!((exited.at, text(&seen).as_str()), (5, "first"));
+    assert_eq!((exited.output_end, text(&seen).as_str()), (5, "first"));
     pane.send(&ToHolder::Leave);
-    pane.hear_the_end();
-    assert_eq!(pane.holder_ends(), ProcessExit::Code(0));
+    pane.wait_for_disconnect();
+    assert_eq!(pane.wait_for_holder_exit(), ProcessExit::Code(0));
     pane.generation = 2;
     pane.guarded = None;
-    pane.holder = Some(pane.place().spawn().unwrap());
+    pane.holder = Some(pane.location().spawn().unwrap());
     pane.connect();
-    let hello = pane.greet();
+    let hello = pane.hello();
     assert_eq!(
         (hello.state, hello.log_end, hello.generation),
         (ChildState::Empty, 5, 2)
@@ -154,7 +155,7 @@ fn a_next_generation_goes_on_in_the_same_log() {
     pane.start(spec);
     let (exited, seen) = pane.output();
     assert_eq!(
-        (exited.at, exited.ending, text(&seen).as_str()),
+        (exited.output_end, exited.ending, text(&seen).as_str()),
         (11, ProcessExit::Code(2), "second")
     );
     let generations: Vec<(u64, u32)> = pane
@@ -167,7 +168,7 @@ fn a_next_generation_goes_on_in_the_same_log() {
 
 #[test]
 fn a_channel_reaches_the_child_and_comes_back_at_hello() {
-    let mut pane = Pane::empty();
+    let mut pane = TestPane::with_holder();
     let (step_r, step_w) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let status = std::fs::File::create(pane.home().join("status")).unwrap();
     let mut spec = pane.spec(&["sh", "-c", "read step <&7; echo $step-done >&8; read x"]);
@@ -176,19 +177,19 @@ fn a_channel_reaches_the_child_and_comes_back_at_hello() {
     pane.expect(|m| matches!(m, ToDaemon::Started(_)).then_some(()));
     pane.link = None;
     pane.connect();
-    let hello = pane.greet();
+    let hello = pane.hello();
     let ChildState::Running(child) = hello.state else {
         panic!("{hello:?}")
     };
     pane.known.child = Some(child);
-    // Now over the end that only the holder kept, and once more after the holder died.
+    // Now an exit that only the holder has, and once more after the holder died.
     pane.kill_holder();
     pane.replace_holder();
     let kept = &pane.guarded.as_ref().unwrap().kept;
     assert_eq!(kept.len(), 3);
     rustix::io::write(&kept[1], b"step1\n").unwrap();
     pane.input(1, 1, b"\n");
-    pane.exited();
+    pane.wait_for_exit();
     assert_eq!(
         std::fs::read_to_string(pane.home().join("status")).unwrap(),
         "step1-done\n"
@@ -197,29 +198,29 @@ fn a_channel_reaches_the_child_and_comes_back_at_hello() {
 
 #[test]
 fn a_reader_may_start_anywhere_and_read_in_any_pieces() {
-    let mut pane = Pane::empty();
+    let mut pane = TestPane::with_holder();
     let mut spec = pane.spec(&["sh", "-c", "seq 1 60000"]);
     spec.segment = 64 << 10;
     pane.start(spec);
     let (exited, all) = pane.output();
-    let mut dice = super::world::Dice::new();
+    let mut rng = seeded_rng();
     for _ in 0..200 {
         let mut reader = LogReader::new(&pane.dir);
         assert_eq!(
-            (reader.first().unwrap(), reader.end().unwrap()),
-            (0, exited.at)
+            (reader.first_offset().unwrap(), reader.end_offset().unwrap()),
+            (0, exited.output_end)
         );
-        let mut at = dice.below(exited.at + 10);
+        let mut at = rng.below(exited.output_end + 10);
         for _ in 0..20 {
-            let mut buf = vec![0; 1 + dice.below(90_000) as usize];
+            let mut buf = vec![0; 1 + rng.below(90_000) as usize];
             match reader.read_at(at, &mut buf).unwrap() {
                 LogRead::Bytes(n) => {
                     assert!(buf[..n] == all[at as usize..at as usize + n]);
                     at += n as u64;
                 }
                 LogRead::End => {
-                    assert!(at >= exited.at);
-                    at = dice.below(exited.at);
+                    assert!(at >= exited.output_end);
+                    at = rng.below(exited.output_end);
                 }
                 LogRead::Gap { .. } => panic!("nothing was dropped"),
             }

@@ -1,15 +1,15 @@
-//! Programs that wait for a person, told from those that do not.
+//! Distinguishes programs that wait for input from those that do not.
 
 use std::time::{Duration, Instant};
 
 use fugue_holder::wire::ForegroundProbe;
 
-use super::world::Pane;
+use super::test_pane::TestPane;
 
-/// Looks until `wanted` holds. Programs get to where they wait in their own time and without telling, so that here,
-/// as in the daemon, one look may come too early.
-fn look_until(
-    pane: &mut Pane,
+/// Probes until `wanted` holds. A program reaches its `read` without notice, so that here, as in the daemon, a probe
+/// may come too early.
+fn probe_until(
+    pane: &mut TestPane,
     what: &str,
     wanted: impl Fn(&ForegroundProbe) -> bool,
 ) -> ForegroundProbe {
@@ -24,8 +24,8 @@ fn look_until(
     }
 }
 
-fn pane(argv: &[&str]) -> Pane {
-    let mut pane = Pane::empty();
+fn pane(argv: &[&str]) -> TestPane {
+    let mut pane = TestPane::with_holder();
     let spec = pane.spec(argv);
     pane.start(spec);
     pane
@@ -44,7 +44,7 @@ fn programs_that_wait_for_a_line_are_seen() {
         ),
     ] {
         let mut pane = pane(argv);
-        let probe = look_until(&mut pane, &format!("{argv:?}"), |p| p.reader.is_some());
+        let probe = probe_until(&mut pane, &format!("{argv:?}"), |p| p.reader.is_some());
         assert!(
             !probe.reader.unwrap().secret && probe.canonical && probe.echo,
             "{argv:?} {probe:?}"
@@ -62,7 +62,7 @@ fn programs_that_wait_for_a_secret_are_seen() {
         &["sh", "-c", "stty -echo; cat; true"],
     ] {
         let mut pane = pane(argv);
-        let probe = look_until(&mut pane, &format!("{argv:?}"), |p| {
+        let probe = probe_until(&mut pane, &format!("{argv:?}"), |p| {
             p.reader.is_some_and(|r| r.secret)
         });
         assert!(probe.canonical && !probe.echo, "{argv:?} {probe:?}");
@@ -85,8 +85,8 @@ fn programs_that_do_not_wait_are_not_taken_for_it() {
         ),
     ] {
         let mut pane = pane(argv);
-        // Until the program we mean is there, and then a number of looks.
-        look_until(&mut pane, &format!("{argv:?}"), |p| {
+        // Probes until the intended program runs, and then a number of times.
+        probe_until(&mut pane, &format!("{argv:?}"), |p| {
             p.foreground > 0 && !p.foreground_comm.is_empty() && runs(p.foreground, comm)
         });
         for _ in 0..20 {
@@ -99,31 +99,31 @@ fn programs_that_do_not_wait_are_not_taken_for_it() {
 #[test]
 fn full_screen_programs_and_prompts_are_not_in_line_mode() {
     let mut pager = pane(&["less", "/etc/services"]);
-    let probe = look_until(&mut pager, "less", |p| !p.canonical);
+    let probe = probe_until(&mut pager, "less", |p| !p.canonical);
     assert_eq!(probe.reader, None);
 
     let mut shell = pane(&["bash", "--norc", "-i"]);
-    let probe = look_until(&mut shell, "bash -i", |p| !p.canonical && p.leader_in_fg);
+    let probe = probe_until(&mut shell, "bash -i", |p| !p.canonical && p.leader_in_fg);
     assert_eq!((probe.reader, probe.foreground), (None, shell.child().pid));
-    // A job in the foreground: the shell is not.
+    // A foreground job: the shell is in the background.
     shell.input(1, 1, b"cat\n");
-    let probe = look_until(&mut shell, "cat under bash", |p| p.reader.is_some());
+    let probe = probe_until(&mut shell, "cat under bash", |p| p.reader.is_some());
     assert!(!probe.leader_in_fg, "{probe:?}");
     assert_eq!(
         (probe.foreground_comm.as_str(), probe.child_comm.as_str()),
         ("cat", "bash")
     );
 
-    // dash at its prompt looks like cat; that the pane's own child reads is what tells.
+    // dash at its prompt looks like cat; the difference is that the pane's own child reads.
     let mut dash = pane(&["dash", "-i"]);
-    let probe = look_until(&mut dash, "dash -i", |p| p.reader.is_some());
+    let probe = probe_until(&mut dash, "dash -i", |p| p.reader.is_some());
     assert!(
         probe.leader_in_fg && probe.reader.unwrap().pid == dash.child().pid,
         "{probe:?}"
     );
 }
 
-/// Whether a process of that group has that name.
+/// Whether a process of this group has this name.
 fn runs(group: i32, comm: &str) -> bool {
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else {

@@ -1,4 +1,4 @@
-//! How a child begins: in a session and a terminal of its own, with nothing that it was not given.
+//! The start of a child: in a session and a PTY of its own, and with nothing that it was not given.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -7,13 +7,13 @@ use fugue_holder::spawn::SpawnCommand;
 use fugue_holder::wire::{ChildState, ProcessExit, ToHolder};
 use rustix::event::PollFlags;
 
-use super::world::{Pane, text};
+use super::test_pane::{TestPane, text};
 
 #[test]
 fn a_child_leads_a_session_with_the_terminal_as_its_own() {
     let script = "ps -o pid=,pgid=,sid=,tpgid=,tty= -p $$; echo pid $$; tty; stty size; echo x > /dev/tty; umask; \
                   ulimit -n; stty -a | tr ' ;' '\\n\\n' | grep iutf8";
-    let mut pane = Pane::empty();
+    let mut pane = TestPane::with_holder();
     let mut spec = pane.spec(&["sh", "-c", script]);
     spec.umask = 0o027;
     spec.nofile = Some(333);
@@ -39,16 +39,16 @@ fn a_child_leads_a_session_with_the_terminal_as_its_own() {
 
 #[test]
 fn a_child_inherits_no_fd_and_no_signal_disposition() {
-    let mut pane = Pane::empty();
+    let mut pane = TestPane::with_holder();
     let spec = pane.spec(&["ls", "-l", "/proc/self/fd"]);
     pane.start(spec);
     let (_, seen) = pane.output();
     let seen = text(&seen);
     assert_eq!(seen.matches("/dev/pts/").count(), 3, "{seen}");
-    // The fourth is the directory that ls itself reads.
+    // The fourth fd is the directory that ls itself reads.
     assert_eq!(seen.matches("->").count(), 4, "{seen}");
 
-    let mut pane = Pane::empty();
+    let mut pane = TestPane::with_holder();
     let spec = pane.spec(&["cat", "/proc/self/status"]);
     pane.start(spec);
     let (_, seen) = pane.output();
@@ -63,7 +63,7 @@ fn a_child_inherits_no_fd_and_no_signal_disposition() {
 
 #[test]
 fn a_child_has_the_environment_it_was_given_and_no_other() {
-    let mut pane = Pane::empty();
+    let mut pane = TestPane::with_holder();
     let mut spec = pane.spec(&["env"]);
     spec.env = vec![
         (b"PATH".to_vec(), b"/usr/bin:/bin".to_vec()),
@@ -77,7 +77,7 @@ fn a_child_has_the_environment_it_was_given_and_no_other() {
 
 #[test]
 fn what_cannot_be_started_is_named_exactly_and_leaves_nothing() {
-    let mut pane = Pane::empty();
+    let mut pane = TestPane::with_holder();
     let home = pane.home().to_owned();
     std::fs::write(home.join("plain"), "x").unwrap();
     let script = home.join("bad-interpreter");
@@ -130,7 +130,7 @@ fn what_cannot_be_started_is_named_exactly_and_leaves_nothing() {
         3,
         "lock, empty log and sizes"
     );
-    // The same holder still starts a good one.
+    // The same holder can still start a valid child.
     let spec = pane.spec(&["printf", "ok"]);
     pane.start(spec);
     assert_eq!(text(&pane.output().1), "ok");
@@ -138,45 +138,45 @@ fn what_cannot_be_started_is_named_exactly_and_leaves_nothing() {
 
 #[test]
 fn a_holder_without_a_child_ends_with_its_daemon() {
-    let mut pane = Pane::empty();
+    let mut pane = TestPane::with_holder();
     assert_eq!(pane.state(), ChildState::Empty);
     pane.link = None;
-    assert_eq!(pane.holder_ends(), ProcessExit::Code(0));
+    assert_eq!(pane.wait_for_holder_exit(), ProcessExit::Code(0));
 }
 
 #[test]
 fn an_empty_holder_leaves_when_told_and_a_busy_one_does_not() {
-    let mut pane = Pane::empty();
+    let mut pane = TestPane::with_holder();
     pane.send(&ToHolder::Leave);
-    assert_eq!(pane.holder_ends(), ProcessExit::Code(0));
+    assert_eq!(pane.wait_for_holder_exit(), ProcessExit::Code(0));
 
-    let mut pane = Pane::sh("read x");
+    let mut pane = TestPane::running("read x");
     pane.send(&ToHolder::Leave);
     assert!(fugue_holder::is_alive(pane.child()));
     pane.input(1, 1, b"\n");
-    pane.exited();
+    pane.wait_for_exit();
 }
 
 #[test]
 fn signals_do_not_end_a_holder() {
-    let mut pane = Pane::sh("read x; exit 6");
+    let mut pane = TestPane::running("read x; exit 6");
     for signo in [1, 2, 3, 10, 12, 13, 14, 15, 20, 21, 22] {
         pane.holder.as_ref().unwrap().signal(signo).unwrap();
     }
     pane.input(1, 1, b"\n");
-    assert_eq!(pane.exited().ending, ProcessExit::Code(6));
+    assert_eq!(pane.wait_for_exit().ending, ProcessExit::Code(6));
 }
 
 #[test]
 fn a_holder_is_small_idle_and_quickly_there() {
-    let mut pane = Pane::sh("read x");
+    let mut pane = TestPane::running("read x");
     let mut took: Vec<Duration> = Vec::new();
     for _ in 0..20 {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("pane");
         std::fs::create_dir(&dir).unwrap();
         let begun = Instant::now();
-        let mut other = Pane::empty_in(home, dir);
+        let mut other = TestPane::with_holder_in(home, dir);
         println!("hello after {:?}", begun.elapsed());
         let spec = other.spec(&["sh", "-c", "read x"]);
         other.start(spec);
@@ -187,7 +187,7 @@ fn a_holder_is_small_idle_and_quickly_there() {
         "holder and child started: median {:?}, best {:?}",
         took[10], took[0]
     );
-    // A request that was answered, then nothing to do: from here on the process must not run.
+    // After the response to a request, the holder has nothing to do: from here on the process must not run.
     pane.probe();
     let pid = pane.holder.as_ref().unwrap().pid;
     let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
@@ -211,9 +211,9 @@ fn a_holder_is_small_idle_and_quickly_there() {
         std::thread::yield_now();
     }
     let before = switches();
-    // Half a second in which others work is the thing measured here, not a wait for something.
+    // Half a second of load by other processes is the measured period, not a wait for a condition.
     let other = SpawnCommand::new("/bin/sleep").arg("0.5").start().unwrap();
-    pane.await_fd(other.pidfd.as_fd(), PollFlags::IN);
+    pane.wait_for_fd(other.pidfd.as_fd(), PollFlags::IN);
     other.wait().unwrap();
     assert_eq!(switches(), before, "an idle holder does not wake up");
     let rollup = read("smaps_rollup");
@@ -225,7 +225,7 @@ fn a_holder_is_small_idle_and_quickly_there() {
             .parse()
             .unwrap()
     };
-    // Anonymous memory: file pages also count as private and dirty when the linker wrote them a moment ago.
+    // Anonymous memory only: file pages also count as private and dirty if the linker wrote them a moment ago.
     println!("private memory: {} KiB", kib("Anonymous:"));
     assert!(kib("Anonymous:") < 300, "{rollup}");
 }

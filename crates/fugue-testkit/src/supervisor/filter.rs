@@ -1,4 +1,4 @@
-//! The kernel's side of supervision: the filter, its installation, and the notifications it sends.
+//! The kernel side of supervision: installation and notifications of the seccomp filter.
 #![expect(
     unsafe_code,
     reason = "seccomp and the ioctls of its listener have no safe wrapper"
@@ -18,13 +18,13 @@ use libc::{
 
 use super::{Syscall, SyscallVerdict};
 
-// From linux/audit.h, which libc does not have.
+// From linux/audit.h, which libc does not provide.
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
 
-/// A filter that notifies of the listed calls and allows all others.
+/// A filter that sends a notification for the listed calls and allows all other calls.
 pub(super) fn program(syscalls: &[Syscall]) -> Vec<sock_filter> {
     let op = |code: u32, k: u32, jt: u8, jf: u8| sock_filter {
         code: code as u16,
@@ -48,16 +48,17 @@ pub(super) fn program(syscalls: &[Syscall]) -> Vec<sock_filter> {
     program
 }
 
-/// Installs the filter on the calling thread and all that it starts from now on. Gives the listener.
+/// Installs the filter on the calling thread and on all its later children. Returns the listener.
 pub(super) fn install(program: &[sock_filter]) -> io::Result<OwnedFd> {
     let program = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_ptr().cast_mut(),
     };
-    // A thread that a signal interrupts while it waits for its verdict would make its call twice.
+    // WAIT_KILLABLE_RECV: otherwise a thread that is interrupted by a signal while waiting for the verdict would repeat
+    // the call.
     let flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-    // SAFETY: the first call takes numbers only; the second reads the program, which lives until it returns and is not
-    // written to, and gives a descriptor that nobody else has.
+    // SAFETY: the first call takes only numbers. The second reads the program, which lives until it returns and is not
+    // modified, and returns a new fd without another owner.
     unsafe {
         if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
             return Err(io::Error::last_os_error());
@@ -75,17 +76,17 @@ pub(super) fn install(program: &[sock_filter]) -> io::Result<OwnedFd> {
     }
 }
 
-/// A notification as the kernel gives it.
-pub(super) struct Received {
+/// A notification of the kernel.
+pub(super) struct SeccompNotification {
     pub(super) id: u64,
     pub(super) thread: u32,
     pub(super) number: i64,
     pub(super) args: [u64; 6],
 }
 
-/// The next notification; none if its thread was killed before it was received.
-pub(super) fn receive(listener: &OwnedFd) -> Option<Received> {
-    // SAFETY: all-zero is a valid value of this plain struct, and what the kernel wants to be given.
+/// Receives the next notification; `None` if the calling thread was killed before.
+pub(super) fn receive(listener: &OwnedFd) -> Option<SeccompNotification> {
+    // SAFETY: all-zero is a valid value of this plain struct, and the kernel requires it.
     let mut notification: libc::seccomp_notif = unsafe { zeroed() };
     // SAFETY: the listener is open and the kernel writes one struct of this type.
     let result = unsafe {
@@ -95,7 +96,7 @@ pub(super) fn receive(listener: &OwnedFd) -> Option<Received> {
             &raw mut notification,
         )
     };
-    (result == 0).then(|| Received {
+    (result == 0).then(|| SeccompNotification {
         id: notification.id,
         thread: notification.pid,
         number: i64::from(notification.data.nr),
@@ -103,7 +104,7 @@ pub(super) fn receive(listener: &OwnedFd) -> Option<Received> {
     })
 }
 
-pub(super) fn answer(listener: &OwnedFd, id: u64, verdict: SyscallVerdict) {
+pub(super) fn send_verdict(listener: &OwnedFd, id: u64, verdict: SyscallVerdict) {
     let (error, flags) = match verdict {
         SyscallVerdict::Continue => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
         SyscallVerdict::Fail(errno) => (-errno.raw_os_error(), 0),
@@ -114,8 +115,8 @@ pub(super) fn answer(listener: &OwnedFd, id: u64, verdict: SyscallVerdict) {
         error,
         flags,
     };
-    // SAFETY: the listener is open and the kernel reads one struct of this type. It fails only if the thread was killed
-    // meanwhile, and then nobody waits for the verdict.
+    // SAFETY: the listener is open and the kernel reads one struct of this type. The call fails only if the thread was
+    // killed meanwhile, and then no thread waits for the verdict.
     unsafe {
         libc::ioctl(
             listener.as_raw_fd(),

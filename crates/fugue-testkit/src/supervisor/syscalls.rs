@@ -1,6 +1,6 @@
-//! The system calls that can be supervised, by the kernel's names.
+//! The system calls that can be supervised, under the kernel's names.
 
-/// A system call's name and number.
+/// The name and number of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Syscall {
     pub name: &'static str,
@@ -77,11 +77,11 @@ impl Syscall {
         KNOWN
     }
 
-    pub fn named(name: &str) -> Option<Syscall> {
+    pub fn from_name(name: &str) -> Option<Syscall> {
         KNOWN.iter().find(|known| known.name == name).copied()
     }
 
-    pub(super) fn of(number: i64) -> Option<Syscall> {
+    pub(super) fn from_number(number: i64) -> Option<Syscall> {
         KNOWN.iter().find(|known| known.number == number).copied()
     }
 }

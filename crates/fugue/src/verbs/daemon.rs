@@ -7,7 +7,7 @@ use fugue_api::{
     Error, ErrorKind,
     wire::{DaemonStatus, Request, Response, StoreState, StoreStatus},
 };
-use fugue_client::{lock::FileLock, paths::Paths};
+use fugue_client::{lock::FileLock, paths::UserPaths};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
@@ -49,7 +49,7 @@ pub fn run() -> Result<ExitCode, Error> {
         // A line that a full disk did not take is lost; the report of that would go to the same file, and panic.
         .log_internal_errors(false)
         .init();
-    let paths = Paths::of_this_user()?;
+    let paths = UserPaths::for_current_user()?;
     fugue_daemon::daemon(&paths).map(|()| ExitCode::SUCCESS)
 }
 
@@ -162,7 +162,7 @@ async fn repair(desk: &Desk) -> Result<ExitCode, Error> {
     let repairing = tokio::task::spawn_blocking(move || {
         paths.prepare()?;
         // Whoever holds it is the daemon, and nobody becomes it meanwhile.
-        let Some(_lock) = FileLock::try_directory(&paths.state)? else {
+        let Some(_lock) = FileLock::try_lock_directory(&paths.state)? else {
             let error = Error::new(
                 ErrorKind::Unavailable,
                 "a daemon runs; the database can be repaired only while none does",
@@ -252,7 +252,7 @@ async fn end_quietly(desk: &Desk) -> Result<(), Error> {
 /// Returns when the daemon has given up its lock, which is the last thing it does.
 async fn gone(desk: &Desk) -> Result<(), Error> {
     let state = desk.paths.state.clone();
-    let waiting = tokio::task::spawn_blocking(move || FileLock::directory(&state).map(drop));
+    let waiting = tokio::task::spawn_blocking(move || FileLock::lock_directory(&state).map(drop));
     match waiting.await {
         Ok(outcome) => outcome,
         Err(error) => Err(Error::new(ErrorKind::Internal, error.to_string())),

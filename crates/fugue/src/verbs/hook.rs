@@ -58,11 +58,11 @@ impl Hook {
         let key = new_key().ok()?;
         if news.is_kept() {
             // What cannot be kept can still be told.
-            let _ = spool::keep(&desk.paths, desk.client.who(), key, news.clone());
+            let _ = spool::store_report(&desk.paths, desk.client.identity(), key, news.clone());
         }
         let told = desk
             .client
-            .ask_running_as(key, Request::Hook { news })
+            .ask_running_with_key(key, Request::Hook { news })
             .await;
         told.ok()?.map(|_| ())
     }

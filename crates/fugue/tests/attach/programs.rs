@@ -4,9 +4,9 @@ use std::{fs, path::Path};
 
 use fugue_testkit::{
     MissingRequirement, TestEnv,
-    agents::{AgentHome, ExternalTools},
-    model::{DONE, ScriptedModel},
+    scripted_model::{SCRIPT_DONE, ScriptedModel},
     skip,
+    test_agents::{AgentHome, ExternalTools},
 };
 
 use crate::{
@@ -383,7 +383,7 @@ fn a_long_paste_arrives_whole() {
 fn claude_code() {
     let model = ScriptedModel::start(Vec::new());
     let mut world = world();
-    let tools = ExternalTools::beside(Path::new(env!("CARGO_BIN_EXE_fugue")));
+    let tools = ExternalTools::find_beside(Path::new(env!("CARGO_BIN_EXE_fugue")));
     let Some(home) = AgentHome::settle(&tools, &mut world, &model) else {
         return skip(
             MissingRequirement::Program,
@@ -412,7 +412,7 @@ fn claude_code() {
     }
     pair.keys("\r");
     for person in [&mut pair.inside, &mut pair.bare] {
-        person.shows(DONE);
+        person.shows(SCRIPT_DONE);
     }
     pair.resize(20, 60);
     let fits = |screen: &str| {

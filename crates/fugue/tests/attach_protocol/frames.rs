@@ -9,7 +9,7 @@ use fugue_api::{
     },
     panes::PaneState,
 };
-use fugue_testkit::{figure, until};
+use fugue_testkit::{report_metric, until};
 
 use crate::{
     attach_client::{AttachClient, text},
@@ -126,7 +126,7 @@ fn an_echo_comes_at_once_and_keys_arrive_in_order() {
         took.push(began.elapsed());
     }
     took.sort();
-    figure("key to frame, debug build, p50", format!("{:?}", took[50]));
+    report_metric("key to frame, debug build, p50", format!("{:?}", took[50]));
     assert!(took[50] < Duration::from_millis(10), "{took:?}");
     // All requests are sent before the first response is read.
     let keys: Vec<u64> = (0..200u32)
@@ -187,13 +187,13 @@ fn a_flood_is_neither_slowed_nor_buffered_for_slow_viewers() {
     // The first request after the flood gets the current screen.
     let drawn = slow.view(flood);
     assert!(drawn.shows("over!"));
-    figure("frames of a flood of 60 MB", frames.to_string());
-    figure(
+    report_metric("frames of a flood of 60 MB", frames.to_string());
+    report_metric(
         "the calm pane's slowest echo meanwhile, debug build",
         format!("{worst:?}"),
     );
     let grown = memory().saturating_sub(before);
-    figure("memory the daemon gained by it", format!("{grown} KiB"));
+    report_metric("memory the daemon gained by it", format!("{grown} KiB"));
     assert!(grown < 60_000, "{grown} KiB");
     assert!(worst < Duration::from_millis(500), "{worst:?}");
 }

@@ -86,8 +86,8 @@ fn target_of_path(path: &Path, world: &Path) -> Option<Target> {
 pub fn target(call: &SupervisedCall, world: &Path) -> Option<Target> {
     let name = call.syscall.name;
     let found = match subject(name) {
-        Subject::Path(arg) => target_of_path(&call.path_at(arg)?, world)?,
-        Subject::Descriptor(arg) => target_of_path(&call.file_of(arg)?, world)?,
+        Subject::Path(arg) => target_of_path(&call.read_path(arg)?, world)?,
+        Subject::Descriptor(arg) => target_of_path(&call.fd_path(arg)?, world)?,
         Subject::Nothing => Target::Nothing,
     };
     if name == "fcntl" && !can_fail(call) {
@@ -108,7 +108,7 @@ fn can_fail(call: &SupervisedCall) -> bool {
     const F_UNLCK: i16 = 2;
     match call.args[1] {
         F_DUPFD_CLOEXEC => true,
-        F_SETLK => call.short_at(2) != Some(F_UNLCK),
+        F_SETLK => call.read_i16(2) != Some(F_UNLCK),
         _ => false,
     }
 }

@@ -16,8 +16,8 @@ use fugue_api::{
     runs::{ParallelResult, PipelineResult},
 };
 use fugue_testkit::{
-    MissingRequirement, SeededRng, TestEnv, figure, let_pass, skip,
-    supervisor::{Supervisor, Syscall, SyscallVerdict},
+    MissingRequirement, SeededRng, TestEnv, report_metric, skip, sleep_in_test,
+    supervisor::{Syscall, SyscallSupervisor, SyscallVerdict},
     until,
 };
 use serde_json::Value;
@@ -200,9 +200,9 @@ fn what_was_answered_is_there_after_a_power_cut() {
     )
     .expect("its mode");
     let shadow = Arc::new(Mutex::new(Shadow::of(&world.state())));
-    let syncs = ["fsync", "fdatasync"].map(|name| Syscall::named(name).expect("a known call"));
+    let syncs = ["fsync", "fdatasync"].map(|name| Syscall::from_name(name).expect("a known call"));
     let synced = Arc::clone(&shadow);
-    let supervisor = Supervisor::new(&syncs, move |call| {
+    let supervisor = SyscallSupervisor::new(&syncs, move |call| {
         synced.lock().expect("nobody panics with it").sync(call);
         SyscallVerdict::Continue
     });
@@ -226,7 +226,7 @@ fn what_was_answered_is_there_after_a_power_cut() {
         // In the middle of something that nobody is promised.
         let creating = world.start(&["new", "--json", "--", "seq 1 20000; exec cat"]);
         let running = world.start(&["parallel", "--json", "seq 1 20000", "exit 1"]);
-        let_pass(chance.moment(Duration::from_millis(150)));
+        sleep_in_test(chance.duration_below(Duration::from_millis(150)));
         kill_everything(&world);
         for call in [creating, running] {
             let ran = call.end(CALL_TIMEOUT);
@@ -244,13 +244,13 @@ fn what_was_answered_is_there_after_a_power_cut() {
         let _ = fs::remove_dir_all(world.runtime());
         if let Some(way) = way_to_another_boot(&world, cut) {
             let way: Vec<&str> = way.iter().map(String::as_str).collect();
-            world.daemon_by_way_of(&way);
+            world.start_daemon_with(&way);
             other_boots += 1;
         }
         world.fugue(&["daemon", "start"]).ok();
         answered.check(&world);
     }
-    figure(
+    report_metric(
         "power cuts",
         format!(
             "{cuts} cuts ({other_boots} with another boot id), {syncs} syncs copied, {} answers checked after each following cut in {:?}; \

@@ -16,7 +16,7 @@ use fugue_api::{
 };
 use fugue_testkit::{
     MissingRequirement, ProcessRef, TestEnv, skip,
-    supervisor::{Errno, ProcessRole, Supervisor, Syscall, SyscallVerdict},
+    supervisor::{Errno, ProcessRole, Syscall, SyscallSupervisor, SyscallVerdict},
     until,
 };
 
@@ -41,7 +41,7 @@ fn a_file_system_that_becomes_read_only_refuses_what_is_new_and_loses_nothing() 
     let dir = world.dir().to_owned();
     let read_only = Arc::new(AtomicBool::new(false));
     let is_read_only = Arc::clone(&read_only);
-    let supervisor = Supervisor::new(Syscall::all(), move |call| {
+    let supervisor = SyscallSupervisor::new(Syscall::all(), move |call| {
         let refused = is_read_only.load(Ordering::Relaxed)
             && call.role() != ProcessRole::Other
             && target(call, &dir).is_some_and(|target| changes(call.syscall.name, target));
@@ -60,7 +60,7 @@ fn a_file_system_that_becomes_read_only_refuses_what_is_new_and_loses_nothing() 
         }
     }
     let pane = world.pane("read -r a; echo got $a; read -r b; echo and $b");
-    let child = ProcessRef::of(pane.pid).expect("its child runs");
+    let child = ProcessRef::find(pane.pid).expect("its child runs");
     let ended = world.pane("echo kept").pane_id;
     world.exited(ended);
 

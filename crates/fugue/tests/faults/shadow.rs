@@ -120,10 +120,10 @@ impl Shadow {
 
     /// Takes over what a sync is about to make durable.
     pub fn sync(&mut self, call: &SupervisedCall) {
-        let Some(path) = call.file_of(0).filter(|path| path.starts_with(&self.root)) else {
+        let Some(path) = call.fd_path(0).filter(|path| path.starts_with(&self.root)) else {
             return;
         };
-        let Ok(mut file) = call.open_file_of(0) else {
+        let Ok(mut file) = call.open_fd(0) else {
             return;
         };
         let Ok(metadata) = file.metadata() else {
@@ -312,7 +312,7 @@ impl Node {
 
 #[test]
 fn a_synced_part_is_kept_and_the_rest_is_any() {
-    let mut chance = SeededRng::of(7);
+    let mut chance = SeededRng::with_seed(7);
     let (durable, now) = (vec![1; 5000], vec![2; 9000]);
     let mut lengths = BTreeSet::new();
     for _ in 0..200 {
@@ -345,7 +345,7 @@ fn a_rename_leaves_one_of_its_names_and_an_unsynced_name_may_be_missing() {
         let mut shadow = Shadow::of(&root);
         fs::rename(root.join("old"), root.join("new")).expect("a rename");
         fs::write(root.join("fresh"), "unsynced").expect("a file");
-        shadow.cut(&mut SeededRng::of(seed));
+        shadow.cut(&mut SeededRng::with_seed(seed));
         let names: Vec<_> = entries(&root).into_keys().collect();
         let renamed = names.iter().filter(|name| *name != "fresh").count();
         assert_eq!(renamed, 1, "{names:?}");

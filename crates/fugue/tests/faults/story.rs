@@ -157,7 +157,7 @@ impl Told<'_> {
             let begun = || work.join(format!("b{attempt}")).exists();
             let deadline = Instant::now() + Duration::from_secs(3);
             while !begun() && Instant::now() < deadline {
-                fugue_testkit::let_pass(Duration::from_millis(5));
+                fugue_testkit::sleep_in_test(Duration::from_millis(5));
             }
             for daemon in told.world.daemons() {
                 daemon.kill9();
@@ -236,7 +236,7 @@ impl Told<'_> {
                 Instant::now() < deadline,
                 "still refused {RECOVERY_TIMEOUT:?} after the fault: {refusal:?}\n{ran}"
             );
-            fugue_testkit::let_pass(Duration::from_millis(20));
+            fugue_testkit::sleep_in_test(Duration::from_millis(20));
         }
         unreachable!("the loop ends by itself")
     }
@@ -255,7 +255,7 @@ impl Told<'_> {
 
     fn create(&mut self, command: &str) -> PaneId {
         let pane: CreatePaneReply = self.must(&["new", "--", command]);
-        if let Some(child) = ProcessRef::of(pane.pid) {
+        if let Some(child) = ProcessRef::find(pane.pid) {
             self.live.insert(pane.pane_id, child);
         }
         pane.pane_id
@@ -288,7 +288,7 @@ impl Told<'_> {
                     .end(CALL_TIMEOUT);
                 drop(ran);
             }
-            fugue_testkit::let_pass(Duration::from_millis(10));
+            fugue_testkit::sleep_in_test(Duration::from_millis(10));
         };
         assert_eq!(status.state.exit_code, Some(code), "{pane}: {status:?}");
         self.exited.insert(pane, Some(code));
@@ -370,7 +370,7 @@ impl Told<'_> {
             .collect();
         for process in self.world.processes() {
             let is_child = process
-                .line
+                .args
                 .first()
                 .is_some_and(|word| word.ends_with("cat"));
             let Some(leader) = is_child.then(|| session_of(process.pid)).flatten() else {

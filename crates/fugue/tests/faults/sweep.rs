@@ -21,8 +21,8 @@ use std::{
 };
 
 use fugue_testkit::{
-    MissingRequirement, SeededRng, TestEnv, figure, skip,
-    supervisor::{Errno, ProcessRole, SupervisedCall, Supervisor, Syscall, SyscallVerdict},
+    MissingRequirement, SeededRng, TestEnv, report_metric, skip,
+    supervisor::{Errno, ProcessRole, SupervisedCall, Syscall, SyscallSupervisor, SyscallVerdict},
 };
 
 use crate::{
@@ -94,7 +94,7 @@ fn count(story: Story) -> BTreeMap<CallGroup, u32> {
     let dir = world.dir().to_owned();
     let counts: Arc<Mutex<BTreeMap<CallGroup, u32>>> = Arc::default();
     let counted = Arc::clone(&counts);
-    let supervisor = Supervisor::new(Syscall::all(), move |call| {
+    let supervisor = SyscallSupervisor::new(Syscall::all(), move |call| {
         if let Some(group) = group_of(story, call, &dir) {
             *counted
                 .lock()
@@ -173,7 +173,7 @@ fn attempt(trial: Trial) -> Outcome {
     let armed = Arc::new(AtomicBool::new(true));
     let (hit, is_armed) = (Arc::clone(&fired), Arc::clone(&armed));
     let mut seen = 0;
-    let supervisor = Supervisor::new(&[trial.group.syscall], move |call| {
+    let supervisor = SyscallSupervisor::new(&[trial.group.syscall], move |call| {
         if !is_armed.load(Ordering::Relaxed)
             || group_of(trial.group.story, call, &dir) != Some(trial.group)
         {
@@ -211,9 +211,9 @@ fn attempt(trial: Trial) -> Outcome {
 
 fn describe(call: &SupervisedCall) -> String {
     let about = call
-        .path_at(1)
+        .read_path(1)
         .filter(|path| path.as_os_str().len() > 1)
-        .or_else(|| call.file_of(0));
+        .or_else(|| call.fd_path(0));
     format!(
         "thread {} ({}), about {:?}, arguments {:x?}",
         call.thread,
@@ -260,7 +260,7 @@ fn number(variable: &str, default: usize) -> usize {
 
 #[test]
 fn no_failing_call_loses_a_pane_or_an_answer() {
-    if let Err(error) = Supervisor::new(&[], |_| SyscallVerdict::Continue) {
+    if let Err(error) = SyscallSupervisor::new(&[], |_| SyscallVerdict::Continue) {
         skip(
             MissingRequirement::Machine,
             format!("calls cannot be supervised: {error}"),
@@ -282,7 +282,7 @@ fn no_failing_call_loses_a_pane_or_an_answer() {
     let all = trials(&counts);
     let results = Results::open();
     // Always the same sample, as far as the counts are the same again; a violation's key finds its trial in any case.
-    let mut chance = SeededRng::of(number("FUGUE_SEED", 1) as u64);
+    let mut chance = SeededRng::with_seed(number("FUGUE_SEED", 1) as u64);
     let chosen: Vec<Trial> = match std::env::var("FUGUE_SWEEP").ok().as_deref() {
         None => sample(all.clone(), number("FUGUE_SWEEP_PART", SAMPLE), &mut chance),
         Some("all") => {
@@ -323,7 +323,7 @@ fn no_failing_call_loses_a_pane_or_an_answer() {
         }
     });
     let (held, not_reached, violations) = tally.into_inner().expect("nobody panicked with it");
-    figure(
+    report_metric(
         "fault sweep",
         format!(
             "{calls} calls of {} kinds counted, {} calls × errors possible; {} tried in {:?}, {held} held, {not_reached} not reached, {} violations, seed {}",

@@ -21,7 +21,7 @@ fn a_report_is_waited_out_judged_and_answered_with_one_line() {
     let row = watch.until(WatcherState::Standby);
     assert_eq!(row.decision.as_deref(), Some("continue"));
     assert_eq!(watch.typed(), 1);
-    assert_eq!(model.asked().len(), 1);
+    assert_eq!(model.requests().len(), 1);
     let first = question(&model, 0);
     assert!(quoted(&first, "plan").contains("| reach the end"));
     assert!(quoted(&first, "wait_output").contains("| [sleep] 0.01s"));
@@ -86,7 +86,7 @@ fn a_pane_that_prints_is_not_judged_before_it_rests() {
     // Three times as long as it would have to rest.
     world.until_printed(watch.pane, |text| text.contains("tick-21"));
     assert_eq!(watch.row().state, WatcherState::IdleSpin);
-    assert!(model.asked().is_empty());
+    assert!(model.requests().is_empty());
     fs::write(world.work().join("rest"), "").expect("a file");
     watch.told("stop");
     let asked = question(&model, 0);
@@ -125,7 +125,7 @@ fn stop_is_believed_when_done_when_agrees() {
     let row = watch.row();
     assert_eq!(row.state, WatcherState::Paused);
     assert!(row.reason.expect("a reason").contains("done_when"));
-    assert_eq!(model.asked().len(), 3);
+    assert_eq!(model.requests().len(), 3);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_model_that_insists_against_done_when_is_not_believed() {
     let reason = watch.paused();
     assert!(reason.contains("done_when"), "{reason}");
     assert!(reason.contains("code 1"), "{reason}");
-    assert_eq!(model.asked().len(), 2);
+    assert_eq!(model.requests().len(), 2);
     assert_eq!(watch.typed(), 0);
 }
 

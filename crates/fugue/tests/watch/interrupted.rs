@@ -4,9 +4,9 @@ use std::{fs, time::Duration};
 
 use fugue_api::{ErrorKind, panes::PaneState, watch::WatcherState};
 use fugue_testkit::{
-    ProcessWaiter, SeededRng, TestEnv, let_pass, native_only,
-    providers::{AssessorReply, AssessorServer},
-    until, until_some,
+    ProcessWaiter, SeededRng, TestEnv,
+    assessor_server::{AssessorReply, AssessorServer},
+    skip_on_tmux, sleep_in_test, until, until_some,
 };
 use serde_json::json;
 
@@ -67,7 +67,7 @@ fn held(world: &TestEnv, at: At) -> Held<'_> {
         }
         At::Assessment => {
             watch.report(json!({}));
-            model.until_asked(1, PATIENCE);
+            model.wait_for_requests(1, PATIENCE);
         }
         At::Check => {
             watch.report(json!({}));
@@ -89,7 +89,7 @@ impl Held<'_> {
             process.wait(PATIENCE);
         }
         if let At::Assessment = at {
-            self.model.until_left(1, PATIENCE);
+            self.model.wait_for_disconnects(1, PATIENCE);
         }
     }
 }
@@ -135,7 +135,7 @@ fn pause_leaves_every_state_at_once_and_nothing_behind() {
         held.is_let_go(at);
         let text = world.text(held.watch.pane);
         assert!(!text.contains("go on"), "{at:?}: {text}");
-        assert!(held.model.asked().len() <= 1, "{at:?}");
+        assert!(held.model.requests().len() <= 1, "{at:?}");
     }
 }
 
@@ -162,19 +162,19 @@ fn whoever_paused_it_is_told_when_it_is_cleared_or_goes_on() {
         (2, "clear", json!({})),
     ] {
         let args = watch.args(json!({}));
-        let paused = watch.client.ask_tool("pause", args);
-        model.until_asked(asked, PATIENCE);
+        let paused = watch.client.send_tool_call("pause", args);
+        model.wait_for_requests(asked, PATIENCE);
         let args = watch.args(more);
         watch.client.call(tool, args);
         let answer = watch.client.result(paused);
         assert_eq!(answer["isError"], json!(true), "{tool}: {answer}");
-        model.until_left(asked, PATIENCE);
+        model.wait_for_disconnects(asked, PATIENCE);
     }
 }
 
 #[test]
 fn a_line_that_waits_for_its_last_look_is_taken_back_by_pause() {
-    if native_only("it stops a holder, which is found by being a child of the daemon") {
+    if skip_on_tmux("it stops a holder, which is found by being a child of the daemon") {
         return;
     }
     let world = world();
@@ -200,9 +200,9 @@ fn a_line_that_waits_for_its_last_look_is_taken_back_by_pause() {
         world.run("sh", &["-c", "echo > gate"]).ok();
         thinks.wait(PATIENCE);
         // Before or after the answer is heard: a random moment for the pause.
-        let_pass(chance.moment(Duration::from_millis(100)));
+        sleep_in_test(chance.duration_below(Duration::from_millis(100)));
         let args = watch.args(json!({}));
-        let paused = watch.client.ask_tool("pause", args);
+        let paused = watch.client.send_tool_call("pause", args);
         watch.told("paused");
         signal("CONT");
         let next = watch.client.result(paused);
@@ -247,7 +247,7 @@ fn a_daemon_that_is_killed_in_any_state_goes_on_and_types_once() {
             }
             At::Assessment => {
                 watch.report(json!({}));
-                model.until_asked(1, PATIENCE);
+                model.wait_for_requests(1, PATIENCE);
             }
             At::Check => {
                 watch.report(json!({}));
@@ -265,7 +265,7 @@ fn a_daemon_that_is_killed_in_any_state_goes_on_and_types_once() {
         }
         assert_eq!(watch.row().state, WatcherState::Standby, "{at:?}");
         assert_eq!(watch.typed(), 1, "{at:?}");
-        assert_eq!(model.asked().len(), script.len(), "{at:?}");
+        assert_eq!(model.requests().len(), script.len(), "{at:?}");
         let last = question(&model, script.len() - 1);
         assert_eq!(
             quoted(&last, "wait_output").contains("how it ended is not known"),
@@ -286,9 +286,9 @@ fn a_daemon_that_is_killed_while_it_types_never_types_twice() {
         let model = model(&[go_on(NEXT)]);
         let mut watch = Watch::begin(&world, &model, &[], json!({}));
         watch.report(json!({}));
-        model.until_asked(1, PATIENCE);
+        model.wait_for_requests(1, PATIENCE);
         // A random moment around the typing.
-        let_pass(chance.moment(Duration::from_millis(60)));
+        sleep_in_test(chance.duration_below(Duration::from_millis(60)));
         kill_daemon(&world);
         let row = until_some("it has decided", PATIENCE, || {
             let row = watch.row();
@@ -380,7 +380,7 @@ fn a_wait_that_is_ended_before_it_began_never_begins() {
         let clear = watch.args(json!({}));
         // One behind the other, and either may come first.
         let calls = [("look_ma", report), ("clear", clear)]
-            .map(|(tool, args)| watch.client.ask_tool(tool, args));
+            .map(|(tool, args)| watch.client.send_tool_call(tool, args));
         for call in calls {
             watch.client.response(call);
         }
@@ -390,7 +390,7 @@ fn a_wait_that_is_ended_before_it_began_never_begins() {
             let processes = world.processes();
             !processes
                 .iter()
-                .any(|process| process.says(&["sleep", "1000"]))
+                .any(|process| process.has_args(&["sleep", "1000"]))
         });
         world.close(watch.pane);
     }

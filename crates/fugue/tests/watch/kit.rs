@@ -12,8 +12,8 @@ use fugue_api::{
 };
 use fugue_testkit::{
     ProcessWaiter, TestEnv,
-    mcp::McpClient,
-    providers::{AssessorReply, AssessorServer},
+    assessor_server::{AssessorReply, AssessorServer},
+    mcp_client::McpClient,
     until_some,
 };
 use serde_json::{Value, json};
@@ -34,15 +34,15 @@ pub fn model(script: &[AssessorReply]) -> AssessorServer {
 }
 
 pub fn go_on(line: &str) -> AssessorReply {
-    AssessorReply::Words(json!({"action": "continue", "injection_prompt": line}).to_string())
+    AssessorReply::Text(json!({"action": "continue", "injection_prompt": line}).to_string())
 }
 
 pub fn stop() -> AssessorReply {
-    AssessorReply::Words(json!({"action": "stop", "injection_prompt": null}).to_string())
+    AssessorReply::Text(json!({"action": "stop", "injection_prompt": null}).to_string())
 }
 
 pub fn next_step(line: &str) -> AssessorReply {
-    AssessorReply::Words(json!({"injection_prompt": line, "achieved": false}).to_string())
+    AssessorReply::Text(json!({"injection_prompt": line, "achieved": false}).to_string())
 }
 
 /// A session that watches a bash.
@@ -185,7 +185,7 @@ pub fn merge(to: &mut Value, more: Value) {
 
 /// What a model was asked, in its own words.
 pub fn question(model: &AssessorServer, number: usize) -> String {
-    let body = &model.asked()[number].body;
+    let body = &model.requests()[number].body;
     let messages = body["messages"].as_array().expect("messages");
     let texts = messages.iter().map(|message| &message["content"]);
     texts

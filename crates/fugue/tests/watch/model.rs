@@ -1,6 +1,6 @@
 //! What may go wrong with the model.
 
-use fugue_testkit::providers::AssessorReply;
+use fugue_testkit::assessor_server::AssessorReply;
 use serde_json::json;
 
 use crate::kit::*;
@@ -8,7 +8,7 @@ use crate::kit::*;
 #[test]
 fn a_model_that_cannot_be_used_pauses_the_watcher_and_says_why() {
     let world = world();
-    let words = |text: &str| AssessorReply::Words(text.to_owned());
+    let words = |text: &str| AssessorReply::Text(text.to_owned());
     let long = "x".repeat(300);
     for (says, asked, why) in [
         (AssessorReply::Silence, 1, "no answer within 0.5 s"),
@@ -36,7 +36,7 @@ fn a_model_that_cannot_be_used_pauses_the_watcher_and_says_why() {
         watch.report(json!({}));
         let reason = watch.paused();
         assert!(reason.contains(why), "{says:?}: {reason}");
-        assert_eq!(model.asked().len(), asked, "{says:?}");
+        assert_eq!(model.requests().len(), asked, "{says:?}");
         let text = world.text(watch.pane);
         assert!(
             !text.contains("xx") && !text.contains("rm") && !text.contains("one"),
@@ -52,7 +52,7 @@ fn a_model_that_cannot_be_used_pauses_the_watcher_and_says_why() {
 #[test]
 fn an_answer_that_fits_at_the_second_try_is_taken() {
     let world = world();
-    let model = model(&[AssessorReply::Words("go on".into()), go_on(NEXT)]);
+    let model = model(&[AssessorReply::Text("go on".into()), go_on(NEXT)]);
     let mut watch = Watch::begin(&world, &model, &[], json!({}));
     watch.report(json!({}));
     watch.told("continue");
@@ -70,6 +70,6 @@ fn more_assessments_than_an_hour_allows_pause_it() {
     watch.report(json!({}));
     let reason = watch.paused();
     assert!(reason.contains("ASSESS_MAX_PER_HOUR"), "{reason}");
-    assert_eq!(model.asked().len(), 1);
+    assert_eq!(model.requests().len(), 1);
     assert_eq!(watch.typed(), 1);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fugue_api::watch::WatcherState;
-use fugue_testkit::{let_pass, until};
+use fugue_testkit::{sleep_in_test, until};
 use serde_json::{Value, json};
 
 use crate::kit::*;
@@ -16,7 +16,7 @@ fn two_reports_at_once_are_judged_one_after_the_other() {
     let reports: Vec<u64> = ["first", "second"]
         .map(|report| {
             let args = watch.args(json!({"status_report": report}));
-            watch.client.ask_tool("look_ma", args)
+            watch.client.send_tool_call("look_ma", args)
         })
         .to_vec();
     for report in reports {
@@ -25,7 +25,7 @@ fn two_reports_at_once_are_judged_one_after_the_other() {
     }
     watch.told("continue");
     watch.told("stop");
-    assert_eq!(model.asked().len(), 2);
+    assert_eq!(model.requests().len(), 2);
     assert!(quoted(&question(&model, 1), "pane_tail").contains("42-next"));
     assert_eq!(watch.typed(), 1);
 }
@@ -48,7 +48,7 @@ fn a_person_who_types_while_the_model_thinks_keeps_the_line() {
     world.run("sh", &["-c", "echo > gate"]).ok();
     watch.until(WatcherState::IdleSpin);
     // The line stays the person's for as long as they want, and no model is asked in vain.
-    let_pass(Duration::from_secs(1));
+    sleep_in_test(Duration::from_secs(1));
     assert_eq!(watch.row().state, WatcherState::IdleSpin);
     assert_eq!(watch.file("asks"), "asked\n");
     assert!(!world.text(watch.pane).contains(NEXT));
@@ -73,12 +73,12 @@ fn a_draft_that_was_there_before_is_never_merged_with() {
     world.until_printed(watch.pane, |text| text.contains("draft-"));
     watch.report(json!({}));
     watch.until(WatcherState::IdleSpin);
-    let_pass(Duration::from_secs(1));
+    sleep_in_test(Duration::from_secs(1));
     assert_eq!(watch.row().state, WatcherState::IdleSpin);
     assert!(
-        model.asked().len() <= 1,
+        model.requests().len() <= 1,
         "nothing is asked in vain: {}",
-        model.asked().len()
+        model.requests().len()
     );
     // Thrown away, it is in nobody's way.
     world.press(watch.pane, &["C-c"]);
@@ -120,9 +120,9 @@ fn a_program_that_waits_for_a_person_is_not_typed_into() {
     });
     watch.report(json!({}));
     watch.until(WatcherState::IdleSpin);
-    let_pass(Duration::from_secs(1));
+    sleep_in_test(Duration::from_secs(1));
     assert_eq!(watch.row().state, WatcherState::IdleSpin);
-    assert!(model.asked().is_empty());
+    assert!(model.requests().is_empty());
     world.type_line(watch.pane, "yes");
     watch.told("continue");
     let text = world.until_printed(watch.pane, |text| text.contains("42-next"));
@@ -140,7 +140,7 @@ fn a_pane_that_never_rests_is_given_up_on() {
     watch.report(json!({}));
     let reason = watch.paused();
     assert!(reason.contains("SPIN_MAX_SEC"), "{reason}");
-    assert!(model.asked().is_empty());
+    assert!(model.requests().is_empty());
     world.press(watch.pane, &["C-c"]);
     assert_eq!(watch.typed(), 0);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fugue_api::{panes::PaneStatus, watch::WatcherState};
-use fugue_testkit::{TestEnv, let_pass, providers::AssessorServer, until};
+use fugue_testkit::{TestEnv, assessor_server::AssessorServer, sleep_in_test, until};
 use serde_json::{Value, json};
 
 use crate::kit::*;
@@ -114,7 +114,7 @@ fn a_line_that_the_person_has_begun_is_not_typed_into() {
     watch.report(json!({}));
     watch.until(WatcherState::IdleSpin);
     // Several times as long as it would have to rest.
-    let_pass(Duration::from_secs(2));
+    sleep_in_test(Duration::from_secs(2));
     assert!(!shown(&world, &pane).contains("next"));
     world.press(terminal, &["C-u"]);
     world.type_line(terminal, "echo $((50+1))-mine");

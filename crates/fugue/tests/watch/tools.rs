@@ -7,14 +7,14 @@ use fugue_api::{
     panes::CreatePaneReply,
     watch::{LookMaReply, PauseReply, ReportStatus, WatchMeReply, WatcherState},
 };
-use fugue_testkit::native_only;
+use fugue_testkit::skip_on_tmux;
 use serde_json::json;
 
 use crate::kit::*;
 
 #[test]
 fn the_tools_go_there_and_back() {
-    if native_only("a window of tmux is attached to by tmux") {
+    if skip_on_tmux("a window of tmux is attached to by tmux") {
         return;
     }
     let world = world();
@@ -129,7 +129,7 @@ fn without_an_assessor_the_choices_are_named_at_once() {
 
 #[test]
 fn the_verbs_say_what_the_watcher_does_and_why() {
-    if native_only("a window of tmux is attached to by tmux") {
+    if skip_on_tmux("a window of tmux is attached to by tmux") {
         return;
     }
     let mut world = world();
@@ -234,7 +234,7 @@ fn settings_come_from_the_file_and_the_environment_and_ours_win() {
         let mut watch = Watch::begin(&world, &model, vars, json!({}));
         watch.report(json!({}));
         watch.told("stop");
-        let asked = question(&model, model.asked().len() - 1);
+        let asked = question(&model, model.requests().len() - 1);
         assert!(quoted(&asked, "wait_output").contains(slept), "{asked}");
     }
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use fugue_testkit::{
     MissingRequirement, TestEnv,
-    agents::{AgentHome, ExternalTools, TestAgent},
-    mcp::McpClient,
-    model::{self, ModelAction, ScriptedModel},
+    mcp_client::McpClient,
+    scripted_model::{self, ModelAction, ScriptedModel},
     skip,
+    test_agents::{AgentHome, ExternalTools, TestAgent},
 };
 use serde_json::{Value, json};
 
@@ -18,14 +18,14 @@ const ORDER: &str = "now the second half, please";
 #[test]
 fn claude_code_is_kept_going_through_two_reports_to_the_stop() {
     let call = |tool: &str, input: Value| {
-        let (tool, namespace) = TestAgent::Claude.names(tool);
+        let (tool, namespace) = TestAgent::Claude.model_tool_name(tool);
         ModelAction {
             tool,
             namespace,
             input,
         }
     };
-    let agent = ScriptedModel::in_turns(vec![
+    let agent = ScriptedModel::with_turns(vec![
         vec![
             call("watch_me", json!({"strategy_plan": "both halves"})),
             call(
@@ -40,7 +40,7 @@ fn claude_code_is_kept_going_through_two_reports_to_the_stop() {
     ]);
     let mom = model(&[go_on(ORDER), stop()]);
     let mut world = TestEnv::new(FUGUE, LIMIT);
-    let tools = ExternalTools::beside(Path::new(FUGUE));
+    let tools = ExternalTools::find_beside(Path::new(FUGUE));
     let Some(_home) = AgentHome::settle(&tools, &mut world, &agent) else {
         skip(
             MissingRequirement::Program,
@@ -73,10 +73,12 @@ fn claude_code_is_kept_going_through_two_reports_to_the_stop() {
             "it was seen to be sent: {event}"
         );
     }
-    let told = agent.asked();
-    let told = told.iter().filter(|asked| model::told(&asked.body, ORDER));
+    let told = agent.requests();
+    let told = told
+        .iter()
+        .filter(|asked| scripted_model::told(&asked.body, ORDER));
     assert!(told.count() > 0, "the agent was told what comes next");
-    assert_eq!(mom.asked().len(), 2);
+    assert_eq!(mom.requests().len(), 2);
     let second = quoted(&question(&mom, 1), "transcript");
     for part in [
         "status] the second half is done",

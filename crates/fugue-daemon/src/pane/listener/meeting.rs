@@ -4,7 +4,7 @@ use std::{collections::VecDeque, fs, io, path::Path, time::Duration};
 
 use fugue_core::TmuxPane;
 use fugue_holder::{
-    LogWriter, find_process, lives,
+    LogWriter, check_alive, find_process,
     spawn::ProcessExit,
     wire::{ChildExit, ChildSpec, ChildState, HelloOk, VERSION},
 };
@@ -86,7 +86,7 @@ impl Listener {
 
     /// After a lost link: the same pane, in whichever session it is now. `None`: it is gone, and that is recorded.
     pub async fn recover(&mut self) -> Result<HelloOk, String> {
-        let alive = lives(self.leader).map_err(|error| error.to_string())?;
+        let alive = check_alive(self.leader).map_err(|error| error.to_string())?;
         let found = match alive && self.end == End::NotYet {
             true => seat(&self.tmux, self.whose.record.pid).await?,
             false => None,
@@ -214,15 +214,15 @@ impl Listener {
     /// The log begins with the picture, or is brought up to date by it.
     fn lay_over(&mut self, picture: &Picture) -> io::Result<()> {
         let size = (picture.facts.rows, picture.facts.cols);
-        if self.log.end() == 0 {
-            self.log.size(size.0, size.1)?;
+        if self.log.end_offset() == 0 {
+            self.log.append_size(size.0, size.1)?;
             self.size = size;
             self.write(picture.whole());
             return Ok(());
         }
         let known = self.known_rows(size)?;
         if size != self.size {
-            self.log.size(size.0, size.1)?;
+            self.log.append_size(size.0, size.1)?;
             self.size = size;
             self.words.push_back(fugue_holder::wire::ToDaemon::Resized {
                 rows: size.0,
@@ -268,7 +268,7 @@ impl Listener {
     fn hello(&self) -> HelloOk {
         let exited = ChildExit {
             ending: ProcessExit::Unknown,
-            at: self.log.end(),
+            output_end: self.log.end_offset(),
         };
         let child = self.leader;
         HelloOk {
@@ -280,7 +280,7 @@ impl Listener {
                 End::NotYet | End::Near => ChildState::Running(child),
                 End::Told => ChildState::Exited { child, exited },
             },
-            log_end: self.log.end(),
+            log_end: self.log.end_offset(),
             last_input_seq: 0,
             answered_upto: u64::MAX,
             rows: self.size.0,

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fugue_holder::{probe_at, wire::ToDaemon};
+use fugue_holder::{probe_path, wire::ToDaemon};
 use tokio::time::Instant;
 
 use super::{About, Listener, text};
@@ -85,7 +85,7 @@ impl Listener {
             } else {
                 b"\r".to_vec()
             };
-            self.words.push_back(ToDaemon::Keyed { bytes });
+            self.words.push_back(ToDaemon::ViewKeys { bytes });
         }
         self.answer_looks();
     }
@@ -93,7 +93,7 @@ impl Listener {
     pub(super) fn answer_looks(&mut self) {
         self.person.answer_by = None;
         for id in std::mem::take(&mut self.person.looks) {
-            let probe = probe_at(&self.terminal, self.leader.pid);
+            let probe = probe_path(&self.terminal, self.leader.pid);
             self.words.push_back(ToDaemon::Probed { id, probe });
         }
     }

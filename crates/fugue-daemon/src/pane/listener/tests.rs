@@ -260,7 +260,7 @@ async fn a_flood_is_complete() {
     type_in(&mut listener, 1, b"\r").await;
     let mut seen = 0;
     until(&mut listener, |_| {
-        let end = LogReader::new(world.path(&found)).end().unwrap();
+        let end = LogReader::new(world.path(&found)).end_offset().unwrap();
         // Looked at now and then: reading ten megabytes for each piece of them takes long.
         if end < seen + (1 << 20) && seen < 11_000_000 {
             return None;
@@ -341,7 +341,7 @@ async fn an_end_is_told_once_all_is_written_and_a_server_that_dies_ends_its_pane
     })
     .await;
     assert_eq!(exited.ending, ProcessExit::Unknown);
-    assert_eq!(exited.at, log(&world.path(&found)).len() as u64);
+    assert_eq!(exited.output_end, log(&world.path(&found)).len() as u64);
     assert!(listener.recorded_exit().is_some());
     assert!(Listener::find(world.whose(&found)).await.unwrap().is_none());
 

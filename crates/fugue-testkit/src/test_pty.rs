@@ -11,16 +11,16 @@ use rustix::{
     termios::{Winsize, tcsetwinsize},
 };
 
-/// A program at a terminal of its own, as a person's window would give it one.
-pub struct Pty {
+/// A program in a private PTY, as in a terminal window.
+pub struct TestPty {
     pub master: OwnedFd,
-    /// Kept open, so that the terminal's settings can be looked at when the program has ended.
+    /// Kept open, so that the terminal's modes can be inspected after the program has ended.
     pub slave: OwnedFd,
     pub child: Child,
 }
 
-impl Pty {
-    /// The command must make the terminal its own: `setsid -c PROGRAM …` does.
+impl TestPty {
+    /// Starts the command, which must make the PTY its controlling terminal: `setsid -c PROGRAM …` does.
     #[track_caller]
     pub fn start(mut command: Command, rows: u16, cols: u16) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
@@ -45,7 +45,7 @@ impl Pty {
         resize(&self.master, rows, cols);
     }
 
-    /// What a person types, or their terminal says.
+    /// Writes keys of a person, or replies of their terminal.
     #[track_caller]
     pub fn write(&self, bytes: &[u8]) {
         let mut left = bytes;
@@ -55,7 +55,7 @@ impl Pty {
         }
     }
 
-    /// What comes before the deadline; nothing, if nothing does or the program is gone.
+    /// Reads available output before the deadline; empty without output, or if the program is gone.
     pub fn read(&self, deadline: Instant) -> Vec<u8> {
         let left = deadline.saturating_duration_since(Instant::now());
         let time = Timespec {
@@ -72,13 +72,13 @@ impl Pty {
         buffer
     }
 
-    /// Reads until nothing has come for so long.
+    /// Reads until no output has arrived for the duration `quiet`.
     pub fn drain(&self, quiet: Duration) {
         while !self.read(Instant::now() + quiet).is_empty() {}
     }
 }
 
-impl Drop for Pty {
+impl Drop for TestPty {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! An MCP client on the other end of a server's stdin and stdout, as bare as a test needs it: it sees every line.
+//! A minimal MCP client on a server's stdin and stdout, which sees every line.
 
 use std::{
     collections::HashMap,
@@ -11,26 +11,26 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-use crate::proc::ProcessWaiter;
+use crate::process_ref::ProcessWaiter;
 
-/// How long an answer may take. Far more than any should.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a response may take. Far longer than any should.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A client and the server it started. Dropping it kills the server.
+/// A client and its server process, which is killed on drop.
 pub struct McpClient {
     child: Child,
     stdin: Option<ChildStdin>,
-    heard: Receiver<Value>,
-    answers: HashMap<u64, Value>,
+    messages: Receiver<Value>,
+    responses: HashMap<u64, Value>,
     notifications: Vec<Value>,
-    complaints: Option<JoinHandle<String>>,
-    next: u64,
-    /// Sent with every request, where the protocol has no handshake.
+    stderr: Option<JoinHandle<String>>,
+    next_id: u64,
+    /// Sent with every request in protocols without a handshake.
     meta: Map<String, Value>,
 }
 
 impl McpClient {
-    /// Starts the server. Anything on its stdout that is not one JSON document a line is a failure.
+    /// Starts the server. A line on stdout that is not a JSON document fails the test.
     #[track_caller]
     pub fn start(mut command: Command) -> Self {
         command
@@ -54,35 +54,35 @@ impl McpClient {
         });
         let complaints = thread::spawn(move || {
             let mut text = Vec::new();
-            // What was said until the pipe broke is what was said.
+            // Text before an error of the pipe is still returned.
             let _ = stderr.read_to_end(&mut text);
             String::from_utf8_lossy(&text).into_owned()
         });
         Self {
             stdin: child.stdin.take(),
             child,
-            heard,
-            answers: HashMap::new(),
+            messages: heard,
+            responses: HashMap::new(),
             notifications: Vec::new(),
-            complaints: Some(complaints),
-            next: 1,
+            stderr: Some(complaints),
+            next_id: 1,
             meta: Map::new(),
         }
     }
 
-    /// Says hello in the words of a protocol before 2026-07-28, and gives the server's.
+    /// Performs the handshake of a protocol before 2026-07-28, and returns the server's reply.
     #[track_caller]
     pub fn initialize(&mut self, protocol: &str, name: &str) -> Value {
-        let id = self.ask(
+        let id = self.send_request(
             "initialize",
             json!({"protocolVersion": protocol, "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}),
         );
         let hello = self.result(id);
-        self.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         hello
     }
 
-    /// Speaks 2026-07-28 from now on: no handshake, but every request says who asks.
+    /// Switches to protocol 2026-07-28: no handshake, but every request names the client.
     pub fn stateless(&mut self, name: &str) {
         let about = |key: &str| format!("io.modelcontextprotocol/{key}");
         self.meta = Map::from_iter([
@@ -96,20 +96,20 @@ impl McpClient {
         self.child.id()
     }
 
-    /// Sends bytes as they are.
-    pub fn raw(&mut self, bytes: &[u8]) {
+    /// Sends raw bytes.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().expect("stdin is open");
         stdin.write_all(bytes).expect("the server reads");
     }
 
-    pub fn say(&mut self, message: &Value) {
-        self.raw(format!("{message}\n").as_bytes());
+    pub fn send(&mut self, message: &Value) {
+        self.send_bytes(format!("{message}\n").as_bytes());
     }
 
-    /// Sends a request and gives its id, without waiting.
-    pub fn ask(&mut self, method: &str, mut params: Value) -> u64 {
-        let id = self.next;
-        self.next += 1;
+    /// Sends a request and returns the id, without waiting.
+    pub fn send_request(&mut self, method: &str, mut params: Value) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
         if !self.meta.is_empty() {
             let meta = params
                 .as_object_mut()
@@ -119,31 +119,31 @@ impl McpClient {
             let meta = meta.as_object_mut().expect("_meta is an object");
             meta.extend(self.meta.clone());
         }
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         id
     }
 
-    /// Sends a tool call and gives its id, without waiting.
-    pub fn ask_tool(&mut self, tool: &str, args: Value) -> u64 {
-        self.ask("tools/call", json!({"name": tool, "arguments": args}))
+    /// Sends a tool call and returns the id, without waiting.
+    pub fn send_tool_call(&mut self, tool: &str, args: Value) -> u64 {
+        self.send_request("tools/call", json!({"name": tool, "arguments": args}))
     }
 
-    /// Waits for the whole response to a request.
+    /// Waits for the complete response to a request.
     #[track_caller]
     pub fn response(&mut self, id: u64) -> Value {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + RESPONSE_TIMEOUT;
         loop {
-            if let Some(answer) = self.answers.remove(&id) {
+            if let Some(answer) = self.responses.remove(&id) {
                 return answer;
             }
             assert!(
-                self.hear(deadline),
-                "no answer to request {id} within {PATIENCE:?}"
+                self.receive(deadline),
+                "no answer to request {id} within {RESPONSE_TIMEOUT:?}"
             );
         }
     }
 
-    /// Waits for the result of a request that must not be refused.
+    /// Waits for the result of a request that must succeed.
     #[track_caller]
     pub fn result(&mut self, id: u64) -> Value {
         let mut response = self.response(id);
@@ -151,25 +151,25 @@ impl McpClient {
         response["result"].take()
     }
 
-    /// Calls a tool and gives what it gives. Both forms of the result must say the same.
+    /// Calls a tool and returns the reply. Both forms of the result must be equal.
     #[track_caller]
     pub fn call(&mut self, tool: &str, args: Value) -> Value {
-        let id = self.ask_tool(tool, args);
+        let id = self.send_tool_call(tool, args);
         let result = self.result(id);
         assert_ne!(result["isError"], json!(true), "{result}");
         facts(&result)
     }
 
-    /// Calls a tool that must refuse, and gives the refusal.
+    /// Calls a tool that must fail, and returns the error.
     #[track_caller]
     pub fn refused(&mut self, tool: &str, args: Value) -> fugue_api::Error {
-        let id = self.ask_tool(tool, args);
+        let id = self.send_tool_call(tool, args);
         let result = self.result(id);
         assert_eq!(result["isError"], json!(true), "{result}");
         serde_json::from_value(facts(&result)).expect("a refusal")
     }
 
-    /// Waits for a notification of this method, and takes it.
+    /// Waits for a notification with this method, and dequeues the notification.
     #[track_caller]
     pub fn notification(&mut self, method: &str, limit: Duration) -> Value {
         let deadline = Instant::now() + limit;
@@ -181,31 +181,31 @@ impl McpClient {
             if let Some(at) = found {
                 return self.notifications.remove(at);
             }
-            assert!(self.hear(deadline), "no {method} within {limit:?}");
+            assert!(self.receive(deadline), "no {method} within {limit:?}");
         }
     }
 
-    /// Whether a request has been answered by now.
+    /// Whether a response to the request has arrived.
     pub fn is_answered(&mut self, id: u64) -> bool {
-        while self.hear(Instant::now()) {}
-        self.answers.contains_key(&id)
+        while self.receive(Instant::now()) {}
+        self.responses.contains_key(&id)
     }
 
-    /// Closes the server's stdin, waits for its end, and gives its status and stderr.
+    /// Closes the server's stdin, waits for the exit, and returns exit status and stderr.
     #[track_caller]
     pub fn end(mut self) -> (ExitStatus, String) {
         let ended = ProcessWaiter::of(self.child.id()).expect("it runs");
         self.stdin = None;
-        ended.wait(PATIENCE);
+        ended.wait(RESPONSE_TIMEOUT);
         let status = self.child.wait().expect("a child can be waited for");
-        let complaints = self.complaints.take().map(JoinHandle::join);
+        let complaints = self.stderr.take().map(JoinHandle::join);
         (status, complaints.expect("asked once").unwrap_or_default())
     }
 
-    /// Takes one message, if one comes in time.
-    fn hear(&mut self, deadline: Instant) -> bool {
+    /// Receives a message; false if the deadline passes first.
+    fn receive(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
-        let message = match self.heard.recv_timeout(left) {
+        let message = match self.messages.recv_timeout(left) {
             Ok(message) => message,
             Err(RecvTimeoutError::Timeout) => return false,
             Err(RecvTimeoutError::Disconnected) => panic!("the server has closed its stdout"),
@@ -213,7 +213,7 @@ impl McpClient {
         assert_eq!(message["jsonrpc"], "2.0", "on stdout: {message}");
         match message["id"].as_u64() {
             Some(id) if message.get("method").is_none() => {
-                let twice = self.answers.insert(id, message);
+                let twice = self.responses.insert(id, message);
                 assert!(twice.is_none(), "two answers to request {id}");
             }
             _ => self.notifications.push(message),
@@ -224,13 +224,13 @@ impl McpClient {
 
 impl Drop for McpClient {
     fn drop(&mut self) {
-        // Both fail only when it has ended and been waited for.
+        // Both fail only if the server has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a tool's result says, which it must say twice: as structure, and as the same JSON in text.
+/// The reply of a tool call, which a result contains twice: as structure, and as the same JSON in text.
 #[track_caller]
 pub fn facts(result: &Value) -> Value {
     let text = result["content"][0]["text"].as_str().expect("a text part");

@@ -1,5 +1,5 @@
-//! A server on loopback that answers like the providers of models do, by a script: what it is to say, in whichever of
-//! the four APIs it is asked, or how it is to fail. It remembers every request.
+//! A server on the loopback interface that imitates the providers of models, from a script: replies in the format of
+//! whichever of the four APIs is called, or failures. Every request is recorded.
 
 use std::{
     collections::BTreeMap,
@@ -12,114 +12,115 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// What one request is answered with.
+/// The reply to a request.
 #[derive(Clone, Debug)]
 pub enum AssessorReply {
-    /// The model's words, in the form of the API that was asked.
-    Words(String),
-    /// An error of the API's, with this message.
+    /// A text of the model, in the format of the called API.
+    Text(String),
+    /// An error of the API, with this status and message.
     Error(u16, String),
-    /// A body of this kind, whatever the API.
+    /// This body, for any API.
     Body(String),
     /// A body that never ends.
     Flood,
-    /// Nothing, until the one who asked goes away.
+    /// No reply, until the client disconnects.
     Silence,
     /// The connection is closed at once.
     HangUp,
 }
 
-/// One request, as it came in.
+/// A request, as received.
 #[derive(Clone, Debug)]
 pub struct AssessorRequest {
     pub path: String,
-    /// By names in small letters.
+    /// Names in lower case.
     pub headers: BTreeMap<String, String>,
     pub body: Value,
 }
 
-/// A server that listens until it is dropped.
+/// A server that listens until dropped.
 pub struct AssessorServer {
     address: SocketAddr,
-    seen: Arc<Seen>,
+    log: Arc<RequestLog>,
 }
 
 #[derive(Default)]
-struct Seen {
-    state: Mutex<State>,
+struct RequestLog {
+    state: Mutex<RequestLogState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct RequestLogState {
     requests: Vec<AssessorRequest>,
-    /// Connections that were left alone and have gone away.
-    left: usize,
-    over: bool,
+    /// Connections without a reply that the client has closed.
+    disconnects: usize,
+    stopped: bool,
 }
 
 impl AssessorServer {
-    /// Answers the first request with the first of the script, and so on; the last one again and again.
+    /// Answers the first request with the first reply of the script, and so on; the last reply is repeated.
     pub fn start(script: Vec<AssessorReply>) -> Self {
-        assert!(!script.is_empty(), "a server says something");
+        assert!(!script.is_empty(), "a script has a reply");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
         let address = listener.local_addr().expect("it has an address");
-        let seen = Arc::new(Seen::default());
-        let (log, script) = (seen.clone(), Arc::new(script));
+        let log = Arc::new(RequestLog::default());
+        let (shared_log, script) = (log.clone(), Arc::new(script));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                if log.lock().over {
+                if shared_log.lock().stopped {
                     return;
                 }
-                let (log, script) = (log.clone(), script.clone());
-                // A client that hangs up in the middle is its own business.
+                let (log, script) = (shared_log.clone(), script.clone());
+                // A client may disconnect at any time.
                 thread::spawn(move || serve(stream, &script, &log));
             }
         });
-        Self { address, seen }
+        Self { address, log }
     }
 
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Every request so far, in order.
-    pub fn asked(&self) -> Vec<AssessorRequest> {
-        self.seen.lock().requests.clone()
+    /// All requests so far, in order.
+    pub fn requests(&self) -> Vec<AssessorRequest> {
+        self.log.lock().requests.clone()
     }
 
-    /// Returns when so many requests have come in.
-    pub fn until_asked(&self, times: usize, limit: Duration) {
-        self.seen
+    /// Waits for this number of requests.
+    pub fn wait_for_requests(&self, times: usize, limit: Duration) {
+        self.log
             .until(limit, "asked", |state| state.requests.len() >= times);
     }
 
-    /// Returns when so many connections that got no answer were closed by the other side.
-    pub fn until_left(&self, times: usize, limit: Duration) {
-        self.seen.until(limit, "left", |state| state.left >= times);
+    /// Waits until clients have closed this number of connections that received no reply.
+    pub fn wait_for_disconnects(&self, times: usize, limit: Duration) {
+        self.log
+            .until(limit, "left", |state| state.disconnects >= times);
     }
 }
 
 impl Drop for AssessorServer {
     fn drop(&mut self) {
-        self.seen.lock().over = true;
-        // The listener looks at it when somebody comes.
+        self.log.lock().stopped = true;
+        // The listener checks the flag when a connection arrives.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-impl Seen {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl RequestLog {
+    fn lock(&self) -> MutexGuard<'_, RequestLogState> {
         self.state.lock().expect("nobody panics with it")
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut RequestLogState)) {
         change(&mut self.lock());
         self.changed.notify_all();
     }
 
     #[track_caller]
-    fn until(&self, limit: Duration, what: &str, holds: impl Fn(&State) -> bool) {
+    fn until(&self, limit: Duration, what: &str, holds: impl Fn(&RequestLogState) -> bool) {
         let waiting = self
             .changed
             .wait_timeout_while(self.lock(), limit, |state| !holds(state));
@@ -129,11 +130,11 @@ impl Seen {
     }
 }
 
-fn serve(stream: TcpStream, script: &[AssessorReply], seen: &Seen) -> io::Result<()> {
+fn serve(stream: TcpStream, script: &[AssessorReply], seen: &RequestLog) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut out = stream;
-    let request = read(&mut reader)?;
-    let api = Api::of(&request.path);
+    let request = read_request(&mut reader)?;
+    let api = AssessorApi::from_path(&request.path);
     let mut number = 0;
     seen.change(|state| {
         number = state.requests.len();
@@ -146,7 +147,7 @@ fn serve(stream: TcpStream, script: &[AssessorReply], seen: &Seen) -> io::Result
             404,
             &json!({"error": {"message": "no such path"}}).to_string(),
         ),
-        (Some(AssessorReply::Words(words)), Some(api)) => {
+        (Some(AssessorReply::Text(words)), Some(api)) => {
             reply(&mut out, 200, &api.wrap(words).to_string())
         }
         (Some(AssessorReply::Error(status, message)), Some(api)) => {
@@ -155,9 +156,9 @@ fn serve(stream: TcpStream, script: &[AssessorReply], seen: &Seen) -> io::Result
         (Some(AssessorReply::Body(body)), _) => reply(&mut out, 200, body),
         (Some(AssessorReply::Flood), _) => flood(&mut out),
         (Some(AssessorReply::Silence), _) => {
-            // Reads until the other side is gone, by a close or by a reset.
+            // Reads until the client has disconnected, by a close or by a reset.
             let _ = io::copy(&mut reader, &mut io::sink());
-            seen.change(|state| state.left += 1);
+            seen.change(|state| state.disconnects += 1);
             Ok(())
         }
         (Some(AssessorReply::HangUp) | None, _) => Ok(()),
@@ -180,15 +181,15 @@ fn flood(out: &mut impl Write) -> io::Result<()> {
 }
 
 #[derive(Clone, Copy)]
-enum Api {
+enum AssessorApi {
     OpenAi,
     Anthropic,
     Gemini,
     Ollama,
 }
 
-impl Api {
-    fn of(path: &str) -> Option<Self> {
+impl AssessorApi {
+    fn from_path(path: &str) -> Option<Self> {
         [
             ("/chat/completions", Self::OpenAi),
             ("/v1/messages", Self::Anthropic),
@@ -247,7 +248,7 @@ impl Api {
     }
 }
 
-fn read(reader: &mut impl BufRead) -> io::Result<AssessorRequest> {
+fn read_request(reader: &mut impl BufRead) -> io::Result<AssessorRequest> {
     let mut line = String::new();
     reader.read_line(&mut line)?;
     let path = line

@@ -1,4 +1,4 @@
-//! The conversation: who may speak, what is typed once, and what garbage does.
+//! The protocol: fencing of daemons, input that is written once, and invalid frames.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -8,9 +8,9 @@ use fugue_holder::wire::{
     ToDaemon, ToHolder,
 };
 
-use super::world::{Dice, Pane, run, text};
+use super::test_pane::{TestPane, run, seeded_rng, text};
 
-fn refused(pane: &mut Pane) -> RefusalReason {
+fn refused(pane: &mut TestPane) -> RefusalReason {
     pane.expect(|m| match m {
         ToDaemon::Refused { reason, .. } => Some(*reason),
         ToDaemon::HelloOk(_) => panic!("welcomed"),
@@ -20,14 +20,14 @@ fn refused(pane: &mut Pane) -> RefusalReason {
 
 #[test]
 fn a_lower_epoch_is_fenced_and_a_higher_one_takes_over() {
-    let mut pane = Pane::sh("read x; exit 1");
-    let mut second = Pane::unborn(tempfile::tempdir().unwrap(), pane.dir.clone());
+    let mut pane = TestPane::running("read x; exit 1");
+    let mut second = TestPane::without_holder(tempfile::tempdir().unwrap(), pane.dir.clone());
     second.epoch = 5;
     second.link = Some(fugue_holder::DaemonLink::connect(&pane.socket()).unwrap());
-    assert!(matches!(second.greet().state, ChildState::Running(_)));
+    assert!(matches!(second.hello().state, ChildState::Running(_)));
     assert_eq!(refused(&mut pane), RefusalReason::Fenced);
-    pane.hear_the_end();
-    // The old daemon tries again and again; the new one does not notice.
+    pane.wait_for_disconnect();
+    // The old daemon retries repeatedly, without an effect on the new one.
     for _ in 0..3 {
         pane.connect();
         pane.send(&ToHolder::Hello {
@@ -36,18 +36,18 @@ fn a_lower_epoch_is_fenced_and_a_higher_one_takes_over() {
         });
         assert_eq!(refused(&mut pane), RefusalReason::Fenced);
     }
-    // Its own reconnect, before it noticed that the first connection broke.
+    // The daemon connects again before it noticed that its first connection broke.
     let before = second.link.take();
     second.link = Some(fugue_holder::DaemonLink::connect(&pane.socket()).unwrap());
-    second.greet();
+    second.hello();
     drop(before);
     assert_eq!(second.input(1, 1, b"\n").outcome, InputOutcome::Written);
-    assert_eq!(second.exited().ending, ProcessExit::Code(1));
+    assert_eq!(second.wait_for_exit().ending, ProcessExit::Code(1));
 }
 
 #[test]
 fn an_input_is_typed_once_over_reconnects() {
-    let mut pane = Pane::sh("stty -echo; echo ready; cat");
+    let mut pane = TestPane::running("stty -echo; echo ready; cat");
     pane.read_until_text("ready");
     for n in 1..=20u8 {
         let line = format!("line {n}\n");
@@ -57,14 +57,14 @@ fn an_input_is_typed_once_over_reconnects() {
             kind: InputKind::Typed,
             bytes: line.clone().into_bytes(),
         };
-        // Sent, and the connection is gone before the answer.
+        // Sent, and the connection is lost before the response.
         pane.send(&ToHolder::Input(input));
         if n % 2 == 0 {
             pane.link = None;
             pane.connect();
-            pane.greet();
+            pane.hello();
         }
-        // Asked again with the same key: never typed again.
+        // Repeated with the same key: not written again.
         let state = pane.input(u64::from(n), n, line.as_bytes());
         assert!(
             matches!(
@@ -82,7 +82,7 @@ fn an_input_is_typed_once_over_reconnects() {
 
 #[test]
 fn what_a_program_does_not_read_is_pending_and_then_written() {
-    let mut pane = Pane::sh(
+    let mut pane = TestPane::running(
         "stty raw -echo; echo ready; head -c 1 > /dev/null; echo go; head -c 300000 | wc -c",
     );
     pane.read_until_text("ready");
@@ -99,14 +99,14 @@ fn what_a_program_does_not_read_is_pending_and_then_written() {
 
 #[test]
 fn an_input_that_the_child_never_read_is_lost_and_said_so() {
-    let mut pane = Pane::sh("stty raw -echo; echo ready; exec sleep 1000");
+    let mut pane = TestPane::running("stty raw -echo; echo ready; exec sleep 1000");
     pane.read_until_text("ready");
     assert_eq!(
         pane.input(1, 1, &[b'x'; 300_000]).outcome,
         InputOutcome::Pending
     );
     assert_eq!(pane.input(2, 2, b"y").outcome, InputOutcome::Pending);
-    // More than the queue holds.
+    // More than the queue accepts.
     assert_eq!(
         pane.input(3, 3, &[b'x'; 900_000]).outcome,
         InputOutcome::Lost
@@ -119,7 +119,7 @@ fn an_input_that_the_child_never_read_is_lost_and_said_so() {
     assert_eq!(pane.input_state(1).outcome, InputOutcome::Lost);
     assert_eq!(pane.input_state(2).outcome, InputOutcome::Lost);
     assert_eq!(
-        pane.exited().ending,
+        pane.wait_for_exit().ending,
         ProcessExit::Signal {
             signo: 9,
             core: false
@@ -131,7 +131,7 @@ fn an_input_that_the_child_never_read_is_lost_and_said_so() {
 
 #[test]
 fn a_terminals_reply_is_given_once() {
-    let mut pane = Pane::sh("stty raw -echo; echo ready; head -c 3");
+    let mut pane = TestPane::running("stty raw -echo; echo ready; head -c 3");
     pane.read_until_text("ready");
     for (seq, at, outcome) in [
         (1, 10, InputOutcome::Written),
@@ -149,7 +149,7 @@ fn a_terminals_reply_is_given_once() {
     }
     pane.link = None;
     pane.connect();
-    assert_eq!(pane.greet().answered_upto, 11);
+    assert_eq!(pane.hello().answered_upto, 11);
     pane.input(5, 9, b"t");
     let (_, seen) = pane.output();
     assert!(text(&seen).ends_with("rrt"), "{:?}", text(&seen));
@@ -158,7 +158,7 @@ fn a_terminals_reply_is_given_once() {
 #[test]
 fn signals_reach_the_foreground_the_session_or_the_child() {
     let mut pane =
-        Pane::sh("trap 'echo got' USR1; echo ready; while :; do sleep 1000 & wait; done");
+        TestPane::running("trap 'echo got' USR1; echo ready; while :; do sleep 1000 & wait; done");
     pane.read_until_text("ready");
     for (n, target) in [SignalTarget::Child, SignalTarget::Foreground]
         .into_iter()
@@ -177,7 +177,7 @@ fn signals_reach_the_foreground_the_session_or_the_child() {
         signo: 9,
     });
     assert_eq!(
-        pane.exited().ending,
+        pane.wait_for_exit().ending,
         ProcessExit::Signal {
             signo: 9,
             core: false
@@ -197,7 +197,7 @@ fn signals_reach_the_foreground_the_session_or_the_child() {
 
 #[test]
 fn requests_are_served_under_a_flood() {
-    let mut pane = Pane::sh("trap 'exit 3' TERM; while :; do seq 1 100000; done");
+    let mut pane = TestPane::running("trap 'exit 3' TERM; while :; do seq 1 100000; done");
     pane.read_until(|seen| seen.len() > 100_000);
     let begun = std::time::Instant::now();
     for _ in 0..20 {
@@ -209,29 +209,29 @@ fn requests_are_served_under_a_flood() {
 
 #[test]
 fn garbage_ends_its_own_connection_and_nothing_else() {
-    let mut pane = Pane::sh("read x; exit 12");
-    let mut dice = Dice::new();
+    let mut pane = TestPane::running("read x; exit 12");
+    let mut rng = seeded_rng();
     for round in 0..60 {
         let mut stranger = UnixStream::connect(pane.socket()).unwrap();
-        let len = dice.below(3000) as usize;
-        let mut bytes: Vec<u8> = (0..len).map(|_| dice.below(256) as u8).collect();
+        let len = rng.below(3000) as usize;
+        let mut bytes: Vec<u8> = (0..len).map(|_| rng.below(256) as u8).collect();
         match round % 4 {
             0 => {}
-            // A good length, then nonsense.
+            // A valid length, then garbage.
             1 => bytes.splice(0..0, [200, 0, 0, 0, 2]).for_each(drop),
-            // A Hello in pieces that never ends.
+            // An incomplete Hello.
             2 => bytes = vec![11, 0, 0, 0, 1, 1, 0],
-            // The longest frame, promised.
+            // The length of the largest frame, without its contents.
             _ => bytes.splice(0..0, [0, 0, 16, 0]).for_each(drop),
         }
-        // The holder may have hung up in the middle of it.
+        // The holder may have closed the connection meanwhile.
         let _ = stranger.write_all(&bytes);
         if round % 3 == 0 {
             let _ = stranger.shutdown(std::net::Shutdown::Write);
             let _ = stranger.read_to_end(&mut Vec::new());
         }
     }
-    // A welcome daemon that talks nonsense is dropped too, and may come back.
+    // An accepted daemon that sends garbage is dropped too, and may connect again.
     let mut bad = Vec::new();
     fugue_holder::wire::WireMessage::encode(
         &ToHolder::Hello {
@@ -245,18 +245,18 @@ fn garbage_ends_its_own_connection_and_nothing_else() {
     stranger.write_all(&bad).unwrap();
     let _ = stranger.read_to_end(&mut Vec::new());
     pane.connect();
-    assert!(matches!(pane.greet().state, ChildState::Running(_)));
+    assert!(matches!(pane.hello().state, ChildState::Running(_)));
     pane.input(1, 1, b"\n");
-    assert_eq!(pane.exited().ending, ProcessExit::Code(12));
+    assert_eq!(pane.wait_for_exit().ending, ProcessExit::Code(12));
 }
 
 #[test]
 fn an_unknown_kind_is_answered_as_such() {
-    let mut pane = Pane::sh("read x");
+    let mut pane = TestPane::running("read x");
     let link = pane.link.as_ref().unwrap();
     rustix::io::write(link, &[3, 0, 0, 0, 99, 1, 2]).unwrap();
     pane.expect(|m| matches!(m, ToDaemon::Unknown { kind: 99 }).then_some(()));
-    // A known kind with fields of the future.
+    // A known kind with fields of a later version.
     let mut probe = Vec::new();
     fugue_holder::wire::WireMessage::encode(&ToHolder::Probe { id: 5 }, &mut probe);
     probe.extend([9; 7]);
@@ -271,7 +271,7 @@ fn another_users_connection_is_refused() {
         println!("skipped: only root can be somebody else");
         return;
     }
-    let mut pane = Pane::sh("read x; exit 13");
+    let mut pane = TestPane::running("read x; exit 13");
     let open = |path: &std::path::Path| {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(path, mode).unwrap();
@@ -296,5 +296,5 @@ fn another_users_connection_is_refused() {
         ended => assert_eq!(ended.unwrap(), ProcessExit::Code(0)),
     }
     pane.input(1, 1, b"\n");
-    assert_eq!(pane.exited().ending, ProcessExit::Code(13));
+    assert_eq!(pane.wait_for_exit().ending, ProcessExit::Code(13));
 }

@@ -1,4 +1,4 @@
-//! Running a program to its end, or to something it says, within a time limit.
+//! Runs a program to its end, or until an expected text is printed, within a time limit.
 
 use std::{
     fmt,
@@ -14,17 +14,17 @@ use std::{
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::de::DeserializeOwned;
 
-use crate::{proc::ProcessWaiter, time::timespec};
+use crate::{process_ref::ProcessWaiter, wait::timespec};
 
-/// What a program that has ended said.
+/// The result of a program that has ended.
 pub struct ProgramOutput {
-    pub line: String,
-    /// None: a signal ended it.
+    pub command_line: String,
+    /// `None` if a signal ended the program.
     pub code: Option<i32>,
     pub signal: Option<i32>,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    pub took: Duration,
+    pub elapsed: Duration,
 }
 
 impl ProgramOutput {
@@ -42,7 +42,7 @@ impl ProgramOutput {
         self
     }
 
-    /// Its stdout as exactly one JSON document.
+    /// The stdout as exactly one JSON document.
     #[track_caller]
     pub fn json<T: DeserializeOwned>(&self) -> T {
         match serde_json::from_slice(&self.stdout) {
@@ -51,7 +51,7 @@ impl ProgramOutput {
         }
     }
 
-    /// The refusal it printed as one JSON document on stderr, with nothing on stdout.
+    /// The error that was printed as one JSON document on stderr, with an empty stdout.
     #[track_caller]
     pub fn refusal(&self) -> fugue_api::Error {
         assert!(self.stdout.is_empty(), "a refusal prints nothing\n{self}");
@@ -64,7 +64,7 @@ impl ProgramOutput {
 
 impl fmt::Display for ProgramOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A failure's report must not be a gigabyte.
+        // Limits the size of a failure message.
         let cut = |text: String| match text.char_indices().nth(4000) {
             Some((at, _)) => format!("{}… ({} bytes)", &text[..at], text.len()),
             None => text,
@@ -72,41 +72,41 @@ impl fmt::Display for ProgramOutput {
         write!(
             f,
             "$ {}\ncode {:?}, signal {:?}, {:?}\nstdout: {}\nstderr: {}",
-            self.line,
+            self.command_line,
             self.code,
             self.signal,
-            self.took,
+            self.elapsed,
             cut(self.out()),
             cut(self.err()),
         )
     }
 }
 
-/// A program that still runs. Dropping it kills it.
+/// A running program, killed on drop.
 pub struct RunningProgram {
-    line: String,
+    command_line: String,
     child: Child,
     ended: ProcessWaiter,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
-    said: Vec<u8>,
-    complained: Vec<u8>,
+    stdout_bytes: Vec<u8>,
+    stderr_bytes: Vec<u8>,
     start: Instant,
 }
 
 impl RunningProgram {
     #[track_caller]
     pub fn start(command: Command) -> Self {
-        Self::start_by(command, |mut command| command.spawn())
+        Self::start_with(command, |mut command| command.spawn())
     }
 
-    /// Starts a program by way of `spawn`, which may do it on another thread.
+    /// Starts a program with `spawn`, which may run on another thread.
     #[track_caller]
-    pub(crate) fn start_by(
+    pub(crate) fn start_with(
         mut command: Command,
         spawn: impl FnOnce(Command) -> io::Result<Child>,
     ) -> Self {
-        let line = format!("{command:?}");
+        let command_line = format!("{command:?}");
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -114,16 +114,16 @@ impl RunningProgram {
         let start = Instant::now();
         let mut child = match spawn(command) {
             Ok(child) => child,
-            Err(error) => panic!("cannot start {line}: {error}"),
+            Err(error) => panic!("cannot start {command_line}: {error}"),
         };
         Self {
-            line,
+            command_line,
             ended: ProcessWaiter::of(child.id()).expect("a child of ours has a pidfd"),
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
             child,
-            said: Vec::new(),
-            complained: Vec::new(),
+            stdout_bytes: Vec::new(),
+            stderr_bytes: Vec::new(),
             start,
         }
     }
@@ -132,60 +132,60 @@ impl RunningProgram {
         self.child.id()
     }
 
-    /// Everything on its stdout so far.
-    pub fn said(&self) -> String {
-        String::from_utf8_lossy(&self.said).into_owned()
+    /// The stdout so far.
+    pub fn stdout_text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout_bytes).into_owned()
     }
 
-    /// Waits until its stdout, from the beginning, is as wanted.
+    /// Waits until the stdout, from the beginning, satisfies `wanted`.
     #[track_caller]
-    pub fn until_said(&mut self, limit: Duration, wanted: impl Fn(&str) -> bool) -> String {
+    pub fn wait_for_stdout(&mut self, limit: Duration, wanted: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + limit;
         loop {
-            let said = self.said();
+            let said = self.stdout_text();
             if wanted(&said) {
                 return said;
             }
             assert!(
                 self.stdout.is_some(),
                 "{} ended its output and did not say it\nstdout: {said}\nstderr: {}",
-                self.line,
-                String::from_utf8_lossy(&self.complained)
+                self.command_line,
+                String::from_utf8_lossy(&self.stderr_bytes)
             );
             assert!(
                 Instant::now() < deadline,
                 "{} did not say it within {limit:?}\nstdout: {said}",
-                self.line
+                self.command_line
             );
-            self.take(deadline);
+            self.read_pipes(deadline);
         }
     }
 
-    /// Waits until there is more on its stdout than so many bytes; not so if its output has ended.
+    /// Waits until the stdout has more than `than` bytes; false if the stdout ends before.
     #[track_caller]
-    pub fn said_more(&mut self, than: usize, limit: Duration) -> bool {
+    pub fn wait_for_more_stdout(&mut self, than: usize, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
-        while self.said.len() <= than {
+        while self.stdout_bytes.len() <= than {
             if self.stdout.is_none() {
                 return false;
             }
             assert!(
                 Instant::now() < deadline,
                 "{} said nothing more within {limit:?} than {}",
-                self.line,
-                self.said()
+                self.command_line,
+                self.stdout_text()
             );
-            self.take(deadline);
+            self.read_pipes(deadline);
         }
         true
     }
 
-    /// Waits for its end and the end of its output.
+    /// Waits for the exit and for the end of the output.
     #[track_caller]
     pub fn end(mut self, limit: Duration) -> ProgramOutput {
-        // A daemon or holder that keeps the caller's stdout open would hang `$(fugue ls)`; once the program itself has
-        // ended, its pipes have this long to close.
-        const LINGER: Duration = Duration::from_secs(5);
+        // A daemon or holder that keeps the caller's stdout open would hang `$(fugue ls)`. After the exit, the pipes of
+        // the program have this long to close.
+        const PIPE_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
         let mut deadline = self.start + limit;
         let mut status = None;
         let mut took = None;
@@ -193,43 +193,43 @@ impl RunningProgram {
             if Instant::now() >= deadline {
                 panic!(
                     "{}\n{}; open: stdout {}, stderr {}\nstdout: {}\nstderr: {}",
-                    self.line,
+                    self.command_line,
                     match status {
                         None => format!("still runs after {limit:?}"),
                         Some(status) => format!("ended ({status}), but something holds its output"),
                     },
                     self.stdout.is_some(),
                     self.stderr.is_some(),
-                    self.said(),
-                    String::from_utf8_lossy(&self.complained)
+                    self.stdout_text(),
+                    String::from_utf8_lossy(&self.stderr_bytes)
                 );
             }
-            self.take(deadline);
+            self.read_pipes(deadline);
             if status.is_none() {
                 status = self.child.try_wait().expect("a child can be waited for");
                 if status.is_some() {
                     took = Some(self.start.elapsed());
-                    deadline = deadline.min(Instant::now() + LINGER);
+                    deadline = deadline.min(Instant::now() + PIPE_CLOSE_TIMEOUT);
                 }
             }
         }
         let status = status.expect("the loop ends with a status");
         ProgramOutput {
-            line: self.line.clone(),
+            command_line: self.command_line.clone(),
             code: status.code(),
             signal: status.signal(),
-            stdout: std::mem::take(&mut self.said),
-            stderr: std::mem::take(&mut self.complained),
-            took: took.unwrap_or_else(|| self.start.elapsed()),
+            stdout: std::mem::take(&mut self.stdout_bytes),
+            stderr: std::mem::take(&mut self.stderr_bytes),
+            elapsed: took.unwrap_or_else(|| self.start.elapsed()),
         }
     }
 
-    /// Waits for something to happen, and takes what was printed.
-    fn take(&mut self, deadline: Instant) {
+    /// Waits for an event, and reads the available output.
+    fn read_pipes(&mut self, deadline: Instant) {
         let stdout = self.stdout.as_ref().map(AsFd::as_fd);
         let stderr = self.stderr.as_ref().map(AsFd::as_fd);
-        // Once it has ended, its pidfd is ready for ever and only the pipes are worth waiting for.
-        let ended = (!ready(self.ended.as_fd())).then(|| self.ended.as_fd());
+        // After the exit, the pidfd is always readable, so only the pipes are polled.
+        let ended = (!is_readable(self.ended.as_fd())).then(|| self.ended.as_fd());
         let mut fds: Vec<PollFd<'_>> = [stdout, stderr, ended]
             .into_iter()
             .flatten()
@@ -239,26 +239,31 @@ impl RunningProgram {
             return;
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        // Interrupted is as good as ready: the caller comes back.
+        // An interruption is harmless: the caller repeats the call.
         let _ = poll(&mut fds, Some(&timespec(left)));
-        if stdout.is_some_and(ready) {
-            take_from(&mut self.stdout, &mut self.said);
+        if stdout.is_some_and(is_readable) {
+            read_pipe(&mut self.stdout, &mut self.stdout_bytes);
         }
-        if self.stderr.as_ref().map(AsFd::as_fd).is_some_and(ready) {
-            take_from(&mut self.stderr, &mut self.complained);
+        if self
+            .stderr
+            .as_ref()
+            .map(AsFd::as_fd)
+            .is_some_and(is_readable)
+        {
+            read_pipe(&mut self.stderr, &mut self.stderr_bytes);
         }
     }
 }
 
 impl Drop for RunningProgram {
     fn drop(&mut self) {
-        // Both fail only when it has ended and been waited for.
+        // Both fail only if the program has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn take_from(pipe: &mut Option<impl Read>, into: &mut Vec<u8>) {
+fn read_pipe(pipe: &mut Option<impl Read>, into: &mut Vec<u8>) {
     let mut buffer = [0; 64 * 1024];
     let read = pipe.as_mut().map_or(Ok(0), |pipe| pipe.read(&mut buffer));
     match read {
@@ -267,8 +272,8 @@ fn take_from(pipe: &mut Option<impl Read>, into: &mut Vec<u8>) {
     }
 }
 
-/// Whether there is something to read now, an end included.
-fn ready(fd: BorrowedFd<'_>) -> bool {
+/// Whether a read would return at once, including the end of the stream.
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok_and(|ready| ready > 0)
 }

@@ -1,7 +1,7 @@
-//! The real Claude Code, Codex and Gemini CLI with a scripted model behind them: headless with fugue as their MCP server,
-//! or at home in a world, for workers that run in panes.
+//! The real Claude Code, Codex and Gemini CLI with a scripted model: headless with fugue as their MCP server, or
+//! installed in a test environment, for workers that run in panes.
 //!
-//! `scripts/mcp-tools` installs them, next to the build and outside the repository. A test that finds none is skipped.
+//! `scripts/mcp-tools` installs them next to the build and outside the repository. A test that finds none is skipped.
 
 use std::{
     fs,
@@ -15,17 +15,18 @@ use tempfile::TempDir;
 
 use crate::{
     MissingRequirement, TestEnv,
-    model::{ModelAction, ScriptedModel},
+    scripted_model::{ModelAction, ScriptedModel},
 };
 
-/// Programs that other people wrote and our tests drive: agents, suites, clients.
+/// Third-party programs that the tests run: agents, test suites, clients.
 pub struct ExternalTools {
     dir: PathBuf,
 }
 
 impl ExternalTools {
-    /// Where `scripts/mcp-tools` puts them for the build that this binary belongs to; `FUGUE_MCP_TOOLS` says otherwise.
-    pub fn beside(binary: &Path) -> Self {
+    /// The directory where `scripts/mcp-tools` installs the programs for the build of this binary; `FUGUE_MCP_TOOLS`
+    /// overrides the path.
+    pub fn find_beside(binary: &Path) -> Self {
         let said = std::env::var_os("FUGUE_MCP_TOOLS").map(PathBuf::from);
         let built = binary
             .ancestors()
@@ -36,13 +37,13 @@ impl ExternalTools {
         }
     }
 
-    /// A program of theirs, if it was installed.
+    /// Returns the path of an installed program.
     pub fn find(&self, program: &str) -> Option<PathBuf> {
         let path = self.dir.join(program);
         path.exists().then_some(path)
     }
 
-    /// A program in a world, with their Node in front of the system's.
+    /// A command in a test environment, with the installed Node before the system's in `PATH`.
     pub fn command(&self, world: &TestEnv, program: &Path) -> Command {
         let mut command = world.command(program);
         let path = world_path(&command);
@@ -51,8 +52,9 @@ impl ExternalTools {
         command
     }
 
-    /// A home for agents: below the user's own cache directory, or beside the agents. A world's directory will not do, because
-    /// Gemini CLI ignores its settings below a directory that others can write to, as /tmp is.
+    /// A home directory for agents: below the user's own cache directory, or beside the agents. The directory of a test
+    /// environment cannot be used, because Gemini CLI ignores settings below a directory that other users can write to,
+    /// such as /tmp.
     fn private_dir(&self) -> TempDir {
         let parents = self.private_parents();
         let closed = parents.iter().find(|dir| is_closed_to_others(dir));
@@ -72,7 +74,7 @@ impl ExternalTools {
     }
 }
 
-/// Whether nobody but this user and root can write to a directory or to any above it.
+/// Whether only this user and root can write to a directory and to all parents.
 fn is_closed_to_others(dir: &Path) -> bool {
     let Ok(dir) = dir.canonicalize() else {
         return false;
@@ -95,15 +97,15 @@ pub enum TestAgent {
     Gemini,
 }
 
-/// An agent that is ready to start, and the home it will have.
+/// An agent that is ready to start, and the home directory.
 pub struct HeadlessAgent {
     pub command: Command,
     _home: TempDir,
 }
 
 impl TestAgent {
-    /// The model's name for a tool of ours: the tool, and the namespace where there is one.
-    pub fn names(self, tool: &str) -> (String, Option<String>) {
+    /// The name under which the model sees a fugue tool: the tool, and the namespace if the agent uses namespaces.
+    pub fn model_tool_name(self, tool: &str) -> (String, Option<String>) {
         match self {
             Self::Claude => (format!("mcp__fugue__{tool}"), None),
             Self::Codex => (tool.to_owned(), Some("mcp__fugue".to_owned())),
@@ -119,8 +121,8 @@ impl TestAgent {
         }
     }
 
-    /// Why the agent cannot be tested here, if it cannot.
-    pub fn obstacle(
+    /// The missing requirement because of which the agent cannot be tested here, and the reason.
+    pub fn missing_requirement(
         self,
         tools: &ExternalTools,
         started: AgentStart,
@@ -147,8 +149,8 @@ impl TestAgent {
         Some((MissingRequirement::Machine, reason.to_owned()))
     }
 
-    /// The agent with one prompt, fugue as its only MCP server and the model as its only model; none if it is not
-    /// installed. No traffic leaves loopback.
+    /// The agent with one prompt, fugue as its only MCP server and the scripted model as its only model; `None` if the
+    /// agent is not installed. No traffic leaves the loopback interface.
     pub fn headless(
         self,
         tools: &ExternalTools,
@@ -165,7 +167,7 @@ impl TestAgent {
         match self {
             Self::Claude => {
                 let mut server = server;
-                // Otherwise its tools are behind a search.
+                // Without this, the tools are only found through a search tool.
                 server["alwaysLoad"] = json!(true);
                 let config = write(
                     &home,
@@ -224,7 +226,7 @@ impl TestAgent {
                     .env("GEMINI_API_KEY", "none")
                     .env("GOOGLE_GEMINI_BASE_URL", model.url())
                     .args(["-p", prompt, "-o", "stream-json", "--skip-trust"])
-                    // A model by name: otherwise it asks a model which model to ask, for a minute.
+                    // A model by name: by default the CLI asks a model which model to use, for a minute.
                     .args(["--approval-mode", "yolo", "--model", "gemini-2.5-pro"]);
             }
         }
@@ -235,16 +237,16 @@ impl TestAgent {
     }
 }
 
-/// What the agents need to be started by name in a world, interactively, by whatever starts them. They are where a user
-/// would have them: on the PATH, with a home in which they have been used before, and with a model.
+/// A home directory with which the agents can be started by name in a test environment, interactively, by any program:
+/// they are in `PATH`, have completed their first-run setup, and use the scripted model.
 pub struct AgentHome {
     home: TempDir,
 }
 
 impl AgentHome {
-    /// Makes the world one in which agents live; `None` where they are not installed. Everything that is started in the
-    /// world from now on has the environment for it, the daemon too, so this comes first. They trust the world's working
-    /// directory and ask before they run a command.
+    /// Installs the agents in a test environment; `None` if an agent is missing. Programs started afterwards, including
+    /// the daemon, inherit the necessary variables, so this call comes first. The agents trust the environment's
+    /// working directory and request permission before running a command.
     pub fn settle(
         tools: &ExternalTools,
         world: &mut TestEnv,
@@ -262,10 +264,10 @@ impl AgentHome {
         let path = format!("{}:{}:{path}", node.display(), agents.display());
         world.set_env("PATH", path);
         world.set_env("HOME", home.dir());
-        // Files for agents are written there, and one agent ignores them below /tmp.
+        // The daemon writes files for agents to the state directory, and Gemini CLI ignores files below /tmp.
         world.set_env("XDG_STATE_HOME", home.dir().join("state"));
         world.set_env("ANTHROPIC_BASE_URL", model.url());
-        world.set_env("ANTHROPIC_API_KEY", KEY);
+        world.set_env("ANTHROPIC_API_KEY", TEST_API_KEY);
         world.set_env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
         world.set_env("CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL", "1");
         world.set_env("DISABLE_AUTOUPDATER", "1");
@@ -287,7 +289,7 @@ impl AgentHome {
         for rc in [".bashrc", ".zshrc"] {
             write(&self.home, rc, "");
         }
-        // It then asks a person before it runs something, instead of a model.
+        // The agent then requests permission from a person, and not from a model, before running a command.
         let manual = json!({"permissions": {"disableAutoMode": "disable"}});
         write(&self.home, ".claude/settings.json", &manual.to_string());
         let codex = format!(
@@ -301,13 +303,14 @@ impl AgentHome {
             "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": true}},
             "privacy": {"usageStatisticsEnabled": false},
             "general": {"enableAutoUpdate": false},
-            // By name: otherwise it asks a model which model to ask, for a minute.
+            // By name: by default the CLI asks a model which model to use, for a minute.
             "model": {"name": "gemini-2.5-pro"},
         });
         write(&self.home, ".gemini/settings.json", &gemini.to_string());
     }
 
-    /// Lets the agents work in one more directory without asking. Before they are started there.
+    /// Lets the agents work in a further directory without a trust dialog. To be called before an agent is started in
+    /// the directory.
     pub fn trust(&self, dir: &Path) {
         let dir = dir.canonicalize().expect("a directory to trust");
         let name = dir.to_string_lossy().into_owned();
@@ -315,7 +318,7 @@ impl AgentHome {
         let mut state = read_json(&claude);
         state["hasCompletedOnboarding"] = json!(true);
         state["customApiKeyResponses"] =
-            json!({"approved": [&KEY[KEY.len() - 20..]], "rejected": []});
+            json!({"approved": [&TEST_API_KEY[TEST_API_KEY.len() - 20..]], "rejected": []});
         state["projects"][&name] = json!({"hasTrustDialogAccepted": true});
         fs::write(&claude, state.to_string()).expect("Claude's state");
         let codex = self.dir().join(".codex/config.toml");
@@ -333,14 +336,14 @@ impl AgentHome {
 }
 
 impl TestAgent {
-    /// The call by which this agent's model runs a command, for which the agent asks permission.
+    /// The tool call with which this agent's model runs a command that needs permission.
     pub fn shell_call(self, command: &str) -> ModelAction {
         let (tool, input) = match self {
             Self::Claude => (
                 "Bash",
                 json!({"command": command, "description": "what the script says"}),
             ),
-            // In its sandbox it would run without a question.
+            // In the sandbox, the agent would run the command without a permission request.
             Self::Codex => (
                 "exec_command",
                 json!({"cmd": command, "sandbox_permissions": "require_escalated", "justification": "the script says so"}),
@@ -358,8 +361,8 @@ impl TestAgent {
     }
 }
 
-// As long as a real one: Claude Code remembers by its last 20 characters that a key was approved.
-const KEY: &str = "sk-ant-none-0123456789012345678901234567890123456789";
+// As long as a real key: Claude Code stores the last 20 characters of an approved key.
+const TEST_API_KEY: &str = "sk-ant-none-0123456789012345678901234567890123456789";
 
 fn read_json(path: &Path) -> Value {
     match fs::read_to_string(path) {
@@ -377,7 +380,8 @@ fn world_path(command: &Command) -> String {
         .unwrap_or_default()
 }
 
-/// What makes fugue belong to the world, for servers that an agent starts with an environment of its own.
+/// The variables that direct fugue to the test environment, for servers that an agent starts with a different
+/// environment.
 fn world_env(command: &Command) -> Value {
     let ours = command.get_envs().filter_map(|(name, value)| {
         let name = name.to_str()?;
@@ -393,9 +397,8 @@ fn write(home: &TempDir, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// Whether a model that was given `given` was given exactly these facts: as JSON, or as JSON in a text, after
-/// whatever heading the agent puts in front.
-pub fn carries(given: &Value, facts: &Value) -> bool {
+/// Whether `given` contains exactly `facts`: as JSON, or as JSON inside a text, after any heading that the agent adds.
+pub fn contains_reply(given: &Value, facts: &Value) -> bool {
     if given == facts {
         return true;
     }
@@ -405,11 +408,11 @@ pub fn carries(given: &Value, facts: &Value) -> bool {
                 || text.match_indices(['{', '[']).any(|(at, _)| {
                     let mut documents =
                         serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
-                    matches!(documents.next(), Some(Ok(inner)) if carries(&inner, facts))
+                    matches!(documents.next(), Some(Ok(inner)) if contains_reply(&inner, facts))
                 })
         }
-        Value::Array(items) => items.iter().any(|item| carries(item, facts)),
-        Value::Object(fields) => fields.values().any(|field| carries(field, facts)),
+        Value::Array(items) => items.iter().any(|item| contains_reply(item, facts)),
+        Value::Object(fields) => fields.values().any(|field| contains_reply(field, facts)),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
@@ -427,9 +430,9 @@ mod tests {
             json!({"output": "Wall time: 1s\nOutput:\n{ \"b\": [2], \"a\": 1 }"}),
             json!("{\"structuredContent\": {\"a\": 1, \"b\": [2]}}"),
         ] {
-            assert!(carries(&given, &facts), "{given}");
+            assert!(contains_reply(&given, &facts), "{given}");
         }
-        assert!(!carries(&json!({"a": 1}), &facts));
-        assert!(!carries(&json!("{\"a\":1,\"b\":[3]}"), &facts));
+        assert!(!contains_reply(&json!({"a": 1}), &facts));
+        assert!(!contains_reply(&json!("{\"a\":1,\"b\":[3]}"), &facts));
     }
 }

@@ -1,7 +1,7 @@
-//! A scripted model on loopback, so that real agents can be driven without an account: each turn it makes the next
-//! call of its script, and it remembers every request, which is what a real model would have been given.
+//! A scripted model on the loopback interface, so that real agents can be tested without an account. Each reply makes
+//! the next tool call of the script. Every request is recorded, as a real model would have received it.
 //!
-//! It speaks as much of the Anthropic Messages, OpenAI Responses and Gemini APIs as the agents' command lines use.
+//! Implements the parts of the Anthropic Messages, OpenAI Responses and Gemini APIs that the agents' command lines use.
 
 use std::{
     io::{self, BufRead, BufReader, Write},
@@ -15,38 +15,38 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// One thing the model does.
+/// A tool call of the script.
 #[derive(Clone, Debug)]
 pub struct ModelAction {
-    /// As the agent lists it: each has its own way of naming an MCP server's tools.
+    /// The name under which the agent lists the tool: each agent names the tools of an MCP server differently.
     pub tool: String,
     pub namespace: Option<String>,
     pub input: Value,
 }
 
-/// What one request to the model was.
+/// A request to the model.
 #[derive(Clone, Debug)]
 pub struct ModelRequest {
     pub path: String,
     pub body: Value,
 }
 
-/// A model that listens until it is dropped.
+/// A server that listens until dropped.
 pub struct ScriptedModel {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<ModelRequest>>>,
     over: Arc<AtomicBool>,
-    gate: Arc<Gate>,
+    gate: Arc<ReplyGate>,
 }
 
-/// Whether the model answers, or thinks until it is let go.
+/// Holds replies back while closed.
 #[derive(Default)]
-struct Gate {
+struct ReplyGate {
     held: Mutex<bool>,
     opened: Condvar,
 }
 
-impl Gate {
+impl ReplyGate {
     fn pass(&self) {
         let held = self.held.lock().expect("nobody panics with it");
         let passed = self.opened.wait_while(held, |held| *held);
@@ -59,21 +59,21 @@ impl Gate {
     }
 }
 
-/// What the model says when its script is done.
-pub const DONE: &str = "the script is done";
+/// The model's text when the script is done.
+pub const SCRIPT_DONE: &str = "the script is done";
 
 impl ScriptedModel {
     pub fn start(script: Vec<ModelAction>) -> Self {
-        Self::in_turns(vec![script])
+        Self::with_turns(vec![script])
     }
 
-    /// With a script for each turn: the calls of the second wait until the agent was told something after the first.
-    pub fn in_turns(script: Vec<Vec<ModelAction>>) -> Self {
+    /// A script per turn: the calls of the second turn wait until the agent received a prompt after the first.
+    pub fn with_turns(script: Vec<Vec<ModelAction>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
         let address = listener.local_addr().expect("it has an address");
         let asked = Arc::new(Mutex::new(Vec::new()));
         let over = Arc::new(AtomicBool::new(false));
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(ReplyGate::default());
         let (log, stop, thinks) = (asked.clone(), over.clone(), gate.clone());
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -81,7 +81,7 @@ impl ScriptedModel {
                     return;
                 }
                 let (script, log, gate) = (script.clone(), log.clone(), thinks.clone());
-                // An agent that hangs up in the middle is its own business.
+                // An agent may disconnect at any time.
                 thread::spawn(move || serve(stream, &script, &log, &gate));
             }
         });
@@ -93,13 +93,13 @@ impl ScriptedModel {
         }
     }
 
-    /// Makes it think about every question of an agent's from now on, until [`Self::answer`].
-    pub fn think(&self) {
+    /// Holds back the replies to all agent requests from now on, until [`Self::release_replies`].
+    pub fn hold_replies(&self) {
         self.gate.set(true);
     }
 
-    /// Lets it answer what it thinks about, and everything from now on.
-    pub fn answer(&self) {
+    /// Sends the replies that are held back, and all further replies at once.
+    pub fn release_replies(&self) {
         self.gate.set(false);
     }
 
@@ -107,8 +107,8 @@ impl ScriptedModel {
         format!("http://{}", self.address)
     }
 
-    /// Every request so far, in order.
-    pub fn asked(&self) -> Vec<ModelRequest> {
+    /// All requests so far, in order.
+    pub fn requests(&self) -> Vec<ModelRequest> {
         self.asked.lock().expect("nobody panics with it").clone()
     }
 }
@@ -116,8 +116,8 @@ impl ScriptedModel {
 impl Drop for ScriptedModel {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
-        self.answer();
-        // The listener looks at the flag when somebody comes.
+        self.release_replies();
+        // The listener checks the flag when a connection arrives.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -126,14 +126,14 @@ fn serve(
     stream: TcpStream,
     script: &[Vec<ModelAction>],
     log: &Mutex<Vec<ModelRequest>>,
-    gate: &Gate,
+    gate: &ReplyGate,
 ) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut out = stream;
-    // One request a connection: agents connect again.
-    let (method, path, body) = request(&mut reader)?;
+    // One request per connection: agents connect again.
+    let (method, path, body) = read_request(&mut reader)?;
     if method != "POST" {
-        return json_reply(
+        return write_json(
             &mut out,
             &json!({"data": [], "models": [], "object": "list", "has_more": false}),
         );
@@ -148,12 +148,12 @@ fn serve(
         log.len()
     };
     if path.contains("count_tokens") || path.contains("countTokens") {
-        return json_reply(&mut out, &json!({"input_tokens": 100, "totalTokens": 100}));
+        return write_json(&mut out, &json!({"input_tokens": 100, "totalTokens": 100}));
     }
     if asked.body.get("tools").is_some() {
         gate.pass();
     }
-    let turn = Turn {
+    let turn = ScriptedReply {
         number,
         next: next_call(script, &asked.body),
     };
@@ -171,16 +171,16 @@ fn serve(
     }
 }
 
-/// The call after those whose results the request carries. A request without tools is the agent's own housekeeping.
+/// The call after all calls whose results are in the request. A request without tools is internal to the agent.
 fn next_call<'a>(script: &'a [Vec<ModelAction>], body: &Value) -> Option<&'a ModelAction> {
     body.get("tools")?;
-    let turns_over = body.to_string().matches(DONE).count();
+    let turns_over = body.to_string().matches(SCRIPT_DONE).count();
     let mut so_far = script.iter().take(turns_over + 1).flatten();
-    so_far.nth(results(body).len())
+    so_far.nth(tool_results(body).len())
 }
 
-/// The tool results in a request, as the model is given them, in order, whichever API it is.
-pub fn results(body: &Value) -> Vec<Value> {
+/// The tool results in a request of any of the APIs, in order, as the model receives them.
+pub fn tool_results(body: &Value) -> Vec<Value> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut found = Vec::new();
     for message in list(&body["messages"]) {
@@ -202,7 +202,7 @@ pub fn results(body: &Value) -> Vec<Value> {
     found
 }
 
-/// Whether a text was given to the model in a request, whole.
+/// Whether a request contains the whole text.
 pub fn told(body: &Value, text: &str) -> bool {
     match body {
         Value::String(said) => said.contains(text),
@@ -212,13 +212,13 @@ pub fn told(body: &Value, text: &str) -> bool {
     }
 }
 
-/// One answer of the model's.
-struct Turn<'a> {
+/// A reply of the model.
+struct ScriptedReply<'a> {
     number: usize,
     next: Option<&'a ModelAction>,
 }
 
-impl Turn<'_> {
+impl ScriptedReply<'_> {
     fn anthropic(&self, out: &mut impl Write, body: &Value) -> io::Result<()> {
         let number = self.number;
         let (block, delta, stop) = match self.next {
@@ -229,7 +229,7 @@ impl Turn<'_> {
             ),
             None => (
                 json!({"type": "text", "text": ""}),
-                json!({"type": "text_delta", "text": DONE}),
+                json!({"type": "text_delta", "text": SCRIPT_DONE}),
                 "end_turn",
             ),
         };
@@ -242,13 +242,13 @@ impl Turn<'_> {
             let mut block = block;
             match self.next {
                 Some(call) => block["input"] = call.input.clone(),
-                None => block["text"] = json!(DONE),
+                None => block["text"] = json!(SCRIPT_DONE),
             }
             message["content"] = json!([block]);
             message["stop_reason"] = json!(stop);
-            return json_reply(out, &message);
+            return write_json(out, &message);
         }
-        events(
+        write_events(
             out,
             &[
                 json!({"type": "message_start", "message": message}),
@@ -276,7 +276,7 @@ impl Turn<'_> {
             }
             None => json!({
                 "type": "message", "id": format!("m_{number}"), "role": "assistant",
-                "content": [{"type": "output_text", "text": DONE}],
+                "content": [{"type": "output_text", "text": SCRIPT_DONE}],
             }),
         };
         let id = format!("resp_{number:04}");
@@ -284,7 +284,7 @@ impl Turn<'_> {
             "input_tokens": 10, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 5,
             "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 15,
         });
-        events(
+        write_events(
             out,
             &[
                 json!({"type": "response.created", "response": {"id": id}}),
@@ -297,7 +297,7 @@ impl Turn<'_> {
     fn gemini(&self, out: &mut impl Write, streamed: bool) -> io::Result<()> {
         let part = match self.next {
             Some(call) => json!({"functionCall": {"name": call.tool, "args": call.input}}),
-            None => json!({"text": DONE}),
+            None => json!({"text": SCRIPT_DONE}),
         };
         let answer = json!({
             "candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}],
@@ -305,14 +305,14 @@ impl Turn<'_> {
             "modelVersion": "scripted",
         });
         if streamed {
-            events(out, &[answer])
+            write_events(out, &[answer])
         } else {
-            json_reply(out, &answer)
+            write_json(out, &answer)
         }
     }
 }
 
-fn json_reply(out: &mut impl Write, body: &Value) -> io::Result<()> {
+fn write_json(out: &mut impl Write, body: &Value) -> io::Result<()> {
     let body = body.to_string();
     let length = body.len();
     write!(
@@ -321,8 +321,8 @@ fn json_reply(out: &mut impl Write, body: &Value) -> io::Result<()> {
     )
 }
 
-/// A stream of server-sent events, named by their `type` where they have one, ended by the connection's end.
-fn events(out: &mut impl Write, events: &[Value]) -> io::Result<()> {
+/// Writes a stream of server-sent events, named by `type` if present, and ended by the end of the connection.
+fn write_events(out: &mut impl Write, events: &[Value]) -> io::Result<()> {
     let mut text = String::from(
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n",
     );
@@ -335,7 +335,7 @@ fn events(out: &mut impl Write, events: &[Value]) -> io::Result<()> {
     out.write_all(text.as_bytes())
 }
 
-fn request(reader: &mut impl BufRead) -> io::Result<(String, String, Value)> {
+fn read_request(reader: &mut impl BufRead) -> io::Result<(String, String, Value)> {
     let mut line = String::new();
     reader.read_line(&mut line)?;
     let mut words = line.split_whitespace();
@@ -357,11 +357,11 @@ fn request(reader: &mut impl BufRead) -> io::Result<(String, String, Value)> {
     }
     let mut body = vec![0; length];
     if chunked {
-        body = chunks(reader)?;
+        body = read_chunks(reader)?;
     } else {
         reader.read_exact(&mut body)?;
     }
-    // A compressed body would be an agent's new habit; the test that looks for its words says so.
+    // A compressed body would be new behaviour of an agent; the test that searches for the text would fail.
     Ok((
         method,
         path,
@@ -369,7 +369,7 @@ fn request(reader: &mut impl BufRead) -> io::Result<(String, String, Value)> {
     ))
 }
 
-fn chunks(reader: &mut impl BufRead) -> io::Result<Vec<u8>> {
+fn read_chunks(reader: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let mut line = String::new();
@@ -418,10 +418,10 @@ mod tests {
             "{said}"
         );
         let second = json!({"tools": [], "messages": [{"role": "user", "content": [{"type": "tool_result", "content": "seen"}]}]});
-        assert!(ask(&model, "/v1/messages", &second).contains(DONE));
-        assert!(ask(&model, "/v1/messages", &json!({"messages": []})).contains(DONE));
-        let asked = model.asked();
+        assert!(ask(&model, "/v1/messages", &second).contains(SCRIPT_DONE));
+        assert!(ask(&model, "/v1/messages", &json!({"messages": []})).contains(SCRIPT_DONE));
+        let asked = model.requests();
         assert_eq!(asked.len(), 3);
-        assert_eq!(results(&asked[1].body).len(), 1);
+        assert_eq!(tool_results(&asked[1].body).len(), 1);
     }
 }

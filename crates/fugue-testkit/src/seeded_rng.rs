@@ -1,6 +1,6 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Random numbers that can be had again: `FUGUE_SEED` repeats a run (as far as the machine's own timing lets it).
+/// Reproducible random numbers: `FUGUE_SEED` repeats a run, as far as the timing of the machine allows.
 pub struct SeededRng {
     seed: u64,
     state: u64,
@@ -15,27 +15,27 @@ impl Default for SeededRng {
                 .duration_since(UNIX_EPOCH)
                 .map_or(1, |now| now.as_nanos() as u64),
         };
-        Self::of(seed)
+        Self::with_seed(seed)
     }
 }
 
 impl SeededRng {
-    /// One of several that run side by side, each with numbers of its own.
-    pub fn of(seed: u64) -> Self {
+    /// A generator with a given seed, for several that run concurrently.
+    pub fn with_seed(seed: u64) -> Self {
         Self {
             seed,
             state: seed | 1,
         }
     }
 
-    /// What to give as `FUGUE_SEED` to have the same numbers again.
+    /// The value of `FUGUE_SEED` that reproduces these numbers.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
     /// A number in `0..below`.
     pub fn below(&mut self, below: u64) -> u64 {
-        // splitmix64: enough for choosing moments, and no dependency.
+        // splitmix64: good enough for choosing moments, and without a dependency.
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -43,13 +43,13 @@ impl SeededRng {
         (z ^ (z >> 31)) % below.max(1)
     }
 
-    /// One time in `n`.
+    /// True once in `n` calls on average.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// A moment up to `longest` away.
-    pub fn moment(&mut self, longest: Duration) -> Duration {
+    /// A duration in `0..longest`.
+    pub fn duration_below(&mut self, longest: Duration) -> Duration {
         Duration::from_micros(self.below(longest.as_micros() as u64))
     }
 }

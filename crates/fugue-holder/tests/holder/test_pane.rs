@@ -1,4 +1,4 @@
-//! One pane in a directory of its own, seen as a daemon sees it.
+//! One pane in a directory of its own, from the daemon's point of view.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fugue_holder::record::{ExitRecord, SizeAt};
+use fugue_holder::record::{ExitRecord, SizeRecord};
 use fugue_holder::spawn::{ChildProcess, ProcessExit, SessionLeadership, SpawnCommand};
 use fugue_holder::wire::{
     ChildExit, ChildSpec, ChildState, ForegroundProbe, HelloOk, HolderFrame, InputKind,
@@ -17,12 +17,13 @@ use fugue_holder::{
     DaemonLink, GuardedFds, HandoverState, HolderLocation, LogRead, LogReader, ProcessScope,
     ReadStatus, close_leftovers,
 };
+use fugue_testkit::SeededRng;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-/// What no step of a test may take longer than, on a machine that does other things too.
+/// The time limit of each step of a test, on a machine that is busy with other work.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-pub struct Pane {
+pub struct TestPane {
     home: tempfile::TempDir,
     pub dir: PathBuf,
     pub generation: u32,
@@ -39,26 +40,26 @@ pub struct Pane {
     pub at: u64,
 }
 
-impl Pane {
-    /// A holder that was said Hello to, with no child.
-    pub fn empty() -> Pane {
+impl TestPane {
+    /// A holder after the Hello, without a child.
+    pub fn with_holder() -> TestPane {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("pane");
         std::fs::create_dir(&dir).unwrap();
-        Pane::empty_in(home, dir)
+        TestPane::with_holder_in(home, dir)
     }
 
-    pub fn empty_in(home: tempfile::TempDir, dir: PathBuf) -> Pane {
-        let mut pane = Pane::unborn(home, dir);
-        pane.holder = Some(pane.place().spawn().unwrap());
+    pub fn with_holder_in(home: tempfile::TempDir, dir: PathBuf) -> TestPane {
+        let mut pane = TestPane::without_holder(home, dir);
+        pane.holder = Some(pane.location().spawn().unwrap());
         pane.connect();
-        pane.greet();
+        pane.hello();
         pane
     }
 
-    /// No holder yet.
-    pub fn unborn(home: tempfile::TempDir, dir: PathBuf) -> Pane {
-        Pane {
+    /// A pane directory without a holder.
+    pub fn without_holder(home: tempfile::TempDir, dir: PathBuf) -> TestPane {
+        TestPane {
             log: LogReader::new(&dir),
             home,
             dir,
@@ -76,9 +77,9 @@ impl Pane {
         }
     }
 
-    /// A pane that runs this in a shell.
-    pub fn sh(script: &str) -> Pane {
-        let mut pane = Pane::empty();
+    /// A pane that runs this script in a shell.
+    pub fn running(script: &str) -> TestPane {
+        let mut pane = TestPane::with_holder();
         let spec = pane.spec(&["sh", "-c", script]);
         pane.start(spec);
         pane
@@ -88,8 +89,8 @@ impl Pane {
         self.home.path().join("s")
     }
 
-    pub fn place(&self) -> HolderLocation<'_> {
-        // Leaked: a few bytes a call, in a test.
+    pub fn location(&self) -> HolderLocation<'_> {
+        // Leaks a few bytes per call, in a test.
         let socket: &'static Path = Box::leak(self.socket().into_boxed_path());
         let exe: &'static Path = Box::leak(holder_exe().into_boxed_path());
         let (dir, generation, epoch) = (&self.dir, self.generation, self.epoch);
@@ -141,7 +142,7 @@ impl Pane {
         self.link = Some(DaemonLink::connect(&self.socket()).unwrap());
     }
 
-    pub fn greet(&mut self) -> HelloOk {
+    pub fn hello(&mut self) -> HelloOk {
         let epoch = self.epoch;
         self.send(&ToHolder::Hello {
             version: VERSION,
@@ -190,12 +191,12 @@ impl Pane {
     pub fn send_with(&mut self, message: &ToHolder, fds: Vec<OwnedFd>) {
         let link = self.link.as_mut().unwrap();
         link.push(message, fds).unwrap();
-        while link.flush().unwrap() == fugue_holder::Flushed::Later {
-            wait(&[(link.as_fd(), PollFlags::OUT)]);
+        while link.flush().unwrap() == fugue_holder::FlushStatus::Partial {
+            wait_for_any(&[(link.as_fd(), PollFlags::OUT)]);
         }
     }
 
-    /// The first message that `pick` wants; earlier ones stay for later.
+    /// Returns the first message that `pick` selects; earlier messages stay queued.
     pub fn expect<T>(&mut self, pick: impl FnMut(&ToDaemon) -> Option<T>) -> T {
         self.expect_with(pick).0
     }
@@ -214,8 +215,8 @@ impl Pane {
             }
             from = self.inbox.len();
             let link = self.link.as_mut().unwrap();
-            wait(&[(link.as_fd(), PollFlags::IN)]);
-            let open = self.hear();
+            wait_for_any(&[(link.as_fd(), PollFlags::IN)]);
+            let open = self.receive();
             assert!(
                 open || self.inbox.len() > from,
                 "the holder closed the connection; {:?}",
@@ -224,10 +225,10 @@ impl Pane {
         }
     }
 
-    /// Takes in what has arrived. False when the connection is closed.
-    pub fn hear(&mut self) -> bool {
+    /// Receives available messages. False when the connection is closed.
+    pub fn receive(&mut self) -> bool {
         let link = self.link.as_mut().unwrap();
-        let filled = link.fill().unwrap();
+        let filled = link.read_socket().unwrap();
         while let Some((frame, fds)) = link.next().unwrap() {
             match frame {
                 HolderFrame::Known(message) => self.inbox.push_back((message, fds)),
@@ -238,10 +239,10 @@ impl Pane {
     }
 
     /// Waits until the holder has closed the connection.
-    pub fn hear_the_end(&mut self) {
-        while self.hear() {
+    pub fn wait_for_disconnect(&mut self) {
+        while self.receive() {
             let link = self.link.as_ref().unwrap();
-            wait(&[(link.as_fd(), PollFlags::IN)]);
+            wait_for_any(&[(link.as_fd(), PollFlags::IN)]);
         }
     }
 
@@ -280,24 +281,24 @@ impl Pane {
         })
     }
 
-    pub fn exited(&mut self) -> ChildExit {
+    pub fn wait_for_exit(&mut self) -> ChildExit {
         self.expect(|m| match m {
             ToDaemon::Exited(exited) => Some(*exited),
             _ => None,
         })
     }
 
-    pub fn recorded(&self) -> Option<ChildExit> {
+    pub fn read_exit_record(&self) -> Option<ChildExit> {
         ExitRecord::read(&self.dir, self.generation)
             .unwrap()
             .map(|r| r.exited)
     }
 
-    pub fn sizes(&self) -> Vec<SizeAt> {
-        SizeAt::read_all(&self.dir).unwrap()
+    pub fn sizes(&self) -> Vec<SizeRecord> {
+        SizeRecord::read_all(&self.dir).unwrap()
     }
 
-    /// Reads the log to its end of now.
+    /// Reads the log to its current end.
     pub fn read(&mut self) {
         let mut buf = vec![0; 256 << 10];
         loop {
@@ -312,7 +313,7 @@ impl Pane {
         }
     }
 
-    /// Reads until `done` is true of all that was seen.
+    /// Reads until `done` holds for all bytes so far.
     pub fn read_until(&mut self, mut done: impl FnMut(&[u8]) -> bool) {
         loop {
             drain(self.grew.as_ref().unwrap());
@@ -324,13 +325,13 @@ impl Pane {
                 (self.grew.as_ref().unwrap().as_fd(), PollFlags::IN),
                 (self.link.as_ref().unwrap().as_fd(), PollFlags::IN),
             ];
-            let ready = wait_or(&sources, Instant::now() + LIMIT);
+            let ready = wait_for_any_until(&sources, Instant::now() + LIMIT);
             assert!(
                 ready.is_some(),
                 "waited too long; seen {:?}",
                 tail(&self.seen)
             );
-            if ready == Some(1) && !self.hear() {
+            if ready == Some(1) && !self.receive() {
                 self.read();
                 assert!(
                     done(&self.seen),
@@ -346,20 +347,23 @@ impl Pane {
         self.read_until(|seen| text(seen).contains(wanted));
     }
 
-    /// All output up to the child's end.
+    /// All output up to the child's exit.
     pub fn output(&mut self) -> (ChildExit, Vec<u8>) {
-        let exited = self.exited();
+        let exited = self.wait_for_exit();
         self.read();
-        assert_eq!(self.at, exited.at, "the log ends where the exit says");
+        assert_eq!(
+            self.at, exited.output_end,
+            "the log ends where the exit says"
+        );
         (exited, std::mem::take(&mut self.seen))
     }
 
-    /// kill -9, and it is gone.
+    /// Kills the holder with `kill -9`, and reaps it.
     pub fn kill_holder(&mut self) {
         let holder = self.holder.take().unwrap();
         holder.signal(9).unwrap();
         let ending = holder.wait().unwrap();
-        // It may have ended by itself just before.
+        // The holder may have exited just before.
         assert!(
             matches!(
                 ending,
@@ -371,33 +375,33 @@ impl Pane {
     }
 
     pub fn replace_holder(&mut self) -> HelloOk {
-        let place = self.place();
+        let place = self.location();
         self.holder = Some(
             place
                 .replace(self.guarded.as_ref().unwrap(), self.known)
                 .unwrap(),
         );
         self.connect();
-        self.greet()
+        self.hello()
     }
 
-    /// The holder's own end, reaped.
-    pub fn holder_ends(&mut self) -> ProcessExit {
+    /// Waits for the holder's exit, and reaps it.
+    pub fn wait_for_holder_exit(&mut self) -> ProcessExit {
         let holder = self.holder.take().unwrap();
-        wait(&[(holder.pidfd.as_fd(), PollFlags::IN)]);
+        wait_for_any(&[(holder.pidfd.as_fd(), PollFlags::IN)]);
         holder.wait().unwrap()
     }
 
-    pub fn await_fd(&self, fd: BorrowedFd<'_>, flags: PollFlags) {
-        wait(&[(fd, flags)]);
+    pub fn wait_for_fd(&self, fd: BorrowedFd<'_>, flags: PollFlags) {
+        wait_for_any(&[(fd, flags)]);
     }
 
-    pub fn await_exit_of(&self, who: ProcessIdentity) {
+    pub fn wait_for_process(&self, who: ProcessIdentity) {
         let pid = rustix::process::Pid::from_raw(who.pid).unwrap();
         if let Ok(fd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
             && fugue_holder::is_alive(who)
         {
-            wait(&[(fd.as_fd(), PollFlags::IN)]);
+            wait_for_any(&[(fd.as_fd(), PollFlags::IN)]);
         }
     }
 
@@ -410,15 +414,15 @@ impl Pane {
     }
 }
 
-impl Drop for Pane {
+impl Drop for TestPane {
     fn drop(&mut self) {
-        // Also after a failure nothing is left, as far as the holder can find it.
+        // After a failure too, no process is left, as far as the holder can find it.
         if let (Some(mut link), Some(holder)) = (self.link.take(), &self.holder) {
             let close = ToHolder::Close { id: 0, grace_ms: 0 };
             let _ = link.push(&close, Vec::new()).and_then(|()| link.flush());
             drop(link);
             let soon = Instant::now() + Duration::from_secs(10);
-            wait_or(&[(holder.pidfd.as_fd(), PollFlags::IN)], soon);
+            wait_for_any_until(&[(holder.pidfd.as_fd(), PollFlags::IN)], soon);
         }
         if let Some(holder) = self.holder.take() {
             let _ = holder.signal(9);
@@ -450,7 +454,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The end of it, for a message about a failure.
+/// The end of the output, for a failure message.
 fn tail(bytes: &[u8]) -> String {
     text(&bytes[bytes.len().saturating_sub(500)..])
 }
@@ -459,12 +463,15 @@ pub fn drain(eventfd: &OwnedFd) {
     let _ = rustix::io::read(eventfd, &mut [0; 8]);
 }
 
-/// Waits for one of them; which one.
-pub fn wait(sources: &[(BorrowedFd<'_>, PollFlags)]) -> usize {
-    wait_or(sources, Instant::now() + LIMIT).expect("waited too long")
+/// Waits for one of the sources, and returns its index.
+pub fn wait_for_any(sources: &[(BorrowedFd<'_>, PollFlags)]) -> usize {
+    wait_for_any_until(sources, Instant::now() + LIMIT).expect("waited too long")
 }
 
-pub fn wait_or(sources: &[(BorrowedFd<'_>, PollFlags)], deadline: Instant) -> Option<usize> {
+pub fn wait_for_any_until(
+    sources: &[(BorrowedFd<'_>, PollFlags)],
+    deadline: Instant,
+) -> Option<usize> {
     loop {
         let mut fds: Vec<PollFd<'_>> = sources
             .iter()
@@ -495,23 +502,9 @@ pub fn run(program: &str, args: &[OsString]) -> io::Result<ProcessExit> {
     child.wait()
 }
 
-/// Not for secrets: a fresh stream for each seed, which the test prints.
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new() -> Dice {
-        let now = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap();
-        let seed = now.as_nanos() as u64 | 1;
-        println!("seed {seed}");
-        Dice(seed)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
+/// Random numbers whose seed is printed, so that `FUGUE_SEED` can repeat a failure.
+pub fn seeded_rng() -> SeededRng {
+    let rng = SeededRng::default();
+    println!("seed {}", rng.seed());
+    rng
 }

@@ -1,4 +1,4 @@
-//! What the kernel says about a world's processes.
+//! The processes of a test environment, according to the kernel.
 
 use std::{
     collections::BTreeMap,
@@ -13,25 +13,25 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 
-use crate::time::timespec;
+use crate::wait::timespec;
 
-/// One process, told from a later one of the same number by when it started.
+/// A process, distinguished by its start time from later processes with the same pid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcessRef {
     pub pid: u32,
-    pub started: u64,
-    pub line: Vec<String>,
+    pub start_time: u64,
+    pub args: Vec<String>,
 }
 
 impl ProcessRef {
-    /// The process that has this number now; none if there is none or it is a zombie.
-    pub fn of(pid: u32) -> Option<Self> {
+    /// The process that has this pid now; `None` if the pid is free or belongs to a zombie.
+    pub fn find(pid: u32) -> Option<Self> {
         let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        let stat = Stat::of(pid)?;
+        let stat = ProcStat::of(pid)?;
         (stat.state != 'Z').then(|| Self {
             pid,
-            started: stat.started,
-            line: line
+            start_time: stat.start_time,
+            args: line
                 .split(|byte| *byte == 0)
                 .filter(|word| !word.is_empty())
                 .map(|word| String::from_utf8_lossy(word).into_owned())
@@ -40,7 +40,8 @@ impl ProcessRef {
     }
 
     pub fn is_alive(&self) -> bool {
-        Stat::of(self.pid).is_some_and(|stat| stat.started == self.started && stat.state != 'Z')
+        ProcStat::of(self.pid)
+            .is_some_and(|stat| stat.start_time == self.start_time && stat.state != 'Z')
     }
 
     pub fn kill9(&self) {
@@ -49,23 +50,23 @@ impl ProcessRef {
         }
     }
 
-    /// Whether its command line has these words next to each other.
-    pub fn says(&self, words: &[&str]) -> bool {
-        self.line.windows(words.len()).any(|line| line == words)
+    /// Whether the command line contains these words in sequence.
+    pub fn has_args(&self, words: &[&str]) -> bool {
+        self.args.windows(words.len()).any(|line| line == words)
     }
 
-    /// Whether it is in its terminal's foreground, where keys reach it.
-    pub fn is_in_front(&self) -> bool {
-        Stat::of(self.pid).is_some_and(|stat| stat.group == stat.front)
+    /// Whether the process is in the foreground of its terminal, and receives the keys.
+    pub fn is_in_foreground(&self) -> bool {
+        ProcStat::of(self.pid).is_some_and(|stat| stat.group == stat.foreground)
     }
 
     /// Processor time used so far, in clock ticks.
     pub fn ticks(&self) -> u64 {
-        Stat::of(self.pid).map_or(0, |stat| stat.ticks)
+        ProcStat::of(self.pid).map_or(0, |stat| stat.ticks)
     }
 
-    /// How often each of its threads went to sleep by itself, or was pushed off a processor.
-    pub fn switches(&self) -> Vec<(u32, u64)> {
+    /// Voluntary and involuntary context switches of each thread.
+    pub fn context_switches(&self) -> Vec<(u32, u64)> {
         let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else {
             return Vec::new();
         };
@@ -82,7 +83,7 @@ impl ProcessRef {
             .collect()
     }
 
-    /// Memory in KiB by the kernel's own names: `Rss`, `Pss`, `Private_Dirty`, …
+    /// Memory in KiB under the kernel's names: `Rss`, `Pss`, `Private_Dirty`, …
     pub fn memory_kib(&self) -> BTreeMap<String, u64> {
         let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid));
         let rollup = rollup.unwrap_or_default();
@@ -97,7 +98,7 @@ impl ProcessRef {
     }
 }
 
-/// A handle on a process that may be waited for although it is nobody's child here.
+/// A pidfd, to wait for a process that need not be a child.
 pub struct ProcessWaiter(OwnedFd);
 
 impl ProcessWaiter {
@@ -106,7 +107,7 @@ impl ProcessWaiter {
         Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended.
     #[track_caller]
     pub fn wait(&self, limit: Duration) {
         let mut fds = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
@@ -123,27 +124,27 @@ impl AsFd for ProcessWaiter {
 
 pub fn kill9(pid: u32) {
     if let Some(pid) = Pid::from_raw(pid as i32) {
-        // Gone already is as good.
+        // The process may have ended already.
         let _ = kill_process(pid, Signal::KILL);
     }
 }
 
-/// Every process that has something in `dir`: a variable, a word of its command line, its working directory.
-pub fn belonging_to(dir: &Path) -> Vec<ProcessRef> {
+/// Every process that refers to `dir`: in a variable, in the command line, or as the working directory.
+pub fn processes_in(dir: &Path) -> Vec<ProcessRef> {
     let ours = std::process::id();
     let entries = fs::read_dir("/proc").expect("/proc is there");
     let mut found: Vec<ProcessRef> = entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid| *pid != ours)
-        .filter(|pid| belongs(*pid, dir))
-        .filter_map(ProcessRef::of)
+        .filter(|pid| refers_to(*pid, dir))
+        .filter_map(ProcessRef::find)
         .collect();
     found.sort();
     found
 }
 
-fn belongs(pid: u32, dir: &Path) -> bool {
+fn refers_to(pid: u32, dir: &Path) -> bool {
     let inside = format!("{}/", dir.display());
     let names_it = |file: &str| {
         fs::read(format!("/proc/{pid}/{file}")).is_ok_and(|bytes| {
@@ -157,26 +158,26 @@ fn belongs(pid: u32, dir: &Path) -> bool {
         || fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(dir))
 }
 
-struct Stat {
+struct ProcStat {
     state: char,
     group: i64,
-    front: i64,
+    foreground: i64,
     ticks: u64,
-    started: u64,
+    start_time: u64,
 }
 
-impl Stat {
+impl ProcStat {
     fn of(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may itself hold spaces and parentheses.
+        // The name in parentheses may itself contain spaces and parentheses.
         let rest: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let number = |index: usize| rest.get(index)?.parse::<u64>().ok();
         Some(Self {
             state: rest.first()?.chars().next()?,
             group: rest.get(2)?.parse().ok()?,
-            front: rest.get(5)?.parse().ok()?,
+            foreground: rest.get(5)?.parse().ok()?,
             ticks: number(11)? + number(12)?,
-            started: number(19)?,
+            start_time: number(19)?,
         })
     }
 }

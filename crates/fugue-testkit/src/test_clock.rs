@@ -1,14 +1,14 @@
-//! Clocks that a test sets: the wall clock by a preload library, the boot clock by a time namespace.
+//! Clocks that a test can set: the wall clock through a preload library, the boot clock through a time namespace.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use crate::{figure, world::TestEnv};
+use crate::{report_metric, test_env::TestEnv};
 
-// Only what goes through libc is caught. That is how std reads the wall clock.
-const SOURCE: &str = r#"
+// Overrides only calls through libc, which is how std reads the wall clock.
+const PRELOAD_SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
@@ -50,10 +50,10 @@ time_t time(time_t *now) {
 }
 "#;
 
-/// A wall clock for the daemon of a world that is so many seconds ahead of the real one, or behind it.
+/// A wall clock for the daemon of a test environment, with an adjustable offset in seconds from the real clock.
 pub struct WallClock {
     offset: PathBuf,
-    way: Vec<String>,
+    launcher: Vec<String>,
 }
 
 impl WallClock {
@@ -61,25 +61,25 @@ impl WallClock {
     pub fn new(world: &TestEnv) -> Self {
         let at = |name: &str| world.dir().join(name);
         let (source, library) = (at("clock.c"), at("clock.so"));
-        fs::write(&source, SOURCE).expect("the source of the clock");
+        fs::write(&source, PRELOAD_SOURCE).expect("the source of the clock");
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let (from, to) = (text(&source), text(&library));
         let args = ["-shared", "-fPIC", "-O1", "-o", &to, &from];
         world.run("cc", &args).ok();
         let offset = at("clock.offset");
-        let way = vec![
+        let launcher = vec![
             "env".to_owned(),
             format!("LD_PRELOAD={to}"),
             format!("FUGUE_TEST_WALL_OFFSET={}", text(&offset)),
         ];
-        let clock = Self { offset, way };
+        let clock = Self { offset, launcher };
         clock.set(0);
         clock
     }
 
-    /// The daemon reads the clock with this offset from now on.
+    /// Sets the offset for all further reads of the clock by the daemon.
     pub fn set(&self, seconds: i64) {
-        // As one step, because the daemon may read it at any time.
+        // Renamed into place, because the daemon may read the file at any time.
         let new = self.offset.with_extension("new");
         fs::write(&new, seconds.to_string()).expect("the offset");
         fs::rename(new, &self.offset).expect("the offset in its place");
@@ -87,15 +87,15 @@ impl WallClock {
 
     /// Starts a daemon that reads this clock.
     #[track_caller]
-    pub fn daemon(&self, world: &TestEnv) -> u32 {
-        let way: Vec<&str> = self.way.iter().map(String::as_str).collect();
-        world.daemon_by_way_of(&way)
+    pub fn start_daemon(&self, world: &TestEnv) -> u32 {
+        let way: Vec<&str> = self.launcher.iter().map(String::as_str).collect();
+        world.start_daemon_with(&way)
     }
 }
 
-/// How to start a program for which the machine has been up for so much longer, as after a suspend. `None` where time
-/// namespaces cannot be had, which is said.
-pub fn boot_clock_ahead(world: &TestEnv, seconds: u64) -> Option<Vec<String>> {
+/// The command prefix that starts a program with an advanced boot clock, as after a suspend. `None` if time namespaces
+/// are unavailable, which is reported as a metric.
+pub fn boot_clock_launcher(world: &TestEnv, seconds: u64) -> Option<Vec<String>> {
     let ahead = seconds.to_string();
     let ways: [&[&str]; 2] = [&["unshare", "-T"], &["unshare", "-Ur", "-T"]];
     let found = ways.into_iter().find_map(|way| {
@@ -107,7 +107,7 @@ pub fn boot_clock_ahead(world: &TestEnv, seconds: u64) -> Option<Vec<String>> {
     });
     if found.is_none() {
         let test = std::thread::current().name().unwrap_or("?").to_owned();
-        figure(
+        report_metric(
             "NOT SHOWN",
             format!("{test}: no time namespace can be had here"),
         );

@@ -1,4 +1,4 @@
-//! What the holder does for those who connect. One daemon at a time: the newest with the highest epoch.
+//! Connections and requests. A holder serves one daemon at a time: the latest connection with the highest epoch.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,23 +8,23 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::process::{Pid, Signal};
 
-use super::life::Life;
-use super::{Close, ECHO, Flow, Holder, MAX_STRANGERS};
-use crate::close::{Closing, ProcessScope};
+use super::child::HeldChild;
+use super::{Holder, INPUT_ACK_DELAY, MAX_PENDING_CONNECTIONS, OutputFlow, PendingClose};
+use crate::close::{ProcessScope, ProcessTermination};
 use crate::link::{HolderLink, MessageLink, ReadStatus};
-use crate::probe::probe;
+use crate::probe::probe_master;
 use crate::proc;
-use crate::spawn::signal;
+use crate::spawn::parse_signal;
 use crate::sys;
 use crate::wire::{
     ChildState, HelloOk, HolderFrame, InputMessage, InputOutcome, InputState, RefusalReason,
     SignalTarget, ToDaemon, ToHolder, VERSION,
 };
 
-// Reads of 4 KiB per turn, so that a large paste and a flood of output share the process.
-const READS_PER_TURN: usize = 64;
+// Number of 4 KiB reads per loop iteration, so that a large paste and a flood of output share the process.
+const MAX_READS_PER_TURN: usize = 64;
 
-/// A connection of this user's, if one waits. Another user's is told so and dropped.
+/// Accepts a waiting connection. A connection of another user is refused and dropped.
 pub(super) fn accept(listener: &OwnedFd) -> io::Result<Option<HolderLink>> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = match rustix::net::accept_with(listener, flags) {
@@ -46,7 +46,7 @@ pub(super) fn accept(listener: &OwnedFd) -> io::Result<Option<HolderLink>> {
     Ok(Some(link))
 }
 
-/// Says why, as far as the peer listens. The caller drops the connection.
+/// Sends a refusal, as far as the peer reads. The caller drops the connection.
 pub(super) fn refuse(link: &mut HolderLink, reason: RefusalReason, errno: i32, what: &str) {
     let what = what.to_owned();
     let _ = link.push(
@@ -63,22 +63,22 @@ pub(super) fn refuse(link: &mut HolderLink, reason: RefusalReason, errno: i32, w
 impl Holder {
     pub(super) fn accept(&mut self, listener: &OwnedFd) {
         if let Ok(Some(link)) = accept(listener) {
-            if self.strangers.len() == MAX_STRANGERS {
-                self.strangers.remove(0);
+            if self.pending_connections.len() == MAX_PENDING_CONNECTIONS {
+                self.pending_connections.remove(0);
             }
-            self.strangers.push(link);
+            self.pending_connections.push(link);
         }
     }
 
-    /// A connection that has not said Hello yet may say only that.
-    pub(super) fn hear_stranger(&mut self, n: usize) {
-        let Some(link) = self.strangers.get_mut(n) else {
+    /// Reads from a connection without a Hello. Only a Hello is accepted.
+    pub(super) fn read_pending_connection(&mut self, n: usize) {
+        let Some(link) = self.pending_connections.get_mut(n) else {
             return;
         };
-        let filled = link.fill();
-        let heard = link.next();
+        let filled = link.read_socket();
+        let received = link.next();
         let stays = matches!(
-            (&filled, &heard),
+            (&filled, &received),
             (
                 Ok(ReadStatus::Some | ReadStatus::Full | ReadStatus::Empty),
                 Ok(None)
@@ -87,9 +87,9 @@ impl Holder {
         if stays {
             return;
         }
-        // The indices of this turn's other strangers shift; they are heard on the next turn.
-        let mut link = self.strangers.remove(n);
-        match heard {
+        // The indices of the other pending connections shift; their events are handled in the next iteration.
+        let mut link = self.pending_connections.remove(n);
+        match received {
             Ok(Some((HolderFrame::Known(ToHolder::Hello { version, epoch }), _)))
                 if version > 0 =>
             {
@@ -100,7 +100,7 @@ impl Holder {
                     );
                     refuse(&mut link, RefusalReason::Fenced, 0, &what);
                 } else {
-                    self.welcome(link, epoch);
+                    self.accept_daemon(link, epoch);
                 }
             }
             Ok(None) => {}
@@ -113,7 +113,7 @@ impl Holder {
         }
     }
 
-    fn welcome(&mut self, link: HolderLink, epoch: u64) {
+    fn accept_daemon(&mut self, link: HolderLink, epoch: u64) {
         if let Some(mut before) = self.daemon.replace(link) {
             let reason = if epoch > self.epoch {
                 RefusalReason::Fenced
@@ -125,16 +125,16 @@ impl Holder {
         self.epoch = epoch;
         self.had_daemon = true;
         let hello = self.hello();
-        match self.handed_over() {
-            Ok(fds) => self.say_with(&ToDaemon::HelloOk(hello), fds),
-            // Out of fds: the daemon tries again, and the pane lives on.
+        match self.dup_guarded_fds() {
+            Ok(fds) => self.send_with_fds(&ToDaemon::HelloOk(hello), fds),
+            // No fd is free: the daemon connects again, and the pane keeps running.
             Err(_) => self.daemon = None,
         }
-        if let Flow::Stalled { .. } = self.flow {
-            self.tell_pending_exit();
+        if let OutputFlow::Stalled { .. } = self.flow {
+            self.send_pending_exit();
         }
-        // It may have sent more than the Hello in one go.
-        self.hear_daemon();
+        // Further messages may have arrived together with the Hello.
+        self.read_daemon();
     }
 
     fn hello(&self) -> HelloOk {
@@ -143,64 +143,70 @@ impl Holder {
             version: VERSION,
             holder: std::process::id() as i32,
             generation: self.generation,
-            lossless: self.pump.lossless(),
-            state: match &self.life {
-                Life::Empty => ChildState::Empty,
-                // An exit is told when it is recorded, not before.
-                Life::Running { who, .. } | Life::Ending { who, .. } => ChildState::Running(*who),
-                Life::Exited { who, exited, .. } => ChildState::Exited {
-                    child: *who,
+            lossless: self.pump.is_lossless(),
+            state: match &self.child {
+                HeldChild::NotStarted => ChildState::Empty,
+                // An exit is reported only when recorded.
+                HeldChild::Running { identity, .. } | HeldChild::Ending { identity, .. } => {
+                    ChildState::Running(*identity)
+                }
+                HeldChild::Exited {
+                    identity, exited, ..
+                } => ChildState::Exited {
+                    child: *identity,
                     exited: *exited,
                 },
             },
-            log_end: self.pump.log.end(),
-            last_input_seq: self.typist.last_seq(),
-            answered_upto: self.typist.answered_upto(),
+            log_end: self.pump.log.end_offset(),
+            last_input_seq: self.input_queue.last_seq(),
+            answered_upto: self.input_queue.answered_upto(),
             rows,
             cols,
             stalled: match self.flow {
-                Flow::Flowing => None,
-                Flow::Stalled { errno, .. } => Some(errno),
+                OutputFlow::Flowing => None,
+                OutputFlow::Stalled { errno, .. } => Some(errno),
             },
             closing: self.close.is_some(),
-            child_pidfd: self.life.pidfd().is_some(),
-            kept: self.kept.len() as u8,
+            child_pidfd: self.child.pidfd().is_some(),
+            kept: self.kept_fds.len() as u8,
         }
     }
 
-    fn handed_over(&self) -> io::Result<Vec<OwnedFd>> {
+    fn dup_guarded_fds(&self) -> io::Result<Vec<OwnedFd>> {
         [
             &self.terminal.master,
             &self.pump.pipe_r,
             &self.pump.pipe_w,
-            &self.grew,
+            &self.growth_eventfd,
         ]
         .into_iter()
-        .chain(self.life.pidfd())
-        .chain(&self.kept)
+        .chain(self.child.pidfd())
+        .chain(&self.kept_fds)
         .map(OwnedFd::try_clone)
         .collect()
     }
 
-    pub(super) fn hear_daemon(&mut self) {
-        for _ in 0..READS_PER_TURN {
+    pub(super) fn read_daemon(&mut self) {
+        for _ in 0..MAX_READS_PER_TURN {
             let Some(link) = &mut self.daemon else { return };
-            let filled = link.fill();
+            let filled = link.read_socket();
             loop {
                 let Some(link) = &mut self.daemon else { return };
                 match link.next() {
                     Ok(None) => break,
-                    Ok(Some((HolderFrame::Known(message), fds))) => self.answer(message, fds),
-                    Ok(Some((HolderFrame::Unknown { kind }, _))) => {
-                        self.say(&ToDaemon::Unknown { kind })
+                    Ok(Some((HolderFrame::Known(message), fds))) => {
+                        self.handle_request(message, fds)
                     }
-                    // What cannot be read cannot be trusted; the daemon may connect anew.
+                    Ok(Some((HolderFrame::Unknown { kind }, _))) => {
+                        self.send(&ToDaemon::Unknown { kind })
+                    }
+                    // A stream with an invalid frame is not trusted any further. The daemon may connect again.
                     Err(_) => self.daemon = None,
                 }
             }
             match filled {
                 Ok(ReadStatus::Full) => {}
-                // If there is more after all, `poll` says so.
+                // `poll` reports further bytes.
                 Ok(ReadStatus::Some | ReadStatus::Empty) => return,
                 Ok(ReadStatus::Closed) | Err(_) => {
                     self.daemon = None;
@@ -210,9 +216,9 @@ impl Holder {
         }
     }
 
-    /// Sends what is queued.
+    /// Sends the queued messages.
     pub(super) fn flush(&mut self) {
-        self.told_by = None;
+        self.flush_at = None;
         if let Some(link) = &mut self.daemon
             && link.flush().is_err()
         {
@@ -220,106 +226,110 @@ impl Holder {
         }
     }
 
-    pub(super) fn say(&mut self, message: &ToDaemon) {
-        self.say_with(message, Vec::new());
+    pub(super) fn send(&mut self, message: &ToDaemon) {
+        self.send_with_fds(message, Vec::new());
     }
 
-    /// Tells where an input stands. That all is well can wait for a moment.
-    fn say_typed(&mut self, state: InputState) {
+    /// Reports the state of an input. The acknowledgement of a written input may be delayed.
+    fn send_input_state(&mut self, state: InputState) {
         let quiet = self.daemon.as_ref().is_some_and(|d| !d.wants_write());
         let told_by = match state.outcome {
-            InputOutcome::Written if quiet => Some(Instant::now() + ECHO),
-            InputOutcome::Written => self.told_by,
+            InputOutcome::Written if quiet => Some(Instant::now() + INPUT_ACK_DELAY),
+            InputOutcome::Written => self.flush_at,
             InputOutcome::Pending | InputOutcome::Duplicate | InputOutcome::Lost => None,
         };
-        self.say(&ToDaemon::InputState(state));
-        self.told_by = told_by;
+        self.send(&ToDaemon::InputState(state));
+        self.flush_at = told_by;
     }
 
-    fn say_with(&mut self, message: &ToDaemon, fds: Vec<OwnedFd>) {
-        self.told_by = None;
+    fn send_with_fds(&mut self, message: &ToDaemon, fds: Vec<OwnedFd>) {
+        self.flush_at = None;
         if let Some(link) = &mut self.daemon
             && link.push(message, fds).is_err()
         {
-            // It does not read. It learns the rest at its next Hello.
+            // The peer does not read. The next Hello brings the peer up to date.
             self.daemon = None;
         }
     }
 
-    fn answer(&mut self, message: ToHolder, fds: Vec<OwnedFd>) {
+    fn handle_request(&mut self, message: ToHolder, fds: Vec<OwnedFd>) {
         self.retry_soon(Instant::now());
         match message {
-            // A repeated Hello changes nothing.
+            // A repeated Hello has no effect.
             ToHolder::Hello { .. } => {}
             ToHolder::Start(spec) => {
-                if !matches!(self.life, Life::Empty) {
+                if !matches!(self.child, HeldChild::NotStarted) {
                     let what = "a child was started already".to_owned();
-                    return self.say(&ToDaemon::StartFailed {
+                    return self.send(&ToDaemon::StartFailed {
                         what,
                         errno: libc::EBUSY,
                     });
                 }
                 match self.start(&spec, fds) {
-                    Ok((who, pidfd)) => {
-                        self.say_with(&ToDaemon::Started(who), vec![pidfd]);
+                    Ok((identity, pidfd)) => {
+                        self.send_with_fds(&ToDaemon::Started(identity), vec![pidfd]);
                         let (rows, cols) = self.terminal.size();
                         if (rows, cols) != (spec.rows, spec.cols) {
-                            self.say(&ToDaemon::Resized { rows, cols });
+                            self.send(&ToDaemon::Resized { rows, cols });
                         }
                     }
-                    Err(e) => self.say(&ToDaemon::StartFailed {
+                    Err(e) => self.send(&ToDaemon::StartFailed {
                         what: e.what,
                         errno: e.errno,
                     }),
                 }
-                // An environment is large, and is needed once.
+                // The environment is large and not needed again.
                 drop(spec);
                 sys::release_memory();
             }
             ToHolder::Input(input) => self.input(input),
             ToHolder::Resize { id, rows, cols } => {
                 let result = self.resize(rows, cols);
-                self.tell(id, "resize", result);
+                self.reply(id, "resize", result);
             }
             ToHolder::Signal { id, target, signo } => {
                 let result = self.signal(target, signo);
-                self.tell(id, "signal", result);
+                self.reply(id, "signal", result);
             }
             ToHolder::Close { id, grace_ms } => {
                 self.close(id, Duration::from_millis(u64::from(grace_ms)));
             }
-            ToHolder::Probe { id } => match &self.life {
-                Life::Running { who, .. } => {
-                    let probe = probe(&self.terminal.master, who.pid);
-                    // A program that waits for an answer has printed its question: the log has it before that is told.
-                    if let Flow::Flowing = self.flow {
-                        self.pump_once(Instant::now());
+            ToHolder::Probe { id } => match &self.child {
+                HeldChild::Running { identity, .. } => {
+                    let probe = probe_master(&self.terminal.master, identity.pid);
+                    // A program that waits for input has printed its question. The question must be in the log before
+                    // the probe is reported.
+                    if let OutputFlow::Flowing = self.flow {
+                        self.move_output(Instant::now());
                     }
-                    self.say(&ToDaemon::Probed { id, probe });
+                    self.send(&ToDaemon::Probed { id, probe });
                 }
-                Life::Empty | Life::Ending { .. } | Life::Exited { .. } => {
-                    self.tell(id, "probe", Err(io::Error::from_raw_os_error(libc::ESRCH)));
+                HeldChild::NotStarted | HeldChild::Ending { .. } | HeldChild::Exited { .. } => {
+                    self.reply(id, "probe", Err(io::Error::from_raw_os_error(libc::ESRCH)));
                 }
             },
-            ToHolder::Leave => match &self.life {
-                Life::Empty | Life::Exited { .. } if self.close.is_none() => {
+            ToHolder::Leave => match &self.child {
+                HeldChild::NotStarted | HeldChild::Exited { .. } if self.close.is_none() => {
                     self.leaving = true;
-                    self.told_by = None;
+                    self.flush_at = None;
                 }
-                Life::Empty | Life::Exited { .. } | Life::Running { .. } | Life::Ending { .. } => {
+                HeldChild::NotStarted
+                | HeldChild::Exited { .. }
+                | HeldChild::Running { .. }
+                | HeldChild::Ending { .. } => {
                     let busy = io::Error::from_raw_os_error(libc::EBUSY);
-                    self.tell(0, "leave: the child lives", Err(busy));
+                    self.reply(0, "leave: the child lives", Err(busy));
                 }
             },
         }
     }
 
-    fn tell(&mut self, id: u64, what: &str, result: io::Result<()>) {
+    fn reply(&mut self, id: u64, what: &str, result: io::Result<()>) {
         match result {
-            Ok(()) => self.say(&ToDaemon::Done { id }),
+            Ok(()) => self.send(&ToDaemon::Done { id }),
             Err(e) => {
                 let errno = e.raw_os_error().unwrap_or(libc::EIO);
-                self.say(&ToDaemon::Failed {
+                self.send(&ToDaemon::Failed {
                     id,
                     errno,
                     what: what.to_owned(),
@@ -330,7 +340,7 @@ impl Holder {
 
     fn input(&mut self, input: InputMessage) {
         let seq = input.seq;
-        if !matches!(self.life, Life::Running { .. }) {
+        if !matches!(self.child, HeldChild::Running { .. }) {
             let (key, total) = (input.key, input.bytes.len() as u32);
             let state = InputState {
                 seq,
@@ -339,47 +349,54 @@ impl Holder {
                 total,
                 outcome: InputOutcome::Lost,
             };
-            // A key that was typed while the child lived is still known.
-            let state = self.typist.seen(seq, key).unwrap_or(state);
-            return self.say(&ToDaemon::InputState(state));
+            // The key of an input that was written while the child ran is still recognised.
+            let state = self.input_queue.find_duplicate(seq, key).unwrap_or(state);
+            return self.send(&ToDaemon::InputState(state));
         }
-        match self.typist.accept(input) {
-            Some(state) => self.say(&ToDaemon::InputState(state)),
+        match self.input_queue.accept(input) {
+            Some(state) => self.send(&ToDaemon::InputState(state)),
             None => {
-                self.type_on();
-                if let Some(state) = self.typist.pending(seq) {
-                    self.say(&ToDaemon::InputState(state));
+                self.write_input();
+                if let Some(state) = self.input_queue.pending_state(seq) {
+                    self.send(&ToDaemon::InputState(state));
                 }
             }
         }
     }
 
-    /// Hands the terminal what it takes now.
-    pub(super) fn type_on(&mut self) {
+    /// Writes queued input until the PTY would block.
+    pub(super) fn write_input(&mut self) {
         let master = &self.terminal.master;
-        for state in self.typist.write(|bytes| rustix::io::write(master, bytes)) {
-            self.say_typed(state);
+        for state in self
+            .input_queue
+            .write(|bytes| rustix::io::write(master, bytes))
+        {
+            self.send_input_state(state);
         }
     }
 
-    /// What was printed before is moved first, so that a replay of the log meets the new size where the program did.
+    /// Resizes the PTY. Output printed before is moved first, so that a replay of the log applies the new size where
+    /// the program received it.
     pub(super) fn resize(&mut self, rows: u16, cols: u16) -> io::Result<()> {
         if self.terminal.size() == (rows, cols) {
             return Ok(());
         }
-        if let (Life::Running { .. }, Flow::Flowing) = (&self.life, self.flow) {
-            // One budget: a terminal holds less than that, and a flood has no clean cut anyway.
-            self.pump_once(Instant::now());
+        if let (HeldChild::Running { .. }, OutputFlow::Flowing) = (&self.child, self.flow) {
+            // One budget suffices: a PTY buffers less than that, and a flood of output has no clean boundary.
+            self.move_output(Instant::now());
         }
         self.record_size(rows, cols)?;
         self.terminal.resize(rows, cols)
     }
 
     fn signal(&mut self, target: SignalTarget, signo: i32) -> io::Result<()> {
-        let signal = signal(signo)?;
-        let nobody = || io::Error::from_raw_os_error(libc::ESRCH);
-        let Life::Running { who, pidfd, .. } = &self.life else {
-            return Err(nobody());
+        let signal = parse_signal(signo)?;
+        let no_process = || io::Error::from_raw_os_error(libc::ESRCH);
+        let HeldChild::Running {
+            identity, pidfd, ..
+        } = &self.child
+        else {
+            return Err(no_process());
         };
         match target {
             SignalTarget::Child => Ok(rustix::process::pidfd_send_signal(pidfd, signal)?),
@@ -387,7 +404,7 @@ impl Holder {
                 let group = rustix::termios::tcgetpgrp(&self.terminal.master)?;
                 Ok(rustix::process::kill_process_group(group, signal)?)
             }
-            SignalTarget::Session => signal_session(who.pid, signal),
+            SignalTarget::Session => signal_session(identity.pid, signal),
         }
     }
 
@@ -396,23 +413,23 @@ impl Holder {
         match &mut self.close {
             Some(close) => {
                 close.ids.push(id);
-                close.closing.hurry(grace, now);
+                close.termination.shorten_grace(grace, now);
             }
             None => {
                 let scope = ProcessScope {
-                    leader: self.life.who().filter(|w| w.pid > 0),
+                    leader: self.child.identity().filter(|w| w.pid > 0),
                     marks: self
                         .meta
                         .as_ref()
                         .map(|m| m.marks.clone())
                         .unwrap_or_default(),
                     holder: Some(std::process::id() as i32),
-                    is_sole_reaper: !self.took_over,
+                    is_sole_reaper: !self.has_adopted_child,
                 };
-                let closing = Closing::begin(scope, grace, now);
-                self.close = Some(Close {
+                let termination = ProcessTermination::begin(scope, grace, now);
+                self.close = Some(PendingClose {
                     ids: vec![id],
-                    closing,
+                    termination,
                     until: None,
                     left: None,
                 });
@@ -423,9 +440,9 @@ impl Holder {
 
 fn signal_session(session: i32, signal: Signal) -> io::Result<()> {
     let mut result = Err(io::Error::from_raw_os_error(libc::ESRCH));
-    for member in proc::all()
+    for member in proc::all_processes()
         .into_iter()
-        .filter(|s| s.session == session && !s.is_over())
+        .filter(|s| s.session == session && !s.has_ended())
     {
         let Some(pid) = Pid::from_raw(member.pid) else {
             continue;

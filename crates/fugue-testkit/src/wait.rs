@@ -1,27 +1,26 @@
-//! The only two places where the tests let time pass.
+//! The only places where tests wait for time to pass.
 
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, poll};
 
-/// Waits for a condition that nothing announces: a process that is gone from /proc, a state that the daemon works out
-/// only when asked. Wherever a verb blocks (`fugue read -f`) or a descriptor becomes readable, that is what tests wait
-/// on instead.
+/// Waits for a condition that has no event: a process that disappears from /proc, a state that the daemon computes only
+/// on request. If a verb blocks (`fugue read -f`) or an fd becomes readable, tests wait for that instead.
 #[track_caller]
 pub fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
     until_some(what, limit, || holds().then_some(()));
 }
 
-/// As [`until`], for a condition that brings something with it.
+/// Like [`until`], for a condition that returns a value.
 #[track_caller]
 pub fn until_some<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T>) -> T {
-    match within(limit, look) {
+    match poll_until(limit, look) {
         Some(found) => found,
         None => panic!("still not so after {limit:?}: {what}"),
     }
 }
 
-pub(crate) fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+pub(crate) fn poll_until<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + limit;
     loop {
         if let Some(found) = look() {
@@ -34,9 +33,9 @@ pub(crate) fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) ->
     }
 }
 
-/// Lets time pass where the passing of time is the subject itself: a random moment for a kill, a window over which
-/// idle panes must cost nothing. It never stands for a fact.
-pub fn let_pass(time: Duration) {
+/// Sleeps where the passing of time itself is tested: a random delay before a kill, a period in which idle panes must
+/// cost nothing. Never a substitute for waiting on a condition.
+pub fn sleep_in_test(time: Duration) {
     let end = Instant::now() + time;
     while let Some(left) = end
         .checked_duration_since(Instant::now())
@@ -47,7 +46,7 @@ pub fn let_pass(time: Duration) {
 }
 
 fn park(time: Duration) {
-    // Only a signal ends it early, and both callers look again.
+    // Only a signal ends the poll early, and both callers check again.
     let _ = poll(&mut [], Some(&timespec(time)));
 }
 

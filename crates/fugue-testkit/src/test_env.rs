@@ -1,3 +1,6 @@
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
@@ -27,15 +30,15 @@ use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
 use crate::{
-    proc::{ProcessRef, belonging_to},
-    run::{ProgramOutput, RunningProgram},
-    supervisor::Supervisor,
-    time::{until, within},
+    process_ref::{ProcessRef, processes_in},
+    program::{ProgramOutput, RunningProgram},
+    supervisor::SyscallSupervisor,
+    wait::{poll_until, until},
 };
 
-/// Who has the terminals in every world of this test run: `FUGUE_TEST_BACKEND=tmux` runs the same tests on panes of a
+/// The pane backend of every test environment in this run: `FUGUE_TEST_BACKEND=tmux` runs the same tests on panes of a
 /// private tmux server.
-pub fn backend() -> Backend {
+pub fn test_backend() -> Backend {
     match std::env::var("FUGUE_TEST_BACKEND").as_deref() {
         Ok("tmux") => Backend::Tmux,
         Ok("native") | Err(_) => Backend::Native,
@@ -43,39 +46,41 @@ pub fn backend() -> Backend {
     }
 }
 
-/// Whether a test has nothing to say about panes of tmux, with the reason, which is printed.
-pub fn native_only(reason: &str) -> bool {
-    let skipped = backend() == Backend::Tmux;
+/// Whether the current test does not apply to panes of tmux and must return. If so, the reason is printed.
+pub fn skip_on_tmux(reason: &str) -> bool {
+    let skipped = test_backend() == Backend::Tmux;
     if skipped {
         let test = thread::current().name().unwrap_or("?").to_owned();
-        complain(&format!("NOT ON TMUX: {test}: {reason}"));
+        print_stderr(&format!("NOT ON TMUX: {test}: {reason}"));
     }
     skipped
 }
 
-/// How long one verb may take. Far more than any should: the machine that runs the tests may be busy.
-const VERB: Duration = Duration::from_secs(60);
+/// How long a verb may take. Far longer than necessary: the machine that runs the tests may be busy.
+const VERB_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A machine of one's own: HOME, XDG directories and a working directory that nobody else has.
+/// A private environment: HOME, XDG directories and a working directory that no other test uses.
 pub struct TestEnv {
     dir: TempDir,
     binary: PathBuf,
     env: Vec<(String, String)>,
-    /// Daemons that are children of the test's own.
+    /// Daemons that are children of the test process.
     children: Mutex<Vec<Child>>,
     /// A test has started a tmux server.
     has_tmux: AtomicBool,
-    /// Every program of this world is started under it. Outlives all of them, because the world's end kills them first.
-    supervisor: Option<Supervisor>,
-    // Dropped with the world, which calls the watchdog off.
+    /// Every program of this environment is started under this supervisor, which outlives all programs: dropping the
+    /// environment kills them first.
+    supervisor: Option<SyscallSupervisor>,
+    // Dropped with the environment, which ends the watchdog.
     _alive: mpsc::Sender<()>,
 }
 
 impl TestEnv {
-    /// `binary` is the fugue to run (`env!("CARGO_BIN_EXE_fugue")` in a test); `limit` is how long the test may take:
-    /// after it the whole test process is aborted, with the world's processes.
+    /// `binary` is the fugue to run (`env!("CARGO_BIN_EXE_fugue")` in a test). `limit` is how long the test may take:
+    /// afterwards the whole test process is aborted, and the environment's processes are killed.
     pub fn new(binary: impl AsRef<Path>, limit: Duration) -> Self {
-        // Short, because a socket's path may have 107 bytes. A measurement may want its worlds on another disk.
+        // Short, because the path of a socket is limited to 107 bytes. `FUGUE_WORLDS` moves the directories to another
+        // disk for measurements.
         let worlds = std::env::var_os("FUGUE_WORLDS").unwrap_or("/tmp".into());
         let dir = tempfile::Builder::new()
             .prefix("fg")
@@ -87,7 +92,7 @@ impl TestEnv {
             fs::create_dir(&path).expect("a directory of the world");
             fs::set_permissions(&path, Permissions::from_mode(0o700)).expect("its permissions");
         }
-        let alive = watchdog(limit, dir.path());
+        let alive = start_watchdog(limit, dir.path());
         let world = Self {
             binary: binary.as_ref().to_owned(),
             env: Vec::new(),
@@ -97,10 +102,10 @@ impl TestEnv {
             _alive: alive,
             dir,
         };
-        if backend() == Backend::Tmux {
+        if test_backend() == Backend::Tmux {
             world.configure("");
         }
-        // Shells that find no rc file of the user's ask a new user questions.
+        // Shells without an rc file start a dialog for new users.
         for rc in [".bashrc", ".zshrc"] {
             fs::write(world.home().join(rc), "").expect("an empty rc file");
         }
@@ -113,11 +118,11 @@ impl TestEnv {
         self.env.push((name.to_owned(), value));
     }
 
-    /// Writes `config.toml`. A daemon reads it when it starts.
+    /// Writes `config.toml`, which a daemon reads on start.
     pub fn configure(&self, toml: &str) {
         let dir = self.dir.path().join("config/fugue");
         fs::create_dir_all(&dir).expect("the configuration's directory");
-        let backend = match backend() {
+        let backend = match test_backend() {
             Backend::Native => "",
             Backend::Tmux => "backend = \"tmux\"\n",
         };
@@ -126,7 +131,7 @@ impl TestEnv {
     }
 
     /// Starts every program from now on under this supervisor.
-    pub fn supervise(&mut self, supervisor: Supervisor) {
+    pub fn supervise(&mut self, supervisor: SyscallSupervisor) {
         self.supervisor = Some(supervisor);
     }
 
@@ -143,7 +148,7 @@ impl TestEnv {
         self.dir.path().join("work")
     }
 
-    /// `XDG_RUNTIME_DIR`, in which fugue keeps nothing.
+    /// `XDG_RUNTIME_DIR`, where fugue keeps nothing.
     pub fn runtime(&self) -> PathBuf {
         self.dir.path().join("run")
     }
@@ -154,14 +159,14 @@ impl TestEnv {
 
     // Programs.
 
-    /// A program in this world, not yet started.
+    /// A program in this environment, not yet started.
     #[expect(
         clippy::disallowed_methods,
         reason = "tests start the real binary as a person's shell would"
     )]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let at = |sub: &str| self.dir.path().join(sub);
-        // The system's own programs first: shims for other versions in front of them are slow and want the real HOME.
+        // The system's own programs come first: version-manager shims are slow and need the real HOME.
         let path = format!(
             "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{}",
             std::env::var("PATH").unwrap_or_default()
@@ -189,13 +194,13 @@ impl TestEnv {
         command
     }
 
-    /// Runs a verb to its end, whatever it says.
+    /// Runs a verb to the end, with any outcome.
     #[track_caller]
     pub fn fugue(&self, args: &[&str]) -> ProgramOutput {
-        self.start(args).end(VERB)
+        self.start(args).end(VERB_TIMEOUT)
     }
 
-    /// Starts a verb and goes on.
+    /// Starts a verb without waiting for the end.
     #[track_caller]
     pub fn start(&self, args: &[&str]) -> RunningProgram {
         self.launch(self.fugue_command(args))
@@ -203,7 +208,7 @@ impl TestEnv {
 
     #[track_caller]
     fn launch(&self, command: Command) -> RunningProgram {
-        RunningProgram::start_by(command, |command| self.spawn(command))
+        RunningProgram::start_with(command, |command| self.spawn(command))
     }
 
     fn spawn(&self, mut command: Command) -> io::Result<Child> {
@@ -213,13 +218,13 @@ impl TestEnv {
         }
     }
 
-    /// Runs a verb with `--json` and wants its reply.
+    /// Runs a verb with `--json`, which must succeed, and returns the reply.
     #[track_caller]
     pub fn json<T: DeserializeOwned>(&self, args: &[&str]) -> T {
         self.fugue(&with_json(args)).ok().json()
     }
 
-    /// Runs a verb with `--json` and wants it refused with this exit code.
+    /// Runs a verb with `--json` that must fail with this exit code, and returns the error.
     #[track_caller]
     pub fn refused(&self, args: &[&str], code: i32) -> fugue_api::Error {
         let ran = self.fugue(&with_json(args));
@@ -227,25 +232,26 @@ impl TestEnv {
         ran.refusal()
     }
 
-    /// Runs any other program of this world to its end.
+    /// Runs any other program in this environment to the end.
     #[track_caller]
     pub fn run(&self, program: &str, args: &[&str]) -> ProgramOutput {
         let mut command = self.command(program);
         command.args(args);
-        self.launch(command).end(VERB)
+        self.launch(command).end(VERB_TIMEOUT)
     }
 
-    /// Runs a command of this world's own tmux server, as a person would, and wants what it prints.
+    /// Runs a command of this environment's own tmux server, as a person would, and returns the stdout. The command
+    /// must succeed.
     #[track_caller]
     pub fn tmux(&self, args: &[&str]) -> String {
         self.has_tmux.store(true, Ordering::Relaxed);
         self.run("tmux", args).ok().out().trim_end().to_owned()
     }
 
-    /// Starts `fugue daemon run` by way of another program (`["unshare", "-m", …]`) that becomes it, and returns its pid
-    /// when it answers.
+    /// Starts `fugue daemon run` through another program (`["unshare", "-m", …]`) that executes it, and returns the pid
+    /// when the daemon responds.
     #[track_caller]
-    pub fn daemon_by_way_of(&self, way: &[&str]) -> u32 {
+    pub fn start_daemon_with(&self, way: &[&str]) -> u32 {
         let log = fs::File::create(self.dir.path().join("daemon.out")).expect("a file");
         let mut command = self.command(way[0]);
         command
@@ -256,7 +262,7 @@ impl TestEnv {
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log);
         let mut child = self.spawn(command).expect("the way to the daemon");
-        until("the daemon answers", VERB, || {
+        until("the daemon answers", VERB_TIMEOUT, || {
             let ended = child.try_wait().expect("a child can be waited for");
             let said = || fs::read_to_string(self.dir.path().join("daemon.out"));
             assert!(ended.is_none(), "it ended ({ended:?}): {:?}", said());
@@ -272,13 +278,13 @@ impl TestEnv {
 
     // Panes.
 
-    /// A pane with one shell command line as its own process.
+    /// Opens a pane with a shell command line as the pane's process.
     #[track_caller]
     pub fn pane(&self, command: &str) -> CreatePaneReply {
         self.json(&["new", "--", command])
     }
 
-    /// A pane with an interactive shell that has shown its prompt.
+    /// Opens a pane with an interactive shell, and waits for the prompt.
     #[track_caller]
     pub fn shell(&self, shell: &str) -> CreatePaneReply {
         let pane: CreatePaneReply = self.json(&["new", "--shell", shell]);
@@ -304,18 +310,18 @@ impl TestEnv {
         self.json(&args)
     }
 
-    /// All text of a pane, as far as one reply can hold it.
+    /// All text of a pane, up to the limit of a reply.
     #[track_caller]
     pub fn text(&self, pane: PaneId) -> String {
-        self.read(pane, &EVERYTHING).text
+        self.read(pane, &READ_ALL_ARGS).text
     }
 
-    /// All bytes of a pane, as `read --raw` gives them to a pipe.
+    /// All bytes of a pane, as `read --raw` writes to a pipe.
     #[track_caller]
     pub fn raw(&self, pane: PaneId) -> Vec<u8> {
         let pane = pane.to_string();
         let mut args = vec!["read", pane.as_str(), "--raw"];
-        args.extend(EVERYTHING);
+        args.extend(READ_ALL_ARGS);
         self.fugue(&args).ok().stdout
     }
 
@@ -341,49 +347,49 @@ impl TestEnv {
         self.json(&["close", &pane.to_string()])
     }
 
-    /// `fugue read -f`, running.
+    /// Starts `fugue read -f`.
     #[track_caller]
     pub fn follow(&self, pane: PaneId) -> RunningProgram {
         self.start(&["read", &pane.to_string(), "-f"])
     }
 
-    /// Waits until a pane's text, from its beginning, is as wanted. `fugue read -f` says when there is more to look at.
+    /// Waits until a pane's text, from the beginning, satisfies `wanted`. Output of `fugue read -f` triggers each
+    /// check.
     #[track_caller]
     pub fn until_printed(&self, pane: PaneId, wanted: impl Fn(&str) -> bool) -> String {
         let mut follower = self.start(&["read", &pane.to_string(), "-f", "--json"]);
         loop {
-            let heard = follower.said().len();
+            let heard = follower.stdout_text().len();
             let text = self.text(pane);
             if wanted(&text) {
                 return text;
             }
-            if !follower.said_more(heard, VERB) {
+            if !follower.wait_for_more_stdout(heard, VERB_TIMEOUT) {
                 panic!("{pane} ended and did not print it: {text}");
             }
         }
     }
 
-    /// Waits until a pane's process has ended; blocked in `fugue read -f` meanwhile.
+    /// Waits in `fugue read -f` until a pane's process has ended.
     #[track_caller]
     pub fn exited(&self, pane: PaneId) -> PaneStatus {
         self.start(&["read", &pane.to_string(), "-f", "-n", "1"])
-            .end(VERB)
+            .end(VERB_TIMEOUT)
             .ok();
         let status = self.status(pane);
         assert_eq!(status.state.state, PaneState::Exited, "{status:?}");
         status
     }
 
-    /// Runs a command in a pane of its own to its end, and gives all its text.
+    /// Runs a command in a new pane to the end, and returns all text.
     #[track_caller]
-    pub fn output_of(&self, command: &str) -> String {
+    pub fn run_to_exit(&self, command: &str) -> String {
         let pane = self.pane(command).pane_id;
         self.exited(pane);
         self.text(pane)
     }
 
-    /// What a pane's log on disk holds, with the place of its first byte counted from the pane's birth. Gaps between
-    /// segments are a failure.
+    /// The contents of a pane's log on disk, and the offset of the first byte. Fails on a gap between segments.
     #[track_caller]
     pub fn log(&self, pane: PaneId) -> (u64, Vec<u8>) {
         let dir = self.state().join(format!("panes/{pane}"));
@@ -414,34 +420,34 @@ impl TestEnv {
         self.json(&["daemon", "status"])
     }
 
-    /// The daemons of this world, which should be one or none.
+    /// The daemons of this environment: at most one if all is well.
     pub fn daemons(&self) -> Vec<ProcessRef> {
         let mut processes = self.processes();
-        processes.retain(|process| self.is_ours(process) && process.says(&["daemon", "run"]));
+        processes.retain(|process| self.is_fugue(process) && process.has_args(&["daemon", "run"]));
         processes
     }
 
     pub fn holders(&self) -> Vec<ProcessRef> {
         let mut processes = self.processes();
-        processes.retain(|process| self.is_ours(process) && process.says(&["hold"]));
+        processes.retain(|process| self.is_fugue(process) && process.has_args(&["hold"]));
         processes
     }
 
-    /// The holder of one pane.
+    /// The holder of a pane.
     pub fn holder(&self, pane: PaneId) -> Option<ProcessRef> {
         let end = format!("/panes/{pane}");
         self.holders()
             .into_iter()
-            .find(|process| process.line.iter().any(|word| word.ends_with(&end)))
+            .find(|process| process.args.iter().any(|word| word.ends_with(&end)))
     }
 
-    /// The holders of these panes, as far as they have one, found in one look at the process table.
+    /// The existing holders of `panes`, found with a single scan of the process table.
     pub fn holders_of(&self, panes: &[PaneId]) -> BTreeMap<PaneId, ProcessRef> {
         let holders = self.holders();
         let of = |pane: &PaneId| {
             let end = format!("/panes/{pane}");
             let mut found = holders.iter();
-            found.find(|process| process.line.iter().any(|word| word.ends_with(&end)))
+            found.find(|process| process.args.iter().any(|word| word.ends_with(&end)))
         };
         panes
             .iter()
@@ -449,37 +455,37 @@ impl TestEnv {
             .collect()
     }
 
-    /// Every process that was started in this world, by whatever way.
+    /// Every process that was started in this environment, directly or indirectly.
     pub fn processes(&self) -> Vec<ProcessRef> {
-        belonging_to(self.dir.path())
+        processes_in(self.dir.path())
     }
 
-    fn is_ours(&self, process: &ProcessRef) -> bool {
+    fn is_fugue(&self, process: &ProcessRef) -> bool {
         let name = self.binary.file_name();
         process
-            .line
+            .args
             .first()
             .is_some_and(|program| Path::new(program).file_name() == name)
     }
 
-    /// Ends everything as a person would, and says which processes stayed although they should not have.
-    fn stop(&self) -> Vec<ProcessRef> {
+    /// Stops everything as a person would, and returns the processes that should have ended but still run.
+    fn stop_and_list_remaining(&self) -> Vec<ProcessRef> {
         if self.processes().is_empty() {
             return Vec::new();
         }
-        // A person's own tmux is not ours to end; the test that started one is through with it.
+        // fugue does not end a foreign tmux server, so the server of the test is ended here.
         if self.has_tmux.load(Ordering::Relaxed) {
             self.run("tmux", &["kill-server"]);
         }
-        // A daemon that was killed on purpose must first be back to end its panes.
-        let started = self.start(&["daemon", "start"]).end(VERB);
-        let stopped = self.start(&["daemon", "stop", "--panes"]).end(VERB);
+        // A daemon that the test killed must be started again to close the panes.
+        let started = self.start(&["daemon", "start"]).end(VERB_TIMEOUT);
+        let stopped = self.start(&["daemon", "stop", "--panes"]).end(VERB_TIMEOUT);
         if started.code != Some(0) || stopped.code != Some(0) {
-            complain(&format!("{started}\n{stopped}"));
+            print_stderr(&format!("{started}\n{stopped}"));
         }
-        // `stop` answers before the daemon's own process is quite gone.
+        // `stop` replies slightly before the daemon's process has ended.
         let none_left = || self.processes().is_empty().then_some(());
-        match within(Duration::from_secs(5), none_left) {
+        match poll_until(Duration::from_secs(5), none_left) {
             Some(()) => Vec::new(),
             None => self.processes(),
         }
@@ -489,19 +495,19 @@ impl TestEnv {
 impl Drop for TestEnv {
     fn drop(&mut self) {
         let left = if thread::panicking() {
-            describe(self.dir.path());
+            print_diagnostics(self.dir.path());
             Vec::new()
         } else {
-            self.stop()
+            self.stop_and_list_remaining()
         };
-        kill_all_of(self.dir.path());
+        kill_processes_in(self.dir.path());
         let children = self.children.get_mut().expect("nobody panicked with it");
         for child in children {
-            // Ended by one of the two above; here only so that no zombie stays.
+            // Already ended by the calls above; reaps the zombie.
             let _ = child.wait();
         }
         if !left.is_empty() {
-            describe(self.dir.path());
+            print_diagnostics(self.dir.path());
         }
         if std::env::var_os("FUGUE_KEEP_WORLDS").is_some() {
             self.dir.disable_cleanup(true);
@@ -510,10 +516,10 @@ impl Drop for TestEnv {
     }
 }
 
-/// Everything that a reply may hold.
-const EVERYTHING: [&str; 4] = ["-n", "1000000", "--max-output-chars", "16000000"];
+/// The largest limits that a reply allows.
+const READ_ALL_ARGS: [&str; 4] = ["-n", "1000000", "--max-output-chars", "16000000"];
 
-/// The first word is the verb (`daemon` has two), and what follows `--` is not ours.
+/// Inserts `--json` after the verb (`daemon` has two words); words after `--` belong to the pane's command.
 fn with_json<'a>(args: &[&'a str]) -> Vec<&'a str> {
     let verb = if args.first() == Some(&"daemon") {
         2
@@ -524,10 +530,10 @@ fn with_json<'a>(args: &[&'a str]) -> Vec<&'a str> {
     [verb, &["--json"], rest].concat()
 }
 
-/// New processes may appear while the old ones are being killed, so it goes on until there are none.
-fn kill_all_of(dir: &Path) {
+/// New processes may be started during the kills, so this repeats until none is left.
+fn kill_processes_in(dir: &Path) {
     for _ in 0..100 {
-        let left = belonging_to(dir);
+        let left = processes_in(dir);
         if left.is_empty() {
             return;
         }
@@ -537,32 +543,32 @@ fn kill_all_of(dir: &Path) {
     }
 }
 
-fn watchdog(limit: Duration, dir: &Path) -> mpsc::Sender<()> {
+fn start_watchdog(limit: Duration, dir: &Path) -> mpsc::Sender<()> {
     let (alive, dropped) = mpsc::channel::<()>();
     let dir = dir.to_owned();
     let test = thread::current().name().unwrap_or("?").to_owned();
     thread::spawn(move || {
         if dropped.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-            complain(&format!("{test} took longer than its limit of {limit:?}"));
-            describe(&dir);
-            kill_all_of(&dir);
+            print_stderr(&format!("{test} took longer than its limit of {limit:?}"));
+            print_diagnostics(&dir);
+            kill_processes_in(&dir);
             std::process::abort();
         }
     });
     alive
 }
 
-/// What one wants to know of a world in which a test has failed. `FUGUE_KEEP_WORLDS` keeps its files too.
-fn describe(dir: &Path) {
-    complain(&format!("the world was {}", dir.display()));
-    for process in belonging_to(dir) {
-        complain(&format!("  {} {}", process.pid, process.line.join(" ")));
+/// Prints diagnostics of a failed test. `FUGUE_KEEP_WORLDS` keeps the files of the environment too.
+fn print_diagnostics(dir: &Path) {
+    print_stderr(&format!("the world was {}", dir.display()));
+    for process in processes_in(dir) {
+        print_stderr(&format!("  {} {}", process.pid, process.args.join(" ")));
     }
     for log in ["state/fugue/daemon.log", "daemon.out"] {
         let text = fs::read_to_string(dir.join(log)).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         for line in &lines[lines.len().saturating_sub(30)..] {
-            complain(&format!("  {log}: {line}"));
+            print_stderr(&format!("  {log}: {line}"));
         }
     }
 }
@@ -571,97 +577,6 @@ fn describe(dir: &Path) {
     clippy::print_stderr,
     reason = "a failing test says where to look for the reason"
 )]
-fn complain(what: &str) {
+fn print_stderr(what: &str) {
     eprintln!("{what}");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{ProcessWaiter, let_pass};
-
-    const LIMIT: Duration = Duration::from_secs(30);
-
-    #[test]
-    fn a_world_has_its_own_home_and_nothing_of_ours() {
-        let world = TestEnv::new("/bin/false", LIMIT);
-        let said = world.run("env", &[]).ok().out();
-        let names: Vec<&str> = said
-            .lines()
-            .filter_map(|line| line.split_once('='))
-            .map(|(name, _)| name)
-            .collect();
-        let wanted = [
-            "HOME",
-            "LANG",
-            "PATH",
-            "TERM",
-            "TMUX_TMPDIR",
-            "XDG_CONFIG_HOME",
-            "XDG_RUNTIME_DIR",
-            "XDG_STATE_HOME",
-        ];
-        let mut names = names;
-        names.sort_unstable();
-        assert_eq!(names, wanted);
-        let home = world.run("sh", &["-c", "cd && pwd"]).ok().out();
-        assert_eq!(home.trim_end(), world.home().to_string_lossy());
-    }
-
-    #[test]
-    fn what_runs_in_a_world_is_found_whatever_it_has_thrown_away() {
-        let world = TestEnv::new("/bin/false", LIMIT);
-        for way in [
-            &["sleep", "100"][..],
-            &["env", "-i", "sleep", "100"],
-            &["setsid", "sleep", "100"],
-            &["sh", "-c", "cd / && exec sleep 100"],
-        ] {
-            let mut command = world.command(way[0]);
-            command.args(&way[1..]);
-            let running = RunningProgram::start(command);
-            let pid = running.pid();
-            until("it is found", LIMIT, || {
-                world.processes().iter().any(|p| p.pid == pid)
-            });
-            let end = ProcessWaiter::of(pid).expect("it runs");
-            drop(running);
-            end.wait(LIMIT);
-            assert!(world.processes().is_empty());
-        }
-    }
-
-    #[test]
-    fn a_program_is_heard_while_it_runs_and_to_its_end() {
-        let world = TestEnv::new("/bin/false", LIMIT);
-        let mut command = world.command("sh");
-        command.args(["-c", "echo one; read x < gate; echo two >&2; exit 3"]);
-        world.run("mkfifo", &["gate"]).ok();
-        let mut running = RunningProgram::start(command);
-        running.until_said(LIMIT, |said| said == "one\n");
-        world.run("sh", &["-c", "echo > gate"]).ok();
-        let ran = running.end(LIMIT);
-        assert_eq!((ran.code, ran.signal), (Some(3), None));
-        assert_eq!((ran.out().as_str(), ran.err().as_str()), ("one\n", "two\n"));
-    }
-
-    #[test]
-    fn json_is_asked_for_in_front_of_what_is_not_ours() {
-        assert_eq!(with_json(&["ls"]), ["ls", "--json"]);
-        assert_eq!(
-            with_json(&["daemon", "status"]),
-            ["daemon", "status", "--json"]
-        );
-        assert_eq!(
-            with_json(&["new", "--", "ls"]),
-            ["new", "--json", "--", "ls"]
-        );
-    }
-
-    #[test]
-    fn time_passes_only_as_long_as_it_is_told() {
-        let start = std::time::Instant::now();
-        let_pass(Duration::from_millis(20));
-        assert!(start.elapsed() >= Duration::from_millis(20));
-    }
 }

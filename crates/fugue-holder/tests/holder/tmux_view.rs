@@ -1,11 +1,11 @@
-//! Holders that tmux starts, in panes of a tmux server of the test's own.
+//! Holders that tmux starts, in panes of the test's own tmux server.
 
 use std::os::unix::net::UnixListener;
 
 use fugue_holder::wire::{ToDaemon, ToHolder};
 use fugue_holder::{DaemonLink, HolderLocation, spawn::ProcessExit};
 
-use super::world::{Pane, text};
+use super::test_pane::{TestPane, text};
 
 struct Tmux {
     dir: tempfile::TempDir,
@@ -41,22 +41,22 @@ impl Tmux {
     }
 
     /// A pane without a child, in a window of its own.
-    fn pane(&self) -> (Pane, String) {
+    fn pane(&self) -> (TestPane, String) {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("pane");
         std::fs::create_dir(&dir).unwrap();
-        let mut pane = Pane::unborn(home, dir);
+        let mut pane = TestPane::without_holder(home, dir);
         let id = self.show(&mut pane, &["new-window", "-d", "-P", "-F", "#{pane_id}"]);
         (pane, id)
     }
 
-    fn show(&self, pane: &mut Pane, how: &[&str]) -> String {
-        let meeting = pane.dir.join(HolderLocation::MEETING);
+    fn show(&self, pane: &mut TestPane, how: &[&str]) -> String {
+        let meeting = pane.dir.join(HolderLocation::RENDEZVOUS_SOCKET);
         let _ = std::fs::remove_file(&meeting);
         let meeting = UnixListener::bind(meeting).unwrap();
         let argv: Vec<String> = pane
-            .place()
-            .viewed()
+            .location()
+            .tmux_command()
             .iter()
             .map(|word| word.to_str().unwrap().to_owned())
             .collect();
@@ -68,11 +68,11 @@ impl Tmux {
         let id = self.ask(&words);
         let _came = meeting.accept().unwrap();
         pane.link = Some(DaemonLink::connect(&pane.dir.join("hold.sock")).unwrap());
-        pane.greet();
+        pane.hello();
         id
     }
 
-    fn sh(&self, script: &str) -> (Pane, String) {
+    fn sh(&self, script: &str) -> (TestPane, String) {
         let (mut pane, id) = self.pane();
         let spec = pane.spec(&["sh", "-c", script]);
         pane.start(spec);
@@ -94,15 +94,15 @@ impl Drop for Tmux {
     }
 }
 
-fn leave(pane: &mut Pane) {
+fn leave(pane: &mut TestPane) {
     pane.send(&ToHolder::Leave);
-    pane.hear_the_end();
+    pane.wait_for_disconnect();
 }
 
 #[test]
 fn what_a_child_prints_is_in_the_log_and_in_tmux_to_the_last_byte() {
     let tmux = Tmux::start();
-    // tmux alone loses the end of this in four of ten runs.
+    // tmux alone loses the end of this output in four of ten runs.
     for _ in 0..10 {
         let (mut pane, id) = tmux.sh("seq 1 20000; printf 'gr\\303\\274n'; exit 3");
         let (exited, output) = pane.output();
@@ -134,11 +134,11 @@ fn what_a_person_types_in_tmux_is_typed_and_told() {
     let mut told = Vec::new();
     while told != "näch".as_bytes() {
         told.extend(pane.expect(|m| match m {
-            ToDaemon::Keyed { bytes } => Some(bytes.clone()),
+            ToDaemon::ViewKeys { bytes } => Some(bytes.clone()),
             _ => None,
         }));
     }
-    // Both hands on one keyboard.
+    // Keys of the daemon and of tmux reach the same line.
     pane.input(1, 1, b"ste\r");
     let (_, output) = pane.output();
     assert!(text(&output).contains("<nächste>"), "{}", text(&output));
@@ -152,7 +152,7 @@ fn a_child_has_the_size_that_tmux_gives() {
     pane.read_until_text("30 100");
     tmux.ask(&["split-window", "-h", "-d", "-t", &id, "cat"]);
     let size = pane.expect(|m| match m {
-        // The first is what it was born with.
+        // The first message has the initial size.
         ToDaemon::Resized { rows, cols } if *cols < 100 => Some((*rows, *cols)),
         _ => None,
     });
@@ -173,7 +173,7 @@ fn a_pane_that_is_killed_in_tmux_hangs_up_on_its_child() {
         signo: libc::SIGHUP,
         core: false,
     };
-    assert_eq!(pane.exited().ending, hangup);
+    assert_eq!(pane.wait_for_exit().ending, hangup);
     assert_eq!(pane.close(0), 0);
 }
 
@@ -184,7 +184,7 @@ fn a_child_outlives_its_daemon_in_tmux_and_its_code_is_what_tmux_shows() {
     pane.link = None;
     tmux.ask(&["send-keys", "-t", &id, "on", "Enter"]);
     pane.link = Some(DaemonLink::connect(&pane.dir.join("hold.sock")).unwrap());
-    pane.greet();
+    pane.hello();
     pane.read_until_text("on\r\non");
     pane.input(1, 1, b"\r");
     let (exited, output) = pane.output();
@@ -193,7 +193,7 @@ fn a_child_outlives_its_daemon_in_tmux_and_its_code_is_what_tmux_shows() {
         (ProcessExit::Code(7), "on\r\non\r\n\r\n")
     );
     leave(&mut pane);
-    // A fresh child in the same place.
+    // A further child in the same directory.
     pane.generation = 2;
     let respawn = ["respawn-pane", "-k", "-t", &id];
     tmux.show(&mut pane, &respawn);
@@ -201,7 +201,7 @@ fn a_child_outlives_its_daemon_in_tmux_and_its_code_is_what_tmux_shows() {
     let spec = pane.spec(&["sh", "-c", "echo again"]);
     pane.start(spec);
     pane.read_until_text("again");
-    assert_eq!(pane.exited().ending, ProcessExit::Code(0));
+    assert_eq!(pane.wait_for_exit().ending, ProcessExit::Code(0));
     leave(&mut pane);
     assert!(tmux.text(&id).contains("again"));
 }
@@ -213,6 +213,6 @@ fn a_holder_whose_daemon_dies_before_there_is_a_child_leaves_nothing() {
     let holder = pane.hello.unwrap().holder;
     let who = fugue_holder::identify(holder).unwrap();
     pane.link = None;
-    pane.await_exit_of(who);
+    pane.wait_for_process(who);
     let _ = id;
 }
