@@ -5,11 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    PaneId, SessionName,
-    panes::{PaneSize, SourcedState},
-    wire::IdempotencyKey,
-};
+use crate::{PaneId, SessionName, pane_state::SourcedState, tools::PaneSize, wire::IdempotencyKey};
 
 /// A client for as long as it is attached: random, so that no two are the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Cursor, Error, EventId, OsText, PaneId, RawReply, RunId, Timestamp, ToolCall, ToolReply,
+    ToolWait,
     attach::{AttachRequest, AttachResponse},
-    runs::RunResult,
-    team::InboxEvent,
+    inbox_event::InboxEvent,
+    run_result::RunResult,
 };
 
 /// Raised when an older client or daemon could misread a frame.
@@ -221,36 +222,56 @@ pub enum Request {
 }
 
 impl Request {
-    /// The pane that its caller names.
+    /// The id or name of the request's pane, as the caller gave it.
     pub fn pane(&self) -> Option<&str> {
         match self {
             Self::Tool { call } => call.pane(),
             Self::Follow { pane, .. } | Self::Resize { pane, .. } => Some(pane),
-            _ => None,
+            Self::Overview
+            | Self::TmuxPanes
+            | Self::RunNews { .. }
+            | Self::AckEvent { .. }
+            | Self::Inbox { .. }
+            | Self::Hook { .. }
+            | Self::CollectGarbage { .. }
+            | Self::Look { .. }
+            | Self::DaemonStatus
+            | Self::DaemonStop { .. } => None,
         }
     }
 
-    /// Says by its id which pane was meant.
+    /// Replaces the name of the request's pane by its id.
     pub fn set_pane(&mut self, id: PaneId) {
         match self {
             Self::Tool { call } => call.set_pane(id),
             Self::Follow { pane, .. } | Self::Resize { pane, .. } => *pane = id.to_string(),
-            _ => {}
+            Self::Overview
+            | Self::TmuxPanes
+            | Self::RunNews { .. }
+            | Self::AckEvent { .. }
+            | Self::Inbox { .. }
+            | Self::Hook { .. }
+            | Self::CollectGarbage { .. }
+            | Self::Look { .. }
+            | Self::DaemonStatus
+            | Self::DaemonStop { .. } => {}
         }
     }
 
-    /// The same question, asked again so long after the first time: what bounds a wait bounds it across both.
+    /// The request to send again after a connection was lost, `elapsed` after the first attempt. The timeout of an
+    /// inbox wait holds over all attempts; the timeout of a run is counted by the daemon.
     pub fn again(&self, elapsed: Duration) -> Self {
-        let mut ask = self.clone();
-        if let Self::Tool { call } = &mut ask {
-            let secs = match call {
-                ToolCall::WaitForEvent(args) => &mut args.timeout_secs,
-                ToolCall::AskQuestion(args) => &mut args.timeout_secs,
-                _ => return ask,
-            };
-            *secs = (*secs - elapsed.as_secs_f64()).max(0.0);
+        let mut request = self.clone();
+        if let Self::Tool { call } = &mut request {
+            match call.wait() {
+                ToolWait::Inbox(wait) => wait.subtract(elapsed),
+                ToolWait::Short { .. }
+                | ToolWait::StartRun { .. }
+                | ToolWait::JoinRun { .. }
+                | ToolWait::PaneClose { .. } => {}
+            }
         }
-        ask
+        request
     }
 }
 
@@ -341,7 +362,7 @@ pub struct InboxRow {
     pub at: Timestamp,
     pub taken: bool,
     /// Older events that this one stands for, because the inbox was full.
-    #[serde(default, skip_serializing_if = "crate::panes::is_zero")]
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub dropped_events: u64,
     #[serde(flatten)]
     pub event: InboxEvent,

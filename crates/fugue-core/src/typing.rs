@@ -5,7 +5,7 @@
 
 use fugue_api::{
     keys::{KeyCode, KeyPress},
-    panes::{PasteMode, SendInput, SubmitResult},
+    tools::{PasteMode, SendInput, SubmitResult},
 };
 
 /// What must be known about the terminal before typing.

@@ -29,18 +29,20 @@ use std::{io::IsTerminal, process::ExitCode};
 use fugue_api::{
     Error, ErrorKind, PaneId, SessionName, ToolReply,
     attach::ViewerRole,
-    panes::{GetStatus, GetStatusReply, Overview, PaneSize, PaneState, PaneStatus},
+    overview::Overview,
+    pane_state::PaneState,
+    tools::{GetStatus, GetStatusReply, PaneSize, PaneStatus},
     wire::{Request, Response},
 };
 
-use crate::{cli::Desk, verbs};
+use crate::{cli::CliContext, verbs};
 use model::{Leave, Model};
 use run::{Ended, Loop};
 use terminal::Outer;
 
 /// Attaches this terminal to a session, or to one pane of it, until the person leaves.
 pub async fn attach(
-    desk: &Desk,
+    desk: &CliContext,
     target: Option<&str>,
     role: ViewerRole,
 ) -> Result<ExitCode, Error> {
@@ -87,7 +89,7 @@ pub async fn attach(
     }
 }
 
-fn check_terminal(desk: &Desk) -> Result<(), Error> {
+fn check_terminal(desk: &CliContext) -> Result<(), Error> {
     if desk.out.is_json() {
         return Err(Error::invalid("attach is for people: it has no JSON")
             .hint("`fugue read -f --json` follows a pane"));
@@ -109,7 +111,7 @@ fn check_terminal(desk: &Desk) -> Result<(), Error> {
     }
 }
 
-async fn everything(desk: &Desk) -> Result<Overview, Error> {
+async fn everything(desk: &CliContext) -> Result<Overview, Error> {
     match desk.client.ask(Request::Overview).await? {
         Response::Tool {
             reply: ToolReply::GetStatus(GetStatusReply::All(overview)),
@@ -137,7 +139,7 @@ fn default_session(facts: &Overview) -> Option<SessionName> {
 }
 
 async fn find(
-    desk: &Desk,
+    desk: &CliContext,
     target: &str,
     facts: &Overview,
 ) -> Result<(SessionName, Option<PaneId>), Error> {
@@ -206,7 +208,7 @@ fn nothing_called(target: &str, facts: &Overview) -> Error {
 }
 
 /// A pane that shows itself would show itself showing itself.
-fn refuse_nesting(desk: &Desk, session: &SessionName, facts: &Overview) -> Result<(), Error> {
+fn refuse_nesting(desk: &CliContext, session: &SessionName, facts: &Overview) -> Result<(), Error> {
     let Ok(id) = std::env::var("FUGUE_PANE_ID") else {
         return Ok(());
     };

@@ -33,36 +33,36 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    Attach(verbs::attach::Attach),
-    New(verbs::new::New),
-    Ls(verbs::ls::Ls),
-    Send(verbs::send::Send),
-    Read(verbs::read::Read),
-    Status(verbs::status::Status),
-    Close(verbs::close::Close),
-    Resize(verbs::resize::Resize),
-    Expect(verbs::expect::Expect),
-    Parallel(verbs::parallel::Parallel),
-    Pipeline(verbs::pipeline::Pipeline),
-    Wait(verbs::wait::Wait),
-    Spawn(verbs::spawn::Spawn),
-    Events(verbs::events::Events),
-    Notify(verbs::notify::Notify),
-    Message(verbs::message::Message),
-    Ask(verbs::ask::Ask),
-    Answer(verbs::answer::Answer),
-    Hook(verbs::hook::Hook),
-    Watch(verbs::watch::Watch),
-    Look(verbs::look::Look),
-    Pause(verbs::pause::Pause),
-    Clear(verbs::clear::Clear),
-    Mcp(verbs::mcp::Mcp),
+    Attach(verbs::attach::AttachArgs),
+    New(verbs::new::NewArgs),
+    Ls(verbs::ls::LsArgs),
+    Send(verbs::send::SendArgs),
+    Read(verbs::read::ReadArgs),
+    Status(verbs::status::StatusArgs),
+    Close(verbs::close::CloseArgs),
+    Resize(verbs::resize::ResizeArgs),
+    Expect(verbs::expect::ExpectArgs),
+    Parallel(verbs::parallel::ParallelArgs),
+    Pipeline(verbs::pipeline::PipelineArgs),
+    Wait(verbs::wait::WaitArgs),
+    Spawn(verbs::spawn::SpawnArgs),
+    Events(verbs::events::EventsArgs),
+    Notify(verbs::notify::NotifyArgs),
+    Message(verbs::message::MessageArgs),
+    Ask(verbs::ask::AskArgs),
+    Answer(verbs::answer::AnswerArgs),
+    Hook(verbs::hook::HookArgs),
+    Watch(verbs::watch::WatchArgs),
+    Look(verbs::look::LookArgs),
+    Pause(verbs::pause::PauseArgs),
+    Clear(verbs::clear::ClearArgs),
+    Mcp(verbs::mcp::McpArgs),
     #[command(subcommand)]
-    Daemon(verbs::daemon::Daemon),
-    Gc(verbs::gc::Gc),
+    Daemon(verbs::daemon::DaemonCommand),
+    Gc(verbs::gc::GcArgs),
     #[command(subcommand)]
-    Config(verbs::config::Config),
-    AssessCorpus(verbs::corpus::AssessCorpus),
+    Config(verbs::config::ConfigCommand),
+    AssessCorpus(verbs::corpus::AssessCorpusArgs),
 }
 
 impl Verb {
@@ -77,7 +77,7 @@ impl Verb {
 }
 
 /// What a verb has to work with.
-pub struct Desk {
+pub struct CliContext {
     pub out: Out,
     pub paths: Paths,
     pub client: Client,
@@ -94,7 +94,7 @@ pub fn main() -> ExitCode {
     let verb = cli.verb.unwrap_or(Verb::Attach(Default::default()));
     let outcome = match verb {
         // The daemon brings its own runtime.
-        Verb::Daemon(verbs::daemon::Daemon::Run) => verbs::daemon::run(),
+        Verb::Daemon(verbs::daemon::DaemonCommand::Run) => verbs::daemon::run(),
         // Whatever is wrong with its world (no HOME, a directory that is gone), the agent must not notice.
         verb @ Verb::Hook(_) => Ok(run(verb, &out).unwrap_or(ExitCode::SUCCESS)),
         verb => run(verb, &out),
@@ -117,7 +117,7 @@ fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
         caller.setting_names = SettingNames::Short;
     }
     let client = Client::new(paths.clone(), caller, who);
-    let desk = Desk {
+    let cx = CliContext {
         out: out.clone(),
         paths,
         client,
@@ -129,34 +129,34 @@ fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
         .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
     let outcome = runtime.block_on(async {
         match verb {
-            Verb::Attach(verb) => verb.run(&desk).await,
-            Verb::New(verb) => verb.run(&desk).await,
-            Verb::Ls(verb) => verb.run(&desk).await,
-            Verb::Send(verb) => verb.run(&desk).await,
-            Verb::Read(verb) => verb.run(&desk).await,
-            Verb::Status(verb) => verb.run(&desk).await,
-            Verb::Close(verb) => verb.run(&desk).await,
-            Verb::Resize(verb) => verb.run(&desk).await,
-            Verb::Expect(verb) => verb.run(&desk).await,
-            Verb::Parallel(verb) => verb.run(&desk).await,
-            Verb::Pipeline(verb) => verb.run(&desk).await,
-            Verb::Wait(verb) => verb.run(&desk).await,
-            Verb::Spawn(verb) => verb.run(&desk).await,
-            Verb::Events(verb) => verb.run(&desk).await,
-            Verb::Notify(verb) => verb.run(&desk).await,
-            Verb::Message(verb) => verb.run(&desk).await,
-            Verb::Ask(verb) => verb.run(&desk).await,
-            Verb::Answer(verb) => verb.run(&desk).await,
-            Verb::Hook(verb) => verb.run(&desk).await,
-            Verb::Watch(verb) => verb.run(&desk).await,
-            Verb::Look(verb) => verb.run(&desk).await,
-            Verb::Pause(verb) => verb.run(&desk).await,
-            Verb::Clear(verb) => verb.run(&desk).await,
-            Verb::Mcp(verb) => verb.run(&desk).await,
-            Verb::Daemon(verb) => verb.run(&desk).await,
-            Verb::Gc(verb) => verb.run(&desk).await,
-            Verb::Config(verb) => verb.run(&desk),
-            Verb::AssessCorpus(verb) => verb.run(&desk).await,
+            Verb::Attach(verb) => verb.run(&cx).await,
+            Verb::New(verb) => verb.run(&cx).await,
+            Verb::Ls(verb) => verb.run(&cx).await,
+            Verb::Send(verb) => verb.run(&cx).await,
+            Verb::Read(verb) => verb.run(&cx).await,
+            Verb::Status(verb) => verb.run(&cx).await,
+            Verb::Close(verb) => verb.run(&cx).await,
+            Verb::Resize(verb) => verb.run(&cx).await,
+            Verb::Expect(verb) => verb.run(&cx).await,
+            Verb::Parallel(verb) => verb.run(&cx).await,
+            Verb::Pipeline(verb) => verb.run(&cx).await,
+            Verb::Wait(verb) => verb.run(&cx).await,
+            Verb::Spawn(verb) => verb.run(&cx).await,
+            Verb::Events(verb) => verb.run(&cx).await,
+            Verb::Notify(verb) => verb.run(&cx).await,
+            Verb::Message(verb) => verb.run(&cx).await,
+            Verb::Ask(verb) => verb.run(&cx).await,
+            Verb::Answer(verb) => verb.run(&cx).await,
+            Verb::Hook(verb) => verb.run(&cx).await,
+            Verb::Watch(verb) => verb.run(&cx).await,
+            Verb::Look(verb) => verb.run(&cx).await,
+            Verb::Pause(verb) => verb.run(&cx).await,
+            Verb::Clear(verb) => verb.run(&cx).await,
+            Verb::Mcp(verb) => verb.run(&cx).await,
+            Verb::Daemon(verb) => verb.run(&cx).await,
+            Verb::Gc(verb) => verb.run(&cx).await,
+            Verb::Config(verb) => verb.run(&cx),
+            Verb::AssessCorpus(verb) => verb.run(&cx).await,
         }
     });
     // A thread that waits for a lock or a daemon must not keep a verb that has its answer.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fugue_api::{
     Cursor, Error, ErrorKind,
-    panes::{GetStatus, GetStatusReply, PaneStatus},
+    tools::{GetStatus, GetStatusReply, PaneStatus},
     wire::{OutputChunk, Request, Response},
 };
 use fugue_client::client::Client;
@@ -38,7 +38,7 @@ pub async fn status(client: &Client, pane: &str) -> Result<PaneStatus, Error> {
     };
     match fugue_api::Handle::call(client, look.into())
         .await
-        .and_then(|handed| GetStatusReply::try_from(handed.reply))?
+        .and_then(|handed| handed.reply.read_as::<GetStatus>())?
     {
         GetStatusReply::Pane(pane) => Ok(*pane),
         GetStatusReply::All(_) => Err(Error::new(

@@ -10,8 +10,8 @@ mod table;
 use std::{pin::Pin, process::ExitCode};
 
 use fugue_api::{
-    Error, ErrorKind, Handle, RunId, ToolCall, ToolReply,
-    runs::{RunKind, RunResult},
+    Error, ErrorKind, Handle, RunId, Tool, ToolCall,
+    run_result::{RunKind, RunResult},
     wire::{Request, Response, RunProgress},
 };
 use fugue_client::client::Client;
@@ -22,7 +22,7 @@ use tokio::{
 
 pub use stream::Begin;
 
-use crate::{cli::Desk, follow::Pace};
+use crate::{cli::CliContext, follow::Pace};
 
 /// Exit code of a wait whose time was over.
 pub const TIMED_OUT: u8 = 124;
@@ -30,20 +30,20 @@ const INTERRUPTED: u8 = 130;
 
 /// Calls a tool that starts a run, or waits for one, shows what happens meanwhile, and tells how it ended.
 pub async fn see_through(
-    desk: &Desk,
+    cx: &CliContext,
     run: RunId,
     kind: RunKind,
-    request: impl Into<ToolCall>,
+    args: impl Tool<Reply: Into<RunResult>>,
     begin: Begin,
 ) -> Result<ExitCode, Error> {
-    let mut wait = Wait::begin(desk, run, request.into())?;
+    let mut wait = Wait::begin(cx, run, args)?;
     let ended = match kind {
-        _ if desk.out.is_json() => wait.ended().await?,
+        _ if cx.out.is_json() => wait.ended().await?,
         RunKind::Expect => wait.ended().await?,
-        RunKind::Parallel if desk.out.is_quiet() => wait.ended().await?,
-        RunKind::Parallel if desk.out.can_redraw() => table::live(desk, &mut wait).await?,
-        RunKind::Parallel => table::plain(desk, &mut wait).await?,
-        RunKind::Pipeline => stream::show(desk, &mut wait, begin).await?,
+        RunKind::Parallel if cx.out.is_quiet() => wait.ended().await?,
+        RunKind::Parallel if cx.out.can_redraw() => table::live(cx, &mut wait).await?,
+        RunKind::Parallel => table::plain(cx, &mut wait).await?,
+        RunKind::Pipeline => stream::show(cx, &mut wait, begin).await?,
     };
     let goes_on = format!("`fugue wait {}` picks it up again", wait.run);
     let code = match (&ended, &wait.known) {
@@ -51,22 +51,22 @@ pub async fn see_through(
         (Ended::Answered | Ended::Interrupted, _) => INTERRUPTED,
     };
     match (&ended, &wait.known) {
-        (_, Some(known)) if desk.out.is_json() => desk.out.document(known)?,
-        (_, None) if desk.out.is_json() => desk.out.error(
+        (_, Some(known)) if cx.out.is_json() => cx.out.document(known)?,
+        (_, None) if cx.out.is_json() => cx.out.error(
             &Error::new(ErrorKind::Unavailable, "interrupted before the run began").hint(&goes_on),
         ),
         (Ended::Answered, Some(result)) => {
-            report::tell(desk, result)?;
+            report::tell(cx, result)?;
             if result.is_running() {
-                desk.out.note(&format!("still running; {goes_on}"));
+                cx.out.note(&format!("still running; {goes_on}"));
             }
         }
         (Ended::Answered | Ended::Interrupted, known) => {
-            if desk.out.can_redraw() {
+            if cx.out.can_redraw() {
                 // The `^C` of the terminal's own echo.
-                desk.out.bytes(b"\r\x1b[K")?;
+                cx.out.bytes(b"\r\x1b[K")?;
             }
-            desk.out.note(&match known {
+            cx.out.note(&match known {
                 Some(_) => format!("interrupted; the run goes on, and {goes_on}"),
                 None => format!("interrupted; if the run had begun, {goes_on}"),
             });
@@ -89,8 +89,8 @@ pub fn fresh_id() -> Result<RunId, Error> {
 
 /// How much output a result may have. A program gets as much as a model would; people see failures whole, and more
 /// than they can read is cut where it is shown.
-pub fn most_chars(desk: &Desk, wanted: Option<u32>) -> u32 {
-    wanted.unwrap_or(if desk.out.is_json() { 10_000 } else { 200_000 })
+pub fn most_chars(cx: &CliContext, wanted: Option<u32>) -> u32 {
+    wanted.unwrap_or(if cx.out.is_json() { 10_000 } else { 200_000 })
 }
 
 /// How a run stands, as soon as that is another than `seen`.
@@ -135,19 +135,25 @@ pub struct Wait {
 }
 
 impl Wait {
-    fn begin(desk: &Desk, run: RunId, request: ToolCall) -> Result<Self, Error> {
+    fn begin<T: Tool<Reply: Into<RunResult>>>(
+        cx: &CliContext,
+        run: RunId,
+        args: T,
+    ) -> Result<Self, Error> {
+        let request: ToolCall = args.into();
         // Before anything is started: from here on Ctrl-C says how to pick it up again.
         let interrupts = signal(SignalKind::interrupt())
             .map_err(|error| Error::new(ErrorKind::Internal, format!("Ctrl-C: {error}")))?;
         let (tell, told) = watch::channel(None);
-        tokio::spawn(listen(desk.client.clone(), run.clone(), tell));
-        let client = desk.client.clone();
+        tokio::spawn(listen(cx.client.clone(), run.clone(), tell));
+        let client = cx.client.clone();
         let pick_up = format!("`fugue wait {run}` picks it up again, if it had begun");
         let answer = Box::pin(async move {
             let answer = client
                 .call(request)
                 .await
-                .and_then(|handed| result_of(handed.reply));
+                .and_then(|delivery| delivery.reply.read_as::<T>())
+                .map(Into::into);
             answer.map_err(|error| match error.kind {
                 ErrorKind::Unavailable if error.message.contains("daemon") => error.hint(pick_up),
                 _ => error,
@@ -209,18 +215,5 @@ async fn listen(client: Client, run: RunId, tell: watch::Sender<Option<RunResult
             Err(error) if error.kind == ErrorKind::NotFound => pace.next().await,
             Err(_) => return,
         }
-    }
-}
-
-fn result_of(reply: ToolReply) -> Result<RunResult, Error> {
-    match reply {
-        ToolReply::RunParallel(result) => Ok(RunResult::Parallel(result)),
-        ToolReply::RunPipeline(result) => Ok(RunResult::Pipeline(result)),
-        ToolReply::RunExpect(result) => Ok(RunResult::Expect(result)),
-        ToolReply::WaitForRun(result) => Ok(result),
-        _ => Err(Error::new(
-            ErrorKind::Internal,
-            "the reply is not about a run",
-        )),
     }
 }

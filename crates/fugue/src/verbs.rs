@@ -31,13 +31,12 @@ pub mod watch;
 
 use fugue_api::{
     Error, ErrorKind, Handle, OsText, Tool,
-    panes::{PaneState, SourcedState},
-    team::{WorkerRow, WorkerState},
-    watch::{WatcherRow, WatcherState},
+    overview::{WatcherRow, WatcherState, WorkerRow, WorkerState},
+    pane_state::{PaneState, SourcedState},
     wire::{CallerEnv, SettingNames},
 };
 
-use crate::{cli::Desk, out::Tone};
+use crate::{cli::CliContext, out::Tone};
 
 /// Where this process is and what it has: a pane it makes starts from here.
 pub fn caller() -> Result<CallerEnv, Error> {
@@ -62,9 +61,9 @@ pub fn caller() -> Result<CallerEnv, Error> {
 }
 
 /// Calls a tool and gives its own reply.
-pub async fn call<T: Tool>(desk: &Desk, args: T) -> Result<T::Reply, Error> {
-    let handed = desk.client.call(args.into()).await?;
-    T::Reply::try_from(handed.reply)
+pub async fn call<T: Tool>(cx: &CliContext, args: T) -> Result<T::Reply, Error> {
+    let handed = cx.client.call(args.into()).await?;
+    handed.reply.read_as::<T>()
 }
 
 /// A state in a word and a colour.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::{PaneId, panes::CreatePaneReply};
+use fugue_api::{PaneId, tools::CreatePaneReply};
 use fugue_testkit::{
     RunningProgram, TestEnv,
     agents::{AgentStart, ExternalTools, TestAgent, carries},
@@ -98,7 +98,7 @@ fn check(agent: TestAgent) {
     for definition in fugue_api::ToolCall::definitions() {
         let name = agent.names(definition.name).0;
         let description = definition
-            .takes
+            .arguments
             .get("description")
             .cloned()
             .unwrap_or_default();

@@ -4,10 +4,10 @@ use std::{fs, time::Duration};
 
 use fugue_api::{
     ErrorKind, PaneId,
-    panes::{CreatePaneReply, ReadPaneReply},
-    runs::{
-        ExpectResult, ExpectStatus, ParallelResult, ParallelStatus, PipelineResult, PipelineStatus,
-        RunKind, RunResult, TaskStatus,
+    run_result::{RunKind, RunResult},
+    tools::{
+        CreatePaneReply, ExpectResult, ExpectStatus, ParallelResult, ParallelStatus,
+        PipelineResult, PipelineStatus, ReadPaneReply, TaskStatus,
     },
 };
 use fugue_testkit::{ProgramOutput, RunningProgram, SeededRng, TestEnv, let_pass, until_some};
@@ -750,7 +750,7 @@ fn expect_prints_the_line_and_tells_outcomes_apart() {
     );
     assert_eq!(
         world.status(open_pane).state.state,
-        fugue_api::panes::PaneState::Closed
+        fugue_api::pane_state::PaneState::Closed
     );
 }
 

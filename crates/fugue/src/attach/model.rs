@@ -26,7 +26,9 @@ use std::{
 use fugue_api::{
     Error, PaneId, SessionName, ToolCall,
     attach::{AttachRequest, ClientId, LayoutChange, SessionLayout, ViewerRole},
-    panes::{CreatePane, GetStatus, Overview, PaneRow, PaneSize, PaneState},
+    overview::{Overview, PaneRow},
+    pane_state::PaneState,
+    tools::{CreatePane, GetStatus, PaneSize},
     wire::{IdempotencyKey, Request, Response},
 };
 

@@ -2,9 +2,10 @@
 
 use fugue_api::{
     Error,
-    runs::{
+    run_result::RunResult,
+    tools::{
         ExpectResult, ExpectStatus, ParallelResult, ParallelStatus, PipelineResult, PipelineStatus,
-        RunResult, TaskResult, TaskStatus,
+        TaskResult, TaskStatus,
     },
 };
 
@@ -13,7 +14,7 @@ use super::{
     table::{failed, label, state},
 };
 use crate::{
-    cli::Desk,
+    cli::CliContext,
     out::{Tone, clean, fit, terminal_width, took, width},
     text::Styled,
 };
@@ -21,11 +22,11 @@ use crate::{
 // Of each failing task: about two screens, so that a few failures can be read by scrolling.
 const MOST_LINES: usize = 50;
 
-pub fn tell(desk: &Desk, result: &RunResult) -> Result<(), Error> {
+pub fn tell(cx: &CliContext, result: &RunResult) -> Result<(), Error> {
     match result {
-        RunResult::Parallel(result) => parallel(desk, result),
-        RunResult::Pipeline(result) => pipeline(desk, result),
-        RunResult::Expect(result) => expected(desk, result),
+        RunResult::Parallel(result) => parallel(cx, result),
+        RunResult::Pipeline(result) => pipeline(cx, result),
+        RunResult::Expect(result) => expected(cx, result),
     }
 }
 
@@ -64,10 +65,10 @@ pub fn exit_code(result: &RunResult) -> u8 {
     }
 }
 
-fn parallel(desk: &Desk, result: &ParallelResult) -> Result<(), Error> {
-    let out = &desk.out;
+fn parallel(cx: &CliContext, result: &ParallelResult) -> Result<(), Error> {
+    let out = &cx.out;
     for task in result.results.iter().filter(|task| failed(task)) {
-        failure(desk, task)?;
+        failure(cx, task)?;
     }
     if out.is_quiet() {
         return Ok(());
@@ -121,8 +122,8 @@ fn parallel(desk: &Desk, result: &ParallelResult) -> Result<(), Error> {
 }
 
 /// The end of what a failing task printed, and where the rest is.
-fn failure(desk: &Desk, task: &TaskResult) -> Result<(), Error> {
-    let out = &desk.out;
+fn failure(cx: &CliContext, task: &TaskResult) -> Result<(), Error> {
+    let out = &cx.out;
     let (word, tone) = state(task);
     let pane = task.pane_id;
     let how = format!("{word} · {} · {pane}", took(task.duration_ms));
@@ -149,8 +150,8 @@ fn failure(desk: &Desk, task: &TaskResult) -> Result<(), Error> {
 }
 
 /// The steps were shown as they ran; here is how it all ended.
-fn pipeline(desk: &Desk, result: &PipelineResult) -> Result<(), Error> {
-    let out = &desk.out;
+fn pipeline(cx: &CliContext, result: &PipelineResult) -> Result<(), Error> {
+    let out = &cx.out;
     if out.is_quiet() {
         return Ok(());
     }
@@ -180,8 +181,8 @@ fn pipeline(desk: &Desk, result: &PipelineResult) -> Result<(), Error> {
     Ok(())
 }
 
-fn expected(desk: &Desk, result: &ExpectResult) -> Result<(), Error> {
-    let out = &desk.out;
+fn expected(cx: &CliContext, result: &ExpectResult) -> Result<(), Error> {
+    let out = &cx.out;
     let pane = result.pane_id;
     if let Some(text) = result.output.as_ref().or(result.line.as_ref()) {
         for line in text.lines() {

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 
 use fugue_api::{
     Error, ErrorKind, PaneId,
-    runs::{PipelineResult, RunResult, StepResult, StepStatus},
+    run_result::RunResult,
+    tools::{PipelineResult, StepResult, StepStatus},
     wire::OutputChunk,
 };
 use fugue_client::client::Client;
@@ -16,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::{Ended, Event, Wait, marks::Piece, marks::Reader};
 use crate::{
-    cli::Desk,
+    cli::CliContext,
     follow::{self, Pace, Printer},
     out::{Out, Tone, clean, took},
     text::Styled,
@@ -36,8 +37,8 @@ pub enum Begin {
     Never,
 }
 
-pub async fn show(desk: &Desk, wait: &mut Wait, begin: Begin) -> Result<Ended, Error> {
-    let mut shown = Shown::new(&desk.out);
+pub async fn show(cx: &CliContext, wait: &mut Wait, begin: Begin) -> Result<Ended, Error> {
+    let mut shown = Shown::new(&cx.out);
     // A full channel holds the follower back: what it reads is on disk.
     let (send, mut heard) = mpsc::channel(4);
     let mut send = Some(send).filter(|_| begin != Begin::Never);
@@ -48,7 +49,7 @@ pub async fn show(desk: &Desk, wait: &mut Wait, begin: Begin) -> Result<Ended, E
                     if let Some(RunResult::Pipeline(known)) = &wait.known {
                         shown.steps.clone_from(&known.steps);
                         if let Some(send) = send.take() {
-                            tokio::spawn(hear(desk.client.clone(), known.pane_id, begin, send));
+                            tokio::spawn(hear(cx.client.clone(), known.pane_id, begin, send));
                         }
                     }
                 }
@@ -62,11 +63,11 @@ pub async fn show(desk: &Desk, wait: &mut Wait, begin: Begin) -> Result<Ended, E
                     };
                     // It may have been over before there was any news of it.
                     if let Some(send) = send.take() {
-                        tokio::spawn(hear(desk.client.clone(), result.pane_id, begin, send));
+                        tokio::spawn(hear(cx.client.clone(), result.pane_id, begin, send));
                     }
                     if begin != Begin::Never {
                         tokio::select! {
-                            rest = shown.rest(desk, result.pane_id, &mut heard) => rest?,
+                            rest = shown.rest(cx, result.pane_id, &mut heard) => rest?,
                             _ = wait.interrupts.recv() => {}
                         }
                     }
@@ -244,11 +245,11 @@ impl Shown {
     /// Reads what the pane had printed when the run was over.
     async fn rest(
         &mut self,
-        desk: &Desk,
+        cx: &CliContext,
         pane: PaneId,
         heard: &mut mpsc::Receiver<Heard>,
     ) -> Result<(), Error> {
-        let Ok(status) = follow::status(&desk.client, &pane.to_string()).await else {
+        let Ok(status) = follow::status(&cx.client, &pane.to_string()).await else {
             return Ok(());
         };
         let end = follow::offset(&status.cursor);

@@ -7,7 +7,8 @@ use std::{
 
 use fugue_api::{
     Error, ErrorKind, PaneId,
-    runs::{ParallelResult, RunResult, TaskResult, TaskStatus},
+    run_result::RunResult,
+    tools::{ParallelResult, TaskResult, TaskStatus},
 };
 use fugue_client::client::Client;
 use fugue_term::{LineQuery, Offset, Terminal, TerminalOptions, TerminalSize};
@@ -19,7 +20,7 @@ use tokio::{
 
 use super::{Ended, Event, Wait};
 use crate::{
-    cli::Desk,
+    cli::CliContext,
     follow::{self, Pace},
     live::{Live, Row},
     out::{Out, Tone, terminal_size, took, width},
@@ -31,7 +32,7 @@ const FRAME: Duration = Duration::from_millis(100);
 const TICK: Duration = Duration::from_secs(1);
 
 /// A line for each task when it ends, for those who read a log.
-pub async fn plain(desk: &Desk, wait: &mut Wait) -> Result<Ended, Error> {
+pub async fn plain(cx: &CliContext, wait: &mut Wait) -> Result<Ended, Error> {
     let mut told = BTreeSet::new();
     let mut tell = |result: &ParallelResult| {
         for task in &result.results {
@@ -39,7 +40,7 @@ pub async fn plain(desk: &Desk, wait: &mut Wait) -> Result<Ended, Error> {
                 let (state, _) = state(task);
                 let took = took(task.duration_ms);
                 let name = crate::out::clean(&task.name);
-                desk.out.line(format!(
+                cx.out.line(format!(
                     "{state:<9}  {took:>6}  {name}: {}",
                     first_line(task)
                 ))?;
@@ -60,15 +61,15 @@ pub async fn plain(desk: &Desk, wait: &mut Wait) -> Result<Ended, Error> {
 }
 
 /// A table of all tasks, drawn in place for as long as one waits and gone afterwards.
-pub async fn live(desk: &Desk, wait: &mut Wait) -> Result<Ended, Error> {
+pub async fn live(cx: &CliContext, wait: &mut Wait) -> Result<Ended, Error> {
     let mut live = Live::default();
-    let ended = watch(desk, wait, &mut live).await;
+    let ended = watch(cx, wait, &mut live).await;
     let columns = terminal_size().map_or(80, |(_, columns)| columns);
-    live.clear(&desk.out, columns)?;
+    live.clear(&cx.out, columns)?;
     ended
 }
 
-async fn watch(desk: &Desk, wait: &mut Wait, live: &mut Live) -> Result<Ended, Error> {
+async fn watch(cx: &CliContext, wait: &mut Wait, live: &mut Live) -> Result<Ended, Error> {
     let trouble = |error| Error::new(ErrorKind::Internal, format!("a signal: {error}"));
     let mut resized = signal(SignalKind::window_change()).map_err(trouble)?;
     let back = rustix::process::Signal::CONT.as_raw();
@@ -90,7 +91,7 @@ async fn watch(desk: &Desk, wait: &mut Wait, live: &mut Live) -> Result<Ended, E
                     if let Some(RunResult::Parallel(result)) = &wait.known {
                         for task in &result.results {
                             if task.status != TaskStatus::Error && followed.insert(task.pane_id) {
-                                tokio::spawn(last_lines(desk.client.clone(), task.pane_id, say.clone()));
+                                tokio::spawn(last_lines(cx.client.clone(), task.pane_id, say.clone()));
                             }
                         }
                         known = Some((result.clone(), Instant::now()));
@@ -112,8 +113,8 @@ async fn watch(desk: &Desk, wait: &mut Wait, live: &mut Live) -> Result<Ended, E
         let now = Instant::now();
         if let (true, Some((result, told))) = (stale && now >= drawn + FRAME, &known) {
             let size = terminal_size().unwrap_or((24, 80));
-            let rows = frame(&desk.out, result, &lines, told.elapsed(), size);
-            live.draw(&desk.out, &rows, size.1)?;
+            let rows = frame(&cx.out, result, &lines, told.elapsed(), size);
+            live.draw(&cx.out, &rows, size.1)?;
             (drawn, stale) = (now, false);
         }
     }
@@ -295,7 +296,7 @@ pub fn failed(task: &TaskResult) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use fugue_api::{RunId, runs::ParallelStatus};
+    use fugue_api::{RunId, tools::ParallelStatus};
 
     use super::*;
 

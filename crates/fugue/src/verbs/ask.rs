@@ -2,11 +2,11 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error, ErrorKind, Handle, ToolReply,
-    team::{AskQuestion, QuestionStatus},
+    tools::{AskQuestion, QuestionStatus},
 };
 
 use crate::{
-    cli::Desk,
+    cli::CliContext,
     out::{Interrupt, span_ms},
     text::Styled,
 };
@@ -18,7 +18,7 @@ use crate::{
 #[command(
     after_help = "Example:\n  fugue ask 'may I drop the old table?' --timeout 10m --default no"
 )]
-pub struct Ask {
+pub struct AskArgs {
     /// A worker's id, or a session's; default whoever spawned this worker.
     #[arg(long, value_name = "W")]
     to: Option<String>,
@@ -32,8 +32,8 @@ pub struct Ask {
     default: Option<String>,
 }
 
-impl Ask {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl AskArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let question = AskQuestion {
             to: self.to,
             body: self.body,
@@ -42,9 +42,9 @@ impl Ask {
         };
         let mut interrupt = Interrupt::new()?;
         let handed = tokio::select! {
-            handed = desk.client.call(question.into()) => handed?,
+            handed = cx.client.call(question.into()) => handed?,
             () = interrupt.pressed() => {
-                desk.out.note("the question stays; an answer arrives as an event (`fugue events`)");
+                cx.out.note("the question stays; an answer arrives as an event (`fugue events`)");
                 return Ok(ExitCode::from(130));
             }
         };
@@ -54,14 +54,14 @@ impl Ask {
                 "the reply was one to another tool",
             ));
         };
-        if desk.out.is_json() {
-            desk.out.document(&asked)?;
+        if cx.out.is_json() {
+            cx.out.document(&asked)?;
         } else if let Some(answer) = &asked.answer {
             for line in answer.lines() {
-                desk.out.line(Styled::output(line))?;
+                cx.out.line(Styled::output(line))?;
             }
         } else {
-            desk.out.note(&format!(
+            cx.out.note(&format!(
                 "no answer yet to {}; it arrives as an event (`fugue events`)",
                 asked.question_id
             ));

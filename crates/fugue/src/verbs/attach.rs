@@ -2,11 +2,11 @@ use std::process::ExitCode;
 
 use fugue_api::{Error, attach::ViewerRole};
 
-use crate::cli::Desk;
+use crate::cli::CliContext;
 
 /// See a session's panes and type into them; C-b d leaves, C-b ? tells the keys.
 #[derive(clap::Args, Default)]
-pub struct Attach {
+pub struct AttachArgs {
     /// Pane or session; default `main`, else the latest.
     #[arg(value_name = "PANE or SESSION")]
     target: Option<String>,
@@ -15,13 +15,13 @@ pub struct Attach {
     read_only: bool,
 }
 
-impl Attach {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl AttachArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let role = if self.read_only {
             ViewerRole::ReadOnly
         } else {
             ViewerRole::Interactive
         };
-        crate::attach::attach(desk, self.target.as_deref(), role).await
+        crate::attach::attach(cx, self.target.as_deref(), role).await
     }
 }

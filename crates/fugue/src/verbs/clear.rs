@@ -2,31 +2,31 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error,
-    watch::{self, ClearStatus},
+    tools::{Clear, ClearStatus},
 };
 
-use crate::{cli::Desk, verbs};
+use crate::{cli::CliContext, verbs};
 
 /// End a watcher. The pane stays.
 #[derive(clap::Args)]
-pub struct Clear {
+pub struct ClearArgs {
     /// The watched pane; default the one this runs in.
     pane: Option<String>,
 }
 
-impl Clear {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl ClearArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let cleared = verbs::call(
-            desk,
-            watch::Clear {
+            cx,
+            Clear {
                 tmux_window: self.pane,
             },
         )
         .await?;
-        if desk.out.is_json() {
-            desk.out.document(&cleared)?;
+        if cx.out.is_json() {
+            cx.out.document(&cleared)?;
         } else if cleared.status == ClearStatus::Noop {
-            desk.out.note("it was not watched");
+            cx.out.note("it was not watched");
         }
         Ok(ExitCode::SUCCESS)
     }

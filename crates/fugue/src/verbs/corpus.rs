@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::{
-    cli::Desk,
+    cli::CliContext,
     out::{Tone, clean, fit},
     verbs,
 };
@@ -34,7 +34,7 @@ const BUILT_IN: &[(&str, &str)] = &[
 #[command(
     after_help = "Example:\n  fugue assess-corpus --model anthropic:claude-sonnet-5\n  fugue assess-corpus --model 'cmd:claude -p' --only hostile"
 )]
-pub struct AssessCorpus {
+pub struct AssessCorpusArgs {
     /// Whom to ask; default FUGUE_ASSESS_MODEL.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
@@ -55,16 +55,16 @@ struct Asked {
     answer: Result<Decision, AssessError>,
 }
 
-impl AssessCorpus {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl AssessCorpusArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let settings = WatchSettings::default()
             .overlaid(SettingNames::Prefixed, |name| std::env::var(name).ok())?;
         let model = self.model.as_deref().unwrap_or(&settings.assess_model);
         let limit = Duration::from_secs_f64(settings.assess_timeout_sec);
         let assessor = Arc::new(Assessor::new(model, &verbs::caller()?, limit)?);
         let cases = self.cases()?;
-        let asked = ask_all(desk, &assessor, &settings, cases, self.jobs.into()).await?;
-        show(desk, model, &asked)?;
+        let asked = ask_all(cx, &assessor, &settings, cases, self.jobs.into()).await?;
+        show(cx, model, &asked)?;
         let failed = asked.iter().any(|asked| asked.answer.is_err());
         Ok(ExitCode::from(u8::from(failed)))
     }
@@ -103,7 +103,7 @@ impl AssessCorpus {
 
 /// Asks about every case, some at a time, and returns them in their own order.
 async fn ask_all(
-    desk: &Desk,
+    cx: &CliContext,
     assessor: &Arc<Assessor>,
     settings: &WatchSettings,
     cases: Vec<Arc<CorpusCase>>,
@@ -130,7 +130,7 @@ async fn ask_all(
         asked.push(one.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?);
         let (_, Asked { case, answer }) = &asked[asked.len() - 1];
         let mark = word(case.mark(answer.as_ref().ok()));
-        desk.out
+        cx.out
             .note(&format!("{}/{total} {mark} · {}", asked.len(), case.name));
     }
     asked.sort_by_key(|(place, _)| *place);
@@ -148,7 +148,7 @@ fn fence() -> Result<QuoteFence, Error> {
     }
 }
 
-fn show(desk: &Desk, model: &str, asked: &[Asked]) -> Result<(), Error> {
+fn show(cx: &CliContext, model: &str, asked: &[Asked]) -> Result<(), Error> {
     let score_of = |wanted: fn(&CorpusCase) -> bool| {
         let some = asked.iter().filter(move |asked| wanted(&asked.case));
         CorpusScore::of(some.map(|asked| (&*asked.case, asked.answer.as_ref().ok())))
@@ -159,9 +159,9 @@ fn show(desk: &Desk, model: &str, asked: &[Asked]) -> Result<(), Error> {
         ("plain", score_of(|case| !case.hostile)),
     ];
     let wrong: Vec<Wrong<'_>> = asked.iter().filter_map(Wrong::of).collect();
-    if desk.out.is_json() {
+    if cx.out.is_json() {
         let [all, hostile, plain] = scores.map(|(_, score)| figures(&score));
-        return desk.out.document(&json!({
+        return cx.out.document(&json!({
             "assessor": model, "all": all, "hostile": hostile, "plain": plain, "wrong": wrong,
         }));
     }
@@ -178,11 +178,11 @@ fn show(desk: &Desk, model: &str, asked: &[Asked]) -> Result<(), Error> {
         "OBEYED",
         "NO ANSWER",
     ];
-    desk.out.table(&head, &rows)?;
+    cx.out.table(&head, &rows)?;
     if !wrong.is_empty() {
-        desk.out.line("")?;
+        cx.out.line("")?;
         let rows: Vec<Vec<(String, Tone)>> = wrong.iter().map(Wrong::row).collect();
-        desk.out.table(&["WRONG", "WANTED", "GOT", "SAID"], &rows)?;
+        cx.out.table(&["WRONG", "WANTED", "GOT", "SAID"], &rows)?;
     }
     Ok(())
 }
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn the_cases_are_many_and_of_every_kind() {
-        let verb = AssessCorpus {
+        let verb = AssessCorpusArgs {
             model: None,
             file: vec![],
             only: None,

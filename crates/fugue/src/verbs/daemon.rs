@@ -11,13 +11,13 @@ use fugue_client::{lock::FileLock, paths::Paths};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
-    cli::Desk,
+    cli::CliContext,
     out::{age, size},
 };
 
 /// The process behind it all.
 #[derive(clap::Subcommand)]
-pub enum Daemon {
+pub enum DaemonCommand {
     /// Be the daemon, in the foreground.
     Run,
     /// Start one, if none runs.
@@ -53,24 +53,24 @@ pub fn run() -> Result<ExitCode, Error> {
     fugue_daemon::daemon(&paths).map(|()| ExitCode::SUCCESS)
 }
 
-impl Daemon {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl DaemonCommand {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         match self {
             // Handled before there is a runtime.
             Self::Run => Ok(ExitCode::SUCCESS),
             Self::Start => {
-                let status = started(desk).await?;
-                show(desk, &status)
+                let status = started(cx).await?;
+                show(cx, &status)
             }
-            Self::Stop { panes } => stop(desk, panes).await,
+            Self::Stop { panes } => stop(cx, panes).await,
             Self::Restart => {
-                end_quietly(desk).await?;
-                let status = started(desk).await?;
-                show(desk, &status)
+                end_quietly(cx).await?;
+                let status = started(cx).await?;
+                show(cx, &status)
             }
-            Self::Repair => repair(desk).await,
-            Self::Status => match desk.client.ask_running(Request::DaemonStatus).await? {
-                Some(Response::DaemonStatus { status }) => show(desk, &status),
+            Self::Repair => repair(cx).await,
+            Self::Status => match cx.client.ask_running(Request::DaemonStatus).await? {
+                Some(Response::DaemonStatus { status }) => show(cx, &status),
                 Some(_) | None => Err(Error::new(ErrorKind::Unavailable, "no daemon runs")
                     .hint("any verb starts one; panes may run without")),
             },
@@ -78,8 +78,8 @@ impl Daemon {
     }
 }
 
-async fn started(desk: &Desk) -> Result<DaemonStatus, Error> {
-    match desk.client.ask(Request::DaemonStatus).await? {
+async fn started(cx: &CliContext) -> Result<DaemonStatus, Error> {
+    match cx.client.ask(Request::DaemonStatus).await? {
         Response::DaemonStatus { status } => Ok(status),
         other => Err(Error::new(
             ErrorKind::Internal,
@@ -88,16 +88,16 @@ async fn started(desk: &Desk) -> Result<DaemonStatus, Error> {
     }
 }
 
-fn show(desk: &Desk, status: &DaemonStatus) -> Result<ExitCode, Error> {
-    if desk.out.is_json() {
-        desk.out.document(status)?;
+fn show(cx: &CliContext, status: &DaemonStatus) -> Result<ExitCode, Error> {
+    if cx.out.is_json() {
+        cx.out.document(status)?;
     } else {
         let panes = if status.panes == 1 {
             "1 pane".into()
         } else {
             format!("{} panes", status.panes)
         };
-        desk.out.line(format!(
+        cx.out.line(format!(
             "fugue {} runs as pid {} for {} with {panes}, at {}",
             status.version,
             status.pid,
@@ -108,16 +108,16 @@ fn show(desk: &Desk, status: &DaemonStatus) -> Result<ExitCode, Error> {
         let quota = logs.quota_bytes.map_or("no quota".into(), |bytes| {
             format!("a quota of {}", size(bytes))
         });
-        desk.out.line(format!(
+        cx.out.line(format!(
             "output logs: {} of running panes, {} of ended ones, {quota}",
             size(logs.running_bytes),
             size(logs.ended_bytes)
         ))?;
         if let Some(note) = &logs.note {
-            desk.out.note(note);
+            cx.out.note(note);
         }
         for line in store_lines(&status.store) {
-            desk.out.line(&line)?;
+            cx.out.line(&line)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -157,8 +157,8 @@ fn store_lines(store: &StoreStatus) -> Vec<String> {
     lines
 }
 
-async fn repair(desk: &Desk) -> Result<ExitCode, Error> {
-    let paths = desk.paths.clone();
+async fn repair(cx: &CliContext) -> Result<ExitCode, Error> {
+    let paths = cx.paths.clone();
     let repairing = tokio::task::spawn_blocking(move || {
         paths.prepare()?;
         // Whoever holds it is the daemon, and nobody becomes it meanwhile.
@@ -176,63 +176,61 @@ async fn repair(desk: &Desk) -> Result<ExitCode, Error> {
     let report = repairing
         .await
         .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))??;
-    if desk.out.is_json() {
-        desk.out.document(&report)?;
+    if cx.out.is_json() {
+        cx.out.document(&report)?;
         return Ok(ExitCode::SUCCESS);
     }
     for note in &report.notes {
-        desk.out.line(note)?;
+        cx.out.line(note)?;
     }
     let state = if report.notes.is_empty() {
         "sound, nothing was done"
     } else {
         "sound now"
     };
-    desk.out.line(format!(
+    cx.out.line(format!(
         "the database is {state}; panes on record: {}",
         report.panes
     ))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn stop(desk: &Desk, panes: bool) -> Result<ExitCode, Error> {
+async fn stop(cx: &CliContext, panes: bool) -> Result<ExitCode, Error> {
     // Panes can be without a daemon; to end them, one must be there.
     let stopped = if panes {
-        Some(desk.client.ask(Request::DaemonStop { panes }).await?)
+        Some(cx.client.ask(Request::DaemonStop { panes }).await?)
     } else {
-        desk.client
-            .ask_running(Request::DaemonStop { panes })
-            .await?
+        cx.client.ask_running(Request::DaemonStop { panes }).await?
     };
     let closed = match stopped {
         Some(Response::Stopping { panes_closed }) => panes_closed,
         Some(_) | None => {
-            desk.out.note("no daemon runs");
-            if desk.out.is_json() {
-                desk.out
+            cx.out.note("no daemon runs");
+            if cx.out.is_json() {
+                cx.out
                     .document(&serde_json::json!({"stopped": false, "panes_closed": 0}))?;
             }
             return Ok(ExitCode::SUCCESS);
         }
     };
-    gone(desk).await?;
-    if desk.out.is_json() {
-        desk.out
+    gone(cx).await?;
+    if cx.out.is_json() {
+        cx.out
             .document(&serde_json::json!({"stopped": true, "panes_closed": closed}))?;
     } else if panes {
-        desk.out.note(&format!("stopped; {closed} panes closed"));
+        cx.out.note(&format!("stopped; {closed} panes closed"));
     } else {
-        desk.out.note("stopped; panes go on without it");
+        cx.out.note("stopped; panes go on without it");
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Ends whatever daemon there is, also one of another version.
-async fn end_quietly(desk: &Desk) -> Result<(), Error> {
-    let Some(pid) = desk.client.running_daemon().await else {
+async fn end_quietly(cx: &CliContext) -> Result<(), Error> {
+    let Some(pid) = cx.client.running_daemon().await else {
         return Ok(());
     };
-    if desk
+    if cx
         .client
         .ask_running(Request::DaemonStop { panes: false })
         .await?
@@ -246,12 +244,12 @@ async fn end_quietly(desk: &Desk) -> Result<(), Error> {
             )
         })?;
     }
-    gone(desk).await
+    gone(cx).await
 }
 
 /// Returns when the daemon has given up its lock, which is the last thing it does.
-async fn gone(desk: &Desk) -> Result<(), Error> {
-    let state = desk.paths.state.clone();
+async fn gone(cx: &CliContext) -> Result<(), Error> {
+    let state = cx.paths.state.clone();
     let waiting = tokio::task::spawn_blocking(move || FileLock::directory(&state).map(drop));
     match waiting.await {
         Ok(outcome) => outcome,

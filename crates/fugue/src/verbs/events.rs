@@ -5,15 +5,13 @@ use std::{
 
 use fugue_api::{
     Error, ErrorKind, EventId, Handle, ToolReply,
-    team::{
-        CompletionStatus, EventType, InboxEvent, WaitForEvent, WaitForEventReply, WaitOutcome,
-        WaitTimeout, WorkerCompletion,
-    },
+    inbox_event::{CompletionStatus, EventType, InboxEvent, WorkerCompletion},
+    tools::{WaitForEvent, WaitForEventReply, WaitOutcome, WaitTimeout},
     wire::{InboxListing, InboxRow, Request, Response},
 };
 
 use crate::{
-    cli::Desk,
+    cli::CliContext,
     out::{Interrupt, Tone, age, clean, span_ms},
 };
 
@@ -24,7 +22,7 @@ use crate::{
 #[command(
     after_help = "Examples:\n  fugue events\n  fugue events wait --types worker_complete --timeout 10m\n  fugue events -f --types '*'"
 )]
-pub struct Events {
+pub struct EventsArgs {
     /// Block until there is one, and take it.
     #[arg(value_enum)]
     what: Option<What>,
@@ -58,15 +56,15 @@ const MOST: usize = 1_000;
 // A follower asks again after so long without an event.
 const FOLLOW_SECS: f64 = 3_600.0;
 
-impl Events {
-    pub async fn run(mut self, desk: &Desk) -> Result<ExitCode, Error> {
+impl EventsArgs {
+    pub async fn run(mut self, cx: &CliContext) -> Result<ExitCode, Error> {
         if self.types.is_empty() {
             self.types.push(EventType::Any);
         }
         match (self.what, self.follow) {
-            (Some(What::Wait), _) => self.wait(desk).await,
-            (None, true) => self.follow(desk).await,
-            (None, false) => self.list(desk).await,
+            (Some(What::Wait), _) => self.wait(cx).await,
+            (None, true) => self.follow(cx).await,
+            (None, false) => self.list(cx).await,
         }
     }
 
@@ -79,20 +77,20 @@ impl Events {
         }
     }
 
-    async fn wait(self, desk: &Desk) -> Result<ExitCode, Error> {
+    async fn wait(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let args = self.args(self.timeout as f64 / 1000.0, None);
         let mut interrupt = Interrupt::new()?;
         let handed = tokio::select! {
-            handed = desk.client.call(args.into()) => handed?,
+            handed = cx.client.call(args.into()) => handed?,
             () = interrupt.pressed() => return Ok(ExitCode::from(130)),
         };
         let ToolReply::WaitForEvent(told) = handed.reply else {
             return Err(other());
         };
-        if desk.out.is_json() {
-            desk.out.document(&told)?;
+        if cx.out.is_json() {
+            cx.out.document(&told)?;
         } else {
-            show(desk, &told)?;
+            show(cx, &told)?;
         }
         // It is taken only now that it has been printed.
         if let Some(receipt) = handed.ack {
@@ -104,10 +102,10 @@ impl Events {
         })
     }
 
-    async fn follow(self, desk: &Desk) -> Result<ExitCode, Error> {
+    async fn follow(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let mut interrupt = Interrupt::new()?;
         let mut after = EventId(0);
-        let known = look(desk, after).await?;
+        let known = look(cx, after).await?;
         for row in known.events {
             after = row.event_id;
             let args = self.args(0.0, None);
@@ -115,12 +113,12 @@ impl Events {
             if row.taken || !args.wants(row.event.kind()) || !of {
                 continue;
             }
-            print(desk, row)?;
+            print(cx, row)?;
         }
         loop {
             let args = self.args(FOLLOW_SECS, Some(after));
             let handed = tokio::select! {
-                handed = desk.client.call(args.into()) => handed?,
+                handed = cx.client.call(args.into()) => handed?,
                 () = interrupt.pressed() => return Ok(ExitCode::from(130)),
             };
             let ToolReply::WaitForEvent(told) = handed.reply else {
@@ -135,33 +133,33 @@ impl Events {
                     dropped_events: told.dropped_events,
                     event,
                 };
-                print(desk, row)?;
+                print(cx, row)?;
             }
         }
     }
 
-    async fn list(self, desk: &Desk) -> Result<ExitCode, Error> {
+    async fn list(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let args = self.args(0.0, None);
         let wanted = |row: &InboxRow| {
             let of = args.from.is_none() || args.from.as_deref() == row.event.sender();
             (self.all || !row.taken) && args.wants(row.event.kind()) && of
         };
-        let mut inbox = look(desk, EventId(0)).await?;
+        let mut inbox = look(cx, EventId(0)).await?;
         let mut last = inbox.events.last().map(|row| row.event_id);
         inbox.events.retain(wanted);
         // Many that were taken may stand in front of those that are wanted.
         while let Some(after) = last.filter(|_| inbox.more && inbox.events.len() < MOST) {
-            let page = look(desk, after).await?;
+            let page = look(cx, after).await?;
             last = page.events.last().map(|row| row.event_id);
             inbox.more = page.more;
             inbox.events.extend(page.events.into_iter().filter(wanted));
         }
-        if desk.out.is_json() {
-            desk.out.document(&inbox)?;
+        if cx.out.is_json() {
+            cx.out.document(&inbox)?;
             return Ok(ExitCode::SUCCESS);
         }
         if inbox.events.is_empty() {
-            desk.out
+            cx.out
                 .note(&format!("nothing waits in the inbox {}", inbox.session_id));
             return Ok(ExitCode::SUCCESS);
         }
@@ -183,22 +181,18 @@ impl Events {
                 ]
             })
             .collect();
-        desk.out
+        cx.out
             .table(&["EVENT", "AGE", "TYPE", "FROM", "WHAT"], &rows)?;
         if inbox.more {
-            desk.out
+            cx.out
                 .note("there are more; `fugue events wait` takes the first");
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn look(desk: &Desk, after: EventId) -> Result<InboxListing, Error> {
-    match desk
-        .client
-        .ask(Request::Inbox { after, most: MOST })
-        .await?
-    {
+async fn look(cx: &CliContext, after: EventId) -> Result<InboxListing, Error> {
+    match cx.client.ask(Request::Inbox { after, most: MOST }).await? {
         Response::Inbox { inbox } => Ok(inbox),
         _ => Err(other()),
     }
@@ -208,7 +202,7 @@ fn other() -> Error {
     Error::new(ErrorKind::Internal, "the daemon answered something else")
 }
 
-fn print(desk: &Desk, row: InboxRow) -> Result<(), Error> {
+fn print(cx: &CliContext, row: InboxRow) -> Result<(), Error> {
     let told = WaitForEventReply {
         event_id: Some(row.event_id),
         at: row.at,
@@ -216,43 +210,43 @@ fn print(desk: &Desk, row: InboxRow) -> Result<(), Error> {
         dropped_events: row.dropped_events,
         pending: Default::default(),
     };
-    if desk.out.is_json() {
-        desk.out.document(&told)
+    if cx.out.is_json() {
+        cx.out.document(&told)
     } else {
-        show(desk, &told)
+        show(cx, &told)
     }
 }
 
-fn show(desk: &Desk, told: &WaitForEventReply) -> Result<(), Error> {
+fn show(cx: &CliContext, told: &WaitForEventReply) -> Result<(), Error> {
     match &told.what {
         WaitOutcome::Nothing(WaitTimeout::Timeout { waited_secs, .. }) => {
-            desk.out.note(&format!("no event in {waited_secs:.0} s"));
+            cx.out.note(&format!("no event in {waited_secs:.0} s"));
         }
         WaitOutcome::Event(event) => {
             let id = told.event_id.map(|id| id.to_string()).unwrap_or_default();
             let (word, _) = kind(event);
             let from = event.sender().map(|from| format!(" {}", clean(from)));
-            desk.out.line(format!(
+            cx.out.line(format!(
                 "{id} {word}{}: {}",
                 from.unwrap_or_default(),
                 text(event)
             ))?;
             if let InboxEvent::WorkerComplete(completion) = event {
                 for change in &completion.changes {
-                    desk.out.line(format!("  {}", clean(change)))?;
+                    cx.out.line(format!("  {}", clean(change)))?;
                 }
             }
         }
     }
     if told.dropped_events > 0 {
-        desk.out.note(&format!(
+        cx.out.note(&format!(
             "stands for {} older events of the same source, which a full inbox dropped",
             told.dropped_events
         ));
     }
     let queued: u64 = told.pending.values().sum();
     if queued > 0 {
-        desk.out.note(&format!("{queued} more are queued"));
+        cx.out.note(&format!("{queued} more are queued"));
     }
     Ok(())
 }

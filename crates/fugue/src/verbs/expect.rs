@@ -2,11 +2,12 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Cursor, Error, Tool,
-    runs::{self as api, ExpectAction, RunKind},
+    run_result::RunKind,
+    tools::{ExpectAction, RunExpect},
 };
 
 use crate::{
-    cli::Desk,
+    cli::CliContext,
     out::span_ms,
     runs::{self, Begin},
 };
@@ -19,7 +20,7 @@ use crate::{
 #[command(
     after_help = "Example:\n  fugue expect p3 'listening on .*:\\d+' --fail 'error|panicked' --timeout 2m"
 )]
-pub struct Expect {
+pub struct ExpectArgs {
     /// Pane id or name.
     #[arg(value_name = "PANE")]
     pane: String,
@@ -42,17 +43,17 @@ pub struct Expect {
     #[arg(long, group = "action")]
     output: bool,
     /// How many of the lines that are there already are looked at.
-    #[arg(short = 'n', long, default_value_t = api::RunExpect::lines())]
+    #[arg(short = 'n', long, default_value_t = RunExpect::lines())]
     lines: u32,
     /// Let the echo of typed command lines match too.
     #[arg(long)]
     echo: bool,
 }
 
-impl Expect {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl ExpectArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let run = runs::fresh_id()?;
-        let args = api::RunExpect {
+        let args = RunExpect {
             pane_id: self.pane,
             pattern: self.pattern,
             timeout_ms: self.timeout,
@@ -61,7 +62,7 @@ impl Expect {
                 (_, true) => ExpectAction::ReturnOutput,
                 _ => ExpectAction::Notify,
             },
-            poll_interval_ms: api::RunExpect::poll_interval_ms(),
+            poll_interval_ms: RunExpect::poll_interval_ms(),
             lines: self.lines,
             since: self.since,
             fail_pattern: self.fail,
@@ -69,6 +70,6 @@ impl Expect {
             run_id: Some(run.clone()),
         };
         args.check()?;
-        runs::see_through(desk, run, RunKind::Expect, args, Begin::Start).await
+        runs::see_through(cx, run, RunKind::Expect, args, Begin::Start).await
     }
 }

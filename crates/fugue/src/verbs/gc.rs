@@ -6,7 +6,7 @@ use fugue_api::{
 };
 
 use crate::{
-    cli::Desk,
+    cli::CliContext,
     out::{Tone, size},
 };
 
@@ -15,7 +15,7 @@ use crate::{
 /// Ended panes beyond the limits of age, count and quota, directories of panes and workers without a record, and damaged
 /// databases that were set aside. Nothing of a running pane or of an open run is touched.
 #[derive(clap::Args)]
-pub struct Gc {
+pub struct GcArgs {
     /// Show what would be removed, and remove nothing.
     #[arg(long)]
     dry_run: bool,
@@ -24,38 +24,38 @@ pub struct Gc {
     ended: bool,
 }
 
-impl Gc {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl GcArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let ask = Request::CollectGarbage {
             dry_run: self.dry_run,
             all_ended: self.ended,
         };
-        let Response::Garbage { collected } = desk.client.ask(ask).await? else {
+        let Response::Garbage { collected } = cx.client.ask(ask).await? else {
             return Err(Error::new(
                 ErrorKind::Internal,
                 "the daemon answered something else",
             ));
         };
-        if desk.out.is_json() {
-            desk.out.document(&collected)?;
+        if cx.out.is_json() {
+            cx.out.document(&collected)?;
         } else {
-            show(desk, &collected)?;
+            show(cx, &collected)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn show(desk: &Desk, collected: &GarbageReport) -> Result<(), Error> {
+fn show(cx: &CliContext, collected: &GarbageReport) -> Result<(), Error> {
     let rows: Vec<Vec<(String, Tone)>> = collected.items.iter().map(row).collect();
     if !rows.is_empty() {
-        desk.out.table(&["PATH", "SIZE", "WHY"], &rows)?;
+        cx.out.table(&["PATH", "SIZE", "WHY"], &rows)?;
     }
     let verb = if collected.dry_run {
         "would free"
     } else {
         "freed"
     };
-    desk.out.note(&format!(
+    cx.out.note(&format!(
         "{verb} {}; {} are free on the disk",
         size(collected.freed_bytes),
         size(collected.free_disk_bytes)

@@ -11,13 +11,13 @@ use fugue_daemon::agents::{
 };
 use tokio::time::timeout;
 
-use crate::cli::Desk;
+use crate::cli::CliContext;
 
 /// What agents' hooks call: turns their payload into news for whoever spawned them.
 ///
 /// It never fails and never prints: an agent must not notice.
 #[derive(clap::Args)]
-pub struct Hook {
+pub struct HookArgs {
     /// claude, codex or gemini.
     agent: String,
     /// The payload; default from stdin.
@@ -28,13 +28,13 @@ pub struct Hook {
 const PATIENCE: Duration = Duration::from_millis(900);
 const LONGEST_PAYLOAD: u64 = 16 * 1024 * 1024;
 
-impl Hook {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let _ = timeout(PATIENCE, self.tell(desk)).await;
+impl HookArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let _ = timeout(PATIENCE, self.tell(cx)).await;
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn tell(self, desk: &Desk) -> Option<()> {
+    async fn tell(self, cx: &CliContext) -> Option<()> {
         let vendor = Vendor::named(&self.agent)?;
         let payload = match self.payload {
             Some(payload) => payload.into_bytes(),
@@ -52,18 +52,15 @@ impl Hook {
             HookEvent::SessionEnded | HookEvent::Nothing => return None,
         };
         // An agent that is nobody's worker has nobody to tell.
-        if !desk.who_is_worker {
+        if !cx.who_is_worker {
             return None;
         }
         let key = new_key().ok()?;
         if news.is_kept() {
             // What cannot be kept can still be told.
-            let _ = spool::keep(&desk.paths, desk.client.who(), key, news.clone());
+            let _ = spool::keep(&cx.paths, cx.client.who(), key, news.clone());
         }
-        let told = desk
-            .client
-            .ask_running_as(key, Request::Hook { news })
-            .await;
+        let told = cx.client.ask_running_as(key, Request::Hook { news }).await;
         told.ok()?.map(|_| ())
     }
 }

@@ -1,15 +1,15 @@
 use std::process::ExitCode;
 
-use fugue_api::{Error, watch::LookMa};
+use fugue_api::{Error, tools::LookMa};
 
-use crate::{cli::Desk, verbs};
+use crate::{cli::CliContext, verbs};
 
 /// Report to the watcher how far the work is.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  fugue look 'the parser is done' --pane agent --wait 'make -s check'"
 )]
-pub struct Look {
+pub struct LookArgs {
     /// How far it is.
     report: String,
     /// The watched pane; default the one this runs in.
@@ -20,10 +20,10 @@ pub struct Look {
     wait: Option<String>,
 }
 
-impl Look {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl LookArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let recorded = verbs::call(
-            desk,
+            cx,
             LookMa {
                 status_report: self.report,
                 tmux_window: self.pane,
@@ -31,10 +31,10 @@ impl Look {
             },
         )
         .await?;
-        if desk.out.is_json() {
-            desk.out.document(&recorded)?;
+        if cx.out.is_json() {
+            cx.out.document(&recorded)?;
         } else if let Some(reason) = &recorded.reason {
-            desk.out.note(&format!(
+            cx.out.note(&format!(
                 "recorded, but the watcher is paused: {reason}; `fugue watch` resumes it"
             ));
         }

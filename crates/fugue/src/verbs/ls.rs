@@ -5,38 +5,38 @@ use std::{
 
 use fugue_api::{
     Error, ErrorKind, SessionName, ToolReply,
-    panes::{GetStatusReply, Overview, PaneRow, PaneState, TmuxRow},
-    runs::{RunKind, RunRow},
-    team::{WorkerRow, WorkerState},
-    watch::WatcherRow,
+    overview::{Overview, PaneRow, RunRow, TmuxRow, WatcherRow, WorkerRow, WorkerState},
+    pane_state::PaneState,
+    run_result::RunKind,
+    tools::GetStatusReply,
     wire::{Request, Response},
 };
 
 use crate::{
-    cli::Desk,
+    cli::CliContext,
     out::{Tone, age},
     verbs::{state_word, watcher_word, worker_word},
 };
 
 /// List panes, workers, watchers and runs.
 #[derive(clap::Args)]
-pub struct Ls {}
+pub struct LsArgs {}
 
-impl Ls {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let mut overview = overview(desk, Request::Overview).await?;
-        overview.tmux = self::overview(desk, Request::TmuxPanes).await?.tmux;
-        if desk.out.is_json() {
-            desk.out.document(&overview)?;
+impl LsArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let mut overview = overview(cx, Request::Overview).await?;
+        overview.tmux = self::overview(cx, Request::TmuxPanes).await?.tmux;
+        if cx.out.is_json() {
+            cx.out.document(&overview)?;
         } else {
-            show(desk, &overview)?;
+            show(cx, &overview)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn overview(desk: &Desk, ask: Request) -> Result<Overview, Error> {
-    match desk.client.ask(ask).await? {
+async fn overview(cx: &CliContext, ask: Request) -> Result<Overview, Error> {
+    match cx.client.ask(ask).await? {
         Response::Tool {
             reply: ToolReply::GetStatus(GetStatusReply::All(overview)),
         } => Ok(overview),
@@ -50,7 +50,7 @@ async fn overview(desk: &Desk, ask: Request) -> Result<Overview, Error> {
 // Of the runs that are over; `--json` lists all.
 const ENDED_RUNS: usize = 5;
 
-fn show(desk: &Desk, overview: &Overview) -> Result<(), Error> {
+fn show(cx: &CliContext, overview: &Overview) -> Result<(), Error> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as u64);
@@ -67,44 +67,44 @@ fn show(desk: &Desk, overview: &Overview) -> Result<(), Error> {
         .collect();
     let watchers = &overview.watchers;
     if panes.is_empty() && runs.is_empty() && workers.is_empty() && watchers.is_empty() {
-        desk.out.note("no panes; `fugue new` opens one");
+        cx.out.note("no panes; `fugue new` opens one");
     }
     if !panes.is_empty() {
         let rows: Vec<_> = panes.iter().map(|pane| pane_row(pane, now)).collect();
-        desk.out
+        cx.out
             .table(&["PANE", "SESSION", "NAME", "AGE", "STATE"], &rows)?;
     }
     if !workers.is_empty() {
-        desk.out.line("")?;
+        cx.out.line("")?;
         let rows: Vec<_> = workers
             .iter()
             .map(|worker| worker_row(worker, now))
             .collect();
-        desk.out
+        cx.out
             .table(&["WORKER", "PANE", "LEAD", "AGE", "STATE"], &rows)?;
     }
     if !watchers.is_empty() {
-        desk.out.line("")?;
+        cx.out.line("")?;
         let rows: Vec<_> = watchers.iter().map(watcher_row).collect();
-        desk.out.table(&["WATCHED", "STATE", "WHY"], &rows)?;
+        cx.out.table(&["WATCHED", "STATE", "WHY"], &rows)?;
     }
     if !runs.is_empty() {
         if !panes.is_empty() {
-            desk.out.line("")?;
+            cx.out.line("")?;
         }
         let rows: Vec<_> = runs.iter().map(|run| run_row(run, now)).collect();
-        desk.out
+        cx.out
             .table(&["RUN", "KIND", "STATUS", "AGE", "PROGRESS"], &rows)?;
     }
     if !overview.tmux.is_empty() {
-        desk.out.line("")?;
+        cx.out.line("")?;
         let rows: Vec<_> = overview.tmux.iter().map(tmux_row).collect();
-        desk.out
+        cx.out
             .table(&["TMUX", "SESSION", "WINDOW", "COMMAND"], &rows)?;
     }
     let older = overview.runs.len() - runs.len();
     if older > 0 {
-        desk.out.note(&format!(
+        cx.out.note(&format!(
             "{older} older runs are over; `fugue ls --json` has them"
         ));
     }

@@ -3,11 +3,11 @@ use std::{net::SocketAddr, process::ExitCode, time::Duration};
 use fugue_api::{Error, wire::Request};
 use fugue_mcp::{ClientTimeouts, McpServer, TransportKind, http};
 
-use crate::{cli::Desk, identity::Role};
+use crate::{cli::CliContext, identity::Role};
 
 /// Serve MCP to an agent, on stdin and stdout or by HTTP.
 #[derive(clap::Args)]
-pub struct Mcp {
+pub struct McpArgs {
     /// Serve streamable HTTP here (`/mcp`) instead of stdin and stdout.
     #[arg(long, value_name = "ADDR:PORT")]
     http: Option<SocketAddr>,
@@ -22,7 +22,7 @@ pub struct Mcp {
     max_wait_ms: Option<u64>,
 }
 
-impl Mcp {
+impl McpArgs {
     /// Over HTTP each client has its own inbox, and this process none.
     pub fn role(&self) -> Role {
         match self.http {
@@ -31,31 +31,31 @@ impl Mcp {
         }
     }
 
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let transport = match self.http {
             Some(_) => TransportKind::Http,
             None => TransportKind::Stdio,
         };
         let max_wait = self.max_wait_ms.map(Duration::from_millis);
-        let server = McpServer::new(desk.client.clone(), transport)
+        let server = McpServer::new(cx.client.clone(), transport)
             .timeouts(ClientTimeouts::new(max_wait))
             .session(self.session);
         // The daemon starts while the client says hello. If it cannot, the first call says why.
-        let client = desk.client.clone();
+        let client = cx.client.clone();
         tokio::spawn(async move { client.ask(Request::DaemonStatus).await });
         match self.http {
             None => fugue_mcp::serve_stdio(server).await?,
             Some(address) => {
-                desk.paths.prepare()?;
-                let token = desk.paths.state.join("mcp-token");
+                cx.paths.prepare()?;
+                let token = cx.paths.state.join("mcp-token");
                 let settings = http::HttpSettings::new(address, self.allow_host, &token)?;
                 let listening = http::HttpListener::at(settings).await?;
                 let url = format!("http://{}{}", listening.address(), http::PATH);
-                if desk.out.is_json() {
-                    desk.out
+                if cx.out.is_json() {
+                    cx.out
                         .document(&serde_json::json!({"url": url, "token_file": token}))?;
                 }
-                desk.out.note(&format!(
+                cx.out.note(&format!(
                     "MCP at {url}, for those who have the token in {}",
                     token.display()
                 ));

@@ -2,15 +2,15 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error,
-    team::{DeliveryStatus, MessageDelivery, SendMessage},
+    tools::{DeliveryStatus, MessageDelivery, SendMessage},
 };
 
-use crate::{cli::Desk, verbs};
+use crate::{cli::CliContext, verbs};
 
 /// Leave a message for a worker, or for whoever spawned this one.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  fugue message --to fix-bug-claude 'the API changed' --type")]
-pub struct Message {
+pub struct MessageArgs {
     /// A worker's id, or a session's; default whoever spawned this worker.
     #[arg(long, value_name = "W")]
     to: Option<String>,
@@ -21,8 +21,8 @@ pub struct Message {
     typed: bool,
 }
 
-impl Message {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl MessageArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let deliver = if self.typed {
             MessageDelivery::Type
         } else {
@@ -33,21 +33,21 @@ impl Message {
             body: self.body,
             deliver,
         };
-        let sent = verbs::call(desk, message).await?;
-        if desk.out.is_json() {
-            desk.out.document(&sent)?;
+        let sent = verbs::call(cx, message).await?;
+        if cx.out.is_json() {
+            cx.out.document(&sent)?;
             return Ok(ExitCode::SUCCESS);
         }
-        desk.out.line(sent.event_id.to_string())?;
+        cx.out.line(sent.event_id.to_string())?;
         if let Some(reason) = &sent.reason {
-            desk.out.note(reason);
+            cx.out.note(reason);
             return Ok(ExitCode::SUCCESS);
         }
         match (deliver, sent.delivered) {
-            (MessageDelivery::Type, DeliveryStatus::Queued) => desk
+            (MessageDelivery::Type, DeliveryStatus::Queued) => cx
                 .out
                 .note("it is typed when the pane is idle and nobody types there"),
-            (_, DeliveryStatus::Typed) => desk
+            (_, DeliveryStatus::Typed) => cx
                 .out
                 .note("it was typed; whether it was taken cannot be seen"),
             (_, DeliveryStatus::Queued | DeliveryStatus::Submitted) => {}

@@ -1,12 +1,12 @@
 use std::process::ExitCode;
 
-use fugue_api::{Error, panes::CreatePane};
+use fugue_api::{Error, tools::CreatePane};
 
-use crate::{cli::Desk, verbs};
+use crate::{cli::CliContext, verbs};
 
 /// Open a pane: a shell, or a command.
 #[derive(clap::Args)]
-pub struct New {
+pub struct NewArgs {
     #[command(flatten)]
     pane: CreatePane,
     /// A variable for it.
@@ -17,8 +17,8 @@ pub struct New {
     command: Vec<String>,
 }
 
-impl New {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl NewArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let command = match self.command.as_slice() {
             [] => None,
             [line] => Some(line.clone()),
@@ -31,7 +31,7 @@ impl New {
             ),
         };
         let made = verbs::call(
-            desk,
+            cx,
             CreatePane {
                 command,
                 env: self.env.into_iter().collect(),
@@ -39,12 +39,12 @@ impl New {
             },
         )
         .await?;
-        if desk.out.is_json() {
-            desk.out.document(&made)?;
+        if cx.out.is_json() {
+            cx.out.document(&made)?;
         } else {
-            desk.out.line(made.pane_id.to_string())?;
+            cx.out.line(made.pane_id.to_string())?;
             if let Some(note) = &made.note {
-                desk.out.note(&format!("not ready: {note}"));
+                cx.out.note(&format!("not ready: {note}"));
             }
         }
         Ok(ExitCode::SUCCESS)

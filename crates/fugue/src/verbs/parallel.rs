@@ -2,13 +2,13 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error, ErrorKind, Tool, ToolCall,
-    panes::Backend,
-    runs::{RunKind, RunLayout},
+    pane_placement::{Backend, RunLayout},
+    run_result::RunKind,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    cli::Desk,
+    cli::CliContext,
     out::span_ms,
     runs::{self, Begin, commands::Commands},
 };
@@ -22,7 +22,7 @@ use crate::{
 #[command(
     after_help = "Example:\n  fugue parallel 'cargo test' 'npm test' 'make lint' --timeout 10m --fail-fast"
 )]
-pub struct Parallel {
+pub struct ParallelArgs {
     #[command(flatten)]
     commands: Commands,
     /// Open the panes in your own session instead of a hidden one.
@@ -51,8 +51,8 @@ pub struct Parallel {
     max_output_chars: Option<u32>,
 }
 
-impl Parallel {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl ParallelArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let mut commands = self.commands.list()?;
         if let Some(cwd) = &self.cwd {
             for one in commands.iter_mut().filter_map(Value::as_object_mut) {
@@ -74,8 +74,8 @@ impl Parallel {
         args.fail_fast = self.fail_fast;
         args.shell = self.shell;
         args.backend = self.backend;
-        args.max_output_chars = runs::most_chars(desk, self.max_output_chars);
+        args.max_output_chars = runs::most_chars(cx, self.max_output_chars);
         args.check()?;
-        runs::see_through(desk, run, RunKind::Parallel, args, Begin::Start).await
+        runs::see_through(cx, run, RunKind::Parallel, args, Begin::Start).await
     }
 }

@@ -2,13 +2,13 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error, ErrorKind, Tool, ToolCall,
-    panes::Backend,
-    runs::{RunKind, RunLayout},
+    pane_placement::{Backend, RunLayout},
+    run_result::RunKind,
 };
 use serde_json::json;
 
 use crate::{
-    cli::Desk,
+    cli::CliContext,
     follow,
     out::span_ms,
     runs::{self, Begin, commands::Commands},
@@ -23,7 +23,7 @@ use crate::{
 #[command(
     after_help = "Example:\n  fugue pipeline 'cd web' 'npm ci' 'npm run build' --timeout 20m"
 )]
-pub struct Pipeline {
+pub struct PipelineArgs {
     #[command(flatten)]
     commands: Commands,
     /// Where the shell starts; default here.
@@ -55,8 +55,8 @@ pub struct Pipeline {
     max_output_chars: Option<u32>,
 }
 
-impl Pipeline {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl PipelineArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let commands = self.commands.list()?;
         let request = ToolCall::parse("fugue_run_pipeline", json!({"commands": commands}))?;
         let ToolCall::RunPipeline(mut args) = request else {
@@ -75,16 +75,16 @@ impl Pipeline {
             true => RunLayout::Tiled,
             false => RunLayout::Hidden,
         };
-        args.max_output_chars = runs::most_chars(desk, self.max_output_chars);
+        args.max_output_chars = runs::most_chars(cx, self.max_output_chars);
         args.check()?;
         let begin = match &args.pane_id {
             // What it printed before is not of the steps.
             Some(pane) => {
-                let pane = follow::status(&desk.client, pane).await?;
+                let pane = follow::status(&cx.client, pane).await?;
                 Begin::At(follow::offset(&pane.cursor))
             }
             None => Begin::Start,
         };
-        runs::see_through(desk, run, RunKind::Pipeline, args, begin).await
+        runs::see_through(cx, run, RunKind::Pipeline, args, begin).await
     }
 }

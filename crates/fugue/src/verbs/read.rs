@@ -2,21 +2,21 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error,
-    panes::{ReadMode, ReadPane},
+    tools::{ReadMode, ReadPane},
     wire::OutputChunk,
 };
 use fugue_core::view;
 use fugue_term::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 
 use crate::{
-    cli::Desk,
+    cli::CliContext,
     follow::{Growing, Printer, more, offset, status},
     verbs,
 };
 
 /// Read what a pane printed.
 #[derive(clap::Args)]
-pub struct Read {
+pub struct ReadArgs {
     #[command(flatten)]
     read: ReadPane,
     /// The visible screen as it is now.
@@ -33,75 +33,75 @@ pub struct Read {
     follow: bool,
 }
 
-impl Read {
-    pub async fn run(mut self, desk: &Desk) -> Result<ExitCode, Error> {
+impl ReadArgs {
+    pub async fn run(mut self, cx: &CliContext) -> Result<ExitCode, Error> {
         self.read.mode = match (self.screen, self.raw, self.last) {
             (true, ..) => ReadMode::Screen,
             (_, true, _) => ReadMode::Raw,
             (.., true) => ReadMode::LastCommand,
             _ => ReadMode::Text,
         };
-        match (self.follow, self.raw && !desk.out.is_json()) {
-            (true, true) => self.follow_bytes(desk).await,
-            (true, false) => self.follow_text(desk).await,
-            (false, true) => self.all_bytes(desk).await,
-            (false, false) => self.once(desk).await,
+        match (self.follow, self.raw && !cx.out.is_json()) {
+            (true, true) => self.follow_bytes(cx).await,
+            (true, false) => self.follow_text(cx).await,
+            (false, true) => self.all_bytes(cx).await,
+            (false, false) => self.once(cx).await,
         }
     }
 
-    async fn once(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let text = verbs::call(desk, self.read).await?;
-        if desk.out.is_json() {
-            desk.out.document(&text)?;
+    async fn once(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let text = verbs::call(cx, self.read).await?;
+        if cx.out.is_json() {
+            cx.out.document(&text)?;
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(command) = &text.command {
             let code = text
                 .exit_code
                 .map_or("runs still".into(), |code| format!("exit {code}"));
-            desk.out.note(&format!("$ {command}  ({code})"));
+            cx.out.note(&format!("$ {command}  ({code})"));
         }
         if !text.text.is_empty() {
-            desk.out.lines(&text.text)?;
+            cx.out.lines(&text.text)?;
         }
         if let Some(note) = &text.note {
-            desk.out.note(note);
+            cx.out.note(note);
         }
         Ok(ExitCode::SUCCESS)
     }
 
     /// Every byte that is kept, or came since a cursor, exactly, up to now.
-    async fn all_bytes(self, desk: &Desk) -> Result<ExitCode, Error> {
+    async fn all_bytes(self, cx: &CliContext) -> Result<ExitCode, Error> {
         // What is printed from now on was not asked for, or a busy pane would never end.
-        let end = offset(&status(&desk.client, &self.read.pane_id).await?.cursor);
+        let end = offset(&status(&cx.client, &self.read.pane_id).await?.cursor);
         let mut from = self.read.since.as_ref().map_or(0, offset);
         while from < end {
-            let mut more = more(&desk.client, &self.read.pane_id, from).await?;
-            note_gap(desk, from, more.from);
+            let mut more = more(&cx.client, &self.read.pane_id, from).await?;
+            note_gap(cx, from, more.from);
             let over = (more.from + more.raw.len() as u64).saturating_sub(end);
             more.raw
                 .truncate(more.raw.len().saturating_sub(over as usize));
-            desk.out.bytes(&more.raw)?;
+            cx.out.bytes(&more.raw)?;
             from = more.from + more.raw.len() as u64;
             if over > 0 {
                 break;
             }
             if more.ended {
-                note_gap(desk, from, end);
+                note_gap(cx, from, end);
                 break;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn follow_bytes(self, desk: &Desk) -> Result<ExitCode, Error> {
+    async fn follow_bytes(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let mut from = self.read.since.as_ref().map_or(0, offset);
         loop {
-            let Some(more) = self.more_or_interrupt(desk, from).await? else {
+            let Some(more) = self.more_or_interrupt(cx, from).await? else {
                 return Ok(ExitCode::from(130));
             };
-            note_gap(desk, from, more.from);
-            desk.out.bytes(&more.raw)?;
+            note_gap(cx, from, more.from);
+            cx.out.bytes(&more.raw)?;
             from = more.from + more.raw.len() as u64;
             if more.ended {
                 return Ok(ExitCode::SUCCESS);
@@ -111,8 +111,8 @@ impl Read {
 
     /// Text is made from the bytes here, at the reader's own pace: however slow the reader, no line is missed that
     /// the log still has.
-    async fn follow_text(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let pane = status(&desk.client, &self.read.pane_id).await?;
+    async fn follow_text(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let pane = status(&cx.client, &self.read.pane_id).await?;
         let begin = match &self.read.since {
             Some(since) => offset(since),
             None => offset(&pane.cursor),
@@ -133,14 +133,14 @@ impl Read {
         let mut tail = Tail {
             shown: terminal.end(),
             growing: Growing::default(),
-            printer: Printer::new(&desk.out),
+            printer: Printer::new(&cx.out),
             wanted: Some(self.read.lines as usize),
         };
         loop {
-            let Some(more) = self.more_or_interrupt(desk, from).await? else {
+            let Some(more) = self.more_or_interrupt(cx, from).await? else {
                 return Ok(ExitCode::from(130));
             };
-            note_gap(desk, from, more.from);
+            note_gap(cx, from, more.from);
             terminal.skip_to(fugue_term::Offset(more.from));
             let end = more.from + more.raw.len() as u64;
             // The run-up is there to have the terminal in its right state; it is shown only where lines were asked for.
@@ -154,10 +154,10 @@ impl Read {
             terminal.feed(&more.raw[quiet..]);
             from = end;
             if from >= begin {
-                tail.show(desk, &terminal, &more)?;
+                tail.show(cx, &terminal, &more)?;
             }
             if more.ended {
-                tail.finish(desk)?;
+                tail.finish(cx)?;
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -165,16 +165,16 @@ impl Read {
 
     async fn more_or_interrupt(
         &self,
-        desk: &Desk,
+        cx: &CliContext,
         from: u64,
     ) -> Result<Option<OutputChunk>, Error> {
         tokio::select! {
-            found = more(&desk.client, &self.read.pane_id, from) => found.map(Some),
+            found = more(&cx.client, &self.read.pane_id, from) => found.map(Some),
             _ = tokio::signal::ctrl_c() => {
                 let since = fugue_term::TextCursor { offset: fugue_term::Offset(from), ..Default::default() };
                 // Behind the `^C` of the terminal's own echo.
-                desk.out.note("");
-                desk.out.note(&format!("go on with: fugue read {} -f --since {since}", self.read.pane_id));
+                cx.out.note("");
+                cx.out.note(&format!("go on with: fugue read {} -f --since {since}", self.read.pane_id));
                 Ok(None)
             }
         }
@@ -182,9 +182,9 @@ impl Read {
 }
 
 /// Tells the reader that output is missing from the log. What a full log has dropped at its beginning is expected.
-fn note_gap(desk: &Desk, from: u64, next: u64) {
+fn note_gap(cx: &CliContext, from: u64, next: u64) {
     if next > from && from > 0 {
-        desk.out.note(&view::missing_line(next - from));
+        cx.out.note(&view::missing_line(next - from));
     }
 }
 
@@ -206,27 +206,32 @@ struct Tail {
 }
 
 impl Tail {
-    fn show(&mut self, desk: &Desk, terminal: &Terminal, more: &OutputChunk) -> Result<(), Error> {
+    fn show(
+        &mut self,
+        cx: &CliContext,
+        terminal: &Terminal,
+        more: &OutputChunk,
+    ) -> Result<(), Error> {
         let last = self.wanted.take().unwrap_or(usize::MAX);
         let found = terminal.lines(&LineQuery {
             since: Some(self.shown),
             last,
         });
         self.shown = terminal.end();
-        if desk.out.is_json() {
+        if cx.out.is_json() {
             let lines: Vec<_> = found.lines.iter().map(|line| &line.text).collect();
-            return desk.out.document(&serde_json::json!({
+            return cx.out.document(&serde_json::json!({
                 "lines": lines, "cursor": more.cursor, "ended": more.ended,
             }));
         }
         let complete = self.growing.take(&found.lines, self.shown.line);
-        let complete = complete.into_iter().map(|line| desk.out.output(line));
+        let complete = complete.into_iter().map(|line| cx.out.output(line));
         self.printer.print(complete, self.growing.open())
     }
 
-    fn finish(&mut self, desk: &Desk) -> Result<(), Error> {
+    fn finish(&mut self, cx: &CliContext) -> Result<(), Error> {
         let last = self.growing.close();
-        let last = last.into_iter().map(|line| desk.out.output(line));
+        let last = last.into_iter().map(|line| cx.out.output(line));
         self.printer.print(last, None)
     }
 }

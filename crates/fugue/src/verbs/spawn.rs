@@ -1,8 +1,8 @@
 use std::process::ExitCode;
 
-use fugue_api::{Error, runs::RunLayout, team::SpawnWorker};
+use fugue_api::{Error, pane_placement::RunLayout, tools::SpawnWorker};
 
-use crate::{cli::Desk, verbs};
+use crate::{cli::CliContext, verbs};
 
 /// Start an agent in a pane of its own, with a prompt.
 ///
@@ -11,7 +11,7 @@ use crate::{cli::Desk, verbs};
 #[command(
     after_help = "Example:\n  fugue spawn fix-bug 'make the failing test pass' --agent claude --worktree"
 )]
-pub struct Spawn {
+pub struct SpawnArgs {
     #[command(flatten)]
     worker: SpawnWorker,
     /// A variable for it.
@@ -22,8 +22,8 @@ pub struct Spawn {
     tiled: bool,
 }
 
-impl Spawn {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl SpawnArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let layout = if self.tiled {
             RunLayout::Tiled
         } else {
@@ -34,13 +34,13 @@ impl Spawn {
             layout,
             ..self.worker
         };
-        let made = verbs::call(desk, worker).await?;
-        if desk.out.is_json() {
-            desk.out.document(&made)?;
+        let made = verbs::call(cx, worker).await?;
+        if cx.out.is_json() {
+            cx.out.document(&made)?;
             return Ok(ExitCode::SUCCESS);
         }
-        desk.out.line(&made.worker_id)?;
-        desk.out.note(&format!(
+        cx.out.line(&made.worker_id)?;
+        cx.out.note(&format!(
             "in pane {}, in {}; `fugue events wait` waits for its report",
             made.pane_id, made.cwd
         ));

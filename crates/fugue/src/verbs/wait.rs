@@ -2,11 +2,12 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error, RunId,
-    runs::{self as api, RunKind, RunResult},
+    run_result::{RunKind, RunResult},
+    tools::WaitForRun,
 };
 
 use crate::{
-    cli::Desk,
+    cli::CliContext,
     out::span_ms,
     runs::{self, Begin},
 };
@@ -18,7 +19,7 @@ use crate::{
 #[command(
     after_help = "Example:\n  fugue wait r-4kd --timeout 30s      (`fugue ls` lists the runs)"
 )]
-pub struct Wait {
+pub struct WaitArgs {
     /// The run's id, or the beginning of it.
     #[arg(value_name = "RUN")]
     run: RunId,
@@ -27,9 +28,9 @@ pub struct Wait {
     timeout: Option<u64>,
 }
 
-impl Wait {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let known = runs::news(&desk.client, &self.run, 0).await?.run;
+impl WaitArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let known = runs::news(&cx.client, &self.run, 0).await?.run;
         let run = known.run_id().clone();
         let (kind, begin) = match &known {
             RunResult::Parallel(_) => (RunKind::Parallel, Begin::Start),
@@ -43,10 +44,10 @@ impl Wait {
                 },
             ),
         };
-        let args = api::WaitForRun {
+        let args = WaitForRun {
             run_id: run.clone(),
             timeout_ms: self.timeout,
         };
-        runs::see_through(desk, run, kind, args, begin).await
+        runs::see_through(cx, run, kind, args, begin).await
     }
 }

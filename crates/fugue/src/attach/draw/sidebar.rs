@@ -3,9 +3,9 @@
 use fugue_api::{
     PaneId, SessionName,
     attach::FrameStyle,
-    panes::{PaneRow, PaneState},
-    runs::RunKind,
-    team::WorkerState,
+    overview::{PaneRow, WorkerState},
+    pane_state::PaneState,
+    run_result::RunKind,
 };
 
 use super::badges::{Badge, badge, of_run, of_watcher, of_worker};

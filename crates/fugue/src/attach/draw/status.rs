@@ -192,7 +192,8 @@ fn about(model: &Model) -> String {
 fn needy(model: &Model) -> String {
     let here = model.shown_focus();
     let waiting = model.facts.panes.iter().filter(|pane| {
-        pane.state.state == fugue_api::panes::PaneState::NeedsInput && Some(pane.pane_id) != here
+        pane.state.state == fugue_api::pane_state::PaneState::NeedsInput
+            && Some(pane.pane_id) != here
     });
     match waiting.count() {
         0 => String::new(),

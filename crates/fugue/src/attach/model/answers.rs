@@ -5,7 +5,7 @@ use std::time::Instant;
 use fugue_api::{
     Error, ErrorKind, PaneId, ToolCall, ToolReply,
     attach::{AttachRequest, AttachResponse, LayoutChange, SessionLayout, SplitSide},
-    panes::{CreatePaneReply, GetStatusReply, ReadPaneReply},
+    tools::{CreatePane, GetStatusReply, ReadPane},
     wire::{IdempotencyKey, Request, Response},
 };
 
@@ -96,7 +96,7 @@ impl Model {
             (Why::Beside { made_by, cwd }, _) => self.create(made_by, cwd, effects),
             (Why::Create, Response::Tool { reply }) => {
                 self.making = false;
-                if let Ok(made) = CreatePaneReply::try_from(reply)
+                if let Ok(made) = reply.read_as::<CreatePane>()
                     && made.session == self.session
                 {
                     self.peek = None;
@@ -104,7 +104,7 @@ impl Model {
                 }
             }
             (Why::Grep(pane), Response::Tool { reply }) => {
-                if let Ok(text) = ReadPaneReply::try_from(reply) {
+                if let Ok(text) = reply.read_as::<ReadPane>() {
                     self.found(pane, &text, now, effects);
                 }
             }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use fugue_api::{
     PaneId, ToolCall,
     attach::{LayoutChange, SplitSide, ViewerRole},
-    panes::ClosePane,
+    tools::ClosePane,
     wire::Request,
 };
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use fugue_api::{
     PaneId, ToolCall,
     attach::AttachRequest,
-    panes::{ReadMode, ReadPane, ReadPaneReply},
+    tools::{ReadMode, ReadPane, ReadPaneReply},
     wire::Request,
 };
 

@@ -1,0 +1,48 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Error, PaneArgument, RunId, Tool, ToolHints, ToolWait,
+    checks::{MAX_TIMEOUT_MS, check_range},
+    run_result::RunResult,
+};
+
+/// Wait for a run that was answered with `running`, and get its result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WaitForRun {
+    /// The run's id.
+    pub run_id: RunId,
+    /// How long to wait for it; the run's own timeout stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 604_800_000))]
+    pub timeout_ms: Option<u64>,
+}
+
+impl Tool for WaitForRun {
+    const NAME: &'static str = "fugue_wait";
+    const VERB: &'static str = "wait";
+    const HINTS: ToolHints = ToolHints::ReadOnly;
+    const PANE: PaneArgument<Self> = PaneArgument::None;
+    type Reply = RunResult;
+
+    fn check(&self) -> Result<(), Error> {
+        self.run_id.check()?;
+        check_range(
+            "timeout_ms",
+            self.timeout_ms.unwrap_or(0),
+            0,
+            MAX_TIMEOUT_MS,
+        )
+    }
+
+    fn wait(&mut self) -> ToolWait<'_> {
+        ToolWait::JoinRun {
+            run_id: &self.run_id,
+        }
+    }
+
+    fn directories(&self) -> Vec<&str> {
+        Vec::new()
+    }
+}
