@@ -1,3 +1,5 @@
+//! Events that inboxes hold.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,11 +29,11 @@ pub enum EventType {
     Any,
 }
 
-/// Something that happened, as it is stored.
+/// An event in an inbox, in its stored form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum InboxEvent {
-    /// A worker's turn is over, or the worker is.
+    /// A worker's turn has ended, or its process.
     WorkerComplete(WorkerCompletion),
     Message {
         from: String,
@@ -42,26 +44,26 @@ pub enum InboxEvent {
         question_id: QuestionId,
         body: String,
     },
-    /// To a question whose asker had stopped waiting.
+    /// An answer that arrived after the call that asked had returned.
     Answer {
         question_id: QuestionId,
         from: String,
         body: String,
     },
-    /// A worker waits for a person.
+    /// A worker waits for the input of a person.
     WorkerNeedsInput {
         worker_id: String,
         instance: u32,
         prompt: String,
-        /// How that is known: `hook`, `tty_read` or `screen`.
+        /// The source: `hook`, `tty_read` or `screen`.
         by: StateSource,
     },
-    /// Its `deadline_secs` passed; it goes on.
+    /// The `deadline_secs` of a worker have passed; it continues.
     WorkerLate {
         worker_id: String,
         instance: u32,
     },
-    /// A run that nobody waited for any more.
+    /// A run whose end no call has returned.
     RunComplete {
         run_id: RunId,
         status: String,
@@ -94,7 +96,7 @@ impl EventType {
 }
 
 impl InboxEvent {
-    /// `None`: somebody's own words, which nothing replaces.
+    /// The source of the event. `None` for messages, questions and answers, which are never replaced.
     pub fn source(&self) -> Option<EventSource<'_>> {
         match self {
             Self::WorkerComplete(WorkerCompletion {
@@ -133,7 +135,7 @@ impl InboxEvent {
         }
     }
 
-    /// Who it is from or about, as `from` of a wait names it.
+    /// The worker or sender that the `from` filter of `wait_for_event` compares with.
     pub fn sender(&self) -> Option<&str> {
         match self {
             Self::WorkerComplete(WorkerCompletion { worker_id, .. })
@@ -150,15 +152,15 @@ impl InboxEvent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerCompletion {
     pub worker_id: String,
-    /// 0: not spawned by fugue.
+    /// 0 if fugue did not spawn the worker.
     pub instance: u32,
     pub status: CompletionStatus,
-    /// What changed since it was spawned, a line each as `git diff --stat` has it.
+    /// Changes since the worker was spawned, as lines of `git diff --stat`.
     pub changes: Vec<String>,
-    /// Lines of `changes` that were left out.
+    /// Lines left out of `changes`.
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_changes: u64,
-    /// Its own last message, else the end of its output.
+    /// The last message of the worker, else the end of its output.
     pub message: String,
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_chars: u64,
@@ -166,11 +168,11 @@ pub struct WorkerCompletion {
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
-    /// Counts its prompts, from 1.
+    /// The number of the prompt, from 1.
     pub turn: u32,
-    /// Its process ended without a word; this was made from how it ended.
+    /// The process ended without a report; status and message come from its exit.
     pub synthesized: bool,
-    /// Why `changes` may not be all.
+    /// Why `changes` may be incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -184,7 +186,7 @@ pub enum CompletionStatus {
     Error,
 }
 
-/// Who or what an event is about, where a newer event of the same kind makes an older one out of date.
+/// The source of an event whose newer events of the same type replace older ones in a full inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventSource<'a> {
     Worker {
@@ -192,6 +194,6 @@ pub enum EventSource<'a> {
         instance: u32,
     },
     Pane(PaneId),
-    /// Any run: the results of runs are kept elsewhere, and `get_status` lists them.
+    /// Any run: results of runs are stored elsewhere, and `get_status` lists them.
     Runs,
 }

@@ -1,10 +1,12 @@
 //! The vocabulary of fugue: tools, socket protocol, ids and errors.
 //!
-//! A tool is one struct with doc comments, in a file of its own below [`tools`]. The MCP schema, the CLI arguments and
-//! the socket message are derived from it. This crate does no I/O and decides nothing.
+//! A tool is a struct with doc comments, in its own file below [`tools`]. The MCP schema, the CLI arguments and the socket
+//! message are derived from this struct. This crate does no I/O and decides nothing.
 
 pub mod attach;
 mod checks;
+#[cfg(feature = "clap")]
+mod cli_values;
 mod defaults;
 mod error;
 mod handle;

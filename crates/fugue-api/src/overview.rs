@@ -1,3 +1,5 @@
+//! The overview of `get_status` and its rows.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -7,21 +9,21 @@ use crate::{PaneId, RunId, SessionName, Timestamp, pane_state::SourcedState, run
 pub struct Overview {
     pub sessions: Vec<SessionRow>,
     pub panes: Vec<PaneRow>,
-    /// Panes that did not fit; ended ones are left out first.
+    /// Panes left out because of the size limit, ended ones first.
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_panes: u64,
     pub workers: Vec<WorkerRow>,
-    /// Workers that did not fit; ended ones are left out first.
+    /// Workers left out, ended ones first.
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_workers: u64,
     pub runs: Vec<RunRow>,
-    /// Runs that did not fit; ended ones are left out first.
+    /// Runs left out, ended ones first.
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_runs: u64,
     pub watchers: Vec<WatcherRow>,
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_watchers: u64,
-    /// Panes of the caller's tmux that fugue has not met; their ids work like those of `panes`.
+    /// Other panes of the caller's tmux server; their ids work like those of `panes`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tmux: Vec<TmuxRow>,
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
@@ -47,14 +49,14 @@ pub struct PaneRow {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TmuxRow {
-    /// Such as `%5`.
+    /// The id in tmux, such as `%5`.
     pub pane_id: String,
     pub session: String,
     pub window: String,
     pub command: String,
 }
 
-/// A worker in a list.
+/// A worker in an overview or in the status of its pane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerRow {
     pub worker_id: String,
@@ -75,7 +77,7 @@ pub enum WorkerState {
     Starting,
     Working,
     NeedsInput,
-    /// It has reported and waits for its next prompt.
+    /// The worker has reported and waits for its next prompt.
     Resting,
     Ended,
 }
@@ -85,25 +87,25 @@ pub enum WorkerState {
 pub struct RunRow {
     pub run_id: RunId,
     pub kind: RunKind,
-    /// `running`, or how it ended.
+    /// `running`, or the final status.
     pub status: String,
-    /// How far it is.
+    /// A summary for people.
     pub progress: String,
     pub started_at: Timestamp,
 }
 
-/// A watcher in a list, or of a pane.
+/// A watcher in an overview or in the status of its pane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WatcherRow {
     pub pane_id: PaneId,
     pub state: WatcherState,
-    /// Why it is paused.
+    /// Why the watcher is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What was decided last.
+    /// The last decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
-    /// Reports that wait.
+    /// Reports in the queue.
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub queued: u64,
 }
@@ -114,13 +116,13 @@ pub struct WatcherRow {
 pub enum WatcherState {
     /// No report yet.
     Active,
-    /// A report came, and its wait goes on.
+    /// The command or delay of a report is running.
     Wait,
-    /// Until the pane is quiet.
+    /// Waiting until the pane is quiet.
     IdleSpin,
-    /// A model decides.
+    /// Waiting for the decision of a model.
     Assess,
-    /// Until the next report.
+    /// Waiting for the next report.
     Standby,
     Paused,
 }

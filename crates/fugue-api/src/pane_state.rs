@@ -1,15 +1,17 @@
+//! States of panes and how they are known.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A pane's state and how it is known.
+/// The state of a pane and its source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SourcedState {
     pub state: PaneState,
     pub by: StateSource,
-    /// What it waits for: the prompt's text.
+    /// The text of the prompt that waits for input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// It waits for a secret: what is typed is not shown.
+    /// The prompt asks for a secret: typed text is not shown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,21 +46,21 @@ pub enum PaneState {
     Closed,
 }
 
-/// How a state is known.
+/// The source of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum StateSource {
-    /// The process has ended, or is known to be there.
+    /// The process was started or has ended.
     Exit,
-    /// A program of the pane waits in a read of the terminal.
+    /// A program of the pane is blocked in a read of the terminal.
     TtyRead,
-    /// The shell's own marks.
+    /// Shell marks (OSC 133).
     ShellMark,
-    /// The agent in it said so.
+    /// A hook of the agent in the pane.
     Hook,
-    /// What is drawn on its screen.
+    /// The text on the screen.
     Screen,
-    /// How long nothing was printed.
+    /// The time without output.
     Silence,
 }

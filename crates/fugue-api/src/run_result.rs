@@ -1,3 +1,5 @@
+//! The results of runs, as their tools and `fugue_wait` return them.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +20,7 @@ pub enum RunKind {
     Pipeline,
 }
 
-/// What a run has come to, or has so far.
+/// The result of a run, or its current state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum RunResult {
@@ -62,7 +64,7 @@ impl RunResult {
         }
     }
 
-    /// How far it is, in a few words for a person who waits: `3/10 done · npm test 41s`.
+    /// A short summary of the progress for people: `3/10 done · npm test 41s`.
     pub fn progress(&self) -> String {
         let seconds = |ms: u64| format!("{}s", ms / 1000);
         match self {
@@ -73,7 +75,7 @@ impl RunResult {
                     tasks.filter(|task| task.status == TaskStatus::Running)
                 };
                 let done = format!("{}/{all} done", all - running().count());
-                // The one that has run longest is the one that is waited for.
+                // The task that has run longest is shown.
                 match running().max_by_key(|task| task.duration_ms) {
                     Some(task) => {
                         let ran = seconds(task.duration_ms);
@@ -103,7 +105,7 @@ impl RunResult {
     }
 }
 
-/// A name that was given says more than a command, and a command more than a number.
+/// The label of a task or step: its name if the caller chose it, else the first line of its command.
 fn glance(name: &str, command: &str) -> String {
     let numbered = name.strip_prefix("task-").or(name.strip_prefix("step-"));
     let word = if numbered.is_some_and(|number| number.parse::<u32>().is_ok()) {

@@ -1,4 +1,4 @@
-//! The tools, one file each, and their registry.
+//! The tools, in separate files, and their registry.
 //!
 //! A new tool is a file with a struct that implements [`Tool`], a `mod` line and a line in the registry below.
 
@@ -41,7 +41,7 @@ impl RawReply {
     }
 }
 
-/// The variants of [`ToolCall`] and [`ToolReply`] that belong to a tool. The registry implements it.
+/// The variants of [`ToolCall`] and [`ToolReply`] that belong to a tool, implemented by the registry.
 pub trait ToolVariant: Sized {
     fn from_reply(reply: ToolReply) -> Result<<Self as Tool>::Reply, Error>
     where
@@ -84,7 +84,7 @@ macro_rules! tools {
                 match self { $(Self::$args(args) => args.check(),)* }
             }
 
-            /// The id or name of the call's pane, as the caller gave it.
+            /// The id or name of the call's pane, as given by the caller.
             pub fn pane(&self) -> Option<&str> {
                 match self { $(Self::$args(args) => <$args as Tool>::PANE.get(args),)* }
             }
@@ -94,7 +94,7 @@ macro_rules! tools {
                 match self { $(Self::$args(args) => <$args as Tool>::PANE.set(args, pane),)* }
             }
 
-            /// Whether the call concerns the caller's own pane if it names none.
+            /// Whether a call without a pane concerns the caller's own pane.
             pub fn defaults_to_own_pane(&self) -> bool {
                 match self { $(Self::$args(_) => <$args as Tool>::PANE.defaults_to_own_pane(),)* }
             }

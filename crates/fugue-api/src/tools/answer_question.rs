@@ -11,9 +11,10 @@ use crate::{
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct AnswerQuestion {
-    #[cfg_attr(feature = "clap", arg(value_name = "QUESTION", help = "Its id"))]
+    /// Id of the question.
+    #[cfg_attr(feature = "clap", arg(value_name = "QUESTION"))]
     pub question_id: QuestionId,
-    #[cfg_attr(feature = "clap", arg(help = "What to tell whoever asked"))]
+    /// Text of the answer.
     pub answer: String,
 }
 
@@ -50,8 +51,8 @@ pub struct AnswerQuestionReply {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum AnswerDelivery {
-    /// To the call that waited for it.
+    /// Returned by the `ask_question` call, which was still waiting.
     Returned,
-    /// Into the asker's inbox, as an `answer` event.
+    /// Queued as an `answer` event.
     Queued,
 }

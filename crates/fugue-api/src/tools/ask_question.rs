@@ -1,25 +1,39 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "clap")]
+use crate::cli_values;
 use crate::{
     Error, InboxWait, PaneArgument, QuestionId, Tool, ToolHints, ToolWait,
     checks::{MAX_WAIT_SECS, check_inbox_id, check_length, check_not_empty, check_seconds},
 };
 
-/// Ask whoever spawned you (or a worker) and block for the answer.
+/// Ask your lead or a worker a question and wait for the answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct AskQuestion {
-    /// A worker's id; default whoever spawned you.
+    /// Worker id; default your lead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "W",
+            help = "Worker id or session id; default the lead of this worker"
+        )
+    )]
     pub to: Option<String>,
+    /// Text of the question.
     pub body: String,
-    /// Then `pending`; the answer comes as an event.
+    /// Seconds to wait; later answers arrive as events.
     #[serde(default = "crate::defaults::timeout_secs")]
     #[schemars(range(min = 0, max = 86400))]
+    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_secs, default_value = "300s", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds"))]
     pub timeout_secs: f64,
-    /// The answer if none comes in time.
+    /// Answer if none arrives in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ANSWER"))]
     pub default: Option<String>,
 }
 
@@ -59,7 +73,7 @@ pub struct AskQuestionReply {
     pub status: QuestionStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// Who answered.
+    /// The sender of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
 }
@@ -69,8 +83,8 @@ pub struct AskQuestionReply {
 #[schemars(inline)]
 pub enum QuestionStatus {
     Answered,
-    /// Nobody has answered; a later answer comes as an event.
+    /// No answer yet; a later answer arrives as an event.
     Pending,
-    /// Nobody answered in time, and the default holds.
+    /// No answer in time; `answer` is the default.
     Default,
 }

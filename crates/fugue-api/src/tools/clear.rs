@@ -3,11 +3,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, PaneArgument, Tool, ToolHints, ToolWait, checks::check_optional_pane};
 
-/// End the watcher and forget what it knows.
+/// End the watcher and delete its transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct Clear {
+    /// Pane or tmux target; default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            value_name = "PANE",
+            help = "Watched pane; default the pane of this process"
+        )
+    )]
     pub tmux_window: Option<String>,
 }
 
@@ -44,6 +53,6 @@ pub struct ClearReply {
 #[schemars(inline)]
 pub enum ClearStatus {
     Cleared,
-    /// It was not watched.
+    /// The pane was not watched.
     Noop,
 }

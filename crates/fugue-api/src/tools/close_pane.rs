@@ -8,14 +8,18 @@ use crate::{
     checks::{check_not_empty, check_range},
 };
 
-/// End a pane and every process in it.
+/// End a pane and all its processes. Its output stays readable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct ClosePane {
+    /// Pane id or name.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub pane_id: String,
-    /// For its processes to end by themselves.
+    /// Milliseconds until remaining processes are killed.
     #[serde(default = "ClosePane::grace_ms")]
     #[schemars(range(min = 0, max = 600_000))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = ClosePane::grace_ms()))]
     pub grace_ms: u32,
 }
 
@@ -57,7 +61,7 @@ pub struct ClosePaneReply {
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
-    /// Said when it had ended or been closed before, or when output of it is lost.
+    /// Present if the pane had ended before, or if output is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

@@ -9,48 +9,62 @@ use crate::{
     pane_placement::Backend,
 };
 
-/// Open a terminal pane: an interactive shell, or one command as its own process. Returns when it is ready.
+/// Open a terminal pane with a shell or one command; returns when it is ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct CreatePane {
-    /// For the shell; left out: an interactive shell.
+    /// Command line to run; default an interactive shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub command: Option<String>,
+    /// Directory; default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "clap",
-        arg(short, long, value_name = "DIR", help = "Where it runs; default here")
+        arg(
+            short,
+            long,
+            value_name = "DIR",
+            help = "Working directory; default the current one"
+        )
     )]
     pub cwd: Option<String>,
+    /// Name to use instead of the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(short, long, help = "A name to call it by"))]
+    #[cfg_attr(feature = "clap", arg(short, long))]
     pub name: Option<String>,
-    /// Group of panes; default `main`.
+    /// Group of panes (default `main`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(short, long))]
     pub session: Option<String>,
+    /// Environment variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub env: BTreeMap<String, String>,
+    /// Height in rows.
     #[serde(default = "CreatePane::rows")]
-    #[cfg_attr(feature = "clap", arg(long, default_value_t = CreatePane::rows(), help = "Height"))]
     #[schemars(range(min = 1, max = 1000))]
+    #[cfg_attr(feature = "clap", arg(long, default_value_t = CreatePane::rows()))]
     pub rows: u16,
+    /// Width in columns.
     #[serde(default = "CreatePane::cols")]
-    #[cfg_attr(feature = "clap", arg(long, default_value_t = CreatePane::cols(), help = "Width"))]
     #[schemars(range(min = 1, max = 1000))]
+    #[cfg_attr(feature = "clap", arg(long, default_value_t = CreatePane::cols()))]
     pub cols: u16,
+    /// Default native.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_enum, help = "Who has the terminal; default native")
+        arg(long, value_enum, help = "Where the terminal runs; default native")
     )]
     pub backend: Option<Backend>,
-    /// Default `$SHELL`; for a command bash.
+    /// Default $SHELL, for a command bash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(long))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, help = "Shell program; default $SHELL, for a command bash")
+    )]
     pub shell: Option<String>,
 }
 
@@ -111,9 +125,9 @@ pub struct CreatePaneReply {
     pub name: String,
     pub pid: u32,
     pub cursor: Cursor,
-    /// Whether it is known to take input: the shell's first prompt was seen, or the command is running.
+    /// Whether the shell has printed its first prompt, or the command is running.
     pub ready: bool,
-    /// Why it is not ready, or what is special about it.
+    /// Why the pane is not ready, or another remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

@@ -9,14 +9,17 @@ use crate::{
     pane_state::SourcedState,
 };
 
-/// How a pane is, or everything there is.
+/// Get the state of a pane, or of all panes, workers, runs and watchers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct GetStatus {
-    /// Pane id or name; left out: all sessions, panes and runs.
+    /// Default everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(value_name = "PANE"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(value_name = "PANE", help = "Pane id or name; default everything")
+    )]
     pub pane_id: Option<String>,
 }
 
@@ -45,7 +48,7 @@ impl Tool for GetStatus {
     }
 }
 
-/// One pane, or the whole house.
+/// The status of one pane, or the overview.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum GetStatusReply {
@@ -73,7 +76,7 @@ pub struct PaneStatus {
     pub worker: Option<WorkerRow>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watcher: Option<WatcherRow>,
-    /// Something is wrong that does not end the pane, such as a full disk.
+    /// A problem that does not end the pane, such as a full disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

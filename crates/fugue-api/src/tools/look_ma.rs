@@ -6,15 +6,35 @@ use crate::{
     checks::{check_length, check_not_empty, check_optional_pane, check_watcher_command},
 };
 
-/// Report how far you are, then rest.
+/// Report your progress to the watcher, then rest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct LookMa {
+    /// What is done and what is next.
+    #[cfg_attr(feature = "clap", arg(value_name = "REPORT"))]
     pub status_report: String,
+    /// Pane or tmux target; default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long = "pane",
+            value_name = "PANE",
+            help = "Watched pane; default the pane of this process"
+        )
+    )]
     pub tmux_window: Option<String>,
     /// Command to wait for first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long = "wait",
+            value_name = "CMD",
+            help = "Shell command to wait for before the assessment; default a few seconds"
+        )
+    )]
     pub bash_wait: Option<String>,
 }
 
@@ -56,7 +76,7 @@ pub struct LookMaReply {
 pub enum ReportStatus {
     #[serde(rename = "recorded+waiting")]
     Waiting,
-    /// The watcher is paused, and `watch_me` resumes it.
+    /// The watcher is paused; `watch_me` resumes it.
     #[serde(rename = "recorded+paused")]
     Paused,
 }

@@ -9,27 +9,50 @@ use crate::{
 
 const MAX_CHANGES: usize = 1_000;
 
-/// Report that your work is done (or failed) to whoever spawned you.
+/// Report to your lead that your work is done or failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct NotifyCompletion {
-    /// Default your lead's.
+    /// Inbox to report to; default your lead's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "S"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "S",
+            help = "Inbox to report to; default that of the lead of this worker"
+        )
+    )]
     pub session_id: Option<String>,
     /// Default yourself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "W"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "W",
+            help = "Worker that reports; default this worker"
+        )
+    )]
     pub worker_id: Option<String>,
-    #[cfg_attr(feature = "clap", arg(value_enum, help = "How it went"))]
+    /// Result.
+    #[cfg_attr(feature = "clap", arg(value_enum, help = "Result of the work"))]
     pub status: CompletionStatus,
-    /// Default what git says.
+    /// Lines of changes; default from git.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(long = "change", value_name = "LINE"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long = "change",
+            value_name = "LINE",
+            help = "A line that describes a change; default the lines of `git diff --stat`"
+        )
+    )]
     pub changes: Option<Vec<String>>,
+    /// Summary, or why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(short, long, help = "What was done, or why not"))]
+    #[cfg_attr(feature = "clap", arg(short, long))]
     pub message: Option<String>,
 }
 

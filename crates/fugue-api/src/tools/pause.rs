@@ -3,11 +3,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, PaneArgument, Tool, ToolHints, ToolWait, checks::check_optional_pane};
 
-/// Stop the watcher and say what would come next.
+/// Pause the watcher and return its next line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct Pause {
+    /// Pane or tmux target; default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            value_name = "PANE",
+            help = "Watched pane; default the pane of this process"
+        )
+    )]
     pub tmux_window: Option<String>,
 }
 
@@ -36,8 +45,8 @@ impl Tool for Pause {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PauseReply {
-    /// What the model would type next.
+    /// The line that the model would type next.
     pub injection_prompt: Option<String>,
-    /// The plan is done, as far as the model can see.
+    /// Whether the model considers the plan done.
     pub achieved: bool,
 }

@@ -7,30 +7,33 @@ use crate::{
     pane_state::PaneState,
 };
 
-/// Read what a pane printed, as a person would have read it. Works on ended panes too.
+/// Read a pane's output as plain text, also of ended panes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct ReadPane {
-    #[cfg_attr(feature = "clap", arg(value_name = "PANE", help = "Pane id or name"))]
+    /// Pane id or name.
+    #[cfg_attr(feature = "clap", arg(value_name = "PANE"))]
     pub pane_id: String,
+    /// How many last lines to return.
     #[serde(default = "ReadPane::lines")]
-    #[cfg_attr(feature = "clap", arg(short = 'n', long, help = "The last so many lines", default_value_t = ReadPane::lines()))]
     #[schemars(range(min = 1, max = 1_000_000))]
+    #[cfg_attr(feature = "clap", arg(short = 'n', long, default_value_t = ReadPane::lines()))]
     pub lines: u32,
-    /// Only what came after this cursor.
+    /// Only output after this cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "CURSOR"))]
     pub since: Option<Cursor>,
-    /// text: all output, cleaned; screen: what is visible; last_command: its line, output and exit code.
+    /// screen: what is visible; last_command: its line, output and exit code.
     #[serde(default)]
-    #[cfg_attr(feature = "clap", arg(skip))]
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub mode: ReadMode,
+    /// Limit in characters.
     #[serde(default = "ReadPane::max_output_chars")]
-    #[cfg_attr(feature = "clap", arg(long, default_value_t = ReadPane::max_output_chars(), value_name = "N", help = "The most characters to print"))]
     #[schemars(range(min = 1, max = 16_000_000))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = ReadPane::max_output_chars(), help = "Limit of the printed text in characters"))]
     pub max_output_chars: u32,
-    /// Regex for lines; gives their numbers.
+    /// Only lines that match this regex, with numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "REGEX"))]
     pub grep: Option<String>,
@@ -75,7 +78,6 @@ impl Tool for ReadPane {
     }
 }
 
-/// What part of a pane to read, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -87,30 +89,59 @@ pub enum ReadMode {
     LastCommand,
 }
 
+#[cfg(feature = "clap")]
+#[derive(clap::Args)]
+struct ReadModeFlags {
+    /// Print the visible screen as it is now.
+    #[arg(long, group = "mode")]
+    screen: bool,
+    /// Print the bytes, all that are kept; with --json, the last lines as text.
+    #[arg(long, group = "mode")]
+    raw: bool,
+    /// Print the output of the last command, and its exit code.
+    #[arg(long, group = "mode")]
+    last: bool,
+}
+
+#[cfg(feature = "clap")]
+impl From<ReadModeFlags> for ReadMode {
+    fn from(flags: ReadModeFlags) -> Self {
+        match flags {
+            ReadModeFlags { screen: true, .. } => Self::Screen,
+            ReadModeFlags { raw: true, .. } => Self::Raw,
+            ReadModeFlags { last: true, .. } => Self::LastCommand,
+            ReadModeFlags { .. } => Self::Text,
+        }
+    }
+}
+
+#[cfg(feature = "clap")]
+crate::cli_values::impl_args_by_flags!(ReadMode, ReadModeFlags);
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadPaneReply {
     pub text: String,
     pub cursor: Cursor,
     /// Lines in `text`.
     pub lines: u64,
-    /// Lines that were asked for and left out of `text`.
+    /// Requested lines that are left out of `text`.
     pub omitted_lines: u64,
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_chars: u64,
     pub state: PaneState,
-    /// The last command's line.
+    /// The command line of the last command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// The last command's exit code; absent while it runs.
+    /// The exit code of the last command; absent while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Raw bytes that were not UTF-8 and are shown as U+FFFD.
+    /// Bytes that are not UTF-8 and are shown as U+FFFD.
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub replaced_bytes: u64,
-    /// Why this may not be all of the output.
+    /// Why the output may be incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Bytes that the pane printed here and that are missing from its output log.
+    /// Bytes of this output that are missing from the output log.
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub missing_bytes: u64,
 }

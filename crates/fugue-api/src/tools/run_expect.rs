@@ -1,43 +1,73 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "clap")]
+use crate::cli_values;
 use crate::{
     Cursor, Error, PaneArgument, PaneId, RunId, Tool, ToolHints, ToolWait,
     checks::{MAX_TIMEOUT_MS, check_not_empty, check_range},
 };
 
-/// Block until a regex appears in a pane's output.
+/// Wait until a regex matches the output of a pane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct RunExpect {
+    /// Pane id or name.
+    #[cfg_attr(feature = "clap", arg(value_name = "PANE"))]
     pub pane_id: String,
-    /// Regex; `^`, `$` at line ends.
+    /// Regex; `^` and `$` match at line boundaries.
+    #[cfg_attr(feature = "clap", arg(value_name = "RE", allow_hyphen_values = true))]
     pub pattern: String,
-    /// Then `timeout`.
+    /// Milliseconds to wait.
     #[serde(default = "RunExpect::timeout_ms")]
     #[schemars(range(min = 0, max = 604_800_000))]
+    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "60s", help = "How long to wait: `500ms`, `60s`, `5m`, or a number of seconds"))]
     pub timeout_ms: u64,
-    /// On a match.
+    /// After a match.
     #[serde(default)]
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub action: ExpectAction,
-    /// For redrawn screens.
+    /// Milliseconds between searches of a redrawn screen.
     #[serde(default = "RunExpect::poll_interval_ms")]
     #[schemars(range(min = 10, max = 60_000))]
+    #[cfg_attr(feature = "clap", arg(skip = RunExpect::poll_interval_ms()))]
     pub poll_interval_ms: u32,
-    /// Of those that are there already.
+    /// How many existing lines to search before waiting for new output.
     #[serde(default = "RunExpect::lines")]
     #[schemars(range(min = 0, max = 1_000_000))]
+    #[cfg_attr(feature = "clap", arg(short = 'n', long, default_value_t = RunExpect::lines()))]
     pub lines: u32,
-    /// Only what came after this cursor.
+    /// Only output after this cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "CURSOR",
+            help = "Search only output after this cursor"
+        )
+    )]
     pub since: Option<Cursor>,
-    /// Then `failed`.
+    /// Regex that ends the wait as `failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long = "fail",
+            value_name = "RE",
+            allow_hyphen_values = true,
+            help = "End the wait with exit code 1 when this regex matches first"
+        )
+    )]
     pub fail_pattern: Option<String>,
-    /// Also the echo of typed lines.
+    /// Also match the echo of typed input.
     #[serde(default)]
+    #[cfg_attr(feature = "clap", arg(long = "echo"))]
     pub match_echo: bool,
+    /// Makes repeating the call safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub run_id: Option<RunId>,
 }
 
@@ -93,7 +123,6 @@ impl Tool for RunExpect {
     }
 }
 
-/// What happens after a match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -104,6 +133,31 @@ pub enum ExpectAction {
     ReturnOutput,
 }
 
+#[cfg(feature = "clap")]
+#[derive(clap::Args)]
+struct ExpectActionFlags {
+    /// Close the pane after the match.
+    #[arg(long, group = "action")]
+    close: bool,
+    /// Print the searched text instead of the line with the match.
+    #[arg(long, group = "action")]
+    output: bool,
+}
+
+#[cfg(feature = "clap")]
+impl From<ExpectActionFlags> for ExpectAction {
+    fn from(flags: ExpectActionFlags) -> Self {
+        match flags {
+            ExpectActionFlags { close: true, .. } => Self::ClosePane,
+            ExpectActionFlags { output: true, .. } => Self::ReturnOutput,
+            ExpectActionFlags { .. } => Self::Notify,
+        }
+    }
+}
+
+#[cfg(feature = "clap")]
+crate::cli_values::impl_args_by_flags!(ExpectAction, ExpectActionFlags);
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExpectResult {
     pub status: ExpectStatus,
@@ -113,11 +167,11 @@ pub struct ExpectResult {
     /// The text that matched.
     #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
     pub matched: Option<String>,
-    /// The line it is in.
+    /// The line with the match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<String>,
     pub duration_ms: u64,
-    /// Just behind the match, else the end of what was looked at.
+    /// The position after the match, else the end of the searched output.
     pub cursor: Cursor,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
@@ -138,22 +192,22 @@ pub struct ExpectResult {
 #[schemars(inline)]
 pub enum ExpectStatus {
     Matched,
-    /// `fail_pattern` came first.
+    /// `fail_pattern` matched first.
     Failed,
     Timeout,
-    /// The program ended with no match.
+    /// The program ended without a match.
     Exited,
-    /// The wait goes on; `fugue_wait` picks it up.
+    /// The run continues; `fugue_wait` returns its result.
     Running,
 }
 
-/// How a match was seen.
+/// Where a match was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum MatchVia {
-    /// In the text as it was printed.
+    /// In the printed text.
     Stream,
-    /// On the screen, drawn with cursor moves.
+    /// On the screen, drawn with cursor movements.
     Screen,
 }

@@ -3,6 +3,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "clap")]
+use clap::ArgAction;
+
+#[cfg(feature = "clap")]
+use crate::cli_values;
 use crate::{
     Error, PaneArgument, PaneId, RunId, Tool, ToolHints, ToolWait,
     checks::{
@@ -15,36 +20,65 @@ use crate::{
 /// The limit of commands in one parallel run.
 pub const MAX_COMMANDS: usize = 10;
 
-/// Run 1 to 10 commands side by side; one reply with all exit codes and outputs.
+/// Run 1 to 10 commands at the same time and return all exit codes and outputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct RunParallel {
+    /// Commands to run.
     #[schemars(length(min = 1, max = 10))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(value_name = "CMD", help = "Command lines, each quoted as one word")
+    )]
     pub commands: Vec<ParallelCommand>,
-    /// tiled: visible in your session.
+    /// tiled: in your session.
     #[serde(default)]
+    #[cfg_attr(feature = "clap", arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the panes in your own session instead of a hidden one"))]
     pub layout: RunLayout,
-    /// Bounds the work.
+    /// Milliseconds until the reply; `cleanup` then kills the rest.
     #[serde(default = "RunParallel::timeout_ms")]
     #[schemars(range(min = 1, max = 604_800_000))]
+    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "5m", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds; then running commands are ended, unless --keep"))]
     pub timeout_ms: u64,
     /// Close the panes at the end.
     #[serde(default = "crate::defaults::enabled")]
+    #[cfg_attr(feature = "clap", arg(long = "keep", action = ArgAction::SetTrue, value_parser = cli_values::flag(true, false), help = "Keep the panes open at the end"))]
     pub cleanup: bool,
-    /// End the others when one fails.
+    /// Cancel the others when one fails.
     #[serde(default)]
+    #[cfg_attr(feature = "clap", arg(long))]
     pub fail_fast: bool,
     /// Default bash, else sh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "SHELL",
+            help = "Shell that runs the commands; default bash, else sh"
+        )
+    )]
     pub shell: Option<String>,
+    /// Default native; tiled in tmux: tmux.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_enum,
+            help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
+        )
+    )]
     pub backend: Option<Backend>,
-    /// Your own: asked again, the same run is meant.
+    /// Makes repeating the call safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub run_id: Option<RunId>,
-    /// Shared by all outputs, failures first.
+    /// Limit of all outputs in characters.
     #[serde(default = "crate::defaults::max_output_chars")]
     #[schemars(range(min = 1, max = 16_000_000))]
+    #[cfg_attr(feature = "clap", arg(skip = crate::defaults::max_output_chars()))]
     pub max_output_chars: u32,
 }
 
@@ -53,7 +87,7 @@ impl RunParallel {
         300_000
     }
 
-    /// What the nth command (from 0) is called.
+    /// The name of a command by its index.
     pub fn name_of(&self, index: usize) -> String {
         let given = self
             .commands
@@ -121,13 +155,27 @@ impl Tool for RunParallel {
 #[schemars(inline)]
 pub struct ParallelCommand {
     pub command: String,
+    /// Directory; default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// Default `task-1`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Environment variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+}
+
+/// A command line without further settings.
+impl From<&str> for ParallelCommand {
+    fn from(line: &str) -> Self {
+        Self {
+            command: line.to_owned(),
+            cwd: None,
+            name: None,
+            env: BTreeMap::new(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -142,13 +190,13 @@ pub struct ParallelResult {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum ParallelStatus {
-    /// All ended, whatever their codes.
+    /// All commands ended, with any exit codes.
     Completed,
-    /// Some ended before the timeout.
+    /// Some commands ended before the timeout.
     Partial,
-    /// None did.
+    /// No command ended before the timeout.
     Timeout,
-    /// They go on; `fugue_wait` picks it up.
+    /// The run continues; `fugue_wait` returns its result.
     Running,
 }
 
@@ -158,7 +206,7 @@ pub struct TaskResult {
     pub name: String,
     pub command: String,
     pub status: TaskStatus,
-    /// Null if it was ended by a signal, or has not ended.
+    /// Null after a signal, and while the command runs.
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
@@ -169,7 +217,7 @@ pub struct TaskResult {
     pub omitted_chars: u64,
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_lines: u64,
-    /// Why it could not be started.
+    /// Why the command could not be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,9 +230,9 @@ pub struct TaskResult {
 pub enum TaskStatus {
     Exited,
     Timeout,
-    /// It could not be started.
+    /// The command could not be started.
     Error,
-    /// Another one failed, and `fail_fast` was asked for.
+    /// Ended by `fail_fast` after another command failed.
     Cancelled,
     Running,
 }

@@ -1,6 +1,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "clap")]
+use clap::ArgAction;
+
+#[cfg(feature = "clap")]
+use crate::cli_values;
 use crate::{
     Error, PaneArgument, PaneId, RunId, Tool, ToolHints, ToolWait,
     checks::{
@@ -13,38 +18,95 @@ use crate::{
 /// The limit of steps in one pipeline.
 pub const MAX_STEPS: usize = 50;
 
-/// Run commands one after the other in one shell (cd, variables carry over), stopping at the first failure.
+/// Run commands in order in one shell (cd, variables carry over); stops at the first failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct RunPipeline {
+    /// Steps to run.
     #[schemars(length(min = 1, max = 50))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(value_name = "CMD", help = "Command lines, each quoted as one word")
+    )]
     pub commands: Vec<PipelineCommand>,
+    /// Directory; default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            short,
+            long,
+            value_name = "DIR",
+            help = "Working directory; default the current one"
+        )
+    )]
     pub cwd: Option<String>,
     /// Stop at the first failure.
     #[serde(default = "crate::defaults::enabled")]
+    #[cfg_attr(feature = "clap", arg(short = 'k', long = "keep-going", action = ArgAction::SetTrue, value_parser = cli_values::flag(true, false), help = "Continue with the next step after a failure"))]
     pub stop_on_error: bool,
-    /// For all steps together.
+    /// Milliseconds for all steps; then the step is interrupted.
     #[serde(default = "RunPipeline::timeout_ms")]
     #[schemars(range(min = 1, max = 604_800_000))]
+    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "10m", help = "How long all steps may take: `90s`, `10m`, `1h30m`, or a number of seconds; then the running step is interrupted"))]
     pub timeout_ms: u64,
     /// Close the pane at the end.
     #[serde(default)]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            help = "Close the pane at the end; otherwise it remains as a shell in the state that the steps left"
+        )
+    )]
     pub cleanup: bool,
     /// Run in this pane's shell, at its prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            short,
+            long = "pane",
+            value_name = "PANE",
+            help = "Run the steps in the shell of this pane, which must be at its prompt"
+        )
+    )]
     pub pane_id: Option<String>,
+    /// tiled: in your session.
     #[serde(default)]
+    #[cfg_attr(feature = "clap", arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the pane in your own session instead of a hidden one"))]
     pub layout: RunLayout,
-    /// bash, zsh, fish, dash.
+    /// bash (default), zsh, fish, dash, sh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "SHELL",
+            help = "Shell that runs the steps: bash, zsh, fish, dash or sh; default bash, else sh"
+        )
+    )]
     pub shell: Option<String>,
+    /// Default native; tiled in tmux: tmux.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_enum,
+            help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
+        )
+    )]
     pub backend: Option<Backend>,
+    /// Makes repeating the call safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub run_id: Option<RunId>,
+    /// Limit of all outputs in characters.
     #[serde(default = "crate::defaults::max_output_chars")]
     #[schemars(range(min = 1, max = 16_000_000))]
+    #[cfg_attr(feature = "clap", arg(skip = crate::defaults::max_output_chars()))]
     pub max_output_chars: u32,
 }
 
@@ -53,7 +115,7 @@ impl RunPipeline {
         600_000
     }
 
-    /// What the nth step (from 0) is called.
+    /// The name of a step by its index.
     pub fn name_of(&self, index: usize) -> String {
         let given = self
             .commands
@@ -89,13 +151,13 @@ impl Tool for RunPipeline {
             check_not_empty("pane_id", pane)?;
             if self.cwd.is_some() {
                 return Err(Error::invalid(
-                    "cwd: the shell of `pane_id` is where it is; left out with `pane_id`",
+                    "cwd: not allowed with `pane_id`, whose shell has its own directory",
                 )
                 .hint("make `cd` the first step"));
             }
             if self.shell.is_some() {
                 return Err(Error::invalid(
-                    "shell: `pane_id` has its own; left out with `pane_id`",
+                    "shell: not allowed with `pane_id`, which has its own shell",
                 ));
             }
         }
@@ -130,14 +192,24 @@ pub struct PipelineCommand {
     pub name: Option<String>,
 }
 
+/// A command line without further settings.
+impl From<&str> for PipelineCommand {
+    fn from(line: &str) -> Self {
+        Self {
+            command: line.to_owned(),
+            name: None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PipelineResult {
     pub status: PipelineStatus,
     pub run_id: RunId,
     pub pane_id: PaneId,
-    /// Those that were reached.
+    /// The steps that were started.
     pub steps: Vec<StepResult>,
-    /// The first step that failed.
+    /// The name of the first failed step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_at: Option<String>,
     pub total_duration_ms: u64,
@@ -153,7 +225,7 @@ pub enum PipelineStatus {
     Completed,
     Failed,
     Timeout,
-    /// It goes on; `fugue_wait` picks it up.
+    /// The run continues; `fugue_wait` returns its result.
     Running,
 }
 
@@ -162,7 +234,7 @@ pub enum PipelineStatus {
 pub struct StepResult {
     pub name: String,
     pub command: String,
-    /// Null while it runs, and if it was cut off or ended by a signal together with its shell.
+    /// Null while the step runs, after a timeout, and if a signal ended the step and its shell.
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,

@@ -5,39 +5,52 @@ use crate::{
     Cursor, Error, PaneArgument, Tool, ToolHints, ToolWait, checks::check_not_empty, keys::KeyPress,
 };
 
-/// Type into a pane: text, named keys, or both (text first).
+/// Type text, keys or both (text first) into a pane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct SendInput {
-    #[cfg_attr(feature = "clap", arg(value_name = "PANE", help = "Pane id or name"))]
+    /// Pane id or name.
+    #[cfg_attr(feature = "clap", arg(value_name = "PANE"))]
     pub pane_id: String,
+    /// Text to type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(value_name = "TEXT", allow_hyphen_values = true, help = "Text to type")
-    )]
+    #[cfg_attr(feature = "clap", arg(value_name = "TEXT", allow_hyphen_values = true))]
     pub input: Option<String>,
-    /// Keys by name, after the text: Enter, C-c, Up, F5, M-x, Tab.
+    /// Keys to press after the text: Enter, C-c, Up, F5, M-x, Tab.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "clap", arg(short, long = "key", value_name = "KEY"))]
     pub keys: Vec<KeyPress>,
-    /// Press Enter after the text, and see that it was taken.
+    /// Then press Enter and check its effect.
     #[serde(default)]
-    #[cfg_attr(feature = "clap", arg(long = "enter"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long = "enter",
+            help = "Press Enter after the text and check that the program accepted it"
+        )
+    )]
     pub submit: bool,
     /// As one bracketed paste.
     #[serde(default)]
-    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_enum,
+            default_value_t,
+            help = "When to send the text as one bracketed paste"
+        )
+    )]
     pub paste: PasteMode,
-    // Whether a person's half-typed line may be typed into is a person's choice, so no model is told of it.
+    // Not in the schema for models: only a person decides to type into the draft of another person.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schemars(skip)]
     #[cfg_attr(
         feature = "clap",
         arg(
             long,
-            help = "Do not wait until a person who types there has pressed Enter"
+            help = "Type at once, also while a person has an unfinished line there"
         )
     )]
     pub force: bool,
@@ -60,10 +73,14 @@ impl Tool for SendInput {
                 "nothing to type: `input`, `keys` and `submit` are all left out",
             ));
         }
-        let longest = 1_000_000;
-        if self.input.as_ref().is_some_and(|text| text.len() > longest) {
+        const MAX_INPUT_BYTES: usize = 1_000_000;
+        if self
+            .input
+            .as_ref()
+            .is_some_and(|text| text.len() > MAX_INPUT_BYTES)
+        {
             return Err(
-                Error::invalid(format!("input: at most {longest} bytes at once"))
+                Error::invalid(format!("input: wanted at most {MAX_INPUT_BYTES} bytes"))
                     .hint("put it into a file and let the program read that"),
             );
         }
@@ -81,42 +98,41 @@ impl Tool for SendInput {
     }
 }
 
-/// When text goes in as one bracketed paste.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum PasteMode {
-    /// If the text has several lines and the program switched bracketed paste on.
+    /// If the text has several lines and the program has enabled bracketed paste.
     #[default]
     Auto,
-    /// If the program switched bracketed paste on.
+    /// If the program has enabled bracketed paste.
     Always,
-    /// Key by key.
+    /// As single keys.
     Never,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SendInputReply {
     pub accepted: bool,
-    /// Bytes that the terminal has taken.
+    /// Bytes that the terminal has accepted.
     pub bytes: u64,
-    /// Bytes that wait because the program does not read.
+    /// Bytes in the queue because the program does not read.
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub pending_bytes: u64,
-    /// The place just before the input's echo.
+    /// The position before the echo of the input.
     pub cursor: Cursor,
     pub submitted: SubmitResult,
 }
 
-/// What was seen of the Enter after a text.
+/// Whether the program accepted Enter after the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum SubmitResult {
-    /// The program took the line.
+    /// The program accepted the line.
     Yes,
-    /// The text is still where it was typed, or Enter was not asked for.
+    /// The text is still in the input line, or `submit` was not set.
     No,
     Unknown,
 }

@@ -1,21 +1,37 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "clap")]
+use clap::ArgAction;
+
+#[cfg(feature = "clap")]
+use crate::cli_values;
 use crate::{
     Error, EventId, PaneArgument, Tool, ToolHints, ToolWait,
     checks::{check_inbox_id, check_length, check_not_empty},
 };
 
-/// Leave a message in somebody's inbox.
+/// Send a message to the inbox of your lead or of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {
-    /// A worker's id; default whoever spawned you.
+    /// Worker id; default your lead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "W",
+            help = "Worker id or session id; default the lead of this worker"
+        )
+    )]
     pub to: Option<String>,
+    /// Text of the message.
     pub body: String,
-    /// type: into its pane, when that is idle.
+    /// type: typed into the worker's pane when idle.
     #[serde(default)]
+    #[cfg_attr(feature = "clap", arg(long = "type", action = ArgAction::SetTrue, value_parser = cli_values::flag(MessageDelivery::Inbox, MessageDelivery::Type), help = "Type it into the pane of the worker when the pane is idle"))]
     pub deliver: MessageDelivery,
 }
 
@@ -58,7 +74,7 @@ pub enum MessageDelivery {
 pub struct SendMessageReply {
     pub event_id: EventId,
     pub delivered: DeliveryStatus,
-    /// Why it was not typed yet.
+    /// Why the message is not typed yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -67,10 +83,10 @@ pub struct SendMessageReply {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum DeliveryStatus {
-    /// In the inbox; one that is to be typed waits for the pane to be idle.
+    /// In the inbox. A message to type waits until the pane is idle.
     Queued,
-    /// In the pane, but not seen to be taken.
+    /// Typed; whether the program accepted the message is unknown.
     Typed,
-    /// The program took it.
+    /// The program accepted the message.
     Submitted,
 }

@@ -3,6 +3,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "clap")]
+use clap::ArgAction;
+
+#[cfg(feature = "clap")]
+use crate::cli_values;
 use crate::{
     Error, PaneArgument, PaneId, Tool, ToolHints, ToolWait,
     checks::{
@@ -14,19 +19,28 @@ use crate::{
 /// The limit of a prompt, which is passed as one program argument; Linux refuses arguments of 128 KiB.
 const MAX_PROMPT_BYTES: usize = 100_000;
 
-/// Start an agent in a pane with a prompt. It reports by wait_for_event.
+/// Start an agent in a pane with a prompt. wait_for_event returns its report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct SpawnWorker {
     /// Letters, digits, `-`, `_`, `.`.
+    #[cfg_attr(
+        feature = "clap",
+        arg(help = "Name of the worker: letters, digits, `-`, `_`, `.`")
+    )]
     pub name: String,
     /// Its task; for `shell` a command.
+    #[cfg_attr(
+        feature = "clap",
+        arg(help = "Task for the agent; for `shell` a command line")
+    )]
     pub prompt: String,
-    /// claude, codex, gemini, shell, or one of config.
+    /// claude, codex, gemini, shell, or a configured one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long))]
     pub agent: Option<String>,
+    /// Directory; default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "clap",
@@ -34,42 +48,59 @@ pub struct SpawnWorker {
             short = 'c',
             long,
             value_name = "DIR",
-            help = "Where it works; default here"
+            help = "Working directory; default the current one"
         )
     )]
     pub cwd: Option<String>,
-    /// A git worktree, on branch fugue/<name>.
+    /// Use a git worktree on branch fugue/<name>.
     #[serde(default)]
-    #[cfg_attr(feature = "clap", arg(long))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, help = "Work in a new git worktree on branch fugue/<name>")
+    )]
     pub worktree: bool,
+    /// The agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(long, help = "The agent's model"))]
+    #[cfg_attr(feature = "clap", arg(long))]
     pub model: Option<String>,
-    /// More flags for the agent.
+    /// More arguments for the agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "clap", arg(last = true, value_name = "ARG"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            last = true,
+            value_name = "ARG",
+            help = "Additional arguments for the agent"
+        )
+    )]
     pub args: Vec<String>,
+    /// Environment variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub env: BTreeMap<String, String>,
-    /// tiled: visible in your session.
+    /// tiled: in your session.
     #[serde(default)]
-    #[cfg_attr(feature = "clap", arg(skip))]
+    #[cfg_attr(feature = "clap", arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the pane in your own session instead of a hidden one"))]
     pub layout: RunLayout,
+    /// Default native; tiled in tmux: tmux.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_enum, help = "Who has the terminal; default native")
+        arg(
+            long,
+            value_enum,
+            help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
+        )
     )]
     pub backend: Option<Backend>,
-    /// Then `worker_late` is told.
+    /// Seconds without a report until `worker_late`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "clap",
         arg(
             long,
             value_name = "SECS",
-            help = "Tell of it as late if it has not reported by then"
+            help = "Send a `worker_late` event if there is no report after this time, in seconds"
         )
     )]
     pub deadline_secs: Option<f64>,
@@ -91,7 +122,7 @@ impl Tool for SpawnWorker {
                 "prompt: wanted at most {MAX_PROMPT_BYTES} bytes, got {}",
                 self.prompt.len()
             ))
-            .hint("put it into a file and let the prompt say where that is"));
+            .hint("put it into a file and name that file in the prompt"));
         }
         if let Some(agent) = &self.agent {
             check_identifier("agent", agent)?;
@@ -126,12 +157,12 @@ pub struct SpawnWorkerReply {
     /// `<name>-<agent>`.
     pub worker_id: String,
     pub pane_id: PaneId,
-    /// Where it reports: your inbox.
+    /// The inbox that receives its reports: yours.
     pub session_id: String,
     pub agent: String,
-    /// Counts those who have had this id.
+    /// The number of workers that have had this id.
     pub instance: u32,
-    /// Where it works.
+    /// The working directory.
     pub cwd: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,

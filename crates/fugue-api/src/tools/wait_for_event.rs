@@ -3,28 +3,52 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "clap")]
+use crate::cli_values;
 use crate::{
     Error, EventId, InboxWait, PaneArgument, Timestamp, Tool, ToolHints, ToolWait,
     checks::{MAX_WAIT_SECS, check_not_empty, check_seconds},
     inbox_event::{EventType, InboxEvent},
 };
 
-/// Block until an event is in your inbox and take it: oldest first, each once.
+/// Wait for the next event in your inbox and take it: oldest first, each once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct WaitForEvent {
-    /// `*`: any. The others stay queued.
+    /// Types to wait for; `*`: any. Others stay queued.
     #[serde(default = "WaitForEvent::types")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_enum,
+            value_delimiter = ',',
+            value_name = "T",
+            default_value = "*",
+            help = "Event types, separated by commas"
+        )
+    )]
     pub types: Vec<EventType>,
-    /// Then `type` is `timeout`.
+    /// Seconds to wait; then `type` is `timeout`.
     #[serde(default = "crate::defaults::timeout_secs")]
     #[schemars(range(min = 0, max = 86400))]
+    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_secs, default_value = "300s", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds"))]
     pub timeout_secs: f64,
-    /// Only this sender's.
+    /// Only from this worker or sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "W",
+            help = "Only events from this worker or sender"
+        )
+    )]
     pub from: Option<String>,
-    /// The first behind it, taken or not; takes none.
+    /// First event after this id, without taking it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub after_event_id: Option<EventId>,
 }
 
@@ -72,7 +96,7 @@ impl Tool for WaitForEvent {
     }
 }
 
-/// One event, or the news that there was none in time.
+/// An event, or a timeout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitForEventReply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,11 +104,10 @@ pub struct WaitForEventReply {
     pub at: Timestamp,
     #[serde(flatten)]
     pub what: WaitOutcome,
-    /// How many older events of the same type and from the same worker, watcher or run this one stands for, because
-    /// the inbox was full.
+    /// How many older events of the same type and source this event replaces, because the inbox was full.
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub dropped_events: u64,
-    /// How many others are queued, by type.
+    /// Number of other queued events by type.
     pub pending: BTreeMap<EventType, u64>,
 }
 
@@ -100,7 +123,7 @@ pub enum WaitOutcome {
 pub enum WaitTimeout {
     Timeout {
         waited_secs: f64,
-        /// `client_limit`: your client would have given up; wait again.
+        /// `client_limit`: returned before the timeout of your client; wait again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },

@@ -6,17 +6,28 @@ use crate::{
     checks::{check_length, check_not_empty, check_optional_pane, check_watcher_command},
 };
 
-/// Be watched: after each look_ma a model ends the work or types the next line into the pane.
+/// Be watched: after each look_ma a model ends the work or types the next line into your pane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct WatchMe {
-    /// A pane; default your own.
+    /// Pane or tmux target; default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            value_name = "PANE",
+            required = true,
+            help = "Pane id, pane name or tmux target"
+        )
+    )]
     pub tmux_window: Option<String>,
     /// What is to be achieved.
+    #[cfg_attr(feature = "clap", arg(value_name = "PLAN"))]
     pub strategy_plan: String,
-    /// Command that exits 0 when it is.
+    /// Command that exits 0 when the plan is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "CMD"))]
     pub done_when: Option<String>,
 }
 
@@ -51,7 +62,7 @@ pub struct WatchMeReply {
     pub ok: bool,
     pub mode: WatchMode,
     pub pane_id: PaneId,
-    /// How a person looks at it.
+    /// The command for a person to see the pane.
     pub attach_cmd: String,
 }
 
@@ -60,6 +71,6 @@ pub struct WatchMeReply {
 #[schemars(inline)]
 pub enum WatchMode {
     Watching,
-    /// It was watched before; it goes on with the new plan.
+    /// The pane was watched before; the plan is replaced.
     Updated,
 }

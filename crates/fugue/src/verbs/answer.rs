@@ -7,7 +7,7 @@ use fugue_api::{
 
 use crate::{cli::CliContext, verbs};
 
-/// Answer a question of a worker's.
+/// Answer the question of a worker.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  fugue answer q3 'yes, drop it'      (`fugue events` lists questions)"
@@ -19,12 +19,12 @@ pub struct AnswerArgs {
 
 impl AnswerArgs {
     pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
-        let told = verbs::call(cx, self.answer).await?;
+        let reply = verbs::call(cx, self.answer).await?;
         if cx.out.is_json() {
-            cx.out.document(&told)?;
-        } else if told.delivered == AnswerDelivery::Queued {
+            cx.out.document(&reply)?;
+        } else if reply.delivered == AnswerDelivery::Queued {
             cx.out
-                .note("the asker no longer waits; it gets the answer as an event");
+                .note("the asking call has ended; the answer arrives as an event");
         }
         Ok(ExitCode::SUCCESS)
     }

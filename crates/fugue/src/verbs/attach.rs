@@ -4,13 +4,13 @@ use fugue_api::{Error, attach::ViewerRole};
 
 use crate::cli::CliContext;
 
-/// See a session's panes and type into them; C-b d leaves, C-b ? tells the keys.
+/// Show the panes of a session and type into them; C-b d detaches, C-b ? lists the keys.
 #[derive(clap::Args, Default)]
 pub struct AttachArgs {
-    /// Pane or session; default `main`, else the latest.
+    /// Pane or session; default `main`, else the latest session.
     #[arg(value_name = "PANE or SESSION")]
     target: Option<String>,
-    /// Look on without changing anything.
+    /// Show the panes without changing anything.
     #[arg(short, long)]
     read_only: bool,
 }

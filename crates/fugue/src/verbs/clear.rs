@@ -7,26 +7,20 @@ use fugue_api::{
 
 use crate::{cli::CliContext, verbs};
 
-/// End a watcher. The pane stays.
+/// End the watcher of a pane. The pane stays open.
 #[derive(clap::Args)]
 pub struct ClearArgs {
-    /// The watched pane; default the one this runs in.
-    pane: Option<String>,
+    #[command(flatten)]
+    watcher: Clear,
 }
 
 impl ClearArgs {
     pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
-        let cleared = verbs::call(
-            cx,
-            Clear {
-                tmux_window: self.pane,
-            },
-        )
-        .await?;
+        let cleared = verbs::call(cx, self.watcher).await?;
         if cx.out.is_json() {
             cx.out.document(&cleared)?;
         } else if cleared.status == ClearStatus::Noop {
-            cx.out.note("it was not watched");
+            cx.out.note("the pane was not watched");
         }
         Ok(ExitCode::SUCCESS)
     }

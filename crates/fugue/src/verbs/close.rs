@@ -4,20 +4,19 @@ use fugue_api::{Error, tools::ClosePane};
 
 use crate::cli::CliContext;
 
-/// End panes and every process in them.
+/// End panes and all their processes.
 #[derive(clap::Args)]
 pub struct CloseArgs {
     /// Pane ids or names.
     #[arg(value_name = "PANE", required = true)]
     panes: Vec<String>,
-    /// How long their processes may take to end by themselves, in milliseconds.
-    #[arg(long, default_value_t = ClosePane::grace_ms(), value_name = "N")]
-    grace_ms: u32,
+    #[command(flatten)]
+    close: ClosePane,
 }
 
 impl CloseArgs {
     pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
-        // All at once: each may take its whole grace.
+        // Concurrently, because each call may take the whole grace period.
         let closing: Vec<_> = self
             .panes
             .into_iter()
@@ -25,7 +24,7 @@ impl CloseArgs {
                 let client = cx.client.clone();
                 let args = ClosePane {
                     pane_id,
-                    grace_ms: self.grace_ms,
+                    ..self.close.clone()
                 };
                 tokio::spawn(async move { fugue_api::Handle::call(&client, args.into()).await })
             })

@@ -5,14 +5,14 @@ use fugue_core::settings::Settings;
 
 use crate::cli::CliContext;
 
-/// The settings: where they are, which hold, which there are.
+/// Show the configuration.
 #[derive(clap::Subcommand)]
 pub enum ConfigCommand {
-    /// Where the file is, or would be.
+    /// Print the path of the file, which need not exist.
     Path,
-    /// What holds now.
+    /// Print the current settings.
     Show,
-    /// Every key with its default.
+    /// Print all keys with their defaults.
     Default,
 }
 

@@ -13,32 +13,32 @@ use tokio::time::timeout;
 
 use crate::cli::CliContext;
 
-/// What agents' hooks call: turns their payload into news for whoever spawned them.
+/// Report an event of an agent's hook to the daemon; called by agents.
 ///
-/// It never fails and never prints: an agent must not notice.
+/// Prints nothing and always exits 0, so that the agent is not disturbed.
 #[derive(clap::Args)]
 pub struct HookArgs {
     /// claude, codex or gemini.
     agent: String,
-    /// The payload; default from stdin.
+    /// The payload of the hook; default from stdin.
     payload: Option<String>,
 }
 
-// The agent waits for us. A daemon that takes longer has what it needs.
-const PATIENCE: Duration = Duration::from_millis(900);
-const LONGEST_PAYLOAD: u64 = 16 * 1024 * 1024;
+// The agent waits for the hook. After this time the daemon has received the report, or the spool holds it.
+const HOOK_TIMEOUT: Duration = Duration::from_millis(900);
+const MAX_PAYLOAD_BYTES: u64 = 16 * 1024 * 1024;
 
 impl HookArgs {
     pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
-        let _ = timeout(PATIENCE, self.tell(cx)).await;
+        let _ = timeout(HOOK_TIMEOUT, self.report(cx)).await;
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn tell(self, cx: &CliContext) -> Option<()> {
+    async fn report(self, cx: &CliContext) -> Option<()> {
         let vendor = Vendor::named(&self.agent)?;
         let payload = match self.payload {
             Some(payload) => payload.into_bytes(),
-            None => tokio::task::spawn_blocking(payload).await.ok()??,
+            None => tokio::task::spawn_blocking(read_payload).await.ok()??,
         };
         let news = match hook::read_bytes(vendor, &payload) {
             HookEvent::PromptGiven => HookReport::PromptGiven,
@@ -48,26 +48,26 @@ impl HookArgs {
                 HookReport::NeedsInput { prompt }
             }
             HookEvent::InputNoLongerNeeded => HookReport::InputNoLongerNeeded,
-            // How the process ends is for the kernel to tell.
+            // The end of the process is reported by its holder.
             HookEvent::SessionEnded | HookEvent::Nothing => return None,
         };
-        // An agent that is nobody's worker has nobody to tell.
-        if !cx.who_is_worker {
+        // Agents that fugue has not spawned have no inbox to report to.
+        if !cx.is_worker {
             return None;
         }
         let key = new_key().ok()?;
         if news.is_kept() {
-            // What cannot be kept can still be told.
+            // A report that cannot be spooled is still sent.
             let _ = spool::keep(&cx.paths, cx.client.who(), key, news.clone());
         }
-        let told = cx.client.ask_running_as(key, Request::Hook { news }).await;
-        told.ok()?.map(|_| ())
+        let response = cx.client.ask_running_as(key, Request::Hook { news }).await;
+        response.ok()?.map(|_| ())
     }
 }
 
-fn payload() -> Option<Vec<u8>> {
+fn read_payload() -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let stdin = std::io::stdin().lock();
-    stdin.take(LONGEST_PAYLOAD).read_to_end(&mut text).ok()?;
+    stdin.take(MAX_PAYLOAD_BYTES).read_to_end(&mut text).ok()?;
     Some(text)
 }

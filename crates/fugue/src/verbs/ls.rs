@@ -14,7 +14,7 @@ use fugue_api::{
 
 use crate::{
     cli::CliContext,
-    out::{Tone, age},
+    out::{WordTone, format_age},
     verbs::{state_word, watcher_word, worker_word},
 };
 
@@ -47,8 +47,8 @@ async fn overview(cx: &CliContext, ask: Request) -> Result<Overview, Error> {
     }
 }
 
-// Of the runs that are over; `--json` lists all.
-const ENDED_RUNS: usize = 5;
+// The limit of listed ended runs; `--json` lists all.
+const MAX_ENDED_RUNS: usize = 5;
 
 fn show(cx: &CliContext, overview: &Overview) -> Result<(), Error> {
     let now = SystemTime::now()
@@ -57,9 +57,9 @@ fn show(cx: &CliContext, overview: &Overview) -> Result<(), Error> {
     let panes: Vec<_> = overview
         .panes
         .iter()
-        .filter(|pane| in_sight(pane))
+        .filter(|pane| is_listed(pane))
         .collect();
-    let runs = runs_in_sight(&overview.runs);
+    let runs = listed_runs(&overview.runs);
     let workers: Vec<_> = overview
         .workers
         .iter()
@@ -105,13 +105,13 @@ fn show(cx: &CliContext, overview: &Overview) -> Result<(), Error> {
     let older = overview.runs.len() - runs.len();
     if older > 0 {
         cx.out.note(&format!(
-            "{older} older runs are over; `fugue ls --json` has them"
+            "{older} older runs have ended; `fugue ls --json` lists them"
         ));
     }
     Ok(())
 }
 
-fn tmux_row(pane: &TmuxRow) -> Vec<(String, Tone)> {
+fn tmux_row(pane: &TmuxRow) -> Vec<(String, WordTone)> {
     let TmuxRow {
         pane_id,
         session,
@@ -119,42 +119,45 @@ fn tmux_row(pane: &TmuxRow) -> Vec<(String, Tone)> {
         command,
     } = pane;
     [pane_id, session, window, command]
-        .map(|text| (text.clone(), Tone::Plain))
+        .map(|text| (text.clone(), WordTone::Plain))
         .to_vec()
 }
 
-fn worker_row(worker: &WorkerRow, now: u64) -> Vec<(String, Tone)> {
+fn worker_row(worker: &WorkerRow, now: u64) -> Vec<(String, WordTone)> {
     let pane = worker.pane_id.map(|pane| pane.to_string());
     vec![
-        (worker.worker_id.clone(), Tone::Plain),
-        (pane.unwrap_or_default(), Tone::Plain),
-        (worker.session_id.clone(), Tone::Plain),
-        (age(now.saturating_sub(worker.started_at.0)), Tone::Faint),
+        (worker.worker_id.clone(), WordTone::Plain),
+        (pane.unwrap_or_default(), WordTone::Plain),
+        (worker.session_id.clone(), WordTone::Plain),
+        (
+            format_age(now.saturating_sub(worker.started_at.0)),
+            WordTone::Faint,
+        ),
         worker_word(worker),
     ]
 }
 
-fn watcher_row(watcher: &WatcherRow) -> Vec<(String, Tone)> {
+fn watcher_row(watcher: &WatcherRow) -> Vec<(String, WordTone)> {
     let (word, tone) = watcher_word(watcher);
     vec![
-        (watcher.pane_id.to_string(), Tone::Plain),
+        (watcher.pane_id.to_string(), WordTone::Plain),
         (word, tone),
-        (watcher.reason.clone().unwrap_or_default(), Tone::Faint),
+        (watcher.reason.clone().unwrap_or_default(), WordTone::Faint),
     ]
 }
 
-/// What runs have left behind is found by way of the runs.
-fn in_sight(pane: &PaneRow) -> bool {
+/// Whether the table shows a pane. Ended panes of runs are listed by their run.
+fn is_listed(pane: &PaneRow) -> bool {
     let ended = matches!(pane.state.state, PaneState::Exited | PaneState::Closed);
     !(ended && pane.session.0 == SessionName::HIDDEN)
 }
 
-/// Those that run, and the latest of those that are over; the oldest first.
-fn runs_in_sight(runs: &[RunRow]) -> Vec<&RunRow> {
+/// Running runs and the latest ended ones, oldest first.
+fn listed_runs(runs: &[RunRow]) -> Vec<&RunRow> {
     let mut order: Vec<&RunRow> = runs.iter().collect();
     order.sort_by_key(|run| run.started_at);
     let ended = order.iter().filter(|run| !is_running(run)).count();
-    let mut to_skip = ended.saturating_sub(ENDED_RUNS);
+    let mut to_skip = ended.saturating_sub(MAX_ENDED_RUNS);
     order.retain(|run| {
         let skipped = !is_running(run) && to_skip > 0;
         to_skip -= usize::from(skipped);
@@ -167,33 +170,39 @@ fn is_running(run: &RunRow) -> bool {
     run.status == "running"
 }
 
-fn pane_row(pane: &PaneRow, now: u64) -> Vec<(String, Tone)> {
+fn pane_row(pane: &PaneRow, now: u64) -> Vec<(String, WordTone)> {
     vec![
-        (pane.pane_id.to_string(), Tone::Plain),
-        (pane.session.to_string(), Tone::Plain),
-        (pane.name.clone(), Tone::Plain),
-        (age(now.saturating_sub(pane.created_at.0)), Tone::Faint),
+        (pane.pane_id.to_string(), WordTone::Plain),
+        (pane.session.to_string(), WordTone::Plain),
+        (pane.name.clone(), WordTone::Plain),
+        (
+            format_age(now.saturating_sub(pane.created_at.0)),
+            WordTone::Faint,
+        ),
         state_word(&pane.state),
     ]
 }
 
-fn run_row(run: &RunRow, now: u64) -> Vec<(String, Tone)> {
+fn run_row(run: &RunRow, now: u64) -> Vec<(String, WordTone)> {
     let kind = match run.kind {
         RunKind::Expect => "expect",
         RunKind::Parallel => "parallel",
         RunKind::Pipeline => "pipeline",
     };
     let tone = match run.status.as_str() {
-        "running" => Tone::Needy,
-        "completed" | "matched" => Tone::Good,
-        _ => Tone::Bad,
+        "running" => WordTone::Needy,
+        "completed" | "matched" => WordTone::Good,
+        _ => WordTone::Bad,
     };
     vec![
-        (run.run_id.to_string(), Tone::Plain),
-        (kind.to_owned(), Tone::Plain),
+        (run.run_id.to_string(), WordTone::Plain),
+        (kind.to_owned(), WordTone::Plain),
         (run.status.clone(), tone),
-        (age(now.saturating_sub(run.started_at.0)), Tone::Faint),
-        (run.progress.clone(), Tone::Faint),
+        (
+            format_age(now.saturating_sub(run.started_at.0)),
+            WordTone::Faint,
+        ),
+        (run.progress.clone(), WordTone::Faint),
     ]
 }
 
@@ -218,7 +227,7 @@ mod tests {
             started_at: Timestamp(at),
         };
         let runs: Vec<RunRow> = (0..16).rev().map(row).collect();
-        let shown: Vec<u64> = runs_in_sight(&runs)
+        let shown: Vec<u64> = listed_runs(&runs)
             .iter()
             .map(|run| run.started_at.0)
             .collect();

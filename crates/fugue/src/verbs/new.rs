@@ -1,18 +1,17 @@
-use std::process::ExitCode;
+use std::{collections::BTreeMap, process::ExitCode};
 
 use fugue_api::{Error, tools::CreatePane};
 
 use crate::{cli::CliContext, verbs};
 
-/// Open a pane: a shell, or a command.
+/// Open a pane with a shell or a command.
 #[derive(clap::Args)]
 pub struct NewArgs {
     #[command(flatten)]
     pane: CreatePane,
-    /// A variable for it.
-    #[arg(short, long = "env", value_name = "K=V", value_parser = variable)]
-    env: Vec<(String, String)>,
-    /// One word is a command line for the shell; several are a program and its arguments.
+    #[command(flatten)]
+    env: EnvArgs,
+    /// One word is a command line for the shell; several words are a program and its arguments.
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -34,7 +33,7 @@ impl NewArgs {
             cx,
             CreatePane {
                 command,
-                env: self.env.into_iter().collect(),
+                env: self.env.into_map(),
                 ..self.pane
             },
         )
@@ -51,7 +50,21 @@ impl NewArgs {
     }
 }
 
-pub fn variable(text: &str) -> Result<(String, String), String> {
+/// Environment variables, which the command line gives one by one and a tool call as a map.
+#[derive(clap::Args)]
+pub struct EnvArgs {
+    /// Set an environment variable.
+    #[arg(short, long = "env", value_name = "K=V", value_parser = parse_variable)]
+    env: Vec<(String, String)>,
+}
+
+impl EnvArgs {
+    pub fn into_map(self) -> BTreeMap<String, String> {
+        self.env.into_iter().collect()
+    }
+}
+
+fn parse_variable(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("wanted NAME=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
 }

@@ -4,7 +4,7 @@ use fugue_api::{Error, tools::NotifyCompletion};
 
 use crate::{cli::CliContext, verbs};
 
-/// Report that a worker's work is done, or failed.
+/// Report that the work of a worker is done or failed.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  fugue notify success -m 'all tests pass'")]
 pub struct NotifyArgs {

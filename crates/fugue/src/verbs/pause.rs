@@ -4,22 +4,16 @@ use fugue_api::{Error, tools::Pause};
 
 use crate::{cli::CliContext, verbs};
 
-/// Pause a watcher, and print what it would have typed next.
+/// Pause the watcher of a pane, and print the line that it would type next.
 #[derive(clap::Args)]
 pub struct PauseArgs {
-    /// The watched pane; default the one this runs in.
-    pane: Option<String>,
+    #[command(flatten)]
+    watcher: Pause,
 }
 
 impl PauseArgs {
     pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
-        let next = verbs::call(
-            cx,
-            Pause {
-                tmux_window: self.pane,
-            },
-        )
-        .await?;
+        let next = verbs::call(cx, self.watcher).await?;
         if cx.out.is_json() {
             cx.out.document(&next)?;
         } else {

@@ -10,38 +10,24 @@ use fugue_term::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 
 use crate::{
     cli::CliContext,
-    follow::{Growing, Printer, more, offset, status},
+    follow::{LineAssembler, LinePrinter, next_chunk, offset, pane_status},
     verbs,
 };
 
-/// Read what a pane printed.
+/// Read the output of a pane.
 #[derive(clap::Args)]
 pub struct ReadArgs {
     #[command(flatten)]
     read: ReadPane,
-    /// The visible screen as it is now.
-    #[arg(long, group = "mode")]
-    screen: bool,
-    /// The bytes themselves, all that are kept; with --json, the last lines as text.
-    #[arg(long, group = "mode")]
-    raw: bool,
-    /// The last command's output, and its exit code.
-    #[arg(long, group = "mode")]
-    last: bool,
-    /// Go on as more is printed, until the pane ends.
+    /// Continue with new output until the pane ends.
     #[arg(short, long, conflicts_with_all = ["screen", "last", "grep"])]
     follow: bool,
 }
 
 impl ReadArgs {
-    pub async fn run(mut self, cx: &CliContext) -> Result<ExitCode, Error> {
-        self.read.mode = match (self.screen, self.raw, self.last) {
-            (true, ..) => ReadMode::Screen,
-            (_, true, _) => ReadMode::Raw,
-            (.., true) => ReadMode::LastCommand,
-            _ => ReadMode::Text,
-        };
-        match (self.follow, self.raw && !cx.out.is_json()) {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let is_raw = self.read.mode == ReadMode::Raw;
+        match (self.follow, is_raw && !cx.out.is_json()) {
             (true, true) => self.follow_bytes(cx).await,
             (true, false) => self.follow_text(cx).await,
             (false, true) => self.all_bytes(cx).await,
@@ -58,7 +44,7 @@ impl ReadArgs {
         if let Some(command) = &text.command {
             let code = text
                 .exit_code
-                .map_or("runs still".into(), |code| format!("exit {code}"));
+                .map_or("still running".into(), |code| format!("exit {code}"));
             cx.out.note(&format!("$ {command}  ({code})"));
         }
         if !text.text.is_empty() {
@@ -70,13 +56,13 @@ impl ReadArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Every byte that is kept, or came since a cursor, exactly, up to now.
+    /// Prints the bytes that the log holds, or those after a cursor, up to the current end.
     async fn all_bytes(self, cx: &CliContext) -> Result<ExitCode, Error> {
-        // What is printed from now on was not asked for, or a busy pane would never end.
-        let end = offset(&status(&cx.client, &self.read.pane_id).await?.cursor);
+        // Later output is not included, because a busy pane would never end.
+        let end = offset(&pane_status(&cx.client, &self.read.pane_id).await?.cursor);
         let mut from = self.read.since.as_ref().map_or(0, offset);
         while from < end {
-            let mut more = more(&cx.client, &self.read.pane_id, from).await?;
+            let mut more = next_chunk(&cx.client, &self.read.pane_id, from).await?;
             note_gap(cx, from, more.from);
             let over = (more.from + more.raw.len() as u64).saturating_sub(end);
             more.raw
@@ -109,10 +95,9 @@ impl ReadArgs {
         }
     }
 
-    /// Text is made from the bytes here, at the reader's own pace: however slow the reader, no line is missed that
-    /// the log still has.
+    /// Renders the text in this process from the raw output, so that a slow reader misses no line that the log still holds.
     async fn follow_text(self, cx: &CliContext) -> Result<ExitCode, Error> {
-        let pane = status(&cx.client, &self.read.pane_id).await?;
+        let pane = pane_status(&cx.client, &self.read.pane_id).await?;
         let begin = match &self.read.since {
             Some(since) => offset(since),
             None => offset(&pane.cursor),
@@ -124,16 +109,16 @@ impl ReadArgs {
         let mut terminal = Terminal::new(
             size,
             TerminalOptions {
-                keep_lines: MOST_LINES,
+                keep_lines: MAX_KEPT_LINES,
                 ..TerminalOptions::default()
             },
         );
-        let mut from = begin.saturating_sub(run_up(self.read.lines));
+        let mut from = begin.saturating_sub(lead_bytes(self.read.lines));
         terminal.skip_to(fugue_term::Offset(from));
-        let mut tail = Tail {
+        let mut tail = FollowState {
             shown: terminal.end(),
-            growing: Growing::default(),
-            printer: Printer::new(&cx.out),
+            growing: LineAssembler::default(),
+            printer: LinePrinter::new(&cx.out),
             wanted: Some(self.read.lines as usize),
         };
         loop {
@@ -143,15 +128,15 @@ impl ReadArgs {
             note_gap(cx, from, more.from);
             terminal.skip_to(fugue_term::Offset(more.from));
             let end = more.from + more.raw.len() as u64;
-            // The run-up is there to have the terminal in its right state; it is shown only where lines were asked for.
-            let quiet = usize::try_from(begin.saturating_sub(more.from))
+            // Output before `begin` only establishes the terminal state. Its last lines are printed if requested.
+            let before_begin = usize::try_from(begin.saturating_sub(more.from))
                 .unwrap_or(usize::MAX)
                 .min(more.raw.len());
-            terminal.feed(&more.raw[..quiet]);
+            terminal.feed(&more.raw[..before_begin]);
             if self.read.since.is_some() && end >= begin && more.from <= begin {
                 (tail.shown, tail.wanted) = (terminal.end(), None);
             }
-            terminal.feed(&more.raw[quiet..]);
+            terminal.feed(&more.raw[before_begin..]);
             from = end;
             if from >= begin {
                 tail.show(cx, &terminal, &more)?;
@@ -169,43 +154,43 @@ impl ReadArgs {
         from: u64,
     ) -> Result<Option<OutputChunk>, Error> {
         tokio::select! {
-            found = more(&cx.client, &self.read.pane_id, from) => found.map(Some),
+            found = next_chunk(&cx.client, &self.read.pane_id, from) => found.map(Some),
             _ = tokio::signal::ctrl_c() => {
                 let since = fugue_term::TextCursor { offset: fugue_term::Offset(from), ..Default::default() };
-                // Behind the `^C` of the terminal's own echo.
+                // A new line after the `^C` that the terminal echoes.
                 cx.out.note("");
-                cx.out.note(&format!("go on with: fugue read {} -f --since {since}", self.read.pane_id));
+                cx.out.note(&format!("continue with: fugue read {} -f --since {since}", self.read.pane_id));
                 Ok(None)
             }
         }
     }
 }
 
-/// Tells the reader that output is missing from the log. What a full log has dropped at its beginning is expected.
+/// Prints a note that output is missing from the log. Missing output at the beginning of a full log is expected.
 fn note_gap(cx: &CliContext, from: u64, next: u64) {
     if next > from && from > 0 {
         cx.out.note(&view::missing_line(next - from));
     }
 }
 
-/// How far before the beginning to read: past any escape sequence that was cut, and far enough for the last lines.
-fn run_up(lines: u32) -> u64 {
+/// How many bytes before the beginning to read: enough for the last lines, and to begin before any split escape sequence.
+fn lead_bytes(lines: u32) -> u64 {
     (u64::from(lines) * 1024).max(1 << 20)
 }
 
-// No piece of output has more lines than bytes.
-const MOST_LINES: usize = 1 << 21;
+// The lines that the terminal keeps: a chunk of output has at most as many lines as bytes.
+const MAX_KEPT_LINES: usize = 1 << 21;
 
-/// What was shown so far, and how the next lines are.
-struct Tail {
+/// The printed part of a followed pane.
+struct FollowState {
     shown: fugue_term::TextCursor,
-    growing: Growing,
-    printer: Printer,
-    /// How many of the lines that were there at the start are wanted.
+    growing: LineAssembler,
+    printer: LinePrinter,
+    /// How many of the lines before `begin` are printed.
     wanted: Option<usize>,
 }
 
-impl Tail {
+impl FollowState {
     fn show(
         &mut self,
         cx: &CliContext,

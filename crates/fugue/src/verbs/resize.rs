@@ -4,7 +4,7 @@ use fugue_api::{Error, wire::Request};
 
 use crate::cli::CliContext;
 
-/// Set a pane's size.
+/// Set the size of a pane.
 #[derive(clap::Args)]
 pub struct ResizeArgs {
     /// Pane id or name.

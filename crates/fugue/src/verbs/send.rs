@@ -16,7 +16,7 @@ pub struct SendArgs {
 
 impl SendArgs {
     pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
-        let wanted_enter = self.input.submit;
+        let submit = self.input.submit;
         let sent = verbs::call(cx, self.input).await?;
         if cx.out.is_json() {
             cx.out.document(&sent)?;
@@ -24,17 +24,17 @@ impl SendArgs {
         }
         if sent.pending_bytes > 0 {
             cx.out.note(&format!(
-                "{} bytes wait: the program does not read",
+                "{} bytes are queued: the program does not read",
                 sent.pending_bytes
             ));
         }
         match sent.submitted {
-            SubmitResult::No if wanted_enter => cx
+            SubmitResult::No if submit => cx
                 .out
-                .note("Enter was pressed, and the text is still where it was typed"),
-            SubmitResult::Unknown if wanted_enter => cx
+                .note("Enter was pressed, but the text is still in the input line"),
+            SubmitResult::Unknown if submit => cx
                 .out
-                .note("Enter was pressed; whether it was taken cannot be seen"),
+                .note("Enter was pressed; whether the program accepted it is unknown"),
             SubmitResult::Yes | SubmitResult::No | SubmitResult::Unknown => {}
         }
         Ok(ExitCode::SUCCESS)

@@ -1,12 +1,15 @@
 use std::process::ExitCode;
 
-use fugue_api::{Error, pane_placement::RunLayout, tools::SpawnWorker};
+use fugue_api::{Error, tools::SpawnWorker};
 
-use crate::{cli::CliContext, verbs};
+use crate::{
+    cli::CliContext,
+    verbs::{self, new::EnvArgs},
+};
 
-/// Start an agent in a pane of its own, with a prompt.
+/// Start an agent in its own pane, with a prompt.
 ///
-/// It reports to the inbox of this project (`fugue events`), or of the worker that called this.
+/// The worker reports to the inbox of this project (`fugue events`), or to that of the worker that ran this command.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  fugue spawn fix-bug 'make the failing test pass' --agent claude --worktree"
@@ -14,24 +17,14 @@ use crate::{cli::CliContext, verbs};
 pub struct SpawnArgs {
     #[command(flatten)]
     worker: SpawnWorker,
-    /// A variable for it.
-    #[arg(short, long = "env", value_name = "K=V", value_parser = verbs::new::variable)]
-    env: Vec<(String, String)>,
-    /// In this session, where a person sees it.
-    #[arg(long)]
-    tiled: bool,
+    #[command(flatten)]
+    env: EnvArgs,
 }
 
 impl SpawnArgs {
     pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
-        let layout = if self.tiled {
-            RunLayout::Tiled
-        } else {
-            RunLayout::Hidden
-        };
         let worker = SpawnWorker {
-            env: self.env.into_iter().collect(),
-            layout,
+            env: self.env.into_map(),
             ..self.worker
         };
         let made = verbs::call(cx, worker).await?;

@@ -7,12 +7,12 @@ use fugue_api::{
 
 use crate::{
     cli::CliContext,
-    out::age,
-    text::Styled,
+    out::format_age,
+    text::StyledText,
     verbs::{self, ls::LsArgs, state_word, watcher_word, worker_word},
 };
 
-/// How a pane is; without one, everything there is.
+/// Show the state of a pane; without PANE, list everything.
 #[derive(clap::Args)]
 pub struct StatusArgs {
     #[command(flatten)]
@@ -52,7 +52,7 @@ fn show(cx: &CliContext, pane: &PaneStatus) -> Result<(), Error> {
     let known_by = format!(" (known by {})", by.replace('_', " "));
     let state = cx.out.toned(&state, tone);
     cx.out
-        .line(Styled::from("  state    ").then(state).then(known_by))?;
+        .line(StyledText::from("  state    ").then(state).then(known_by))?;
     cx.out.line(format!("  command  {}", pane.command))?;
     cx.out.line(format!("  pid      {}", pane.pid))?;
     cx.out.line(format!("  cwd      {}", pane.cwd))?;
@@ -61,13 +61,14 @@ fn show(cx: &CliContext, pane: &PaneStatus) -> Result<(), Error> {
     if !pane.title.is_empty() {
         cx.out.line(format!("  title    {}", pane.title))?;
     }
-    cx.out.line(format!("  quiet    {}", age(pane.idle_ms)))?;
+    cx.out
+        .line(format!("  quiet    {}", format_age(pane.idle_ms)))?;
     cx.out.line(format!("  created  {}", pane.created_at))?;
     if let Some(worker) = &pane.worker {
         let (state, tone) = worker_word(worker);
         let whose = format!("  worker   {} of {}, ", worker.worker_id, worker.session_id);
         let state = cx.out.toned(&state, tone);
-        cx.out.line(Styled::from(whose).then(state))?;
+        cx.out.line(StyledText::from(whose).then(state))?;
     }
     if let Some(watcher) = &pane.watcher {
         let (state, tone) = watcher_word(watcher);
@@ -75,7 +76,7 @@ fn show(cx: &CliContext, pane: &PaneStatus) -> Result<(), Error> {
         let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
         let state = cx.out.toned(&state, tone);
         cx.out
-            .line(Styled::from("  watcher  ").then(state).then(reason))?;
+            .line(StyledText::from("  watcher  ").then(state).then(reason))?;
     }
     if let Some(note) = &pane.note {
         cx.out.line(format!("  note     {note}"))?;

@@ -7,38 +7,25 @@ use fugue_api::{
 
 use crate::{cli::CliContext, verbs};
 
-/// Watch a pane: after each report, a model types the next line, until the plan is done.
+/// Watch a pane: after each report a model types the next line, until the plan is done.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  fugue watch agent 'all tests pass' --done-when 'cargo test'      (FUGUE_ASSESS_MODEL names the model)"
 )]
 pub struct WatchArgs {
-    /// The pane.
-    pane: String,
-    /// What is to be achieved.
-    plan: String,
-    /// A command that exits 0 when it is.
-    #[arg(long, value_name = "CMD")]
-    done_when: Option<String>,
+    #[command(flatten)]
+    watch: WatchMe,
 }
 
 impl WatchArgs {
     pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
-        let watching = verbs::call(
-            cx,
-            WatchMe {
-                tmux_window: Some(self.pane),
-                strategy_plan: self.plan,
-                done_when: self.done_when,
-            },
-        )
-        .await?;
+        let watching = verbs::call(cx, self.watch).await?;
         if cx.out.is_json() {
             cx.out.document(&watching)?;
         } else {
             let how = match watching.mode {
                 WatchMode::Watching => "is watched",
-                WatchMode::Updated => "is watched by the new plan",
+                WatchMode::Updated => "is watched with the new plan",
             };
             cx.out
                 .note(&format!("{} {how}; `fugue look` reports", watching.pane_id));

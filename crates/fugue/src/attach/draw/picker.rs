@@ -10,7 +10,7 @@ use crate::{
         looks::{BOLD, CYAN, DIM, REVERSE, add, coloured, plain, with},
         model::{Mode, Model, Picker},
     },
-    out::age,
+    out::format_age,
 };
 
 fn area(model: &Model) -> Rect {
@@ -115,7 +115,7 @@ pub fn draw(model: &Model, wall: u64, canvas: &mut Canvas) {
             badge.look,
             edge.saturating_sub(5),
         );
-        let age = age(wall.saturating_sub(entry.created_at.0));
+        let age = format_age(wall.saturating_sub(entry.created_at.0));
         canvas.text(
             row,
             edge.saturating_sub(age.len() as u16),

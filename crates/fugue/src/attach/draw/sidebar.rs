@@ -16,7 +16,7 @@ use crate::{
         looks::{BOLD, CYAN, DIM, add, coloured, plain, with},
         model::Model,
     },
-    out::age,
+    out::format_age,
 };
 
 /// One row of it.
@@ -264,7 +264,7 @@ fn draw_row(what: &Row, row: u16, edge: u16, wall: u64, canvas: &mut Canvas) {
             let text = word.as_deref().filter(|word| !word.is_empty());
             canvas.text_cut(row, words, text.unwrap_or(&badge.word), badge.look, ages);
             if let Some(since) = since {
-                let age = age(wall.saturating_sub(*since));
+                let age = format_age(wall.saturating_sub(*since));
                 let col = edge.saturating_sub(1 + age.len() as u16);
                 canvas.text(row, col, &age, with(DIM), edge);
             }
