@@ -1,74 +1,70 @@
-//! What an attached client and the daemon say to each other: who looks on, how a session's panes lie, what they show,
-//! and what a person types.
+//! The attach protocol: viewers, the layout of a session, frames and keyboard input.
 //!
-//! A client never gets a program's own bytes: a screen comes as text with its looks, made from the daemon's model of it.
+//! Clients never receive a program's own bytes. A screen is sent as text with styles, rendered from the daemon's
+//! terminal state.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    PaneId, SessionName,
-    panes::{PaneSize, SourcedState},
-    wire::IdempotencyKey,
-};
+use crate::{PaneId, SessionName, pane_state::SourcedState, tools::PaneSize, wire::IdempotencyKey};
 
-/// A client for as long as it is attached: random, so that no two are the same one.
+/// A random id of an attached client, unique for as long as the client is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClientId(pub u64);
 
-/// What an attached client asks.
+/// A request of an attached client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttachRequest {
-    /// The client looks at a session for as long as this call is open, on a screen with so much room for panes. The
-    /// smallest of those who look on rules; one that only reads does not count. Answered when the session has no pane
-    /// any more.
+    /// Registers the client as a viewer of a session while this call is pending. `room` is the part of its screen that
+    /// panes may use; the session has the size of the smallest interactive viewer. The response is sent when the last
+    /// pane of the session has ended.
     Attend {
         client: ClientId,
         session: SessionName,
         room: PaneSize,
         role: ViewerRole,
     },
-    /// Its screen has another size now.
+    /// Changes the size of the client's screen.
     Fit { client: ClientId, room: PaneSize },
-    /// Waits until a session's panes lie differently than in version `seen` (0: never seen), and says how.
+    /// Waits until the layout of a session is newer than version `seen` (0: none), and returns it.
     Arrangement { session: SessionName, seen: u64 },
-    /// Changes how they lie.
+    /// Changes the layout of a session.
     Arrange {
         session: SessionName,
         change: LayoutChange,
     },
-    /// Waits until a pane shows something else than in the frame `seen` that this client has (0: none), and gives what
-    /// is different.
+    /// Waits until the screen of a pane differs from frame `seen` (0: none), and returns the difference.
     View {
         client: ClientId,
         pane: PaneId,
         seen: u64,
     },
-    /// The same on a line, and after it the next frames as they come: so many answers in all.
+    /// Like `View`, on a connection that `Line` has bound to a pane, with `most` responses: one per new frame.
     Views {
         client: ClientId,
         seen: u64,
         most: u32,
     },
-    /// Makes the connection that this is asked on the pane's own. On it nothing but `View`, `Views` and `Type` of this
-    /// pane is asked, and the pane answers by itself, so that a key and its echo take the shortest way.
+    /// Binds this connection to a pane. It then carries only `View`, `Views` and `Type` requests of this pane, which the
+    /// pane's own thread answers.
     Line { pane: PaneId, role: ViewerRole },
-    /// Lines of a pane's text, wherever they are kept.
+    /// Reads lines of a pane's text, from memory or from the output log.
     Lines {
         pane: PaneId,
-        /// The number of the first; beyond the last line: the last ones.
+        /// The number of the first line. Beyond the last line, the last `most` lines are returned.
         from: u64,
         most: u32,
     },
-    /// A person's keys or paste, as the program is to read them. Answered when the terminal took them.
+    /// Types a person's keys or paste, encoded for the program. The response is sent when the terminal has accepted
+    /// the bytes.
     Type {
         client: ClientId,
         pane: PaneId,
         #[serde(with = "crate::wire::latin1")]
         bytes: Vec<u8>,
     },
-    /// Waits until something has changed in what `Ask::Everything` tells beyond version `seen`.
+    /// Waits until the overview is newer than version `seen`.
     News { seen: u64 },
 }
 
@@ -76,31 +72,31 @@ pub enum AttachRequest {
 #[serde(rename_all = "snake_case")]
 pub enum ViewerRole {
     Interactive,
-    /// Changes nothing, sizes neither.
+    /// Changes nothing, and has no influence on the size of the session.
     ReadOnly,
 }
 
-/// A change of how a session's panes lie.
+/// A change of a session's layout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "arrange", rename_all = "snake_case")]
 pub enum LayoutChange {
-    /// The pane that the call with this key is about to make goes beside another one, which gives up half of its room.
+    /// Splits the tile of pane `of` for the pane that the `create_pane` call with this key will create.
     Beside {
         made_by: IdempotencyKey,
         of: PaneId,
         side: SplitSide,
     },
-    /// An edge of a pane goes outwards by so many cells, or inwards.
+    /// Moves an edge of a tile outwards by `by` cells, or inwards if negative.
     Push {
         pane: PaneId,
         side: SplitSide,
         by: i16,
     },
-    /// Two panes change places.
+    /// Exchanges the tiles of two panes.
     Swap { one: PaneId, other: PaneId },
-    /// One pane has all the room, or again only its own.
+    /// Shows one pane in all of the room; `None` ends that.
     Zoom { pane: Option<PaneId> },
-    /// All of them as evenly as it goes.
+    /// Gives all panes tiles of equal size.
     Tiled,
 }
 
@@ -113,7 +109,7 @@ pub enum SplitSide {
     Below,
 }
 
-/// What an attached client is told.
+/// A response to an attached client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttachResponse {
@@ -123,20 +119,20 @@ pub enum AttachResponse {
     News { version: u64 },
 }
 
-/// How a session's panes lie.
+/// The layout of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionLayout {
     pub version: u64,
-    /// All the room there is; tiles and the lines between them fill it.
+    /// The size that the tiles and their borders fill.
     pub room: PaneSize,
-    /// In reading order. While one is zoomed it is the only one.
+    /// Tiles from left to right and top to bottom. A zoomed pane is the only tile.
     pub tiles: Vec<Tile>,
     pub zoomed: Option<PaneId>,
-    /// How many clients look on.
+    /// The number of viewers.
     pub clients: u32,
 }
 
-/// The place of one pane. Its first row is its title's; the terminal is below.
+/// The area of one pane: a title row, and the terminal below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tile {
     pub pane: PaneId,
@@ -151,43 +147,43 @@ pub struct Rect {
     pub cols: u16,
 }
 
-/// What a pane shows: everything, or what is different from the frame before.
+/// The screen of a pane, or its difference from the previous frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
     pub number: u64,
-    /// Rows that are not in `rows` are blank instead of as before.
+    /// Rows missing from `rows` are blank. Without it they are unchanged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
     pub rows: Vec<FrameRow>,
     pub cursor: FrameCursor,
-    /// How much the pane had printed.
+    /// The offset in the output log that the frame shows.
     pub offset: u64,
-    /// The number of the screen's first line in the pane's text; lines before it are scrollback.
+    /// The line number of the first screen row; earlier lines are scrollback.
     pub top_line: u64,
-    /// Left out where all of it is as before.
+    /// Absent if unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<FrameHead>,
 }
 
-/// What a key and its echo leave as it is.
+/// The parts of a frame that a typed key rarely changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FrameHead {
-    /// The terminal's own, which need not be its tile's.
+    /// The size of the terminal, which can differ from that of its tile.
     pub size: PaneSize,
     pub modes: FrameModes,
     pub title: String,
     pub state: SourcedState,
-    /// An agent's input waits, because a person has begun to type: what a person is told of it.
+    /// The notice for a person whose draft holds back the input of an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
-    /// It has ended, and nothing will change any more.
+    /// The pane has ended; this is its last frame.
     pub ended: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FrameRow(pub u16, pub Vec<StyledSpan>);
 
-/// Text that looks the same all along.
+/// Text of one style.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StyledSpan(pub String, pub FrameStyle);
 
@@ -200,7 +196,7 @@ pub struct FrameStyle(
     pub StyleAttributes,
 );
 
-/// -1: the terminal's own; below 256: of the palette; else 2^24 + RGB.
+/// -1: the default colour; below 256: a palette index; else 2^24 + RGB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FrameColor(pub i32);
@@ -226,7 +222,7 @@ pub struct FrameCursor {
     pub shape: u8,
 }
 
-/// What the program wants to hear of keys and mouse.
+/// The terminal modes that decide how keys and mouse events are encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameModes {
     pub alternate: bool,
@@ -262,13 +258,13 @@ pub enum FrameMouseEncoding {
     Sgr,
 }
 
-/// A stretch of a pane's text.
+/// A range of lines of a pane's text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PaneLines {
     /// The number of the first of `lines`.
     pub from: u64,
     pub lines: Vec<Vec<StyledSpan>>,
-    /// The first line that is still kept, and the one behind the last.
+    /// The first line that is still stored. `end` is the number after the last line.
     pub kept_from: u64,
     pub end: u64,
 }

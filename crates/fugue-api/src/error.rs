@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The one error that leaves fugue: what kind it is, what was wanted and what is so, and what to try.
+/// The error of every tool, CLI verb and socket request: a kind, a message, and what to try.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -11,27 +11,27 @@ pub struct Error {
     pub hint: Option<String>,
 }
 
-/// What sort of refusal it is. The CLI's exit code hangs on it and nothing else.
+/// The kind of an error, which decides the exit code of the CLI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// An argument is wrong; asking again with the same one cannot help.
+    /// An argument is wrong; a repeated call fails again.
     InvalidArgument,
-    /// The caller may not do this; whoever may is named.
+    /// The caller has no right to do this; the message names the callers that have.
     Denied,
-    /// The thing that was named is not there.
+    /// The named pane, run, worker or question does not exist.
     NotFound,
-    /// The name fits several things.
+    /// The name matches several panes, runs or workers.
     Ambiguous,
-    /// The pane has ended, so nothing can be typed into it.
+    /// The pane has ended and accepts no input.
     Ended,
-    /// The machine has run out of something: terminals, disk, processes.
+    /// A limit of the machine is reached: terminals, disk, processes.
     Exhausted,
     /// The daemon or a pane's holder cannot be reached.
     Unavailable,
-    /// Something was cut off in the middle and nobody can say whether it happened.
+    /// The call was interrupted, and its effect is unknown.
     Uncertain,
-    /// A defect of ours.
+    /// A defect of fugue.
     Internal,
 }
 

@@ -2,52 +2,46 @@ use std::{fmt, pin::Pin};
 
 use crate::{Error, RawReply, ToolCall, ToolReply};
 
-/// A way to have a request answered. The socket client is one; every front door (CLI, MCP) uses this and nothing
-/// else, so that all doors share one path.
+/// Executes tool calls. The socket client implements it, and the MCP server uses nothing else of the daemon.
 pub trait Handle: Sized + Sync {
-    /// Asks and waits for the answer. Dropping the future cancels the wait; the work goes on.
+    /// Sends a call and waits for the reply. Dropping the future cancels the wait; the daemon continues the work.
     fn call_raw(
         &self,
         request: ToolCall,
     ) -> impl Future<Output = Result<Delivery<RawReply>, Error>> + Send;
 
-    /// The same, for those who want to know what the answer says.
+    /// Like [`Handle::call_raw`], with a parsed reply.
     fn call(&self, request: ToolCall) -> impl Future<Output = Result<Delivery, Error>> + Send {
         async {
-            let Delivery {
-                reply,
-                ack: receipt,
-            } = self.call_raw(request).await?;
+            let Delivery { reply, ack } = self.call_raw(request).await?;
             let reply = reply.read()?;
-            Ok(Delivery {
-                reply,
-                ack: receipt,
-            })
+            Ok(Delivery { reply, ack })
         }
     }
 
-    /// The same for the calls of somebody with an inbox of this name.
+    /// A handle whose calls belong to the inbox of this session.
     fn for_session(&self, session: &str) -> Self;
 }
 
-/// A reply on its way to whoever asked.
+/// A reply, and the ack of the event that it contains.
 #[derive(Debug)]
 pub struct Delivery<R = ToolReply> {
     pub reply: R,
-    /// Of a reply that takes something out of an inbox.
+    /// Present if the reply holds the lease of an inbox event.
     pub ack: Option<EventAck>,
 }
 
-/// To be signed when the reply has reached whoever asked. Dropped without that, what the reply took is put back.
+/// The lease of an event in a reply. It is completed when the reply has reached the client; dropping it releases the
+/// event to the inbox.
 pub struct EventAck(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl EventAck {
-    /// `signed` says where it belongs that the reply arrived; dropped before, it puts back.
-    pub fn new(signed: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(Box::pin(signed))
+    /// `ack` acks the event when it is polled to its end, and releases the event when it is dropped before.
+    pub fn new(ack: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(Box::pin(ack))
     }
 
-    /// Returns when that is on record.
+    /// Acks the event, and returns when the ack is stored.
     pub async fn complete(self) {
         self.0.await;
     }
@@ -55,7 +49,7 @@ impl EventAck {
 
 impl fmt::Debug for EventAck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Receipt")
+        f.write_str("EventAck")
     }
 }
 

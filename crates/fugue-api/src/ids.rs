@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// A run's id: chosen by its caller, or made by us. Global, never used for two runs.
+/// The id of a run, chosen by the caller or generated. Ids are global and never reused.
 #[derive(
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -14,11 +14,11 @@ use crate::Error;
 pub struct RunId(pub String);
 
 impl RunId {
-    const LONGEST: usize = 64;
+    const MAX_BYTES: usize = 64;
 
-    /// An id of our own making, from random bits: short enough to type, long enough never to come twice.
+    /// A generated id: short enough to type, with enough random bits to be unique.
     pub fn fresh(random: [u8; 8]) -> Self {
-        // No vowels and no look-alikes, so that no word and no mistake comes out of it.
+        // Without vowels and look-alikes, so that ids are no words and easy to copy.
         const LETTERS: &[u8; 25] = b"23456789bcdfghjkmnpqrstvz";
         let mut bits = u64::from_le_bytes(random);
         let mut id = String::from("r-");
@@ -31,10 +31,10 @@ impl RunId {
 
     pub fn check(&self) -> Result<(), Error> {
         let good = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
-        if self.0.is_empty() || self.0.len() > Self::LONGEST || !self.0.chars().all(good) {
+        if self.0.is_empty() || self.0.len() > Self::MAX_BYTES || !self.0.chars().all(good) {
             return Err(Error::invalid(format!(
                 "run_id: wanted 1 to {} letters, digits, `.`, `_`, `:` or `-`, got {:?}",
-                Self::LONGEST,
+                Self::MAX_BYTES,
                 self.0
             )));
         }
@@ -123,25 +123,25 @@ macro_rules! numbered {
 }
 
 numbered!(
-    /// A pane's id, `p1`, `p2`, …: counted by the store, never used twice.
+    /// The id of a pane, `p1`, `p2`, …: counted by the store and never reused.
     PaneId,
     "p",
     "a pane"
 );
 numbered!(
-    /// An event's id, `e1`, `e2`, …: they grow in the order in which events happened. `e0` is before all.
+    /// The id of an event, `e1`, `e2`, …: ascending in the order of the events. `e0` precedes all.
     EventId,
     "e",
     "an event"
 );
 numbered!(
-    /// A question's id, `q1`, `q2`, …
+    /// The id of a question, `q1`, `q2`, …
     QuestionId,
     "q",
     "a question"
 );
 
-/// The name of a group of panes.
+/// The name of a pane session.
 #[derive(
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -150,21 +150,20 @@ numbered!(
 pub struct SessionName(pub String);
 
 impl SessionName {
-    /// Where a pane goes when its caller names no session.
+    /// The session of panes that are created without one.
     pub const MAIN: &str = "main";
-    /// Where the panes are that runs open for themselves.
+    /// The session of panes that runs and workers open with layout `hidden`.
     pub const HIDDEN: &str = "__orchestration__";
-    // Long enough for a path-like name, short enough for a table.
-    const LONGEST: usize = 64;
+    const MAX_CHARS: usize = 64;
 
     pub fn parse(text: &str) -> Result<Self, Error> {
         if text.is_empty()
-            || text.chars().count() > Self::LONGEST
+            || text.chars().count() > Self::MAX_CHARS
             || text.chars().any(char::is_control)
         {
             return Err(Error::invalid(format!(
                 "session: wanted 1 to {} printable characters, got {text:?}",
-                Self::LONGEST
+                Self::MAX_CHARS
             )));
         }
         Ok(Self(text.to_owned()))
@@ -183,7 +182,7 @@ impl fmt::Display for SessionName {
     }
 }
 
-/// A place in a pane's text, as its readers see it: an opaque string that only grows.
+/// A position in a pane's text: an opaque string for clients, which only grows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
@@ -197,7 +196,7 @@ impl FromStr for Cursor {
     }
 }
 
-/// A moment on the wall clock, in milliseconds since 1970; RFC 3339 outside.
+/// A wall-clock time in milliseconds since 1970, serialized as RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub u64);
 

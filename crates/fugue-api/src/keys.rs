@@ -39,7 +39,7 @@ pub enum KeyCode {
     Numbered(u32),
 }
 
-/// The names a person or a model may use; the first of each key is the one we print.
+/// The accepted key names; the first name of each key is the printed one.
 const NAMES: &[(&str, KeyCode)] = &[
     ("Enter", KeyCode::Enter),
     ("Return", KeyCode::Enter),
@@ -82,7 +82,7 @@ impl FromStr for KeyPress {
         };
         let (mut ctrl, mut alt, mut shift) = (false, false, false);
         let mut rest = name;
-        // `C-` alone is control and nothing; `-` and `C--` are the minus key.
+        // `C-` alone has no key and is refused; `-` and `C--` are the minus key.
         while let Some((modifier, after)) = rest
             .split_once('-')
             .filter(|(m, after)| !m.is_empty() && !after.is_empty())
@@ -113,7 +113,7 @@ impl FromStr for KeyPress {
                 .or_else(|| function_key(rest))
                 .ok_or_else(unknown)?,
         };
-        // A terminal has a code for control with these characters only.
+        // Terminals encode control only with these characters.
         if let (true, KeyCode::Char(c)) = (ctrl, code)
             && !(c.is_ascii_alphabetic() || " @[\\]^_?/".contains(c) || c.is_ascii_digit())
         {

@@ -1,24 +1,31 @@
-//! Everything that crosses a door of fugue, said once: requests, replies, ids and errors.
+//! The vocabulary of fugue: tools, socket protocol, ids and errors.
 //!
-//! A tool is one struct with doc comments. The MCP schema, the CLI's arguments and the socket message all come
-//! from it. This crate never does I/O and never decides; it only says what the words are.
+//! A tool is a struct with doc comments, in its own file below [`tools`]. The MCP schema, the CLI arguments and the socket
+//! message are derived from this struct. This crate does no I/O and decides nothing.
 
 pub mod attach;
+mod checks;
+#[cfg(feature = "clap")]
+mod cli_values;
+mod defaults;
 mod error;
 mod handle;
 mod ids;
+pub mod inbox_event;
 pub mod input_encoding;
 pub mod keys;
 mod os;
-pub mod panes;
-pub mod runs;
-pub mod team;
+pub mod overview;
+pub mod pane_placement;
+pub mod pane_state;
+pub mod run_result;
 mod tool;
-pub mod watch;
+pub mod tools;
 pub mod wire;
 
 pub use error::{Error, ErrorKind};
 pub use handle::{Delivery, EventAck, Handle};
 pub use ids::{Cursor, EventId, PaneId, QuestionId, RunId, SessionName, Timestamp};
 pub use os::OsText;
-pub use tool::{RawReply, Tool, ToolCall, ToolDefinition, ToolHints, ToolReply};
+pub use tool::{InboxTimeout, InboxWait, PaneArgument, Tool, ToolDefinition, ToolHints, ToolWait};
+pub use tools::{RawReply, ToolCall, ToolReply, ToolVariant};

@@ -3,7 +3,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use serde::{Deserialize, Serialize};
 
-/// A string of the operating system's (a path, a variable), which need not be UTF-8, carried through JSON unharmed.
+/// A path or environment variable in JSON. Values that are not UTF-8 are kept as bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum OsText {

@@ -1,7 +1,7 @@
-//! What goes over the daemon's socket: frames of JSON, each behind its length as four bytes, little end first.
+//! The socket protocol: JSON messages, each after its length as four little-endian bytes.
 //!
-//! A client says who it is once, then asks as often as it likes without waiting; answers carry the question's id
-//! and come in any order.
+//! A client identifies itself once and then sends requests without waiting for responses. Responses carry the id of
+//! their request and arrive in any order.
 
 use std::time::Duration;
 
@@ -9,19 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Cursor, Error, EventId, OsText, PaneId, RawReply, RunId, Timestamp, ToolCall, ToolReply,
+    ToolWait,
     attach::{AttachRequest, AttachResponse},
-    runs::RunResult,
-    team::InboxEvent,
+    inbox_event::InboxEvent,
+    run_result::RunResult,
 };
 
-/// Raised when an older client or daemon could misread a frame.
+/// The protocol version, raised when an older client or daemon could misread a message.
 pub const PROTOCOL: u32 = 8;
 
-/// The largest frame either side accepts: the largest reply a caller may ask for, as JSON escapes, with room to spare.
+/// The limit of a message in both directions: more than the largest possible reply with all characters escaped.
 pub const MAX_FRAME_BYTES: usize = 128 * 1024 * 1024;
 
-/// The first frame of every connection. Its shape and the welcome's outlive the protocol's number, so that two
-/// versions can tell each other which they are.
+/// The first message of a client. The shapes of `Hello` and [`Welcome`] stay the same in all protocol versions, so that
+/// a client and a daemon of different versions can report both versions.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "frame", rename = "hello")]
 pub struct Hello {
@@ -30,7 +31,7 @@ pub struct Hello {
     pub who: CallerIdentity,
 }
 
-/// The first frame back.
+/// The first message of the daemon.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "frame", rename = "welcome")]
 pub struct Welcome {
@@ -39,17 +40,17 @@ pub struct Welcome {
     pub pid: u32,
 }
 
-// What follows has its variants' names outside: a tag inside would have serde buffer all that is around it.
+// The enums below are externally tagged, because serde buffers the whole content of an internally tagged enum.
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(
     clippy::large_enum_variant,
-    reason = "a few are on their way at a time, and most are calls"
+    reason = "few messages exist at a time, and most are calls"
 )]
 pub enum ClientMessage {
-    /// `key` is the caller's own name for this piece of work: asked again after a broken connection, it is not done
-    /// twice. `who` is not whoever said hello, where one connection serves several.
+    /// A request. A repeated request with the same `key`, after a lost connection, has its effect only once. `who`
+    /// replaces the identity of the connection's `Hello`, where one connection serves several callers.
     Call {
         id: u64,
         #[serde(with = "halves")]
@@ -58,7 +59,7 @@ pub enum ClientMessage {
         who: Option<CallerIdentity>,
         ask: Request,
     },
-    /// Nobody waits for the answer to `id` any more, or what it gave did not arrive.
+    /// Cancels request `id`: the client no longer waits, or the response did not reach its recipient.
     Cancel { id: u64 },
 }
 
@@ -66,26 +67,26 @@ pub enum ClientMessage {
 #[serde(rename_all = "snake_case")]
 #[expect(
     clippy::large_enum_variant,
-    reason = "a few are on their way at a time, and most are answers"
+    reason = "few messages exist at a time, and most are responses"
 )]
 pub enum DaemonMessage<R = ToolReply> {
     Answer {
         id: u64,
         answer: Result<Response<R>, Error>,
-        /// An event that the answer takes, once it has arrived.
+        /// The event that the response holds a lease of, to be acked after delivery.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         takes: Option<EventId>,
     },
-    /// The daemon ends because somebody asked it to; nothing more will be answered.
+    /// The daemon stops on request and answers nothing more.
     Goodbye,
 }
 
-/// 128 random bits that name a call for as long as anybody remembers it.
+/// 128 random bits that identify a call over repeated attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IdempotencyKey(pub [u8; 16]);
 
-/// The calling client's world: what a pane made by it starts from.
+/// The launch environment of a caller: where its panes start and with which variables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallerEnv {
     pub cwd: OsText,
@@ -96,7 +97,7 @@ pub struct CallerEnv {
 }
 
 impl CallerEnv {
-    /// The caller of requests that the daemon makes by itself, and of probes: no environment, in the root directory.
+    /// The caller of requests that the daemon itself makes, and of probes: no environment, in the root directory.
     pub fn nobody() -> Self {
         Self {
             cwd: OsText::Text("/".into()),
@@ -107,27 +108,27 @@ impl CallerEnv {
     }
 }
 
-/// Which variables of a caller's environment are settings of fugue's.
+/// Which variables of a caller's environment are settings of fugue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SettingNames {
-    /// `FUGUE_X`. A name such as `MODEL` means something else to other programs.
+    /// `FUGUE_X` only. A name such as `MODEL` has other meanings in a shell.
     #[default]
     Prefixed,
-    /// Also `X`, where there is no `FUGUE_X`: an MCP server's environment is written for it.
+    /// Also `X` if `FUGUE_X` is not set, because the environment of an MCP server is written for that server.
     Short,
 }
 
-/// Who a caller says it is, and so whose inbox it has. The daemon believes it as far as the process that calls may be
-/// that: a process in an agent's pane is that agent, whatever it says.
+/// The identity that a caller claims, which decides its inbox. The daemon checks the claim against the calling process:
+/// a process in an agent's pane always has the identity of that agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "who", rename_all = "snake_case")]
 pub enum CallerIdentity {
-    /// A session that was named, or the lead of a project; whoever names it shares its inbox.
+    /// A named lead session, or the lead session of a project. All callers with this id share its inbox.
     Session { id: String },
-    /// A person who looks in on a project's lead.
+    /// A person in the directory of a project, with the inbox of the project's lead session.
     Person { project: String },
-    /// As its environment says.
+    /// A worker, by the variables of its environment.
     Worker {
         session: String,
         agent: String,
@@ -136,24 +137,25 @@ pub enum CallerIdentity {
     },
 }
 
-/// What an agent's hook tells, in our words.
+/// A report of an agent's hook, in the same form for all agents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "news", rename_all = "snake_case")]
 pub enum HookReport {
-    /// It was given something to do.
+    /// The agent has received a prompt.
     PromptGiven,
-    /// It is through with that, and this is its last message.
+    /// The agent has finished its turn. `message` is its last message.
     TurnEnded { message: String },
-    /// It could not ask its model, and waits.
+    /// The agent's turn ended with an error of its model.
     TurnFailed { message: String },
-    /// It asks a person, and does nothing before it is answered.
+    /// The agent waits for the answer of a person.
     NeedsInput { prompt: String },
-    /// It goes on.
+    /// The agent continues after waiting for a person.
     InputNoLongerNeeded,
 }
 
 impl HookReport {
-    /// Of a turn, which nothing else tells of: it is kept where no daemon hears it. A question is seen on the screen too.
+    /// Whether the report must be spooled while no daemon runs. Turns have no other source; a waiting agent is also
+    /// recognised by its screen.
     pub fn is_kept(&self) -> bool {
         match self {
             Self::PromptGiven | Self::TurnEnded { .. } | Self::TurnFailed { .. } => true,
@@ -162,37 +164,37 @@ impl HookReport {
     }
 }
 
-/// A tool call, or something only our own programs ask.
+/// A tool call, or a request that only fugue's own clients send.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     Tool {
         call: ToolCall,
     },
-    /// All sessions and panes, however many there are.
+    /// An overview of unlimited size.
     Overview,
-    /// The panes of the caller's tmux that fugue has not met, as an overview of nothing else.
+    /// The panes of the caller's tmux server that are not panes of fugue, as an overview with nothing else.
     TmuxPanes,
-    /// Waits until a pane's raw output goes beyond `from`, and gives what is there.
+    /// Waits until the raw output of a pane reaches beyond offset `from`, and returns the output after `from`.
     Follow {
         pane: String,
         from: u64,
     },
-    /// Waits until a run has changed beyond `seen`, and gives what is known of it, without outputs.
+    /// Waits until a run is newer than version `seen`, and returns its progress without outputs.
     RunNews {
         run: RunId,
         seen: u64,
     },
-    /// An event that was told has reached whoever asked for it.
+    /// Acks an event whose reply has reached the client.
     AckEvent {
         event: EventId,
     },
-    /// The events of the caller's inbox behind `after`, taken or not, at most so many.
+    /// Lists at most `most` events of the caller's inbox after `after`, acked or not, without taking them.
     Inbox {
         after: EventId,
         most: usize,
     },
-    /// From a worker's own agent.
+    /// A hook report of the calling worker's agent.
     Hook {
         news: HookReport,
     },
@@ -202,55 +204,75 @@ pub enum Request {
         rows: u16,
         cols: u16,
     },
-    /// Lists what nothing needs in the state directory and, unless it is a dry run, removes it.
+    /// Lists files in the state directory that are no longer needed and, unless it is a dry run, removes them.
     CollectGarbage {
         dry_run: bool,
         /// Forget every ended pane that no run needs, also within the limits.
         #[serde(default)]
         all_ended: bool,
     },
-    /// From a client that is attached.
+    /// A request of an attached client.
     Look {
         look: AttachRequest,
     },
     DaemonStatus,
-    /// Ends the daemon, and with `panes` every pane before that.
+    /// Stops the daemon. With `panes`, closes all panes first.
     DaemonStop {
         panes: bool,
     },
 }
 
 impl Request {
-    /// The pane that its caller names.
+    /// The id or name of the request's pane, as given by the caller.
     pub fn pane(&self) -> Option<&str> {
         match self {
             Self::Tool { call } => call.pane(),
             Self::Follow { pane, .. } | Self::Resize { pane, .. } => Some(pane),
-            _ => None,
+            Self::Overview
+            | Self::TmuxPanes
+            | Self::RunNews { .. }
+            | Self::AckEvent { .. }
+            | Self::Inbox { .. }
+            | Self::Hook { .. }
+            | Self::CollectGarbage { .. }
+            | Self::Look { .. }
+            | Self::DaemonStatus
+            | Self::DaemonStop { .. } => None,
         }
     }
 
-    /// Says by its id which pane was meant.
+    /// Replaces the name of the request's pane by its id.
     pub fn set_pane(&mut self, id: PaneId) {
         match self {
             Self::Tool { call } => call.set_pane(id),
             Self::Follow { pane, .. } | Self::Resize { pane, .. } => *pane = id.to_string(),
-            _ => {}
+            Self::Overview
+            | Self::TmuxPanes
+            | Self::RunNews { .. }
+            | Self::AckEvent { .. }
+            | Self::Inbox { .. }
+            | Self::Hook { .. }
+            | Self::CollectGarbage { .. }
+            | Self::Look { .. }
+            | Self::DaemonStatus
+            | Self::DaemonStop { .. } => {}
         }
     }
 
-    /// The same question, asked again so long after the first time: what bounds a wait bounds it across both.
+    /// The request to send again after a connection was lost, `elapsed` after the first attempt. The timeout of an
+    /// inbox wait holds over all attempts; the timeout of a run is counted by the daemon.
     pub fn again(&self, elapsed: Duration) -> Self {
-        let mut ask = self.clone();
-        if let Self::Tool { call } = &mut ask {
-            let secs = match call {
-                ToolCall::WaitForEvent(args) => &mut args.timeout_secs,
-                ToolCall::AskQuestion(args) => &mut args.timeout_secs,
-                _ => return ask,
-            };
-            *secs = (*secs - elapsed.as_secs_f64()).max(0.0);
+        let mut request = self.clone();
+        if let Self::Tool { call } = &mut request {
+            match call.wait() {
+                ToolWait::Inbox(wait) => wait.subtract(elapsed),
+                ToolWait::Short { .. }
+                | ToolWait::StartRun { .. }
+                | ToolWait::JoinRun { .. }
+                | ToolWait::PaneClose { .. } => {}
+            }
         }
-        ask
+        request
     }
 }
 
@@ -269,7 +291,7 @@ pub enum Response<R = ToolReply> {
     Inbox {
         inbox: InboxListing,
     },
-    /// It is on record.
+    /// The ack or report is stored.
     Noted,
     Resized,
     Looked {
@@ -305,33 +327,33 @@ impl Response<RawReply> {
     }
 }
 
-/// A piece of a pane's raw output, exactly.
+/// A chunk of a pane's raw output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputChunk {
     #[serde(with = "latin1")]
     pub raw: Vec<u8>,
-    /// Where `raw` begins: later than asked for, if that is no longer kept.
+    /// The offset of `raw`: later than requested if the log no longer holds that output.
     pub from: u64,
-    /// The pane has ended and nothing will ever follow.
+    /// The pane has ended, and this is the end of its output.
     pub ended: bool,
-    /// The place behind `raw`.
+    /// The position after `raw`.
     pub cursor: Cursor,
 }
 
-/// How a run stands.
+/// The progress of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunProgress {
-    /// To be given back as `seen`.
+    /// The value for `seen` in the next request.
     pub version: u64,
     pub run: RunResult,
 }
 
-/// A look into an inbox.
+/// A list of inbox events, none of which is taken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InboxListing {
     pub session_id: String,
     pub events: Vec<InboxRow>,
-    /// There are more behind the last of them.
+    /// The inbox has more events after these.
     pub more: bool,
 }
 
@@ -340,8 +362,8 @@ pub struct InboxRow {
     pub event_id: EventId,
     pub at: Timestamp,
     pub taken: bool,
-    /// Older events that this one stands for, because the inbox was full.
-    #[serde(default, skip_serializing_if = "crate::panes::is_zero")]
+    /// How many older events this one replaces, because the inbox was full.
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub dropped_events: u64,
     #[serde(flatten)]
     pub event: InboxEvent,
@@ -354,30 +376,30 @@ pub struct DaemonStatus {
     pub version: String,
     pub uptime_ms: u64,
     pub panes: u64,
-    /// How often a daemon has started on this state.
+    /// How many daemons have started on this state directory.
     pub epoch: u64,
     #[serde(default)]
     pub store: StoreStatus,
-    /// What the output logs of all panes take.
+    /// Disk usage of all output logs.
     #[serde(default)]
     pub logs: LogsStatus,
 }
 
-/// Whether changes can be recorded.
+/// Whether the database accepts commits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoreStatus {
     pub state: StoreState,
     /// Why commits fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Since when they do.
+    /// When the first of these commits failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// Commits that are not on disk yet.
     pub unstored_commits: u64,
     /// Records that could not be read and are set aside.
     pub quarantined_records: u64,
-    /// What the daemon found and did when it opened the database.
+    /// Repairs and findings from the opening of the database.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -389,35 +411,35 @@ pub enum StoreState {
     Ok,
     /// Commits fail and are retried.
     Stalled,
-    /// Nothing will be recorded any more, and the daemon stops.
+    /// The database accepts nothing more, and the daemon stops.
     Ended,
 }
 
-/// Sizes of the output logs, beside the quota over all of them.
+/// Sizes of the output logs, and their common quota.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogsStatus {
     pub ended_bytes: u64,
     pub running_bytes: u64,
-    /// Absent: there is no quota.
+    /// Absent without a quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
-    /// That the quota is exceeded and nothing more can be forgotten, with what to do.
+    /// A warning that the quota is exceeded although no ended pane is left to forget, with what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// What a garbage collection found and, unless it was a dry run, removed.
+/// The result of a garbage collection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GarbageReport {
     pub dry_run: bool,
     pub items: Vec<GarbageItem>,
-    /// Bytes of all items that were removed, or would be.
+    /// Bytes of all removed items; in a dry run, of all items that would be removed.
     pub freed_bytes: u64,
     /// Free space of the state directory's disk afterwards.
     pub free_disk_bytes: u64,
 }
 
-/// One file or directory that nothing needs.
+/// A file or directory that is no longer needed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GarbageItem {
     pub kind: GarbageKind,
@@ -427,7 +449,7 @@ pub struct GarbageItem {
     /// Why an ended pane is forgotten.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<ForgetReason>,
-    /// Why it stays, if it could not be removed or is in use.
+    /// Why the item was not removed, if it is in use or the removal failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
 }
@@ -441,24 +463,24 @@ pub enum GarbageKind {
     StrayPane,
     /// A worker's files without a record.
     StrayWorker,
-    /// A database that was set aside because it was damaged.
+    /// A damaged database that was set aside.
     DamagedDatabase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForgetReason {
-    /// It ended longer ago than `forget_after_hours`.
+    /// The pane ended longer ago than `forget_after_hours`.
     Age,
-    /// More than `forget_beyond_panes` panes have ended after it.
+    /// More than `forget_beyond_panes` panes have ended since.
     Count,
     /// All logs together exceed `logs_quota_mb`.
     Quota,
-    /// The caller asked for all ended panes.
+    /// The caller requested the removal of all ended panes.
     Asked,
 }
 
-/// A key as two numbers: less to write and to read than sixteen.
+/// Serializes a key as two numbers, which are shorter than a list of sixteen.
 mod halves {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

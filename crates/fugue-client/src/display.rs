@@ -1,7 +1,7 @@
 //! Formatting that every front-end needs: ages, shell words, and the characters that a terminal does not show.
 
 /// `12s`, `3m`, `5h`, `2d`: a glance, not a measurement.
-pub fn age(ms: u64) -> String {
+pub fn format_age(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -58,7 +58,7 @@ mod tests {
             (7_200_000, "2h"),
             (200_000_000, "2d"),
         ] {
-            assert_eq!(super::age(ms), text);
+            assert_eq!(super::format_age(ms), text);
         }
     }
 

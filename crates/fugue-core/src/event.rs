@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fugue_api::{EventId, QuestionId, Timestamp, team::InboxEvent, wire::IdempotencyKey};
+use fugue_api::{EventId, QuestionId, Timestamp, inbox_event::InboxEvent, wire::IdempotencyKey};
 use serde::{Deserialize, Serialize};
 
 /// Whose inbox: a session's id, or `<lead>/<worker>.<instance>`.

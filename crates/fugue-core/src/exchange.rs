@@ -5,8 +5,10 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use fugue_api::{
     Cursor, Error, EventId, PaneId, QuestionId, RunId, SessionName, Timestamp,
     attach::{ClientId, ViewerRole},
-    panes::{Overview, PaneSize, PaneStatus, ReadPane, SendInput, SourcedState, StateSource},
-    runs::RunResult,
+    overview::Overview,
+    pane_state::{SourcedState, StateSource},
+    run_result::RunResult,
+    tools::{PaneSize, PaneStatus, ReadPane, SendInput},
     wire::{CallerEnv, CallerIdentity, IdempotencyKey, Request, Response},
 };
 use serde::{Deserialize, Serialize};
@@ -291,7 +293,7 @@ pub struct PlannedStep {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpectRequest {
     pub run: RunId,
-    pub args: fugue_api::runs::RunExpect,
+    pub args: fugue_api::tools::RunExpect,
     /// Where an earlier daemon began.
     pub from: Option<Cursor>,
 }

@@ -19,7 +19,8 @@ use std::{
 
 use fugue_api::{
     Error, ErrorKind, EventId, Timestamp, ToolReply,
-    team::{EventType, InboxEvent, WaitForEvent, WaitForEventReply, WaitOutcome, WaitTimeout},
+    inbox_event::{EventType, InboxEvent},
+    tools::{WaitForEvent, WaitForEventReply, WaitOutcome, WaitTimeout},
     wire::{IdempotencyKey, Response},
 };
 

@@ -11,7 +11,7 @@ pub(crate) mod tests;
 use fugue_api::{
     PaneId,
     attach::{SplitSide, Tile},
-    panes::PaneSize,
+    tools::PaneSize,
 };
 use serde::{Deserialize, Serialize};
 

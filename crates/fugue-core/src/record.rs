@@ -1,6 +1,6 @@
 use fugue_api::{
     Cursor, PaneId, RunId, SessionName, Timestamp,
-    panes::PaneSize,
+    tools::PaneSize,
     wire::{CallerIdentity, IdempotencyKey},
 };
 use serde::{Deserialize, Serialize};

@@ -2,9 +2,11 @@
 
 use fugue_api::{
     Cursor, Timestamp, ToolReply,
-    runs::{
+    overview::RunRow,
+    run_result::{RunKind, RunResult},
+    tools::{
         ExpectAction, ExpectResult, ExpectStatus, ParallelResult, ParallelStatus, PipelineResult,
-        PipelineStatus, RunKind, RunResult, RunRow, StepResult, StepStatus, TaskResult, TaskStatus,
+        PipelineStatus, StepResult, StepStatus, TaskResult, TaskStatus,
     },
 };
 

@@ -3,7 +3,7 @@
 
 use fugue_api::{
     Cursor, PaneId, RunId, Timestamp,
-    runs::{ExpectAction, MatchVia, RunExpect, RunParallel, RunPipeline},
+    tools::{ExpectAction, MatchVia, RunExpect, RunParallel, RunPipeline},
     wire::IdempotencyKey,
 };
 use serde::{Deserialize, Serialize};

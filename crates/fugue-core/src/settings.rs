@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use fugue_api::panes::Backend;
+use fugue_api::pane_placement::Backend;
 use serde::{Deserialize, Serialize};
 
 use crate::assess::WatchSettings;

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use fugue_api::panes::{PaneState, SourcedState, StateSource};
+use fugue_api::pane_state::{PaneState, SourcedState, StateSource};
 
 /// What can be seen of a live pane at one moment.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,7 @@ use fugue_api::{
     attach::FrameModes,
     input_encoding::{self, KeyEvent, PASTE_END, PASTE_START},
     keys::{KeyCode, KeyPress},
-    panes::{PasteMode, SendInput, SubmitResult},
+    tools::{PasteMode, SendInput, SubmitResult},
 };
 
 /// What must be known about the terminal before typing.

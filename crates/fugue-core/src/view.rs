@@ -239,8 +239,8 @@ pub fn shown(cursor: fugue_term::TextCursor) -> fugue_api::Cursor {
 }
 
 /// As many rows of an overview as a model can take; live panes and needy ones first, ended ones left out first.
-pub fn bound_overview(overview: &mut fugue_api::panes::Overview, most_chars: usize) {
-    use fugue_api::panes::PaneState;
+pub fn bound_overview(overview: &mut fugue_api::overview::Overview, most_chars: usize) {
+    use fugue_api::pane_state::PaneState;
     let rank = |state: PaneState| match state {
         PaneState::NeedsInput => 0,
         PaneState::Running => 1,
@@ -261,7 +261,7 @@ pub fn bound_overview(overview: &mut fugue_api::panes::Overview, most_chars: usi
     overview.runs.truncate(some);
     used += json_chars(&overview.runs);
     overview.workers.sort_by_key(|row| {
-        let ended = row.state == fugue_api::team::WorkerState::Ended;
+        let ended = row.state == fugue_api::overview::WorkerState::Ended;
         (ended, std::cmp::Reverse(row.started_at))
     });
     let some = fitting(&overview.workers, most_chars / 4);

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, path::PathBuf};
 
-use fugue_api::{PaneId, watch::WatcherState};
+use fugue_api::{PaneId, overview::WatcherState};
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use fugue_api::{
     PaneId,
-    panes::StateSource,
-    team::{CompletionStatus, SpawnWorker},
+    inbox_event::CompletionStatus,
+    pane_state::StateSource,
+    tools::SpawnWorker,
     wire::{CallerIdentity, IdempotencyKey},
 };
 use serde::{Deserialize, Serialize};

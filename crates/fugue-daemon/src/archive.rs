@@ -5,7 +5,8 @@ use std::{ops::ControlFlow, path::PathBuf, sync::Arc};
 use fugue_api::{
     Error, ErrorKind, ToolReply,
     attach::{AttachResponse, Frame, FrameHead},
-    panes::{PaneState, ReadMode, ReadPane, ReadPaneReply, SourcedState, StateSource},
+    pane_state::{PaneState, SourcedState, StateSource},
+    tools::{ReadMode, ReadPane, ReadPaneReply},
     wire::Response,
 };
 use fugue_core::{OutputRange, PaneEvent, PaneRecord, PaneRequest, result::PartText, view};
@@ -37,7 +38,7 @@ pub async fn answer(
         }
         PaneRequest::Follow { from } => blocking(move || follow(&record, from, &house)).await?,
         PaneRequest::Status(status) => Ok(Response::Tool {
-            reply: ToolReply::GetStatus(fugue_api::panes::GetStatusReply::Pane(status)),
+            reply: ToolReply::GetStatus(fugue_api::tools::GetStatusReply::Pane(status)),
         }),
         PaneRequest::View { ended, .. } => {
             blocking(move || frame(&record, ended.as_deref(), &house)).await?

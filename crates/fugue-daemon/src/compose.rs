@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fugue_api::{Error, runs::RunResult, wire::Response};
+use fugue_api::{Error, run_result::RunResult, wire::Response};
 use fugue_core::{
     OutputPart, ReplyFormat,
     result::{self, PartText},

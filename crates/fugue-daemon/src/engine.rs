@@ -14,7 +14,8 @@ use std::{
 
 use fugue_api::{
     Error, ErrorKind, PaneId, ToolCall, ToolReply,
-    panes::{ClosePane, GetStatusReply, Overview},
+    overview::Overview,
+    tools::{ClosePane, GetStatusReply},
     wire::{
         CallerEnv, CallerIdentity, DaemonStatus, IdempotencyKey, LogsStatus, Request, Response,
     },

@@ -24,10 +24,8 @@ pub mod watching;
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Error, ErrorKind, EventId, PaneId, RunId,
-    attach::ClientId,
-    panes::{PaneSize, SourcedState},
-    wire::OutputChunk,
+    Error, ErrorKind, EventId, PaneId, RunId, attach::ClientId, pane_state::SourcedState,
+    tools::PaneSize, wire::OutputChunk,
 };
 use fugue_core::{
     AdoptMode, OutputRange, PaneEvent, PaneJob, PaneRecord, PaneRequest, StepPlan, TurnEnd,

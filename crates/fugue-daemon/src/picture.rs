@@ -5,7 +5,8 @@ use fugue_api::{
         FrameColor, FrameCursor, FrameHead, FrameModes, FrameMouseEncoding, FrameMouseMode,
         FrameRow, FrameStyle, PaneLines, StyleAttributes, StyledSpan,
     },
-    panes::{PaneSize, SourcedState},
+    pane_state::SourcedState,
+    tools::PaneSize,
 };
 use fugue_term::{
     CellAttribute, Color, LineNo, Modes, MouseMode, Screen, Style, Terminal, Underline,

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use fugue_api::{
     Error, ErrorKind,
-    panes::{ReadMode, ReadPane, ReadPaneReply, SourcedState},
+    pane_state::SourcedState,
+    tools::{ReadMode, ReadPane, ReadPaneReply},
     wire::OutputChunk,
 };
 use fugue_core::{

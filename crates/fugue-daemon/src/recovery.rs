@@ -8,7 +8,7 @@ use std::{
 };
 
 use fugue_api::{
-    Error, ErrorKind, PaneId, SessionName, Timestamp, panes::PaneSize, wire::IdempotencyKey,
+    Error, ErrorKind, PaneId, SessionName, Timestamp, tools::PaneSize, wire::IdempotencyKey,
 };
 use fugue_core::{Change, PaneRecord};
 use fugue_holder::record::ChildRecord;

@@ -140,7 +140,7 @@ pub(crate) mod conformance {
     //! What every store must do. Each engine runs all of it.
 
     use super::*;
-    use fugue_api::{PaneId, SessionName, Timestamp, panes::PaneSize, wire::IdempotencyKey};
+    use fugue_api::{PaneId, SessionName, Timestamp, tools::PaneSize, wire::IdempotencyKey};
     use fugue_core::{LayoutRecord, PaneRecord, StartRecord, StartTarget, layout::SplitLayout};
 
     pub fn record(id: u64) -> PaneRecord {

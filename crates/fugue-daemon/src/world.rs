@@ -11,8 +11,7 @@ use std::{
 
 use fugue_api::{
     Error, ErrorKind, SessionName, ToolCall,
-    panes::Backend,
-    runs::RunLayout,
+    pane_placement::{Backend, RunLayout},
     wire::{CallerEnv, Request},
 };
 use fugue_core::{LaunchEnv, TmuxLookup, TmuxPane, assess::WatchSettings};
@@ -57,7 +56,7 @@ pub fn tmux_target(
     caller: &CallerEnv,
     known: impl Fn(&str) -> bool,
 ) -> Option<String> {
-    let watcher = matches!(ask, Request::Tool { call } if call.is_for_a_watcher());
+    let watcher = matches!(ask, Request::Tool { call } if call.defaults_to_own_pane());
     match ask.pane() {
         // Only where a window is asked for may it be a plain name.
         Some(said) if watcher || is_of_tmux(said) => (!known(said)).then(|| said.to_owned()),

@@ -1,10 +1,13 @@
 use std::{convert::Infallible, time::Duration};
 
 use fugue_api::{
-    Delivery, Error, ErrorKind, Handle, RawReply, RunId, ToolCall, ToolReply,
-    panes::{ClosePaneReply, GetStatus, GetStatusReply},
-    runs::{self, RunResult},
-    team::{WaitForEventReply, WaitOutcome, WaitTimeout},
+    Delivery, Error, ErrorKind, Handle, InboxTimeout, RawReply, RunId, ToolCall, ToolReply,
+    ToolWait,
+    run_result::RunResult,
+    tools::{
+        ClosePaneReply, GetStatus, GetStatusReply, WaitForEventReply, WaitForRun, WaitOutcome,
+        WaitTimeout,
+    },
 };
 use rmcp::{
     Peer, RoleServer,
@@ -57,7 +60,7 @@ impl CallContext {
             never = &mut progress, if self.progress.is_some() => match never {},
         }
         let interim = Box::pin(subject.interim_reply(handle)).await?;
-        Some(interim.and_then(|reply| RawReply::of(&reply).map(Delivery::from)))
+        Some(interim.and_then(|reply| RawReply::new(&reply).map(Delivery::from)))
     }
 
     /// Sends a progress notification every [`PROGRESS_INTERVAL`].
@@ -87,7 +90,7 @@ enum CallSubject {
     /// An inbox event or an answer; the daemon itself observes the timeout.
     Event {
         description: String,
-        timeout: EventTimeout,
+        timeout: InboxTimeout,
     },
     /// A run, whose current state is the interim reply.
     Run { run: RunId, tool: RunTool },
@@ -95,13 +98,6 @@ enum CallSubject {
     PaneClose { pane: String, grace: Duration },
     /// Work that ends within seconds.
     Short { description: String },
-}
-
-/// Whether the timeout of an event wait was reduced to `max_wait`.
-#[derive(Clone, Copy)]
-enum EventTimeout {
-    Requested,
-    Reduced,
 }
 
 /// The tool that was called for a run, which decides the shape of the reply.
@@ -114,74 +110,41 @@ enum RunTool {
 }
 
 impl CallSubject {
-    /// Classifies a call, and reduces the timeout of an event wait to `max_wait`.
+    /// Classifies a call, and reduces the timeout of an inbox wait to `max_wait`.
     fn new(request: &mut ToolCall, max_wait: Duration) -> Self {
-        let max_secs = max_wait.as_secs_f64();
-        let description = match request {
-            ToolCall::RunExpect(runs::RunExpect { run_id, .. })
-            | ToolCall::RunParallel(runs::RunParallel { run_id, .. })
-            | ToolCall::RunPipeline(runs::RunPipeline { run_id, .. }) => match run_id {
-                Some(run) => {
-                    return Self::Run {
-                        run: run.clone(),
-                        tool: RunTool::Start,
-                    };
-                }
-                None => "waiting for the run".to_owned(),
+        match request.wait() {
+            ToolWait::Short { activity } => Self::Short {
+                description: activity,
             },
-            ToolCall::WaitForRun(args) => {
-                return Self::Run {
-                    run: args.run_id.clone(),
-                    tool: RunTool::Wait,
-                };
-            }
-            ToolCall::ClosePane(args) => {
-                return Self::PaneClose {
-                    pane: args.pane_id.clone(),
-                    grace: Duration::from_millis(args.grace_ms.into()),
-                };
-            }
-            ToolCall::WaitForEvent(args) => {
-                let types = serde_json::to_value(&args.types).unwrap_or_default();
-                let types = types.as_array().into_iter().flatten();
-                let types: Vec<_> = types.filter_map(serde_json::Value::as_str).collect();
-                let timeout = EventTimeout::reduce(&mut args.timeout_secs, max_secs);
-                return Self::Event {
-                    description: format!("waiting for {}", types.join(", ")),
+            ToolWait::Inbox(mut wait) => {
+                let timeout = wait.limit(max_wait);
+                Self::Event {
+                    description: wait.description,
                     timeout,
-                };
-            }
-            ToolCall::AskQuestion(args) => {
-                let timeout = EventTimeout::reduce(&mut args.timeout_secs, max_secs);
-                if let EventTimeout::Reduced = timeout {
-                    // The default answer is for the end of the requested timeout, which has not been reached.
-                    args.default = None;
                 }
-                return Self::Event {
-                    description: "waiting for an answer".to_owned(),
-                    timeout,
-                };
             }
-            ToolCall::CreatePane(_) => "waiting for the pane's first prompt".to_owned(),
-            ToolCall::SendInput(args) => format!("sending input to {}", args.pane_id),
-            ToolCall::ReadPane(args) => format!("reading {}", args.pane_id),
-            ToolCall::SpawnWorker(args) => format!("starting worker {}", args.name),
-            ToolCall::Pause(_) => "waiting for the next step".to_owned(),
-            ToolCall::GetStatus(_) => "reading the status".to_owned(),
-            ToolCall::NotifyCompletion(_)
-            | ToolCall::SendMessage(_)
-            | ToolCall::AnswerQuestion(_)
-            | ToolCall::WatchMe(_)
-            | ToolCall::LookMa(_)
-            | ToolCall::Clear(_) => "waiting for the daemon".to_owned(),
-        };
-        Self::Short { description }
+            ToolWait::StartRun { run_id: Some(run) } => Self::Run {
+                run: run.clone(),
+                tool: RunTool::Start,
+            },
+            ToolWait::StartRun { run_id: None } => Self::Short {
+                description: "waiting for the run".to_owned(),
+            },
+            ToolWait::JoinRun { run_id } => Self::Run {
+                run: run_id.clone(),
+                tool: RunTool::Wait,
+            },
+            ToolWait::PaneClose { pane, grace } => Self::PaneClose {
+                pane: pane.to_owned(),
+                grace,
+            },
+        }
     }
 
     /// Completes the daemon's reply: a reduced timeout is marked with the reason `client_limit`.
     fn finish(&self, mut delivery: Delivery<RawReply>) -> Result<Delivery<RawReply>, Error> {
         if let Self::Event {
-            timeout: EventTimeout::Reduced,
+            timeout: InboxTimeout::Reduced,
             ..
         } = self
         {
@@ -192,7 +155,7 @@ impl CallSubject {
             }) = &mut reply
             {
                 *reason = Some("client_limit".to_owned());
-                delivery.reply = RawReply::of(&reply)?;
+                delivery.reply = RawReply::new(&reply)?;
             }
         }
         Ok(delivery)
@@ -233,16 +196,6 @@ impl CallSubject {
     }
 }
 
-impl EventTimeout {
-    fn reduce(timeout_secs: &mut f64, max_secs: f64) -> Self {
-        if *timeout_secs <= max_secs {
-            return Self::Requested;
-        }
-        *timeout_secs = max_secs;
-        Self::Reduced
-    }
-}
-
 impl RunTool {
     fn reply(self, state: RunResult) -> ToolReply {
         match (self, state) {
@@ -256,20 +209,20 @@ impl RunTool {
 
 /// The current state of a run, without waiting.
 async fn run_state<H: Handle>(handle: &H, run: &RunId) -> Result<RunResult, Error> {
-    let request = runs::WaitForRun {
+    let request = WaitForRun {
         run_id: run.clone(),
         timeout_ms: Some(0),
     };
     let delivery = handle.call(request.into()).await?;
-    RunResult::try_from(delivery.reply)
+    delivery.reply.read_as::<WaitForRun>()
 }
 
 async fn pane_closing<H: Handle>(handle: &H, pane: String) -> Result<ToolReply, Error> {
     let request = GetStatus {
         pane_id: Some(pane),
     };
-    let ToolReply::GetStatus(GetStatusReply::Pane(pane)) = handle.call(request.into()).await?.reply
-    else {
+    let reply = handle.call(request.into()).await?.reply;
+    let GetStatusReply::Pane(pane) = reply.read_as::<GetStatus>()? else {
         return Err(Error::new(
             ErrorKind::Internal,
             "the status of one pane was requested, and the reply is another",

@@ -1,6 +1,6 @@
 use std::{path::Path, sync::Arc};
 
-use fugue_api::{Delivery, Error, ErrorKind, Handle, RawReply, RunId, ToolCall};
+use fugue_api::{Delivery, Error, ErrorKind, Handle, RawReply, RunId, ToolCall, ToolWait};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -93,10 +93,9 @@ impl<H: Handle + Clone> McpServer<H> {
     fn parse(&self, tool: &str, args: JsonObject) -> Result<ToolCall, Error> {
         let mut request = ToolCall::parse(tool, Value::Object(args))?;
         request.check()?;
-        let fields = RequestFields::new(&mut request);
-        let is_relative = |dir: &&&str| !Path::new(dir).is_absolute();
+        let is_relative = |dir: &&str| !Path::new(dir).is_absolute();
         if self.transport == TransportKind::Http
-            && let Some(dir) = fields.directories.iter().find(is_relative)
+            && let Some(dir) = request.directories().into_iter().find(is_relative)
         {
             return Err(Error::invalid(format!(
                 "cwd: wanted an absolute path over HTTP, got `{dir}`"
@@ -104,8 +103,15 @@ impl<H: Handle + Clone> McpServer<H> {
             .hint("the server does not run in your directory"));
         }
         // An id before the start lets progress messages and interim replies refer to the run.
-        if let Some(run_id @ None) = fields.run_id {
-            *run_id = Some(RunId::fresh(random()?));
+        match request.wait() {
+            ToolWait::StartRun {
+                run_id: run_id @ None,
+            } => *run_id = Some(RunId::fresh(random()?)),
+            ToolWait::StartRun { run_id: Some(_) }
+            | ToolWait::JoinRun { .. }
+            | ToolWait::Inbox(_)
+            | ToolWait::PaneClose { .. }
+            | ToolWait::Short { .. } => {}
         }
         Ok(request)
     }
@@ -268,49 +274,6 @@ fn random() -> Result<[u8; 8], Error> {
             ErrorKind::Internal,
             "the kernel gave no random numbers",
         )),
-    }
-}
-
-/// The fields of a call that the server validates or completes, whatever the tool.
-struct RequestFields<'a> {
-    directories: Vec<&'a str>,
-    /// Present for tools that start a run.
-    run_id: Option<&'a mut Option<RunId>>,
-}
-
-impl<'a> RequestFields<'a> {
-    fn new(request: &'a mut ToolCall) -> Self {
-        let (directories, run_id) = match request {
-            ToolCall::CreatePane(args) => (Vec::from_iter(args.cwd.as_deref()), None),
-            ToolCall::SpawnWorker(args) => (Vec::from_iter(args.cwd.as_deref()), None),
-            ToolCall::RunExpect(args) => (Vec::new(), Some(&mut args.run_id)),
-            ToolCall::RunPipeline(args) => {
-                (Vec::from_iter(args.cwd.as_deref()), Some(&mut args.run_id))
-            }
-            ToolCall::RunParallel(args) => {
-                let commands = args.commands.iter();
-                let directories = commands.filter_map(|command| command.cwd.as_deref());
-                (directories.collect(), Some(&mut args.run_id))
-            }
-            ToolCall::SendInput(_)
-            | ToolCall::ReadPane(_)
-            | ToolCall::GetStatus(_)
-            | ToolCall::ClosePane(_)
-            | ToolCall::WaitForRun(_)
-            | ToolCall::WaitForEvent(_)
-            | ToolCall::NotifyCompletion(_)
-            | ToolCall::SendMessage(_)
-            | ToolCall::AskQuestion(_)
-            | ToolCall::AnswerQuestion(_)
-            | ToolCall::WatchMe(_)
-            | ToolCall::LookMa(_)
-            | ToolCall::Pause(_)
-            | ToolCall::Clear(_) => (Vec::new(), None),
-        };
-        Self {
-            directories,
-            run_id,
-        }
     }
 }
 

@@ -14,7 +14,7 @@ pub fn tool_listing() -> Vec<Tool> {
 }
 
 fn tool_entry(definition: &ToolDefinition) -> Tool {
-    let description = definition.takes.get("description");
+    let description = definition.arguments.get("description");
     let description = description
         .and_then(|text| text.as_str())
         .unwrap_or_default();
@@ -22,11 +22,11 @@ fn tool_entry(definition: &ToolDefinition) -> Tool {
         definition.name,
         // Line breaks of the doc comment.
         description.replace('\n', " "),
-        Arc::new(schema::arguments_schema(&definition.takes)),
+        Arc::new(schema::arguments_schema(&definition.arguments)),
     )
     .with_raw_output_schema(Arc::new(schema::result_schema(
-        &definition.gives,
-        &ToolDefinition::refusal(),
+        &definition.reply,
+        &ToolDefinition::error_schema(),
     )))
     .with_annotations(annotations(definition.hints))
 }
@@ -56,8 +56,8 @@ mod tests {
 
     /// The name, minimum and maximum of each property with a range.
     fn ranges(tool: &ToolDefinition) -> Vec<(String, u64, u64)> {
-        let takes = tool.takes.as_value();
-        let properties = takes["properties"].as_object().unwrap();
+        let arguments = tool.arguments.as_value();
+        let properties = arguments["properties"].as_object().unwrap();
         properties
             .iter()
             .filter_map(|(name, property)| {
@@ -79,7 +79,7 @@ mod tests {
                         field.clone(),
                         serde_json::from_str(&given.to_string()).unwrap(),
                     );
-                    let required = tool.takes.get("required").and_then(Value::as_array);
+                    let required = tool.arguments.get("required").and_then(Value::as_array);
                     for required in required.into_iter().flatten() {
                         let required = required.as_str().unwrap();
                         let good = match required {

@@ -20,10 +20,10 @@ use std::{
 
 use fugue_api::{
     PaneId,
-    panes::{
-        Backend, ClosePaneReply, CreatePaneReply, Overview, PaneState, PaneStatus, ReadPaneReply,
-        SendInputReply,
-    },
+    overview::Overview,
+    pane_placement::Backend,
+    pane_state::PaneState,
+    tools::{ClosePaneReply, CreatePaneReply, PaneStatus, ReadPaneReply, SendInputReply},
     wire::DaemonStatus,
 };
 use serde::de::DeserializeOwned;

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use fugue_api::{Error, ErrorKind, panes::PaneSize};
+use fugue_api::{Error, ErrorKind, tools::PaneSize};
 use fugue_client::async_fd::register_fd;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},

@@ -28,7 +28,9 @@ use std::{io::IsTerminal, path::Path};
 use fugue_api::{
     Error, ErrorKind, Handle, PaneId, SessionName, Tool, ToolReply,
     attach::ViewerRole,
-    panes::{GetStatus, GetStatusReply, Overview, PaneSize, PaneState, PaneStatus},
+    overview::Overview,
+    pane_state::PaneState,
+    tools::{GetStatus, GetStatusReply, PaneSize, PaneStatus},
     wire::{Request, Response},
 };
 
@@ -98,7 +100,7 @@ pub async fn attach(
 
 async fn call<T: Tool>(client: &Client, args: T) -> Result<T::Reply, Error> {
     let delivery = client.call(args.into()).await?;
-    T::Reply::try_from(delivery.reply)
+    delivery.reply.read_as::<T>()
 }
 
 fn check_terminal() -> Result<(), Error> {

@@ -28,7 +28,9 @@ use fugue_api::{
     attach::{AttachRequest, ClientId, LayoutChange, SessionLayout, ViewerRole},
     input_encoding::{KeyEvent, Modifiers},
     keys::KeyCode,
-    panes::{CreatePane, GetStatus, Overview, PaneRow, PaneSize, PaneState},
+    overview::{Overview, PaneRow},
+    pane_state::PaneState,
+    tools::{CreatePane, GetStatus, PaneSize},
     wire::{IdempotencyKey, Request, Response},
 };
 

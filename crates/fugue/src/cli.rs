@@ -1,4 +1,4 @@
-//! The command line: what can be said, and how refusals look.
+//! The command line: arguments, dispatch to the verbs, and errors.
 
 use std::{io::Write, process::ExitCode};
 
@@ -10,92 +10,96 @@ use fugue_api::{
 use fugue_client::{client::Client, paths::UserPaths};
 
 use crate::{
-    identity::{self, Role},
-    out::Out,
+    identity::{self, ProcessRole},
+    out::CliOutput,
     text::clean_lines,
     verbs,
 };
 
-/// Terminals for agents and people: panes that outlive everything, one blocking call at a time.
+/// Terminals for agents and people: panes that survive their clients, and calls that wait for results.
 #[derive(Parser)]
 #[command(name = "fugue", version, disable_help_subcommand = true)]
 struct Cli {
-    /// One JSON document on stdout, errors as JSON on stderr.
+    /// Print one JSON document on stdout, and errors as JSON on stderr.
     #[arg(long, global = true)]
     json: bool,
-    /// Say nothing but what was asked for.
+    /// Print only the requested data.
     #[arg(short, long, global = true)]
     quiet: bool,
-    /// Left out: attach.
+    /// Default: attach.
     #[command(subcommand)]
     verb: Option<Verb>,
 }
 
 #[derive(Subcommand)]
 enum Verb {
-    Attach(verbs::attach::Attach),
-    New(verbs::new::New),
-    Ls(verbs::ls::Ls),
-    Send(verbs::send::Send),
-    Read(verbs::read::Read),
-    Status(verbs::status::Status),
-    Close(verbs::close::Close),
-    Resize(verbs::resize::Resize),
-    Expect(verbs::expect::Expect),
-    Parallel(verbs::parallel::Parallel),
-    Pipeline(verbs::pipeline::Pipeline),
-    Wait(verbs::wait::Wait),
-    Spawn(verbs::spawn::Spawn),
-    Events(verbs::events::Events),
-    Notify(verbs::notify::Notify),
-    Message(verbs::message::Message),
-    Ask(verbs::ask::Ask),
-    Answer(verbs::answer::Answer),
-    Hook(verbs::hook::Hook),
-    Watch(verbs::watch::Watch),
-    Look(verbs::look::Look),
-    Pause(verbs::pause::Pause),
-    Clear(verbs::clear::Clear),
-    Mcp(verbs::mcp::Mcp),
+    Attach(verbs::attach::AttachArgs),
+    New(verbs::new::NewArgs),
+    Ls(verbs::ls::LsArgs),
+    Send(verbs::send::SendArgs),
+    Read(verbs::read::ReadArgs),
+    Status(verbs::status::StatusArgs),
+    Close(verbs::close::CloseArgs),
+    Resize(verbs::resize::ResizeArgs),
+    Expect(verbs::expect::ExpectArgs),
+    Parallel(verbs::parallel::ParallelArgs),
+    Pipeline(verbs::pipeline::PipelineArgs),
+    Wait(verbs::wait::WaitArgs),
+    Spawn(verbs::spawn::SpawnArgs),
+    Events(verbs::events::EventsArgs),
+    Notify(verbs::notify::NotifyArgs),
+    Message(verbs::message::MessageArgs),
+    Ask(verbs::ask::AskArgs),
+    Answer(verbs::answer::AnswerArgs),
+    Hook(verbs::hook::HookArgs),
+    Watch(verbs::watch::WatchArgs),
+    Look(verbs::look::LookArgs),
+    Pause(verbs::pause::PauseArgs),
+    Clear(verbs::clear::ClearArgs),
+    Mcp(verbs::mcp::McpArgs),
     #[command(subcommand)]
-    Daemon(verbs::daemon::Daemon),
-    Gc(verbs::gc::Gc),
+    Daemon(verbs::daemon::DaemonCommand),
+    Gc(verbs::gc::GcArgs),
     #[command(subcommand)]
-    Config(verbs::config::Config),
-    AssessCorpus(verbs::corpus::AssessCorpus),
+    Config(verbs::config::ConfigCommand),
+    AssessCorpus(verbs::corpus::AssessCorpusArgs),
 }
 
 impl Verb {
-    /// Whose inbox it has.
+    /// The identity that the verb calls with.
     fn who(&self, paths: &UserPaths) -> Result<CallerIdentity, Error> {
         match self {
-            Self::Mcp(verb) => identity::who(verb.session.as_deref(), verb.role(), paths),
-            Self::Events(verb) => identity::who(verb.inbox.as_deref(), Role::Person, paths),
-            _ => identity::who(None, Role::Person, paths),
+            Self::Mcp(verb) => {
+                identity::caller_identity(verb.session.as_deref(), verb.role(), paths)
+            }
+            Self::Events(verb) => {
+                identity::caller_identity(verb.inbox.as_deref(), ProcessRole::Person, paths)
+            }
+            _ => identity::caller_identity(None, ProcessRole::Person, paths),
         }
     }
 }
 
-/// What a verb has to work with.
-pub struct Desk {
-    pub out: Out,
+/// What all verbs use: output, paths and the client.
+pub struct CliContext {
+    pub out: CliOutput,
     pub paths: UserPaths,
     pub client: Client,
-    /// A worker of somebody's calls.
-    pub who_is_worker: bool,
+    /// Whether a worker runs this verb.
+    pub is_worker: bool,
 }
 
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return refuse_words(&error),
+        Err(error) => return report_usage_error(&error),
     };
-    let out = Out::new(cli.json, cli.quiet);
+    let out = CliOutput::new(cli.json, cli.quiet);
     let verb = cli.verb.unwrap_or(Verb::Attach(Default::default()));
     let outcome = match verb {
-        // The daemon brings its own runtime.
-        Verb::Daemon(verbs::daemon::Daemon::Run) => verbs::daemon::run(),
-        // Whatever is wrong with its world (no HOME, a directory that is gone), the agent must not notice.
+        // The daemon creates its own runtime.
+        Verb::Daemon(verbs::daemon::DaemonCommand::Run) => verbs::daemon::run(),
+        // A hook succeeds also without HOME or in a deleted directory, because a failing hook disturbs the agent.
         verb @ Verb::Hook(_) => Ok(run(verb, &out).unwrap_or(ExitCode::SUCCESS)),
         verb => run(verb, &out),
     };
@@ -108,20 +112,20 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
+fn run(verb: Verb, out: &CliOutput) -> Result<ExitCode, Error> {
     let paths = UserPaths::for_current_user()?;
     let who = verb.who(&paths)?;
-    let who_is_worker = matches!(who, CallerIdentity::Worker { .. });
+    let is_worker = matches!(who, CallerIdentity::Worker { .. });
     let mut caller = verbs::caller()?;
     if matches!(verb, Verb::Mcp(_)) {
         caller.setting_names = SettingNames::Short;
     }
     let client = Client::new(paths.clone(), caller, who);
-    let desk = Desk {
+    let cx = CliContext {
         out: out.clone(),
         paths,
         client,
-        who_is_worker,
+        is_worker,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -129,44 +133,44 @@ fn run(verb: Verb, out: &Out) -> Result<ExitCode, Error> {
         .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
     let outcome = runtime.block_on(async {
         match verb {
-            Verb::Attach(verb) => verb.run(&desk).await,
-            Verb::New(verb) => verb.run(&desk).await,
-            Verb::Ls(verb) => verb.run(&desk).await,
-            Verb::Send(verb) => verb.run(&desk).await,
-            Verb::Read(verb) => verb.run(&desk).await,
-            Verb::Status(verb) => verb.run(&desk).await,
-            Verb::Close(verb) => verb.run(&desk).await,
-            Verb::Resize(verb) => verb.run(&desk).await,
-            Verb::Expect(verb) => verb.run(&desk).await,
-            Verb::Parallel(verb) => verb.run(&desk).await,
-            Verb::Pipeline(verb) => verb.run(&desk).await,
-            Verb::Wait(verb) => verb.run(&desk).await,
-            Verb::Spawn(verb) => verb.run(&desk).await,
-            Verb::Events(verb) => verb.run(&desk).await,
-            Verb::Notify(verb) => verb.run(&desk).await,
-            Verb::Message(verb) => verb.run(&desk).await,
-            Verb::Ask(verb) => verb.run(&desk).await,
-            Verb::Answer(verb) => verb.run(&desk).await,
-            Verb::Hook(verb) => verb.run(&desk).await,
-            Verb::Watch(verb) => verb.run(&desk).await,
-            Verb::Look(verb) => verb.run(&desk).await,
-            Verb::Pause(verb) => verb.run(&desk).await,
-            Verb::Clear(verb) => verb.run(&desk).await,
-            Verb::Mcp(verb) => verb.run(&desk).await,
-            Verb::Daemon(verb) => verb.run(&desk).await,
-            Verb::Gc(verb) => verb.run(&desk).await,
-            Verb::Config(verb) => verb.run(&desk),
-            Verb::AssessCorpus(verb) => verb.run(&desk).await,
+            Verb::Attach(verb) => verb.run(&cx).await,
+            Verb::New(verb) => verb.run(&cx).await,
+            Verb::Ls(verb) => verb.run(&cx).await,
+            Verb::Send(verb) => verb.run(&cx).await,
+            Verb::Read(verb) => verb.run(&cx).await,
+            Verb::Status(verb) => verb.run(&cx).await,
+            Verb::Close(verb) => verb.run(&cx).await,
+            Verb::Resize(verb) => verb.run(&cx).await,
+            Verb::Expect(verb) => verb.run(&cx).await,
+            Verb::Parallel(verb) => verb.run(&cx).await,
+            Verb::Pipeline(verb) => verb.run(&cx).await,
+            Verb::Wait(verb) => verb.run(&cx).await,
+            Verb::Spawn(verb) => verb.run(&cx).await,
+            Verb::Events(verb) => verb.run(&cx).await,
+            Verb::Notify(verb) => verb.run(&cx).await,
+            Verb::Message(verb) => verb.run(&cx).await,
+            Verb::Ask(verb) => verb.run(&cx).await,
+            Verb::Answer(verb) => verb.run(&cx).await,
+            Verb::Hook(verb) => verb.run(&cx).await,
+            Verb::Watch(verb) => verb.run(&cx).await,
+            Verb::Look(verb) => verb.run(&cx).await,
+            Verb::Pause(verb) => verb.run(&cx).await,
+            Verb::Clear(verb) => verb.run(&cx).await,
+            Verb::Mcp(verb) => verb.run(&cx).await,
+            Verb::Daemon(verb) => verb.run(&cx).await,
+            Verb::Gc(verb) => verb.run(&cx).await,
+            Verb::Config(verb) => verb.run(&cx),
+            Verb::AssessCorpus(verb) => verb.run(&cx).await,
         }
     });
-    // A thread that waits for a lock or a daemon must not keep a verb that has its answer.
+    // Does not wait for blocking threads, which may wait for a lock or a daemon.
     runtime.shutdown_background();
     outcome
 }
 
-/// Help and versions go to stdout and are no failure; a wrong word is exit 2, as JSON where that was asked for.
-fn refuse_words(error: &clap::Error) -> ExitCode {
-    let wants_json = std::env::args_os().any(|word| word == "--json");
+/// Prints help and version on stdout. Wrong arguments have exit code 2, with `--json` as JSON.
+fn report_usage_error(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().any(|arg| arg == "--json");
     match error.kind() {
         ClapErrorKind::DisplayHelp | ClapErrorKind::DisplayVersion => {
             let _ = error.print();
@@ -174,17 +178,17 @@ fn refuse_words(error: &clap::Error) -> ExitCode {
         }
         _ if wants_json => {
             let text = error.render().to_string();
-            let said = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
-            let (message, rest) = said.split_once("\n\n").unwrap_or((said, ""));
+            let message = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
+            let (message, rest) = message.split_once("\n\n").unwrap_or((message, ""));
             let mut refusal = Error::invalid(message.replace('\n', " "));
             if !rest.is_empty() {
                 refusal = refusal.hint(rest.replace("\n\n", " ").replace('\n', " "));
             }
-            Out::new(true, false).error(&refusal);
+            CliOutput::new(true, false).error(&refusal);
             ExitCode::from(2)
         }
         _ => {
-            // The words that were wrong are repeated, in clap's colours if they are only text.
+            // The message repeats the wrong arguments: with control characters it is cleaned, else printed with colours.
             let text = error.render().to_string();
             let cleaned = clean_lines(text.trim_end());
             if cleaned == text.trim_end() {

@@ -1,10 +1,10 @@
-//! Following a pane: its raw output as it comes, and the lines that a person would read in it.
+//! Following a pane: its raw output, and the lines of text in it.
 
 use std::time::Duration;
 
 use fugue_api::{
     Cursor, Error, ErrorKind,
-    panes::{GetStatus, GetStatusReply, PaneStatus},
+    tools::{GetStatus, GetStatusReply, PaneStatus},
     wire::{OutputChunk, Request, Response},
 };
 use fugue_client::client::Client;
@@ -12,12 +12,12 @@ use fugue_term::{LineNo, TextLine};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
-    out::{Out, clean, fit, terminal_width},
-    text::Styled,
+    out::{CliOutput, clean, fit, terminal_width},
+    text::StyledText,
 };
 
-/// What there is behind an offset, as soon as there is something.
-pub async fn more(client: &Client, pane: &str, from: u64) -> Result<OutputChunk, Error> {
+/// Waits for raw output after an offset.
+pub async fn next_chunk(client: &Client, pane: &str, from: u64) -> Result<OutputChunk, Error> {
     let ask = Request::Follow {
         pane: pane.to_owned(),
         from,
@@ -31,14 +31,14 @@ pub async fn more(client: &Client, pane: &str, from: u64) -> Result<OutputChunk,
     }
 }
 
-/// How one pane is.
-pub async fn status(client: &Client, pane: &str) -> Result<PaneStatus, Error> {
-    let look = GetStatus {
+/// The status of one pane.
+pub async fn pane_status(client: &Client, pane: &str) -> Result<PaneStatus, Error> {
+    let request = GetStatus {
         pane_id: Some(pane.to_owned()),
     };
-    match fugue_api::Handle::call(client, look.into())
+    match fugue_api::Handle::call(client, request.into())
         .await
-        .and_then(|handed| GetStatusReply::try_from(handed.reply))?
+        .and_then(|delivery| delivery.reply.read_as::<GetStatus>())?
     {
         GetStatusReply::Pane(pane) => Ok(*pane),
         GetStatusReply::All(_) => Err(Error::new(
@@ -48,7 +48,7 @@ pub async fn status(client: &Client, pane: &str) -> Result<PaneStatus, Error> {
     }
 }
 
-/// A cursor's place in the raw output.
+/// The offset of a cursor in the raw output.
 pub fn offset(cursor: &Cursor) -> u64 {
     cursor
         .0
@@ -56,16 +56,16 @@ pub fn offset(cursor: &Cursor) -> u64 {
         .map_or(0, |cursor| cursor.offset.0)
 }
 
-/// Lines as they become complete, and the one that still grows.
+/// Collects lines of text until they are complete.
 #[derive(Default)]
-pub struct Growing {
+pub struct LineAssembler {
     open: Option<(u64, String)>,
-    /// Lines before this one are complete and given.
+    /// The number of the first line that has not been returned as complete.
     given: u64,
 }
 
-impl Growing {
-    /// Takes lines that are new, or new in part, with the line that the text ends in; gives those that are complete.
+impl LineAssembler {
+    /// Adds new or continued lines and returns the complete ones. `end` is the line at which the text ends.
     pub fn take<'a>(
         &mut self,
         lines: impl IntoIterator<Item = &'a TextLine<'a>>,
@@ -73,7 +73,7 @@ impl Growing {
     ) -> Vec<String> {
         let mut complete = Vec::new();
         for line in lines {
-            // A line that was drawn again after it was given cannot be called back.
+            // A line that is redrawn after it was returned is ignored.
             if line.no.0 < self.given {
                 continue;
             }
@@ -91,7 +91,7 @@ impl Growing {
                 }
             }
         }
-        // A line that the text's end has left is complete, whatever comes.
+        // A line before the end of the text is complete.
         if self
             .open
             .as_ref()
@@ -102,14 +102,14 @@ impl Growing {
         complete
     }
 
-    /// The line that grows will not grow any more.
+    /// Returns the incomplete line at the end of the output.
     pub fn close(&mut self) -> Option<String> {
         let (number, line) = self.open.take()?;
         self.given = number + 1;
         Some(line)
     }
 
-    /// The line that grows is not wanted if it is this one, or below it.
+    /// Discards the incomplete line if it is this line or a later one.
     pub fn drop_from(&mut self, line: LineNo) {
         self.open.take_if(|(number, _)| *number >= line.0);
     }
@@ -118,35 +118,35 @@ impl Growing {
         self.open.as_ref().map(|(_, line)| line.as_str())
     }
 
-    /// The first line that was not given.
+    /// The number of the first line that has not been returned.
     pub fn next(&self) -> u64 {
         self.given
     }
 }
 
-/// Lines on their way to stdout. On a terminal the last, growing one is shown as well, and taken back when more comes.
-pub struct Printer {
-    out: Out,
-    /// The growing line that is on the screen.
+/// Prints lines on stdout. On a terminal it also shows the last, incomplete line and erases it before the next output.
+pub struct LinePrinter {
+    out: CliOutput,
+    /// The incomplete line on the screen.
     drawn: Option<String>,
 }
 
-impl Printer {
-    pub fn new(out: &Out) -> Self {
+impl LinePrinter {
+    pub fn new(out: &CliOutput) -> Self {
         Self {
             out: out.clone(),
             drawn: None,
         }
     }
 
-    /// Prints complete lines, then shows the one that grows.
+    /// Prints complete lines, then shows the incomplete one.
     pub fn print(
         &mut self,
-        complete: impl IntoIterator<Item = Styled>,
+        complete: impl IntoIterator<Item = StyledText>,
         open: Option<&str>,
     ) -> Result<(), Error> {
         let width = terminal_width().filter(|_| self.out.can_redraw());
-        // Cut at the edge: a wrapped line could not be taken back.
+        // Cut at the edge, because a wrapped line could not be erased.
         let open = open
             .zip(width)
             .map(|(open, width)| fit(&clean(open), width.saturating_sub(1)));
@@ -165,21 +165,20 @@ impl Printer {
     }
 }
 
-/// Time between two attempts at something that no event announces: short at first, then longer, so that nobody spins.
-pub struct Pace(Duration);
+/// The delay between two attempts at an operation whose readiness no event announces. It doubles up to a limit.
+pub struct RetryDelay(Duration);
 
-impl Pace {
-    const FIRST: Duration = Duration::from_millis(10);
-    // A person hardly notices, and the daemon neither.
-    const LAST: Duration = Duration::from_millis(640);
+impl RetryDelay {
+    const MIN_DELAY: Duration = Duration::from_millis(10);
+    const MAX_DELAY: Duration = Duration::from_millis(640);
 
     pub fn new() -> Self {
-        Self(Self::FIRST)
+        Self(Self::MIN_DELAY)
     }
 
     pub async fn next(&mut self) {
         sleep_until(Instant::now() + self.0).await;
-        self.0 = (self.0 * 2).min(Self::LAST);
+        self.0 = (self.0 * 2).min(Self::MAX_DELAY);
     }
 }
 
@@ -193,7 +192,7 @@ mod tests {
     fn a_line_is_given_once_and_when_it_is_complete() {
         let size = TerminalSize { rows: 5, cols: 40 };
         let mut terminal = Terminal::new(size, TerminalOptions::default());
-        let mut growing = Growing::default();
+        let mut growing = LineAssembler::default();
         let mut shown = terminal.end();
         let mut feed = |bytes: &[u8]| {
             terminal.feed(bytes);

@@ -1,4 +1,4 @@
-//! Whose inbox this process has, as its flags, its environment and its directory say.
+//! The identity of this process, and so its inbox: from its arguments, environment and directory.
 
 use std::{
     env,
@@ -8,17 +8,21 @@ use std::{
 use fugue_api::{Error, wire::CallerIdentity};
 use fugue_client::{lock::FileLock, paths::UserPaths};
 
-/// What a process is here for.
+/// What kind of process calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// An agent's own connection, for as long as the agent lives.
+pub enum ProcessRole {
+    /// The MCP connection of an agent.
     Agent,
-    /// One verb of a person or a script.
+    /// A verb that a person or script runs.
     Person,
 }
 
-pub fn who(said: Option<&str>, role: Role, paths: &UserPaths) -> Result<CallerIdentity, Error> {
-    if let Some(id) = said {
+pub fn caller_identity(
+    session_arg: Option<&str>,
+    role: ProcessRole,
+    paths: &UserPaths,
+) -> Result<CallerIdentity, Error> {
+    if let Some(id) = session_arg {
         return session("--session", id);
     }
     let variable = |names: [&str; 2]| {
@@ -46,11 +50,11 @@ pub fn who(said: Option<&str>, role: Role, paths: &UserPaths) -> Result<CallerId
     }
     let project = project();
     Ok(match role {
-        Role::Agent => CallerIdentity::Session {
-            // Where nothing can be locked, nothing else of fugue works either, and the first call says why.
-            id: seat(paths, &project).unwrap_or(project),
+        ProcessRole::Agent => CallerIdentity::Session {
+            // If locking fails, the first call reports the reason.
+            id: lock_inbox(paths, &project).unwrap_or(project),
         },
-        Role::Person => CallerIdentity::Person { project },
+        ProcessRole::Person => CallerIdentity::Person { project },
     })
 }
 
@@ -71,21 +75,21 @@ fn printable(field: &str, id: &str) -> Result<(), Error> {
     }
 }
 
-// More leads than this in one directory at a time share the last inbox.
-const MOST_LEADS: u32 = 1_000;
+// The limit of concurrent leads in one directory. Further leads share the last inbox.
+const MAX_LEADS: u32 = 1_000;
 
-/// The project's own inbox, else the first one beside it that no other lead has. It is ours by a lock that the kernel
-/// frees when this process ends, and not before: neither an idle hour nor the death of a daemon gives it to another.
-fn seat(paths: &UserPaths, project: &str) -> Result<String, Error> {
+/// Locks the inbox of the project, or the first numbered one after it that no other lead has locked. The kernel releases
+/// the lock when this process ends, independent of idle time and of the daemon.
+fn lock_inbox(paths: &UserPaths, project: &str) -> Result<String, Error> {
     paths.prepare()?;
     let leads = paths.leads();
-    let beside = (2..=MOST_LEADS).map(|number| format!("{project}-{number}"));
+    let beside = (2..=MAX_LEADS).map(|number| format!("{project}-{number}"));
     let mut last = project.to_owned();
     for inbox in std::iter::once(project.to_owned()).chain(beside) {
         let lock = FileLock::try_lock_file(&leads.join(&inbox))?;
         last = inbox;
         if let Some(lock) = lock {
-            // Held for as long as this process lives.
+            // Never dropped: held until the process ends.
             std::mem::forget(lock);
             break;
         }
@@ -93,7 +97,7 @@ fn seat(paths: &UserPaths, project: &str) -> Result<String, Error> {
     Ok(last)
 }
 
-/// A name for the project around us that stays the same: its directory's, and a few letters of the whole path.
+/// A stable name of the current project: the name of its root directory, and a hash of the path.
 fn project() -> String {
     let here = env::var_os("CLAUDE_PROJECT_DIR")
         .map(PathBuf::from)
@@ -114,7 +118,7 @@ fn name_of(root: &Path) -> String {
         .map(|c| if c.is_alphanumeric() { c } else { '-' })
         .take(32)
         .collect();
-    // FNV-1a: the same on every machine and in every version.
+    // FNV-1a, which is the same on every machine and in every version.
     let hash = root
         .as_os_str()
         .as_encoded_bytes()

@@ -1,25 +1,24 @@
-//! A few rows at the bottom of a terminal, drawn again in place.
+//! A few rows at the bottom of a terminal that are redrawn in place.
 //!
-//! The terminal is in its usual state whenever nothing is being written: whatever ends the process, there is nothing
-//! to put back.
+//! Between two writes the terminal is in its normal state, so that the process can end at any time without cleanup.
 
 use fugue_api::Error;
 
 use crate::{
-    out::{Out, Tone, clean, fit, width},
-    text::Styled,
+    out::{CliOutput, WordTone, clean, fit, width},
+    text::StyledText,
 };
 
-/// One row of words in their colours, and how wide it is.
+/// One row of styled words, and its width in columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Row {
-    text: Styled,
+pub struct StyledRow {
+    text: StyledText,
     width: usize,
 }
 
-impl Row {
-    /// Adds a word, cut and padded to so many columns.
-    pub fn word(mut self, out: &Out, word: &str, tone: Tone, columns: usize) -> Self {
+impl StyledRow {
+    /// Adds a word, cut and padded to `columns`.
+    pub fn word(mut self, out: &CliOutput, word: &str, tone: WordTone, columns: usize) -> Self {
         let word = fit(&clean(word), columns);
         let pad = columns.saturating_sub(width(&word));
         self.text = self.text.then(out.toned(&word, tone)).then(" ".repeat(pad));
@@ -27,8 +26,8 @@ impl Row {
         self
     }
 
-    /// Adds a word that may take what is left of so many columns, and ends the row.
-    pub fn rest(mut self, out: &Out, word: &str, tone: Tone, columns: usize) -> Self {
+    /// Adds the last word of the row, cut at `columns`.
+    pub fn rest(mut self, out: &CliOutput, word: &str, tone: WordTone, columns: usize) -> Self {
         let word = fit(&clean(word), columns.saturating_sub(self.width));
         self.width += width(&word);
         self.text = self.text.then(out.toned(&word, tone));
@@ -40,21 +39,26 @@ impl Row {
     }
 }
 
-/// What was drawn last.
+/// The rows that were drawn last.
 #[derive(Default)]
-pub struct Live {
+pub struct LiveArea {
     widths: Vec<usize>,
 }
 
-impl Live {
-    /// Puts these rows in place of the last ones, in one write. There must be fewer than the terminal has.
-    pub fn draw(&mut self, out: &Out, rows: &[Row], columns: usize) -> Result<(), Error> {
+impl LiveArea {
+    /// Replaces the rows in one write. They must be fewer than the rows of the terminal.
+    pub fn draw(
+        &mut self,
+        out: &CliOutput,
+        rows: &[StyledRow],
+        columns: usize,
+    ) -> Result<(), Error> {
         let frame = self.frame(rows, columns);
         out.bytes(frame.as_bytes())
     }
 
-    /// Takes the rows away.
-    pub fn clear(&mut self, out: &Out, columns: usize) -> Result<(), Error> {
+    /// Erases the rows.
+    pub fn clear(&mut self, out: &CliOutput, columns: usize) -> Result<(), Error> {
         let up = self.back(columns);
         self.widths.clear();
         if up.is_empty() {
@@ -63,31 +67,31 @@ impl Live {
         out.bytes(format!("{up}\x1b[J").as_bytes())
     }
 
-    /// Somebody else has written meanwhile: the next frame begins where the cursor is.
+    /// Forgets the rows after other output: the next draw begins at the cursor.
     pub fn forget(&mut self) {
         self.widths.clear();
     }
 
-    fn frame(&mut self, rows: &[Row], columns: usize) -> String {
-        // The cursor is out of sight only while it moves. A terminal that takes a character for wider than we do cuts
-        // the row instead of breaking it.
+    fn frame(&mut self, rows: &[StyledRow], columns: usize) -> String {
+        // Hides the cursor while it moves, and disables wrapping: a terminal that shows a character wider than assumed
+        // cuts the row.
         let mut frame = String::from("\x1b[?25l\x1b[?7l");
         frame.push_str(&self.back(columns));
         for (index, row) in rows.iter().enumerate() {
             frame.push_str(row.text());
             frame.push_str("\x1b[K");
             if index + 1 == rows.len() {
-                // What the last frame had more.
+                // Erases remaining rows of the previous draw.
                 frame.push_str("\x1b[J\x1b[?7h\x1b[?25h");
             }
-            // The newline is last, so that stdout's buffer lets all of it go at once.
+            // The newline is last, so that line-buffered stdout writes everything at once.
             frame.push_str("\r\n");
         }
         self.widths = rows.iter().map(|row| width_of(row.text(), row)).collect();
         frame
     }
 
-    /// To the first row of what was drawn. A terminal that has become narrower shows some rows as two.
+    /// The sequence that moves to the first drawn row. In a terminal that has become narrower some rows are wrapped.
     fn back(&self, columns: usize) -> String {
         let columns = columns.max(1);
         let rows: usize = self
@@ -102,8 +106,8 @@ impl Live {
     }
 }
 
-/// Blanks at the end were not written.
-fn width_of(shown: &str, row: &Row) -> usize {
+/// The width of a row without its trailing blanks, which are not written.
+fn width_of(shown: &str, row: &StyledRow) -> usize {
     row.width - (row.text.as_str().len() - shown.len())
 }
 
@@ -113,8 +117,8 @@ mod tests {
 
     use super::*;
 
-    fn row(text: &str) -> Row {
-        Row::default().rest(&Out::plain(), text, Tone::Plain, 1000)
+    fn row(text: &str) -> StyledRow {
+        StyledRow::default().rest(&CliOutput::plain(), text, WordTone::Plain, 1000)
     }
 
     fn screen(terminal: &Terminal) -> Vec<String> {
@@ -131,9 +135,9 @@ mod tests {
         let size = TerminalSize { rows: 6, cols: 20 };
         let mut terminal = Terminal::new(size, TerminalOptions::default());
         terminal.feed(b"$ fugue parallel\r\n");
-        let mut live = Live::default();
+        let mut live = LiveArea::default();
         for rows in [&["a", "b", "c"][..], &["longer", "b"], &["x", "y", "z"]] {
-            let rows: Vec<Row> = rows.iter().map(|text| row(text)).collect();
+            let rows: Vec<StyledRow> = rows.iter().map(|text| row(text)).collect();
             terminal.feed(live.frame(&rows, 20).as_bytes());
         }
         assert_eq!(screen(&terminal), ["$ fugue parallel", "x", "y", "z"]);
@@ -146,7 +150,7 @@ mod tests {
         let size = TerminalSize { rows: 10, cols: 20 };
         let mut terminal = Terminal::new(size, TerminalOptions::default());
         terminal.feed(b"$ fugue\r\n");
-        let mut live = Live::default();
+        let mut live = LiveArea::default();
         let wide = [row("eighteen columns.."), row("short")];
         terminal.feed(live.frame(&wide, 20).as_bytes());
         terminal.resize(TerminalSize { rows: 10, cols: 10 });
@@ -156,11 +160,11 @@ mod tests {
 
     #[test]
     fn words_are_cut_and_padded_by_columns() {
-        let out = Out::plain();
-        let row = Row::default()
-            .word(&out, "漢字漢字", Tone::Plain, 6)
-            .word(&out, "x", Tone::Plain, 3)
-            .rest(&out, "a long line with \x1b in it", Tone::Plain, 16);
+        let out = CliOutput::plain();
+        let row = StyledRow::default()
+            .word(&out, "漢字漢字", WordTone::Plain, 6)
+            .word(&out, "x", WordTone::Plain, 3)
+            .rest(&out, "a long line with \x1b in it", WordTone::Plain, 16);
         assert_eq!(row.text(), "漢字… x  a long…");
         assert_eq!(row.width, 16);
     }

@@ -1,4 +1,4 @@
-//! The binary: one file per verb, and the hidden role of a pane's holder.
+//! The binary: one file per verb, and the hidden verb `hold`, which runs the holder of a pane.
 
 mod cli;
 mod follow;
@@ -12,10 +12,10 @@ mod verbs;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let mut words = std::env::args_os();
-    // A holder is one of many and must stay small: it gets neither a parser nor a runtime.
-    if words.nth(1).is_some_and(|word| word == "hold") {
-        return fugue_holder::run(words);
+    let mut args = std::env::args_os();
+    // Each pane has a holder process, which must stay small: it has neither an argument parser nor a runtime.
+    if args.nth(1).is_some_and(|verb| verb == "hold") {
+        return fugue_holder::run(args);
     }
     cli::main()
 }

@@ -1,4 +1,4 @@
-//! What people and programs see: text that fits its terminal, or one JSON document.
+//! Output of the CLI: text that fits the terminal, or one JSON document.
 
 use std::io::{IsTerminal, Write};
 
@@ -6,21 +6,21 @@ use fugue_api::{Error, ErrorKind};
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar;
 
-pub use fugue_client::display::age;
+pub use fugue_client::display::format_age;
 
 pub use crate::text::clean;
-use crate::text::{Styled, clean_lines, escaped_json};
+use crate::text::{StyledText, clean_lines, escape_json};
 
 #[derive(Clone)]
-pub struct Out {
+pub struct CliOutput {
     json: bool,
     quiet: bool,
     colour: bool,
 }
 
-/// What a word in a table means, as far as colour goes.
+/// The meaning of a word, which decides its colour.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Tone {
+pub enum WordTone {
     Plain,
     Good,
     Needy,
@@ -30,7 +30,7 @@ pub enum Tone {
     Strong,
 }
 
-impl Out {
+impl CliOutput {
     pub fn new(json: bool, quiet: bool) -> Self {
         let colour = std::io::stdout().is_terminal()
             && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
@@ -41,7 +41,7 @@ impl Out {
         }
     }
 
-    /// As for a pipe.
+    /// Without colours, as for a pipe.
     #[cfg(test)]
     pub fn plain() -> Self {
         Self {
@@ -63,24 +63,24 @@ impl Out {
         std::io::stdout().is_terminal()
     }
 
-    /// Whether what was written may be drawn over.
+    /// Whether printed rows can be redrawn.
     pub fn can_redraw(&self) -> bool {
         self.on_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
     }
 
-    /// The one document of a verb; nothing for people, who get their own words.
+    /// Prints the JSON document of a verb.
     pub fn document(&self, value: &impl Serialize) -> Result<(), Error> {
         let text = serde_json::to_string(value)
             .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
-        self.bytes(format!("{}\n", escaped_json(text)).as_bytes())
+        self.bytes(format!("{}\n", escape_json(text)).as_bytes())
     }
 
-    /// What was asked for, on one line.
-    pub fn line(&self, text: impl Into<Styled>) -> Result<(), Error> {
+    /// Prints one line of requested data.
+    pub fn line(&self, text: impl Into<StyledText>) -> Result<(), Error> {
         self.bytes(format!("{}\n", text.into().as_str()).as_bytes())
     }
 
-    /// A text of several lines that was asked for: cleaned for a terminal, and exact for a pipe or a file.
+    /// Prints several lines of requested data: cleaned for a terminal, exact for a pipe or a file.
     pub fn lines(&self, text: &str) -> Result<(), Error> {
         if self.on_terminal() {
             self.bytes(format!("{}\n", clean_lines(text)).as_bytes())
@@ -90,22 +90,22 @@ impl Out {
     }
 
     /// One line of a program's output: cleaned for a terminal, and exact for a pipe or a file.
-    pub fn output(&self, line: String) -> Styled {
+    pub fn output(&self, line: String) -> StyledText {
         if self.on_terminal() {
-            Styled::output(&line)
+            StyledText::output(&line)
         } else {
-            Styled::exact(line)
+            StyledText::exact(line)
         }
     }
 
-    /// Bytes as they are: what somebody asked for raw, and frames of cleaned words with sequences of ours between them.
+    /// Writes bytes unchanged: raw output, and rows of cleaned words with escape sequences between them.
     pub fn bytes(&self, bytes: &[u8]) -> Result<(), Error> {
         let mut stdout = std::io::stdout().lock();
         stdout
             .write_all(bytes)
             .and_then(|()| stdout.flush())
             .map_err(|error| {
-                // `fugue read … | head` is over when head is.
+                // `fugue read … | head` ends when head does.
                 if error.kind() == std::io::ErrorKind::BrokenPipe {
                     std::process::exit(0);
                 }
@@ -113,7 +113,7 @@ impl Out {
             })
     }
 
-    /// Something worth knowing that was not asked for.
+    /// Prints additional information on stderr, unless quiet.
     pub fn note(&self, text: &str) {
         if !self.quiet && !self.json {
             let _ = writeln!(std::io::stderr(), "{}", clean(text));
@@ -124,7 +124,7 @@ impl Out {
         let mut stderr = std::io::stderr().lock();
         if self.json {
             let json = serde_json::to_string(error).unwrap_or_default();
-            let _ = writeln!(stderr, "{}", escaped_json(json));
+            let _ = writeln!(stderr, "{}", escape_json(json));
             return;
         }
         let _ = writeln!(stderr, "fugue: {}", clean_lines(&error.message));
@@ -133,21 +133,21 @@ impl Out {
         }
     }
 
-    /// Columns as wide as their widest word; the last one is cut at the terminal's edge.
-    pub fn table(&self, head: &[&str], rows: &[Vec<(String, Tone)>]) -> Result<(), Error> {
+    /// Prints a table. Columns are as wide as their widest word; rows are cut at the edge of the terminal.
+    pub fn table(&self, head: &[&str], rows: &[Vec<(String, WordTone)>]) -> Result<(), Error> {
         let mut widths: Vec<usize> = head.iter().map(|word| word.len()).collect();
         for row in rows {
             for (wide, (word, _)) in widths.iter_mut().zip(row) {
                 *wide = (*wide).max(width(&clean(word)));
             }
         }
-        let head: Vec<(String, Tone)> = head
+        let head: Vec<(String, WordTone)> = head
             .iter()
-            .map(|word| ((*word).to_owned(), Tone::Faint))
+            .map(|word| ((*word).to_owned(), WordTone::Faint))
             .collect();
         let edge = self.on_terminal().then(terminal_width).flatten();
         for row in std::iter::once(&head).chain(rows) {
-            let mut line = Styled::default();
+            let mut line = StyledText::default();
             let mut used = 0;
             for (index, ((word, tone), wide)) in row.iter().zip(&widths).enumerate() {
                 let room = edge.map_or(usize::MAX, |edge| edge.saturating_sub(used));
@@ -166,17 +166,17 @@ impl Out {
         Ok(())
     }
 
-    pub fn toned(&self, word: &str, tone: Tone) -> Styled {
+    pub fn toned(&self, word: &str, tone: WordTone) -> StyledText {
         let begin = match tone {
-            Tone::Plain => return word.into(),
+            WordTone::Plain => return word.into(),
             _ if !self.colour => return word.into(),
-            Tone::Good => "\x1b[32m",
-            Tone::Needy => "\x1b[33m",
-            Tone::Bad => "\x1b[31m",
-            Tone::Faint => "\x1b[2m",
-            Tone::Strong => "\x1b[1m",
+            WordTone::Good => "\x1b[32m",
+            WordTone::Needy => "\x1b[33m",
+            WordTone::Bad => "\x1b[31m",
+            WordTone::Faint => "\x1b[2m",
+            WordTone::Strong => "\x1b[1m",
         };
-        Styled::between(begin, word, "\x1b[0m")
+        StyledText::between(begin, word, "\x1b[0m")
     }
 }
 
@@ -191,12 +191,12 @@ pub fn terminal_size() -> Option<(usize, usize)> {
     (rows > 0 && columns > 0).then_some((rows, columns))
 }
 
-/// Columns that a text takes on a terminal.
+/// The width of a text in terminal columns.
 pub fn width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// As much of a text as fits into so many columns; it ends with `…` if that is not all.
+/// Cuts a text to `room` columns; a cut text ends with `…`.
 pub fn fit(text: &str, room: usize) -> String {
     if width(text) <= room {
         return text.to_owned();
@@ -215,8 +215,8 @@ pub fn fit(text: &str, room: usize) -> String {
     kept
 }
 
-/// `0.4s`, `12s`, `3m05s`, `2h10m`: how long something took.
-pub fn took(ms: u64) -> String {
+/// Formats a duration: `0.4s`, `12s`, `3m05s`, `2h10m`.
+pub fn format_duration(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
         0..10 => format!("{seconds}.{}s", ms % 1000 / 100),
@@ -226,10 +226,10 @@ pub fn took(ms: u64) -> String {
     }
 }
 
-/// Ctrl-C, from the moment this is made.
-pub struct Interrupt(tokio::signal::unix::Signal);
+/// Receives Ctrl-C from its creation on.
+pub struct InterruptSignal(tokio::signal::unix::Signal);
 
-impl Interrupt {
+impl InterruptSignal {
     pub fn new() -> Result<Self, Error> {
         let kind = tokio::signal::unix::SignalKind::interrupt();
         tokio::signal::unix::signal(kind)
@@ -242,18 +242,8 @@ impl Interrupt {
     }
 }
 
-/// A time on the command line: `500ms`, `60s`, `5m`, `1h30m`, and a plain number is seconds.
-pub fn span_ms(text: &str) -> Result<u64, String> {
-    let wanted = "wanted a time such as `500ms`, `60s`, `5m` or `1h30m`";
-    let span = match text.parse::<u64>() {
-        Ok(seconds) => std::time::Duration::from_secs(seconds),
-        Err(_) => humantime::parse_duration(text).map_err(|_| wanted.to_owned())?,
-    };
-    u64::try_from(span.as_millis()).map_err(|_| wanted.to_owned())
-}
-
 /// `12 B`, `3 KiB`, `4.5 MiB`, `6.7 GiB`.
-pub fn size(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     match bytes {
         0..1_024 => format!("{bytes} B"),
         1_024..1_048_576 => format!("{} KiB", bytes >> 10),
@@ -282,26 +272,6 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_as_people_write_them() {
-        for (text, ms) in [
-            ("500ms", Some(500)),
-            ("60s", Some(60_000)),
-            ("60", Some(60_000)),
-            ("0", Some(0)),
-            ("5m", Some(300_000)),
-            ("1h30m", Some(5_400_000)),
-            ("1m 30s", Some(90_000)),
-            ("", None),
-            ("soon", None),
-            ("-5s", None),
-            ("5 parsecs", None),
-            ("99999999999999999999h", None),
-        ] {
-            assert_eq!(super::span_ms(text).ok(), ms, "{text:?}");
-        }
-    }
-
-    #[test]
     fn how_long_it_took_is_as_exact_as_it_is_short() {
         for (ms, text) in [
             (0, "0.0s"),
@@ -311,7 +281,7 @@ mod tests {
             (185_000, "3m05s"),
             (7_800_000, "2h10m"),
         ] {
-            assert_eq!(super::took(ms), text);
+            assert_eq!(super::format_duration(ms), text);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! A run as somebody at this terminal waits for it: its news, its answer, and Ctrl-C, which ends the wait and never the
-//! run.
+//! Waiting for a run at the terminal: its progress, its result, and Ctrl-C, which ends the wait but not the run.
 
 pub mod commands;
 mod marks;
@@ -10,8 +9,8 @@ mod table;
 use std::{pin::Pin, process::ExitCode};
 
 use fugue_api::{
-    Error, ErrorKind, Handle, RunId, ToolCall, ToolReply,
-    runs::{RunKind, RunResult},
+    Error, ErrorKind, Handle, RunId, Tool, ToolCall,
+    run_result::{RunKind, RunResult},
     wire::{Request, Response, RunProgress},
 };
 use fugue_client::client::Client;
@@ -20,63 +19,64 @@ use tokio::{
     sync::watch,
 };
 
-pub use stream::Begin;
+pub use stream::StreamStart;
 
-use crate::{cli::Desk, follow::Pace};
+use crate::{cli::CliContext, follow::RetryDelay};
 
-/// Exit code of a wait whose time was over.
+/// Exit code after a timeout.
 pub const TIMED_OUT: u8 = 124;
 const INTERRUPTED: u8 = 130;
 
-/// Calls a tool that starts a run, or waits for one, shows what happens meanwhile, and tells how it ended.
-pub async fn see_through(
-    desk: &Desk,
+/// Calls a tool that starts a run or waits for one, shows its progress, and reports its result.
+pub async fn wait_and_report(
+    cx: &CliContext,
     run: RunId,
     kind: RunKind,
-    request: impl Into<ToolCall>,
-    begin: Begin,
+    args: impl Tool<Reply: Into<RunResult>>,
+    begin: StreamStart,
 ) -> Result<ExitCode, Error> {
-    let mut wait = Wait::begin(desk, run, request.into())?;
+    let mut wait = RunWait::begin(cx, run, args)?;
     let ended = match kind {
-        _ if desk.out.is_json() => wait.ended().await?,
+        _ if cx.out.is_json() => wait.ended().await?,
         RunKind::Expect => wait.ended().await?,
-        RunKind::Parallel if desk.out.is_quiet() => wait.ended().await?,
-        RunKind::Parallel if desk.out.can_redraw() => table::live(desk, &mut wait).await?,
-        RunKind::Parallel => table::plain(desk, &mut wait).await?,
-        RunKind::Pipeline => stream::show(desk, &mut wait, begin).await?,
+        RunKind::Parallel if cx.out.is_quiet() => wait.ended().await?,
+        RunKind::Parallel if cx.out.can_redraw() => table::show_table(cx, &mut wait).await?,
+        RunKind::Parallel => table::print_ended_tasks(cx, &mut wait).await?,
+        RunKind::Pipeline => stream::show(cx, &mut wait, begin).await?,
     };
-    let goes_on = format!("`fugue wait {}` picks it up again", wait.run);
+    let continue_hint = format!("`fugue wait {}` continues the wait", wait.run);
     let code = match (&ended, &wait.known) {
-        (Ended::Answered, Some(result)) => report::exit_code(result),
-        (Ended::Answered | Ended::Interrupted, _) => INTERRUPTED,
+        (WaitEnd::Answered, Some(result)) => report::exit_code(result),
+        (WaitEnd::Answered | WaitEnd::Interrupted, _) => INTERRUPTED,
     };
     match (&ended, &wait.known) {
-        (_, Some(known)) if desk.out.is_json() => desk.out.document(known)?,
-        (_, None) if desk.out.is_json() => desk.out.error(
-            &Error::new(ErrorKind::Unavailable, "interrupted before the run began").hint(&goes_on),
+        (_, Some(known)) if cx.out.is_json() => cx.out.document(known)?,
+        (_, None) if cx.out.is_json() => cx.out.error(
+            &Error::new(ErrorKind::Unavailable, "interrupted before the run began")
+                .hint(&continue_hint),
         ),
-        (Ended::Answered, Some(result)) => {
-            report::tell(desk, result)?;
+        (WaitEnd::Answered, Some(result)) => {
+            report::print(cx, result)?;
             if result.is_running() {
-                desk.out.note(&format!("still running; {goes_on}"));
+                cx.out.note(&format!("still running; {continue_hint}"));
             }
         }
-        (Ended::Answered | Ended::Interrupted, known) => {
-            if desk.out.can_redraw() {
-                // The `^C` of the terminal's own echo.
-                desk.out.bytes(b"\r\x1b[K")?;
+        (WaitEnd::Answered | WaitEnd::Interrupted, known) => {
+            if cx.out.can_redraw() {
+                // Erases the `^C` that the terminal echoes.
+                cx.out.bytes(b"\r\x1b[K")?;
             }
-            desk.out.note(&match known {
-                Some(_) => format!("interrupted; the run goes on, and {goes_on}"),
-                None => format!("interrupted; if the run had begun, {goes_on}"),
+            cx.out.note(&match known {
+                Some(_) => format!("interrupted; the run continues, and {continue_hint}"),
+                None => format!("interrupted; if the run had begun, {continue_hint}"),
             });
         }
     }
     Ok(ExitCode::from(code))
 }
 
-/// An id of our own, so that a run can be picked up again whatever happens to the call that starts it.
-pub fn fresh_id() -> Result<RunId, Error> {
+/// Generates the id here, so that `fugue wait` finds the run even if the call that starts it fails.
+pub fn new_run_id() -> Result<RunId, Error> {
     let mut random = [0; 8];
     match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
         Ok(8) => Ok(RunId::fresh(random)),
@@ -87,14 +87,13 @@ pub fn fresh_id() -> Result<RunId, Error> {
     }
 }
 
-/// How much output a result may have. A program gets as much as a model would; people see failures whole, and more
-/// than they can read is cut where it is shown.
-pub fn most_chars(desk: &Desk, wanted: Option<u32>) -> u32 {
-    wanted.unwrap_or(if desk.out.is_json() { 10_000 } else { 200_000 })
+/// The limit of output in a result. With `--json` it is that of a tool call; for people failures are printed whole.
+pub fn max_output_chars(cx: &CliContext, requested: Option<u32>) -> u32 {
+    requested.unwrap_or(if cx.out.is_json() { 10_000 } else { 200_000 })
 }
 
-/// How a run stands, as soon as that is another than `seen`.
-pub async fn news(client: &Client, run: &RunId, seen: u64) -> Result<RunProgress, Error> {
+/// Waits until a run is newer than version `seen`, and returns its progress.
+pub async fn fetch_progress(client: &Client, run: &RunId, seen: u64) -> Result<RunProgress, Error> {
     let ask = Request::RunNews {
         run: run.clone(),
         seen,
@@ -108,46 +107,52 @@ pub async fn news(client: &Client, run: &RunId, seen: u64) -> Result<RunProgress
     }
 }
 
-/// How a wait ended.
-pub enum Ended {
-    /// What is known is the answer.
+/// How the wait for a run ended.
+pub enum WaitEnd {
+    /// The run has returned its result.
     Answered,
     Interrupted,
 }
 
-/// What happens while one waits.
-pub enum Event {
-    /// Something is known that was not.
+/// An event during the wait.
+pub enum WaitEvent {
+    /// The progress has changed.
     News,
-    Ended(Ended),
+    Ended(WaitEnd),
 }
 
-/// One wait for a run.
-pub struct Wait {
+/// The wait for a run.
+pub struct RunWait {
     run: RunId,
-    /// The latest news, without outputs; at the end the answer.
+    /// The latest progress, without outputs; at the end the result.
     known: Option<RunResult>,
     answer: Pin<Box<dyn Future<Output = Result<RunResult, Error>>>>,
-    // Only the latest news count, so it is no queue.
+    // Only the latest progress matters, so it is not a queue.
     told: watch::Receiver<Option<RunResult>>,
     more_news: bool,
     interrupts: Signal,
 }
 
-impl Wait {
-    fn begin(desk: &Desk, run: RunId, request: ToolCall) -> Result<Self, Error> {
-        // Before anything is started: from here on Ctrl-C says how to pick it up again.
+impl RunWait {
+    fn begin<T: Tool<Reply: Into<RunResult>>>(
+        cx: &CliContext,
+        run: RunId,
+        args: T,
+    ) -> Result<Self, Error> {
+        let request: ToolCall = args.into();
+        // Registered before the run starts, so that Ctrl-C always prints how to continue.
         let interrupts = signal(SignalKind::interrupt())
             .map_err(|error| Error::new(ErrorKind::Internal, format!("Ctrl-C: {error}")))?;
         let (tell, told) = watch::channel(None);
-        tokio::spawn(listen(desk.client.clone(), run.clone(), tell));
-        let client = desk.client.clone();
-        let pick_up = format!("`fugue wait {run}` picks it up again, if it had begun");
+        tokio::spawn(forward_progress(cx.client.clone(), run.clone(), tell));
+        let client = cx.client.clone();
+        let pick_up = format!("`fugue wait {run}` continues the wait, if the run had begun");
         let answer = Box::pin(async move {
             let answer = client
                 .call(request)
                 .await
-                .and_then(|handed| result_of(handed.reply));
+                .and_then(|delivery| delivery.reply.read_as::<T>())
+                .map(Into::into);
             answer.map_err(|error| match error.kind {
                 ErrorKind::Unavailable if error.message.contains("daemon") => error.hint(pick_up),
                 _ => error,
@@ -163,41 +168,41 @@ impl Wait {
         })
     }
 
-    /// May be dropped and called again without losing anything.
-    async fn next(&mut self) -> Result<Event, Error> {
+    /// Waits for the next event. Cancel-safe.
+    async fn next(&mut self) -> Result<WaitEvent, Error> {
         tokio::select! {
             biased;
             answer = &mut self.answer => {
                 self.known = Some(answer?);
-                Ok(Event::Ended(Ended::Answered))
+                Ok(WaitEvent::Ended(WaitEnd::Answered))
             }
-            _ = self.interrupts.recv() => Ok(Event::Ended(Ended::Interrupted)),
+            _ = self.interrupts.recv() => Ok(WaitEvent::Ended(WaitEnd::Interrupted)),
             told = self.told.changed(), if self.more_news => {
                 match told {
                     Ok(()) => self.known = self.told.borrow_and_update().clone(),
                     Err(_) => self.more_news = false,
                 }
-                Ok(Event::News)
+                Ok(WaitEvent::News)
             }
         }
     }
 
-    async fn ended(&mut self) -> Result<Ended, Error> {
+    async fn ended(&mut self) -> Result<WaitEnd, Error> {
         loop {
             match self.next().await? {
-                Event::News => {}
-                Event::Ended(ended) => return Ok(ended),
+                WaitEvent::News => {}
+                WaitEvent::Ended(ended) => return Ok(ended),
             }
         }
     }
 }
 
-/// Asks for news until there will be none.
-async fn listen(client: Client, run: RunId, tell: watch::Sender<Option<RunResult>>) {
+/// Forwards the progress of a run until it ends.
+async fn forward_progress(client: Client, run: RunId, tell: watch::Sender<Option<RunResult>>) {
     let mut seen = 0;
-    let mut pace = Pace::new();
+    let mut pace = RetryDelay::new();
     loop {
-        match news(&client, &run, seen).await {
+        match fetch_progress(&client, &run, seen).await {
             Ok(news) => {
                 let over = !news.run.is_running();
                 seen = news.version;
@@ -205,22 +210,9 @@ async fn listen(client: Client, run: RunId, tell: watch::Sender<Option<RunResult
                     return;
                 }
             }
-            // Not recorded yet, or refused: the answer tells.
+            // The run is not stored yet, or was refused, which the reply reports.
             Err(error) if error.kind == ErrorKind::NotFound => pace.next().await,
             Err(_) => return,
         }
-    }
-}
-
-fn result_of(reply: ToolReply) -> Result<RunResult, Error> {
-    match reply {
-        ToolReply::RunParallel(result) => Ok(RunResult::Parallel(result)),
-        ToolReply::RunPipeline(result) => Ok(RunResult::Pipeline(result)),
-        ToolReply::RunExpect(result) => Ok(RunResult::Expect(result)),
-        ToolReply::WaitForRun(result) => Ok(result),
-        _ => Err(Error::new(
-            ErrorKind::Internal,
-            "the reply is not about a run",
-        )),
     }
 }

@@ -1,13 +1,12 @@
-//! Text that may be written to a person's terminal.
+//! Text that is safe to print on a terminal.
 //!
-//! Names, titles, prompts, messages, paths and outputs come from programs and agents. A control character in one would be
-//! obeyed by the terminal; a character without a shape of its own would turn the line around or make two names look the
-//! same. Each of these is shown as U+FFFD.
+//! Names, titles, prompts, messages, paths and outputs come from programs and agents. The terminal would execute their
+//! control characters, and invisible characters could reverse a line or make two names look the same. Both are replaced
+//! by U+FFFD.
 //!
-//! Two kinds of characters without a shape are kept where they are of use: joiners (U+200C, U+200D) between two, and
-//! variation selectors behind one, that are neither ASCII nor Latin, Greek or Cyrillic (below U+0530). There they shape
-//! emoji and the words of Arabic and Indic scripts; elsewhere they change nothing that can be seen. `©`, `®` and keycaps
-//! have selectors too.
+//! Two kinds of invisible characters are kept where they have a visible effect: joiners (U+200C, U+200D) between, and
+//! variation selectors after, characters from U+0530 on, which excludes ASCII, Latin, Greek and Cyrillic. They shape emoji
+//! and words of Arabic and Indic scripts. Variation selectors are also kept after `©` and `®` and in keycaps.
 
 use std::fmt::Write as _;
 
@@ -15,22 +14,22 @@ use fugue_client::display::is_invisible;
 
 const REPLACEMENT: char = '\u{fffd}';
 
-/// One line of cleaned text, with colours of ours.
+/// One line of cleaned text with escape sequences for colours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Styled(String);
+pub struct StyledText(String);
 
-impl Styled {
-    /// A cleaned text between two sequences of ours.
+impl StyledText {
+    /// A cleaned text between two escape sequences.
     pub fn between(before: &'static str, text: &str, after: &'static str) -> Self {
         Self(format!("{before}{}{after}", clean(text)))
     }
 
     /// A line of a program's output, for a terminal.
     pub fn output(line: &str) -> Self {
-        Self(replaced(line, |c| c == '\t'))
+        Self(replace_unsafe(line, |c| c == '\t'))
     }
 
-    /// A line that no terminal gets.
+    /// A line for a pipe or a file, unchanged.
     pub fn exact(line: String) -> Self {
         Self(line)
     }
@@ -50,40 +49,41 @@ impl Styled {
     }
 }
 
-impl From<&str> for Styled {
+impl From<&str> for StyledText {
     fn from(text: &str) -> Self {
         Self(clean(text))
     }
 }
 
-impl From<&String> for Styled {
+impl From<&String> for StyledText {
     fn from(text: &String) -> Self {
         Self(clean(text))
     }
 }
 
-impl From<String> for Styled {
+impl From<String> for StyledText {
     fn from(text: String) -> Self {
         Self(clean(&text))
     }
 }
 
-/// A name, a path or a command as one line.
+/// Cleans a name, path or command, as one line.
 pub fn clean(text: &str) -> String {
-    replaced(text, |_| false)
+    replace_unsafe(text, |_| false)
 }
 
-/// A text of several lines.
+/// Cleans a text of several lines.
 pub fn clean_lines(text: &str) -> String {
-    replaced(text, |c| matches!(c, '\n' | '\t'))
+    replace_unsafe(text, |c| matches!(c, '\n' | '\t'))
 }
 
-fn replaced(text: &str, is_meant: impl Fn(char) -> bool) -> String {
+fn replace_unsafe(text: &str, is_meant: impl Fn(char) -> bool) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut before = None;
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
-        let fine = is_meant(c) || is_plain(c) || is_of_use(before, c, chars.peek().copied());
+        let fine =
+            is_meant(c) || is_plain(c) || has_visible_effect(before, c, chars.peek().copied());
         let shown = if fine { c } else { REPLACEMENT };
         cleaned.push(shown);
         before = Some(shown);
@@ -95,7 +95,7 @@ fn is_plain(c: char) -> bool {
     !c.is_control() && !is_invisible(c) && !matches!(c, '\u{ad}' | '\u{2028}' | '\u{2029}')
 }
 
-fn is_of_use(before: Option<char>, c: char, after: Option<char>) -> bool {
+fn has_visible_effect(before: Option<char>, c: char, after: Option<char>) -> bool {
     let shapes =
         |c: Option<char>| c.is_some_and(|c| c >= '\u{530}' && c != REPLACEMENT && is_plain(c));
     let selects = |c: Option<char>| matches!(c, Some('\u{fe00}'..='\u{fe0f}'));
@@ -109,9 +109,8 @@ fn is_of_use(before: Option<char>, c: char, after: Option<char>) -> bool {
     }
 }
 
-/// A JSON text that says the same, in which what a terminal could obey or hide is written as `\uXXXX`. Outside of strings
-/// JSON has no such characters.
-pub fn escaped_json(json: String) -> String {
+/// Escapes control and invisible characters of a JSON text as `\uXXXX`. They occur only inside of strings.
+pub fn escape_json(json: String) -> String {
     if json.chars().all(is_plain) {
         return json;
     }
@@ -166,7 +165,7 @@ mod tests {
             assert_eq!(clean(text), shown, "{text:?}");
         }
         assert_eq!(clean_lines("a\tb\nc\r\x1b"), "a\tb\nc\u{fffd}\u{fffd}");
-        assert_eq!(Styled::output("a\tb\r").as_str(), "a\tb\u{fffd}");
+        assert_eq!(StyledText::output("a\tb\r").as_str(), "a\tb\u{fffd}");
     }
 
     #[test]
@@ -185,7 +184,7 @@ mod tests {
     fn escaped_json_says_the_same_in_plain_characters() {
         for start in (0..0x11_0000).step_by(0x100) {
             let text: String = (start..start + 0x100).filter_map(char::from_u32).collect();
-            let escaped = escaped_json(serde_json::to_string(&text).unwrap());
+            let escaped = escape_json(serde_json::to_string(&text).unwrap());
             assert!(escaped.chars().all(is_plain), "{start:x}");
             assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text);
         }

@@ -31,17 +31,16 @@ pub mod watch;
 
 use fugue_api::{
     Error, ErrorKind, Handle, OsText, Tool,
-    panes::{PaneState, SourcedState},
-    team::{WorkerRow, WorkerState},
-    watch::{WatcherRow, WatcherState},
+    overview::{WatcherRow, WatcherState, WorkerRow, WorkerState},
+    pane_state::{PaneState, SourcedState},
     wire::{CallerEnv, SettingNames},
 };
 
 pub use fugue_client::display::quoted;
 
-use crate::{cli::Desk, out::Tone};
+use crate::{cli::CliContext, out::WordTone};
 
-/// Where this process is and what it has: a pane it makes starts from here.
+/// The launch environment of this process, for the panes that it creates.
 pub fn caller() -> Result<CallerEnv, Error> {
     let cwd = std::env::current_dir().map_err(|error| {
         Error::new(
@@ -50,7 +49,7 @@ pub fn caller() -> Result<CallerEnv, Error> {
         )
         .hint("cd somewhere that exists")
     })?;
-    // There is no way to read the mask but to set it, so it is set back at once; nothing else runs yet.
+    // umask can only be read by setting it. No other thread runs yet.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
     Ok(CallerEnv {
@@ -63,17 +62,17 @@ pub fn caller() -> Result<CallerEnv, Error> {
     })
 }
 
-/// Calls a tool and gives its own reply.
-pub async fn call<T: Tool>(desk: &Desk, args: T) -> Result<T::Reply, Error> {
-    let handed = desk.client.call(args.into()).await?;
-    T::Reply::try_from(handed.reply)
+/// Calls a tool and returns its reply.
+pub async fn call<T: Tool>(cx: &CliContext, args: T) -> Result<T::Reply, Error> {
+    let delivery = cx.client.call(args.into()).await?;
+    delivery.reply.read_as::<T>()
 }
 
-/// A state in a word and a colour.
-pub fn state_word(state: &SourcedState) -> (String, Tone) {
+/// A pane state as text, with its tone.
+pub fn state_word(state: &SourcedState) -> (String, WordTone) {
     match state.state {
-        PaneState::Running => ("running".into(), Tone::Good),
-        PaneState::Idle => ("idle".into(), Tone::Plain),
+        PaneState::Running => ("running".into(), WordTone::Good),
+        PaneState::Idle => ("idle".into(), WordTone::Plain),
         PaneState::NeedsInput => {
             let prompt = state.prompt.as_deref().filter(|prompt| !prompt.is_empty());
             (
@@ -81,7 +80,7 @@ pub fn state_word(state: &SourcedState) -> (String, Tone) {
                     || "needs input".into(),
                     |prompt| format!("needs input: {prompt}"),
                 ),
-                Tone::Needy,
+                WordTone::Needy,
             )
         }
         PaneState::Exited | PaneState::Closed => {
@@ -91,36 +90,36 @@ pub fn state_word(state: &SourcedState) -> (String, Tone) {
                 "closed"
             };
             match (&state.exit_code, &state.signal) {
-                (Some(0), _) => (format!("{word} 0"), Tone::Faint),
-                (Some(code), _) => (format!("{word} {code}"), Tone::Bad),
-                (None, Some(signal)) => (format!("{word} {signal}"), Tone::Bad),
-                (None, None) => (format!("{word} ?"), Tone::Faint),
+                (Some(0), _) => (format!("{word} 0"), WordTone::Faint),
+                (Some(code), _) => (format!("{word} {code}"), WordTone::Bad),
+                (None, Some(signal)) => (format!("{word} {signal}"), WordTone::Bad),
+                (None, None) => (format!("{word} ?"), WordTone::Faint),
             }
         }
     }
 }
 
-/// What a worker does, and at which prompt it is.
-pub fn worker_word(worker: &WorkerRow) -> (String, Tone) {
+/// The state of a worker and the number of its turn.
+pub fn worker_word(worker: &WorkerRow) -> (String, WordTone) {
     let (word, tone) = match worker.state {
-        WorkerState::Starting => ("starting", Tone::Plain),
-        WorkerState::Working => ("working", Tone::Good),
-        WorkerState::NeedsInput => ("needs input", Tone::Needy),
-        WorkerState::Resting => ("resting", Tone::Plain),
-        WorkerState::Ended => ("ended", Tone::Faint),
+        WorkerState::Starting => ("starting", WordTone::Plain),
+        WorkerState::Working => ("working", WordTone::Good),
+        WorkerState::NeedsInput => ("needs input", WordTone::Needy),
+        WorkerState::Resting => ("resting", WordTone::Plain),
+        WorkerState::Ended => ("ended", WordTone::Faint),
     };
     (format!("{word}, turn {}", worker.turn), tone)
 }
 
-/// What a watcher does, and what it decided last.
-pub fn watcher_word(watcher: &WatcherRow) -> (String, Tone) {
+/// The state of a watcher and its last decision.
+pub fn watcher_word(watcher: &WatcherRow) -> (String, WordTone) {
     let (word, tone) = match watcher.state {
-        WatcherState::Active => ("waits for a report", Tone::Plain),
-        WatcherState::Wait => ("waits", Tone::Good),
-        WatcherState::IdleSpin => ("waits for quiet", Tone::Good),
-        WatcherState::Assess => ("decides", Tone::Good),
-        WatcherState::Standby => ("waits for the next report", Tone::Plain),
-        WatcherState::Paused => ("paused", Tone::Needy),
+        WatcherState::Active => ("waits for a report", WordTone::Plain),
+        WatcherState::Wait => ("waits", WordTone::Good),
+        WatcherState::IdleSpin => ("waits for quiet", WordTone::Good),
+        WatcherState::Assess => ("decides", WordTone::Good),
+        WatcherState::Standby => ("waits for the next report", WordTone::Plain),
+        WatcherState::Paused => ("paused", WordTone::Needy),
     };
     let decided = watcher.decision.as_ref();
     let decided = decided.filter(|_| watcher.state != WatcherState::Paused);

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use fugue_api::{PaneId, panes::PaneState};
+use fugue_api::{PaneId, pane_state::PaneState};
 use fugue_testkit::{ProcessRef, RunningProgram, TestEnv, report_metric, skip_on_tmux, until};
 
 /// What one wait may take on a busy machine.

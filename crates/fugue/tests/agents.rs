@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::{PaneId, panes::CreatePaneReply};
+use fugue_api::{PaneId, tools::CreatePaneReply};
 use fugue_daemon::agents::{
     self, Vendor, WorkerAssignment,
     hook::{self, HookEvent},
@@ -238,7 +238,7 @@ fn a_question_is_heard_and_its_answer_too() {
             let sent = worker.world.type_line(worker.pane, text);
             assert_eq!(
                 sent.submitted,
-                fugue_api::panes::SubmitResult::Yes,
+                fugue_api::tools::SubmitResult::Yes,
                 "{vendor:?}"
             );
             worker.until_heard("the next turn", |news| {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fugue_api::{
     PaneId, RunId,
-    panes::CreatePaneReply,
-    runs::{ExpectStatus, RunResult},
+    run_result::RunResult,
+    tools::{CreatePaneReply, ExpectStatus},
 };
 use fugue_testkit::{ProcessRef, TestEnv, WallClock, boot_clock_launcher, until_some};
 

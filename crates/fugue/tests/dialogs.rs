@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::{PaneId, panes::SubmitResult};
+use fugue_api::{PaneId, tools::SubmitResult};
 use fugue_testkit::{
     MissingRequirement, TestEnv,
     mcp_client::McpClient,

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use fugue_api::{
     PaneId,
-    panes::{PaneState, SendInputReply},
-    runs::{ExpectResult, ExpectStatus, MatchVia},
+    pane_state::PaneState,
+    tools::{ExpectResult, ExpectStatus, MatchVia, SendInputReply},
 };
 use fugue_testkit::{
     TestEnv,

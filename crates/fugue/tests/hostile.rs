@@ -14,12 +14,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::{
-    panes::{ClosePaneReply, CreatePaneReply, ReadPaneReply},
-    runs::{
-        ExpectResult, ExpectStatus, ParallelResult, PipelineResult, PipelineStatus, StepStatus,
-        TaskStatus,
-    },
+use fugue_api::tools::{
+    ClosePaneReply, CreatePaneReply, ExpectResult, ExpectStatus, ParallelResult, PipelineResult,
+    PipelineStatus, ReadPaneReply, StepStatus, TaskStatus,
 };
 use fugue_testkit::{
     SeededRng, TestEnv,

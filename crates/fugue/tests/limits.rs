@@ -2,10 +2,7 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use fugue_api::{
-    ErrorKind, PaneId,
-    panes::{CreatePaneReply, PaneState},
-};
+use fugue_api::{ErrorKind, PaneId, pane_state::PaneState, tools::CreatePaneReply};
 use fugue_testkit::{MissingRequirement, TestEnv, report_metric, skip, until, until_some};
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -319,7 +316,7 @@ fn a_program_that_ended_on_a_full_disk_is_told_of_and_can_be_closed() {
     );
     let read = world.read(pane, &[]);
     assert_eq!(read.note.as_deref(), Some(&*note));
-    let closed: fugue_api::panes::ClosePaneReply = world.json(&["close", &pane.to_string()]);
+    let closed: fugue_api::tools::ClosePaneReply = world.json(&["close", &pane.to_string()]);
     assert_eq!(closed.exit_code, Some(6));
     let note = closed.note.expect("what was lost");
     assert!(note.contains("could not be written and are lost"), "{note}");

@@ -4,8 +4,7 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use fugue_api::{
     PaneId,
-    panes::{CreatePaneReply, ReadPaneReply},
-    runs::ParallelResult,
+    tools::{CreatePaneReply, ParallelResult, ReadPaneReply},
 };
 use fugue_testkit::{TestEnv, report_metric};
 

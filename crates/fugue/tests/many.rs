@@ -7,10 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::{
-    PaneId,
-    panes::{ClosePaneReply, PaneState},
-};
+use fugue_api::{PaneId, pane_state::PaneState, tools::ClosePaneReply};
 use fugue_testkit::{ProcessRef, TestEnv, report_metric, sleep_in_test};
 
 const LIMIT: Duration = Duration::from_secs(300);

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::{PaneId, panes::CreatePaneReply};
+use fugue_api::{PaneId, tools::CreatePaneReply};
 use fugue_testkit::{
     RunningProgram, TestEnv, report_metric,
     scripted_model::{ModelAction, ScriptedModel, tool_results},
@@ -97,7 +97,7 @@ fn check(agent: TestAgent) {
     for definition in fugue_api::ToolCall::definitions() {
         let name = agent.model_tool_name(definition.name).0;
         let description = definition
-            .takes
+            .arguments
             .get("description")
             .cloned()
             .unwrap_or_default();

@@ -8,11 +8,7 @@ use std::{
     time::Duration,
 };
 
-use fugue_api::{
-    ErrorKind, PaneId,
-    panes::{Overview, PaneState},
-    wire::DaemonStatus,
-};
+use fugue_api::{ErrorKind, PaneId, overview::Overview, pane_state::PaneState, wire::DaemonStatus};
 use fugue_testkit::{
     MissingRequirement, ProcessRef, ProgramOutput, RunningProgram, TestEnv, mcp_client::McpClient,
     skip, until, until_some,

@@ -9,7 +9,9 @@ use std::{
 
 use fugue_api::{
     ErrorKind, PaneId,
-    panes::{ClosePaneReply, CreatePaneReply, Overview, PaneState, PaneStatus},
+    overview::Overview,
+    pane_state::PaneState,
+    tools::{ClosePaneReply, CreatePaneReply, PaneStatus},
 };
 use fugue_testkit::{RunningProgram, TestEnv, until, until_some};
 
@@ -702,7 +704,7 @@ fn a_large_text_is_typed_whole() {
         .pane_id;
     world.until_printed(pane, |text| text.contains("ready"));
     let text: String = (0..16_000).map(|n| format!("{n:05};")).collect();
-    world.json::<fugue_api::panes::SendInputReply>(&[
+    world.json::<fugue_api::tools::SendInputReply>(&[
         "send",
         &pane.to_string(),
         "--paste",

@@ -2,7 +2,10 @@
 
 use std::{fs, time::Duration};
 
-use fugue_api::panes::{CreatePaneReply, PaneState, ReadPaneReply};
+use fugue_api::{
+    pane_state::PaneState,
+    tools::{CreatePaneReply, ReadPaneReply},
+};
 use fugue_testkit::{TestEnv, until, until_some};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -356,7 +359,7 @@ fn the_screen_of_an_editor_is_what_one_would_see() {
     until("vim shows the file", LIMIT, || screen().contains("second"));
     let rows: Vec<String> = screen().lines().map(str::to_owned).collect();
     assert_eq!(rows[..4], ["first", "second", "~", "~"]);
-    world.json::<fugue_api::panes::SendInputReply>(&[
+    world.json::<fugue_api::tools::SendInputReply>(&[
         "send",
         &pane.pane_id.to_string(),
         "Gothird 漢字",

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fugue_api::runs::{
+use fugue_api::tools::{
     ExpectResult, ExpectStatus, ParallelResult, ParallelStatus, PipelineResult, PipelineStatus,
     StepStatus, TaskStatus,
 };
@@ -342,7 +342,7 @@ fn a_pipeline_is_one_shell_from_the_first_step_to_the_last() {
     // The pane stays, an interactive shell in that state.
     let pane = result.pane_id;
     until("the prompt", Duration::from_secs(20), || {
-        world.status(pane).state.state == fugue_api::panes::PaneState::Idle
+        world.status(pane).state.state == fugue_api::pane_state::PaneState::Idle
     });
     world.type_line(pane, "f again; echo $b");
     world.until_printed(pane, |text| text.contains("f again\n2"));
@@ -381,7 +381,7 @@ fn a_pipeline_out_of_time_is_interrupted_and_its_pane_stays() {
         assert_eq!(result.steps[1].status, StepStatus::Timeout);
         let pane = result.pane_id;
         until("a prompt", Duration::from_secs(20), || {
-            world.status(pane).state.state == fugue_api::panes::PaneState::Idle
+            world.status(pane).state.state == fugue_api::pane_state::PaneState::Idle
         });
         let sleeps = world
             .processes()
@@ -408,7 +408,7 @@ fn a_step_that_reads_gets_the_terminal_and_says_that_it_waits() {
     let needs = |prompt: &str| {
         until("a question", Duration::from_secs(20), || {
             let state = world.status(pane).state;
-            state.state == fugue_api::panes::PaneState::NeedsInput
+            state.state == fugue_api::pane_state::PaneState::NeedsInput
                 && state.prompt.as_deref() == Some(prompt)
         });
     };

@@ -4,10 +4,10 @@ use std::{fs, time::Duration};
 
 use fugue_api::{
     ErrorKind, PaneId,
-    panes::{CreatePaneReply, ReadPaneReply},
-    runs::{
-        ExpectResult, ExpectStatus, ParallelResult, ParallelStatus, PipelineResult, PipelineStatus,
-        RunKind, RunResult, TaskStatus,
+    run_result::{RunKind, RunResult},
+    tools::{
+        CreatePaneReply, ExpectResult, ExpectStatus, ParallelResult, ParallelStatus,
+        PipelineResult, PipelineStatus, ReadPaneReply, TaskStatus,
     },
 };
 use fugue_testkit::{ProgramOutput, RunningProgram, SeededRng, TestEnv, sleep_in_test, until_some};
@@ -75,14 +75,14 @@ fn parallel_says_by_its_exit_code_how_it_went() {
         &world,
         &["parallel", "true", "echo hello"],
         0,
-        &["exit 0", "task-2: echo hello", "2 of 2 went well"],
+        &["exit 0", "task-2: echo hello", "2 of 2 succeeded"],
         &[],
     );
     check(
         &world,
         &["parallel", "true", "exit 7"],
         1,
-        &["exit 7", "1 of 2 went well · 1 failed"],
+        &["exit 7", "1 of 2 succeeded · 1 failed"],
         &[],
     );
     check(&world, &["parallel", "kill -9 $$"], 1, &["SIGKILL"], &[]);
@@ -123,7 +123,7 @@ fn parallel_says_by_its_exit_code_how_it_went() {
         &["why"],
         &[],
     );
-    assert!(!quiet.out().contains("went well"), "{quiet}");
+    assert!(!quiet.out().contains("succeeded"), "{quiet}");
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn without_a_terminal_a_line_is_said_when_a_task_ends() {
         (0, "task-3"),
         (1, "task-2"),
         (2, "task-1"),
-        (3, "3 of 3 went well"),
+        (3, "3 of 3 succeeded"),
     ]
     .map(|(line, word)| lines[line].contains(word))
     .to_vec();
@@ -349,7 +349,7 @@ fn ten_run_at_once_and_the_failing_ones_are_shown() {
     commands.push("echo short; exit 1".into());
     let mut args = vec!["parallel"];
     args.extend(commands.iter().map(String::as_str));
-    let ran = check(&world, &args, 1, &["8 of 10 went well · 2 failed"], &[]);
+    let ran = check(&world, &args, 1, &["8 of 10 succeeded · 2 failed"], &[]);
     let out = ran.out();
     assert!(!out.contains("\nfine"), "only failures are shown\n{ran}");
     // The end of a long one, and how to see all of it.
@@ -404,7 +404,7 @@ fn an_interrupted_wait_leaves_the_run_and_can_be_picked_up() {
         // What is over can still be asked for.
         let again = world.fugue(&["wait", &run]);
         assert_eq!(again.code, Some(code), "{again}");
-        assert!(again.out().contains("of 2 went well"), "{again}");
+        assert!(again.out().contains("of 2 succeeded"), "{again}");
         let document: RunResult = world.fugue(&["wait", "--json", &run]).json();
         assert!(!document.is_running());
     }
@@ -426,7 +426,7 @@ fn ctrl_c_works_at_any_moment() {
             (Some(130), None) => {
                 let run = run_to_wait_for(&ran.err());
                 let waited = world.fugue(&["wait", &run]);
-                let began = ran.err().contains("the run goes on");
+                let began = ran.err().contains("the run continues");
                 let code = waited.code;
                 assert!(
                     code == Some(0) || !began && code == Some(1),
@@ -470,7 +470,7 @@ fn a_wait_outlives_the_daemon_it_asked() {
     }
     open(&world, "one");
     let ran = parallel.end(SOON).ok();
-    assert!(ran.out().contains("2 of 2 went well"), "{ran}");
+    assert!(ran.out().contains("2 of 2 succeeded"), "{ran}");
 }
 
 #[test]
@@ -517,7 +517,7 @@ fn pipeline_exits_as_the_step_that_failed() {
         &world,
         &["pipeline", "true", "true"],
         0,
-        &["2 steps went well"],
+        &["2 steps succeeded"],
         &[],
     );
     check(
@@ -663,7 +663,7 @@ fn a_pipeline_in_a_pane_shows_its_own_steps_only() {
         "{waited}"
     );
     assert!(!waited.out().contains("first 7"), "{waited}");
-    assert!(waited.out().contains("2 steps went well"), "{waited}");
+    assert!(waited.out().contains("2 steps succeeded"), "{waited}");
     // And when it is over, from its result.
     let over = world.fugue(&["wait", &run_to_wait_for(&ran.err())]).ok();
     assert!(over.out().contains("second 7\n── exit 0"), "{over}");
@@ -750,7 +750,7 @@ fn expect_prints_the_line_and_tells_outcomes_apart() {
     );
     assert_eq!(
         world.status(open_pane).state.state,
-        fugue_api::panes::PaneState::Closed
+        fugue_api::pane_state::PaneState::Closed
     );
 }
 
@@ -858,7 +858,7 @@ fn a_live_table_is_drawn_in_place_and_gone_at_the_end() {
         "{end}"
     );
     assert!(end.contains("\noh no\nPANE "), "{end}");
-    assert!(end.contains("\n1 of 2 went well · 1 failed · "), "{end}");
+    assert!(end.contains("\n1 of 2 succeeded · 1 failed · "), "{end}");
     assert!(!end.contains("Ctrl-C") && !end.contains("running"), "{end}");
     world.exited(pane);
     let raw = String::from_utf8_lossy(&world.raw(pane)).into_owned();
@@ -898,7 +898,7 @@ fn a_live_table_fits_small_terminals() {
     assert!(small.lines().all(|row| row.chars().count() < 30), "{small}");
     open(&world, "one");
     let end = screen(&world, pane, |text| text.contains("code 1"));
-    assert!(end.contains("7 of 8 went well"), "{end}");
+    assert!(end.contains("7 of 8 succeeded"), "{end}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use fugue_api::runs::{ParallelResult, ParallelStatus, PipelineResult, PipelineStatus};
+use fugue_api::tools::{ParallelResult, ParallelStatus, PipelineResult, PipelineStatus};
 use fugue_testkit::{
     SeededRng, TestEnv,
     mcp_client::{McpClient, facts},

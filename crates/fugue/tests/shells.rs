@@ -4,7 +4,8 @@ use std::{fs, time::Duration};
 
 use fugue_api::{
     PaneId,
-    panes::{CreatePaneReply, PaneState, ReadPaneReply, StateSource},
+    pane_state::{PaneState, StateSource},
+    tools::{CreatePaneReply, ReadPaneReply},
 };
 use fugue_testkit::{TestEnv, until, until_some};
 
@@ -257,7 +258,7 @@ fn a_paste_cannot_break_out_of_itself() {
     let canary = world.work().join("broken-out");
     let pane = world.shell("bash").pane_id;
     let hostile = format!("echo a\u{1b}[201~\ntouch {}\n", canary.display());
-    world.json::<fugue_api::panes::SendInputReply>(&[
+    world.json::<fugue_api::tools::SendInputReply>(&[
         "send",
         &pane.to_string(),
         &hostile,

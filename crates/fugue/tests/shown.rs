@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::panes::CreatePaneReply;
+use fugue_api::tools::CreatePaneReply;
 use fugue_testkit::{TestEnv, TestPty, until};
 use serde_json::json;
 

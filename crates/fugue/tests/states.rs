@@ -4,7 +4,8 @@ use std::{fs, time::Duration};
 
 use fugue_api::{
     PaneId,
-    panes::{CreatePaneReply, PaneState, SourcedState, StateSource},
+    pane_state::{PaneState, SourcedState, StateSource},
+    tools::CreatePaneReply,
 };
 use fugue_testkit::{TestEnv, until, until_some};
 

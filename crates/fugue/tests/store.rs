@@ -10,7 +10,8 @@ use std::{
 
 use fugue_api::{
     ErrorKind, PaneId,
-    panes::{CreatePaneReply, Overview, ReadPaneReply},
+    overview::Overview,
+    tools::{CreatePaneReply, ReadPaneReply},
     wire::{DaemonStatus, StoreState, StoreStatus},
 };
 use fugue_testkit::{ProcessRef, ProgramOutput, RunningProgram, TestEnv, report_metric, until};

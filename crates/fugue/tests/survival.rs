@@ -7,7 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use fugue_api::{
     ErrorKind, PaneId,
-    panes::{CreatePaneReply, PaneState, SendInputReply},
+    pane_state::PaneState,
+    tools::{CreatePaneReply, SendInputReply},
 };
 use fugue_testkit::{
     ProcessRef, ProcessWaiter, SeededRng, TestEnv, report_metric, sleep_in_test, until, until_some,

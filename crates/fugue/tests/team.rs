@@ -574,7 +574,7 @@ fn a_person_sees_what_is_queued_and_follows_what_comes() {
     let world = world();
     let said = world.fugue(&["events", "--inbox", "lead"]).ok();
     assert_eq!(said.out(), "");
-    assert!(said.err().contains("nothing waits"), "{said}");
+    assert!(said.err().contains("no matching events"), "{said}");
     let mut follower = world.start(&["events", "-f", "--inbox", "lead"]);
     notice(&world, "lead", "w");
     run(as_worker(&world, &["message", "hello there"]));

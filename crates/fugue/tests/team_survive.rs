@@ -19,7 +19,8 @@ use std::{
 
 use fugue_api::{
     EventId, OsText, ToolCall, ToolReply,
-    team::{InboxEvent, WaitOutcome},
+    inbox_event::InboxEvent,
+    tools::WaitOutcome,
     wire::{
         CallerEnv, CallerIdentity, ClientMessage, DaemonMessage, Hello, IdempotencyKey, PROTOCOL,
         Request, Response, Welcome,

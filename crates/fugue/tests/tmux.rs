@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use fugue_api::{
-    panes::{
-        Backend, ClosePaneReply, CreatePaneReply, PaneState, PaneStatus, ReadPaneReply, StateSource,
+    pane_placement::Backend,
+    pane_state::{PaneState, StateSource},
+    tools::{
+        ClosePaneReply, CreatePaneReply, ExpectResult, ExpectStatus, PaneStatus, ParallelResult,
+        PipelineResult, ReadPaneReply, TaskStatus,
     },
-    runs::{ExpectResult, ExpectStatus, ParallelResult, PipelineResult, TaskStatus},
 };
 use fugue_testkit::{RunningProgram, TestEnv, until, until_some};
 use serde_json::{Value, json};

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use fugue_api::{
-    panes::{ClosePaneReply, CreatePaneReply, PaneState, PaneStatus, SendInputReply},
-    runs::{ParallelResult, ParallelStatus, PipelineResult, PipelineStatus},
+    pane_state::PaneState,
+    tools::{
+        ClosePaneReply, CreatePaneReply, PaneStatus, ParallelResult, ParallelStatus,
+        PipelineResult, PipelineStatus, SendInputReply,
+    },
 };
 use fugue_testkit::{
     TestEnv,

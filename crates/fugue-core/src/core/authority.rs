@@ -8,9 +8,9 @@ mod tests;
 use fugue_api::{
     Error, PaneId, ToolCall,
     attach::{AttachRequest, ViewerRole},
-    panes::SendInput,
-    runs::ExpectAction,
-    team::{AnswerQuestion, MessageDelivery, NotifyCompletion, SendMessage},
+    tools::{
+        AnswerQuestion, ExpectAction, MessageDelivery, NotifyCompletion, SendInput, SendMessage,
+    },
     wire::{CallerEnv, CallerIdentity, Request},
 };
 

@@ -4,10 +4,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fugue_api::{
     Error, ErrorKind, PaneId, SessionName, ToolCall, ToolReply,
-    panes::{
-        CreatePane, GetStatus, GetStatusReply, Overview, PaneSize, PaneState, PaneStatus, ReadPane,
-        SendInput, SessionRow, SourcedState, StateSource, TmuxRow,
-    },
+    overview::{Overview, SessionRow, TmuxRow},
+    pane_state::{PaneState, SourcedState, StateSource},
+    tools::{CreatePane, GetStatus, GetStatusReply, PaneSize, PaneStatus, ReadPane, SendInput},
     wire::{CallerEnv, CallerIdentity, IdempotencyKey, Request, Response},
 };
 

@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use fugue_api::{
     Error, ErrorKind, PaneId, SessionName,
     attach::{AttachRequest, AttachResponse, ClientId, LayoutChange, SplitSide, ViewerRole},
-    panes::{PaneSize, SourcedState},
+    pane_state::SourcedState,
+    tools::PaneSize,
     wire::{IdempotencyKey, Response},
 };
 
@@ -334,7 +335,7 @@ impl Core {
 
     /// What an agent says of itself, if it waits for a person.
     fn agent_says(&self, pane: PaneId) -> Option<SourcedState> {
-        use fugue_api::panes::PaneState;
+        use fugue_api::pane_state::PaneState;
         let asks = self.agent_asks(pane)?;
         Some(SourcedState {
             prompt: Some(asks.prompt),

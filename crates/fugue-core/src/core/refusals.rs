@@ -3,7 +3,8 @@
 use fugue_api::{
     Error, EventId, OsText, PaneId, RunId, SessionName, ToolCall,
     attach::{AttachRequest, ClientId, LayoutChange, SplitSide, ViewerRole},
-    panes::{PaneSize, StateSource},
+    pane_state::StateSource,
+    tools::PaneSize,
     wire::{CallerEnv, CallerIdentity, HookReport, IdempotencyKey, Request},
 };
 use proptest::{collection::vec, prelude::*};
@@ -368,7 +369,7 @@ fn fact(c: &Choices) -> PaneEvent {
                 text: "ok".into(),
                 line: "ok".into(),
                 behind: cursor,
-                via: fugue_api::runs::MatchVia::Stream,
+                via: fugue_api::tools::MatchVia::Stream,
             },
         },
         11 => PaneEvent::StepBegan(news(step_at)),

@@ -2,10 +2,10 @@
 
 use fugue_api::{
     Cursor, PaneId, ToolReply,
-    panes::{
-        Backend, ClosePaneReply, CreatePaneReply, PaneRow, PaneState, PaneStatus, SourcedState,
-        StateSource,
-    },
+    overview::PaneRow,
+    pane_placement::Backend,
+    pane_state::{PaneState, SourcedState, StateSource},
+    tools::{ClosePaneReply, CreatePaneReply, PaneStatus},
     wire::Response,
 };
 

@@ -12,8 +12,8 @@ use std::{sync::Arc, time::Duration};
 
 use fugue_api::{
     Error, ErrorKind, PaneId, RunId, SessionName,
-    panes::PaneSize,
-    runs::{RunLayout, RunParallel, RunPipeline},
+    pane_placement::RunLayout,
+    tools::{PaneSize, RunParallel, RunPipeline},
     wire::{CallerEnv, CallerIdentity, IdempotencyKey, Response, RunProgress},
 };
 

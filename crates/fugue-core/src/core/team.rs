@@ -10,9 +10,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use fugue_api::{
     Error, ErrorKind, EventId, PaneId, QuestionId, ToolCall, ToolReply,
-    team::{
+    inbox_event::InboxEvent,
+    tools::{
         AnswerDelivery, AnswerQuestion, AnswerQuestionReply, AskQuestion, AskQuestionReply,
-        InboxEvent, QuestionStatus, WaitForEvent,
+        QuestionStatus, WaitForEvent,
     },
     wire::{CallerIdentity, IdempotencyKey, InboxListing, InboxRow, Response},
 };

@@ -2,7 +2,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fugue_api::{
     Error, ErrorKind, PaneId, RawReply, SessionName, Timestamp, ToolCall, ToolReply,
-    panes::{ClosePane, PaneSize},
+    tools::{ClosePane, PaneSize},
     wire::{CallerEnv, CallerIdentity, IdempotencyKey, Request, Response},
 };
 
@@ -147,7 +147,7 @@ impl Story {
             };
             let told = match answer {
                 Ok(Response::Tool { reply }) => {
-                    serde_json::from_str(RawReply::of(reply).unwrap().json().get()).unwrap()
+                    serde_json::from_str(RawReply::new(reply).unwrap().json().get()).unwrap()
                 }
                 Ok(other) => serde_json::to_value(other).unwrap(),
                 Err(error) => serde_json::to_value(error).unwrap(),

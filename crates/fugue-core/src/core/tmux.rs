@@ -1,6 +1,6 @@
 //! Panes that a tmux server has: how they become ours to look at, and where new ones go.
 
-use fugue_api::{PaneId, SessionName, panes::TmuxRow, wire::IdempotencyKey};
+use fugue_api::{PaneId, SessionName, overview::TmuxRow, wire::IdempotencyKey};
 
 use super::{Core, PaneEntry, PanePhase};
 use crate::{AdoptMode, Change, ClockReading, Effect, LaunchEnv, PaneRecord, TmuxPaneInfo, Undo};
@@ -123,7 +123,7 @@ pub(super) fn session_of(world: &LaunchEnv) -> Option<String> {
 mod tests {
     use fugue_api::{
         ToolCall,
-        panes::PaneSize,
+        tools::PaneSize,
         wire::{IdempotencyKey, Request},
     };
     use serde_json::{Value, json};

@@ -8,9 +8,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use fugue_api::{
     Error, ErrorKind, OsText, PaneId, ToolCall, ToolReply,
-    watch::{
+    overview::WatcherRow,
+    tools::{
         Clear, ClearReply, ClearStatus, LookMa, LookMaReply, Pause, ReportStatus, WatchMe,
-        WatchMeReply, WatchMode, WatcherRow,
+        WatchMeReply, WatchMode,
     },
     wire::{CallerEnv, CallerIdentity, Response},
 };

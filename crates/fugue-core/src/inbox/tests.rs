@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fugue_api::team::{CompletionStatus, WorkerCompletion};
+use fugue_api::inbox_event::{CompletionStatus, WorkerCompletion};
 use proptest::prelude::*;
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use fugue_api::{
     attach::{Rect, Tile},
-    panes::PaneSize,
+    tools::PaneSize,
 };
 
 use super::{LayoutNode, LayoutPart, SplitDirection};

@@ -1,7 +1,7 @@
 use fugue_api::{
     PaneId,
     attach::{Rect, SplitSide, Tile},
-    panes::PaneSize,
+    tools::PaneSize,
 };
 use proptest::{collection::vec, prelude::*};
 

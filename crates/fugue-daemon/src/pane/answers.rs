@@ -4,7 +4,8 @@ use std::{io, path::Path, time::Duration};
 
 use fugue_api::{
     Cursor, Error, ErrorKind, ToolReply,
-    panes::{GetStatusReply, PaneSize, PaneState, PaneStatus, ReadPane, SourcedState, StateSource},
+    pane_state::{PaneState, SourcedState, StateSource},
+    tools::{GetStatusReply, PaneSize, PaneStatus, ReadPane},
     wire::Response,
 };
 use fugue_core::{

@@ -156,7 +156,7 @@ impl Pane {
                 }
                 if pane.seat.record.closing {
                     pane.close(Duration::from_millis(u64::from(
-                        fugue_api::panes::ClosePane::grace_ms(),
+                        fugue_api::tools::ClosePane::grace_ms(),
                     )));
                 }
                 Adopted::Pane(Box::new(pane))

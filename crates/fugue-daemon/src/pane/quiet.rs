@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use fugue_api::panes::{
-    PaneState, PasteMode, ReadMode, ReadPane, SendInput, SourcedState, StateSource,
+use fugue_api::{
+    pane_state::{PaneState, SourcedState, StateSource},
+    tools::{PasteMode, ReadMode, ReadPane, SendInput},
 };
 use fugue_core::{InjectionOutcome, PaneActivity, PaneEvent, QuietPane, assess::Injection};
 use fugue_holder::wire::ForegroundProbe;

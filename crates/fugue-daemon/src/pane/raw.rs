@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 
 use fugue_api::{
     Error, ErrorKind, ToolReply,
-    panes::{GetStatusReply, ReadMode, ReadPane},
+    tools::{GetStatusReply, ReadMode, ReadPane},
     wire::Response,
 };
 use fugue_core::{PaneEvent, PaneRequest, view};

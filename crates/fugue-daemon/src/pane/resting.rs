@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use fugue_api::{
     EventId,
-    panes::{PaneState, PasteMode, SendInput, StateSource},
+    pane_state::{PaneState, StateSource},
+    tools::{PasteMode, SendInput},
 };
 use fugue_core::{
     IdleState, PaneActivity, PaneEvent, TurnEnd, TypingOutcome, typing::without_controls,

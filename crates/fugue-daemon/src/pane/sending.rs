@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use fugue_api::{
     Cursor, Error, ErrorKind, EventId, ToolReply,
-    panes::{SendInput, SendInputReply, SubmitResult},
+    tools::{SendInput, SendInputReply, SubmitResult},
     wire::Response,
 };
 use fugue_core::{

@@ -2,7 +2,7 @@
 
 use std::{io, path::Path, time::Duration};
 
-use fugue_api::{Error, ErrorKind, panes::PaneSize, wire::CallerEnv};
+use fugue_api::{Error, ErrorKind, tools::PaneSize, wire::CallerEnv};
 use fugue_core::{PaneEvent, PaneRecord, TmuxPane};
 use fugue_holder::{HolderLocation, wire::ChildSpec};
 use tokio::{net::UnixListener, task::spawn_blocking, time::timeout};

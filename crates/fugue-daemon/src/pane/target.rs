@@ -4,10 +4,7 @@
 //! into the empty input box of an agent, and nowhere else: what looks idle may be a dialog, whose answer it would be.
 //! A caller of `send_input` types into any program; only an Enter behind a text does not answer a dialog.
 
-use fugue_api::{
-    Error, ErrorKind,
-    panes::{PaneState, SendInput},
-};
+use fugue_api::{Error, ErrorKind, pane_state::PaneState, tools::SendInput};
 use fugue_core::{TmuxOrigin, TmuxPane, state};
 use fugue_holder::wire::ForegroundProbe;
 use fugue_term::ShellState;

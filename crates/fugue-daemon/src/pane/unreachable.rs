@@ -5,7 +5,8 @@ use std::{collections::VecDeque, pin::Pin, time::Duration};
 
 use fugue_api::{
     Error, ErrorKind, ToolReply,
-    panes::{GetStatusReply, PaneState, ReadPane, SourcedState, StateSource},
+    pane_state::{PaneState, SourcedState, StateSource},
+    tools::{GetStatusReply, ReadPane},
     wire::Response,
 };
 use fugue_core::{PaneEvent, PaneRequest, StepPlan};

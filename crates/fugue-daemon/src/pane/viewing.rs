@@ -9,7 +9,7 @@ use std::time::Duration;
 use fugue_api::{
     Error, ErrorKind,
     attach::{AttachResponse, ClientId, Frame, FrameCursor, FrameHead},
-    panes::{PaneState, SourcedState, StateSource},
+    pane_state::{PaneState, SourcedState, StateSource},
     wire::Response,
 };
 use fugue_holder::wire::ForegroundProbe;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fugue_api::{RunId, runs};
+use fugue_api::{RunId, tools::MatchVia};
 use fugue_core::{ExpectMatch, MatchedPattern, PaneEvent, view};
 use fugue_term::{
     EchoPolicy, ExpectPatterns, ExpectSearch, InitialSearch, MatchSource, PatternKind,
@@ -66,8 +66,8 @@ pub fn sighted(run: &RunId, hit: PatternMatch) -> PaneEvent {
             line: hit.line,
             behind: view::shown(hit.end),
             via: match hit.source {
-                MatchSource::Stream => runs::MatchVia::Stream,
-                MatchSource::Screen => runs::MatchVia::Screen,
+                MatchSource::Stream => MatchVia::Stream,
+                MatchSource::Screen => MatchVia::Screen,
             },
         },
     }

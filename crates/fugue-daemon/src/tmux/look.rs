@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use fugue_api::{Error, ErrorKind, panes::PaneSize, wire::CallerEnv};
+use fugue_api::{Error, ErrorKind, tools::PaneSize, wire::CallerEnv};
 use fugue_core::{TmuxOrigin, TmuxPane, TmuxPaneInfo};
 
 use super::ask::{Refused, Server, word};

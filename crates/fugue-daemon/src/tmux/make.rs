@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use fugue_api::{Error, ErrorKind, panes::PaneSize};
+use fugue_api::{Error, ErrorKind, tools::PaneSize};
 use fugue_core::{TmuxOrigin, TmuxPane};
 
 use super::{

@@ -95,7 +95,7 @@ const REPETITIONS: usize = 1000;
 fn reply(note: &str) -> RawReply {
     let reply = json!({"pane_id": "p1", "note": note});
     let reply = ToolReply::ClosePane(serde_json::from_value(reply).expect("a reply"));
-    RawReply::of(&reply).expect("JSON")
+    RawReply::new(&reply).expect("JSON")
 }
 
 struct TestClient {

@@ -2,9 +2,8 @@
 
 use fugue_api::{
     attach::FrameStyle,
-    panes::{PaneState, SourcedState},
-    team::WorkerState,
-    watch::WatcherState,
+    overview::{WatcherState, WorkerState},
+    pane_state::{PaneState, SourcedState},
 };
 
 use crate::style::{BOLD, CYAN, DIM, GREEN, RED, YELLOW, add, coloured, plain, with};

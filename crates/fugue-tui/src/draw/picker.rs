@@ -9,7 +9,7 @@ use crate::{
     model::{AttachModel, InputMode, PanePicker},
     style::{BOLD, CYAN, DIM, REVERSE, add, coloured, plain, with},
 };
-use fugue_client::display::age;
+use fugue_client::display::format_age;
 
 fn area(model: &AttachModel) -> Rect {
     // As high as the list without a filter, so that the height does not change while the person types.
@@ -119,7 +119,7 @@ pub fn draw(model: &AttachModel, wall: u64, buffer: &mut CellBuffer) {
             badge.style,
             edge.saturating_sub(5),
         );
-        let age = age(wall.saturating_sub(entry.created_at.0));
+        let age = format_age(wall.saturating_sub(entry.created_at.0));
         buffer.text(
             row,
             edge.saturating_sub(age.len() as u16),

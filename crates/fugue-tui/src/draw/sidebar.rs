@@ -3,9 +3,9 @@
 use fugue_api::{
     PaneId, SessionName,
     attach::FrameStyle,
-    panes::{PaneRow, PaneState},
-    runs::RunKind,
-    team::WorkerState,
+    overview::{PaneRow, WorkerState},
+    pane_state::PaneState,
+    run_result::RunKind,
 };
 
 use super::badges::{StateBadge, pane_badge, run_badge, watcher_badge, worker_badge};
@@ -15,7 +15,7 @@ use crate::{
     model::AttachModel,
     style::{BOLD, CYAN, DIM, add, coloured, plain, with},
 };
-use fugue_client::display::age;
+use fugue_client::display::format_age;
 
 /// One row of the sidebar.
 enum SidebarRow {
@@ -268,7 +268,7 @@ fn draw_row(what: &SidebarRow, row: u16, edge: u16, wall: u64, buffer: &mut Cell
             let text = word.as_deref().filter(|word| !word.is_empty());
             buffer.text_cut(row, words, text.unwrap_or(&badge.word), badge.style, ages);
             if let Some(since) = since {
-                let age = age(wall.saturating_sub(*since));
+                let age = format_age(wall.saturating_sub(*since));
                 let col = edge.saturating_sub(1 + age.len() as u16);
                 buffer.text(row, col, &age, with(DIM), edge);
             }

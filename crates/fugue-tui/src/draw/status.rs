@@ -195,7 +195,8 @@ fn about(model: &AttachModel) -> String {
 fn needs_input(model: &AttachModel) -> String {
     let here = model.shown_focus();
     let waiting = model.overview.panes.iter().filter(|pane| {
-        pane.state.state == fugue_api::panes::PaneState::NeedsInput && Some(pane.pane_id) != here
+        pane.state.state == fugue_api::pane_state::PaneState::NeedsInput
+            && Some(pane.pane_id) != here
     });
     match waiting.count() {
         0 => String::new(),

@@ -3,7 +3,7 @@
 use fugue_api::{
     PaneId,
     attach::{FrameColor, FrameRow, FrameStyle, StyledSpan},
-    panes::PaneSize,
+    tools::PaneSize,
 };
 
 use crate::{
@@ -184,28 +184,28 @@ fn workers_runs_and_watchers_stand_in_the_sidebar_and_what_is_long_is_cut() {
     let mut script = ModelScript::new(40, 160);
     let at = fugue_api::Timestamp(1_000);
     let overview = &mut script.model.overview;
-    overview.workers.push(fugue_api::team::WorkerRow {
+    overview.workers.push(fugue_api::overview::WorkerRow {
         worker_id: "a-worker-with-a-very-long-name-claude".into(),
         instance: 1,
         session_id: "lead".into(),
         agent: "claude".into(),
         pane_id: Some(PaneId(2)),
-        state: fugue_api::team::WorkerState::NeedsInput,
+        state: fugue_api::overview::WorkerState::NeedsInput,
         turn: 1,
         started_at: at,
     });
     for (id, status) in [("r-one", "running"), ("r-two", "failed")] {
-        overview.runs.push(fugue_api::runs::RunRow {
+        overview.runs.push(fugue_api::overview::RunRow {
             run_id: fugue_api::RunId(id.into()),
-            kind: fugue_api::runs::RunKind::Pipeline,
+            kind: fugue_api::run_result::RunKind::Pipeline,
             status: status.into(),
             progress: "2/5".into(),
             started_at: at,
         });
     }
-    overview.watchers.push(fugue_api::watch::WatcherRow {
+    overview.watchers.push(fugue_api::overview::WatcherRow {
         pane_id: PaneId(1),
-        state: fugue_api::watch::WatcherState::Paused,
+        state: fugue_api::overview::WatcherState::Paused,
         reason: None,
         decision: None,
         queued: 0,

@@ -7,7 +7,7 @@ use fugue_api::{
     attach::{LayoutChange, SplitSide, ViewerRole},
     input_encoding::{KeyEvent, KeyEventKind, Modifiers},
     keys::KeyCode,
-    panes::ClosePane,
+    tools::ClosePane,
     wire::Request,
 };
 

@@ -3,7 +3,7 @@
 use fugue_api::{
     PaneId,
     attach::{Rect, SplitSide, Tile},
-    panes::PaneSize,
+    tools::PaneSize,
 };
 
 use super::AttachModel;

@@ -2,7 +2,8 @@
 
 use fugue_api::{
     PaneId, SessionName, Timestamp,
-    panes::{Overview, PaneRow, PaneState, SourcedState},
+    overview::{Overview, PaneRow},
+    pane_state::{PaneState, SourcedState},
 };
 
 use crate::clean;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fugue_api::{
     PaneId,
     attach::{AttachRequest, SplitSide},
-    panes::PaneSize,
+    tools::PaneSize,
     wire::{IdempotencyKey, Request},
 };
 

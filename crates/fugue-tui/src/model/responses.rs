@@ -5,7 +5,7 @@ use std::time::Instant;
 use fugue_api::{
     Error, ErrorKind, PaneId, ToolCall, ToolReply,
     attach::{AttachRequest, AttachResponse, LayoutChange, SessionLayout, SplitSide},
-    panes::{CreatePaneReply, GetStatusReply, ReadPaneReply},
+    tools::{CreatePane, GetStatusReply, ReadPane},
     wire::{IdempotencyKey, Request, Response},
 };
 
@@ -102,7 +102,7 @@ impl AttachModel {
             (RequestPurpose::SplitPlace { made_by, cwd }, _) => self.create(made_by, cwd, effects),
             (RequestPurpose::Create, Response::Tool { reply }) => {
                 self.creating_pane = false;
-                if let Ok(made) = CreatePaneReply::try_from(reply)
+                if let Ok(made) = reply.read_as::<CreatePane>()
                     && made.session == self.session
                 {
                     self.peek = None;
@@ -110,7 +110,7 @@ impl AttachModel {
                 }
             }
             (RequestPurpose::Grep(pane), Response::Tool { reply }) => {
-                if let Ok(text) = ReadPaneReply::try_from(reply) {
+                if let Ok(text) = reply.read_as::<ReadPane>() {
                     self.found(pane, &text, now, effects);
                 }
             }

@@ -7,7 +7,7 @@ use fugue_api::{
     attach::AttachRequest,
     input_encoding::KeyEvent,
     keys::KeyCode,
-    panes::{ReadMode, ReadPane, ReadPaneReply},
+    tools::{ReadMode, ReadPane, ReadPaneReply},
     wire::Request,
 };
 

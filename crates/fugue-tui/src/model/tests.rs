@@ -6,7 +6,8 @@ use fugue_api::{
         AttachResponse, Frame, FrameColor, FrameCursor, FrameHead, FrameModes, FrameMouseMode,
         FrameRow, FrameStyle, PaneLines, Rect, SplitSide, StyleAttributes, StyledSpan, Tile,
     },
-    panes::{GetStatusReply, ReadPaneReply, SourcedState, StateSource},
+    pane_state::{SourcedState, StateSource},
+    tools::{GetStatusReply, ReadPaneReply},
 };
 
 use super::*;

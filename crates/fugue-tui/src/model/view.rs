@@ -5,7 +5,8 @@ mod tests;
 
 use fugue_api::{
     attach::{Frame, FrameCursor, FrameHead, FrameModes, FrameRow, StyledSpan},
-    panes::{PaneSize, SourcedState},
+    pane_state::SourcedState,
+    tools::PaneSize,
 };
 
 use super::scroll::ScrollView;

@@ -1,55 +1,57 @@
-//! The commands of a run, from the command line and from a file.
+//! The commands of a run that come from a file, and their names.
 
 use std::io::Read;
 
 use fugue_api::Error;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Where commands come from.
+/// Arguments that complete the command lines of a run.
 #[derive(clap::Args)]
-pub struct Commands {
-    /// Command lines, each one word of this one: quote them.
-    #[arg(value_name = "CMD")]
-    lines: Vec<String>,
-    /// Read more commands from a file (`-`: stdin): one per line, where empty lines and those with `#` in front are
-    /// passed over, or a JSON list of strings or objects.
+pub struct CommandSource {
+    /// Read more commands from a file (`-`: stdin): one per line, without empty lines and lines that begin with `#`, or
+    /// a JSON list of strings or objects.
     #[arg(short, long, value_name = "FILE")]
     file: Option<String>,
-    /// Names for the commands, in their order; may be given several times.
+    /// Name of a command; the option can be repeated, in the order of the commands.
     #[arg(short, long = "name", value_name = "NAME")]
     names: Vec<String>,
 }
 
-impl Commands {
-    /// The list as a tool takes it: what is wrong in it is for the tool to say.
-    pub fn list(&self) -> Result<Vec<Value>, Error> {
-        let lines = self.lines.iter().map(|line| json!({"command": line}));
-        let mut list: Vec<Value> = lines.collect();
+impl CommandSource {
+    /// Adds the commands of the file and sets the names. `set_name` names one command.
+    pub fn add_to<C: DeserializeOwned>(
+        &self,
+        commands: &mut Vec<C>,
+        set_name: impl Fn(&mut C, String),
+    ) -> Result<(), Error> {
         if let Some(file) = &self.file {
-            list.extend(parse(&read(file)?).map_err(|said| {
-                Error::invalid(format!("--file: {file}: {said}"))
-                    .hint("one command per line, or a JSON list of strings or objects")
-            })?);
+            let in_file = |message: String| Error::invalid(format!("--file: {file}: {message}"));
+            let hint = "one command per line, or a JSON list of strings or objects";
+            let list = parse(&read(file)?).map_err(|message| in_file(message).hint(hint))?;
+            for (index, command) in list.into_iter().enumerate() {
+                let command = serde_json::from_value(command)
+                    .map_err(|error| in_file(format!("commands[{index}]: {error}")).hint(hint))?;
+                commands.push(command);
+            }
         }
-        if list.is_empty() {
+        if commands.is_empty() {
             return Err(Error::invalid(match &self.file {
                 Some(file) => format!("--file: {file}: there is no command in it"),
                 None => "CMD: no command was given".to_owned(),
             })
             .hint("give command lines, each in quotes, or --file"));
         }
-        if self.names.len() > list.len() {
-            let (names, commands) = (self.names.len(), list.len());
+        if self.names.len() > commands.len() {
+            let (names, commands) = (self.names.len(), commands.len());
             return Err(Error::invalid(format!(
                 "--name: {names} names for {commands} commands"
             )));
         }
-        for (one, name) in list.iter_mut().zip(&self.names) {
-            if let Value::Object(one) = one {
-                one.insert("name".to_owned(), json!(name));
-            }
+        for (command, name) in commands.iter_mut().zip(&self.names) {
+            set_name(command, name.clone());
         }
-        Ok(list)
+        Ok(())
     }
 }
 
@@ -98,7 +100,7 @@ mod tests {
         ] {
             assert_eq!(parse(text).map(Value::from), Ok(wanted), "{text:?}");
         }
-        let said = parse("[\"make\",\n]").expect_err("no JSON");
-        assert!(said.contains("line 2"), "{said}");
+        let message = parse("[\"make\",\n]").expect_err("no JSON");
+        assert!(message.contains("line 2"), "{message}");
     }
 }

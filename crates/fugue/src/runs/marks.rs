@@ -1,19 +1,19 @@
-//! Cuts a pane's output into the steps of a pipeline, by the marks that its shell sets.
+//! Splits the output of a pane into the steps of a pipeline, by shell marks.
 //!
-//! The marks carry a key that programs do not see. Nobody tells it to us either: the first mark of a step tells it,
-//! which the shell sets before any program of the run has started, and from then on only marks with that key count. What
-//! is shown hangs on it and nothing else; exit codes come from the daemon.
+//! The marks carry a secret key that programs do not have. This process takes the key from the first mark of a step, which
+//! the shell prints before any program of the run starts, and then accepts only marks with that key. The key decides only
+//! what is printed; exit codes come from the daemon.
 
 use fugue_term::{
     LineNo, Offset, ShellMark, ShellMarkKind, StepMark, Terminal, TerminalEvent, TerminalOptions,
     TerminalSize, TextCursor,
 };
 
-use crate::follow::Growing;
+use crate::follow::LineAssembler;
 
-/// A piece of a pipeline's output, in its order.
+/// A piece of the output of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum StepPiece {
     Begin {
         plan: u64,
         step: u64,
@@ -30,7 +30,7 @@ pub enum Piece {
     },
 }
 
-impl Piece {
+impl StepPiece {
     pub fn plan(&self) -> u64 {
         match self {
             Self::Begin { plan, .. } | Self::Line { plan, .. } | Self::End { plan, .. } => *plan,
@@ -38,33 +38,34 @@ impl Piece {
     }
 }
 
-/// Reads a pane's output, cut anywhere.
-pub struct Reader {
+/// Splits the output of a pane, which arrives in chunks of any size.
+pub struct StepReader {
     size: TerminalSize,
-    /// What came before the first mark, as far as it may matter.
+    /// The last output before the first mark.
     unread: Vec<u8>,
     terminal: Option<Terminal>,
-    step: Option<Step>,
+    step: Option<OpenStep>,
 }
 
-/// The step whose output is being read.
-struct Step {
+/// The current step.
+struct OpenStep {
     mark: StepMark,
     from: TextCursor,
-    growing: Growing,
-    /// A line that may be the heading of the next step: a step that ends its shell has no mark at its end.
+    growing: LineAssembler,
+    /// A line that may be the heading of the next step, because a step that ends its shell has no end mark.
     held: Option<String>,
 }
 
-// A slice has no more lines than bytes, and all of its lines must still be there when its marks are looked at.
-const SLICE: usize = 64 * 1024;
-const KEEP_LINES: usize = 2 * SLICE;
-// How the shell begins the line above a step's output.
+// The size of a slice for the terminal. A slice has at most as many lines as bytes, and the terminal must keep all of
+// them until its marks are handled.
+const SLICE_BYTES: usize = 64 * 1024;
+const KEEP_LINES: usize = 2 * SLICE_BYTES;
+// The beginning of the heading line that the shell prints before a step.
 const HEADING: &str = "── ";
-// Of what was printed before the first mark only the heading is wanted.
-const MOST_UNREAD: usize = 64 * 1024;
+// The limit of output that is kept before the first mark, for the heading.
+const MAX_UNREAD_BYTES: usize = 64 * 1024;
 
-impl Reader {
+impl StepReader {
     pub fn new(size: TerminalSize) -> Self {
         Self {
             size,
@@ -74,8 +75,8 @@ impl Reader {
         }
     }
 
-    /// Reads what the pane printed at an offset.
-    pub fn feed(&mut self, from: u64, raw: &[u8]) -> Vec<Piece> {
+    /// Adds output at an offset and returns the new pieces.
+    pub fn feed(&mut self, from: u64, raw: &[u8]) -> Vec<StepPiece> {
         let mut pieces = Vec::new();
         let Some(terminal) = &mut self.terminal else {
             self.unread.extend_from_slice(raw);
@@ -93,15 +94,15 @@ impl Reader {
                 let unread = std::mem::take(&mut self.unread);
                 return self.feed(begin, &unread);
             }
-            let over = self.unread.len().saturating_sub(MOST_UNREAD);
+            let over = self.unread.len().saturating_sub(MAX_UNREAD_BYTES);
             self.unread.drain(..over);
             return pieces;
         };
         terminal.skip_to(Offset(from));
-        for slice in raw.chunks(SLICE) {
+        for slice in raw.chunks(SLICE_BYTES) {
             for fact in terminal.feed(slice) {
                 if let TerminalEvent::Mark(mark) = fact {
-                    passed(terminal, &mut self.step, &mark, &mut pieces);
+                    handle_mark(terminal, &mut self.step, &mark, &mut pieces);
                 }
             }
             if let Some(step) = &mut self.step {
@@ -111,12 +112,12 @@ impl Reader {
         pieces
     }
 
-    /// The line that still grows.
+    /// The incomplete line of the current step.
     pub fn open(&self) -> Option<&str> {
         self.step.as_ref()?.growing.open()
     }
 
-    /// What there is of it when nothing more is read.
+    /// The remaining lines of the current step at the end of the output.
     pub fn close(&mut self) -> Vec<String> {
         let step = self.step.take();
         let rest = step.map(|mut step| [step.held.take(), step.growing.close()]);
@@ -125,10 +126,15 @@ impl Reader {
     }
 }
 
-fn passed(terminal: &Terminal, open: &mut Option<Step>, mark: &ShellMark, pieces: &mut Vec<Piece>) {
+fn handle_mark(
+    terminal: &Terminal,
+    open: &mut Option<OpenStep>,
+    mark: &ShellMark,
+    pieces: &mut Vec<StepPiece>,
+) {
     match (mark.kind, mark.step) {
         (ShellMarkKind::Output, Some(name)) => {
-            // Headings stand on a line of their own, above the step's output.
+            // The heading is the line above the output of the step.
             let head = LineNo(mark.at.line.0.saturating_sub(1));
             let begin = TextCursor {
                 line: head,
@@ -136,7 +142,7 @@ fn passed(terminal: &Terminal, open: &mut Option<Step>, mark: &ShellMark, pieces
                 ..mark.at
             };
             if let Some(mut step) = open.take() {
-                // What was held back, or still grew, was the heading.
+                // The held or incomplete line was the heading.
                 if step.growing.next() > head.0 {
                     step.held = None;
                 }
@@ -145,21 +151,21 @@ fn passed(terminal: &Terminal, open: &mut Option<Step>, mark: &ShellMark, pieces
             }
             let found = terminal.lines_between(begin, mark.at, 2);
             let heading = found.lines.first().map_or("", |line| &line.text);
-            // Keys that a person typed, or that woke the shell, may be echoed in front of it.
+            // The echo of typed keys may precede the heading.
             let heading = heading.find(HEADING).map_or(heading, |at| &heading[at..]);
-            pieces.push(Piece::Begin {
+            pieces.push(StepPiece::Begin {
                 plan: name.plan,
                 step: name.step,
                 heading: heading.to_owned(),
             });
-            *open = Some(Step {
+            *open = Some(OpenStep {
                 mark: name,
                 from: mark.at,
-                growing: Growing::default(),
+                growing: LineAssembler::default(),
                 held: None,
             });
         }
-        // A prompt means that the shell is not in a step any more, whatever became of it.
+        // A prompt means that the step has ended, with or without an end mark.
         (ShellMarkKind::Done { .. }, Some(_)) | (ShellMarkKind::Prompt, _) => {
             if let Some(step) = open.take() {
                 step.end(terminal, mark.at, pieces);
@@ -169,9 +175,9 @@ fn passed(terminal: &Terminal, open: &mut Option<Step>, mark: &ShellMark, pieces
     }
 }
 
-impl Step {
-    /// Takes the lines that are complete up to there.
-    fn read(&mut self, terminal: &Terminal, to: TextCursor, pieces: &mut Vec<Piece>) {
+impl OpenStep {
+    /// Reads the complete lines up to a position.
+    fn read(&mut self, terminal: &Terminal, to: TextCursor, pieces: &mut Vec<StepPiece>) {
         let next = TextCursor {
             line: LineNo(self.growing.next()),
             col: 0,
@@ -193,30 +199,30 @@ impl Step {
         }
     }
 
-    fn give(&mut self, pieces: &mut Vec<Piece>) {
+    fn give(&mut self, pieces: &mut Vec<StepPiece>) {
         let plan = self.mark.plan;
-        pieces.extend(self.held.take().map(|text| Piece::Line { plan, text }));
+        pieces.extend(self.held.take().map(|text| StepPiece::Line { plan, text }));
     }
 
-    fn end(mut self, terminal: &Terminal, to: TextCursor, pieces: &mut Vec<Piece>) {
+    fn end(mut self, terminal: &Terminal, to: TextCursor, pieces: &mut Vec<StepPiece>) {
         self.read(terminal, to, pieces);
         self.give(pieces);
-        // Where the output ended with a newline, the last line is the one after it.
+        // After a final newline the last line is empty.
         self.held = self.growing.close().filter(|line| !line.is_empty());
         self.give(pieces);
         let StepMark { plan, step } = self.mark;
-        pieces.push(Piece::End { plan, step });
+        pieces.push(StepPiece::End { plan, step });
     }
 }
 
 /// The key of the first mark that begins a step.
 fn first_key(bytes: &[u8]) -> Option<String> {
     const OPEN: &[u8] = b"\x1b]133;C;";
-    const LONGEST: usize = 256;
+    const MAX_MARK_BYTES: usize = 256;
     let mut rest = bytes;
     while let Some(at) = rest.windows(OPEN.len()).position(|window| window == OPEN) {
         rest = &rest[at + OPEN.len()..];
-        let body = &rest[..rest.len().min(LONGEST)];
+        let body = &rest[..rest.len().min(MAX_MARK_BYTES)];
         let end = body.iter().position(|byte| matches!(byte, 0x07 | 0x1b));
         let Some(body) = end.and_then(|end| str::from_utf8(&body[..end]).ok()) else {
             continue;
@@ -240,16 +246,16 @@ mod tests {
     fn check(bytes: &str, wanted: &[&str]) {
         let bytes = bytes.replace('\n', "\r\n");
         for cut in 0..=bytes.len() {
-            let mut reader = Reader::new(SIZE);
+            let mut reader = StepReader::new(SIZE);
             let (first, second) = bytes.as_bytes().split_at(cut);
             let mut pieces = reader.feed(100, first);
             pieces.extend(reader.feed(100 + cut as u64, second));
             let mut said: Vec<String> = pieces
                 .into_iter()
                 .map(|piece| match piece {
-                    Piece::Begin { step, heading, .. } => format!("{step} begins: {heading}"),
-                    Piece::Line { text, .. } => text,
-                    Piece::End { step, .. } => format!("{step} ends"),
+                    StepPiece::Begin { step, heading, .. } => format!("{step} begins: {heading}"),
+                    StepPiece::Line { text, .. } => text,
+                    StepPiece::End { step, .. } => format!("{step} ends"),
                 })
                 .collect();
             said.extend(reader.open().map(|line| format!("open: {line}")));

@@ -1,31 +1,32 @@
-//! What a run has come to, for people and for exit codes.
+//! The result of a run, as text and as exit code.
 
 use fugue_api::{
     Error,
-    runs::{
+    run_result::RunResult,
+    tools::{
         ExpectResult, ExpectStatus, ParallelResult, ParallelStatus, PipelineResult, PipelineStatus,
-        RunResult, TaskResult, TaskStatus,
+        TaskResult, TaskStatus,
     },
 };
 
 use super::{
     TIMED_OUT,
-    table::{failed, label, state},
+    table::{has_failed, label, state},
 };
 use crate::{
-    cli::Desk,
-    out::{Tone, clean, fit, terminal_width, took, width},
-    text::Styled,
+    cli::CliContext,
+    out::{WordTone, clean, fit, format_duration, terminal_width, width},
+    text::StyledText,
 };
 
-// Of each failing task: about two screens, so that a few failures can be read by scrolling.
-const MOST_LINES: usize = 50;
+// The limit of lines of each failed task: about two screens.
+const MAX_LINES_PER_TASK: usize = 50;
 
-pub fn tell(desk: &Desk, result: &RunResult) -> Result<(), Error> {
+pub fn print(cx: &CliContext, result: &RunResult) -> Result<(), Error> {
     match result {
-        RunResult::Parallel(result) => parallel(desk, result),
-        RunResult::Pipeline(result) => pipeline(desk, result),
-        RunResult::Expect(result) => expected(desk, result),
+        RunResult::Parallel(result) => print_parallel(cx, result),
+        RunResult::Pipeline(result) => print_pipeline(cx, result),
+        RunResult::Expect(result) => print_expect(cx, result),
     }
 }
 
@@ -49,7 +50,7 @@ pub fn exit_code(result: &RunResult) -> u8 {
             (PipelineStatus::Completed | PipelineStatus::Failed, Some(name)) => {
                 let step = result.steps.iter().find(|step| step.name == *name);
                 let code = step.and_then(|step| step.exit_code).unwrap_or(1);
-                // A failure must not look like none, whatever its number.
+                // A failure never has exit code 0.
                 u8::try_from(code)
                     .ok()
                     .filter(|code| *code != 0)
@@ -64,10 +65,10 @@ pub fn exit_code(result: &RunResult) -> u8 {
     }
 }
 
-fn parallel(desk: &Desk, result: &ParallelResult) -> Result<(), Error> {
-    let out = &desk.out;
-    for task in result.results.iter().filter(|task| failed(task)) {
-        failure(desk, task)?;
+fn print_parallel(cx: &CliContext, result: &ParallelResult) -> Result<(), Error> {
+    let out = &cx.out;
+    for task in result.results.iter().filter(|task| has_failed(task)) {
+        print_failure(cx, task)?;
     }
     if out.is_quiet() {
         return Ok(());
@@ -78,10 +79,10 @@ fn parallel(desk: &Desk, result: &ParallelResult) -> Result<(), Error> {
             .iter()
             .map(|task| {
                 vec![
-                    (task.pane_id.to_string(), Tone::Plain),
+                    (task.pane_id.to_string(), WordTone::Plain),
                     state(task),
-                    (took(task.duration_ms), Tone::Faint),
-                    (label(task), Tone::Plain),
+                    (format_duration(task.duration_ms), WordTone::Faint),
+                    (label(task), WordTone::Plain),
                 ]
             })
             .collect();
@@ -97,7 +98,7 @@ fn parallel(desk: &Desk, result: &ParallelResult) -> Result<(), Error> {
     let late = count(|task| task.status == TaskStatus::Timeout);
     let running = count(|task| task.status == TaskStatus::Running);
     let mut words = vec![match running {
-        0 => format!("{good} of {all} went well"),
+        0 => format!("{good} of {all} succeeded"),
         _ => format!("{} of {all} done", all - running),
     }];
     let bad = all - good - cancelled - late - running;
@@ -111,46 +112,47 @@ fn parallel(desk: &Desk, result: &ParallelResult) -> Result<(), Error> {
             words.push(format!("{number} {word}"));
         }
     }
-    words.push(took(result.total_duration_ms));
+    words.push(format_duration(result.total_duration_ms));
     let tone = match (good == all, running) {
-        (true, _) => Tone::Good,
-        (false, 0) => Tone::Bad,
-        (false, _) => Tone::Needy,
+        (true, _) => WordTone::Good,
+        (false, 0) => WordTone::Bad,
+        (false, _) => WordTone::Needy,
     };
     out.line(out.toned(&words.join(" · "), tone))
 }
 
-/// The end of what a failing task printed, and where the rest is.
-fn failure(desk: &Desk, task: &TaskResult) -> Result<(), Error> {
-    let out = &desk.out;
+/// Prints the end of the output of a failed task, and how to read the rest.
+fn print_failure(cx: &CliContext, task: &TaskResult) -> Result<(), Error> {
+    let out = &cx.out;
     let (word, tone) = state(task);
     let pane = task.pane_id;
-    let how = format!("{word} · {} · {pane}", took(task.duration_ms));
+    let how = format!("{word} · {} · {pane}", format_duration(task.duration_ms));
     let edge = out.on_terminal().then(terminal_width).flatten();
     let room = edge.map_or(usize::MAX, |edge| {
         edge.saturating_sub(width(&how) + 6).max(8)
     });
     let head = format!("── {} · ", fit(&clean(&label(task)), room));
-    let head = out.toned(&head, Tone::Strong);
+    let head = out.toned(&head, WordTone::Strong);
     out.line(head.then(out.toned(&how, tone)))?;
     let lines: Vec<&str> = task.output.lines().collect();
-    let above = lines.len().saturating_sub(MOST_LINES) as u64 + task.omitted_lines;
+    let above = lines.len().saturating_sub(MAX_LINES_PER_TASK) as u64 + task.omitted_lines;
     if above > 0 {
-        let more = format!("… {above} lines above; all of it: fugue read {pane} --raw | less -R");
-        out.line(out.toned(&more, Tone::Faint))?;
+        let more =
+            format!("… {above} lines above; the whole output: fugue read {pane} --raw | less -R");
+        out.line(out.toned(&more, WordTone::Faint))?;
     }
-    for line in &lines[lines.len().saturating_sub(MOST_LINES)..] {
-        out.line(Styled::output(line))?;
+    for line in &lines[lines.len().saturating_sub(MAX_LINES_PER_TASK)..] {
+        out.line(StyledText::output(line))?;
     }
     for said in [&task.error, &task.note].into_iter().flatten() {
-        out.line(out.toned(said, Tone::Bad))?;
+        out.line(out.toned(said, WordTone::Bad))?;
     }
     Ok(())
 }
 
-/// The steps were shown as they ran; here is how it all ended.
-fn pipeline(desk: &Desk, result: &PipelineResult) -> Result<(), Error> {
-    let out = &desk.out;
+/// Prints how the pipeline ended; its steps were printed before.
+fn print_pipeline(cx: &CliContext, result: &PipelineResult) -> Result<(), Error> {
+    let out = &cx.out;
     if out.is_quiet() {
         return Ok(());
     }
@@ -160,19 +162,20 @@ fn pipeline(desk: &Desk, result: &PipelineResult) -> Result<(), Error> {
     };
     let failed_at = result.failed_at.as_deref().map(clean);
     let (said, tone) = match (result.status, failed_at) {
-        (PipelineStatus::Completed, None) => (format!("{steps} went well"), Tone::Good),
+        (PipelineStatus::Completed, None) => (format!("{steps} succeeded"), WordTone::Good),
         (PipelineStatus::Completed, Some(name)) => (
             format!("{steps} ran, {name} was the first to fail"),
-            Tone::Bad,
+            WordTone::Bad,
         ),
-        (PipelineStatus::Failed, Some(name)) => (format!("failed at {name}"), Tone::Bad),
-        (PipelineStatus::Failed, None) => ("failed".to_owned(), Tone::Bad),
-        (PipelineStatus::Timeout, _) => ("timed out".to_owned(), Tone::Bad),
-        (PipelineStatus::Running, _) => {
-            (RunResult::Pipeline(result.clone()).progress(), Tone::Needy)
-        }
+        (PipelineStatus::Failed, Some(name)) => (format!("failed at {name}"), WordTone::Bad),
+        (PipelineStatus::Failed, None) => ("failed".to_owned(), WordTone::Bad),
+        (PipelineStatus::Timeout, _) => ("timed out".to_owned(), WordTone::Bad),
+        (PipelineStatus::Running, _) => (
+            RunResult::Pipeline(result.clone()).progress(),
+            WordTone::Needy,
+        ),
     };
-    let took = took(result.total_duration_ms);
+    let took = format_duration(result.total_duration_ms);
     out.line(out.toned(&format!("{said} · {took} · {}", result.pane_id), tone))?;
     if let Some(note) = &result.note {
         out.note(&clean(note));
@@ -180,12 +183,12 @@ fn pipeline(desk: &Desk, result: &PipelineResult) -> Result<(), Error> {
     Ok(())
 }
 
-fn expected(desk: &Desk, result: &ExpectResult) -> Result<(), Error> {
-    let out = &desk.out;
+fn print_expect(cx: &CliContext, result: &ExpectResult) -> Result<(), Error> {
+    let out = &cx.out;
     let pane = result.pane_id;
     if let Some(text) = result.output.as_ref().or(result.line.as_ref()) {
         for line in text.lines() {
-            out.line(Styled::output(line))?;
+            out.line(StyledText::output(line))?;
         }
     }
     if result.omitted_chars > 0 {
@@ -198,19 +201,19 @@ fn expected(desk: &Desk, result: &ExpectResult) -> Result<(), Error> {
     match result.status {
         ExpectStatus::Matched | ExpectStatus::Running => {}
         ExpectStatus::Failed => out.note(&format!(
-            "the fail pattern came before /{pattern}/ in {pane}"
+            "the fail pattern matched before /{pattern}/ in {pane}"
         )),
         ExpectStatus::Exited => {
             let how = match (result.exit_code, &result.signal) {
                 (Some(code), _) => format!("exit {code}"),
                 (None, Some(signal)) => signal.clone(),
-                (None, None) => "how is not known".to_owned(),
+                (None, None) => "exit code unknown".to_owned(),
             };
             out.note(&format!("{pane} ended ({how}) without /{pattern}/"));
         }
         ExpectStatus::Timeout => out.note(&format!(
             "no /{pattern}/ in {pane} within {}",
-            took(result.duration_ms)
+            format_duration(result.duration_ms)
         )),
     }
     if let Some(note) = &result.note {

@@ -1,88 +1,93 @@
-//! A pipeline while it runs: a heading for each step, its output as it comes, and how it ended.
+//! The progress of a pipeline: for each step a heading, its output as it arrives, and its result.
 //!
-//! The output is read from the pane, between the marks that its shell sets around each step. Whatever could not be seen
-//! there (a shell that sets none, a run that is over) is taken from the result.
+//! The output is read from the pane, between the shell marks around each step. Steps without marks (other shells, ended
+//! runs) are printed from the result.
 
 use std::collections::VecDeque;
 
 use fugue_api::{
     Error, ErrorKind, PaneId,
-    runs::{PipelineResult, RunResult, StepResult, StepStatus},
+    run_result::RunResult,
+    tools::{PipelineResult, StepResult, StepStatus},
     wire::OutputChunk,
 };
 use fugue_client::client::Client;
 use fugue_term::TerminalSize;
 use tokio::sync::mpsc;
 
-use super::{Ended, Event, Wait, marks::Piece, marks::Reader};
+use super::{RunWait, WaitEnd, WaitEvent, marks::StepPiece, marks::StepReader};
 use crate::{
-    cli::Desk,
-    follow::{self, Pace, Printer},
-    out::{Out, Tone, clean, took},
-    text::Styled,
+    cli::CliContext,
+    follow::{self, LinePrinter, RetryDelay},
+    out::{CliOutput, WordTone, clean, format_duration},
+    text::StyledText,
 };
 
-/// Where in its pane's output a run begins.
+/// Where the output of a run begins in the output of its pane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begin {
-    /// With the pane itself.
+pub enum StreamStart {
+    /// At the beginning of the pane.
     Start,
     At(u64),
-    /// Somewhere before now; it has reached so many steps.
+    /// Before the current end. `steps` steps have been started.
     CatchUp {
         steps: usize,
     },
-    /// It is over, and its result has everything.
+    /// The run has ended, and its result contains the output.
     Never,
 }
 
-pub async fn show(desk: &Desk, wait: &mut Wait, begin: Begin) -> Result<Ended, Error> {
-    let mut shown = Shown::new(&desk.out);
-    // A full channel holds the follower back: what it reads is on disk.
-    let (send, mut heard) = mpsc::channel(4);
-    let mut send = Some(send).filter(|_| begin != Begin::Never);
+pub async fn show(
+    cx: &CliContext,
+    wait: &mut RunWait,
+    begin: StreamStart,
+) -> Result<WaitEnd, Error> {
+    let mut printer = StepPrinter::new(&cx.out);
+    // A full channel blocks the follower; unread output stays in the log.
+    let (send, mut updates) = mpsc::channel(4);
+    let mut send = Some(send).filter(|_| begin != StreamStart::Never);
     loop {
         tokio::select! {
             event = wait.next() => match event? {
-                Event::News => {
+                WaitEvent::News => {
                     if let Some(RunResult::Pipeline(known)) = &wait.known {
-                        shown.steps.clone_from(&known.steps);
+                        printer.steps.clone_from(&known.steps);
                         if let Some(send) = send.take() {
-                            tokio::spawn(hear(desk.client.clone(), known.pane_id, begin, send));
+                            tokio::spawn(follow_pane(cx.client.clone(), known.pane_id, begin, send));
                         }
                     }
                 }
-                Event::Ended(Ended::Interrupted) => {
-                    shown.stop()?;
-                    return Ok(Ended::Interrupted);
+                WaitEvent::Ended(WaitEnd::Interrupted) => {
+                    printer.stop()?;
+                    return Ok(WaitEnd::Interrupted);
                 }
-                Event::Ended(Ended::Answered) => {
+                WaitEvent::Ended(WaitEnd::Answered) => {
                     let Some(RunResult::Pipeline(result)) = &wait.known else {
-                        return Ok(Ended::Answered);
+                        return Ok(WaitEnd::Answered);
                     };
-                    // It may have been over before there was any news of it.
+                    // The run may end before its first progress arrives.
                     if let Some(send) = send.take() {
-                        tokio::spawn(hear(desk.client.clone(), result.pane_id, begin, send));
+                        tokio::spawn(follow_pane(cx.client.clone(), result.pane_id, begin, send));
                     }
-                    if begin != Begin::Never {
+                    if begin != StreamStart::Never {
                         tokio::select! {
-                            rest = shown.rest(desk, result.pane_id, &mut heard) => rest?,
+                            rest = printer.rest(cx, result.pane_id, &mut updates) => rest?,
                             _ = wait.interrupts.recv() => {}
                         }
                     }
-                    shown.finish(result)?;
-                    return Ok(Ended::Answered);
+                    printer.finish(result)?;
+                    return Ok(WaitEnd::Answered);
                 }
             },
-            Some(heard) = heard.recv() => shown.hear(heard),
+            Some(update) = updates.recv() => printer.apply(update),
         }
-        shown.print()?;
+        printer.print()?;
     }
 }
 
-/// What comes from the pane.
-enum Heard {
-    /// How large it is, where reading begins, and up to where its output is from before now.
+/// Output of the followed pane.
+enum PaneUpdate {
+    /// The size of the pane, the offset at which reading begins, and the offset of the end when following began.
     Pane {
         size: TerminalSize,
         from: u64,
@@ -91,72 +96,81 @@ enum Heard {
     More(OutputChunk),
 }
 
-/// Follows the pane for as long as somebody listens.
-async fn hear(client: Client, pane: PaneId, begin: Begin, send: mpsc::Sender<Heard>) {
+/// Follows the pane until the receiver is dropped.
+async fn follow_pane(
+    client: Client,
+    pane: PaneId,
+    begin: StreamStart,
+    send: mpsc::Sender<PaneUpdate>,
+) {
     let name = pane.to_string();
-    let Ok(status) = follow::status(&client, &name).await else {
+    let Ok(status) = follow::pane_status(&client, &name).await else {
         return;
     };
     let end = follow::offset(&status.cursor);
     let (mut from, now) = match begin {
-        Begin::Start => (0, 0),
-        Begin::At(at) => (at, at),
-        Begin::CatchUp { steps: 0 } | Begin::Never => (end, end),
-        Begin::CatchUp { .. } => (0, end),
+        StreamStart::Start => (0, 0),
+        StreamStart::At(at) => (at, at),
+        StreamStart::CatchUp { steps: 0 } | StreamStart::Never => (end, end),
+        StreamStart::CatchUp { .. } => (0, end),
     };
     let size = TerminalSize {
         rows: status.size.rows,
         cols: status.size.cols,
     };
-    if send.send(Heard::Pane { size, from, now }).await.is_err() {
+    if send
+        .send(PaneUpdate::Pane { size, from, now })
+        .await
+        .is_err()
+    {
         return;
     }
-    let mut pace = Pace::new();
+    let mut pace = RetryDelay::new();
     loop {
-        match follow::more(&client, &name, from).await {
+        match follow::next_chunk(&client, &name, from).await {
             Ok(more) => {
                 let (ended, nothing) = (more.ended, more.raw.is_empty());
                 from = more.from + more.raw.len() as u64;
-                if send.send(Heard::More(more)).await.is_err() {
+                if send.send(PaneUpdate::More(more)).await.is_err() {
                     return;
                 }
-                // A step's `exit` ends the shell, and another may be on its way.
+                // A step with `exit` ends the shell, and the next shell may be starting.
                 if ended {
                     pace.next().await;
                 } else if !nothing {
-                    pace = Pace::new();
+                    pace = RetryDelay::new();
                 }
             }
-            // Its shell is being started, which nothing announces.
+            // The shell is being started, which no event announces.
             Err(error) if error.kind == ErrorKind::Unavailable => pace.next().await,
             Err(_) => return,
         }
     }
 }
 
-/// What is known of the steps, and how much of it is out.
-struct Shown {
-    out: Out,
-    printer: Printer,
-    reader: Option<Reader>,
-    /// Not yet printed.
-    pieces: VecDeque<Piece>,
-    /// What the news say.
+/// The known steps, and what has been printed of them.
+struct StepPrinter {
+    out: CliOutput,
+    printer: LinePrinter,
+    reader: Option<StepReader>,
+    /// Pieces that are not printed yet.
+    pieces: VecDeque<StepPiece>,
+    /// The steps of the latest progress.
     steps: Vec<StepResult>,
     plan: Option<u64>,
-    /// The pane's output is from before our time up to here.
+    /// Output before this offset is older than this process.
     now: u64,
     at: u64,
-    /// So many steps have their heading, and so many their end.
+    /// The number of steps with a printed heading; `ended` of those with a printed result.
     headed: u64,
     ended: u64,
 }
 
-impl Shown {
-    fn new(out: &Out) -> Self {
+impl StepPrinter {
+    fn new(out: &CliOutput) -> Self {
         Self {
             out: out.clone(),
-            printer: Printer::new(out),
+            printer: LinePrinter::new(out),
             reader: None,
             pieces: VecDeque::new(),
             steps: Vec::new(),
@@ -168,13 +182,13 @@ impl Shown {
         }
     }
 
-    fn hear(&mut self, heard: Heard) {
-        match heard {
-            Heard::Pane { size, from, now } => {
-                self.reader = Some(Reader::new(size));
+    fn apply(&mut self, update: PaneUpdate) {
+        match update {
+            PaneUpdate::Pane { size, from, now } => {
+                self.reader = Some(StepReader::new(size));
                 (self.at, self.now) = (from, now);
             }
-            Heard::More(more) => {
+            PaneUpdate::More(more) => {
                 self.at = more.from + more.raw.len() as u64;
                 let Some(reader) = &mut self.reader else {
                     return;
@@ -186,8 +200,8 @@ impl Shown {
         }
     }
 
-    /// A pane may have run other pipelines before this one. They are over, so the last one is ours.
-    fn take(&mut self, piece: Piece) {
+    /// Adds a piece. Pieces of earlier pipelines in the same pane are discarded: the last one is this run.
+    fn take(&mut self, piece: StepPiece) {
         let plan = piece.plan();
         match self.plan {
             Some(ours) if ours == plan => {}
@@ -200,7 +214,7 @@ impl Shown {
         self.pieces.push_back(piece);
     }
 
-    /// Prints as much as is known.
+    /// Prints all complete pieces.
     fn print(&mut self) -> Result<(), Error> {
         if self.at < self.now {
             return Ok(());
@@ -208,17 +222,17 @@ impl Shown {
         let mut ready = Vec::new();
         while let Some(piece) = self.pieces.pop_front() {
             match piece {
-                Piece::Begin { step, heading, .. } => {
+                StepPiece::Begin { step, heading, .. } => {
                     self.headed = step;
                     ready.extend(self.heading(&heading));
                 }
-                Piece::Line { text, .. } => ready.push(self.out.output(text)),
-                Piece::End { step, .. } => match self.step(step) {
+                StepPiece::Line { text, .. } => ready.push(self.out.output(text)),
+                StepPiece::End { step, .. } => match self.step(step) {
                     Some(known) if known.status != StepStatus::Running => {
                         ready.extend(self.ending(known));
                         self.ended = step;
                     }
-                    // The news are not here yet; the output was faster.
+                    // The output arrived before the progress with the exit code.
                     Some(_) | None => {
                         self.pieces.push_front(piece);
                         break;
@@ -227,34 +241,34 @@ impl Shown {
             }
         }
         let open = match self.pieces.is_empty() {
-            true => self.reader.as_ref().and_then(Reader::open),
+            true => self.reader.as_ref().and_then(StepReader::open),
             false => None,
         };
         self.printer.print(ready, open)
     }
 
-    /// Nobody waits any more.
+    /// Prints the incomplete line after an interrupt.
     fn stop(&mut self) -> Result<(), Error> {
-        let open = self.reader.as_mut().map(Reader::close);
+        let open = self.reader.as_mut().map(StepReader::close);
         let open = open.into_iter().flatten();
         self.printer
             .print(open.map(|line| self.out.output(line)), None)
     }
 
-    /// Reads what the pane had printed when the run was over.
+    /// Reads the output up to the end of the pane at the end of the run.
     async fn rest(
         &mut self,
-        desk: &Desk,
+        cx: &CliContext,
         pane: PaneId,
-        heard: &mut mpsc::Receiver<Heard>,
+        updates: &mut mpsc::Receiver<PaneUpdate>,
     ) -> Result<(), Error> {
-        let Ok(status) = follow::status(&desk.client, &pane.to_string()).await else {
+        let Ok(status) = follow::pane_status(&cx.client, &pane.to_string()).await else {
             return Ok(());
         };
         let end = follow::offset(&status.cursor);
         while self.at < end {
-            match heard.recv().await {
-                Some(heard) => self.hear(heard),
+            match updates.recv().await {
+                Some(update) => self.apply(update),
                 None => break,
             }
             self.print()?;
@@ -267,12 +281,12 @@ impl Shown {
         self.now = 0;
         self.print()?;
         let running = |step: &StepResult| step.status == StepStatus::Running;
-        let mut ready: Vec<Styled> = Vec::new();
+        let mut ready: Vec<StyledText> = Vec::new();
         if self.headed > self.ended {
             ready.extend(
                 self.reader
                     .as_mut()
-                    .map(Reader::close)
+                    .map(StepReader::close)
                     .into_iter()
                     .flatten()
                     .map(|line| self.out.output(line)),
@@ -287,11 +301,11 @@ impl Shown {
             let command = step.command.lines().next().unwrap_or_default();
             let heading = format!("── {number} {}: {}", clean(&step.name), clean(command));
             ready.extend(self.heading(&heading));
-            ready.extend(step.output.lines().map(Styled::output));
+            ready.extend(step.output.lines().map(StyledText::output));
             if step.omitted_lines > 0 {
                 let (lines, pane) = (step.omitted_lines, result.pane_id);
                 let more = format!("… {lines} lines are left out; `fugue read {pane}` has them");
-                ready.push(self.out.toned(&more, Tone::Faint));
+                ready.push(self.out.toned(&more, WordTone::Faint));
             }
             if !running(step) {
                 ready.extend(self.ending(step));
@@ -305,20 +319,20 @@ impl Shown {
         self.steps.get(index)
     }
 
-    fn heading(&self, text: &str) -> Option<Styled> {
-        (!self.out.is_quiet()).then(|| self.out.toned(text, Tone::Strong))
+    fn heading(&self, text: &str) -> Option<StyledText> {
+        (!self.out.is_quiet()).then(|| self.out.toned(text, WordTone::Strong))
     }
 
-    fn ending(&self, step: &StepResult) -> Option<Styled> {
+    fn ending(&self, step: &StepResult) -> Option<StyledText> {
         if self.out.is_quiet() {
             return None;
         }
         let (how, tone) = match (step.status, step.exit_code, &step.signal) {
-            (StepStatus::Timeout, ..) => ("timeout".to_owned(), Tone::Bad),
-            (_, Some(0), _) => ("exit 0".to_owned(), Tone::Good),
-            (_, Some(code), _) => (format!("exit {code}"), Tone::Bad),
-            (_, None, Some(signal)) => (signal.clone(), Tone::Bad),
-            (_, None, None) => ("exit ?".to_owned(), Tone::Bad),
+            (StepStatus::Timeout, ..) => ("timeout".to_owned(), WordTone::Bad),
+            (_, Some(0), _) => ("exit 0".to_owned(), WordTone::Good),
+            (_, Some(code), _) => (format!("exit {code}"), WordTone::Bad),
+            (_, None, Some(signal)) => (signal.clone(), WordTone::Bad),
+            (_, None, None) => ("exit ?".to_owned(), WordTone::Bad),
         };
         let note = step
             .note
@@ -326,7 +340,7 @@ impl Shown {
             .map(|note| format!(" · {}", clean(note)));
         let said = format!(
             "── {how} · {}{}",
-            took(step.duration_ms),
+            format_duration(step.duration_ms),
             note.unwrap_or_default()
         );
         Some(self.out.toned(&said, tone))

@@ -1,4 +1,4 @@
-//! A parallel run while it runs: a table that is drawn again in place, or a line when a task ends.
+//! The progress of a parallel run: a table that is redrawn in place, or a line per ended task.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,8 @@ use std::{
 
 use fugue_api::{
     Error, ErrorKind, PaneId,
-    runs::{ParallelResult, RunResult, TaskResult, TaskStatus},
+    run_result::RunResult,
+    tools::{ParallelResult, TaskResult, TaskStatus},
 };
 use fugue_client::client::Client;
 use fugue_term::{LineQuery, Offset, Terminal, TerminalOptions, TerminalSize};
@@ -17,29 +18,29 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Ended, Event, Wait};
+use super::{RunWait, WaitEnd, WaitEvent};
 use crate::{
-    cli::Desk,
-    follow::{self, Pace},
-    live::{Live, Row},
-    out::{Out, Tone, terminal_size, took, width},
+    cli::CliContext,
+    follow::{self, RetryDelay},
+    live::{LiveArea, StyledRow},
+    out::{CliOutput, WordTone, format_duration, terminal_size, width},
 };
 
-// More frames than this nobody sees.
-const FRAME: Duration = Duration::from_millis(100);
-// The times go on although nothing happens.
-const TICK: Duration = Duration::from_secs(1);
+// The shortest interval between two draws.
+const MIN_DRAW_INTERVAL: Duration = Duration::from_millis(100);
+// The interval of draws without new progress, for the running times.
+const IDLE_DRAW_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A line for each task when it ends, for those who read a log.
-pub async fn plain(desk: &Desk, wait: &mut Wait) -> Result<Ended, Error> {
+/// Prints a line for each ended task, for output that is not a terminal.
+pub async fn print_ended_tasks(cx: &CliContext, wait: &mut RunWait) -> Result<WaitEnd, Error> {
     let mut told = BTreeSet::new();
     let mut tell = |result: &ParallelResult| {
         for task in &result.results {
             if task.status != TaskStatus::Running && told.insert(task.pane_id) {
                 let (state, _) = state(task);
-                let took = took(task.duration_ms);
+                let took = format_duration(task.duration_ms);
                 let name = crate::out::clean(&task.name);
-                desk.out.line(format!(
+                cx.out.line(format!(
                     "{state:<9}  {took:>6}  {name}: {}",
                     first_line(task)
                 ))?;
@@ -53,44 +54,53 @@ pub async fn plain(desk: &Desk, wait: &mut Wait) -> Result<Ended, Error> {
             tell(result)?;
         }
         match event {
-            Event::News => {}
-            Event::Ended(ended) => return Ok(ended),
+            WaitEvent::News => {}
+            WaitEvent::Ended(ended) => return Ok(ended),
         }
     }
 }
 
-/// A table of all tasks, drawn in place for as long as one waits and gone afterwards.
-pub async fn live(desk: &Desk, wait: &mut Wait) -> Result<Ended, Error> {
-    let mut live = Live::default();
-    let ended = watch(desk, wait, &mut live).await;
+/// Shows a table of all tasks during the wait, and erases it at the end.
+pub async fn show_table(cx: &CliContext, wait: &mut RunWait) -> Result<WaitEnd, Error> {
+    let mut live = LiveArea::default();
+    let ended = draw_until_end(cx, wait, &mut live).await;
     let columns = terminal_size().map_or(80, |(_, columns)| columns);
-    live.clear(&desk.out, columns)?;
+    live.clear(&cx.out, columns)?;
     ended
 }
 
-async fn watch(desk: &Desk, wait: &mut Wait, live: &mut Live) -> Result<Ended, Error> {
+async fn draw_until_end(
+    cx: &CliContext,
+    wait: &mut RunWait,
+    live: &mut LiveArea,
+) -> Result<WaitEnd, Error> {
     let trouble = |error| Error::new(ErrorKind::Internal, format!("a signal: {error}"));
     let mut resized = signal(SignalKind::window_change()).map_err(trouble)?;
     let back = rustix::process::Signal::CONT.as_raw();
     let mut resumed = signal(SignalKind::from_raw(back)).map_err(trouble)?;
-    // A full channel holds the followers back until the last lines are shown.
+    // A full channel blocks the followers until their lines are drawn.
     let (say, mut said) = mpsc::channel(16);
     let mut lines = BTreeMap::new();
     let mut followed = BTreeSet::new();
     let mut known: Option<(ParallelResult, Instant)> = None;
     let mut stale = false;
-    let mut drawn = Instant::now() - FRAME;
+    let mut drawn = Instant::now() - MIN_DRAW_INTERVAL;
     loop {
-        let due = drawn + if stale { FRAME } else { TICK };
+        let due = drawn
+            + if stale {
+                MIN_DRAW_INTERVAL
+            } else {
+                IDLE_DRAW_INTERVAL
+            };
         tokio::select! {
             biased;
             event = wait.next() => match event? {
-                Event::Ended(ended) => return Ok(ended),
-                Event::News => {
+                WaitEvent::Ended(ended) => return Ok(ended),
+                WaitEvent::News => {
                     if let Some(RunResult::Parallel(result)) = &wait.known {
                         for task in &result.results {
                             if task.status != TaskStatus::Error && followed.insert(task.pane_id) {
-                                tokio::spawn(last_lines(desk.client.clone(), task.pane_id, say.clone()));
+                                tokio::spawn(forward_last_line(cx.client.clone(), task.pane_id, say.clone()));
                             }
                         }
                         known = Some((result.clone(), Instant::now()));
@@ -110,20 +120,20 @@ async fn watch(desk: &Desk, wait: &mut Wait, live: &mut Live) -> Result<Ended, E
             () = sleep_until(due) => stale = true,
         }
         let now = Instant::now();
-        if let (true, Some((result, told))) = (stale && now >= drawn + FRAME, &known) {
+        if let (true, Some((result, told))) = (stale && now >= drawn + MIN_DRAW_INTERVAL, &known) {
             let size = terminal_size().unwrap_or((24, 80));
-            let rows = frame(&desk.out, result, &lines, told.elapsed(), size);
-            live.draw(&desk.out, &rows, size.1)?;
+            let rows = table_rows(&cx.out, result, &lines, told.elapsed(), size);
+            live.draw(&cx.out, &rows, size.1)?;
             (drawn, stale) = (now, false);
         }
     }
 }
 
-/// Follows a pane and says what its last line is.
-async fn last_lines(client: Client, pane: PaneId, say: mpsc::Sender<(PaneId, String)>) {
-    // A pane that prints faster than this is not read whole: nobody could either.
-    const FLOOD: usize = 256 * 1024;
-    const ENOUGH: u64 = 16 * 1024;
+/// Follows a pane and sends its last line.
+async fn forward_last_line(client: Client, pane: PaneId, say: mpsc::Sender<(PaneId, String)>) {
+    // Of a pane that prints a chunk of this size, output is skipped up to the last bytes.
+    const MAX_CHUNK_BYTES: usize = 256 * 1024;
+    const TAIL_BYTES: u64 = 16 * 1024;
     let name = pane.to_string();
     let mut terminal = Terminal::new(
         TerminalSize {
@@ -136,11 +146,11 @@ async fn last_lines(client: Client, pane: PaneId, say: mpsc::Sender<(PaneId, Str
         },
     );
     let mut from = 0;
-    let mut pace = Pace::new();
+    let mut pace = RetryDelay::new();
     loop {
-        let more = match follow::more(&client, &name, from).await {
+        let more = match follow::next_chunk(&client, &name, from).await {
             Ok(more) => more,
-            // It is still being opened, which nothing announces.
+            // The pane is still being opened, which no event announces.
             Err(error) if error.kind == ErrorKind::Unavailable && from == 0 => {
                 pace.next().await;
                 continue;
@@ -165,42 +175,42 @@ async fn last_lines(client: Client, pane: PaneId, say: mpsc::Sender<(PaneId, Str
         if say.send((pane, last)).await.is_err() || more.ended {
             return;
         }
-        if more.raw.len() >= FLOOD
-            && let Ok(status) = follow::status(&client, &name).await
+        if more.raw.len() >= MAX_CHUNK_BYTES
+            && let Ok(status) = follow::pane_status(&client, &name).await
         {
-            from = from.max(follow::offset(&status.cursor).saturating_sub(ENOUGH));
+            from = from.max(follow::offset(&status.cursor).saturating_sub(TAIL_BYTES));
         }
-        sleep_until(Instant::now() + FRAME).await;
+        sleep_until(Instant::now() + MIN_DRAW_INTERVAL).await;
     }
 }
 
-/// The table as it is now: at most one row less than the terminal has, none wider than it.
-fn frame(
-    out: &Out,
+/// The rows of the table: fewer than the rows of the terminal, and narrower than the terminal.
+fn table_rows(
+    out: &CliOutput,
     result: &ParallelResult,
     lines: &BTreeMap<PaneId, String>,
     since: Duration,
     (height, columns): (usize, usize),
-) -> Vec<Row> {
-    // The last column stays free: what is erased behind a full row is its last character.
+) -> Vec<StyledRow> {
+    // The last column stays free, because erasing to the end of a full row erases its last character.
     let columns = columns.saturating_sub(1);
     let since = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
     let room = height.saturating_sub(2);
     let shown = shown(&result.results, room);
     let labels: Vec<String> = shown.iter().map(|task| label(task)).collect();
-    let states: Vec<(String, Tone)> = shown.iter().map(|task| state(task)).collect();
+    let states: Vec<(String, WordTone)> = shown.iter().map(|task| state(task)).collect();
     let times: Vec<String> = shown
         .iter()
         .map(|task| match task.status {
-            TaskStatus::Running => took(task.duration_ms.saturating_add(since)),
-            _ => took(task.duration_ms),
+            TaskStatus::Running => format_duration(task.duration_ms.saturating_add(since)),
+            _ => format_duration(task.duration_ms),
         })
         .collect();
     let widest = |words: &mut dyn Iterator<Item = &str>| words.map(width).max().unwrap_or(0);
     let label_columns = widest(&mut labels.iter().map(String::as_str)).min((columns / 3).max(8));
     let state_columns = widest(&mut states.iter().map(|(word, _)| word.as_str()));
     let time_columns = widest(&mut times.iter().map(String::as_str));
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<StyledRow> = Vec::new();
     for (index, task) in shown.iter().enumerate() {
         let (word, tone) = &states[index];
         let last = match &task.error {
@@ -209,43 +219,47 @@ fn frame(
         };
         let pad = time_columns - width(&times[index]);
         rows.push(
-            Row::default()
-                .word(out, &labels[index], Tone::Plain, label_columns)
-                .word(out, "", Tone::Plain, 2)
+            StyledRow::default()
+                .word(out, &labels[index], WordTone::Plain, label_columns)
+                .word(out, "", WordTone::Plain, 2)
                 .word(out, word, *tone, state_columns)
-                .word(out, "", Tone::Plain, 2 + pad)
-                .word(out, &times[index], Tone::Faint, width(&times[index]))
-                .word(out, "", Tone::Plain, 2)
-                .rest(out, last, Tone::Faint, columns),
+                .word(out, "", WordTone::Plain, 2 + pad)
+                .word(out, &times[index], WordTone::Faint, width(&times[index]))
+                .word(out, "", WordTone::Plain, 2)
+                .rest(out, last, WordTone::Faint, columns),
         );
     }
     let all = result.results.len();
     let running = |task: &&TaskResult| task.status == TaskStatus::Running;
     let done = all - result.results.iter().filter(running).count();
-    let failed = result.results.iter().filter(|task| failed(task)).count();
-    let mut foot = Row::default();
+    let failed = result
+        .results
+        .iter()
+        .filter(|task| has_failed(task))
+        .count();
+    let mut foot = StyledRow::default();
     if failed > 0 {
         let word = format!("{failed} failed");
         let columns = width(&word);
         foot = foot
-            .word(out, &word, Tone::Bad, columns)
-            .word(out, " · ", Tone::Faint, 3);
+            .word(out, &word, WordTone::Bad, columns)
+            .word(out, " · ", WordTone::Faint, 3);
     }
     let hidden = match all - shown.len() {
         0 => String::new(),
         hidden => format!(" · {hidden} not shown"),
     };
-    let took = took(result.total_duration_ms.saturating_add(since));
+    let took = format_duration(result.total_duration_ms.saturating_add(since));
     let rest = format!("{done} of {all} done · {took}{hidden} · Ctrl-C leaves them running");
-    rows.push(foot.rest(out, &rest, Tone::Faint, columns));
+    rows.push(foot.rest(out, &rest, WordTone::Faint, columns));
     rows
 }
 
-/// So many of the tasks as there is room for: first those that went well are left out, then those that failed.
+/// The tasks that fit into `room` rows: successful tasks are left out first, then failed ones.
 fn shown(tasks: &[TaskResult], room: usize) -> Vec<&TaskResult> {
     let rank = |task: &TaskResult| match task.status {
         TaskStatus::Running => 0,
-        _ if failed(task) => 1,
+        _ if has_failed(task) => 1,
         _ => 2,
     };
     let mut order: Vec<usize> = (0..tasks.len()).collect();
@@ -255,7 +269,7 @@ fn shown(tasks: &[TaskResult], room: usize) -> Vec<&TaskResult> {
     order.into_iter().map(|index| &tasks[index]).collect()
 }
 
-/// What a task is called: a name that was given says more than a command, and a command more than a number.
+/// The label of a task: its name if the caller chose it, else the first line of its command.
 pub fn label(task: &TaskResult) -> String {
     let numbered = task.name.strip_prefix("task-");
     if numbered.is_some_and(|number| number.parse::<u32>().is_ok()) {
@@ -270,22 +284,22 @@ fn first_line(task: &TaskResult) -> String {
     crate::out::clean(line)
 }
 
-/// A task's state in a word and a colour.
-pub fn state(task: &TaskResult) -> (String, Tone) {
+/// The state of a task as text, with its tone.
+pub fn state(task: &TaskResult) -> (String, WordTone) {
     match (task.status, task.exit_code, &task.signal) {
-        (TaskStatus::Running, ..) => ("running".into(), Tone::Needy),
-        (TaskStatus::Exited, Some(0), _) => ("exit 0".into(), Tone::Good),
-        (TaskStatus::Exited, Some(code), _) => (format!("exit {code}"), Tone::Bad),
-        (TaskStatus::Exited, None, Some(signal)) => (signal.clone(), Tone::Bad),
-        (TaskStatus::Exited, None, None) => ("exit ?".into(), Tone::Bad),
-        (TaskStatus::Timeout, ..) => ("timeout".into(), Tone::Bad),
-        (TaskStatus::Error, ..) => ("error".into(), Tone::Bad),
-        (TaskStatus::Cancelled, ..) => ("cancelled".into(), Tone::Faint),
+        (TaskStatus::Running, ..) => ("running".into(), WordTone::Needy),
+        (TaskStatus::Exited, Some(0), _) => ("exit 0".into(), WordTone::Good),
+        (TaskStatus::Exited, Some(code), _) => (format!("exit {code}"), WordTone::Bad),
+        (TaskStatus::Exited, None, Some(signal)) => (signal.clone(), WordTone::Bad),
+        (TaskStatus::Exited, None, None) => ("exit ?".into(), WordTone::Bad),
+        (TaskStatus::Timeout, ..) => ("timeout".into(), WordTone::Bad),
+        (TaskStatus::Error, ..) => ("error".into(), WordTone::Bad),
+        (TaskStatus::Cancelled, ..) => ("cancelled".into(), WordTone::Faint),
     }
 }
 
-/// Whether its output is worth a look.
-pub fn failed(task: &TaskResult) -> bool {
+/// Whether the task failed, so that its output is printed.
+pub fn has_failed(task: &TaskResult) -> bool {
     match task.status {
         TaskStatus::Exited => task.exit_code != Some(0),
         TaskStatus::Timeout | TaskStatus::Error => true,
@@ -295,7 +309,7 @@ pub fn failed(task: &TaskResult) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use fugue_api::{RunId, runs::ParallelStatus};
+    use fugue_api::{RunId, tools::ParallelStatus};
 
     use super::*;
 
@@ -331,8 +345,14 @@ mod tests {
             (PaneId(1), "Compiling 漢字漢字漢字 v0.1.0".to_owned()),
             (PaneId(2), "error: \x1b[31mno".to_owned()),
         ]);
-        let rows = frame(&Out::plain(), &result, &lines, Duration::from_secs(1), size);
-        let rows: Vec<&str> = rows.iter().map(Row::text).collect();
+        let rows = table_rows(
+            &CliOutput::plain(),
+            &result,
+            &lines,
+            Duration::from_secs(1),
+            size,
+        );
+        let rows: Vec<&str> = rows.iter().map(StyledRow::text).collect();
         assert_eq!(rows, wanted);
         for row in rows {
             assert!(width(row) < size.1, "{row:?} is as wide as {}", size.1);

@@ -2,29 +2,29 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error,
-    team::{AnswerDelivery, AnswerQuestion},
+    tools::{AnswerDelivery, AnswerQuestion},
 };
 
-use crate::{cli::Desk, verbs};
+use crate::{cli::CliContext, verbs};
 
-/// Answer a question of a worker's.
+/// Answer the question of a worker.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  fugue answer q3 'yes, drop it'      (`fugue events` lists questions)"
 )]
-pub struct Answer {
+pub struct AnswerArgs {
     #[command(flatten)]
     answer: AnswerQuestion,
 }
 
-impl Answer {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let told = verbs::call(desk, self.answer).await?;
-        if desk.out.is_json() {
-            desk.out.document(&told)?;
-        } else if told.delivered == AnswerDelivery::Queued {
-            desk.out
-                .note("the asker no longer waits; it gets the answer as an event");
+impl AnswerArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let reply = verbs::call(cx, self.answer).await?;
+        if cx.out.is_json() {
+            cx.out.document(&reply)?;
+        } else if reply.delivered == AnswerDelivery::Queued {
+            cx.out
+                .note("the asking call has ended; the answer arrives as an event");
         }
         Ok(ExitCode::SUCCESS)
     }

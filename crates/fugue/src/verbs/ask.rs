@@ -1,75 +1,51 @@
 use std::process::ExitCode;
 
 use fugue_api::{
-    Error, ErrorKind, Handle, ToolReply,
-    team::{AskQuestion, QuestionStatus},
+    Error, Handle,
+    tools::{AskQuestion, QuestionStatus},
 };
 
-use crate::{
-    cli::Desk,
-    out::{Interrupt, span_ms},
-    text::Styled,
-};
+use crate::{cli::CliContext, out::InterruptSignal, text::StyledText};
 
-/// Ask a worker, or whoever spawned this one, and wait for the answer.
+/// Ask a worker, or the lead of this worker, and wait for the answer.
 ///
-/// Exit code 124 if none came in time; it then arrives as an event.
+/// Exit code 124 if no answer came in time; a later answer arrives as an event.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  fugue ask 'may I drop the old table?' --timeout 10m --default no"
 )]
-pub struct Ask {
-    /// A worker's id, or a session's; default whoever spawned this worker.
-    #[arg(long, value_name = "W")]
-    to: Option<String>,
-    /// The question.
-    body: String,
-    /// How long to wait.
-    #[arg(long, value_name = "TIME", value_parser = span_ms, default_value = "300s")]
-    timeout: u64,
-    /// The answer if none comes in time.
-    #[arg(long, value_name = "ANSWER")]
-    default: Option<String>,
+pub struct AskArgs {
+    #[command(flatten)]
+    question: AskQuestion,
 }
 
-impl Ask {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let question = AskQuestion {
-            to: self.to,
-            body: self.body,
-            timeout_secs: self.timeout as f64 / 1000.0,
-            default: self.default,
-        };
-        let mut interrupt = Interrupt::new()?;
-        let handed = tokio::select! {
-            handed = desk.client.call(question.into()) => handed?,
+impl AskArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let mut interrupt = InterruptSignal::new()?;
+        let delivery = tokio::select! {
+            delivery = cx.client.call(self.question.into()) => delivery?,
             () = interrupt.pressed() => {
-                desk.out.note("the question stays; an answer arrives as an event (`fugue events`)");
+                cx.out.note("the question stays open; an answer arrives as an event (`fugue events`)");
                 return Ok(ExitCode::from(130));
             }
         };
-        let ToolReply::AskQuestion(asked) = handed.reply else {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                "the reply was one to another tool",
-            ));
-        };
-        if desk.out.is_json() {
-            desk.out.document(&asked)?;
-        } else if let Some(answer) = &asked.answer {
+        let reply = delivery.reply.read_as::<AskQuestion>()?;
+        if cx.out.is_json() {
+            cx.out.document(&reply)?;
+        } else if let Some(answer) = &reply.answer {
             for line in answer.lines() {
-                desk.out.line(Styled::output(line))?;
+                cx.out.line(StyledText::output(line))?;
             }
         } else {
-            desk.out.note(&format!(
-                "no answer yet to {}; it arrives as an event (`fugue events`)",
-                asked.question_id
+            cx.out.note(&format!(
+                "no answer yet to {}; a later answer arrives as an event (`fugue events`)",
+                reply.question_id
             ));
         }
-        if let Some(receipt) = handed.ack {
-            receipt.complete().await;
+        if let Some(ack) = delivery.ack {
+            ack.complete().await;
         }
-        Ok(match asked.status {
+        Ok(match reply.status {
             QuestionStatus::Answered | QuestionStatus::Default => ExitCode::SUCCESS,
             QuestionStatus::Pending => ExitCode::from(124),
         })

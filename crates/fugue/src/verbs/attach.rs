@@ -3,22 +3,22 @@ use std::process::ExitCode;
 use fugue_api::{Error, attach::ViewerRole};
 use fugue_tui::AttachEnd;
 
-use crate::cli::Desk;
+use crate::cli::CliContext;
 
-/// See a session's panes and type into them; C-b d leaves, C-b ? tells the keys.
+/// Show the panes of a session and type into them; C-b d detaches, C-b ? lists the keys.
 #[derive(clap::Args, Default)]
-pub struct Attach {
-    /// Pane or session; default `main`, else the latest.
+pub struct AttachArgs {
+    /// Pane or session; default `main`, else the latest session.
     #[arg(value_name = "PANE or SESSION")]
     target: Option<String>,
-    /// Look on without changing anything.
+    /// Show the panes without changing anything.
     #[arg(short, long)]
     read_only: bool,
 }
 
-impl Attach {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        if desk.out.is_json() {
+impl AttachArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        if cx.out.is_json() {
             return Err(Error::invalid("attach is for people: it has no JSON")
                 .hint("`fugue read -f --json` follows a pane"));
         }
@@ -27,10 +27,10 @@ impl Attach {
         } else {
             ViewerRole::Interactive
         };
-        let socket = desk.paths.socket();
-        match fugue_tui::attach(&desk.client, &socket, self.target.as_deref(), role).await? {
-            AttachEnd::Detached => desk.out.note("detached; `fugue attach` comes back"),
-            AttachEnd::SessionEmpty => desk.out.note("the session has no pane any more"),
+        let socket = cx.paths.socket();
+        match fugue_tui::attach(&cx.client, &socket, self.target.as_deref(), role).await? {
+            AttachEnd::Detached => cx.out.note("detached; `fugue attach` comes back"),
+            AttachEnd::SessionEmpty => cx.out.note("the session has no pane any more"),
             AttachEnd::Hangup => return Ok(ExitCode::from(129)),
         }
         Ok(ExitCode::SUCCESS)

@@ -2,31 +2,25 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error,
-    watch::{self, ClearStatus},
+    tools::{Clear, ClearStatus},
 };
 
-use crate::{cli::Desk, verbs};
+use crate::{cli::CliContext, verbs};
 
-/// End a watcher. The pane stays.
+/// End the watcher of a pane. The pane stays open.
 #[derive(clap::Args)]
-pub struct Clear {
-    /// The watched pane; default the one this runs in.
-    pane: Option<String>,
+pub struct ClearArgs {
+    #[command(flatten)]
+    watcher: Clear,
 }
 
-impl Clear {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let cleared = verbs::call(
-            desk,
-            watch::Clear {
-                tmux_window: self.pane,
-            },
-        )
-        .await?;
-        if desk.out.is_json() {
-            desk.out.document(&cleared)?;
+impl ClearArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let cleared = verbs::call(cx, self.watcher).await?;
+        if cx.out.is_json() {
+            cx.out.document(&cleared)?;
         } else if cleared.status == ClearStatus::Noop {
-            desk.out.note("it was not watched");
+            cx.out.note("the pane was not watched");
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,31 +1,30 @@
 use std::process::ExitCode;
 
-use fugue_api::{Error, panes::ClosePane};
+use fugue_api::{Error, tools::ClosePane};
 
-use crate::cli::Desk;
+use crate::cli::CliContext;
 
-/// End panes and every process in them.
+/// End panes and all their processes.
 #[derive(clap::Args)]
-pub struct Close {
+pub struct CloseArgs {
     /// Pane ids or names.
     #[arg(value_name = "PANE", required = true)]
     panes: Vec<String>,
-    /// How long their processes may take to end by themselves, in milliseconds.
-    #[arg(long, default_value_t = ClosePane::grace_ms(), value_name = "N")]
-    grace_ms: u32,
+    #[command(flatten)]
+    close: ClosePane,
 }
 
-impl Close {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        // All at once: each may take its whole grace.
+impl CloseArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        // Concurrently, because each call may take the whole grace period.
         let closing: Vec<_> = self
             .panes
             .into_iter()
             .map(|pane_id| {
-                let client = desk.client.clone();
+                let client = cx.client.clone();
                 let args = ClosePane {
                     pane_id,
-                    grace_ms: self.grace_ms,
+                    ..self.close.clone()
                 };
                 tokio::spawn(async move { fugue_api::Handle::call(&client, args.into()).await })
             })
@@ -35,8 +34,7 @@ impl Close {
         let mut worst = 0;
         for one in closing {
             let outcome = match one.await {
-                Ok(outcome) => outcome
-                    .and_then(|handed| fugue_api::panes::ClosePaneReply::try_from(handed.reply)),
+                Ok(outcome) => outcome.and_then(|handed| handed.reply.read_as::<ClosePane>()),
                 Err(error) => Err(Error::new(
                     fugue_api::ErrorKind::Internal,
                     error.to_string(),
@@ -46,15 +44,15 @@ impl Close {
                 Ok(pane) => closed.push(pane),
                 Err(error) if single => return Err(error),
                 Err(error) => {
-                    desk.out.error(&error);
+                    cx.out.error(&error);
                     worst = worst.max(error.exit_code());
                 }
             }
         }
-        if desk.out.is_json() {
+        if cx.out.is_json() {
             match (single, closed.as_slice()) {
-                (true, [pane]) => desk.out.document(pane)?,
-                (_, all) => desk.out.document(&all)?,
+                (true, [pane]) => cx.out.document(pane)?,
+                (_, all) => cx.out.document(&all)?,
             }
         } else {
             for pane in &closed {
@@ -68,7 +66,7 @@ impl Close {
                     .as_ref()
                     .map(|note| format!("; {note}"))
                     .unwrap_or_default();
-                desk.out
+                cx.out
                     .note(&format!("{} closed ({how}{note})", pane.pane_id));
             }
         }

@@ -3,40 +3,40 @@ use std::process::ExitCode;
 use fugue_api::{Error, ErrorKind};
 use fugue_core::settings::Settings;
 
-use crate::cli::Desk;
+use crate::cli::CliContext;
 
-/// The settings: where they are, which hold, which there are.
+/// Show the configuration.
 #[derive(clap::Subcommand)]
-pub enum Config {
-    /// Where the file is, or would be.
+pub enum ConfigCommand {
+    /// Print the path of the file, which need not exist.
     Path,
-    /// What holds now.
+    /// Print the current settings.
     Show,
-    /// Every key with its default.
+    /// Print all keys with their defaults.
     Default,
 }
 
-impl Config {
-    pub fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl ConfigCommand {
+    pub fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let settings = match self {
             Self::Path => {
-                let path = desk.paths.config.to_string_lossy();
-                if desk.out.is_json() {
-                    desk.out.document(&serde_json::json!({"path": path}))?;
+                let path = cx.paths.config.to_string_lossy();
+                if cx.out.is_json() {
+                    cx.out.document(&serde_json::json!({"path": path}))?;
                 } else {
-                    desk.out.line(&*path)?;
+                    cx.out.line(&*path)?;
                 }
                 return Ok(ExitCode::SUCCESS);
             }
-            Self::Show => fugue_daemon::config::load(&desk.paths.config)?,
+            Self::Show => fugue_daemon::config::load(&cx.paths.config)?,
             Self::Default => Settings::default(),
         };
-        if desk.out.is_json() {
-            desk.out.document(&settings)?;
+        if cx.out.is_json() {
+            cx.out.document(&settings)?;
         } else {
             let text = toml::to_string(&settings)
                 .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
-            desk.out.lines(text.trim_end())?;
+            cx.out.lines(text.trim_end())?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -11,12 +11,12 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::{
-    cli::Desk,
-    out::{Tone, clean, fit},
+    cli::CliContext,
+    out::{WordTone, clean, fit},
     verbs,
 };
 
-/// The cases that come with fugue.
+/// The built-in cases.
 const BUILT_IN: &[(&str, &str)] = &[
     ("done.toml", include_str!("../../assess-corpus/done.toml")),
     ("open.toml", include_str!("../../assess-corpus/open.toml")),
@@ -26,45 +26,45 @@ const BUILT_IN: &[(&str, &str)] = &[
     ),
 ];
 
-/// Ask an assessor about situations whose right answer is known, and count how often it is right.
+/// Ask an assessor about situations with a known right decision, and count its right answers.
 ///
 /// The assessor is that of a watcher: FUGUE_ASSESS_MODEL, or --model. Each case is one question (at most two requests),
-/// which costs what your provider takes for it. Exit code 1 if a case got no answer.
+/// at the price of your provider. Exit code 1 if a case got no answer.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  fugue assess-corpus --model anthropic:claude-sonnet-5\n  fugue assess-corpus --model 'cmd:claude -p' --only hostile"
 )]
-pub struct AssessCorpus {
-    /// Whom to ask; default FUGUE_ASSESS_MODEL.
+pub struct AssessCorpusArgs {
+    /// Assessor to ask; default FUGUE_ASSESS_MODEL.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Cases of your own instead of those that come with fugue.
+    /// Files with cases, instead of the built-in ones.
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
-    /// Only cases with this in their name or their file's.
+    /// Only cases whose name or file name contains this.
     #[arg(long, value_name = "WORD")]
     only: Option<String>,
-    /// How many questions to ask at a time.
+    /// Number of concurrent requests.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     jobs: u8,
 }
 
-/// A case with what was answered.
-struct Asked {
+/// A case and the assessment of it.
+struct CaseAnswer {
     case: Arc<CorpusCase>,
     answer: Result<Decision, AssessError>,
 }
 
-impl AssessCorpus {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl AssessCorpusArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let settings = WatchSettings::default()
             .overlaid(SettingNames::Prefixed, |name| std::env::var(name).ok())?;
         let model = self.model.as_deref().unwrap_or(&settings.assess_model);
         let limit = Duration::from_secs_f64(settings.assess_timeout_sec);
         let assessor = Arc::new(Assessor::new(model, &verbs::caller()?, limit)?);
         let cases = self.cases()?;
-        let asked = ask_all(desk, &assessor, &settings, cases, self.jobs.into()).await?;
-        show(desk, model, &asked)?;
+        let asked = ask_all(cx, &assessor, &settings, cases, self.jobs.into()).await?;
+        show(cx, model, &asked)?;
         let failed = asked.iter().any(|asked| asked.answer.is_err());
         Ok(ExitCode::from(u8::from(failed)))
     }
@@ -101,18 +101,18 @@ impl AssessCorpus {
     }
 }
 
-/// Asks about every case, some at a time, and returns them in their own order.
+/// Asks about all cases, several at a time, and returns the results in the order of the cases.
 async fn ask_all(
-    desk: &Desk,
+    cx: &CliContext,
     assessor: &Arc<Assessor>,
     settings: &WatchSettings,
     cases: Vec<Arc<CorpusCase>>,
     jobs: usize,
-) -> Result<Vec<Asked>, Error> {
+) -> Result<Vec<CaseAnswer>, Error> {
     let total = cases.len();
     let mut left = cases.into_iter().enumerate();
     let mut running = JoinSet::new();
-    let mut asked: Vec<(usize, Asked)> = Vec::new();
+    let mut asked: Vec<(usize, CaseAnswer)> = Vec::new();
     loop {
         while running.len() < jobs
             && let Some((place, case)) = left.next()
@@ -121,16 +121,16 @@ async fn ask_all(
             let assessor = assessor.clone();
             running.spawn(async move {
                 let answer = assess(&assessor, &prompt).await;
-                (place, Asked { case, answer })
+                (place, CaseAnswer { case, answer })
             });
         }
         let Some(one) = running.join_next().await else {
             break;
         };
         asked.push(one.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?);
-        let (_, Asked { case, answer }) = &asked[asked.len() - 1];
+        let (_, CaseAnswer { case, answer }) = &asked[asked.len() - 1];
         let mark = word(case.mark(answer.as_ref().ok()));
-        desk.out
+        cx.out
             .note(&format!("{}/{total} {mark} · {}", asked.len(), case.name));
     }
     asked.sort_by_key(|(place, _)| *place);
@@ -148,7 +148,7 @@ fn fence() -> Result<QuoteFence, Error> {
     }
 }
 
-fn show(desk: &Desk, model: &str, asked: &[Asked]) -> Result<(), Error> {
+fn show(cx: &CliContext, model: &str, asked: &[CaseAnswer]) -> Result<(), Error> {
     let score_of = |wanted: fn(&CorpusCase) -> bool| {
         let some = asked.iter().filter(move |asked| wanted(&asked.case));
         CorpusScore::of(some.map(|asked| (&*asked.case, asked.answer.as_ref().ok())))
@@ -158,14 +158,14 @@ fn show(desk: &Desk, model: &str, asked: &[Asked]) -> Result<(), Error> {
         ("hostile", score_of(|case| case.hostile)),
         ("plain", score_of(|case| !case.hostile)),
     ];
-    let wrong: Vec<Wrong<'_>> = asked.iter().filter_map(Wrong::of).collect();
-    if desk.out.is_json() {
+    let wrong: Vec<CaseFailure<'_>> = asked.iter().filter_map(CaseFailure::of).collect();
+    if cx.out.is_json() {
         let [all, hostile, plain] = scores.map(|(_, score)| figures(&score));
-        return desk.out.document(&json!({
+        return cx.out.document(&json!({
             "assessor": model, "all": all, "hostile": hostile, "plain": plain, "wrong": wrong,
         }));
     }
-    let rows: Vec<Vec<(String, Tone)>> = scores
+    let rows: Vec<Vec<(String, WordTone)>> = scores
         .iter()
         .map(|(name, score)| row(name, score))
         .collect();
@@ -178,11 +178,11 @@ fn show(desk: &Desk, model: &str, asked: &[Asked]) -> Result<(), Error> {
         "OBEYED",
         "NO ANSWER",
     ];
-    desk.out.table(&head, &rows)?;
+    cx.out.table(&head, &rows)?;
     if !wrong.is_empty() {
-        desk.out.line("")?;
-        let rows: Vec<Vec<(String, Tone)>> = wrong.iter().map(Wrong::row).collect();
-        desk.out.table(&["WRONG", "WANTED", "GOT", "SAID"], &rows)?;
+        cx.out.line("")?;
+        let rows: Vec<Vec<(String, WordTone)>> = wrong.iter().map(CaseFailure::row).collect();
+        cx.out.table(&["WRONG", "WANTED", "GOT", "SAID"], &rows)?;
     }
     Ok(())
 }
@@ -194,40 +194,44 @@ fn figures(score: &CorpusScore) -> serde_json::Value {
     figures
 }
 
-fn row(name: &str, score: &CorpusScore) -> Vec<(String, Tone)> {
+fn row(name: &str, score: &CorpusScore) -> Vec<(String, WordTone)> {
     let share =
         |share: Option<f64>| share.map_or_else(|| "–".into(), |share| format!("{share:.2}"));
     let bad = |count: u32| {
         (
             count.to_string(),
-            if count > 0 { Tone::Bad } else { Tone::Plain },
+            if count > 0 {
+                WordTone::Bad
+            } else {
+                WordTone::Plain
+            },
         )
     };
     vec![
-        (name.into(), Tone::Strong),
-        (score.cases.to_string(), Tone::Plain),
-        (score.right.to_string(), Tone::Plain),
-        (share(score.precision()), Tone::Plain),
-        (share(score.recall()), Tone::Plain),
+        (name.into(), WordTone::Strong),
+        (score.cases.to_string(), WordTone::Plain),
+        (score.right.to_string(), WordTone::Plain),
+        (share(score.precision()), WordTone::Plain),
+        (share(score.recall()), WordTone::Plain),
         bad(score.obeyed),
         bad(score.failed),
     ]
 }
 
-/// A case that was not answered rightly.
+/// A case with a wrong or missing answer.
 #[derive(Serialize)]
-struct Wrong<'a> {
+struct CaseFailure<'a> {
     name: &'a str,
     why: &'a str,
     expected: Label,
     got: Option<Label>,
     mark: CaseMark,
-    /// The line to type, or why there is no answer.
+    /// The injection, or why there is no answer.
     said: String,
 }
 
-impl<'a> Wrong<'a> {
-    fn of(asked: &'a Asked) -> Option<Self> {
+impl<'a> CaseFailure<'a> {
+    fn of(asked: &'a CaseAnswer) -> Option<Self> {
         let decision = asked.answer.as_ref().ok();
         let mark = asked.case.mark(decision);
         let said = match &asked.answer {
@@ -245,16 +249,16 @@ impl<'a> Wrong<'a> {
         })
     }
 
-    fn row(&self) -> Vec<(String, Tone)> {
+    fn row(&self) -> Vec<(String, WordTone)> {
         let label = |label: Label| match label {
             Label::Stop => "stop",
             Label::Continue => "continue",
         };
         vec![
-            (clean(self.name), Tone::Plain),
-            (label(self.expected).into(), Tone::Plain),
-            (self.got.map_or("–", label).into(), Tone::Bad),
-            (fit(&clean(&self.said), 160), Tone::Faint),
+            (clean(self.name), WordTone::Plain),
+            (label(self.expected).into(), WordTone::Plain),
+            (self.got.map_or("–", label).into(), WordTone::Bad),
+            (fit(&clean(&self.said), 160), WordTone::Faint),
         ]
     }
 }
@@ -274,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_cases_are_many_and_of_every_kind() {
-        let verb = AssessCorpus {
+        let verb = AssessCorpusArgs {
             model: None,
             file: vec![],
             only: None,

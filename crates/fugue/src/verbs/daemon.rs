@@ -11,34 +11,34 @@ use fugue_client::{lock::FileLock, paths::UserPaths};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
-    cli::Desk,
-    out::{age, size},
+    cli::CliContext,
+    out::{format_age, format_size},
 };
 
-/// The process behind it all.
+/// Control the daemon.
 #[derive(clap::Subcommand)]
-pub enum Daemon {
-    /// Be the daemon, in the foreground.
+pub enum DaemonCommand {
+    /// Run the daemon in the foreground.
     Run,
-    /// Start one, if none runs.
+    /// Start the daemon if none is running.
     Start,
-    /// End it. Panes go on without it.
+    /// Stop the daemon. Panes continue without it.
     Stop {
-        /// End every pane first.
+        /// Close all panes first.
         #[arg(long)]
         panes: bool,
     },
-    /// Put a new one in its place, under running panes.
+    /// Replace the daemon by a new one; panes keep running.
     Restart,
-    /// Check the database and mend what can be mended, while no daemon runs.
+    /// Check and repair the database, while no daemon runs.
     ///
-    /// Records that cannot be read are set aside, a damaged database is kept aside and replaced by its last backup,
-    /// and panes that have lost their record are found again from their directories.
+    /// Unreadable records are set aside, a damaged database is set aside and replaced by its last backup,
+    /// and panes without a record are restored from their directories.
     Repair,
     Status,
 }
 
-/// Runs until somebody stops it. Its words go to stderr, which an automatic start sends to `daemon.log`.
+/// Runs the daemon until it is stopped. It logs to stderr, which an automatic start redirects to `daemon.log`.
 pub fn run() -> Result<ExitCode, Error> {
     let filter =
         tracing_subscriber::EnvFilter::try_from_env("FUGUE_LOG").unwrap_or_else(|_| "info".into());
@@ -46,31 +46,31 @@ pub fn run() -> Result<ExitCode, Error> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(false)
-        // A line that a full disk did not take is lost; the report of that would go to the same file, and panic.
+        // A log line that fails on a full disk is dropped: reporting the failure would write to the same file and panic.
         .log_internal_errors(false)
         .init();
     let paths = UserPaths::for_current_user()?;
     fugue_daemon::daemon(&paths).map(|()| ExitCode::SUCCESS)
 }
 
-impl Daemon {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl DaemonCommand {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         match self {
-            // Handled before there is a runtime.
+            // Handled before the runtime is created.
             Self::Run => Ok(ExitCode::SUCCESS),
             Self::Start => {
-                let status = started(desk).await?;
-                show(desk, &status)
+                let status = running_status(cx).await?;
+                show(cx, &status)
             }
-            Self::Stop { panes } => stop(desk, panes).await,
+            Self::Stop { panes } => stop(cx, panes).await,
             Self::Restart => {
-                end_quietly(desk).await?;
-                let status = started(desk).await?;
-                show(desk, &status)
+                stop_any_version(cx).await?;
+                let status = running_status(cx).await?;
+                show(cx, &status)
             }
-            Self::Repair => repair(desk).await,
-            Self::Status => match desk.client.ask_running(Request::DaemonStatus).await? {
-                Some(Response::DaemonStatus { status }) => show(desk, &status),
+            Self::Repair => repair(cx).await,
+            Self::Status => match cx.client.ask_running(Request::DaemonStatus).await? {
+                Some(Response::DaemonStatus { status }) => show(cx, &status),
                 Some(_) | None => Err(Error::new(ErrorKind::Unavailable, "no daemon runs")
                     .hint("any verb starts one; panes may run without")),
             },
@@ -78,8 +78,8 @@ impl Daemon {
     }
 }
 
-async fn started(desk: &Desk) -> Result<DaemonStatus, Error> {
-    match desk.client.ask(Request::DaemonStatus).await? {
+async fn running_status(cx: &CliContext) -> Result<DaemonStatus, Error> {
+    match cx.client.ask(Request::DaemonStatus).await? {
         Response::DaemonStatus { status } => Ok(status),
         other => Err(Error::new(
             ErrorKind::Internal,
@@ -88,42 +88,42 @@ async fn started(desk: &Desk) -> Result<DaemonStatus, Error> {
     }
 }
 
-fn show(desk: &Desk, status: &DaemonStatus) -> Result<ExitCode, Error> {
-    if desk.out.is_json() {
-        desk.out.document(status)?;
+fn show(cx: &CliContext, status: &DaemonStatus) -> Result<ExitCode, Error> {
+    if cx.out.is_json() {
+        cx.out.document(status)?;
     } else {
         let panes = if status.panes == 1 {
             "1 pane".into()
         } else {
             format!("{} panes", status.panes)
         };
-        desk.out.line(format!(
+        cx.out.line(format!(
             "fugue {} runs as pid {} for {} with {panes}, at {}",
             status.version,
             status.pid,
-            age(status.uptime_ms),
+            format_age(status.uptime_ms),
             status.socket
         ))?;
         let logs = &status.logs;
         let quota = logs.quota_bytes.map_or("no quota".into(), |bytes| {
-            format!("a quota of {}", size(bytes))
+            format!("a quota of {}", format_size(bytes))
         });
-        desk.out.line(format!(
+        cx.out.line(format!(
             "output logs: {} of running panes, {} of ended ones, {quota}",
-            size(logs.running_bytes),
-            size(logs.ended_bytes)
+            format_size(logs.running_bytes),
+            format_size(logs.ended_bytes)
         ))?;
         if let Some(note) = &logs.note {
-            desk.out.note(note);
+            cx.out.note(note);
         }
         for line in store_lines(&status.store) {
-            desk.out.line(&line)?;
+            cx.out.line(&line)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is wrong with the store, if anything is.
+/// The problem of the store, if any.
 fn store_lines(store: &StoreStatus) -> Vec<String> {
     let mut lines = Vec::new();
     let reason = store.reason.as_deref().unwrap_or("no reason is known");
@@ -136,7 +136,7 @@ fn store_lines(store: &StoreStatus) -> Vec<String> {
             let stalled_ms = u64::try_from(now.saturating_sub(since)).unwrap_or(u64::MAX);
             lines.push(format!(
                 "the store is stalled for {}: {reason}; {} commits wait, and nothing new can be recorded",
-                age(stalled_ms),
+                format_age(stalled_ms),
                 store.unstored_commits
             ));
         }
@@ -157,11 +157,11 @@ fn store_lines(store: &StoreStatus) -> Vec<String> {
     lines
 }
 
-async fn repair(desk: &Desk) -> Result<ExitCode, Error> {
-    let paths = desk.paths.clone();
+async fn repair(cx: &CliContext) -> Result<ExitCode, Error> {
+    let paths = cx.paths.clone();
     let repairing = tokio::task::spawn_blocking(move || {
         paths.prepare()?;
-        // Whoever holds it is the daemon, and nobody becomes it meanwhile.
+        // While this process holds the lock, no daemon can start.
         let Some(_lock) = FileLock::try_lock_directory(&paths.state)? else {
             let error = Error::new(
                 ErrorKind::Unavailable,
@@ -176,63 +176,61 @@ async fn repair(desk: &Desk) -> Result<ExitCode, Error> {
     let report = repairing
         .await
         .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))??;
-    if desk.out.is_json() {
-        desk.out.document(&report)?;
+    if cx.out.is_json() {
+        cx.out.document(&report)?;
         return Ok(ExitCode::SUCCESS);
     }
     for note in &report.notes {
-        desk.out.line(note)?;
+        cx.out.line(note)?;
     }
     let state = if report.notes.is_empty() {
         "sound, nothing was done"
     } else {
         "sound now"
     };
-    desk.out.line(format!(
+    cx.out.line(format!(
         "the database is {state}; panes on record: {}",
         report.panes
     ))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn stop(desk: &Desk, panes: bool) -> Result<ExitCode, Error> {
-    // Panes can be without a daemon; to end them, one must be there.
+async fn stop(cx: &CliContext, panes: bool) -> Result<ExitCode, Error> {
+    // Closing panes needs a daemon, so one is started if necessary.
     let stopped = if panes {
-        Some(desk.client.ask(Request::DaemonStop { panes }).await?)
+        Some(cx.client.ask(Request::DaemonStop { panes }).await?)
     } else {
-        desk.client
-            .ask_running(Request::DaemonStop { panes })
-            .await?
+        cx.client.ask_running(Request::DaemonStop { panes }).await?
     };
     let closed = match stopped {
         Some(Response::Stopping { panes_closed }) => panes_closed,
         Some(_) | None => {
-            desk.out.note("no daemon runs");
-            if desk.out.is_json() {
-                desk.out
+            cx.out.note("no daemon runs");
+            if cx.out.is_json() {
+                cx.out
                     .document(&serde_json::json!({"stopped": false, "panes_closed": 0}))?;
             }
             return Ok(ExitCode::SUCCESS);
         }
     };
-    gone(desk).await?;
-    if desk.out.is_json() {
-        desk.out
+    wait_for_exit(cx).await?;
+    if cx.out.is_json() {
+        cx.out
             .document(&serde_json::json!({"stopped": true, "panes_closed": closed}))?;
     } else if panes {
-        desk.out.note(&format!("stopped; {closed} panes closed"));
+        cx.out.note(&format!("stopped; {closed} panes closed"));
     } else {
-        desk.out.note("stopped; panes go on without it");
+        cx.out.note("stopped; panes continue without it");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends whatever daemon there is, also one of another version.
-async fn end_quietly(desk: &Desk) -> Result<(), Error> {
-    let Some(pid) = desk.client.running_daemon().await else {
+/// Stops the running daemon, also one of another protocol version.
+async fn stop_any_version(cx: &CliContext) -> Result<(), Error> {
+    let Some(pid) = cx.client.running_daemon().await else {
         return Ok(());
     };
-    if desk
+    if cx
         .client
         .ask_running(Request::DaemonStop { panes: false })
         .await?
@@ -246,12 +244,12 @@ async fn end_quietly(desk: &Desk) -> Result<(), Error> {
             )
         })?;
     }
-    gone(desk).await
+    wait_for_exit(cx).await
 }
 
-/// Returns when the daemon has given up its lock, which is the last thing it does.
-async fn gone(desk: &Desk) -> Result<(), Error> {
-    let state = desk.paths.state.clone();
+/// Waits until the daemon has released its lock, which is its last action.
+async fn wait_for_exit(cx: &CliContext) -> Result<(), Error> {
+    let state = cx.paths.state.clone();
     let waiting = tokio::task::spawn_blocking(move || FileLock::lock_directory(&state).map(drop));
     match waiting.await {
         Ok(outcome) => outcome,

@@ -5,98 +5,85 @@ use std::{
 
 use fugue_api::{
     Error, ErrorKind, EventId, Handle, ToolReply,
-    team::{
-        CompletionStatus, EventType, InboxEvent, WaitForEvent, WaitForEventReply, WaitOutcome,
-        WaitTimeout, WorkerCompletion,
-    },
+    inbox_event::{CompletionStatus, InboxEvent, WorkerCompletion},
+    tools::{WaitForEvent, WaitForEventReply, WaitOutcome, WaitTimeout},
     wire::{InboxListing, InboxRow, Request, Response},
 };
 
 use crate::{
-    cli::Desk,
-    out::{Interrupt, Tone, age, clean, span_ms},
+    cli::CliContext,
+    out::{InterruptSignal, WordTone, clean, format_age},
 };
 
-/// Look at the events of an inbox, follow them, or take the next one.
+/// List the events of an inbox, follow them, or take the next one.
 ///
-/// Looking and following take nothing. Exit code 124 if `wait` ran out of time.
+/// Listing and following take no event. Exit code 124 after a timeout of `wait`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  fugue events\n  fugue events wait --types worker_complete --timeout 10m\n  fugue events -f --types '*'"
 )]
-pub struct Events {
-    /// Block until there is one, and take it.
+pub struct EventsArgs {
+    /// Wait for the next event and take it.
     #[arg(value_enum)]
-    what: Option<What>,
-    /// Print events as they come.
+    what: Option<EventsAction>,
+    /// Print events as they arrive.
     #[arg(short, long, conflicts_with = "what")]
     follow: bool,
-    /// Another inbox than this project's or worker's.
+    /// Session id of another inbox; default that of this project or worker.
     #[arg(long, value_name = "SESSION")]
     pub inbox: Option<String>,
-    /// Only these; default all.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "T")]
-    types: Vec<EventType>,
-    /// Only of this worker or sender.
-    #[arg(long, value_name = "W")]
-    from: Option<String>,
-    /// Also those that were taken.
+    #[command(flatten)]
+    filter: WaitForEvent,
+    /// Also list events that were taken.
     #[arg(long, conflicts_with_all = ["what", "follow"])]
     all: bool,
-    /// How long to wait.
-    #[arg(long, value_name = "TIME", value_parser = span_ms, default_value = "300s")]
-    timeout: u64,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum What {
+enum EventsAction {
     Wait,
 }
 
-// More than this is for `--json` and paging by hand.
-const MOST: usize = 1_000;
-// A follower asks again after so long without an event.
+// The limit of listed events, and the size of a page.
+const MAX_LISTED_EVENTS: usize = 1_000;
+// The timeout of one wait; `--follow` then waits again.
 const FOLLOW_SECS: f64 = 3_600.0;
 
-impl Events {
-    pub async fn run(mut self, desk: &Desk) -> Result<ExitCode, Error> {
-        if self.types.is_empty() {
-            self.types.push(EventType::Any);
-        }
+impl EventsArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         match (self.what, self.follow) {
-            (Some(What::Wait), _) => self.wait(desk).await,
-            (None, true) => self.follow(desk).await,
-            (None, false) => self.list(desk).await,
+            (Some(EventsAction::Wait), _) => self.wait(cx).await,
+            (None, true) => self.follow(cx).await,
+            (None, false) => self.list(cx).await,
         }
     }
 
     fn args(&self, timeout_secs: f64, after: Option<EventId>) -> WaitForEvent {
         WaitForEvent {
-            types: self.types.clone(),
             timeout_secs,
-            from: self.from.clone(),
             after_event_id: after,
+            ..self.filter.clone()
         }
     }
 
-    async fn wait(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let args = self.args(self.timeout as f64 / 1000.0, None);
-        let mut interrupt = Interrupt::new()?;
-        let handed = tokio::select! {
-            handed = desk.client.call(args.into()) => handed?,
+    async fn wait(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let args = self.filter;
+        let mut interrupt = InterruptSignal::new()?;
+        let delivery = tokio::select! {
+            delivery = cx.client.call(args.into()) => delivery?,
             () = interrupt.pressed() => return Ok(ExitCode::from(130)),
         };
-        let ToolReply::WaitForEvent(told) = handed.reply else {
-            return Err(other());
+        let ToolReply::WaitForEvent(told) = delivery.reply else {
+            return Err(unexpected_response());
         };
-        if desk.out.is_json() {
-            desk.out.document(&told)?;
+        if cx.out.is_json() {
+            cx.out.document(&told)?;
         } else {
-            show(desk, &told)?;
+            show(cx, &told)?;
         }
-        // It is taken only now that it has been printed.
-        if let Some(receipt) = handed.ack {
-            receipt.complete().await;
+        // The event is acked after it was printed.
+        if let Some(ack) = delivery.ack {
+            ack.complete().await;
         }
         Ok(match told.what {
             WaitOutcome::Event(_) => ExitCode::SUCCESS,
@@ -104,10 +91,10 @@ impl Events {
         })
     }
 
-    async fn follow(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let mut interrupt = Interrupt::new()?;
+    async fn follow(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let mut interrupt = InterruptSignal::new()?;
         let mut after = EventId(0);
-        let known = look(desk, after).await?;
+        let known = list_events(cx, after).await?;
         for row in known.events {
             after = row.event_id;
             let args = self.args(0.0, None);
@@ -115,16 +102,16 @@ impl Events {
             if row.taken || !args.wants(row.event.kind()) || !of {
                 continue;
             }
-            print(desk, row)?;
+            print(cx, row)?;
         }
         loop {
             let args = self.args(FOLLOW_SECS, Some(after));
-            let handed = tokio::select! {
-                handed = desk.client.call(args.into()) => handed?,
+            let delivery = tokio::select! {
+                delivery = cx.client.call(args.into()) => delivery?,
                 () = interrupt.pressed() => return Ok(ExitCode::from(130)),
             };
-            let ToolReply::WaitForEvent(told) = handed.reply else {
-                return Err(other());
+            let ToolReply::WaitForEvent(told) = delivery.reply else {
+                return Err(unexpected_response());
             };
             if let (Some(event_id), WaitOutcome::Event(event)) = (told.event_id, told.what) {
                 after = event_id;
@@ -135,80 +122,90 @@ impl Events {
                     dropped_events: told.dropped_events,
                     event,
                 };
-                print(desk, row)?;
+                print(cx, row)?;
             }
         }
     }
 
-    async fn list(self, desk: &Desk) -> Result<ExitCode, Error> {
+    async fn list(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let args = self.args(0.0, None);
         let wanted = |row: &InboxRow| {
             let of = args.from.is_none() || args.from.as_deref() == row.event.sender();
             (self.all || !row.taken) && args.wants(row.event.kind()) && of
         };
-        let mut inbox = look(desk, EventId(0)).await?;
+        let mut inbox = list_events(cx, EventId(0)).await?;
         let mut last = inbox.events.last().map(|row| row.event_id);
         inbox.events.retain(wanted);
-        // Many that were taken may stand in front of those that are wanted.
-        while let Some(after) = last.filter(|_| inbox.more && inbox.events.len() < MOST) {
-            let page = look(desk, after).await?;
+        // Many taken events may precede the matching ones.
+        while let Some(after) =
+            last.filter(|_| inbox.more && inbox.events.len() < MAX_LISTED_EVENTS)
+        {
+            let page = list_events(cx, after).await?;
             last = page.events.last().map(|row| row.event_id);
             inbox.more = page.more;
             inbox.events.extend(page.events.into_iter().filter(wanted));
         }
-        if desk.out.is_json() {
-            desk.out.document(&inbox)?;
+        if cx.out.is_json() {
+            cx.out.document(&inbox)?;
             return Ok(ExitCode::SUCCESS);
         }
         if inbox.events.is_empty() {
-            desk.out
-                .note(&format!("nothing waits in the inbox {}", inbox.session_id));
+            cx.out.note(&format!(
+                "no matching events in the inbox {}",
+                inbox.session_id
+            ));
             return Ok(ExitCode::SUCCESS);
         }
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_millis() as u64);
-        let rows: Vec<Vec<(String, Tone)>> = inbox
+        let rows: Vec<Vec<(String, WordTone)>> = inbox
             .events
             .iter()
             .map(|row| {
                 let (word, tone) = kind(&row.event);
-                let tone = if row.taken { Tone::Faint } else { tone };
+                let tone = if row.taken { WordTone::Faint } else { tone };
                 vec![
-                    (row.event_id.to_string(), Tone::Plain),
-                    (age(now.saturating_sub(row.at.0)), Tone::Faint),
+                    (row.event_id.to_string(), WordTone::Plain),
+                    (format_age(now.saturating_sub(row.at.0)), WordTone::Faint),
                     (word, tone),
-                    (row.event.sender().unwrap_or("-").to_owned(), Tone::Plain),
-                    (text(&row.event), Tone::Plain),
+                    (
+                        row.event.sender().unwrap_or("-").to_owned(),
+                        WordTone::Plain,
+                    ),
+                    (text(&row.event), WordTone::Plain),
                 ]
             })
             .collect();
-        desk.out
+        cx.out
             .table(&["EVENT", "AGE", "TYPE", "FROM", "WHAT"], &rows)?;
         if inbox.more {
-            desk.out
+            cx.out
                 .note("there are more; `fugue events wait` takes the first");
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn look(desk: &Desk, after: EventId) -> Result<InboxListing, Error> {
-    match desk
+async fn list_events(cx: &CliContext, after: EventId) -> Result<InboxListing, Error> {
+    match cx
         .client
-        .ask(Request::Inbox { after, most: MOST })
+        .ask(Request::Inbox {
+            after,
+            most: MAX_LISTED_EVENTS,
+        })
         .await?
     {
         Response::Inbox { inbox } => Ok(inbox),
-        _ => Err(other()),
+        _ => Err(unexpected_response()),
     }
 }
 
-fn other() -> Error {
+fn unexpected_response() -> Error {
     Error::new(ErrorKind::Internal, "the daemon answered something else")
 }
 
-fn print(desk: &Desk, row: InboxRow) -> Result<(), Error> {
+fn print(cx: &CliContext, row: InboxRow) -> Result<(), Error> {
     let told = WaitForEventReply {
         event_id: Some(row.event_id),
         at: row.at,
@@ -216,65 +213,65 @@ fn print(desk: &Desk, row: InboxRow) -> Result<(), Error> {
         dropped_events: row.dropped_events,
         pending: Default::default(),
     };
-    if desk.out.is_json() {
-        desk.out.document(&told)
+    if cx.out.is_json() {
+        cx.out.document(&told)
     } else {
-        show(desk, &told)
+        show(cx, &told)
     }
 }
 
-fn show(desk: &Desk, told: &WaitForEventReply) -> Result<(), Error> {
+fn show(cx: &CliContext, told: &WaitForEventReply) -> Result<(), Error> {
     match &told.what {
         WaitOutcome::Nothing(WaitTimeout::Timeout { waited_secs, .. }) => {
-            desk.out.note(&format!("no event in {waited_secs:.0} s"));
+            cx.out.note(&format!("no event in {waited_secs:.0} s"));
         }
         WaitOutcome::Event(event) => {
             let id = told.event_id.map(|id| id.to_string()).unwrap_or_default();
             let (word, _) = kind(event);
             let from = event.sender().map(|from| format!(" {}", clean(from)));
-            desk.out.line(format!(
+            cx.out.line(format!(
                 "{id} {word}{}: {}",
                 from.unwrap_or_default(),
                 text(event)
             ))?;
             if let InboxEvent::WorkerComplete(completion) = event {
                 for change in &completion.changes {
-                    desk.out.line(format!("  {}", clean(change)))?;
+                    cx.out.line(format!("  {}", clean(change)))?;
                 }
             }
         }
     }
     if told.dropped_events > 0 {
-        desk.out.note(&format!(
+        cx.out.note(&format!(
             "stands for {} older events of the same source, which a full inbox dropped",
             told.dropped_events
         ));
     }
     let queued: u64 = told.pending.values().sum();
     if queued > 0 {
-        desk.out.note(&format!("{queued} more are queued"));
+        cx.out.note(&format!("{queued} more are queued"));
     }
     Ok(())
 }
 
-fn kind(event: &InboxEvent) -> (String, Tone) {
+fn kind(event: &InboxEvent) -> (String, WordTone) {
     let (word, tone) = match event {
         InboxEvent::WorkerComplete(WorkerCompletion { status, .. }) => match status {
-            CompletionStatus::Success => ("complete", Tone::Good),
-            CompletionStatus::Error => ("failed", Tone::Bad),
+            CompletionStatus::Success => ("complete", WordTone::Good),
+            CompletionStatus::Error => ("failed", WordTone::Bad),
         },
-        InboxEvent::Message { .. } => ("message", Tone::Plain),
-        InboxEvent::Question { .. } => ("question", Tone::Needy),
-        InboxEvent::Answer { .. } => ("answer", Tone::Plain),
-        InboxEvent::WorkerNeedsInput { .. } => ("needs input", Tone::Needy),
-        InboxEvent::WorkerLate { .. } => ("late", Tone::Needy),
-        InboxEvent::RunComplete { .. } => ("run", Tone::Plain),
-        InboxEvent::Watcher { .. } => ("watcher", Tone::Plain),
+        InboxEvent::Message { .. } => ("message", WordTone::Plain),
+        InboxEvent::Question { .. } => ("question", WordTone::Needy),
+        InboxEvent::Answer { .. } => ("answer", WordTone::Plain),
+        InboxEvent::WorkerNeedsInput { .. } => ("needs input", WordTone::Needy),
+        InboxEvent::WorkerLate { .. } => ("late", WordTone::Needy),
+        InboxEvent::RunComplete { .. } => ("run", WordTone::Plain),
+        InboxEvent::Watcher { .. } => ("watcher", WordTone::Plain),
     };
     (word.to_owned(), tone)
 }
 
-/// What it is about, in one line.
+/// The content of an event in one line.
 fn text(event: &InboxEvent) -> String {
     let said = match event {
         InboxEvent::WorkerComplete(completion) => {

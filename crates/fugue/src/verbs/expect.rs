@@ -1,74 +1,33 @@
 use std::process::ExitCode;
 
-use fugue_api::{
-    Cursor, Error, Tool,
-    runs::{self as api, ExpectAction, RunKind},
-};
+use fugue_api::{Error, Tool, run_result::RunKind, tools::RunExpect};
 
 use crate::{
-    cli::Desk,
-    out::span_ms,
-    runs::{self, Begin},
+    cli::CliContext,
+    runs::{self, StreamStart},
 };
 
-/// Wait until a pattern appears in a pane's output, and print the line it is in.
+/// Wait until a pattern matches the output of a pane, and print the line with the match.
 ///
-/// Looks at the last lines that are there, then at everything new. Exit code: 0 if it came, 1 if the --fail pattern came
-/// first or the program ended, 124 if the time was over, 130 after Ctrl-C.
+/// Searches the last existing lines, then all new output. Exit code: 0 after a match, 1 if the --fail pattern matched
+/// first or the program ended, 124 after a timeout, 130 after Ctrl-C.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  fugue expect p3 'listening on .*:\\d+' --fail 'error|panicked' --timeout 2m"
 )]
-pub struct Expect {
-    /// Pane id or name.
-    #[arg(value_name = "PANE")]
-    pane: String,
-    /// A regular expression; `^` and `$` match at line boundaries.
-    #[arg(value_name = "RE", allow_hyphen_values = true)]
-    pattern: String,
-    /// How long to wait: `500ms`, `60s`, `5m`, or seconds.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = span_ms)]
-    timeout: u64,
-    /// Give up when this comes first.
-    #[arg(long, value_name = "RE", allow_hyphen_values = true)]
-    fail: Option<String>,
-    /// Look only at what came after this cursor.
-    #[arg(long, value_name = "CURSOR")]
-    since: Option<Cursor>,
-    /// Close the pane after the match.
-    #[arg(long, group = "action")]
-    close: bool,
-    /// Print all the text that was searched instead of the one line.
-    #[arg(long, group = "action")]
-    output: bool,
-    /// How many of the lines that are there already are looked at.
-    #[arg(short = 'n', long, default_value_t = api::RunExpect::lines())]
-    lines: u32,
-    /// Let the echo of typed command lines match too.
-    #[arg(long)]
-    echo: bool,
+pub struct ExpectArgs {
+    #[command(flatten)]
+    expect: RunExpect,
 }
 
-impl Expect {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let run = runs::fresh_id()?;
-        let args = api::RunExpect {
-            pane_id: self.pane,
-            pattern: self.pattern,
-            timeout_ms: self.timeout,
-            action: match (self.close, self.output) {
-                (true, _) => ExpectAction::ClosePane,
-                (_, true) => ExpectAction::ReturnOutput,
-                _ => ExpectAction::Notify,
-            },
-            poll_interval_ms: api::RunExpect::poll_interval_ms(),
-            lines: self.lines,
-            since: self.since,
-            fail_pattern: self.fail,
-            match_echo: self.echo,
+impl ExpectArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let run = runs::new_run_id()?;
+        let args = RunExpect {
             run_id: Some(run.clone()),
+            ..self.expect
         };
         args.check()?;
-        runs::see_through(desk, run, RunKind::Expect, args, Begin::Start).await
+        runs::wait_and_report(cx, run, RunKind::Expect, args, StreamStart::Start).await
     }
 }

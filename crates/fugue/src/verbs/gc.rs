@@ -6,64 +6,64 @@ use fugue_api::{
 };
 
 use crate::{
-    cli::Desk,
-    out::{Tone, size},
+    cli::CliContext,
+    out::{WordTone, format_size},
 };
 
-/// Remove logs and directories that nothing needs.
+/// Remove logs and directories that are no longer needed.
 ///
 /// Ended panes beyond the limits of age, count and quota, directories of panes and workers without a record, and damaged
-/// databases that were set aside. Nothing of a running pane or of an open run is touched.
+/// databases that were set aside. Running panes and unfinished runs are not affected.
 #[derive(clap::Args)]
-pub struct Gc {
-    /// Show what would be removed, and remove nothing.
+pub struct GcArgs {
+    /// List what would be removed, without removing it.
     #[arg(long)]
     dry_run: bool,
-    /// Forget every ended pane that no run needs, with its output.
+    /// Forget all ended panes that no run needs, with their output.
     #[arg(long)]
     ended: bool,
 }
 
-impl Gc {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl GcArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let ask = Request::CollectGarbage {
             dry_run: self.dry_run,
             all_ended: self.ended,
         };
-        let Response::Garbage { collected } = desk.client.ask(ask).await? else {
+        let Response::Garbage { collected } = cx.client.ask(ask).await? else {
             return Err(Error::new(
                 ErrorKind::Internal,
                 "the daemon answered something else",
             ));
         };
-        if desk.out.is_json() {
-            desk.out.document(&collected)?;
+        if cx.out.is_json() {
+            cx.out.document(&collected)?;
         } else {
-            show(desk, &collected)?;
+            show(cx, &collected)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn show(desk: &Desk, collected: &GarbageReport) -> Result<(), Error> {
-    let rows: Vec<Vec<(String, Tone)>> = collected.items.iter().map(row).collect();
+fn show(cx: &CliContext, collected: &GarbageReport) -> Result<(), Error> {
+    let rows: Vec<Vec<(String, WordTone)>> = collected.items.iter().map(row).collect();
     if !rows.is_empty() {
-        desk.out.table(&["PATH", "SIZE", "WHY"], &rows)?;
+        cx.out.table(&["PATH", "SIZE", "WHY"], &rows)?;
     }
     let verb = if collected.dry_run {
         "would free"
     } else {
         "freed"
     };
-    desk.out.note(&format!(
+    cx.out.note(&format!(
         "{verb} {}; {} are free on the disk",
-        size(collected.freed_bytes),
-        size(collected.free_disk_bytes)
+        format_size(collected.freed_bytes),
+        format_size(collected.free_disk_bytes)
     ));
     Ok(())
 }
 
-fn row(item: &GarbageItem) -> Vec<(String, Tone)> {
+fn row(item: &GarbageItem) -> Vec<(String, WordTone)> {
     let why = match (item.kind, item.reason) {
         (GarbageKind::EndedPane, Some(ForgetReason::Age)) => "ended pane, by age",
         (GarbageKind::EndedPane, Some(ForgetReason::Count)) => "ended pane, by count",
@@ -74,12 +74,12 @@ fn row(item: &GarbageItem) -> Vec<(String, Tone)> {
         (GarbageKind::DamagedDatabase, _) => "damaged database",
     };
     let (why, tone) = match &item.kept {
-        Some(kept) => (format!("{why}; kept: {kept}"), Tone::Needy),
-        None => (why.to_owned(), Tone::Plain),
+        Some(kept) => (format!("{why}; kept: {kept}"), WordTone::Needy),
+        None => (why.to_owned(), WordTone::Plain),
     };
     vec![
-        (item.path.clone(), Tone::Plain),
-        (size(item.bytes), Tone::Plain),
+        (item.path.clone(), WordTone::Plain),
+        (format_size(item.bytes), WordTone::Plain),
         (why, tone),
     ]
 }

@@ -11,34 +11,34 @@ use fugue_daemon::agents::{
 };
 use tokio::time::timeout;
 
-use crate::cli::Desk;
+use crate::cli::CliContext;
 
-/// What agents' hooks call: turns their payload into news for whoever spawned them.
+/// Report an event of an agent's hook to the daemon; called by agents.
 ///
-/// It never fails and never prints: an agent must not notice.
+/// Prints nothing and always exits 0, so that the agent is not disturbed.
 #[derive(clap::Args)]
-pub struct Hook {
+pub struct HookArgs {
     /// claude, codex or gemini.
     agent: String,
-    /// The payload; default from stdin.
+    /// The payload of the hook; default from stdin.
     payload: Option<String>,
 }
 
-// The agent waits for us. A daemon that takes longer has what it needs.
-const PATIENCE: Duration = Duration::from_millis(900);
-const LONGEST_PAYLOAD: u64 = 16 * 1024 * 1024;
+// The agent waits for the hook. After this time the daemon has received the report, or the spool holds it.
+const HOOK_TIMEOUT: Duration = Duration::from_millis(900);
+const MAX_PAYLOAD_BYTES: u64 = 16 * 1024 * 1024;
 
-impl Hook {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let _ = timeout(PATIENCE, self.tell(desk)).await;
+impl HookArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let _ = timeout(HOOK_TIMEOUT, self.report(cx)).await;
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn tell(self, desk: &Desk) -> Option<()> {
+    async fn report(self, cx: &CliContext) -> Option<()> {
         let vendor = Vendor::named(&self.agent)?;
         let payload = match self.payload {
             Some(payload) => payload.into_bytes(),
-            None => tokio::task::spawn_blocking(payload).await.ok()??,
+            None => tokio::task::spawn_blocking(read_payload).await.ok()??,
         };
         let news = match hook::read_bytes(vendor, &payload) {
             HookEvent::PromptGiven => HookReport::PromptGiven,
@@ -48,29 +48,29 @@ impl Hook {
                 HookReport::NeedsInput { prompt }
             }
             HookEvent::InputNoLongerNeeded => HookReport::InputNoLongerNeeded,
-            // How the process ends is for the kernel to tell.
+            // The end of the process is reported by its holder.
             HookEvent::SessionEnded | HookEvent::Nothing => return None,
         };
-        // An agent that is nobody's worker has nobody to tell.
-        if !desk.who_is_worker {
+        // Agents that fugue has not spawned have no inbox to report to.
+        if !cx.is_worker {
             return None;
         }
         let key = new_key().ok()?;
         if news.is_kept() {
-            // What cannot be kept can still be told.
-            let _ = spool::store_report(&desk.paths, desk.client.identity(), key, news.clone());
+            // A report that cannot be spooled is still sent.
+            let _ = spool::store_report(&cx.paths, cx.client.identity(), key, news.clone());
         }
-        let told = desk
+        let response = cx
             .client
             .ask_running_with_key(key, Request::Hook { news })
             .await;
-        told.ok()?.map(|_| ())
+        response.ok()?.map(|_| ())
     }
 }
 
-fn payload() -> Option<Vec<u8>> {
+fn read_payload() -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let stdin = std::io::stdin().lock();
-    stdin.take(LONGEST_PAYLOAD).read_to_end(&mut text).ok()?;
+    stdin.take(MAX_PAYLOAD_BYTES).read_to_end(&mut text).ok()?;
     Some(text)
 }

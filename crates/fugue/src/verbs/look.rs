@@ -1,40 +1,26 @@
 use std::process::ExitCode;
 
-use fugue_api::{Error, watch::LookMa};
+use fugue_api::{Error, tools::LookMa};
 
-use crate::{cli::Desk, verbs};
+use crate::{cli::CliContext, verbs};
 
-/// Report to the watcher how far the work is.
+/// Report progress to the watcher of a pane.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  fugue look 'the parser is done' --pane agent --wait 'make -s check'"
 )]
-pub struct Look {
-    /// How far it is.
-    report: String,
-    /// The watched pane; default the one this runs in.
-    #[arg(long, value_name = "PANE")]
-    pane: Option<String>,
-    /// A command to wait for first; default a few seconds.
-    #[arg(long, value_name = "CMD")]
-    wait: Option<String>,
+pub struct LookArgs {
+    #[command(flatten)]
+    report: LookMa,
 }
 
-impl Look {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let recorded = verbs::call(
-            desk,
-            LookMa {
-                status_report: self.report,
-                tmux_window: self.pane,
-                bash_wait: self.wait,
-            },
-        )
-        .await?;
-        if desk.out.is_json() {
-            desk.out.document(&recorded)?;
+impl LookArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let recorded = verbs::call(cx, self.report).await?;
+        if cx.out.is_json() {
+            cx.out.document(&recorded)?;
         } else if let Some(reason) = &recorded.reason {
-            desk.out.note(&format!(
+            cx.out.note(&format!(
                 "recorded, but the watcher is paused: {reason}; `fugue watch` resumes it"
             ));
         }

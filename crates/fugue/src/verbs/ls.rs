@@ -5,38 +5,38 @@ use std::{
 
 use fugue_api::{
     Error, ErrorKind, SessionName, ToolReply,
-    panes::{GetStatusReply, Overview, PaneRow, PaneState, TmuxRow},
-    runs::{RunKind, RunRow},
-    team::{WorkerRow, WorkerState},
-    watch::WatcherRow,
+    overview::{Overview, PaneRow, RunRow, TmuxRow, WatcherRow, WorkerRow, WorkerState},
+    pane_state::PaneState,
+    run_result::RunKind,
+    tools::GetStatusReply,
     wire::{Request, Response},
 };
 
 use crate::{
-    cli::Desk,
-    out::{Tone, age},
+    cli::CliContext,
+    out::{WordTone, format_age},
     verbs::{state_word, watcher_word, worker_word},
 };
 
 /// List panes, workers, watchers and runs.
 #[derive(clap::Args)]
-pub struct Ls {}
+pub struct LsArgs {}
 
-impl Ls {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let mut overview = overview(desk, Request::Overview).await?;
-        overview.tmux = self::overview(desk, Request::TmuxPanes).await?.tmux;
-        if desk.out.is_json() {
-            desk.out.document(&overview)?;
+impl LsArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let mut overview = overview(cx, Request::Overview).await?;
+        overview.tmux = self::overview(cx, Request::TmuxPanes).await?.tmux;
+        if cx.out.is_json() {
+            cx.out.document(&overview)?;
         } else {
-            show(desk, &overview)?;
+            show(cx, &overview)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn overview(desk: &Desk, ask: Request) -> Result<Overview, Error> {
-    match desk.client.ask(ask).await? {
+async fn overview(cx: &CliContext, ask: Request) -> Result<Overview, Error> {
+    match cx.client.ask(ask).await? {
         Response::Tool {
             reply: ToolReply::GetStatus(GetStatusReply::All(overview)),
         } => Ok(overview),
@@ -47,19 +47,19 @@ async fn overview(desk: &Desk, ask: Request) -> Result<Overview, Error> {
     }
 }
 
-// Of the runs that are over; `--json` lists all.
-const ENDED_RUNS: usize = 5;
+// The limit of listed ended runs; `--json` lists all.
+const MAX_ENDED_RUNS: usize = 5;
 
-fn show(desk: &Desk, overview: &Overview) -> Result<(), Error> {
+fn show(cx: &CliContext, overview: &Overview) -> Result<(), Error> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as u64);
     let panes: Vec<_> = overview
         .panes
         .iter()
-        .filter(|pane| in_sight(pane))
+        .filter(|pane| is_listed(pane))
         .collect();
-    let runs = runs_in_sight(&overview.runs);
+    let runs = listed_runs(&overview.runs);
     let workers: Vec<_> = overview
         .workers
         .iter()
@@ -67,51 +67,51 @@ fn show(desk: &Desk, overview: &Overview) -> Result<(), Error> {
         .collect();
     let watchers = &overview.watchers;
     if panes.is_empty() && runs.is_empty() && workers.is_empty() && watchers.is_empty() {
-        desk.out.note("no panes; `fugue new` opens one");
+        cx.out.note("no panes; `fugue new` opens one");
     }
     if !panes.is_empty() {
         let rows: Vec<_> = panes.iter().map(|pane| pane_row(pane, now)).collect();
-        desk.out
+        cx.out
             .table(&["PANE", "SESSION", "NAME", "AGE", "STATE"], &rows)?;
     }
     if !workers.is_empty() {
-        desk.out.line("")?;
+        cx.out.line("")?;
         let rows: Vec<_> = workers
             .iter()
             .map(|worker| worker_row(worker, now))
             .collect();
-        desk.out
+        cx.out
             .table(&["WORKER", "PANE", "LEAD", "AGE", "STATE"], &rows)?;
     }
     if !watchers.is_empty() {
-        desk.out.line("")?;
+        cx.out.line("")?;
         let rows: Vec<_> = watchers.iter().map(watcher_row).collect();
-        desk.out.table(&["WATCHED", "STATE", "WHY"], &rows)?;
+        cx.out.table(&["WATCHED", "STATE", "WHY"], &rows)?;
     }
     if !runs.is_empty() {
         if !panes.is_empty() {
-            desk.out.line("")?;
+            cx.out.line("")?;
         }
         let rows: Vec<_> = runs.iter().map(|run| run_row(run, now)).collect();
-        desk.out
+        cx.out
             .table(&["RUN", "KIND", "STATUS", "AGE", "PROGRESS"], &rows)?;
     }
     if !overview.tmux.is_empty() {
-        desk.out.line("")?;
+        cx.out.line("")?;
         let rows: Vec<_> = overview.tmux.iter().map(tmux_row).collect();
-        desk.out
+        cx.out
             .table(&["TMUX", "SESSION", "WINDOW", "COMMAND"], &rows)?;
     }
     let older = overview.runs.len() - runs.len();
     if older > 0 {
-        desk.out.note(&format!(
-            "{older} older runs are over; `fugue ls --json` has them"
+        cx.out.note(&format!(
+            "{older} older runs have ended; `fugue ls --json` lists them"
         ));
     }
     Ok(())
 }
 
-fn tmux_row(pane: &TmuxRow) -> Vec<(String, Tone)> {
+fn tmux_row(pane: &TmuxRow) -> Vec<(String, WordTone)> {
     let TmuxRow {
         pane_id,
         session,
@@ -119,42 +119,45 @@ fn tmux_row(pane: &TmuxRow) -> Vec<(String, Tone)> {
         command,
     } = pane;
     [pane_id, session, window, command]
-        .map(|text| (text.clone(), Tone::Plain))
+        .map(|text| (text.clone(), WordTone::Plain))
         .to_vec()
 }
 
-fn worker_row(worker: &WorkerRow, now: u64) -> Vec<(String, Tone)> {
+fn worker_row(worker: &WorkerRow, now: u64) -> Vec<(String, WordTone)> {
     let pane = worker.pane_id.map(|pane| pane.to_string());
     vec![
-        (worker.worker_id.clone(), Tone::Plain),
-        (pane.unwrap_or_default(), Tone::Plain),
-        (worker.session_id.clone(), Tone::Plain),
-        (age(now.saturating_sub(worker.started_at.0)), Tone::Faint),
+        (worker.worker_id.clone(), WordTone::Plain),
+        (pane.unwrap_or_default(), WordTone::Plain),
+        (worker.session_id.clone(), WordTone::Plain),
+        (
+            format_age(now.saturating_sub(worker.started_at.0)),
+            WordTone::Faint,
+        ),
         worker_word(worker),
     ]
 }
 
-fn watcher_row(watcher: &WatcherRow) -> Vec<(String, Tone)> {
+fn watcher_row(watcher: &WatcherRow) -> Vec<(String, WordTone)> {
     let (word, tone) = watcher_word(watcher);
     vec![
-        (watcher.pane_id.to_string(), Tone::Plain),
+        (watcher.pane_id.to_string(), WordTone::Plain),
         (word, tone),
-        (watcher.reason.clone().unwrap_or_default(), Tone::Faint),
+        (watcher.reason.clone().unwrap_or_default(), WordTone::Faint),
     ]
 }
 
-/// What runs have left behind is found by way of the runs.
-fn in_sight(pane: &PaneRow) -> bool {
+/// Whether the table shows a pane. Ended panes of runs are listed by their run.
+fn is_listed(pane: &PaneRow) -> bool {
     let ended = matches!(pane.state.state, PaneState::Exited | PaneState::Closed);
     !(ended && pane.session.0 == SessionName::HIDDEN)
 }
 
-/// Those that run, and the latest of those that are over; the oldest first.
-fn runs_in_sight(runs: &[RunRow]) -> Vec<&RunRow> {
+/// Running runs and the latest ended ones, oldest first.
+fn listed_runs(runs: &[RunRow]) -> Vec<&RunRow> {
     let mut order: Vec<&RunRow> = runs.iter().collect();
     order.sort_by_key(|run| run.started_at);
     let ended = order.iter().filter(|run| !is_running(run)).count();
-    let mut to_skip = ended.saturating_sub(ENDED_RUNS);
+    let mut to_skip = ended.saturating_sub(MAX_ENDED_RUNS);
     order.retain(|run| {
         let skipped = !is_running(run) && to_skip > 0;
         to_skip -= usize::from(skipped);
@@ -167,33 +170,39 @@ fn is_running(run: &RunRow) -> bool {
     run.status == "running"
 }
 
-fn pane_row(pane: &PaneRow, now: u64) -> Vec<(String, Tone)> {
+fn pane_row(pane: &PaneRow, now: u64) -> Vec<(String, WordTone)> {
     vec![
-        (pane.pane_id.to_string(), Tone::Plain),
-        (pane.session.to_string(), Tone::Plain),
-        (pane.name.clone(), Tone::Plain),
-        (age(now.saturating_sub(pane.created_at.0)), Tone::Faint),
+        (pane.pane_id.to_string(), WordTone::Plain),
+        (pane.session.to_string(), WordTone::Plain),
+        (pane.name.clone(), WordTone::Plain),
+        (
+            format_age(now.saturating_sub(pane.created_at.0)),
+            WordTone::Faint,
+        ),
         state_word(&pane.state),
     ]
 }
 
-fn run_row(run: &RunRow, now: u64) -> Vec<(String, Tone)> {
+fn run_row(run: &RunRow, now: u64) -> Vec<(String, WordTone)> {
     let kind = match run.kind {
         RunKind::Expect => "expect",
         RunKind::Parallel => "parallel",
         RunKind::Pipeline => "pipeline",
     };
     let tone = match run.status.as_str() {
-        "running" => Tone::Needy,
-        "completed" | "matched" => Tone::Good,
-        _ => Tone::Bad,
+        "running" => WordTone::Needy,
+        "completed" | "matched" => WordTone::Good,
+        _ => WordTone::Bad,
     };
     vec![
-        (run.run_id.to_string(), Tone::Plain),
-        (kind.to_owned(), Tone::Plain),
+        (run.run_id.to_string(), WordTone::Plain),
+        (kind.to_owned(), WordTone::Plain),
         (run.status.clone(), tone),
-        (age(now.saturating_sub(run.started_at.0)), Tone::Faint),
-        (run.progress.clone(), Tone::Faint),
+        (
+            format_age(now.saturating_sub(run.started_at.0)),
+            WordTone::Faint,
+        ),
+        (run.progress.clone(), WordTone::Faint),
     ]
 }
 
@@ -218,7 +227,7 @@ mod tests {
             started_at: Timestamp(at),
         };
         let runs: Vec<RunRow> = (0..16).rev().map(row).collect();
-        let shown: Vec<u64> = runs_in_sight(&runs)
+        let shown: Vec<u64> = listed_runs(&runs)
             .iter()
             .map(|run| run.started_at.0)
             .collect();

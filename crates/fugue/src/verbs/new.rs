@@ -1,24 +1,23 @@
-use std::process::ExitCode;
+use std::{collections::BTreeMap, process::ExitCode};
 
-use fugue_api::{Error, panes::CreatePane};
+use fugue_api::{Error, tools::CreatePane};
 
-use crate::{cli::Desk, verbs};
+use crate::{cli::CliContext, verbs};
 
-/// Open a pane: a shell, or a command.
+/// Open a pane with a shell or a command.
 #[derive(clap::Args)]
-pub struct New {
+pub struct NewArgs {
     #[command(flatten)]
     pane: CreatePane,
-    /// A variable for it.
-    #[arg(short, long = "env", value_name = "K=V", value_parser = variable)]
-    env: Vec<(String, String)>,
-    /// One word is a command line for the shell; several are a program and its arguments.
+    #[command(flatten)]
+    env: EnvArgs,
+    /// One word is a command line for the shell; several words are a program and its arguments.
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
 
-impl New {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
+impl NewArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let command = match self.command.as_slice() {
             [] => None,
             [line] => Some(line.clone()),
@@ -31,27 +30,41 @@ impl New {
             ),
         };
         let made = verbs::call(
-            desk,
+            cx,
             CreatePane {
                 command,
-                env: self.env.into_iter().collect(),
+                env: self.env.into_map(),
                 ..self.pane
             },
         )
         .await?;
-        if desk.out.is_json() {
-            desk.out.document(&made)?;
+        if cx.out.is_json() {
+            cx.out.document(&made)?;
         } else {
-            desk.out.line(made.pane_id.to_string())?;
+            cx.out.line(made.pane_id.to_string())?;
             if let Some(note) = &made.note {
-                desk.out.note(&format!("not ready: {note}"));
+                cx.out.note(&format!("not ready: {note}"));
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-pub fn variable(text: &str) -> Result<(String, String), String> {
+/// Environment variables, which the command line gives one by one and a tool call as a map.
+#[derive(clap::Args)]
+pub struct EnvArgs {
+    /// Set an environment variable.
+    #[arg(short, long = "env", value_name = "K=V", value_parser = parse_variable)]
+    env: Vec<(String, String)>,
+}
+
+impl EnvArgs {
+    pub fn into_map(self) -> BTreeMap<String, String> {
+        self.env.into_iter().collect()
+    }
+}
+
+fn parse_variable(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("wanted NAME=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
 }

@@ -1,24 +1,24 @@
 use std::process::ExitCode;
 
-use fugue_api::{Error, team::NotifyCompletion};
+use fugue_api::{Error, tools::NotifyCompletion};
 
-use crate::{cli::Desk, verbs};
+use crate::{cli::CliContext, verbs};
 
-/// Report that a worker's work is done, or failed.
+/// Report that the work of a worker is done or failed.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  fugue notify success -m 'all tests pass'")]
-pub struct Notify {
+pub struct NotifyArgs {
     #[command(flatten)]
     notice: NotifyCompletion,
 }
 
-impl Notify {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let made = verbs::call(desk, self.notice).await?;
-        if desk.out.is_json() {
-            desk.out.document(&made)?;
+impl NotifyArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let made = verbs::call(cx, self.notice).await?;
+        if cx.out.is_json() {
+            cx.out.document(&made)?;
         } else {
-            desk.out.line(made.event_id.to_string())?;
+            cx.out.line(made.event_id.to_string())?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,32 +1,26 @@
 use std::process::ExitCode;
 
-use fugue_api::{Error, watch};
+use fugue_api::{Error, tools::Pause};
 
-use crate::{cli::Desk, verbs};
+use crate::{cli::CliContext, verbs};
 
-/// Pause a watcher, and print what it would have typed next.
+/// Pause the watcher of a pane, and print the line that it would type next.
 #[derive(clap::Args)]
-pub struct Pause {
-    /// The watched pane; default the one this runs in.
-    pane: Option<String>,
+pub struct PauseArgs {
+    #[command(flatten)]
+    watcher: Pause,
 }
 
-impl Pause {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let next = verbs::call(
-            desk,
-            watch::Pause {
-                tmux_window: self.pane,
-            },
-        )
-        .await?;
-        if desk.out.is_json() {
-            desk.out.document(&next)?;
+impl PauseArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let next = verbs::call(cx, self.watcher).await?;
+        if cx.out.is_json() {
+            cx.out.document(&next)?;
         } else {
             if let Some(line) = &next.injection_prompt {
-                desk.out.line(line)?;
+                cx.out.line(line)?;
             }
-            desk.out.note(if next.achieved {
+            cx.out.note(if next.achieved {
                 "paused; the plan looks done"
             } else {
                 "paused; the plan is not done"

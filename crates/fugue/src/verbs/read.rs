@@ -2,106 +2,92 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error,
-    panes::{ReadMode, ReadPane},
+    tools::{ReadMode, ReadPane},
     wire::OutputChunk,
 };
 use fugue_core::view;
 use fugue_term::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 
 use crate::{
-    cli::Desk,
-    follow::{Growing, Printer, more, offset, status},
+    cli::CliContext,
+    follow::{LineAssembler, LinePrinter, next_chunk, offset, pane_status},
     verbs,
 };
 
-/// Read what a pane printed.
+/// Read the output of a pane.
 #[derive(clap::Args)]
-pub struct Read {
+pub struct ReadArgs {
     #[command(flatten)]
     read: ReadPane,
-    /// The visible screen as it is now.
-    #[arg(long, group = "mode")]
-    screen: bool,
-    /// The bytes themselves, all that are kept; with --json, the last lines as text.
-    #[arg(long, group = "mode")]
-    raw: bool,
-    /// The last command's output, and its exit code.
-    #[arg(long, group = "mode")]
-    last: bool,
-    /// Go on as more is printed, until the pane ends.
+    /// Continue with new output until the pane ends.
     #[arg(short, long, conflicts_with_all = ["screen", "last", "grep"])]
     follow: bool,
 }
 
-impl Read {
-    pub async fn run(mut self, desk: &Desk) -> Result<ExitCode, Error> {
-        self.read.mode = match (self.screen, self.raw, self.last) {
-            (true, ..) => ReadMode::Screen,
-            (_, true, _) => ReadMode::Raw,
-            (.., true) => ReadMode::LastCommand,
-            _ => ReadMode::Text,
-        };
-        match (self.follow, self.raw && !desk.out.is_json()) {
-            (true, true) => self.follow_bytes(desk).await,
-            (true, false) => self.follow_text(desk).await,
-            (false, true) => self.all_bytes(desk).await,
-            (false, false) => self.once(desk).await,
+impl ReadArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let is_raw = self.read.mode == ReadMode::Raw;
+        match (self.follow, is_raw && !cx.out.is_json()) {
+            (true, true) => self.follow_bytes(cx).await,
+            (true, false) => self.follow_text(cx).await,
+            (false, true) => self.all_bytes(cx).await,
+            (false, false) => self.once(cx).await,
         }
     }
 
-    async fn once(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let text = verbs::call(desk, self.read).await?;
-        if desk.out.is_json() {
-            desk.out.document(&text)?;
+    async fn once(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let text = verbs::call(cx, self.read).await?;
+        if cx.out.is_json() {
+            cx.out.document(&text)?;
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(command) = &text.command {
             let code = text
                 .exit_code
-                .map_or("runs still".into(), |code| format!("exit {code}"));
-            desk.out.note(&format!("$ {command}  ({code})"));
+                .map_or("still running".into(), |code| format!("exit {code}"));
+            cx.out.note(&format!("$ {command}  ({code})"));
         }
         if !text.text.is_empty() {
-            desk.out.lines(&text.text)?;
+            cx.out.lines(&text.text)?;
         }
         if let Some(note) = &text.note {
-            desk.out.note(note);
+            cx.out.note(note);
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Every byte that is kept, or came since a cursor, exactly, up to now.
-    async fn all_bytes(self, desk: &Desk) -> Result<ExitCode, Error> {
-        // What is printed from now on was not asked for, or a busy pane would never end.
-        let end = offset(&status(&desk.client, &self.read.pane_id).await?.cursor);
+    /// Prints the bytes that the log holds, or those after a cursor, up to the current end.
+    async fn all_bytes(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        // Later output is not included, because a busy pane would never end.
+        let end = offset(&pane_status(&cx.client, &self.read.pane_id).await?.cursor);
         let mut from = self.read.since.as_ref().map_or(0, offset);
         while from < end {
-            let mut more = more(&desk.client, &self.read.pane_id, from).await?;
-            note_gap(desk, from, more.from);
+            let mut more = next_chunk(&cx.client, &self.read.pane_id, from).await?;
+            note_gap(cx, from, more.from);
             let over = (more.from + more.raw.len() as u64).saturating_sub(end);
             more.raw
                 .truncate(more.raw.len().saturating_sub(over as usize));
-            desk.out.bytes(&more.raw)?;
+            cx.out.bytes(&more.raw)?;
             from = more.from + more.raw.len() as u64;
             if over > 0 {
                 break;
             }
             if more.ended {
-                note_gap(desk, from, end);
+                note_gap(cx, from, end);
                 break;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn follow_bytes(self, desk: &Desk) -> Result<ExitCode, Error> {
+    async fn follow_bytes(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let mut from = self.read.since.as_ref().map_or(0, offset);
         loop {
-            let Some(more) = self.more_or_interrupt(desk, from).await? else {
+            let Some(more) = self.more_or_interrupt(cx, from).await? else {
                 return Ok(ExitCode::from(130));
             };
-            note_gap(desk, from, more.from);
-            desk.out.bytes(&more.raw)?;
+            note_gap(cx, from, more.from);
+            cx.out.bytes(&more.raw)?;
             from = more.from + more.raw.len() as u64;
             if more.ended {
                 return Ok(ExitCode::SUCCESS);
@@ -109,10 +95,9 @@ impl Read {
         }
     }
 
-    /// Text is made from the bytes here, at the reader's own pace: however slow the reader, no line is missed that
-    /// the log still has.
-    async fn follow_text(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let pane = status(&desk.client, &self.read.pane_id).await?;
+    /// Renders the text in this process from the raw output, so that a slow reader misses no line that the log still holds.
+    async fn follow_text(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let pane = pane_status(&cx.client, &self.read.pane_id).await?;
         let begin = match &self.read.since {
             Some(since) => offset(since),
             None => offset(&pane.cursor),
@@ -124,40 +109,40 @@ impl Read {
         let mut terminal = Terminal::new(
             size,
             TerminalOptions {
-                keep_lines: MOST_LINES,
+                keep_lines: MAX_KEPT_LINES,
                 ..TerminalOptions::default()
             },
         );
-        let mut from = begin.saturating_sub(run_up(self.read.lines));
+        let mut from = begin.saturating_sub(lead_bytes(self.read.lines));
         terminal.skip_to(fugue_term::Offset(from));
-        let mut tail = Tail {
+        let mut tail = FollowState {
             shown: terminal.end(),
-            growing: Growing::default(),
-            printer: Printer::new(&desk.out),
+            growing: LineAssembler::default(),
+            printer: LinePrinter::new(&cx.out),
             wanted: Some(self.read.lines as usize),
         };
         loop {
-            let Some(more) = self.more_or_interrupt(desk, from).await? else {
+            let Some(more) = self.more_or_interrupt(cx, from).await? else {
                 return Ok(ExitCode::from(130));
             };
-            note_gap(desk, from, more.from);
+            note_gap(cx, from, more.from);
             terminal.skip_to(fugue_term::Offset(more.from));
             let end = more.from + more.raw.len() as u64;
-            // The run-up is there to have the terminal in its right state; it is shown only where lines were asked for.
-            let quiet = usize::try_from(begin.saturating_sub(more.from))
+            // Output before `begin` only establishes the terminal state. Its last lines are printed if requested.
+            let before_begin = usize::try_from(begin.saturating_sub(more.from))
                 .unwrap_or(usize::MAX)
                 .min(more.raw.len());
-            terminal.feed(&more.raw[..quiet]);
+            terminal.feed(&more.raw[..before_begin]);
             if self.read.since.is_some() && end >= begin && more.from <= begin {
                 (tail.shown, tail.wanted) = (terminal.end(), None);
             }
-            terminal.feed(&more.raw[quiet..]);
+            terminal.feed(&more.raw[before_begin..]);
             from = end;
             if from >= begin {
-                tail.show(desk, &terminal, &more)?;
+                tail.show(cx, &terminal, &more)?;
             }
             if more.ended {
-                tail.finish(desk)?;
+                tail.finish(cx)?;
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -165,68 +150,73 @@ impl Read {
 
     async fn more_or_interrupt(
         &self,
-        desk: &Desk,
+        cx: &CliContext,
         from: u64,
     ) -> Result<Option<OutputChunk>, Error> {
         tokio::select! {
-            found = more(&desk.client, &self.read.pane_id, from) => found.map(Some),
+            found = next_chunk(&cx.client, &self.read.pane_id, from) => found.map(Some),
             _ = tokio::signal::ctrl_c() => {
                 let since = fugue_term::TextCursor { offset: fugue_term::Offset(from), ..Default::default() };
-                // Behind the `^C` of the terminal's own echo.
-                desk.out.note("");
-                desk.out.note(&format!("go on with: fugue read {} -f --since {since}", self.read.pane_id));
+                // A new line after the `^C` that the terminal echoes.
+                cx.out.note("");
+                cx.out.note(&format!("continue with: fugue read {} -f --since {since}", self.read.pane_id));
                 Ok(None)
             }
         }
     }
 }
 
-/// Tells the reader that output is missing from the log. What a full log has dropped at its beginning is expected.
-fn note_gap(desk: &Desk, from: u64, next: u64) {
+/// Prints a note that output is missing from the log. Missing output at the beginning of a full log is expected.
+fn note_gap(cx: &CliContext, from: u64, next: u64) {
     if next > from && from > 0 {
-        desk.out.note(&view::missing_line(next - from));
+        cx.out.note(&view::missing_line(next - from));
     }
 }
 
-/// How far before the beginning to read: past any escape sequence that was cut, and far enough for the last lines.
-fn run_up(lines: u32) -> u64 {
+/// How many bytes before the beginning to read: enough for the last lines, and to begin before any split escape sequence.
+fn lead_bytes(lines: u32) -> u64 {
     (u64::from(lines) * 1024).max(1 << 20)
 }
 
-// No piece of output has more lines than bytes.
-const MOST_LINES: usize = 1 << 21;
+// The lines that the terminal keeps: a chunk of output has at most as many lines as bytes.
+const MAX_KEPT_LINES: usize = 1 << 21;
 
-/// What was shown so far, and how the next lines are.
-struct Tail {
+/// The printed part of a followed pane.
+struct FollowState {
     shown: fugue_term::TextCursor,
-    growing: Growing,
-    printer: Printer,
-    /// How many of the lines that were there at the start are wanted.
+    growing: LineAssembler,
+    printer: LinePrinter,
+    /// How many of the lines before `begin` are printed.
     wanted: Option<usize>,
 }
 
-impl Tail {
-    fn show(&mut self, desk: &Desk, terminal: &Terminal, more: &OutputChunk) -> Result<(), Error> {
+impl FollowState {
+    fn show(
+        &mut self,
+        cx: &CliContext,
+        terminal: &Terminal,
+        more: &OutputChunk,
+    ) -> Result<(), Error> {
         let last = self.wanted.take().unwrap_or(usize::MAX);
         let found = terminal.lines(&LineQuery {
             since: Some(self.shown),
             last,
         });
         self.shown = terminal.end();
-        if desk.out.is_json() {
+        if cx.out.is_json() {
             let lines: Vec<_> = found.lines.iter().map(|line| &line.text).collect();
-            return desk.out.document(&serde_json::json!({
+            return cx.out.document(&serde_json::json!({
                 "lines": lines, "cursor": more.cursor, "ended": more.ended,
             }));
         }
         let complete = self.growing.take(&found.lines, self.shown.line);
-        let complete = complete.into_iter().map(|line| desk.out.output(line));
+        let complete = complete.into_iter().map(|line| cx.out.output(line));
         self.printer.print(complete, self.growing.open())
     }
 
-    fn finish(&mut self, desk: &Desk) -> Result<(), Error> {
+    fn finish(&mut self, cx: &CliContext) -> Result<(), Error> {
         let last = self.growing.close();
-        let last = last.into_iter().map(|line| desk.out.output(line));
+        let last = last.into_iter().map(|line| cx.out.output(line));
         self.printer.print(last, None)
     }
 }

@@ -2,28 +2,28 @@ use std::process::ExitCode;
 
 use fugue_api::{Error, wire::Request};
 
-use crate::cli::Desk;
+use crate::cli::CliContext;
 
-/// Set a pane's size.
+/// Set the size of a pane.
 #[derive(clap::Args)]
-pub struct Resize {
+pub struct ResizeArgs {
     /// Pane id or name.
     pane: String,
     rows: u16,
     cols: u16,
 }
 
-impl Resize {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        desk.client
+impl ResizeArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        cx.client
             .ask(Request::Resize {
                 pane: self.pane,
                 rows: self.rows,
                 cols: self.cols,
             })
             .await?;
-        if desk.out.is_json() {
-            desk.out
+        if cx.out.is_json() {
+            cx.out
                 .document(&serde_json::json!({"rows": self.rows, "cols": self.cols}))?;
         }
         Ok(ExitCode::SUCCESS)

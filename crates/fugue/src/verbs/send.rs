@@ -2,39 +2,39 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error,
-    panes::{SendInput, SubmitResult},
+    tools::{SendInput, SubmitResult},
 };
 
-use crate::{cli::Desk, verbs};
+use crate::{cli::CliContext, verbs};
 
 /// Type into a pane.
 #[derive(clap::Args)]
-pub struct Send {
+pub struct SendArgs {
     #[command(flatten)]
     input: SendInput,
 }
 
-impl Send {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let wanted_enter = self.input.submit;
-        let sent = verbs::call(desk, self.input).await?;
-        if desk.out.is_json() {
-            desk.out.document(&sent)?;
+impl SendArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let submit = self.input.submit;
+        let sent = verbs::call(cx, self.input).await?;
+        if cx.out.is_json() {
+            cx.out.document(&sent)?;
             return Ok(ExitCode::SUCCESS);
         }
         if sent.pending_bytes > 0 {
-            desk.out.note(&format!(
-                "{} bytes wait: the program does not read",
+            cx.out.note(&format!(
+                "{} bytes are queued: the program does not read",
                 sent.pending_bytes
             ));
         }
         match sent.submitted {
-            SubmitResult::No if wanted_enter => desk
+            SubmitResult::No if submit => cx
                 .out
-                .note("Enter was pressed, and the text is still where it was typed"),
-            SubmitResult::Unknown if wanted_enter => desk
+                .note("Enter was pressed, but the text is still in the input line"),
+            SubmitResult::Unknown if submit => cx
                 .out
-                .note("Enter was pressed; whether it was taken cannot be seen"),
+                .note("Enter was pressed; whether the program accepted it is unknown"),
             SubmitResult::Yes | SubmitResult::No | SubmitResult::Unknown => {}
         }
         Ok(ExitCode::SUCCESS)

@@ -1,46 +1,39 @@
 use std::process::ExitCode;
 
-use fugue_api::{Error, runs::RunLayout, team::SpawnWorker};
+use fugue_api::{Error, tools::SpawnWorker};
 
-use crate::{cli::Desk, verbs};
+use crate::{
+    cli::CliContext,
+    verbs::{self, new::EnvArgs},
+};
 
-/// Start an agent in a pane of its own, with a prompt.
+/// Start an agent in its own pane, with a prompt.
 ///
-/// It reports to the inbox of this project (`fugue events`), or of the worker that called this.
+/// The worker reports to the inbox of this project (`fugue events`), or to that of the worker that ran this command.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  fugue spawn fix-bug 'make the failing test pass' --agent claude --worktree"
 )]
-pub struct Spawn {
+pub struct SpawnArgs {
     #[command(flatten)]
     worker: SpawnWorker,
-    /// A variable for it.
-    #[arg(short, long = "env", value_name = "K=V", value_parser = verbs::new::variable)]
-    env: Vec<(String, String)>,
-    /// In this session, where a person sees it.
-    #[arg(long)]
-    tiled: bool,
+    #[command(flatten)]
+    env: EnvArgs,
 }
 
-impl Spawn {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let layout = if self.tiled {
-            RunLayout::Tiled
-        } else {
-            RunLayout::Hidden
-        };
+impl SpawnArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let worker = SpawnWorker {
-            env: self.env.into_iter().collect(),
-            layout,
+            env: self.env.into_map(),
             ..self.worker
         };
-        let made = verbs::call(desk, worker).await?;
-        if desk.out.is_json() {
-            desk.out.document(&made)?;
+        let made = verbs::call(cx, worker).await?;
+        if cx.out.is_json() {
+            cx.out.document(&made)?;
             return Ok(ExitCode::SUCCESS);
         }
-        desk.out.line(&made.worker_id)?;
-        desk.out.note(&format!(
+        cx.out.line(&made.worker_id)?;
+        cx.out.note(&format!(
             "in pane {}, in {}; `fugue events wait` waits for its report",
             made.pane_id, made.cwd
         ));

@@ -1,52 +1,52 @@
 use std::process::ExitCode;
 
 use fugue_api::{
-    Error, RunId,
-    runs::{self as api, RunKind, RunResult},
+    Error,
+    run_result::{RunKind, RunResult},
+    tools::WaitForRun,
 };
 
 use crate::{
-    cli::Desk,
-    out::span_ms,
-    runs::{self, Begin},
+    cli::CliContext,
+    runs::{self, StreamStart},
 };
 
-/// Pick a run up again: wait for its end and show it as the verb that started it would have.
+/// Wait for the end of a run and print its result like the verb that started it.
 ///
-/// Exit codes are those of `fugue parallel`, `pipeline` and `expect`; 124 also if the run goes on after --timeout.
+/// Exit codes are those of `fugue parallel`, `pipeline` and `expect`; 124 also if the run continues after --timeout.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  fugue wait r-4kd --timeout 30s      (`fugue ls` lists the runs)"
 )]
-pub struct Wait {
-    /// The run's id, or the beginning of it.
-    #[arg(value_name = "RUN")]
-    run: RunId,
-    /// How long to wait; default until it is over. The run's own time limit stays.
-    #[arg(long, value_name = "TIME", value_parser = span_ms)]
-    timeout: Option<u64>,
+pub struct WaitArgs {
+    #[command(flatten)]
+    wait: WaitForRun,
 }
 
-impl Wait {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let known = runs::news(&desk.client, &self.run, 0).await?.run;
+impl WaitArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let known = runs::fetch_progress(&cx.client, &self.wait.run_id, 0)
+            .await?
+            .run;
         let run = known.run_id().clone();
         let (kind, begin) = match &known {
-            RunResult::Parallel(_) => (RunKind::Parallel, Begin::Start),
-            RunResult::Expect(_) => (RunKind::Expect, Begin::Start),
-            // What it printed is in its result.
-            RunResult::Pipeline(_) if !known.is_running() => (RunKind::Pipeline, Begin::Never),
+            RunResult::Parallel(_) => (RunKind::Parallel, StreamStart::Start),
+            RunResult::Expect(_) => (RunKind::Expect, StreamStart::Start),
+            // The result of an ended run contains the output.
+            RunResult::Pipeline(_) if !known.is_running() => {
+                (RunKind::Pipeline, StreamStart::Never)
+            }
             RunResult::Pipeline(known) => (
                 RunKind::Pipeline,
-                Begin::CatchUp {
+                StreamStart::CatchUp {
                     steps: known.steps.len(),
                 },
             ),
         };
-        let args = api::WaitForRun {
+        let args = WaitForRun {
             run_id: run.clone(),
-            timeout_ms: self.timeout,
+            ..self.wait
         };
-        runs::see_through(desk, run, kind, args, begin).await
+        runs::wait_and_report(cx, run, kind, args, begin).await
     }
 }

@@ -2,45 +2,32 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error,
-    watch::{WatchMe, WatchMode},
+    tools::{WatchMe, WatchMode},
 };
 
-use crate::{cli::Desk, verbs};
+use crate::{cli::CliContext, verbs};
 
-/// Watch a pane: after each report, a model types the next line, until the plan is done.
+/// Watch a pane: after each report a model types the next line, until the plan is done.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  fugue watch agent 'all tests pass' --done-when 'cargo test'      (FUGUE_ASSESS_MODEL names the model)"
 )]
-pub struct Watch {
-    /// The pane.
-    pane: String,
-    /// What is to be achieved.
-    plan: String,
-    /// A command that exits 0 when it is.
-    #[arg(long, value_name = "CMD")]
-    done_when: Option<String>,
+pub struct WatchArgs {
+    #[command(flatten)]
+    watch: WatchMe,
 }
 
-impl Watch {
-    pub async fn run(self, desk: &Desk) -> Result<ExitCode, Error> {
-        let watching = verbs::call(
-            desk,
-            WatchMe {
-                tmux_window: Some(self.pane),
-                strategy_plan: self.plan,
-                done_when: self.done_when,
-            },
-        )
-        .await?;
-        if desk.out.is_json() {
-            desk.out.document(&watching)?;
+impl WatchArgs {
+    pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let watching = verbs::call(cx, self.watch).await?;
+        if cx.out.is_json() {
+            cx.out.document(&watching)?;
         } else {
             let how = match watching.mode {
                 WatchMode::Watching => "is watched",
-                WatchMode::Updated => "is watched by the new plan",
+                WatchMode::Updated => "is watched with the new plan",
             };
-            desk.out
+            cx.out
                 .note(&format!("{} {how}; `fugue look` reports", watching.pane_id));
         }
         Ok(ExitCode::SUCCESS)

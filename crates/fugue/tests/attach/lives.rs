@@ -1,6 +1,6 @@
 //! Coming, going, and what else may die.
 
-use fugue_api::panes::{CreatePaneReply, Overview};
+use fugue_api::{overview::Overview, tools::CreatePaneReply};
 use fugue_testkit::{ProcessRef, until};
 use rustix::process::Signal;
 

@@ -2,10 +2,7 @@
 
 use std::fs;
 
-use fugue_api::{
-    PaneId,
-    panes::{CreatePaneReply, PaneState},
-};
+use fugue_api::{PaneId, pane_state::PaneState, tools::CreatePaneReply};
 use fugue_testkit::{TestEnv, until};
 
 use crate::{LIMIT, attached::Attached, prompts, world};

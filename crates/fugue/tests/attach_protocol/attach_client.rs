@@ -14,7 +14,7 @@ use fugue_api::{
         AttachRequest, AttachResponse, ClientId, Frame, FrameHead, FrameRow, LayoutChange,
         PaneLines, SessionLayout, StyledSpan, ViewerRole,
     },
-    panes::PaneSize,
+    tools::PaneSize,
     wire::{self, ClientMessage, DaemonMessage, IdempotencyKey, Request, Response},
 };
 use fugue_testkit::TestEnv;

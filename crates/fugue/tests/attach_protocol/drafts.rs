@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fugue_api::{
     Error, ErrorKind, PaneId,
-    panes::SubmitResult,
+    tools::SubmitResult,
     wire::{IdempotencyKey, Response},
 };
 use fugue_testkit::{TestEnv, until};

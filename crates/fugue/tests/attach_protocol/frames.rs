@@ -7,7 +7,7 @@ use fugue_api::{
         FrameColor, FrameMouseEncoding, FrameMouseMode, FrameRow, FrameStyle, StyleAttributes,
         StyledSpan,
     },
-    panes::PaneState,
+    pane_state::PaneState,
 };
 use fugue_testkit::{report_metric, until};
 

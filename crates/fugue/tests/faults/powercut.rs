@@ -12,8 +12,8 @@ use std::{
 
 use fugue_api::{
     PaneId,
-    panes::{CreatePaneReply, PaneState, PaneStatus},
-    runs::{ParallelResult, PipelineResult},
+    pane_state::PaneState,
+    tools::{CreatePaneReply, PaneStatus, ParallelResult, PipelineResult},
 };
 use fugue_testkit::{
     MissingRequirement, SeededRng, TestEnv, report_metric, skip, sleep_in_test,

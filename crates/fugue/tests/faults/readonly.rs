@@ -10,10 +10,7 @@ use std::{
     time::Duration,
 };
 
-use fugue_api::{
-    panes::{PaneState, PaneStatus},
-    wire::StoreState,
-};
+use fugue_api::{pane_state::PaneState, tools::PaneStatus, wire::StoreState};
 use fugue_testkit::{
     MissingRequirement, ProcessRef, TestEnv, skip,
     supervisor::{Errno, ProcessRole, Syscall, SyscallSupervisor, SyscallVerdict},

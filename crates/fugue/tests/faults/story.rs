@@ -11,8 +11,11 @@ use std::{
 
 use fugue_api::{
     ErrorKind, PaneId,
-    panes::{CreatePaneReply, Overview, PaneState, PaneStatus, ReadPaneReply},
-    runs::{ParallelResult, PipelineResult, TaskStatus},
+    overview::Overview,
+    pane_state::PaneState,
+    tools::{
+        CreatePaneReply, PaneStatus, ParallelResult, PipelineResult, ReadPaneReply, TaskStatus,
+    },
 };
 use fugue_testkit::{ProcessRef, ProgramOutput, TestEnv, until};
 use serde::de::DeserializeOwned;

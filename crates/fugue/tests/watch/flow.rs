@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use fugue_api::watch::WatcherState;
+use fugue_api::overview::WatcherState;
 use fugue_testkit::until;
 use serde_json::{Value, json};
 

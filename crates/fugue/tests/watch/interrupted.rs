@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use fugue_api::{ErrorKind, panes::PaneState, watch::WatcherState};
+use fugue_api::{ErrorKind, overview::WatcherState, pane_state::PaneState};
 use fugue_testkit::{
     ProcessWaiter, SeededRng, TestEnv,
     assessor_server::{AssessorReply, AssessorServer},

@@ -8,7 +8,7 @@ use std::{
 
 use fugue_api::{
     PaneId,
-    watch::{WatcherRow, WatcherState},
+    overview::{WatcherRow, WatcherState},
 };
 use fugue_testkit::{
     ProcessWaiter, TestEnv,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fugue_api::watch::WatcherState;
+use fugue_api::overview::WatcherState;
 use fugue_testkit::{sleep_in_test, until};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fugue_api::{panes::PaneStatus, watch::WatcherState};
+use fugue_api::{overview::WatcherState, tools::PaneStatus};
 use fugue_testkit::{TestEnv, assessor_server::AssessorServer, sleep_in_test, until};
 use serde_json::{Value, json};
 

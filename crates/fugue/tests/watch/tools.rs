@@ -4,8 +4,8 @@ use std::fs;
 
 use fugue_api::{
     ErrorKind,
-    panes::CreatePaneReply,
-    watch::{LookMaReply, PauseReply, ReportStatus, WatchMeReply, WatcherState},
+    overview::WatcherState,
+    tools::{CreatePaneReply, LookMaReply, PauseReply, ReportStatus, WatchMeReply},
 };
 use fugue_testkit::skip_on_tmux;
 use serde_json::json;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use fugue_api::{
     PaneId, SessionName,
     attach::{AttachResponse, Rect, SessionLayout, Tile, ViewerRole},
-    panes::PaneSize,
+    tools::PaneSize,
 };
 
 use super::{PendingTile, looked};

@@ -1,7 +1,7 @@
 use fugue_api::{
     PaneId, SessionName, ToolCall,
     attach::{AttachRequest, ClientId, LayoutChange, SessionLayout, SplitSide, ViewerRole},
-    panes::PaneSize,
+    tools::PaneSize,
     wire::{CallerIdentity, HookReport, IdempotencyKey, Request},
 };
 use proptest::{collection::vec, prelude::*};

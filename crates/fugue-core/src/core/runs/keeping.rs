@@ -1,6 +1,6 @@
 //! What becomes of runs and their outputs when time passes, clocks are set, and machines are started again.
 
-use fugue_api::{Error, ErrorKind, RunId, ToolCall, runs::RunResult};
+use fugue_api::{Error, ErrorKind, RunId, ToolCall, run_result::RunResult};
 use serde_json::json;
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fugue_api::{Cursor, Error, ErrorKind, EventId, PaneId, RunId, team::InboxEvent};
+use fugue_api::{Cursor, Error, ErrorKind, EventId, PaneId, RunId, inbox_event::InboxEvent};
 
 use super::{RunEntry, pipeline::ShellEnd};
 use crate::{

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fugue_api::{
     Error, ErrorKind, PaneId, RunId, ToolCall,
-    runs::{RunExpect, RunParallel, RunPipeline, WaitForRun},
+    tools::{RunExpect, RunParallel, RunPipeline, WaitForRun},
 };
 
 use super::{PipelineShell, StartCall};

@@ -1,4 +1,4 @@
-use fugue_api::{Error, ErrorKind, RunId, ToolCall, runs::MatchVia, wire::Request};
+use fugue_api::{Error, ErrorKind, RunId, ToolCall, tools::MatchVia, wire::Request};
 use serde_json::json;
 
 use crate::{

@@ -2,10 +2,9 @@
 
 use fugue_api::{
     Error, ErrorKind, EventId, PaneId, ToolReply,
-    panes::StateSource,
-    team::{
-        CompletionStatus, InboxEvent, NotifyCompletion, NotifyCompletionReply, WorkerCompletion,
-    },
+    inbox_event::{CompletionStatus, InboxEvent, WorkerCompletion},
+    pane_state::StateSource,
+    tools::{NotifyCompletion, NotifyCompletionReply},
     wire::{CallerIdentity, HookReport, IdempotencyKey, Response},
 };
 

@@ -2,7 +2,8 @@
 
 use fugue_api::{
     Error, EventId, PaneId, ToolReply,
-    team::{DeliveryStatus, InboxEvent, MessageDelivery, SendMessage, SendMessageReply},
+    inbox_event::InboxEvent,
+    tools::{DeliveryStatus, MessageDelivery, SendMessage, SendMessageReply},
     wire::{CallerIdentity, IdempotencyKey, Response},
 };
 

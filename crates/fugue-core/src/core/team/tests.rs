@@ -1,6 +1,6 @@
 use fugue_api::{
     Error, ErrorKind, EventId, PaneId, ToolCall,
-    panes::StateSource,
+    pane_state::StateSource,
     wire::{CallerIdentity, HookReport, Request},
 };
 use serde_json::{Value, json};

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use fugue_api::{
     Error, ErrorKind, EventId, PaneId, ToolReply,
-    team::{CompletionStatus, InboxEvent, SpawnWorker, SpawnWorkerReply, WorkerRow, WorkerState},
+    inbox_event::{CompletionStatus, InboxEvent},
+    overview::{WorkerRow, WorkerState},
+    tools::{SpawnWorker, SpawnWorkerReply},
     wire::{CallerEnv, CallerIdentity, IdempotencyKey, Response},
 };
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fugue_api::{Error, ErrorKind, PaneId, ToolReply, team::InboxEvent, watch::PauseReply};
+use fugue_api::{Error, ErrorKind, PaneId, ToolReply, inbox_event::InboxEvent, tools::PauseReply};
 
 use super::{WatcherEntry, answered};
 use crate::{

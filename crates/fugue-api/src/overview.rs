@@ -1,0 +1,128 @@
+//! The overview of `get_status` and its rows.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{PaneId, RunId, SessionName, Timestamp, pane_state::SourcedState, run_result::RunKind};
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Overview {
+    pub sessions: Vec<SessionRow>,
+    pub panes: Vec<PaneRow>,
+    /// Panes left out because of the size limit, ended ones first.
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub omitted_panes: u64,
+    pub workers: Vec<WorkerRow>,
+    /// Workers left out, ended ones first.
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub omitted_workers: u64,
+    pub runs: Vec<RunRow>,
+    /// Runs left out, ended ones first.
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub omitted_runs: u64,
+    pub watchers: Vec<WatcherRow>,
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub omitted_watchers: u64,
+    /// Other panes of the caller's tmux server; their ids work like those of `panes`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tmux: Vec<TmuxRow>,
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub omitted_tmux: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionRow {
+    pub session: SessionName,
+    pub panes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PaneRow {
+    pub pane_id: PaneId,
+    pub name: String,
+    pub session: SessionName,
+    #[serde(flatten)]
+    pub state: SourcedState,
+    pub idle_ms: u64,
+    pub created_at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TmuxRow {
+    /// The id in tmux, such as `%5`.
+    pub pane_id: String,
+    pub session: String,
+    pub window: String,
+    pub command: String,
+}
+
+/// A worker in an overview or in the status of its pane.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkerRow {
+    pub worker_id: String,
+    pub instance: u32,
+    pub session_id: String,
+    pub agent: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pane_id: Option<PaneId>,
+    pub state: WorkerState,
+    pub turn: u32,
+    pub started_at: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum WorkerState {
+    Starting,
+    Working,
+    NeedsInput,
+    /// The worker has reported and waits for its next prompt.
+    Resting,
+    Ended,
+}
+
+/// A run in an overview.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunRow {
+    pub run_id: RunId,
+    pub kind: RunKind,
+    /// `running`, or the final status.
+    pub status: String,
+    /// A summary for people.
+    pub progress: String,
+    pub started_at: Timestamp,
+}
+
+/// A watcher in an overview or in the status of its pane.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WatcherRow {
+    pub pane_id: PaneId,
+    pub state: WatcherState,
+    /// Why the watcher is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The last decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<String>,
+    /// Reports in the queue.
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub queued: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schemars(inline)]
+pub enum WatcherState {
+    /// No report yet.
+    Active,
+    /// The command or delay of a report is running.
+    Wait,
+    /// Waiting until the pane is quiet.
+    IdleSpin,
+    /// Waiting for the decision of a model.
+    Assess,
+    /// Waiting for the next report.
+    Standby,
+    Paused,
+}

@@ -1,0 +1,58 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Error, PaneArgument, QuestionId, Tool, ToolHints, ToolWait,
+    checks::{check_length, check_not_empty},
+};
+
+/// Answer a question event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct AnswerQuestion {
+    /// Id of the question.
+    #[cfg_attr(feature = "clap", arg(value_name = "QUESTION"))]
+    pub question_id: QuestionId,
+    /// Text of the answer.
+    pub answer: String,
+}
+
+impl Tool for AnswerQuestion {
+    const NAME: &'static str = "answer_question";
+    const VERB: &'static str = "answer";
+    const HINTS: ToolHints = ToolHints::Writes;
+    const PANE: PaneArgument<Self> = PaneArgument::None;
+    type Reply = AnswerQuestionReply;
+
+    fn check(&self) -> Result<(), Error> {
+        check_not_empty("answer", &self.answer)?;
+        check_length("answer", &self.answer)
+    }
+
+    fn wait(&mut self) -> ToolWait<'_> {
+        ToolWait::Short {
+            activity: "waiting for the daemon".to_owned(),
+        }
+    }
+
+    fn directories(&self) -> Vec<&str> {
+        Vec::new()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AnswerQuestionReply {
+    pub question_id: QuestionId,
+    pub delivered: AnswerDelivery,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum AnswerDelivery {
+    /// Returned by the `ask_question` call, which was still waiting.
+    Returned,
+    /// Queued as an `answer` event.
+    Queued,
+}

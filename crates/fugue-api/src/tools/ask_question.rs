@@ -1,0 +1,90 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[cfg(feature = "clap")]
+use crate::cli_values;
+use crate::{
+    Error, InboxWait, PaneArgument, QuestionId, Tool, ToolHints, ToolWait,
+    checks::{MAX_WAIT_SECS, check_inbox_id, check_length, check_not_empty, check_seconds},
+};
+
+/// Ask your lead or a worker a question and wait for the answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct AskQuestion {
+    /// Worker id; default your lead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "W",
+            help = "Worker id or session id; default the lead of this worker"
+        )
+    )]
+    pub to: Option<String>,
+    /// Text of the question.
+    pub body: String,
+    /// Seconds to wait; later answers arrive as events.
+    #[serde(default = "crate::defaults::timeout_secs")]
+    #[schemars(range(min = 0, max = 86400))]
+    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_secs, default_value = "300s", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds"))]
+    pub timeout_secs: f64,
+    /// Answer if none arrives in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ANSWER"))]
+    pub default: Option<String>,
+}
+
+impl Tool for AskQuestion {
+    const NAME: &'static str = "ask_question";
+    const VERB: &'static str = "ask";
+    const HINTS: ToolHints = ToolHints::Writes;
+    const PANE: PaneArgument<Self> = PaneArgument::None;
+    type Reply = AskQuestionReply;
+
+    fn check(&self) -> Result<(), Error> {
+        check_not_empty("body", &self.body)?;
+        check_length("body", &self.body)?;
+        check_length("default", self.default.as_deref().unwrap_or_default())?;
+        check_seconds("timeout_secs", self.timeout_secs, MAX_WAIT_SECS)?;
+        self.to
+            .as_deref()
+            .map_or(Ok(()), |to| check_inbox_id("to", to))
+    }
+
+    fn wait(&mut self) -> ToolWait<'_> {
+        ToolWait::Inbox(InboxWait {
+            description: "waiting for an answer".to_owned(),
+            timeout_secs: &mut self.timeout_secs,
+            default_answer: Some(&mut self.default),
+        })
+    }
+
+    fn directories(&self) -> Vec<&str> {
+        Vec::new()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AskQuestionReply {
+    pub question_id: QuestionId,
+    pub status: QuestionStatus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// The sender of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum QuestionStatus {
+    Answered,
+    /// No answer yet; a later answer arrives as an event.
+    Pending,
+    /// No answer in time; `answer` is the default.
+    Default,
+}

@@ -1,0 +1,213 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[cfg(feature = "clap")]
+use crate::cli_values;
+use crate::{
+    Cursor, Error, PaneArgument, PaneId, RunId, Tool, ToolHints, ToolWait,
+    checks::{MAX_TIMEOUT_MS, check_not_empty, check_range},
+};
+
+/// Wait until a regex matches the output of a pane.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct RunExpect {
+    /// Pane id or name.
+    #[cfg_attr(feature = "clap", arg(value_name = "PANE"))]
+    pub pane_id: String,
+    /// Regex; `^` and `$` match at line boundaries.
+    #[cfg_attr(feature = "clap", arg(value_name = "RE", allow_hyphen_values = true))]
+    pub pattern: String,
+    /// Milliseconds to wait.
+    #[serde(default = "RunExpect::timeout_ms")]
+    #[schemars(range(min = 0, max = 604_800_000))]
+    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "60s", help = "How long to wait: `500ms`, `60s`, `5m`, or a number of seconds"))]
+    pub timeout_ms: u64,
+    /// After a match.
+    #[serde(default)]
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub action: ExpectAction,
+    /// Milliseconds between searches of a redrawn screen.
+    #[serde(default = "RunExpect::poll_interval_ms")]
+    #[schemars(range(min = 10, max = 60_000))]
+    #[cfg_attr(feature = "clap", arg(skip = RunExpect::poll_interval_ms()))]
+    pub poll_interval_ms: u32,
+    /// How many existing lines to search before waiting for new output.
+    #[serde(default = "RunExpect::lines")]
+    #[schemars(range(min = 0, max = 1_000_000))]
+    #[cfg_attr(feature = "clap", arg(short = 'n', long, default_value_t = RunExpect::lines()))]
+    pub lines: u32,
+    /// Only output after this cursor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "CURSOR",
+            help = "Search only output after this cursor"
+        )
+    )]
+    pub since: Option<Cursor>,
+    /// Regex that ends the wait as `failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long = "fail",
+            value_name = "RE",
+            allow_hyphen_values = true,
+            help = "End the wait with exit code 1 when this regex matches first"
+        )
+    )]
+    pub fail_pattern: Option<String>,
+    /// Also match the echo of typed input.
+    #[serde(default)]
+    #[cfg_attr(feature = "clap", arg(long = "echo"))]
+    pub match_echo: bool,
+    /// Makes repeating the call safe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub run_id: Option<RunId>,
+}
+
+impl RunExpect {
+    pub fn timeout_ms() -> u64 {
+        60_000
+    }
+    pub fn poll_interval_ms() -> u32 {
+        200
+    }
+    pub fn lines() -> u32 {
+        100
+    }
+}
+
+impl Tool for RunExpect {
+    const NAME: &'static str = "fugue_expect";
+    const VERB: &'static str = "expect";
+    const HINTS: ToolHints = ToolHints::Writes;
+    const PANE: PaneArgument<Self> =
+        PaneArgument::Required(|args| &args.pane_id, |args| &mut args.pane_id);
+    type Reply = ExpectResult;
+
+    fn check(&self) -> Result<(), Error> {
+        check_not_empty("pane_id", &self.pane_id)?;
+        if self.pattern.is_empty() {
+            return Err(Error::invalid("pattern: is empty, and would match at once"));
+        }
+        if self.fail_pattern.as_deref() == Some("") {
+            return Err(Error::invalid(
+                "fail_pattern: is empty, and would match at once",
+            ));
+        }
+        check_range("timeout_ms", self.timeout_ms, 0, MAX_TIMEOUT_MS)?;
+        check_range(
+            "poll_interval_ms",
+            u64::from(self.poll_interval_ms),
+            10,
+            60_000,
+        )?;
+        check_range("lines", u64::from(self.lines), 0, 1_000_000)?;
+        self.run_id.as_ref().map_or(Ok(()), RunId::check)
+    }
+
+    fn wait(&mut self) -> ToolWait<'_> {
+        ToolWait::StartRun {
+            run_id: &mut self.run_id,
+        }
+    }
+
+    fn directories(&self) -> Vec<&str> {
+        Vec::new()
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum ExpectAction {
+    #[default]
+    Notify,
+    ClosePane,
+    ReturnOutput,
+}
+
+#[cfg(feature = "clap")]
+#[derive(clap::Args)]
+struct ExpectActionFlags {
+    /// Close the pane after the match.
+    #[arg(long, group = "action")]
+    close: bool,
+    /// Print the searched text instead of the line with the match.
+    #[arg(long, group = "action")]
+    output: bool,
+}
+
+#[cfg(feature = "clap")]
+impl From<ExpectActionFlags> for ExpectAction {
+    fn from(flags: ExpectActionFlags) -> Self {
+        match flags {
+            ExpectActionFlags { close: true, .. } => Self::ClosePane,
+            ExpectActionFlags { output: true, .. } => Self::ReturnOutput,
+            ExpectActionFlags { .. } => Self::Notify,
+        }
+    }
+}
+
+#[cfg(feature = "clap")]
+crate::cli_values::impl_args_by_flags!(ExpectAction, ExpectActionFlags);
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExpectResult {
+    pub status: ExpectStatus,
+    pub run_id: RunId,
+    pub pane_id: PaneId,
+    pub pattern: String,
+    /// The text that matched.
+    #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
+    pub matched: Option<String>,
+    /// The line with the match.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<String>,
+    pub duration_ms: u64,
+    /// The position after the match, else the end of the searched output.
+    pub cursor: Cursor,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub omitted_chars: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<MatchVia>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum ExpectStatus {
+    Matched,
+    /// `fail_pattern` matched first.
+    Failed,
+    Timeout,
+    /// The program ended without a match.
+    Exited,
+    /// The run continues; `fugue_wait` returns its result.
+    Running,
+}
+
+/// Where a match was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum MatchVia {
+    /// In the printed text.
+    Stream,
+    /// On the screen, drawn with cursor movements.
+    Screen,
+}

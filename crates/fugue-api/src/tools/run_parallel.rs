@@ -1,0 +1,238 @@
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[cfg(feature = "clap")]
+use clap::ArgAction;
+
+#[cfg(feature = "clap")]
+use crate::cli_values;
+use crate::{
+    Error, PaneArgument, PaneId, RunId, Tool, ToolHints, ToolWait,
+    checks::{
+        MAX_OUTPUT_CHARS, MAX_TIMEOUT_MS, check_command, check_distinct_names, check_env,
+        check_name, check_no_nul, check_not_empty, check_optional_text, check_range,
+    },
+    pane_placement::{Backend, RunLayout},
+};
+
+/// The limit of commands in one parallel run.
+pub const MAX_COMMANDS: usize = 10;
+
+/// Run 1 to 10 commands at the same time and return all exit codes and outputs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct RunParallel {
+    /// Commands to run.
+    #[schemars(length(min = 1, max = 10))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(value_name = "CMD", help = "Command lines, each quoted as one word")
+    )]
+    pub commands: Vec<ParallelCommand>,
+    /// tiled: in your session.
+    #[serde(default)]
+    #[cfg_attr(feature = "clap", arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the panes in your own session instead of a hidden one"))]
+    pub layout: RunLayout,
+    /// Milliseconds until the reply; `cleanup` then kills the rest.
+    #[serde(default = "RunParallel::timeout_ms")]
+    #[schemars(range(min = 1, max = 604_800_000))]
+    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "5m", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds; then running commands are ended, unless --keep"))]
+    pub timeout_ms: u64,
+    /// Close the panes at the end.
+    #[serde(default = "crate::defaults::enabled")]
+    #[cfg_attr(feature = "clap", arg(long = "keep", action = ArgAction::SetTrue, value_parser = cli_values::flag(true, false), help = "Keep the panes open at the end"))]
+    pub cleanup: bool,
+    /// Cancel the others when one fails.
+    #[serde(default)]
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub fail_fast: bool,
+    /// Default bash, else sh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "SHELL",
+            help = "Shell that runs the commands; default bash, else sh"
+        )
+    )]
+    pub shell: Option<String>,
+    /// Default native; tiled in tmux: tmux.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_enum,
+            help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
+        )
+    )]
+    pub backend: Option<Backend>,
+    /// Makes repeating the call safe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub run_id: Option<RunId>,
+    /// Limit of all outputs in characters.
+    #[serde(default = "crate::defaults::max_output_chars")]
+    #[schemars(range(min = 1, max = 16_000_000))]
+    #[cfg_attr(feature = "clap", arg(skip = crate::defaults::max_output_chars()))]
+    pub max_output_chars: u32,
+}
+
+impl RunParallel {
+    pub fn timeout_ms() -> u64 {
+        300_000
+    }
+
+    /// The name of a command by its index.
+    pub fn name_of(&self, index: usize) -> String {
+        let given = self
+            .commands
+            .get(index)
+            .and_then(|command| command.name.clone());
+        given.unwrap_or_else(|| format!("task-{}", index + 1))
+    }
+}
+
+impl Tool for RunParallel {
+    const NAME: &'static str = "fugue_run_parallel";
+    const VERB: &'static str = "parallel";
+    const HINTS: ToolHints = ToolHints::Writes;
+    const PANE: PaneArgument<Self> = PaneArgument::None;
+    type Reply = ParallelResult;
+
+    fn check(&self) -> Result<(), Error> {
+        check_range(
+            "commands",
+            self.commands.len() as u64,
+            1,
+            MAX_COMMANDS as u64,
+        )
+        .map_err(|error| error.hint("split them over several calls"))?;
+        for (index, one) in self.commands.iter().enumerate() {
+            let field = |name: &str| format!("commands[{index}].{name}");
+            check_command(&field("command"), &one.command)?;
+            if let Some(cwd) = &one.cwd {
+                check_not_empty(&field("cwd"), cwd)?;
+                check_no_nul(&field("cwd"), cwd)?;
+            }
+            if let Some(name) = &one.name {
+                check_name(&field("name"), name)?;
+            }
+            check_env(&field("env"), &one.env)?;
+        }
+        check_distinct_names((0..self.commands.len()).map(|index| self.name_of(index)))?;
+        check_optional_text("shell", self.shell.as_deref())?;
+        check_range("timeout_ms", self.timeout_ms, 1, MAX_TIMEOUT_MS)?;
+        check_range(
+            "max_output_chars",
+            u64::from(self.max_output_chars),
+            1,
+            MAX_OUTPUT_CHARS,
+        )?;
+        self.run_id.as_ref().map_or(Ok(()), RunId::check)
+    }
+
+    fn wait(&mut self) -> ToolWait<'_> {
+        ToolWait::StartRun {
+            run_id: &mut self.run_id,
+        }
+    }
+
+    fn directories(&self) -> Vec<&str> {
+        let commands = self.commands.iter();
+        commands
+            .filter_map(|command| command.cwd.as_deref())
+            .collect()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub struct ParallelCommand {
+    pub command: String,
+    /// Directory; default yours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Default `task-1`, …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Environment variables.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+}
+
+/// A command line without further settings.
+impl From<&str> for ParallelCommand {
+    fn from(line: &str) -> Self {
+        Self {
+            command: line.to_owned(),
+            cwd: None,
+            name: None,
+            env: BTreeMap::new(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ParallelResult {
+    pub status: ParallelStatus,
+    pub run_id: RunId,
+    pub results: Vec<TaskResult>,
+    pub total_duration_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum ParallelStatus {
+    /// All commands ended, with any exit codes.
+    Completed,
+    /// Some commands ended before the timeout.
+    Partial,
+    /// No command ended before the timeout.
+    Timeout,
+    /// The run continues; `fugue_wait` returns its result.
+    Running,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct TaskResult {
+    pub name: String,
+    pub command: String,
+    pub status: TaskStatus,
+    /// Null after a signal, and while the command runs.
+    pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    pub pane_id: PaneId,
+    pub duration_ms: u64,
+    pub output: String,
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub omitted_chars: u64,
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub omitted_lines: u64,
+    /// Why the command could not be started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum TaskStatus {
+    Exited,
+    Timeout,
+    /// The command could not be started.
+    Error,
+    /// Ended by `fail_fast` after another command failed.
+    Cancelled,
+    Running,
+}

@@ -1,0 +1,259 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[cfg(feature = "clap")]
+use clap::ArgAction;
+
+#[cfg(feature = "clap")]
+use crate::cli_values;
+use crate::{
+    Error, PaneArgument, PaneId, RunId, Tool, ToolHints, ToolWait,
+    checks::{
+        MAX_OUTPUT_CHARS, MAX_TIMEOUT_MS, check_command, check_distinct_names, check_name,
+        check_no_nul, check_not_empty, check_optional_text, check_range,
+    },
+    pane_placement::{Backend, RunLayout},
+};
+
+/// The limit of steps in one pipeline.
+pub const MAX_STEPS: usize = 50;
+
+/// Run commands in order in one shell (cd, variables carry over); stops at the first failure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct RunPipeline {
+    /// Steps to run.
+    #[schemars(length(min = 1, max = 50))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(value_name = "CMD", help = "Command lines, each quoted as one word")
+    )]
+    pub commands: Vec<PipelineCommand>,
+    /// Directory; default yours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            short,
+            long,
+            value_name = "DIR",
+            help = "Working directory; default the current one"
+        )
+    )]
+    pub cwd: Option<String>,
+    /// Stop at the first failure.
+    #[serde(default = "crate::defaults::enabled")]
+    #[cfg_attr(feature = "clap", arg(short = 'k', long = "keep-going", action = ArgAction::SetTrue, value_parser = cli_values::flag(true, false), help = "Continue with the next step after a failure"))]
+    pub stop_on_error: bool,
+    /// Milliseconds for all steps; then the step is interrupted.
+    #[serde(default = "RunPipeline::timeout_ms")]
+    #[schemars(range(min = 1, max = 604_800_000))]
+    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "10m", help = "How long all steps may take: `90s`, `10m`, `1h30m`, or a number of seconds; then the running step is interrupted"))]
+    pub timeout_ms: u64,
+    /// Close the pane at the end.
+    #[serde(default)]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            help = "Close the pane at the end; otherwise it remains as a shell in the state that the steps left"
+        )
+    )]
+    pub cleanup: bool,
+    /// Run in this pane's shell, at its prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            short,
+            long = "pane",
+            value_name = "PANE",
+            help = "Run the steps in the shell of this pane, which must be at its prompt"
+        )
+    )]
+    pub pane_id: Option<String>,
+    /// tiled: in your session.
+    #[serde(default)]
+    #[cfg_attr(feature = "clap", arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the pane in your own session instead of a hidden one"))]
+    pub layout: RunLayout,
+    /// bash (default), zsh, fish, dash, sh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "SHELL",
+            help = "Shell that runs the steps: bash, zsh, fish, dash or sh; default bash, else sh"
+        )
+    )]
+    pub shell: Option<String>,
+    /// Default native; tiled in tmux: tmux.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_enum,
+            help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
+        )
+    )]
+    pub backend: Option<Backend>,
+    /// Makes repeating the call safe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub run_id: Option<RunId>,
+    /// Limit of all outputs in characters.
+    #[serde(default = "crate::defaults::max_output_chars")]
+    #[schemars(range(min = 1, max = 16_000_000))]
+    #[cfg_attr(feature = "clap", arg(skip = crate::defaults::max_output_chars()))]
+    pub max_output_chars: u32,
+}
+
+impl RunPipeline {
+    pub fn timeout_ms() -> u64 {
+        600_000
+    }
+
+    /// The name of a step by its index.
+    pub fn name_of(&self, index: usize) -> String {
+        let given = self
+            .commands
+            .get(index)
+            .and_then(|command| command.name.clone());
+        given.unwrap_or_else(|| format!("step-{}", index + 1))
+    }
+}
+
+impl Tool for RunPipeline {
+    const NAME: &'static str = "fugue_run_pipeline";
+    const VERB: &'static str = "pipeline";
+    const HINTS: ToolHints = ToolHints::Writes;
+    const PANE: PaneArgument<Self> =
+        PaneArgument::Optional(|args| &args.pane_id, |args| &mut args.pane_id);
+    type Reply = PipelineResult;
+
+    fn check(&self) -> Result<(), Error> {
+        check_range("commands", self.commands.len() as u64, 1, MAX_STEPS as u64)?;
+        for (index, one) in self.commands.iter().enumerate() {
+            check_command(&format!("commands[{index}].command"), &one.command)?;
+            if let Some(name) = &one.name {
+                check_name(&format!("commands[{index}].name"), name)?;
+            }
+        }
+        check_distinct_names((0..self.commands.len()).map(|index| self.name_of(index)))?;
+        if let Some(cwd) = &self.cwd {
+            check_not_empty("cwd", cwd)?;
+            check_no_nul("cwd", cwd)?;
+        }
+        check_optional_text("shell", self.shell.as_deref())?;
+        if let Some(pane) = &self.pane_id {
+            check_not_empty("pane_id", pane)?;
+            if self.cwd.is_some() {
+                return Err(Error::invalid(
+                    "cwd: not allowed with `pane_id`, whose shell has its own directory",
+                )
+                .hint("make `cd` the first step"));
+            }
+            if self.shell.is_some() {
+                return Err(Error::invalid(
+                    "shell: not allowed with `pane_id`, which has its own shell",
+                ));
+            }
+        }
+        check_range("timeout_ms", self.timeout_ms, 1, MAX_TIMEOUT_MS)?;
+        check_range(
+            "max_output_chars",
+            u64::from(self.max_output_chars),
+            1,
+            MAX_OUTPUT_CHARS,
+        )?;
+        self.run_id.as_ref().map_or(Ok(()), RunId::check)
+    }
+
+    fn wait(&mut self) -> ToolWait<'_> {
+        ToolWait::StartRun {
+            run_id: &mut self.run_id,
+        }
+    }
+
+    fn directories(&self) -> Vec<&str> {
+        Vec::from_iter(self.cwd.as_deref())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub struct PipelineCommand {
+    pub command: String,
+    /// Default `step-1`, …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// A command line without further settings.
+impl From<&str> for PipelineCommand {
+    fn from(line: &str) -> Self {
+        Self {
+            command: line.to_owned(),
+            name: None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PipelineResult {
+    pub status: PipelineStatus,
+    pub run_id: RunId,
+    pub pane_id: PaneId,
+    /// The steps that were started.
+    pub steps: Vec<StepResult>,
+    /// The name of the first failed step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_at: Option<String>,
+    pub total_duration_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum PipelineStatus {
+    /// All steps ran.
+    Completed,
+    Failed,
+    Timeout,
+    /// The run continues; `fugue_wait` returns its result.
+    Running,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct StepResult {
+    pub name: String,
+    pub command: String,
+    /// Null while the step runs, after a timeout, and if a signal ended the step and its shell.
+    pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    pub duration_ms: u64,
+    pub output: String,
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub omitted_chars: u64,
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub omitted_lines: u64,
+    pub status: StepStatus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum StepStatus {
+    Exited,
+    Timeout,
+    Running,
+}

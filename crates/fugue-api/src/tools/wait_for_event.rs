@@ -1,0 +1,130 @@
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[cfg(feature = "clap")]
+use crate::cli_values;
+use crate::{
+    Error, EventId, InboxWait, PaneArgument, Timestamp, Tool, ToolHints, ToolWait,
+    checks::{MAX_WAIT_SECS, check_not_empty, check_seconds},
+    inbox_event::{EventType, InboxEvent},
+};
+
+/// Wait for the next event in your inbox and take it: oldest first, each once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct WaitForEvent {
+    /// Types to wait for; `*`: any. Others stay queued.
+    #[serde(default = "WaitForEvent::types")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_enum,
+            value_delimiter = ',',
+            value_name = "T",
+            default_value = "*",
+            help = "Event types, separated by commas"
+        )
+    )]
+    pub types: Vec<EventType>,
+    /// Seconds to wait; then `type` is `timeout`.
+    #[serde(default = "crate::defaults::timeout_secs")]
+    #[schemars(range(min = 0, max = 86400))]
+    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_secs, default_value = "300s", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds"))]
+    pub timeout_secs: f64,
+    /// Only from this worker or sender.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "W",
+            help = "Only events from this worker or sender"
+        )
+    )]
+    pub from: Option<String>,
+    /// First event after this id, without taking it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub after_event_id: Option<EventId>,
+}
+
+impl WaitForEvent {
+    pub fn types() -> Vec<EventType> {
+        vec![EventType::WorkerComplete]
+    }
+
+    pub fn wants(&self, kind: EventType) -> bool {
+        self.types
+            .iter()
+            .any(|wanted| *wanted == kind || *wanted == EventType::Any)
+    }
+}
+
+impl Tool for WaitForEvent {
+    const NAME: &'static str = "wait_for_event";
+    const VERB: &'static str = "events";
+    const HINTS: ToolHints = ToolHints::ReadOnly;
+    const PANE: PaneArgument<Self> = PaneArgument::None;
+    type Reply = WaitForEventReply;
+
+    fn check(&self) -> Result<(), Error> {
+        if self.types.is_empty() {
+            return Err(Error::invalid("types: is empty, and nothing would fit")
+                .hint("`[\"*\"]` is any event"));
+        }
+        if let Some(from) = &self.from {
+            check_not_empty("from", from)?;
+        }
+        check_seconds("timeout_secs", self.timeout_secs, MAX_WAIT_SECS)
+    }
+
+    fn wait(&mut self) -> ToolWait<'_> {
+        let types: Vec<_> = self.types.iter().map(|kind| kind.name()).collect();
+        ToolWait::Inbox(InboxWait {
+            description: format!("waiting for {}", types.join(", ")),
+            timeout_secs: &mut self.timeout_secs,
+            default_answer: None,
+        })
+    }
+
+    fn directories(&self) -> Vec<&str> {
+        Vec::new()
+    }
+}
+
+/// An event, or a timeout.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WaitForEventReply {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<EventId>,
+    pub at: Timestamp,
+    #[serde(flatten)]
+    pub what: WaitOutcome,
+    /// How many older events of the same type and source this event replaces, because the inbox was full.
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub dropped_events: u64,
+    /// Number of other queued events by type.
+    pub pending: BTreeMap<EventType, u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum WaitOutcome {
+    Event(InboxEvent),
+    Nothing(WaitTimeout),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum WaitTimeout {
+    Timeout {
+        waited_secs: f64,
+        /// `client_limit`: returned before the timeout of your client; wait again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+}
