@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{figure, world::TestEnv};
+use crate::{MissingRequirement, skip, world::TestEnv};
 
 // Only what goes through libc is caught. That is how std reads the wall clock.
 const SOURCE: &str = r#"
@@ -93,8 +93,8 @@ impl WallClock {
     }
 }
 
-/// How to start a program for which the machine has been up for so much longer, as after a suspend. `None` where time
-/// namespaces cannot be had, which is said.
+/// How to start a program for which the machine has been up for so much longer, as after a suspend. Skips the test and
+/// returns `None` where time namespaces cannot be had.
 pub fn boot_clock_ahead(world: &TestEnv, seconds: u64) -> Option<Vec<String>> {
     let ahead = seconds.to_string();
     let ways: [&[&str]; 2] = [&["unshare", "-T"], &["unshare", "-Ur", "-T"]];
@@ -106,10 +106,9 @@ pub fn boot_clock_ahead(world: &TestEnv, seconds: u64) -> Option<Vec<String>> {
         works.then(|| way.into_iter().map(str::to_owned).collect())
     });
     if found.is_none() {
-        let test = std::thread::current().name().unwrap_or("?").to_owned();
-        figure(
-            "NOT SHOWN",
-            format!("{test}: no time namespace can be had here"),
+        skip(
+            MissingRequirement::Root,
+            "no time namespace can be had here",
         );
     }
     found
