@@ -18,7 +18,7 @@ fn world() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
-/// Begins to wait for a line that nobody has typed yet, and leaves the run to itself.
+/// Starts an expect for a line that has not been typed yet and kills its client. The run is stored and goes on.
 fn left_waiting(world: &TestEnv, pane: PaneId, line: &str, timeout: &str) -> RunId {
     let known = world.overview().runs.len();
     let pane = pane.to_string();
@@ -28,6 +28,8 @@ fn left_waiting(world: &TestEnv, pane: PaneId, line: &str, timeout: &str) -> Run
         let runs = world.overview().runs;
         (runs.len() > known).then(|| runs.into_iter().max_by_key(|run| run.started_at))?
     });
+    // The overview does not wait for the run's commit. A new pane's reply waits for every commit before its own.
+    world.pane("true");
     ProcessRef::of(client.pid()).expect("the client").kill9();
     client.end(WAIT_TIMEOUT);
     run.run_id

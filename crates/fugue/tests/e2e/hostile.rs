@@ -1092,14 +1092,15 @@ fn a_step_that_removes_its_shells_log_ends_the_pipeline_with_that_reason() {
             );
             let name = format!("{} {remove}: {result:?}", shell.name());
             let codes: Vec<_> = result.steps.iter().map(|step| step.exit_code).collect();
-            // A log that is removed may take records with it that nobody has read yet.
+            // A log that is removed takes with it every record that the daemon has not read yet, on a busy machine also
+            // the start of the first step.
             let lost = result.status == PipelineStatus::Failed;
             if reason || lost {
                 let note = result.note.as_deref().unwrap_or_default();
                 assert!(lost, "{name}");
                 assert!(note.contains("was changed or removed"), "{name}");
                 assert!(
-                    matches!(codes[..], [Some(0), None] | [None]),
+                    matches!(codes[..], [Some(0), None] | [None] | []),
                     "{codes:?}, {name}"
                 );
             } else {
