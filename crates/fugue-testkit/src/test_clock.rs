@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{report_metric, test_env::TestEnv};
+use crate::{MissingRequirement, skip, test_env::TestEnv};
 
 // Overrides only calls through libc, which is how std reads the wall clock.
 const PRELOAD_SOURCE: &str = r#"
@@ -93,8 +93,8 @@ impl WallClock {
     }
 }
 
-/// The command prefix that starts a program with an advanced boot clock, as after a suspend. `None` if time namespaces
-/// are unavailable, which is reported as a metric.
+/// The command prefix that starts a program with an advanced boot clock, as after a suspend. Skips the test and
+/// returns `None` where time namespaces are unavailable.
 pub fn boot_clock_launcher(world: &TestEnv, seconds: u64) -> Option<Vec<String>> {
     let ahead = seconds.to_string();
     let ways: [&[&str]; 2] = [&["unshare", "-T"], &["unshare", "-Ur", "-T"]];
@@ -106,10 +106,9 @@ pub fn boot_clock_launcher(world: &TestEnv, seconds: u64) -> Option<Vec<String>>
         works.then(|| way.into_iter().map(str::to_owned).collect())
     });
     if found.is_none() {
-        let test = std::thread::current().name().unwrap_or("?").to_owned();
-        report_metric(
-            "NOT SHOWN",
-            format!("{test}: no time namespace can be had here"),
+        skip(
+            MissingRequirement::Root,
+            "no time namespace can be had here",
         );
     }
     found

@@ -1,0 +1,34 @@
+//! The real binary, driven from outside: verbs, MCP tools, tmux. Every test has its own HOME and its own daemon, and tests
+//! run side by side.
+//!
+//! Each folder of `crates/fugue/tests` with a `main.rs` is one test binary, and each binary links the whole program. A new
+//! file of end-to-end tests is therefore a module here, not a file beside this folder. Tests that need a machine for
+//! themselves are modules of `survival`; tests of real agents are modules of `agents`.
+
+mod adopt;
+mod assess_corpus;
+mod authority;
+mod cli_output;
+mod clocks;
+mod expects;
+mod hostile;
+mod mcp;
+mod mcp_clients;
+mod mcp_http;
+mod one_daemon;
+mod panes;
+mod quota;
+mod reading;
+mod runs;
+mod runs_cli;
+mod secrets;
+mod shells;
+mod socket;
+mod states;
+mod store;
+mod submit;
+mod team;
+mod team_workers;
+mod tmux;
+mod tmux_shown;
+mod watch;

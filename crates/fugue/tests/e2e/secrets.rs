@@ -1,0 +1,133 @@
+//! Environments of callers and commands are stored in one file only, which its owner alone can read and which is removed
+//! when nothing is left to start with it.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use fugue_testkit::{
+    TestEnv,
+    mcp_client::{McpClient, facts},
+    until,
+};
+use serde_json::json;
+
+const LIMIT: Duration = Duration::from_secs(180);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+/// In the caller's environment, and in `env` of commands and workers. Neither is printed by anything here.
+const SECRETS: [&str; 2] = ["hunter2-of-the-caller", "hunter3-of-the-command"];
+
+fn world() -> TestEnv {
+    let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
+    world.set_env("DEPLOY_TOKEN", SECRETS[0]);
+    world
+}
+
+fn lead(world: &TestEnv) -> McpClient {
+    let mut client = McpClient::start(world.fugue_command(["mcp", "--session", "lead"]));
+    client.initialize("2025-11-25", "test");
+    client
+}
+
+fn kill_daemon(world: &TestEnv) {
+    for daemon in world.daemons() {
+        daemon.kill9();
+    }
+    until("no daemon runs", WAIT_TIMEOUT, || {
+        world.daemons().is_empty()
+    });
+}
+
+/// The files below the state directory that hold one of the secrets.
+fn leaks(world: &TestEnv) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    look(&world.state(), &mut found);
+    found
+}
+
+fn look(dir: &Path, found: &mut Vec<PathBuf>) {
+    // Files come and go while a daemon runs.
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let (path, kind) = (entry.path(), entry.file_type());
+        if kind.as_ref().is_ok_and(|kind| kind.is_dir()) {
+            look(&path, found);
+        } else if kind.is_ok_and(|kind| kind.is_file())
+            && let Ok(bytes) = fs::read(&path)
+            && SECRETS.iter().any(|secret| contains(&bytes, secret))
+        {
+            found.push(path);
+        }
+    }
+}
+
+fn contains(bytes: &[u8], secret: &str) -> bool {
+    bytes
+        .windows(secret.len())
+        .any(|part| part == secret.as_bytes())
+}
+
+/// Only in files for their owner, and somewhere.
+#[track_caller]
+fn kept_privately(world: &TestEnv) {
+    let found = leaks(world);
+    assert!(!found.is_empty(), "what is accepted can be started again");
+    for path in found {
+        assert!(
+            path.parent()
+                .is_some_and(|dir| dir.ends_with("environments")),
+            "{path:?}"
+        );
+        let mode = fs::metadata(&path).expect("there").mode();
+        assert_eq!(mode & 0o777, 0o600, "{path:?}");
+    }
+}
+
+/// Compares both without naming them.
+const COMPARE: &str = "[ \"$DEPLOY_TOKEN$API_KEY\" = \"$(cat want0)$(cat want1)\" ]";
+
+#[test]
+fn no_file_holds_an_environment_when_the_run_and_the_worker_are_over() {
+    for kill in [false, true] {
+        let world = world();
+        for (n, secret) in SECRETS.iter().enumerate() {
+            fs::write(world.work().join(format!("want{n}")), secret).expect("written");
+        }
+        world.run("mkfifo", &["go"]).ok();
+        let mut client = lead(&world);
+        let command = format!("read go <go; {COMPARE}");
+        let env = json!({"API_KEY": SECRETS[1]});
+        let args = json!({"commands": [{"command": command, "env": env}]});
+        let run = client.send_tool_call("fugue_run_parallel", args);
+        until("it was accepted", WAIT_TIMEOUT, || {
+            !leaks(&world).is_empty()
+        });
+        kept_privately(&world);
+        if kill {
+            kill_daemon(&world);
+            world.fugue(&["daemon", "start"]).ok();
+            kept_privately(&world);
+        }
+        let worker = json!({"name": "w", "agent": "shell", "env": env, "prompt": COMPARE});
+        client.call("spawn_worker", worker);
+        fs::write(world.work().join("go"), "\n").expect("written");
+        let result = facts(&client.result(run));
+        assert_eq!(result["results"][0]["exit_code"], 0, "{result}");
+        let event = client.call("wait_for_event", json!({"timeout_secs": 60}));
+        assert!(event.to_string().contains("success"), "{event}");
+        until("no file holds it", WAIT_TIMEOUT, || {
+            leaks(&world).is_empty()
+        });
+        client.end();
+        if kill {
+            kill_daemon(&world);
+        } else {
+            world.fugue(&["daemon", "stop", "--panes"]).ok();
+        }
+        assert_eq!(leaks(&world), [] as [PathBuf; 0]);
+        world.fugue(&["daemon", "start"]).ok();
+        assert_eq!(leaks(&world), [] as [PathBuf; 0]);
+    }
+}

@@ -1,0 +1,798 @@
+//! Workers end to end with the agent `shell`: start, completion events, and cleanup.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use fugue_testkit::{TestEnv, mcp_client::McpClient, until};
+use serde_json::{Value, json};
+
+const LIMIT: Duration = Duration::from_secs(180);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+// A worker that does nothing until it is closed.
+const STAYS: &str = "exec tail -f /dev/null";
+
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+}
+
+fn lead(world: &TestEnv) -> McpClient {
+    let mut client = McpClient::start(world.fugue_command(["mcp", "--session", "lead"]));
+    client.initialize("2025-11-25", "test");
+    client
+}
+
+fn spawn(lead: &mut McpClient, name: &str, prompt: &str) -> Value {
+    let args = json!({"name": name, "agent": "shell", "prompt": prompt});
+    lead.call("spawn_worker", args)
+}
+
+fn next(lead: &mut McpClient) -> Value {
+    let told = lead.call("wait_for_event", json!({"timeout_secs": 50}));
+    assert_eq!(told["type"], json!("worker_complete"), "{told}");
+    told
+}
+
+fn nothing_more(lead: &mut McpClient) {
+    let told = lead.call("wait_for_event", json!({"types": ["*"], "timeout_secs": 0}));
+    assert_eq!(told["type"], json!("timeout"), "{told}");
+}
+
+/// A verb with the environment of a worker that was spawned.
+fn as_worker(world: &TestEnv, worker: &Value, args: &[&str]) -> Command {
+    let mut command = world.fugue_command(args);
+    let said = |field: &str| worker[field].as_str().expect("a string").to_owned();
+    command
+        .env("FUGUE_SESSION_ID", said("session_id"))
+        .env("FUGUE_AGENT_ID", said("worker_id"))
+        .env("FUGUE_PANE_ID", said("pane_id"));
+    command
+}
+
+/// Calls `fugue hook claude` as the agent would; it must be quick, silent and content.
+fn hook(command: &mut Command, payload: &[u8]) {
+    let began = Instant::now();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the hook starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    // It need not read what it has no use for.
+    let _ = stdin.write_all(payload);
+    drop(stdin);
+    let said = child.wait_with_output().expect("it ends");
+    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    assert!(said.stdout.is_empty() && said.stderr.is_empty(), "{said:?}");
+    // It gives up by itself after less than a second; the rest is for a machine that does other things too.
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "an agent waits for it: {:?}",
+        began.elapsed()
+    );
+}
+
+fn stop(world: &TestEnv, worker: &Value, message: &str) {
+    let payload = json!({"hook_event_name": "Stop", "last_assistant_message": message});
+    hook(
+        &mut as_worker(world, worker, &["hook", "claude"]),
+        payload.to_string().as_bytes(),
+    );
+}
+
+fn event(world: &TestEnv, worker: &Value, name: &str, more: Value) {
+    let mut payload = json!({"hook_event_name": name});
+    let fields = more.as_object().expect("fields").clone();
+    payload.as_object_mut().expect("an object").extend(fields);
+    hook(
+        &mut as_worker(world, worker, &["hook", "claude"]),
+        payload.to_string().as_bytes(),
+    );
+}
+
+fn git(world: &TestEnv, dir: &Path, args: &[&str]) -> String {
+    let mut all = vec![
+        "-C",
+        dir.to_str().expect("a path"),
+        "-c",
+        "user.name=t",
+        "-c",
+        "user.email=t@t",
+    ];
+    all.extend(args);
+    world.run("git", &all).ok().out()
+}
+
+/// A repository with one commit, where the world works.
+fn repository(world: &TestEnv) {
+    git(world, &world.work(), &["init", "-q", "-b", "main"]);
+    fs::write(world.work().join("tracked.txt"), "one\n").expect("a file");
+    git(world, &world.work(), &["add", "."]);
+    git(world, &world.work(), &["commit", "-q", "-m", "first"]);
+}
+
+fn strings(list: &Value) -> Vec<&str> {
+    let list = list.as_array().expect("a list");
+    list.iter().filter_map(Value::as_str).collect()
+}
+
+/// Nothing in the directory where fugue keeps such things.
+fn is_empty(dir: &Path) -> bool {
+    fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none())
+}
+
+// Reports.
+
+#[test]
+fn the_code_the_signal_and_the_last_words_of_a_worker_are_told() {
+    let world = world();
+    let mut lead = lead(&world);
+    spawn(&mut lead, "bad", "echo it broke; exit 7");
+    let told = next(&mut lead);
+    assert_eq!(told["status"], json!("error"));
+    assert_eq!(told["exit_code"], json!(7));
+    assert_eq!(told["synthesized"], json!(true));
+    assert_eq!(told["message"], json!("it broke"));
+    spawn(&mut lead, "killed", "kill -9 $$");
+    let told = next(&mut lead);
+    assert_eq!(told["signal"], json!("SIGKILL"));
+    assert_eq!(told["status"], json!("error"));
+    let closed = spawn(&mut lead, "closed", STAYS);
+    world.close(closed["pane_id"].as_str().unwrap().parse().unwrap());
+    assert_eq!(next(&mut lead)["worker_id"], json!("closed-shell"));
+    nothing_more(&mut lead);
+}
+
+#[test]
+fn a_prompt_reaches_its_worker_whole() {
+    let world = world();
+    let mut lead = lead(&world);
+    let prompt =
+        "printf '%s|' \"it's $((1+1))\" '😀' \"a\tb\" 'back\\slash'\necho \"`echo ticks`\" # done";
+    spawn(&mut lead, "w", prompt);
+    let told = next(&mut lead);
+    let message = told["message"].as_str().unwrap();
+    assert!(message.contains("it's 2|😀|"), "{told}");
+    assert!(message.contains("back\\slash|ticks"), "{told}");
+}
+
+#[test]
+fn stopped_is_not_finished_and_every_turn_is_told_once() {
+    let world = world();
+    let mut lead = lead(&world);
+    let worker = spawn(&mut lead, "w", STAYS);
+    event(&world, &worker, "UserPromptSubmit", json!({"prompt": "x"}));
+    stop(&world, &worker, "first turn");
+    stop(&world, &worker, "the same turn again");
+    let told = next(&mut lead);
+    assert_eq!(told["message"], json!("first turn"));
+    assert_eq!(
+        (&told["turn"], &told["synthesized"]),
+        (&json!(1), &json!(false))
+    );
+    nothing_more(&mut lead);
+    event(&world, &worker, "UserPromptSubmit", json!({"prompt": "y"}));
+    let mut notify = as_worker(&world, &worker, &["notify", "success", "-m", "second turn"]);
+    assert!(notify.output().expect("it runs").status.success());
+    stop(&world, &worker, "behind the notice");
+    let told = next(&mut lead);
+    assert_eq!(told["message"], json!("second turn"));
+    assert_eq!(told["turn"], json!(2));
+    nothing_more(&mut lead);
+    event(&world, &worker, "UserPromptSubmit", json!({"prompt": "z"}));
+    event(
+        &world,
+        &worker,
+        "StopFailure",
+        json!({"last_assistant_message": "no model"}),
+    );
+    let told = next(&mut lead);
+    assert_eq!(
+        (&told["turn"], &told["status"]),
+        (&json!(3), &json!("error"))
+    );
+    // It has reported, so its end is no news.
+    world.close(worker["pane_id"].as_str().unwrap().parse().unwrap());
+    nothing_more(&mut lead);
+}
+
+#[test]
+fn a_dialog_that_hooks_tell_of_is_told_once_and_again_when_it_is_another() {
+    let world = world();
+    let mut lead = lead(&world);
+    let worker = spawn(&mut lead, "w", STAYS);
+    let asks = |command: &str| json!({"tool_name": "Bash", "tool_input": {"command": command}});
+    event(&world, &worker, "PermissionRequest", asks("rm -rf x"));
+    let still = json!({"notification_type": "permission_prompt", "message": "Claude needs you"});
+    event(&world, &worker, "Notification", still);
+    event(&world, &worker, "PostToolUse", json!({}));
+    event(&world, &worker, "PermissionRequest", asks("rm -rf y"));
+    for command in ["rm -rf x", "rm -rf y"] {
+        let told = lead.call("wait_for_event", json!({"types": ["worker_needs_input"]}));
+        assert_eq!(told["prompt"], json!(format!("Bash: {command}")));
+        assert_eq!(told["by"], json!("hook"));
+    }
+    nothing_more(&mut lead);
+}
+
+#[test]
+fn the_late_words_of_an_earlier_worker_of_that_name_are_not_taken_for_the_new_ones() {
+    let world = world();
+    let mut lead = lead(&world);
+    let old = spawn(&mut lead, "w", "true");
+    assert_eq!(next(&mut lead)["instance"], json!(1));
+    let new = spawn(&mut lead, "w", STAYS);
+    assert_eq!(new["instance"], json!(2));
+    assert_ne!(old["pane_id"], new["pane_id"]);
+    let live = lead.refused(
+        "spawn_worker",
+        json!({"name": "w", "agent": "shell", "prompt": "true"}),
+    );
+    assert!(live.message.contains("w-shell"), "{live:?}");
+    let mut late = as_worker(&world, &old, &["notify", "success", "-m", "late"]);
+    assert!(late.output().expect("it runs").status.success());
+    let told = next(&mut lead);
+    assert_eq!(
+        (&told["instance"], &told["message"]),
+        (&json!(1), &json!("late"))
+    );
+    stop(&world, &old, "later still");
+    stop(&world, &new, "mine");
+    let told = next(&mut lead);
+    assert_eq!(
+        (&told["instance"], &told["message"]),
+        (&json!(2), &json!("mine"))
+    );
+    nothing_more(&mut lead);
+}
+
+// Hooks that must not be noticed.
+
+#[test]
+fn a_hook_never_breaks_its_agent() {
+    let world = world();
+    let payload = json!({"hook_event_name": "Stop", "last_assistant_message": "x"}).to_string();
+    let nobody = json!({"session_id": "lead", "worker_id": "w-shell", "pane_id": "p1"});
+    let plain = || as_worker(&world, &nobody, &["hook", "claude"]);
+    hook(&mut plain(), payload.as_bytes());
+    assert!(world.daemons().is_empty(), "a hook starts no daemon");
+    let mut lead = lead(&world);
+    let worker = spawn(&mut lead, "w", STAYS);
+    let plain = || as_worker(&world, &worker, &["hook", "claude"]);
+    for garbage in [
+        &b""[..],
+        b"\xff\xfe\x00",
+        b"{",
+        b"[]",
+        b"null",
+        b"{\"hook_event_name\": 7}",
+        b"{\"hook_event_name\": \"Stop\", \"last_assistant_message\": {}",
+    ] {
+        hook(&mut plain(), garbage);
+    }
+    let huge = format!(
+        "{{\"hook_event_name\": \"Stop\", \"x\": \"{}\"}}",
+        "a".repeat(20 << 20)
+    );
+    hook(&mut plain(), huge.as_bytes());
+    hook(&mut as_worker(&world, &worker, &["hook", "nobody"]), b"{}");
+    hook(
+        plain().env_remove("HOME").env_remove("XDG_RUNTIME_DIR"),
+        b"{}",
+    );
+    hook(plain().env("FUGUE_AGENT_ID", "a\nb"), payload.as_bytes());
+    let gone = world.dir().join("gone");
+    fs::create_dir(&gone).expect("a directory");
+    let from_nowhere = "rmdir \"$PWD\" && exec \"$0\" \"$@\"";
+    let mut command = world.command("sh");
+    command
+        .args([
+            "-c",
+            from_nowhere,
+            env!("CARGO_BIN_EXE_fugue"),
+            "hook",
+            "claude",
+        ])
+        .current_dir(&gone);
+    hook(&mut command, payload.as_bytes());
+    nothing_more(&mut lead);
+    // And after all that it still works.
+    stop(&world, &worker, "fine");
+    assert_eq!(next(&mut lead)["message"], json!("fine"));
+}
+
+#[test]
+fn a_hook_whose_agent_keeps_its_stdin_open_ends_by_itself() {
+    let world = world();
+    world.overview();
+    let mut child = world
+        .fugue_command(["hook", "claude"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("the hook starts");
+    let _open = child.stdin.take();
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn very_long_last_words_are_cut_and_not_lost() {
+    let world = world();
+    let mut lead = lead(&world);
+    let worker = spawn(&mut lead, "w", STAYS);
+    stop(&world, &worker, &"é".repeat(1_000_000));
+    let told = next(&mut lead);
+    assert!(told["omitted_chars"].as_u64().unwrap() > 990_000, "{told}");
+    assert!(told["message"].as_str().unwrap().chars().count() < 9_000);
+}
+
+// Changes and worktrees.
+
+#[test]
+fn what_a_worker_changed_is_told_also_what_git_does_not_know_yet() {
+    let world = world();
+    repository(&world);
+    fs::write(world.work().join(".gitignore"), "ignored\n").expect("a file");
+    git(&world, &world.work(), &["add", "."]);
+    git(&world, &world.work(), &["commit", "-q", "-m", "second"]);
+    let mut lead = lead(&world);
+    let script = "echo two >> tracked.txt; touch ignored 'new file.txt'; \
+                  git add tracked.txt; git -c user.name=t -c user.email=t@t commit -qm mine";
+    spawn(&mut lead, "w", script);
+    let told = next(&mut lead);
+    assert_eq!(
+        strings(&told["changes"]),
+        ["tracked.txt | 1 +", "new file.txt | untracked"],
+        "{told}"
+    );
+}
+
+#[test]
+fn a_repository_that_git_cannot_read_does_not_keep_a_completion_back() {
+    let world = world();
+    repository(&world);
+    let mut lead = lead(&world);
+    let worker = spawn(&mut lead, "w", STAYS);
+    fs::write(world.work().join(".git/index"), "garbage").expect("a file");
+    stop(&world, &worker, "done");
+    let told = next(&mut lead);
+    assert_eq!(told["message"], json!("done"));
+    assert_eq!(told["changes"], json!([]));
+    assert!(told["note"].as_str().unwrap().contains("git"), "{told}");
+}
+
+/// The keys of git-config(1) whose value is a program or a way to one.
+const PROGRAMS: &[&str] = &[
+    "alias.diff",
+    "browser.x.cmd",
+    "core.alternateRefsCommand",
+    "core.askPass",
+    "core.editor",
+    "core.fsmonitor",
+    "core.gitProxy",
+    "core.pager",
+    "core.sshCommand",
+    "credential.helper",
+    "diff.external",
+    "diff.guitool",
+    "diff.x.command",
+    "diff.x.textconv",
+    "difftool.x.cmd",
+    "difftool.x.path",
+    "filter.x.clean",
+    "filter.x.process",
+    "filter.x.smudge",
+    "gpg.openpgp.program",
+    "gpg.program",
+    "gpg.ssh.defaultKeyCommand",
+    "gpg.ssh.program",
+    "gpg.x509.program",
+    "guitool.x.cmd",
+    "interactive.diffFilter",
+    "man.x.cmd",
+    "merge.x.driver",
+    "mergetool.x.cmd",
+    "pager.diff",
+    "receive.procReceiveRefs",
+    "remote.origin.receivepack",
+    "remote.origin.uploadpack",
+    "remote.origin.vcs",
+    "sendemail.sendmailCmd",
+    "sequence.editor",
+    "submodule.sub.update",
+    "tar.x.command",
+    "trailer.x.cmd",
+    "trailer.x.command",
+    "uploadpack.packObjectsHook",
+    "web.browser",
+];
+
+const HOOKS: &[&str] = &[
+    "applypatch-msg",
+    "fsmonitor-watchman",
+    "post-checkout",
+    "post-commit",
+    "post-index-change",
+    "post-merge",
+    "pre-auto-gc",
+    "pre-commit",
+    "reference-transaction",
+];
+
+/// Makes a repository name a program that leaves a mark, in every way that there is. `way` says where the keys stand.
+fn booby_trap(world: &TestEnv, way: &str) -> PathBuf {
+    let work = world.work();
+    let mark = world.dir().join(format!("was-run-{way}"));
+    let run = world.dir().join(format!("run-{way}"));
+    let script = format!(
+        "#!/bin/sh\necho \"$0 $*\" >> {}\nexec cat\n",
+        mark.display()
+    );
+    fs::write(&run, script).expect("a file");
+    world
+        .run("chmod", &["+x", run.to_str().expect("text")])
+        .ok();
+    let run = run.to_str().expect("text");
+    let file = match way {
+        "config" => work.join(".git/config"),
+        _ => world.dir().join("included"),
+    };
+    let file = file.to_str().expect("text");
+    if way == "included" {
+        let condition = format!("includeIf.gitdir:{}/.path", work.display());
+        git(world, &work, &["config", &condition, file]);
+    }
+    for key in PROGRAMS {
+        let value = match *key {
+            "submodule.sub.update" => format!("!{run}"),
+            _ => run.to_owned(),
+        };
+        git(world, &work, &["config", "-f", file, key, &value]);
+    }
+    let others = [
+        ("filter.x.required", "true"),
+        ("log.showSignature", "true"),
+        ("protocol.ext.allow", "always"),
+        ("submodule.recurse", "true"),
+        ("diff.submodule", "log"),
+        // What is missing is fetched from here.
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.partialclonefilter", "blob:none"),
+    ];
+    for (key, value) in others {
+        git(world, &work, &["config", "-f", file, key, value]);
+    }
+    let url = format!("ext::{run} %S");
+    git(
+        world,
+        &work,
+        &["config", "-f", file, "remote.origin.url", &url],
+    );
+    git(
+        world,
+        &work,
+        &["config", "-f", file, "core.repositoryformatversion", "1"],
+    );
+    // In the repository's own place, and where a key says.
+    let hooks = world.dir().join("hooks");
+    for dir in [work.join(".git/hooks"), hooks.clone()] {
+        fs::create_dir_all(&dir).expect("a directory");
+        for hook in HOOKS {
+            fs::copy(run, dir.join(hook)).expect("a hook");
+        }
+    }
+    if way == "included" {
+        let hooks = hooks.to_str().expect("text");
+        git(
+            world,
+            &work,
+            &["config", "-f", file, "core.hooksPath", hooks],
+        );
+    }
+    fs::write(
+        work.join(".git/info/attributes"),
+        "* filter=x diff=x merge=x\n",
+    )
+    .expect("a file");
+    mark
+}
+
+#[test]
+fn nothing_that_a_repository_names_is_run() {
+    for way in ["config", "included"] {
+        for worktree in [false, true] {
+            let world = world();
+            repository(&world);
+            let work = world.work();
+            fs::write(work.join(".gitattributes"), "* filter=x diff=x merge=x\n").expect("a file");
+            // A submodule is a repository with a configuration of its own.
+            let sub = work.join("sub");
+            fs::create_dir(&sub).expect("a directory");
+            git(&world, &sub, &["init", "-q"]);
+            fs::write(sub.join("inner"), "one\n").expect("a file");
+            git(&world, &sub, &["add", "."]);
+            git(&world, &sub, &["commit", "-q", "-m", "inner"]);
+            git(&world, &work, &["add", "."]);
+            git(&world, &work, &["commit", "-q", "-m", "second"]);
+            let inner = world.dir().join("was-run-inner");
+            let touch = format!("touch {}; cat", inner.display());
+            git(&world, &sub, &["config", "filter.y.clean", &touch]);
+            git(&world, &sub, &["config", "core.fsmonitor", &touch]);
+            fs::write(sub.join(".git/info/attributes"), "* filter=y\n").expect("a file");
+            fs::write(sub.join("inner"), "two\n").expect("a file");
+            let mark = booby_trap(&world, way);
+            let what = format!("{way}, worktree: {worktree}");
+            let ran = || fs::read_to_string(&mark).unwrap_or_default();
+
+            let mut lead = lead(&world);
+            let args = json!({"name": "w", "agent": "shell", "worktree": worktree,
+                "prompt": "echo two >> tracked.txt; echo new > new.txt"});
+            lead.call("spawn_worker", args);
+            let told = next(&mut lead);
+            assert_eq!(ran(), "", "{what}");
+            assert!(!inner.exists(), "{what}");
+            let changes = strings(&told["changes"]);
+            assert!(changes.contains(&"tracked.txt | 1 +"), "{what}: {told}");
+            assert!(changes.contains(&"new.txt | untracked"), "{what}: {told}");
+
+            // An object that is not there is not fetched, and is said to be missing.
+            let blob = git(&world, &work, &["rev-parse", "HEAD:tracked.txt"]);
+            let (dir, rest) = blob.trim().split_at(2);
+            fs::remove_file(work.join(".git/objects").join(dir).join(rest)).expect("a blob");
+            fs::remove_file(&mark).ok();
+            let args = json!({"name": "lazy", "agent": "shell", "worktree": worktree,
+                "prompt": "echo three >> tracked.txt"});
+            if worktree {
+                let refused = lead.refused("spawn_worker", args);
+                assert!(
+                    refused.message.starts_with("worktree:"),
+                    "{what}: {refused:?}"
+                );
+            } else {
+                lead.call("spawn_worker", args);
+                let told = next(&mut lead);
+                let note = told["note"].as_str().unwrap_or_default();
+                assert!(note.contains("git"), "{what}: {told}");
+            }
+            assert_eq!(ran(), "", "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_filter_that_the_person_defined_is_used() {
+    let world = world();
+    repository(&world);
+    let work = world.work();
+    git(
+        &world,
+        &work,
+        &["config", "--global", "filter.up.clean", "tr A-Z a-z"],
+    );
+    git(
+        &world,
+        &work,
+        &["config", "--global", "filter.up.smudge", "tr a-z A-Z"],
+    );
+    fs::write(work.join(".gitattributes"), "*.txt filter=up\n").expect("a file");
+    git(&world, &work, &["add", "."]);
+    git(&world, &work, &["commit", "-q", "-m", "second"]);
+    let mut lead = lead(&world);
+    let args = json!({"name": "w", "agent": "shell", "worktree": true,
+        "prompt": "cat tracked.txt; git status --short; touch tracked.txt"});
+    lead.call("spawn_worker", args);
+    let told = next(&mut lead);
+    assert_eq!(told["changes"], json!([]), "{told}");
+    assert_eq!(told["message"], json!("ONE"), "{told}");
+}
+
+#[test]
+fn a_worktree_has_its_branch_and_keeps_the_work_apart() {
+    let world = world();
+    repository(&world);
+    let mut lead = lead(&world);
+    let args = json!({"name": "w", "agent": "shell", "worktree": true,
+        "prompt": "echo two >> tracked.txt; echo x > made.txt; git branch --show-current"});
+    let made = lead.call("spawn_worker", args.clone());
+    assert_eq!(made["branch"], json!("fugue/w"));
+    let told = next(&mut lead);
+    assert_eq!(
+        strings(&told["changes"]),
+        ["tracked.txt | 1 +", "made.txt | untracked"]
+    );
+    assert_eq!(told["message"], json!("fugue/w"));
+    let tree = Path::new(made["cwd"].as_str().unwrap()).to_owned();
+    assert!(tree.join("made.txt").exists());
+    assert!(!world.work().join("made.txt").exists());
+    let ours = fs::read_to_string(world.work().join("tracked.txt")).unwrap();
+    assert_eq!(ours, "one\n");
+    // The work of the first stays where it is.
+    let again = lead.call("spawn_worker", args);
+    assert_ne!(again["branch"], made["branch"]);
+    assert_ne!(again["cwd"], made["cwd"]);
+    next(&mut lead);
+}
+
+#[test]
+fn a_worktree_outside_a_repository_is_refused_and_leaves_nothing() {
+    let world = world();
+    let mut lead = lead(&world);
+    let args = json!({"name": "w", "agent": "shell", "worktree": true, "prompt": "true"});
+    let refused = lead.refused("spawn_worker", args.clone());
+    assert!(refused.message.starts_with("worktree:"), "{refused:?}");
+    git(&world, &world.work(), &["init", "-q"]);
+    let refused = lead.refused("spawn_worker", args);
+    assert!(refused.message.contains("with a commit"), "{refused:?}");
+    nothing_left(&world, &mut lead);
+}
+
+/// No files, no pane, no event, and the name is free.
+fn nothing_left(world: &TestEnv, lead: &mut McpClient) {
+    assert!(is_empty(&world.state().join("workers")));
+    assert!(is_empty(&world.state().join("worktrees")));
+    let overview = lead.call("get_status", json!({}));
+    assert_eq!(overview["panes"], json!([]));
+    assert_eq!(overview["workers"], json!([]));
+    nothing_more(lead);
+}
+
+#[test]
+fn a_worker_whose_program_is_missing_leaves_no_trace() {
+    let world = world();
+    repository(&world);
+    world.configure("[agents.ghost]\ncommand = [\"no-such-program\", \"{prompt_file}\"]\n");
+    let mut lead = lead(&world);
+    let refused = lead.refused(
+        "spawn_worker",
+        json!({"name": "w", "agent": "ghost", "worktree": true, "prompt": "boo"}),
+    );
+    assert!(refused.message.contains("no-such-program"), "{refused:?}");
+    nothing_left(&world, &mut lead);
+    assert_eq!(
+        git(&world, &world.work(), &["branch", "--list", "fugue/*"]),
+        ""
+    );
+}
+
+#[test]
+fn a_worker_whose_pane_cannot_be_opened_leaves_no_trace() {
+    let world = world();
+    repository(&world);
+    let mut lead = lead(&world);
+    lead.call("get_status", json!({}));
+    // Where panes are kept, nothing can be made.
+    let panes = world.state().join("panes");
+    let _ = fs::remove_dir(&panes);
+    fs::write(&panes, "").expect("a file in its place");
+    let args = json!({"name": "w", "agent": "shell", "worktree": true, "prompt": "true"});
+    lead.refused("spawn_worker", args.clone());
+    nothing_left(&world, &mut lead);
+    assert_eq!(
+        git(&world, &world.work(), &["branch", "--list", "fugue/*"]),
+        ""
+    );
+    assert_eq!(
+        git(&world, &world.work(), &["worktree", "list"])
+            .lines()
+            .count(),
+        1
+    );
+    fs::remove_file(&panes).expect("it is there");
+    fs::create_dir(&panes).expect("a directory");
+    let made = lead.call("spawn_worker", args);
+    assert_eq!(made["branch"], json!("fugue/w"));
+    next(&mut lead);
+}
+
+// What a worker waits for.
+
+#[test]
+fn a_worker_that_reads_a_line_says_so_and_goes_on_when_it_has_one() {
+    let world = world();
+    let mut lead = lead(&world);
+    let worker = spawn(
+        &mut lead,
+        "w",
+        "read -rp 'go on? ' word; echo \"got $word\"",
+    );
+    let told = lead.call(
+        "wait_for_event",
+        json!({"types": ["worker_needs_input"], "timeout_secs": 50}),
+    );
+    assert_eq!(told["worker_id"], json!("w-shell"));
+    assert_eq!(told["prompt"], json!("go on?"), "{told}");
+    assert_eq!(told["by"], json!("tty_read"));
+    let pane = worker["pane_id"].as_str().unwrap();
+    let row = lead.call("get_status", json!({"pane_id": pane}));
+    assert_eq!(row["worker"]["state"], json!("needs_input"), "{row}");
+    world.fugue(&["send", pane, "yes", "--enter"]).ok();
+    let told = next(&mut lead);
+    assert_eq!(told["status"], json!("success"));
+    assert!(
+        told["message"].as_str().unwrap().contains("got yes"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_worker_that_takes_longer_than_it_may_is_told_of_and_goes_on() {
+    let world = world();
+    let mut lead = lead(&world);
+    let args = json!({"name": "w", "agent": "shell", "prompt": STAYS, "deadline_secs": 0.3});
+    let worker = lead.call("spawn_worker", args);
+    let told = lead.call(
+        "wait_for_event",
+        json!({"types": ["*"], "timeout_secs": 50}),
+    );
+    assert_eq!(told["type"], json!("worker_late"));
+    assert_eq!(told["worker_id"], json!("w-shell"));
+    let pane = worker["pane_id"].as_str().unwrap();
+    assert_eq!(world.status(pane.parse().unwrap()).state.exit_code, None);
+    nothing_more(&mut lead);
+}
+
+#[test]
+fn a_message_for_a_worker_that_rests_is_typed_into_its_pane() {
+    let world = world();
+    world.configure(
+        "idle_threshold_secs = 0.3\n[agents.reader]\ncommand = [\"bash\", \"{prompt_file}\"]\n",
+    );
+    let mut lead = lead(&world);
+    let prompt = "while read -r line; do echo \"<$line>\"; done";
+    let args = json!({"name": "w", "agent": "reader", "prompt": prompt});
+    let worker = lead.call("spawn_worker", args);
+    let pane = worker["pane_id"].as_str().unwrap().parse().unwrap();
+    let args = json!({"to": "w-reader", "body": "go on", "deliver": "type"});
+    lead.call("send_message", args);
+    world.until_printed(pane, |text| text.contains("<Message from lead: go on>"));
+    until("what was typed is taken", WAIT_TIMEOUT, || {
+        let left: Value = world.json(&["events", "--inbox", "lead/w-reader.1"]);
+        left["events"] == json!([])
+    });
+}
+
+// Daemons that die.
+
+#[test]
+fn workers_that_end_while_daemons_die_complete_once_each() {
+    let world = world();
+    repository(&world);
+    let mut lead = lead(&world);
+    for name in ["a", "b", "c", "d"] {
+        spawn(&mut lead, name, "read -r _; exit 3");
+        for daemon in world.daemons() {
+            daemon.kill9();
+        }
+    }
+    let overview = lead.call("get_status", json!({}));
+    let rows = overview["workers"].as_array().expect("rows").clone();
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        world
+            .fugue(&["send", row["pane_id"].as_str().unwrap(), "-k", "Enter"])
+            .ok();
+        for daemon in world.daemons() {
+            daemon.kill9();
+        }
+    }
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        let event = next(&mut lead);
+        assert_eq!(event["exit_code"], json!(3));
+        told.push(event["worker_id"].as_str().unwrap().to_owned());
+    }
+    told.sort();
+    assert_eq!(told, ["a-shell", "b-shell", "c-shell", "d-shell"]);
+    until("no completion is under way", WAIT_TIMEOUT, || {
+        let overview = lead.call("get_status", json!({}));
+        let rows = overview["workers"].as_array().expect("rows").clone();
+        rows.iter().all(|row| row["state"] == json!("ended"))
+    });
+    let told = lead.call("wait_for_event", json!({"timeout_secs": 0}));
+    assert_eq!(told["type"], json!("timeout"), "{told}");
+}

@@ -1,0 +1,400 @@
+//! Panes of a person's own tmux used as fugue panes: found by their tmux names, read, typed into, waited on and watched, and
+//! otherwise unchanged. Each test has its own real tmux server.
+
+use std::time::Duration;
+
+use fugue_api::{
+    pane_placement::Backend,
+    pane_state::{PaneState, StateSource},
+    tools::{
+        ClosePaneReply, CreatePaneReply, ExpectResult, ExpectStatus, PaneStatus, ParallelResult,
+        PipelineResult, ReadPaneReply, TaskStatus,
+    },
+};
+use fugue_testkit::{RunningProgram, TestEnv, until, until_some};
+use serde_json::{Value, json};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A world in which a person has a tmux session `work` with one window `editor`, in which a plain bash waits.
+fn world() -> (TestEnv, String) {
+    let world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
+    let pane = world.tmux(&[
+        "-f",
+        "/dev/null",
+        "new-session",
+        "-d",
+        "-s",
+        "work",
+        "-n",
+        "editor",
+        "-x",
+        "100",
+        "-y",
+        "30",
+        "-P",
+        "-F",
+        "#{pane_id}",
+        "env PS1='ready> ' bash --norc --noprofile",
+    ]);
+    until("bash shows its prompt", WAIT_TIMEOUT, || {
+        world
+            .tmux(&["capture-pane", "-p", "-t", &pane])
+            .contains("ready>")
+    });
+    (world, pane)
+}
+
+/// What a person would see in it.
+fn shown(world: &TestEnv, pane: &str) -> String {
+    world.tmux(&["capture-pane", "-p", "-t", pane])
+}
+
+fn read(world: &TestEnv, pane: &str) -> ReadPaneReply {
+    world.json(&["read", pane])
+}
+
+fn expect(world: &TestEnv, pane: &str, pattern: &str) -> ExpectResult {
+    world.json(&["expect", pane, pattern, "--timeout", "20s"])
+}
+
+#[test]
+fn a_persons_pane_is_read_typed_into_and_waited_on() {
+    let (world, pane) = world();
+    world.tmux(&["send-keys", "-t", &pane, "echo before-$((40+2))", "Enter"]);
+    until("it is printed", WAIT_TIMEOUT, || {
+        shown(&world, &pane).contains("before-42")
+    });
+    // What was there before fugue came.
+    let text = read(&world, &pane).text;
+    assert!(text.contains("before-42"), "{text}");
+    let status: PaneStatus = world.json(&["status", &pane]);
+    assert_eq!(status.backend, Backend::Tmux);
+    assert_eq!(status.session.0, "work");
+    assert_eq!((status.size.rows, status.size.cols), (30, 100));
+    // The same one by any of its names.
+    let same: PaneStatus = world.json(&["status", "work:editor"]);
+    assert_eq!(same.pane_id, status.pane_id);
+    world.json::<Value>(&["send", &pane, "echo after-$((80+4))", "--enter"]);
+    let seen = expect(&world, &pane, "after-84");
+    assert_eq!(seen.status, ExpectStatus::Matched);
+    assert!(shown(&world, &pane).contains("after-84"));
+}
+
+#[test]
+fn a_refused_first_call_leaves_a_pane_that_can_still_be_used() {
+    let (mut world, pane) = world();
+    world.set_env("FUGUE_ASSESS_MODEL", "cmd:cat");
+    // Each of them is the first to name the pane, and is refused.
+    world.refused(&["expect", &pane, "("], 2);
+    world.refused(&["look", "half way", "--pane", &pane], 1);
+    world.refused(&["resize", &pane, "0", "0"], 2);
+    assert!(world.overview().panes.is_empty(), "nothing was entered");
+    world.json::<Value>(&["send", &pane, "echo after-$((80+4))", "--enter"]);
+    let seen = expect(&world, &pane, "after-84");
+    assert_eq!(seen.status, ExpectStatus::Matched);
+    let watching: Value = world.json(&["watch", &pane, "write it"]);
+    assert_eq!(watching["mode"], "watching");
+    let closed: ClosePaneReply = world.json(&["close", &pane]);
+    assert_eq!(closed.pane_id, seen.pane_id);
+}
+
+#[test]
+fn text_arrives_whole_also_while_the_person_scrolls() {
+    let (world, pane) = world();
+    world.json::<PaneStatus>(&["status", &pane]);
+    world.tmux(&["copy-mode", "-t", &pane]);
+    let said = "printf '%s\\n' 'grüße ☃ %5 ; # $(no)'";
+    world.json::<Value>(&["send", &pane, said, "--enter"]);
+    assert_eq!(
+        expect(&world, &pane, "^grüße ☃ %5 ; # \\$\\(no\\)$").status,
+        ExpectStatus::Matched
+    );
+    let mode = world.tmux(&["display-message", "-p", "-t", &pane, "#{pane_in_mode}"]);
+    assert_eq!(mode, "1", "the person still scrolls");
+    world.json::<Value>(&["send", &pane, "-k", "C-c"]);
+    // Bash throws away what comes before its next prompt.
+    until("the next prompt", WAIT_TIMEOUT, || {
+        let bottom = world.tmux(&["capture-pane", "-p", "-t", &pane, "-S", "0"]);
+        bottom.contains("^C\nready>")
+    });
+    world.json::<Value>(&["send", &pane, "stty -a | grep -c rows", "--enter"]);
+    assert_eq!(expect(&world, &pane, "^1$").status, ExpectStatus::Matched);
+}
+
+#[test]
+fn the_persons_tmux_is_as_it_was() {
+    let (world, pane) = world();
+    world.tmux(&["split-window", "-d", "-t", &pane, "cat"]);
+    world.tmux(&["set-buffer", "the person's own"]);
+    let look = || {
+        [
+            world.tmux(&[
+                "list-panes",
+                "-a",
+                "-F",
+                "#{pane_id} #{pane_active} #{window_layout} #{window_width}x#{window_height}",
+            ]),
+            world.tmux(&["list-buffers"]),
+            world.tmux(&["show-options", "-g"]),
+            world.tmux(&["show-options", "-p", "-t", &pane]),
+            world.tmux(&["show-hooks", "-g"]),
+        ]
+    };
+    let before = look();
+    world.json::<Value>(&[
+        "send",
+        &pane,
+        "echo one-$((1+1))\necho two-$((1+1))",
+        "--enter",
+    ]);
+    assert_eq!(expect(&world, &pane, "two-2").status, ExpectStatus::Matched);
+    assert_eq!(look(), before);
+    // And it outlives fugue.
+    world.fugue(&["daemon", "stop", "--panes"]).ok();
+    assert_eq!(look(), before);
+}
+
+#[test]
+fn what_tmux_does_not_have_is_refused_with_what_there_is() {
+    let (world, _) = world();
+    let refused = world.refused(&["read", "%99"], 1);
+    assert!(refused.message.contains("%99"), "{refused:?}");
+    let refused = world.refused(&["read", "work:nowhere"], 1);
+    let words = format!("{refused:?}");
+    assert!(
+        words.contains("work:nowhere") && words.contains("editor"),
+        "{words}"
+    );
+    world.tmux(&["kill-server"]);
+    let refused = world.refused(&["read", "%0"], 1);
+    assert!(refused.message.contains("tmux"), "{refused:?}");
+}
+
+#[test]
+fn ls_lists_what_can_be_named() {
+    let (world, pane) = world();
+    let listed = world.fugue(&["ls"]).ok().out();
+    assert!(
+        listed.contains(&pane) && listed.contains("editor"),
+        "{listed}"
+    );
+    let met: PaneStatus = world.json(&["status", &pane]);
+    let listed: Value = world.json(&["ls"]);
+    assert_eq!(listed["tmux"], Value::Null, "{listed}");
+    assert_eq!(listed["panes"][0]["pane_id"], json!(met.pane_id));
+}
+
+#[test]
+fn a_pane_that_fugue_makes_in_tmux_has_an_exact_end() {
+    let (world, _) = world();
+    let made: CreatePaneReply = world.json(&[
+        "new",
+        "--backend",
+        "tmux",
+        "-s",
+        "work",
+        "--",
+        "echo over; exit 7",
+    ]);
+    let ended = until_some("it ends", WAIT_TIMEOUT, || {
+        let status: PaneStatus = world.json(&["status", &made.pane_id.to_string()]);
+        (status.state.state == PaneState::Exited).then_some(status)
+    });
+    assert_eq!(
+        (ended.state.exit_code, ended.state.by),
+        (Some(7), StateSource::Exit)
+    );
+    let text: ReadPaneReply = world.json(&["read", &made.pane_id.to_string()]);
+    assert_eq!(text.text.trim_end(), "over");
+    let closed: ClosePaneReply = world.json(&["close", &made.pane_id.to_string()]);
+    assert_eq!(closed.exit_code, Some(7));
+    let left = world.tmux(&["list-panes", "-a", "-F", "#{window_name}"]);
+    assert_eq!(left, "editor");
+}
+
+#[test]
+fn tiled_runs_are_splits_beside_the_caller_and_go_again() {
+    let (world, pane) = world();
+    world.tmux(&[
+        "set-option",
+        "-t",
+        "work",
+        "-g",
+        "default-shell",
+        "/bin/bash",
+    ]);
+    world.tmux(&[
+        "resize-window",
+        "-t",
+        "work:editor",
+        "-x",
+        "200",
+        "-y",
+        "50",
+    ]);
+    let active =
+        |world: &TestEnv| world.tmux(&["display-message", "-p", "-t", "work:editor", "#{pane_id}"]);
+    let (was_active, layout) = (
+        active(&world),
+        world.tmux(&[
+            "display-message",
+            "-p",
+            "-t",
+            "work:editor",
+            "#{window_layout}",
+        ]),
+    );
+    let commands: Vec<String> = (1..=10)
+        .map(|n| format!("until [ -e go ]; do sleep 0.1; done; exit {n}"))
+        .collect();
+    let fugue = env!("CARGO_BIN_EXE_fugue");
+    let out = world.work().join("out.json");
+    let line = format!(
+        "{fugue} parallel --json --tiled {} > {}; echo through-$((1+1))",
+        commands
+            .iter()
+            .map(|c| format!("'{c}'"))
+            .collect::<Vec<_>>()
+            .join(" "),
+        out.display()
+    );
+    world.tmux(&["send-keys", "-t", &pane, "-l", &line]);
+    world.tmux(&["send-keys", "-t", &pane, "Enter"]);
+    let panes = |world: &TestEnv| {
+        world.tmux(&[
+            "list-panes",
+            "-t",
+            "work:editor",
+            "-F",
+            "#{pane_id} #{pane_width}x#{pane_height}",
+        ])
+    };
+    // Evenly, once the last of them has its place.
+    until("ten even splits", WAIT_TIMEOUT, || {
+        let panes = panes(&world);
+        let areas: Vec<u32> = panes
+            .lines()
+            .filter(|line| !line.starts_with(&format!("{pane} ")))
+            .map(|line| {
+                let (_, size) = line.split_once(' ').expect("a size");
+                let (cols, rows) = size.split_once('x').expect("two numbers");
+                cols.parse::<u32>().expect("a width") * rows.parse::<u32>().expect("a height")
+            })
+            .collect();
+        let (least, most) = (areas.iter().min(), areas.iter().max());
+        areas.len() == 10
+            && most
+                .zip(least)
+                .is_some_and(|(most, least)| *most <= least * 3 / 2)
+    });
+    assert_eq!(active(&world), was_active, "the person's focus stays");
+    std::fs::write(world.work().join("go"), "").expect("a file");
+    until("the call returns", WAIT_TIMEOUT, || {
+        shown(&world, &pane).contains("through-2")
+    });
+    let text = std::fs::read_to_string(&out).expect("its result");
+    let result: ParallelResult = serde_json::from_str(&text).expect("a result");
+    let codes: Vec<_> = result.results.iter().map(|one| one.exit_code).collect();
+    assert_eq!(codes, (1..=10).map(Some).collect::<Vec<_>>());
+    assert!(
+        result
+            .results
+            .iter()
+            .all(|one| one.status == TaskStatus::Exited)
+    );
+    until("the splits are gone", WAIT_TIMEOUT, || {
+        panes(&world).lines().count() == 1
+    });
+    assert_eq!(
+        world.tmux(&[
+            "display-message",
+            "-p",
+            "-t",
+            "work:editor",
+            "#{window_layout}"
+        ]),
+        layout
+    );
+}
+
+#[test]
+fn a_pipeline_runs_in_one_shell_of_tmux() {
+    let (world, _) = world();
+    let ran = world.fugue(&[
+        "pipeline",
+        "--json",
+        "--backend",
+        "tmux",
+        "cd /usr",
+        "pwd",
+        "export A=5",
+        "echo a=$A; exit 3",
+        "echo never",
+    ]);
+    let result: PipelineResult = ran.json();
+    let codes: Vec<_> = result.steps.iter().map(|step| step.exit_code).collect();
+    assert_eq!(codes, [Some(0), Some(0), Some(0), Some(3)], "{ran}");
+    assert_eq!(ran.code, Some(3));
+}
+
+#[test]
+fn a_daemon_that_was_killed_finds_the_pane_and_what_it_printed_meanwhile() {
+    let (world, pane) = world();
+    let first = read(&world, &pane);
+    world.tmux(&["send-keys", "-t", &pane, "echo seen-$((1+1))", "Enter"]);
+    assert_eq!(
+        expect(&world, &pane, "seen-2").status,
+        ExpectStatus::Matched
+    );
+    world.daemons()[0].kill9();
+    world.tmux(&[
+        "send-keys",
+        "-t",
+        &pane,
+        "seq -f 'missed-%g' 1 200",
+        "Enter",
+    ]);
+    until("it is printed", WAIT_TIMEOUT, || {
+        shown(&world, &pane).contains("missed-200")
+    });
+    let text: ReadPaneReply =
+        world.json(&["read", &pane, "-n", "1000", "--since", &first.cursor.0]);
+    let missed: Vec<&str> = text
+        .text
+        .lines()
+        .filter(|line| line.starts_with("missed-"))
+        .collect();
+    let wanted: Vec<String> = (1..=200).map(|n| format!("missed-{n}")).collect();
+    assert_eq!(missed, wanted, "each line once");
+    assert_eq!(text.text.matches("\nseen-2").count(), 1, "{}", text.text);
+}
+
+#[test]
+fn a_server_that_is_killed_ends_its_panes() {
+    let (world, pane) = world();
+    let status: PaneStatus = world.json(&["status", &pane]);
+    let made: CreatePaneReply =
+        world.json(&["new", "--backend", "tmux", "-s", "work", "--", "sleep 1000"]);
+    let waiting: RunningProgram = world.start(&[
+        "expect",
+        &made.pane_id.to_string(),
+        "never",
+        "--json",
+        "--timeout",
+        "60s",
+    ]);
+    let server: i32 = world
+        .tmux(&["display-message", "-p", "#{pid}"])
+        .parse()
+        .expect("a pid");
+    world.run("kill", &["-9", &server.to_string()]).ok();
+    let ended: ExpectResult = waiting.end(WAIT_TIMEOUT).json();
+    assert_eq!(ended.status, ExpectStatus::Exited);
+    for pane in [status.pane_id, made.pane_id] {
+        let status: PaneStatus = world.json(&["status", &pane.to_string()]);
+        assert_eq!(status.state.state, PaneState::Exited);
+        assert_eq!(status.state.exit_code, None, "nobody saw it");
+    }
+}

@@ -1,0 +1,105 @@
+//! A file system that becomes read-only under a running daemon, as a disk with errors does: every call of daemon and
+//! holders that would change a file is refused, for as long as the test says. (`mount -o remount,ro` cannot stage this:
+//! the kernel refuses it while files are open for writing.)
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use fugue_api::{pane_state::PaneState, tools::PaneStatus, wire::StoreState};
+use fugue_testkit::{
+    MissingRequirement, ProcessRef, TestEnv, skip,
+    supervisor::{Errno, ProcessRole, Syscall, SyscallSupervisor, SyscallVerdict},
+    until,
+};
+
+use super::errors::{Target, target};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Whether a call would change a file.
+fn changes(name: &str, target: Target) -> bool {
+    match name {
+        "write" | "pwrite64" | "writev" | "splice" | "fsync" | "fdatasync" | "ftruncate"
+        | "fallocate" | "rename" | "renameat" | "renameat2" | "linkat" | "unlink" | "unlinkat"
+        | "rmdir" | "mkdir" | "mkdirat" => matches!(target, Target::File | Target::NewFile),
+        "openat" => target == Target::NewFile,
+        _ => false,
+    }
+}
+
+#[test]
+fn a_file_system_that_becomes_read_only_refuses_what_is_new_and_loses_nothing() {
+    let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300));
+    let dir = world.dir().to_owned();
+    let read_only = Arc::new(AtomicBool::new(false));
+    let is_read_only = Arc::clone(&read_only);
+    let supervisor = SyscallSupervisor::new(Syscall::all(), move |call| {
+        let refused = is_read_only.load(Ordering::Relaxed)
+            && call.role() != ProcessRole::Other
+            && target(call, &dir).is_some_and(|target| changes(call.syscall.name, target));
+        match refused {
+            true => SyscallVerdict::Fail(Errno::ROFS),
+            false => SyscallVerdict::Continue,
+        }
+    });
+    match supervisor {
+        Ok(supervisor) => world.supervise(supervisor),
+        Err(error) => {
+            return skip(
+                MissingRequirement::Machine,
+                format!("calls cannot be supervised: {error}"),
+            );
+        }
+    }
+    let pane = world.pane("read -r a; echo got $a; read -r b; echo and $b");
+    let child = ProcessRef::find(pane.pid).expect("its child runs");
+    let ended = world.pane("echo kept").pane_id;
+    world.exited(ended);
+
+    read_only.store(true, Ordering::Relaxed);
+    let refused = world.refused(&["new", "--", "true"], 1);
+    let hint = refused.hint.clone().unwrap_or_default();
+    assert!(
+        refused.message.contains("disk") && hint.contains("read-only"),
+        "the reason is told: {refused:?}"
+    );
+    let notice = [
+        "notify",
+        "success",
+        "-m",
+        "done",
+        "--session-id",
+        "lead",
+        "--worker-id",
+        "w",
+    ];
+    // It is told that it is not stored yet, and later ones are refused at once.
+    world.refused(&notice, 1);
+    assert_eq!(world.daemon().store.state, StoreState::Stalled);
+    // What is there is read, and the program goes on; what it prints waits for the disk.
+    assert!(world.text(ended).contains("kept"));
+    world.fugue(&["send", &pane.pane_id.to_string(), "one", "--enter"]);
+    until("its output waits", LIMIT, || {
+        let status: PaneStatus = world.status(pane.pane_id);
+        assert_ne!(status.state.state, PaneState::Exited, "{status:?}");
+        status.note.is_some_and(|note| note.contains("waits"))
+    });
+    assert!(child.is_alive());
+
+    read_only.store(false, Ordering::Relaxed);
+    until("the store works", LIMIT, || {
+        world.daemon().store.state != StoreState::Stalled
+    });
+    world.until_printed(pane.pane_id, |text| text.contains("got one"));
+    world.type_line(pane.pane_id, "two");
+    world.until_printed(pane.pane_id, |text| text.contains("and two"));
+    world.exited(pane.pane_id);
+    let text = world.text(pane.pane_id);
+    assert_eq!(text.matches("got one").count(), 1, "{text}");
+    world.exited(world.pane("true").pane_id);
+}
