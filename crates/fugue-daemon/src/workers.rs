@@ -63,8 +63,8 @@ fn make(
         .map_err(|error| no_files(&dir, &error))?;
     let fugue = std::env::current_exe().map_err(|error| no_files(&dir, &error))?;
     let identity = identity(worker, caller, house);
-    let agent = agents::known(&worker.agent, &house.settings.agents)?;
-    let launch = agents::lay_out(
+    let agent = agents::find_agent(&worker.agent, &house.settings.agents)?;
+    let launch = agents::prepare_launch(
         &agent,
         &WorkerAssignment {
             prompt: &worker.args.prompt,
@@ -117,7 +117,7 @@ fn make(
         env,
         cwd,
         branch,
-        hooks: agent.vendor().is_some(),
+        hooks: agent.driver().hook_reader().is_some(),
         repo,
     })
 }

@@ -233,14 +233,9 @@ fn worlds(
             let cwd = directory("cwd", args.cwd.as_deref(), caller)?;
             let path = variable(caller, "PATH");
             let agent = match (&args.agent, house.settings.default_agent.as_str()) {
-                (Some(said), _) => agents::known(said, &house.settings.agents)?,
-                (None, "") => agents::first_installed(path.as_deref(), &cwd).ok_or_else(|| {
-                    Error::invalid(
-                        "agent: none of claude, codex and gemini is on the caller's PATH",
-                    )
-                    .hint("install one, or name an agent; `shell` runs a command")
-                })?,
-                (None, configured) => agents::known(configured, &house.settings.agents)?,
+                (Some(name), _) => agents::find_agent(name, &house.settings.agents)?,
+                (None, "") => agents::first_installed(path.as_deref(), &cwd)?,
+                (None, configured) => agents::find_agent(configured, &house.settings.agents)?,
             };
             args.agent = Some(agent.name().to_owned());
             Ok(vec![for_commands(cwd, caller, house)?])

@@ -23,6 +23,6 @@ pub fn config(bytes: &[u8]) {
     settings.logs_quota_bytes();
     settings.free_disk_floor_bytes();
     for name in settings.agents.keys() {
-        let _ = agents::known(name, &settings.agents);
+        let _ = agents::find_agent(name, &settings.agents);
     }
 }

@@ -1,9 +1,6 @@
 use fugue_term::{Terminal, TerminalOptions, TerminalSize};
 
-use crate::agents::{
-    Vendor,
-    screen::{Input, Look, look, look_any, look_at, look_at_any},
-};
+use crate::agents::screen::{Input, Look, all_patterns, look, look_any, look_at, look_at_any};
 
 const ROWS: u16 = 30;
 const COLS: u16 = 90;
@@ -21,10 +18,10 @@ pub fn screens(bytes: &[u8]) {
     let cursor = (u16::from(*row), u16::from(*col));
     let typed = with_typed(&lines, cursor);
     let mut looks = Vec::new();
-    for vendor in Vendor::ALL {
-        let seen = look(vendor, &lines, cursor);
+    for agent in all_patterns() {
+        let seen = look(agent, &lines, cursor);
         if seen.input == Input::Empty {
-            let then = look(vendor, &typed, cursor);
+            let then = look(agent, &typed, cursor);
             assert_ne!(then.input, Input::Empty, "what was typed is not seen");
         }
         looks.push(seen);
@@ -48,7 +45,7 @@ pub fn screens(bytes: &[u8]) {
     terminal.feed(text.replace('\n', "\r\n").as_bytes());
     terminal.feed(format!("\x1b[{row};{col}H").as_bytes());
     let screen = terminal.screen();
-    for seen in Vendor::ALL.map(|vendor| look_at(vendor, &screen)) {
+    for seen in all_patterns().map(|agent| look_at(agent, &screen)) {
         check(&seen);
         check_clean(&seen);
     }

@@ -111,7 +111,7 @@ pub fn inherited(caller: &CallerEnv) -> Vec<(OsString, OsString)> {
         .env
         .iter()
         .map(|(key, value)| (OsString::from(key), OsString::from(value)))
-        .filter(|(key, _)| !session::is_variable(key))
+        .filter(|(key, _)| !session::is_session_variable(key))
         .collect()
 }
 

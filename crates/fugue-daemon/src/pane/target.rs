@@ -14,8 +14,8 @@ use fugue_term::ShellState;
 
 use super::Pane;
 use crate::agents::{
-    Vendor,
-    screen::{self, Input, Look},
+    self,
+    screen::{self, Input, Look, ScreenPatterns},
 };
 
 /// What has the keyboard.
@@ -68,8 +68,9 @@ impl Target {
 }
 
 impl Pane {
-    pub(super) fn vendor(&self) -> Option<Vendor> {
-        self.seat.record.agent.as_deref().and_then(Vendor::named)
+    pub(super) fn vendor(&self) -> Option<&'static ScreenPatterns> {
+        let agent = self.seat.record.agent.as_deref();
+        agent.and_then(agents::screen_patterns)
     }
 
     /// What the screen shows, whoever started what is in it.
@@ -96,7 +97,7 @@ impl Pane {
 
     fn takes_lines(&self, probe: &ForegroundProbe) -> bool {
         // An agent that starts has not switched line mode off; what is typed by then gets to its first dialog.
-        let agent = || STARTING.contains(&probe.foreground_comm.as_str());
+        let agent = || agents::is_agent_process(&probe.foreground_comm);
         if probe.canonical {
             return probe.reader.is_some() || !agent();
         }
@@ -134,6 +135,3 @@ impl Pane {
         self.state(probe).state == PaneState::NeedsInput
     }
 }
-
-// Names of agents' processes in the kernel; Node names its main thread.
-const STARTING: [&str; 5] = ["claude", "codex", "gemini", "node", "MainThread"];

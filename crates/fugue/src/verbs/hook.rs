@@ -6,7 +6,7 @@ use fugue_api::{
 };
 use fugue_client::{client::new_key, spool};
 use fugue_daemon::agents::{
-    Vendor,
+    self,
     hook::{self, HookEvent},
 };
 use tokio::time::timeout;
@@ -18,7 +18,7 @@ use crate::cli::Desk;
 /// It never fails and never prints: an agent must not notice.
 #[derive(clap::Args)]
 pub struct Hook {
-    /// claude, codex or gemini.
+    /// The agent whose hook it is, such as claude.
     agent: String,
     /// The payload; default from stdin.
     payload: Option<String>,
@@ -35,12 +35,12 @@ impl Hook {
     }
 
     async fn tell(self, desk: &Desk) -> Option<()> {
-        let vendor = Vendor::named(&self.agent)?;
+        let agent = agents::built_in(&self.agent)?;
         let payload = match self.payload {
             Some(payload) => payload.into_bytes(),
             None => tokio::task::spawn_blocking(payload).await.ok()??,
         };
-        let news = match hook::read_bytes(vendor, &payload) {
+        let news = match hook::read_bytes(agent, &payload) {
             HookEvent::PromptGiven => HookReport::PromptGiven,
             HookEvent::TurnEnded { message } => HookReport::TurnEnded { message },
             HookEvent::TurnFailed { message } => HookReport::TurnFailed { message },
