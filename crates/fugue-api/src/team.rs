@@ -28,7 +28,7 @@ pub struct SpawnWorker {
     pub name: String,
     /// Its task; for `shell` a command.
     pub prompt: String,
-    /// claude, codex, gemini, shell, or one of config.
+    /// claude, codex, gemini, qwen, shell, or one of config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long))]
     pub agent: Option<String>,

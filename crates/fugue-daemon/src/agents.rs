@@ -12,6 +12,7 @@
 //! | claude | argv, after `--` | `--mcp-config FILE` | `--settings FILE` |
 //! | codex | argv, after `--` | `-c mcp_servers.fugue…` | `-c hooks…` |
 //! | gemini | argv, `--prompt-interactive=` | a settings file | the same file |
+//! | qwen | argv, `--prompt-interactive=` | a settings file | the same file |
 //! | shell | `<shell> -c` | – | – |
 //! | a template of the user | its placeholders | its placeholders | – |
 
@@ -20,6 +21,7 @@ mod codex;
 mod files;
 mod gemini;
 pub mod hook;
+mod qwen;
 pub mod screen;
 pub mod session;
 mod shell;
@@ -91,6 +93,7 @@ pub static AGENTS: &[&dyn AgentDriver] = &[
     &claude::Claude,
     &codex::Codex,
     &gemini::Gemini,
+    &qwen::Qwen,
     &shell::Shell,
 ];
 
@@ -279,7 +282,7 @@ mod tests {
         assert!(error.message.contains("`cloude`"), "{error}");
         let hint = error.hint.unwrap();
         assert!(
-            hint.contains("claude, codex, gemini, shell, aider"),
+            hint.contains("claude, codex, gemini, qwen, shell, aider"),
             "{hint}"
         );
     }
@@ -290,7 +293,9 @@ mod tests {
         let path = Some(dir.path().as_os_str());
         let error = first_installed(path, Path::new("/")).unwrap_err();
         assert!(
-            error.message.contains("none of claude, codex, gemini is"),
+            error
+                .message
+                .contains("none of claude, codex, gemini, qwen is"),
             "{error}"
         );
         for name in ["gemini", "codex"] {

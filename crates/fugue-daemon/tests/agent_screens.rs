@@ -150,7 +150,7 @@ fn expected_verdict(name: &str) -> Verdict {
         "-draft-of-two-lines",
         "-draft-with-enter",
         "-slash",
-    ]) || ends_with(&["codex-login-in-browser", "gemini-login-code"])
+    ]) || ends_with(&["codex-login-in-browser", "gemini-login-code", "qwen-login"])
     {
         Verdict::Other
     } else {

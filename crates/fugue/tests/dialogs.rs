@@ -60,6 +60,7 @@ impl Desk {
             TestAgent::Claude => "claude 'make a file'",
             TestAgent::Codex => "codex --no-daemon 'make a file'",
             TestAgent::Gemini => "gemini -i 'make a file'",
+            TestAgent::Qwen => "qwen -i 'make a file'",
         };
         let target = match place {
             Place::Pane => {
@@ -114,7 +115,7 @@ impl Desk {
         let question = match self.agent {
             TestAgent::Claude => "Do you want to proceed?",
             TestAgent::Codex => "Would you like to run the following command?",
-            TestAgent::Gemini => "Allow execution of",
+            TestAgent::Gemini | TestAgent::Qwen => "Allow execution of",
         };
         self.shown().contains(question)
     }

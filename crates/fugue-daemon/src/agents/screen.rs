@@ -125,7 +125,9 @@ const STATUS_ROWS: usize = 16;
 
 fn shows_work(agent: &ScreenPatterns, lines: &[String]) -> bool {
     let has_mark = |line: &String| agent.working_marks.iter().any(|mark| line.contains(mark));
-    lines.iter().rev().take(STATUS_ROWS).any(has_mark)
+    // An agent that has just started may fill only the upper part of the screen.
+    let lines = lines.iter().rev().skip_while(|line| line.trim().is_empty());
+    lines.take(STATUS_ROWS).any(has_mark)
 }
 
 /// Finds an input box between two rules, with one of `signs` in its first row.

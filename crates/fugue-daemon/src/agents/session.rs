@@ -34,13 +34,7 @@ impl SessionVariables {
 
 /// Agents that fugue does not start, but that may be a lead.
 const OTHER_AGENTS: SessionVariables = SessionVariables {
-    names: &[
-        "COPILOT_CLI",
-        "OPENCODE",
-        "OPENCODE_PID",
-        "QWEN_CODE",
-        "QWEN_CODE_NO_RELAUNCH",
-    ],
+    names: &["COPILOT_CLI", "OPENCODE", "OPENCODE_PID"],
     prefixes: &[],
 };
 
