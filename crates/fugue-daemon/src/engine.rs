@@ -3,6 +3,10 @@
 //! It never touches a pane's bytes and never waits for a disk or a program; whatever takes time is somebody else's
 //! task and comes back as an input.
 
+mod daemon_status;
+mod effects;
+mod pane_requests;
+mod shutdown;
 mod storing;
 
 use std::{
@@ -13,39 +17,31 @@ use std::{
 };
 
 use fugue_api::{
-    Error, ErrorKind, PaneId, ToolCall, ToolReply,
-    panes::{ClosePane, GetStatusReply, Overview},
-    wire::{
-        CallerEnv, CallerIdentity, DaemonStatus, IdempotencyKey, LogsStatus, Request, Response,
-    },
+    PaneId,
+    wire::{CallerEnv, CallerIdentity, IdempotencyKey, Request, Response},
 };
-use fugue_core::{
-    CallId, CallRequest, Core, CoreInput, Effect, LogUsage, PaneEvent, PaneRequest, TmuxLookup,
-    settings::Settings, view,
-};
+use fugue_core::{CallId, CallRequest, Core, CoreInput, PaneEvent, TmuxLookup, settings::Settings};
 use tokio::{
     signal::unix::{SignalKind, signal},
-    sync::{mpsc, oneshot},
+    sync::mpsc,
     time::{Instant, sleep_until},
 };
 
 use crate::{
-    archive,
     clock::{Alarm, Clock},
-    compose,
-    desk::{PendingCalls, Responder},
+    desk::PendingCalls,
     door::{ClientLimits, Knock},
-    follow, gc,
     origin::Origin,
-    pane::{self, Inject, PaneCommand, PaneHandle, Quiet, launch},
-    shards::{Panicked, Shards, Task},
+    pane::{PaneCommand, PaneHandle},
+    shards::{Panicked, Shards},
     store::{Opened, Report, Store, Writer},
     sweep,
-    watchers::{Errand, Errands},
-    whole::{self, WholeLogReaders},
-    workers, world,
+    watchers::Errands,
+    whole::WholeLogReaders,
+    world,
 };
 use fugue_client::{paths::Paths, spool};
+use shutdown::Stopping;
 use storing::Storing;
 
 /// What every part of the daemon may look at.
@@ -112,15 +108,6 @@ pub enum EngineEvent {
     },
 }
 
-/// The end of the daemon, waiting for its panes.
-struct Stopping {
-    /// Removes what tmux shows of panes that have ended.
-    views: Option<std::thread::JoinHandle<()>>,
-    asker: Option<Responder>,
-    open: HashSet<CallId>,
-    closed: u64,
-}
-
 /// Whether the loop goes on.
 #[derive(PartialEq, Eq)]
 enum Going {
@@ -130,10 +117,6 @@ enum Going {
 
 // Calls of the engine's own start here; those of clients count up from 1.
 const OWN_CALLS: u64 = 1 << 63;
-// A pane that replays a long log answers late; an overview does not wait for it.
-const PATIENCE_FOR_A_ROW: Duration = Duration::from_millis(500);
-// What a tool's reply may hold where the caller did not say.
-const MODEL_CHARS: usize = 10_000;
 // Facts are few: state changes, not bytes. A pane that outruns the engine waits here, and only that pane.
 const FACTS_IN_LINE: usize = 1024;
 
@@ -416,398 +399,6 @@ impl Engine {
         self.perform(effects)
     }
 
-    fn act(&mut self, effect: Effect) -> Going {
-        if let Effect::Answer { call, .. }
-        | Effect::Hand { call, .. }
-        | Effect::Compose { call, .. } = &effect
-        {
-            self.storing.call_ended(*call);
-        }
-        if let Effect::Answer { call, .. } = &effect
-            && let Some(key) = self.kept_news.remove(call)
-        {
-            let house = self.house.clone();
-            tokio::task::spawn_blocking(move || spool::forget(&house.paths, key));
-        }
-        match effect {
-            Effect::Answer { call, .. } if call.0 >= OWN_CALLS => return self.own_call_ended(call),
-            Effect::Answer { call, answer } => self.desk.answer(call, answer),
-            Effect::Hand {
-                call,
-                answer,
-                event,
-            } => self.desk.hand(call, answer, event),
-            Effect::Prepare { worker, caller } => {
-                self.for_worker(move |house| CoreInput::Prepared {
-                    worker: worker.number,
-                    outcome: workers::prepare(&worker, &caller, house),
-                })
-            }
-            Effect::Unprepare { worker, error } => self.for_worker(move |house| {
-                workers::unprepare(&worker, house);
-                CoreInput::Unprepared {
-                    worker: worker.number,
-                    error,
-                }
-            }),
-            Effect::WorkOut { worker, repo, tail } => {
-                self.for_worker(move |house| CoreInput::WorkedOut {
-                    worker,
-                    found: workers::work_out(repo.as_ref(), tail.as_deref(), house),
-                })
-            }
-            Effect::ForgetWorker { worker } => {
-                let house = self.house.clone();
-                tokio::task::spawn_blocking(move || workers::forget(&worker, &house));
-            }
-            Effect::RunForWatcher {
-                watcher,
-                step,
-                command,
-                cwd,
-                caller,
-                limit,
-            } => {
-                let errand = Errand {
-                    watcher,
-                    step,
-                    command,
-                    cwd,
-                    caller,
-                    limit,
-                };
-                self.errands.run(errand, self.says.clone());
-            }
-            Effect::Fit { pane, size } => self.tell(pane, PaneCommand::Fit(size)),
-            Effect::AgentSays { pane, says } => self.tell(pane, PaneCommand::AgentSays(says)),
-            Effect::Judge { job, caller } => self.errands.judge(*job, &caller, self.says.clone()),
-            Effect::StopJudging { watcher } => self.errands.stop(watcher),
-            Effect::AwaitQuiet {
-                pane,
-                watcher,
-                step,
-                quiet,
-                lines,
-            } => {
-                let quiet = Quiet {
-                    watcher,
-                    step,
-                    quiet,
-                    lines,
-                };
-                self.tell(pane, PaneCommand::AwaitQuiet(quiet));
-            }
-            Effect::ForgetQuiet { pane, watcher } => {
-                self.tell(pane, PaneCommand::ForgetQuiet(watcher));
-            }
-            Effect::Inject {
-                pane,
-                watcher,
-                step,
-                line,
-                enter,
-                seen,
-            } => {
-                let inject = Inject {
-                    watcher,
-                    step,
-                    line,
-                    enter,
-                    seen,
-                };
-                self.tell(pane, PaneCommand::Inject(inject));
-            }
-            Effect::AwaitRest { pane, over } => self.tell(pane, PaneCommand::AwaitRest(over)),
-            Effect::TypeMessage { pane, event, text } => {
-                self.tell(pane, PaneCommand::TypeMessage { event, text });
-            }
-            Effect::Commit { .. } => {}
-            Effect::Open {
-                record,
-                job,
-                env,
-                world,
-                caller,
-            } => {
-                let start = launch::PaneLaunch {
-                    job,
-                    env,
-                    world,
-                    caller,
-                };
-                let (handle, task) =
-                    pane::open(*record, start, self.house.clone(), self.says.clone());
-                self.install(handle, task);
-            }
-            Effect::Adopt { record, steps, how } => {
-                let (handle, task) =
-                    pane::adopt(*record, steps, how, self.house.clone(), self.says.clone());
-                self.install(handle, task);
-            }
-            Effect::Ask {
-                call,
-                pane,
-                question,
-            } => self.ask(call, pane, question),
-            Effect::AskArchive {
-                call,
-                record,
-                question,
-            } => {
-                if let Some(responder) = self.desk.take(call) {
-                    let answer = archive::answer(record, question, self.house.clone());
-                    let task = whole::answer_later(responder, answer);
-                    self.desk.waits(call, task.abort_handle());
-                }
-            }
-            Effect::CollectGarbage {
-                call,
-                inventory,
-                dry_run,
-            } => {
-                let (house, says) = (self.house.clone(), self.says.clone());
-                let responder = self.desk.take(call);
-                if !dry_run {
-                    self.removals += inventory.forgotten.len();
-                }
-                tokio::task::spawn_blocking(move || {
-                    let removed = |pane, outcome| {
-                        let _ = says.blocking_send(EngineEvent::Removal { pane, outcome });
-                    };
-                    let collected = gc::collect(&inventory, dry_run, &house.paths, removed);
-                    if let Some(responder) = responder {
-                        responder.answer(Ok(Response::Garbage { collected }));
-                    }
-                });
-            }
-            Effect::Survey {
-                call,
-                overview,
-                live,
-                bounded,
-            } => self.survey(call, overview, live, bounded),
-            Effect::Close { pane, grace } => {
-                self.tell(pane, PaneCommand::Close { grace });
-            }
-            Effect::Sweep { pane, grace } => {
-                let (says, dir) = (
-                    self.says.clone(),
-                    self.house.paths.panes().join(pane.to_string()),
-                );
-                tokio::task::spawn_blocking(move || {
-                    sweep::pane(pane, &dir, grace);
-                    let _ = says.blocking_send(EngineEvent::Pane(pane, PaneEvent::Swept));
-                });
-            }
-            Effect::Forget { pane } => {
-                let dir = self.house.paths.panes().join(pane.to_string());
-                let says = self.says.clone();
-                self.removals += 1;
-                tokio::task::spawn_blocking(move || {
-                    let outcome = sweep::remove_pane_dir(&dir);
-                    let _ = says.blocking_send(EngineEvent::Removal { pane, outcome });
-                });
-            }
-            Effect::Watch { pane, watch } => self.tell(pane, PaneCommand::Watch(watch)),
-            Effect::WatchArchive { record, watch } => {
-                let (says, house) = (self.says.clone(), self.house.clone());
-                tokio::spawn(async move {
-                    let pane = record.id;
-                    for fact in archive::search(record, &watch, house).await {
-                        let _ = says.send(EngineEvent::Pane(pane, fact)).await;
-                    }
-                });
-            }
-            Effect::Unwatch { pane, run } => self.tell(pane, PaneCommand::Unwatch(run)),
-            Effect::RunSteps { pane, plan } => self.tell(pane, PaneCommand::RunSteps(plan)),
-            Effect::StopSteps { pane, plan } => self.tell(pane, PaneCommand::StopSteps(plan)),
-            Effect::Compose {
-                call,
-                run,
-                wrap,
-                result,
-                parts,
-                most_chars,
-            } => {
-                let parts = parts.into_iter().map(|part| {
-                    let part = part?;
-                    let handle = self.panes.get(&part.record.id).cloned();
-                    Some((part, handle))
-                });
-                let says = self.says.clone();
-                let answer = self.desk.take(call).map(|responder| {
-                    let (parts, house) = (parts.collect(), self.house.clone());
-                    let reply = compose::reply(*result, parts, most_chars, wrap, house);
-                    let task = whole::answer_later(responder, reply);
-                    self.desk.waits(call, task.abort_handle());
-                    task
-                });
-                tokio::spawn(async move {
-                    let delivered = match answer {
-                        Some(answer) => answer.await.unwrap_or(false),
-                        None => false,
-                    };
-                    let composed = CoreInput::Composed { run, delivered };
-                    let _ = says.send(EngineEvent::Worker(composed)).await;
-                });
-            }
-            Effect::WakeAt(at) => {
-                self.alarms.insert(at);
-            }
-        }
-        Going::On
-    }
-
-    /// Files and git take their time, and nobody else waits for that.
-    fn for_worker(&self, work: impl FnOnce(&DaemonContext) -> CoreInput + Send + 'static) {
-        let (says, house) = (self.says.clone(), self.house.clone());
-        tokio::task::spawn_blocking(move || {
-            let input = work(&house);
-            let _ = says.blocking_send(EngineEvent::Worker(input));
-        });
-    }
-
-    fn tell(&mut self, pane: PaneId, command: PaneCommand) {
-        match self.panes.get(&pane) {
-            Some(handle) => handle.tell(command),
-            None if pane > self.newest => self.early.entry(pane).or_default().push(command),
-            // A pane that has just ended is told of to core as well, which then asks its files.
-            None => {}
-        }
-    }
-
-    fn install(&mut self, handle: PaneHandle, task: Task) {
-        let pane = handle.id();
-        self.newest = self.newest.max(pane);
-        // Of those before it none is opened any more.
-        let later = self.early.split_off(&PaneId(pane.0 + 1));
-        let mut early = std::mem::replace(&mut self.early, later);
-        for command in early.remove(&pane).into_iter().flatten() {
-            handle.tell(command);
-        }
-        self.panes.insert(pane, handle);
-        self.shards.spawn(pane, task);
-    }
-
-    fn ask(&mut self, call: CallId, pane: PaneId, question: PaneRequest) {
-        let Some(handle) = self.panes.get(&pane) else {
-            // It ended a moment ago, and core hears of it next.
-            let error =
-                Error::new(ErrorKind::Ended, format!("pane `{pane}` is ending")).hint("ask again");
-            return self.desk.answer(call, Err(error));
-        };
-        let Some(responder) = self.desk.take(call) else {
-            return;
-        };
-        if let PaneRequest::Follow { from } = question {
-            let wait = tokio::spawn(follow::live(handle.clone(), from, responder));
-            self.desk.waits(call, wait.abort_handle());
-        } else if let Err(PaneCommand::Ask { responder, .. }) = handle.try_tell(PaneCommand::Ask {
-            question,
-            responder,
-        }) {
-            let error = Error::new(
-                ErrorKind::Unavailable,
-                format!("pane `{pane}` has too much to do"),
-            )
-            .hint("ask again");
-            responder.answer(Err(error));
-        }
-    }
-
-    /// Completes the rows of live panes, each by its own task.
-    fn survey(&mut self, call: CallId, mut overview: Overview, live: Vec<PaneId>, bounded: bool) {
-        let Some(responder) = self.desk.take(call) else {
-            return;
-        };
-        let asked: Vec<_> = live
-            .into_iter()
-            .filter_map(|pane| {
-                let (answer, answered) = oneshot::channel();
-                self.panes
-                    .get(&pane)?
-                    .try_tell(PaneCommand::Brief(answer))
-                    .ok()?;
-                Some((pane, answered))
-            })
-            .collect();
-        let answer = move |mut overview| {
-            if bounded {
-                view::bound_overview(&mut overview, MODEL_CHARS);
-            }
-            let reply = ToolReply::GetStatus(GetStatusReply::All(overview));
-            responder.answer(Ok(Response::Tool { reply }));
-        };
-        if asked.is_empty() {
-            return answer(overview);
-        }
-        tokio::spawn(async move {
-            let deadline = Instant::now() + PATIENCE_FOR_A_ROW;
-            for (pane, answered) in asked {
-                let brief = tokio::time::timeout_at(deadline, answered).await;
-                if let (Ok(Ok(brief)), Ok(index)) = (
-                    brief,
-                    overview
-                        .panes
-                        .binary_search_by_key(&pane, |row| row.pane_id),
-                ) {
-                    overview.panes[index].state = brief.state;
-                    overview.panes[index].idle_ms = brief.idle_ms;
-                }
-            }
-            answer(overview);
-        });
-    }
-
-    fn status(&self) -> DaemonStatus {
-        DaemonStatus {
-            pid: std::process::id(),
-            socket: self.house.paths.socket().to_string_lossy().into_owned(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            uptime_ms: u64::try_from(self.clock.uptime().as_millis()).unwrap_or(u64::MAX),
-            panes: self.core.live_panes().count() as u64,
-            epoch: self.house.epoch,
-            store: self.storing.status(),
-            logs: self.logs_status(),
-        }
-    }
-
-    fn logs_status(&self) -> LogsStatus {
-        let LogUsage {
-            ended_bytes,
-            running_bytes,
-        } = self.core.log_usage();
-        let quota_bytes = self.house.settings.logs_quota_bytes();
-        let is_over = quota_bytes.is_some_and(|quota| ended_bytes + running_bytes > quota);
-        let note = "the output logs exceed `logs_quota_mb`, and running panes or open runs need what is left: close \
-                    panes, or raise the quota";
-        LogsStatus {
-            ended_bytes,
-            running_bytes,
-            quota_bytes,
-            note: is_over.then(|| note.to_owned()),
-        }
-    }
-
-    /// Logs when the output logs begin or cease to exceed their quota.
-    fn check_quota(&mut self) {
-        let logs = self.logs_status();
-        if logs.note.is_some() == self.over_quota {
-            return;
-        }
-        self.over_quota = logs.note.is_some();
-        if self.over_quota {
-            tracing::warn!(
-                running_bytes = logs.running_bytes,
-                ended_bytes = logs.ended_bytes,
-                quota_bytes = logs.quota_bytes,
-                "output logs exceed the quota and nothing more can be forgotten"
-            );
-        } else {
-            tracing::info!("output logs are within the quota again");
-        }
-    }
-
     /// The directory that has the directories of all panes.
     pub fn panes_directory(&self) -> std::path::PathBuf {
         self.house.paths.panes()
@@ -815,88 +406,5 @@ impl Engine {
 
     pub fn client_limits(&self) -> ClientLimits {
         ClientLimits::of(&self.house.settings)
-    }
-
-    fn stop(&mut self, asker: Responder, panes: bool) -> Going {
-        if self.stopping.is_some() {
-            asker.answer(Err(Error::new(
-                ErrorKind::Unavailable,
-                "the daemon is stopping already",
-            )));
-            return Going::On;
-        }
-        let live: Vec<PaneId> = if panes {
-            self.core.own_panes().collect()
-        } else {
-            Vec::new()
-        };
-        let calls: Vec<CallId> = live
-            .iter()
-            .enumerate()
-            .map(|(n, _)| CallId(self.own_calls + n as u64))
-            .collect();
-        self.own_calls += calls.len() as u64;
-        let open = calls.iter().copied().collect();
-        let views = panes.then(|| {
-            let dir = self.house.paths.panes();
-            std::thread::spawn(move || sweep::ended_views(&dir))
-        });
-        self.stopping = Some(Stopping {
-            views,
-            asker: Some(asker),
-            open,
-            closed: live.len() as u64,
-        });
-        let caller = Arc::new(CallerEnv::nobody());
-        for (call, pane) in calls.into_iter().zip(live) {
-            let close = ClosePane {
-                pane_id: pane.to_string(),
-                grace_ms: ClosePane::grace_ms(),
-            };
-            let ask = Request::Tool {
-                call: ToolCall::ClosePane(close),
-            };
-            let asked = CallRequest {
-                key: IdempotencyKey([0; 16]),
-                who: CallerIdentity::Person {
-                    project: String::new(),
-                },
-                within: None,
-                caller: caller.clone(),
-                ask,
-                worlds: Ok(Vec::new()),
-                watch: None,
-                tmux: TmuxLookup::None,
-            };
-            self.enter(call, asked);
-        }
-        self.over_if_nothing_is_open()
-    }
-
-    fn own_call_ended(&mut self, call: CallId) -> Going {
-        if let Some(stopping) = &mut self.stopping {
-            stopping.open.remove(&call);
-        }
-        self.over_if_nothing_is_open()
-    }
-
-    fn over_if_nothing_is_open(&mut self) -> Going {
-        let Some(stopping) = self
-            .stopping
-            .as_mut()
-            .filter(|stopping| stopping.open.is_empty() && self.removals == 0)
-        else {
-            return Going::On;
-        };
-        // Nothing else is left to do, and what is not through by now never will be.
-        if let Some(views) = stopping.views.take() {
-            let _ = views.join();
-        }
-        if let Some(asker) = stopping.asker.take() {
-            asker.answer(Ok(Response::Stopping {
-                panes_closed: stopping.closed,
-            }));
-        }
-        Going::Over
     }
 }

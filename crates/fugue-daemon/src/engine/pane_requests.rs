@@ -1,0 +1,123 @@
+//! Passes commands and requests to pane tasks.
+
+use std::time::Duration;
+
+use fugue_api::{
+    Error, ErrorKind, PaneId, ToolReply,
+    panes::{GetStatusReply, Overview},
+    wire::Response,
+};
+use fugue_core::{CallId, PaneRequest, view};
+use tokio::{sync::oneshot, time::Instant};
+
+use super::Engine;
+use crate::{
+    follow,
+    pane::{PaneCommand, PaneHandle},
+    shards::Task,
+};
+
+// A pane that replays a long log answers late; an overview does not wait for it.
+const PATIENCE_FOR_A_ROW: Duration = Duration::from_millis(500);
+// What a tool's reply may hold where the caller did not say.
+const MODEL_CHARS: usize = 10_000;
+
+impl Engine {
+    pub(super) fn tell(&mut self, pane: PaneId, command: PaneCommand) {
+        match self.panes.get(&pane) {
+            Some(handle) => handle.tell(command),
+            None if pane > self.newest => self.early.entry(pane).or_default().push(command),
+            // A pane that has just ended is told of to core as well, which then asks its files.
+            None => {}
+        }
+    }
+
+    pub(super) fn install(&mut self, handle: PaneHandle, task: Task) {
+        let pane = handle.id();
+        self.newest = self.newest.max(pane);
+        // Of those before it none is opened any more.
+        let later = self.early.split_off(&PaneId(pane.0 + 1));
+        let mut early = std::mem::replace(&mut self.early, later);
+        for command in early.remove(&pane).into_iter().flatten() {
+            handle.tell(command);
+        }
+        self.panes.insert(pane, handle);
+        self.shards.spawn(pane, task);
+    }
+
+    pub(super) fn ask(&mut self, call: CallId, pane: PaneId, question: PaneRequest) {
+        let Some(handle) = self.panes.get(&pane) else {
+            // It ended a moment ago, and core hears of it next.
+            let error =
+                Error::new(ErrorKind::Ended, format!("pane `{pane}` is ending")).hint("ask again");
+            return self.desk.answer(call, Err(error));
+        };
+        let Some(responder) = self.desk.take(call) else {
+            return;
+        };
+        if let PaneRequest::Follow { from } = question {
+            let wait = tokio::spawn(follow::live(handle.clone(), from, responder));
+            self.desk.waits(call, wait.abort_handle());
+        } else if let Err(PaneCommand::Ask { responder, .. }) = handle.try_tell(PaneCommand::Ask {
+            question,
+            responder,
+        }) {
+            let error = Error::new(
+                ErrorKind::Unavailable,
+                format!("pane `{pane}` has too much to do"),
+            )
+            .hint("ask again");
+            responder.answer(Err(error));
+        }
+    }
+
+    /// Completes the rows of live panes, each by its own task.
+    pub(super) fn survey(
+        &mut self,
+        call: CallId,
+        mut overview: Overview,
+        live: Vec<PaneId>,
+        bounded: bool,
+    ) {
+        let Some(responder) = self.desk.take(call) else {
+            return;
+        };
+        let asked: Vec<_> = live
+            .into_iter()
+            .filter_map(|pane| {
+                let (answer, answered) = oneshot::channel();
+                self.panes
+                    .get(&pane)?
+                    .try_tell(PaneCommand::Brief(answer))
+                    .ok()?;
+                Some((pane, answered))
+            })
+            .collect();
+        let answer = move |mut overview| {
+            if bounded {
+                view::bound_overview(&mut overview, MODEL_CHARS);
+            }
+            let reply = ToolReply::GetStatus(GetStatusReply::All(overview));
+            responder.answer(Ok(Response::Tool { reply }));
+        };
+        if asked.is_empty() {
+            return answer(overview);
+        }
+        tokio::spawn(async move {
+            let deadline = Instant::now() + PATIENCE_FOR_A_ROW;
+            for (pane, answered) in asked {
+                let brief = tokio::time::timeout_at(deadline, answered).await;
+                if let (Ok(Ok(brief)), Ok(index)) = (
+                    brief,
+                    overview
+                        .panes
+                        .binary_search_by_key(&pane, |row| row.pane_id),
+                ) {
+                    overview.panes[index].state = brief.state;
+                    overview.panes[index].idle_ms = brief.idle_ms;
+                }
+            }
+            answer(overview);
+        });
+    }
+}
