@@ -40,7 +40,7 @@ pub use fugue_core::settings::AgentTemplate;
 use self::{
     hook::HookReader, screen::ScreenPatterns, session::SessionVariables, template::TemplateAgent,
 };
-use crate::world::find;
+use crate::resolve::find_program;
 
 /// One kind of agent. The defaults describe a program without hooks and without a recognised screen.
 pub trait AgentDriver: Sync {
@@ -152,7 +152,7 @@ pub fn find_agent(name: &str, templates: &BTreeMap<String, AgentTemplate>) -> Re
 
 /// The first built-in agent whose program is on this PATH.
 pub fn first_installed(path: Option<&OsStr>, cwd: &Path) -> Result<Agent, Error> {
-    let is_installed = |program: &str| find(OsStr::new(program), path, cwd).is_some();
+    let is_installed = |program: &str| find_program(OsStr::new(program), path, cwd).is_some();
     let installed = AGENTS
         .iter()
         .find(|agent| agent.program().is_some_and(is_installed));

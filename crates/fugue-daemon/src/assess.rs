@@ -16,7 +16,7 @@ use fugue_core::assess::{AnswerMisfit, ModelAnswer, Prompt};
 use fugue_holder::spawn::ProcessExit;
 
 pub use choice::Assessor;
-use choice::Who;
+use choice::AssessorKind;
 pub(crate) use command::MARK;
 
 /// The answer of an assessor, checked. The time limit is for all of it.
@@ -36,7 +36,7 @@ pub async fn run(
     cwd: PathBuf,
     env: Vec<(OsString, OsString)>,
 ) -> io::Result<(Option<i32>, String, String)> {
-    let command = command::Command {
+    let command = command::AssessorCommand {
         line: line.to_owned(),
         cwd,
         env,
@@ -46,7 +46,7 @@ pub async fn run(
         ProcessExit::Code(code) => Some(code),
         ProcessExit::Signal { .. } | ProcessExit::Unknown => None,
     };
-    Ok((code, command::in_words(ending), output))
+    Ok((code, command::describe_exit(ending), output))
 }
 
 /// Why there is no answer. It is shown to people and models, so it never holds a key and is never long.
@@ -97,7 +97,7 @@ async fn ask<A: ModelAnswer>(
     prompt: &Prompt<A>,
 ) -> Result<String, AssessError> {
     match &assessor.who {
-        Who::Provider(provider) => provider.ask(prompt).await,
-        Who::Command(command) => command.ask(prompt.text()).await,
+        AssessorKind::Provider(provider) => provider.ask(prompt).await,
+        AssessorKind::Command(command) => command.ask(prompt.text()).await,
     }
 }

@@ -29,20 +29,20 @@ use tokio::{
 
 use crate::{
     clock::{Alarm, Clock},
-    desk::PendingCalls,
-    door::{ClientLimits, Knock},
-    origin::Origin,
+    listener::{ClientLimits, ListenerEvent},
+    origin::ClientOrigin,
     pane::{PaneCommand, PaneHandle},
+    pending_calls::PendingCalls,
+    resolve,
     shards::{Panicked, Shards},
-    store::{Opened, Report, Store, Writer},
+    store::{Report, Store, StoreContents, Writer},
     sweep,
-    watchers::Errands,
+    watchers::WatcherJobs,
     whole::WholeLogReaders,
-    world,
 };
 use fugue_client::{paths::Paths, spool};
-use shutdown::Stopping;
-use storing::Storing;
+use shutdown::DaemonShutdown;
+use storing::StoreHealth;
 
 /// What every part of the daemon may look at.
 pub struct DaemonContext {
@@ -56,29 +56,29 @@ pub struct DaemonContext {
 }
 
 pub struct Engine {
-    house: Arc<DaemonContext>,
+    context: Arc<DaemonContext>,
     core: Core,
-    desk: PendingCalls,
+    pending_calls: PendingCalls,
     shards: Shards,
     panes: HashMap<PaneId, PaneHandle>,
     /// The last one that was opened or taken up. Those behind it wait for the disk.
-    newest: PaneId,
+    newest_pane: PaneId,
     /// What they are told meanwhile.
-    early: BTreeMap<PaneId, Vec<PaneCommand>>,
+    early_commands: BTreeMap<PaneId, Vec<PaneCommand>>,
     writer: Writer<u64>,
-    storing: Storing,
-    says: mpsc::Sender<EngineEvent>,
-    said: mpsc::Receiver<EngineEvent>,
+    store_health: StoreHealth,
+    event_sender: mpsc::Sender<EngineEvent>,
+    event_receiver: mpsc::Receiver<EngineEvent>,
     store_reports: mpsc::UnboundedReceiver<Report<u64>>,
     clock: Clock,
     /// Times of the boot clock at which core is to be woken.
     alarms: BTreeSet<Duration>,
     alarm: Alarm,
-    stopping: Option<Stopping>,
+    stopping: Option<DaemonShutdown>,
     own_calls: u64,
-    errands: Errands,
+    watcher_jobs: WatcherJobs,
     /// News of hooks that are kept until these calls are answered.
-    kept_news: HashMap<CallId, IdempotencyKey>,
+    spooled_reports: HashMap<CallId, IdempotencyKey>,
     /// Directories that are being removed.
     removals: usize,
     panicked: mpsc::UnboundedReceiver<Panicked>,
@@ -90,14 +90,14 @@ pub struct Engine {
 pub enum EngineEvent {
     Pane(PaneId, PaneEvent),
     /// A call after the look at files that core must not take.
-    Furnished {
+    CallResolved {
         call: CallId,
         key: IdempotencyKey,
         who: CallerIdentity,
         within: Option<PaneId>,
         caller: Arc<CallerEnv>,
         ask: Request,
-        furnished: world::Furnished,
+        furnished: resolve::ResolvedCall,
     },
     /// Something that was done for a worker, or for a reply.
     Worker(CoreInput),
@@ -110,85 +110,88 @@ pub enum EngineEvent {
 
 /// Whether the loop goes on.
 #[derive(PartialEq, Eq)]
-enum Going {
-    On,
-    Over,
+enum LoopControl {
+    Continue,
+    Exit,
 }
 
 // Calls of the engine's own start here; those of clients count up from 1.
 const OWN_CALLS: u64 = 1 << 63;
 // Facts are few: state changes, not bytes. A pane that outruns the engine waits here, and only that pane.
-const FACTS_IN_LINE: usize = 1024;
+const MAX_QUEUED_EVENTS: usize = 1024;
 
 impl Engine {
     /// Takes up what the store knows and adopts every pane that was open.
     pub fn new(
         house: DaemonContext,
-        opened: Opened,
+        opened: StoreContents,
         notes: Vec<String>,
         store: impl Store + 'static,
     ) -> io::Result<Self> {
-        let (says, said) = mpsc::channel(FACTS_IN_LINE);
+        let (says, said) = mpsc::channel(MAX_QUEUED_EVENTS);
         let (report, store_reports) = mpsc::unbounded_channel();
         let writer = Writer::start(store, move |one| {
             // The engine is gone only when the process is about to be.
             let _ = report.send(one);
         })?;
-        let storing = Storing::new(opened.quarantine_count, notes);
+        let storing = StoreHealth::new(opened.quarantine_count, notes);
         let snapshot = opened.snapshot;
         let (panics, panicked) = mpsc::unbounded_channel();
         let recorded: HashSet<PaneId> = snapshot.panes.iter().map(|pane| pane.id).collect();
         let clock = Clock::start();
         let (core, effects) = Core::restore(house.settings.clone(), snapshot, clock.now());
         let mut engine = Self {
-            errands: Errands::of(&house.paths),
-            house: Arc::new(house),
+            watcher_jobs: WatcherJobs::of(&house.paths),
+            context: Arc::new(house),
             core,
-            desk: PendingCalls::default(),
+            pending_calls: PendingCalls::default(),
             shards: Shards::start(&panics)?,
             panes: HashMap::new(),
-            newest: PaneId(0),
-            early: BTreeMap::new(),
+            newest_pane: PaneId(0),
+            early_commands: BTreeMap::new(),
             writer,
-            storing,
-            says,
-            said,
+            store_health: storing,
+            event_sender: says,
+            event_receiver: said,
             store_reports,
             clock,
             alarms: BTreeSet::new(),
             alarm: Alarm::new()?,
             stopping: None,
             own_calls: OWN_CALLS,
-            kept_news: HashMap::new(),
+            spooled_reports: HashMap::new(),
             removals: 0,
             panicked,
             over_quota: false,
         };
-        let (house, age) = (engine.house.clone(), engine.house.settings.forget_after());
+        let (house, age) = (
+            engine.context.clone(),
+            engine.context.settings.forget_after(),
+        );
         tokio::task::spawn_blocking(move || {
             sweep::unrecorded(&house.paths.panes(), &recorded, age);
         });
         engine.perform(effects);
-        engine.take_up_news();
+        engine.enter_spooled_reports();
         Ok(engine)
     }
 
     /// Until somebody asks for the daemon's end.
-    pub async fn run(mut self, mut knocks: mpsc::Receiver<Knock>) -> io::Result<()> {
+    pub async fn run(mut self, mut knocks: mpsc::Receiver<ListenerEvent>) -> io::Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         loop {
             let alarm = self.alarms.first().copied();
-            let store_deadline = self.storing.deadline();
+            let store_deadline = self.store_health.deadline();
             let going = tokio::select! {
-                Some(knock) = knocks.recv() => self.knock(knock),
-                Some(said) = self.said.recv() => self.hear(said),
+                Some(knock) = knocks.recv() => self.handle_listener_event(knock),
+                Some(said) = self.event_receiver.recv() => self.handle_event(said),
                 Some(Panicked { pane, message }) = self.panicked.recv() => {
                     self.panes.remove(&pane);
                     let fact = PaneEvent::TaskPanicked { message };
                     self.step(CoreInput::Pane { pane, event: fact })
                 }
-                Some(report) = self.store_reports.recv() => self.hear_store(report),
+                Some(report) = self.store_reports.recv() => self.handle_store_report(report),
                 () = sleep_until(store_deadline.unwrap_or_else(Instant::now)), if store_deadline.is_some() => {
                     self.answer_unstored()
                 }
@@ -200,23 +203,23 @@ impl Engine {
                     self.check_quota();
                     going
                 }
-                _ = terminate.recv() => Going::Over,
-                _ = interrupt.recv() => Going::Over,
+                _ = terminate.recv() => LoopControl::Exit,
+                _ = interrupt.recv() => LoopControl::Exit,
             };
-            if going == Going::Over {
-                return self.storing.outcome();
+            if going == LoopControl::Exit {
+                return self.store_health.outcome();
             }
         }
     }
 
-    fn knock(&mut self, knock: Knock) -> Going {
+    fn handle_listener_event(&mut self, knock: ListenerEvent) -> LoopControl {
         match knock {
-            Knock::Cancelled { call } => {
-                self.desk.cancel(call);
-                self.storing.call_ended(call);
+            ListenerEvent::Cancelled { call } => {
+                self.pending_calls.cancel(call);
+                self.store_health.call_ended(call);
                 self.step(CoreInput::Cancelled { call })
             }
-            Knock::Call {
+            ListenerEvent::Call {
                 ask: Request::DaemonStatus,
                 responder,
                 ..
@@ -224,9 +227,9 @@ impl Engine {
                 responder.answer(Ok(Response::DaemonStatus {
                     status: self.status(),
                 }));
-                Going::On
+                LoopControl::Continue
             }
-            Knock::Call {
+            ListenerEvent::Call {
                 ask: Request::DaemonStop { panes },
                 who,
                 origin,
@@ -238,11 +241,11 @@ impl Engine {
                     Ok(()) => self.stop(responder, panes),
                     Err(error) => {
                         responder.answer(Err(error));
-                        Going::On
+                        LoopControl::Continue
                     }
                 }
             }
-            Knock::Call {
+            ListenerEvent::Call {
                 call,
                 key,
                 who,
@@ -252,17 +255,17 @@ impl Engine {
                 responder,
             } => {
                 let within = self.pane_of(&origin);
-                self.desk.open(call, responder);
+                self.pending_calls.open(call, responder);
                 if let Request::Hook { news } = &ask
                     && news.is_kept()
                 {
-                    self.kept_news.insert(call, key);
+                    self.spooled_reports.insert(call, key);
                 }
-                let target = world::tmux_target(&ask, &caller, |said| self.core.knows(said));
+                let target = resolve::tmux_target(&ask, &caller, |said| self.core.knows(said));
                 match ask {
-                    ask if target.is_some() || world::is_needed(&ask, &caller) => {
-                        self.look_up(call, key, who, within, caller, ask, target);
-                        Going::On
+                    ask if target.is_some() || resolve::needs_resolution(&ask, &caller) => {
+                        self.resolve_call(call, key, who, within, caller, ask, target);
+                        LoopControl::Continue
                     }
                     ask => self.enter(
                         call,
@@ -283,17 +286,17 @@ impl Engine {
     }
 
     /// The pane that a client's process runs in.
-    fn pane_of(&self, origin: &Origin) -> Option<PaneId> {
+    fn pane_of(&self, origin: &ClientOrigin) -> Option<PaneId> {
         let nearest = || self.core.pane_of(&origin.ancestors);
         *origin.pane.get_or_init(nearest)
     }
 
     /// What hooks told while no daemon ran. We listen by now, so that none of them is told behind our back.
-    fn take_up_news(&mut self) {
-        for kept in spool::all(&self.house.paths) {
+    fn enter_spooled_reports(&mut self) {
+        for kept in spool::all(&self.context.paths) {
             let call = CallId(self.own_calls);
             self.own_calls += 1;
-            self.kept_news.insert(call, kept.key);
+            self.spooled_reports.insert(call, kept.key);
             let asked = CallRequest {
                 key: kept.key,
                 who: kept.who,
@@ -314,7 +317,7 @@ impl Engine {
         clippy::too_many_arguments,
         reason = "all of a call, which is passed on as it is"
     )]
-    fn look_up(
+    fn resolve_call(
         &self,
         call: CallId,
         key: IdempotencyKey,
@@ -324,10 +327,10 @@ impl Engine {
         mut ask: Request,
         target: Option<String>,
     ) {
-        let (says, house) = (self.says.clone(), self.house.clone());
+        let (says, house) = (self.event_sender.clone(), self.context.clone());
         tokio::task::spawn_blocking(move || {
-            let furnished = world::furnish(&mut ask, target.as_deref(), &caller, &house);
-            let _ = says.blocking_send(EngineEvent::Furnished {
+            let furnished = resolve::resolve_call(&mut ask, target.as_deref(), &caller, &house);
+            let _ = says.blocking_send(EngineEvent::CallResolved {
                 call,
                 key,
                 who,
@@ -339,7 +342,7 @@ impl Engine {
         });
     }
 
-    fn hear(&mut self, said: EngineEvent) -> Going {
+    fn handle_event(&mut self, said: EngineEvent) -> LoopControl {
         match said {
             EngineEvent::Pane(pane, fact) => {
                 if let PaneEvent::Ended { .. }
@@ -368,9 +371,9 @@ impl Engine {
                     }
                     sweep::Removal::Kept => {}
                 }
-                self.over_if_nothing_is_open()
+                self.exit_if_finished()
             }
-            EngineEvent::Furnished {
+            EngineEvent::CallResolved {
                 call,
                 key,
                 who,
@@ -394,17 +397,17 @@ impl Engine {
         }
     }
 
-    fn step(&mut self, input: CoreInput) -> Going {
+    fn step(&mut self, input: CoreInput) -> LoopControl {
         let effects = self.core.step(input, self.clock.now());
         self.perform(effects)
     }
 
     /// The directory that has the directories of all panes.
     pub fn panes_directory(&self) -> std::path::PathBuf {
-        self.house.paths.panes()
+        self.context.paths.panes()
     }
 
     pub fn client_limits(&self) -> ClientLimits {
-        ClientLimits::of(&self.house.settings)
+        ClientLimits::of(&self.context.settings)
     }
 }

@@ -8,13 +8,13 @@ use std::{io, path::Path, sync::OnceLock};
 use fugue_api::PaneId;
 
 /// A process, and the pane that it is the holder of.
-type Ancestor = (u32, Option<PaneId>);
+type ProcessAncestor = (u32, Option<PaneId>);
 
 /// The processes above a connection's peer, when it connected.
 #[derive(Debug, Default)]
-pub struct Origin {
+pub struct ClientOrigin {
     /// From the peer upwards.
-    pub ancestors: Vec<Ancestor>,
+    pub ancestors: Vec<ProcessAncestor>,
     /// The pane of the nearest of them, once somebody has looked. Process numbers are used again, so it stays what it was.
     pub pane: OnceLock<Option<PaneId>>,
 }
@@ -24,7 +24,7 @@ const MAX_ANCESTORS: usize = 4096;
 // Each time a process on the way has ended meanwhile, and its children have another parent.
 const MAX_RESTARTS: usize = 1000;
 
-impl Origin {
+impl ClientOrigin {
     /// Walks up from a process. An error: nothing is known, and whoever asked cannot be told from a person.
     pub fn of(peer: i32, panes: &Path) -> io::Result<Self> {
         for _ in 0..MAX_RESTARTS {
@@ -40,7 +40,7 @@ impl Origin {
 }
 
 /// `None`: a process on the way ended, and the walk begins again.
-fn walk(peer: i32, panes: &Path) -> io::Result<Option<Vec<Ancestor>>> {
+fn walk(peer: i32, panes: &Path) -> io::Result<Option<Vec<ProcessAncestor>>> {
     let mut ancestors = Vec::new();
     let mut below = None;
     let mut pid = peer;
@@ -76,12 +76,12 @@ mod tests {
     fn the_processes_above_a_client_are_found_and_one_that_has_ended_is_refused() {
         let panes = tempfile::tempdir().unwrap();
         let own = std::process::id();
-        let origin = Origin::of(own.cast_signed(), panes.path()).unwrap();
+        let origin = ClientOrigin::of(own.cast_signed(), panes.path()).unwrap();
         assert_eq!(origin.ancestors[0], (own, None));
         let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
         if parent > 1 {
             assert_eq!(origin.ancestors[1], (parent.cast_unsigned(), None));
         }
-        assert!(Origin::of(i32::MAX, panes.path()).is_err());
+        assert!(ClientOrigin::of(i32::MAX, panes.path()).is_err());
     }
 }

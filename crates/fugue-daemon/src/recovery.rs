@@ -16,7 +16,9 @@ use serde::Serialize;
 
 use crate::{
     pane::launch,
-    store::{self, IntegrityCheck, Opened, Origin, QuarantinedRow, Sqlite, Store, StoreError},
+    store::{
+        self, IntegrityCheck, QuarantinedRow, Sqlite, Store, StoreContents, StoreError, StoreOrigin,
+    },
 };
 use fugue_client::paths::Paths;
 
@@ -40,10 +42,10 @@ fn noted(dir: &Path) -> PathBuf {
 pub fn find_panes(
     paths: &Paths,
     store: &mut Sqlite,
-    opened: &mut Opened,
+    opened: &mut StoreContents,
 ) -> Result<Vec<PaneId>, StoreError> {
     let dirs = pane_dirs(&paths.panes());
-    let is_lost = opened.origin != Origin::Sound;
+    let is_lost = opened.origin != StoreOrigin::Sound;
     let snapshot = &mut opened.snapshot;
     let highest = dirs.iter().map(|(pane, _)| pane.0).max().unwrap_or(0);
     snapshot.next_pane = snapshot.next_pane.max(highest + 1);
@@ -176,19 +178,19 @@ fn note_epoch(state: &Path, epoch: u64) {
 }
 
 /// What a person should know about how the store was opened.
-pub fn notes(opened: &Opened, found: &[PaneId]) -> Vec<String> {
+pub fn notes(opened: &StoreContents, found: &[PaneId]) -> Vec<String> {
     let mut notes = Vec::new();
     let aside = |kept_aside: &Option<PathBuf>| match kept_aside {
         Some(path) => format!("; it is kept as {}", path.display()),
         None => String::new(),
     };
     match &opened.origin {
-        Origin::Sound | Origin::New => {}
-        Origin::Backup { reason, kept_aside } => notes.push(format!(
+        StoreOrigin::Sound | StoreOrigin::New => {}
+        StoreOrigin::Backup { reason, kept_aside } => notes.push(format!(
             "{reason}; the last backup took its place, and what was recorded since is lost{}",
             aside(kept_aside)
         )),
-        Origin::Empty { reason, kept_aside } => notes.push(format!(
+        StoreOrigin::Empty { reason, kept_aside } => notes.push(format!(
             "{reason}; there was no usable backup, so an empty database took its place{}",
             aside(kept_aside)
         )),
@@ -228,7 +230,7 @@ pub fn notes(opened: &Opened, found: &[PaneId]) -> Vec<String> {
 #[derive(Debug, Serialize)]
 pub struct RepairReport {
     #[serde(flatten)]
-    pub origin: Origin,
+    pub origin: StoreOrigin,
     /// Records that were set aside now.
     pub quarantined: Vec<QuarantinedRow>,
     /// All that are set aside.

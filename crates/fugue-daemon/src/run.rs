@@ -15,13 +15,13 @@ use tokio::{
 
 use crate::{
     config,
-    desk::{Responder, UnreadReplies},
-    door::{self, Knock},
     engine::{DaemonContext, Engine},
+    listener::{self, ListenerEvent},
     listening::{SocketFile, StateEvent, StateMonitor},
+    pending_calls::{Responder, UnreadReplies},
     recovery, shell,
     store::{self, IntegrityCheck},
-    watchers::Errands,
+    watchers::WatcherJobs,
     whole::WholeLogReaders,
 };
 use fugue_client::{
@@ -31,9 +31,9 @@ use fugue_client::{
 };
 
 // Knocks wait here while the engine is busy; a client that fills it waits at its own socket.
-const KNOCKS_IN_LINE: usize = 1024;
+const MAX_QUEUED_EVENTS: usize = 1024;
 // What clients may take to read their last answers.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs the daemon in this process until somebody stops it.
 pub fn daemon(paths: &Paths) -> Result<(), Error> {
@@ -58,7 +58,7 @@ pub fn daemon(paths: &Paths) -> Result<(), Error> {
     };
     let outcome = started.as_ref().map(|_| ()).map_err(Clone::clone);
     starter.tell(&outcome);
-    let Begun {
+    let DaemonStart {
         runtime,
         engine,
         listener,
@@ -79,7 +79,7 @@ pub fn daemon(paths: &Paths) -> Result<(), Error> {
 }
 
 /// Everything that a daemon has before its first call.
-struct Begun {
+struct DaemonStart {
     runtime: runtime::Runtime,
     engine: Engine,
     listener: UnixListener,
@@ -87,7 +87,7 @@ struct Begun {
     lock: FileLock,
 }
 
-fn begin(paths: &Paths, lock: FileLock) -> Result<Begun, Error> {
+fn begin(paths: &Paths, lock: FileLock) -> Result<DaemonStart, Error> {
     let trouble = |error: io::Error| {
         Error::new(
             ErrorKind::Unavailable,
@@ -111,7 +111,7 @@ fn begin(paths: &Paths, lock: FileLock) -> Result<Begun, Error> {
         tracing::warn!(note, "store opened with losses");
     }
     if !opened.snapshot.watchers.is_empty() {
-        Errands::sweep(paths);
+        WatcherJobs::sweep(paths);
     }
     let nofile = raise_file_limit();
     let epoch = opened.snapshot.epoch;
@@ -133,7 +133,7 @@ fn begin(paths: &Paths, lock: FileLock) -> Result<Begun, Error> {
     let engine = Engine::new(house, opened, notes, store).map_err(trouble)?;
     tracing::info!(epoch, pid = std::process::id(), "the daemon listens");
     drop(_inside);
-    Ok(Begun {
+    Ok(DaemonStart {
         runtime,
         engine,
         listener,
@@ -149,12 +149,12 @@ async fn serve(
 ) -> io::Result<StateMonitor> {
     let limits = engine.client_limits();
     let panes = engine.panes_directory();
-    let (knock, knocks) = mpsc::channel(KNOCKS_IN_LINE);
+    let (knock, knocks) = mpsc::channel(MAX_QUEUED_EVENTS);
     let (close, closing) = watch::channel(false);
     let (rebound, listeners) = mpsc::channel(1);
     // Every visit holds one of these until its client has read its last answer.
     let (visit, mut visits_over) = mpsc::channel::<()>(1);
-    let door = tokio::spawn(door::serve(
+    let door = tokio::spawn(listener::serve(
         listener,
         listeners,
         limits,
@@ -175,12 +175,12 @@ async fn serve(
                 }
                 Ok(StateEvent::Removed) => {
                     tracing::error!("the state directory was removed; panes are closed and the daemon ends");
-                    stop(&knock, Panes::Close).await;
+                    stop(&knock, PanePolicy::Close).await;
                     break engine.await;
                 }
                 Ok(StateEvent::Moved) => {
                     tracing::error!("the state directory was moved away; the daemon ends, panes go on");
-                    stop(&knock, Panes::Keep).await;
+                    stop(&knock, PanePolicy::Keep).await;
                     break engine.await;
                 }
                 Err(error) => {
@@ -198,21 +198,21 @@ async fn serve(
     // After an error no goodbye: clients whose connection is lost ask the next daemon, by the same keys.
     outcome?;
     close.send_replace(true);
-    let _ = timeout(LAST_WORDS, visits_over.recv()).await;
+    let _ = timeout(FLUSH_TIMEOUT, visits_over.recv()).await;
     Ok(monitor)
 }
 
 /// What becomes of panes when the daemon ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Panes {
+enum PanePolicy {
     Close,
     Keep,
 }
 
 /// Ends the daemon as `fugue daemon stop` would.
-async fn stop(engine: &mpsc::Sender<Knock>, panes: Panes) {
+async fn stop(engine: &mpsc::Sender<ListenerEvent>, panes: PanePolicy) {
     let (nobody, _) = mpsc::unbounded_channel();
-    let stop = Knock::Call {
+    let stop = ListenerEvent::Call {
         call: CallId(0),
         key: fugue_api::wire::IdempotencyKey([0; 16]),
         who: fugue_api::wire::CallerIdentity::Person {
@@ -221,9 +221,9 @@ async fn stop(engine: &mpsc::Sender<Knock>, panes: Panes) {
         origin: Default::default(),
         caller: std::sync::Arc::new(fugue_api::wire::CallerEnv::nobody()),
         ask: Request::DaemonStop {
-            panes: panes == Panes::Close,
+            panes: panes == PanePolicy::Close,
         },
-        responder: Responder::new(0, nobody, UnreadReplies::at_most(u64::MAX)),
+        responder: Responder::new(0, nobody, UnreadReplies::with_limit(u64::MAX)),
     };
     // An engine that is gone has stopped already.
     let _ = engine.send(stop).await;

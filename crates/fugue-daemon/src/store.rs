@@ -5,7 +5,7 @@
 mod backup;
 mod environments;
 #[cfg(any(test, fuzzing))]
-pub use environments::Environment;
+pub use environments::StoredEnvironment;
 mod open;
 mod sqlite;
 mod writer;
@@ -23,7 +23,7 @@ pub use writer::{Commit, OnFailure, Report, Writer};
 /// Somewhere to keep [`StoreSnapshot`]s of the house. Plain data, so that another engine can take SQLite's place.
 pub trait Store: Send {
     /// Counts this start, and gives what the last commit left.
-    fn open(&mut self) -> Result<Opened, StoreError>;
+    fn open(&mut self) -> Result<StoreContents, StoreError>;
     /// All of it, or nothing.
     fn commit(&mut self, changes: &[&Change]) -> Result<(), StoreError>;
     /// Called when nothing waits to be stored: time for a backup, where one is due.
@@ -32,20 +32,20 @@ pub trait Store: Send {
 
 /// What a store holds when it is opened, and what was found to be wrong with it.
 #[derive(Debug, Default)]
-pub struct Opened {
+pub struct StoreContents {
     pub snapshot: StoreSnapshot,
     /// Records that could not be read and were moved to the quarantine by this start.
     pub quarantined: Vec<QuarantinedRow>,
     /// How many records are in the quarantine, those of earlier starts included.
     pub quarantine_count: u64,
     /// What happened to the database itself.
-    pub origin: Origin,
+    pub origin: StoreOrigin,
 }
 
 /// Where the database that was opened comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "database", rename_all = "snake_case")]
-pub enum Origin {
+pub enum StoreOrigin {
     /// It was there, and sound.
     #[default]
     Sound,

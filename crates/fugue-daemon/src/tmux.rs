@@ -8,12 +8,12 @@
 //! A pane that a person has is listened to in control mode ([`link`], [`control`]), and [`picture`] says what it showed
 //! before. The pane's task reaches both by a keeper (`pane/keeper.rs`).
 
-pub mod ask;
+pub mod capture;
 pub mod control;
-pub mod link;
-pub mod look;
-pub mod make;
-pub mod picture;
+pub mod control_client;
+pub mod lookup;
+pub mod placement;
+pub mod server;
 #[cfg(test)]
 pub mod testing;
 pub(crate) mod tiles;

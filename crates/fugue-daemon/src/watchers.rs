@@ -21,19 +21,19 @@ use crate::{
 use fugue_client::paths::Paths;
 
 /// Every process that runs for a watcher has this variable, with the directory of the daemon it runs for.
-pub const WHOSE: &str = "FUGUE_ERRAND_OF";
+pub const JOB_MARK: &str = "FUGUE_ERRAND_OF";
 
 /// What goes on for each watcher.
-pub struct Errands {
+pub struct WatcherJobs {
     whose: OsString,
     tasks: HashMap<u64, AbortHandle>,
 }
 
 // A client waits for the next step, and most give up on a call after 60 s.
-const NEXT_STEP: Duration = Duration::from_secs(45);
+const ASSESSMENT_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// A command to run.
-pub struct Errand {
+pub struct WatcherJob {
     pub watcher: u64,
     pub step: u64,
     pub command: String,
@@ -42,7 +42,7 @@ pub struct Errand {
     pub limit: Duration,
 }
 
-impl Errands {
+impl WatcherJobs {
     pub fn of(paths: &Paths) -> Self {
         Self {
             whose: paths.state.clone().into_os_string(),
@@ -52,7 +52,7 @@ impl Errands {
 
     /// Ends what a daemon that was killed has left running: nobody hears how it ends any more.
     pub fn sweep(paths: &Paths) {
-        let mut mark = format!("{WHOSE}=").into_bytes();
+        let mut mark = format!("{JOB_MARK}=").into_bytes();
         mark.extend(paths.state.as_os_str().as_bytes());
         match close_leftovers(ProcessScope::new(None, vec![mark]), Duration::ZERO) {
             Ok(0) => {}
@@ -63,18 +63,18 @@ impl Errands {
 
     fn marked(&self, caller: &CallerEnv) -> Arc<CallerEnv> {
         let mut caller = caller.clone();
-        let ours = |key: &OsText| *key == OsText::Text(WHOSE.into());
+        let ours = |key: &OsText| *key == OsText::Text(JOB_MARK.into());
         caller.env.retain(|(key, _)| !ours(key));
         let whose = OsText::from(self.whose.clone());
-        caller.env.push((OsText::Text(WHOSE.into()), whose));
+        caller.env.push((OsText::Text(JOB_MARK.into()), whose));
         Arc::new(caller)
     }
 
-    pub fn run(&mut self, mut errand: Errand, says: mpsc::Sender<EngineEvent>) {
+    pub fn run(&mut self, mut errand: WatcherJob, says: mpsc::Sender<EngineEvent>) {
         errand.caller = self.marked(&errand.caller);
         let watcher = errand.watcher;
         let task = tokio::spawn(async move {
-            let ran = ran(&errand).await;
+            let ran = run_command(&errand).await;
             let input = CoreInput::WatcherRan {
                 watcher: errand.watcher,
                 step: errand.step,
@@ -85,7 +85,7 @@ impl Errands {
         self.begin(watcher, task.abort_handle());
     }
 
-    pub fn judge(
+    pub fn start_assessment(
         &mut self,
         job: AssessmentJob,
         caller: &CallerEnv,
@@ -94,7 +94,7 @@ impl Errands {
         let watcher = job.watcher;
         let caller = self.marked(caller);
         let task = tokio::spawn(async move {
-            let judged = judged(&job, &caller).await;
+            let judged = assess_pane(&job, &caller).await;
             let input = CoreInput::Judged {
                 watcher: job.watcher,
                 step: job.step,
@@ -118,7 +118,7 @@ impl Errands {
     }
 }
 
-async fn ran(errand: &Errand) -> CommandEnd {
+async fn run_command(errand: &WatcherJob) -> CommandEnd {
     let env = launch::inherited(&errand.caller);
     let running = run(&errand.command, errand.cwd.clone(), env);
     match timeout(errand.limit, running).await {
@@ -140,7 +140,7 @@ async fn ran(errand: &Errand) -> CommandEnd {
     }
 }
 
-async fn judged(job: &AssessmentJob, caller: &CallerEnv) -> Assessment {
+async fn assess_pane(job: &AssessmentJob, caller: &CallerEnv) -> Assessment {
     let model = match job.judge {
         AssessmentKind::Decide => &job.settings.assess_model,
         AssessmentKind::NextStep => job.settings.next_step_model(),
@@ -148,7 +148,7 @@ async fn judged(job: &AssessmentJob, caller: &CallerEnv) -> Assessment {
     let limit = Duration::from_secs_f64(job.settings.assess_timeout_sec);
     let limit = match job.judge {
         AssessmentKind::Decide => limit,
-        AssessmentKind::NextStep => limit.min(NEXT_STEP),
+        AssessmentKind::NextStep => limit.min(ASSESSMENT_TIMEOUT),
     };
     let asked = Assessor::new(model, caller, limit)
         .map_err(|error| error.message)

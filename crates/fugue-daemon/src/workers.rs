@@ -18,17 +18,17 @@ use crate::{
     agents::{self, WorkerAssignment},
     archive,
     engine::DaemonContext,
-    world,
+    resolve,
 };
 use git::Git;
 
 // A lead waits for what its worker changed; on a huge or broken repository it hears without that.
-const PATIENCE_FOR_CHANGES: Duration = Duration::from_secs(5);
-const PATIENCE_FOR_A_WORKTREE: Duration = Duration::from_secs(120);
+const CHANGES_TIMEOUT: Duration = Duration::from_secs(5);
+const WORKTREE_TIMEOUT: Duration = Duration::from_secs(120);
 // With a long last message, a reply still fits.
-const MOST_CHANGE_CHARS: usize = 1_500;
+const MAX_CHANGE_CHARS: usize = 1_500;
 // The end of a worker's output, before it is cut for its lead.
-const TAIL_CHARS: usize = 4_000;
+const MAX_TAIL_CHARS: usize = 4_000;
 
 /// Makes a worker's files and its worktree. What an earlier daemon made of it is taken as it is. After an error
 /// nothing of it is left.
@@ -37,31 +37,31 @@ pub fn prepare(
     caller: &CallerEnv,
     house: &DaemonContext,
 ) -> Result<WorkerLaunch, Error> {
-    let made = make(worker, caller, house);
+    let made = prepare_launch(worker, caller, house);
     if made.is_err() {
-        unprepare(worker, house);
+        undo_prepare(worker, house);
     }
     made
 }
 
-fn make(
+fn prepare_launch(
     worker: &WorkerRecord,
     caller: &CallerEnv,
     house: &DaemonContext,
 ) -> Result<WorkerLaunch, Error> {
-    let path = world::variable(caller, "PATH");
+    let path = resolve::variable(caller, "PATH");
     let here = &worker.world.cwd;
-    let deadline = Instant::now() + PATIENCE_FOR_A_WORKTREE;
+    let deadline = Instant::now() + WORKTREE_TIMEOUT;
     let scratch = house.paths.git();
     let repo = Git::at(here, &scratch, deadline).repository();
-    let place = Place::of(worker, repo.as_ref(), house)?;
-    let dir = files(worker, house);
+    let place = WorkerPlace::of(worker, repo.as_ref(), house)?;
+    let dir = worker_dir(worker, house);
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&dir)
-        .map_err(|error| no_files(&dir, &error))?;
-    let fugue = std::env::current_exe().map_err(|error| no_files(&dir, &error))?;
+        .map_err(|error| files_error(&dir, &error))?;
+    let fugue = std::env::current_exe().map_err(|error| files_error(&dir, &error))?;
     let identity = identity(worker, caller, house);
     let agent = agents::find_agent(&worker.agent, &house.settings.agents)?;
     let launch = agents::prepare_launch(
@@ -80,7 +80,7 @@ fn make(
     )?;
     let mut argv = launch.argv;
     if let Some(program) = argv.first_mut() {
-        let found = world::find(OsStr::new(program), path.as_deref(), here);
+        let found = resolve::find_program(OsStr::new(program), path.as_deref(), here);
         let found = found.ok_or_else(|| {
             Error::invalid(format!(
                 "agent: no program `{program}` on the caller's PATH for `{}`",
@@ -123,12 +123,12 @@ fn make(
 }
 
 /// Where a worker works.
-struct Place {
+struct WorkerPlace {
     cwd: PathBuf,
     worktree: Option<PathBuf>,
 }
 
-impl Place {
+impl WorkerPlace {
     fn of(
         worker: &WorkerRecord,
         repo: Option<&WorkerRepo>,
@@ -169,15 +169,15 @@ impl Place {
 }
 
 /// Removes what was made for a worker that could not be started.
-pub fn unprepare(worker: &WorkerRecord, house: &DaemonContext) {
-    let deadline = Instant::now() + PATIENCE_FOR_A_WORKTREE;
+pub fn undo_prepare(worker: &WorkerRecord, house: &DaemonContext) {
+    let deadline = Instant::now() + WORKTREE_TIMEOUT;
     let scratch = house.paths.git();
     if worker.args.worktree
         && let Some(repo) = Git::at(&worker.world.cwd, &scratch, deadline).repository()
-        && let Ok(Place {
+        && let Ok(WorkerPlace {
             worktree: Some(tree),
             ..
-        }) = Place::of(worker, Some(&repo), house)
+        }) = WorkerPlace::of(worker, Some(&repo), house)
         && tree.exists()
     {
         Git::at(&repo.root, &scratch, deadline).remove_worktree(&tree);
@@ -187,7 +187,7 @@ pub fn unprepare(worker: &WorkerRecord, house: &DaemonContext) {
 
 /// Removes a worker's private files. Its worktree has its work in it and stays.
 pub fn forget(worker: &WorkerRecord, house: &DaemonContext) {
-    let dir = files(worker, house);
+    let dir = worker_dir(worker, house);
     match fs::remove_dir_all(&dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::warn!(dir = %dir.display(), %error, "a worker's files stay behind");
@@ -196,7 +196,7 @@ pub fn forget(worker: &WorkerRecord, house: &DaemonContext) {
     }
 }
 
-fn files(worker: &WorkerRecord, house: &DaemonContext) -> PathBuf {
+fn worker_dir(worker: &WorkerRecord, house: &DaemonContext) -> PathBuf {
     house.paths.workers().join(worker.number.to_string())
 }
 
@@ -219,30 +219,31 @@ fn identity(
     .map(|(key, value)| (key.to_owned(), value))
     .into();
     for key in ["HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"] {
-        let said = world::variable(caller, key).and_then(|value| value.into_string().ok());
+        let said = resolve::variable(caller, key).and_then(|value| value.into_string().ok());
         identity.extend(said.map(|value| (key.to_owned(), value)));
     }
     identity
 }
 
 /// What goes with a completion.
-pub fn work_out(
+pub fn collect_changes(
     repo: Option<&WorkerRepo>,
     tail: Option<&PaneRecord>,
     house: &DaemonContext,
 ) -> CompletionDetails {
     let mut found = CompletionDetails::default();
     if let Some(repo) = repo {
-        let (scratch, deadline) = (house.paths.git(), Instant::now() + PATIENCE_FOR_CHANGES);
+        let (scratch, deadline) = (house.paths.git(), Instant::now() + CHANGES_TIMEOUT);
         match Git::at(&repo.root, &scratch, deadline).changes(&repo.commit) {
-            Ok(changes) => keep_some(&mut found, changes),
+            Ok(changes) => limit_changes(&mut found, changes),
             Err(why) => found.note = Some(format!("changes: {why}")),
         }
     }
     if let Some(pane) = tail {
-        match archive::tail(pane, TAIL_CHARS, house) {
+        match archive::tail(pane, MAX_TAIL_CHARS, house) {
             Ok(text) => {
-                (found.tail, found.omitted_chars) = view::shortened(text.trim_end(), TAIL_CHARS);
+                (found.tail, found.omitted_chars) =
+                    view::shortened(text.trim_end(), MAX_TAIL_CHARS);
             }
             Err(error) => {
                 let why = error.message;
@@ -256,8 +257,8 @@ pub fn work_out(
     found
 }
 
-fn keep_some(found: &mut CompletionDetails, changes: Vec<String>) {
-    let mut room = MOST_CHANGE_CHARS;
+fn limit_changes(found: &mut CompletionDetails, changes: Vec<String>) {
+    let mut room = MAX_CHANGE_CHARS;
     for change in changes {
         let chars = change.chars().count() + 3;
         if chars > room {
@@ -269,7 +270,7 @@ fn keep_some(found: &mut CompletionDetails, changes: Vec<String>) {
     }
 }
 
-fn no_files(path: &Path, error: &io::Error) -> Error {
+fn files_error(path: &Path, error: &io::Error) -> Error {
     Error::new(
         ErrorKind::Exhausted,
         format!(

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use fugue_daemon::agents::{
     AGENTS,
-    screen::{Input, Look, look, look_any},
+    screen::{AgentScreen, InputBox, look, look_any},
 };
 
 /// A screen's lines, and where its cursor was.
@@ -22,15 +22,15 @@ fn recorded(name: &str) -> (Vec<String>, (u16, u16)) {
     (lines, (cursor[0], cursor[1]))
 }
 
-fn seen(name: &str) -> Look {
+fn seen(name: &str) -> AgentScreen {
     let (lines, cursor) = recorded(name);
     let agent = AGENTS.iter().find(|agent| name.starts_with(agent.name()));
     let screen = agent.and_then(|agent| agent.screen());
     look(screen.expect("named after its agent"), &lines, cursor)
 }
 
-fn check(name: &str, working: bool, input: Input, dialog: Option<&str>) {
-    let expected = Look {
+fn check(name: &str, working: bool, input: InputBox, dialog: Option<&str>) {
+    let expected = AgentScreen {
         dialog: dialog.map(str::to_owned),
         input,
         working,
@@ -50,21 +50,21 @@ fn every_agent_with_a_screen_is_fully_described() {
         let variables = agent.session_variables();
         assert!(!variables.names.is_empty(), "{name} has no session");
         assert!(!patterns.working_marks.is_empty(), "{name} never works");
-        check(&format!("{name}-idle"), false, Input::Empty, None);
-        check(&format!("{name}-working"), true, Input::Empty, None);
+        check(&format!("{name}-idle"), false, InputBox::Empty, None);
+        check(&format!("{name}-working"), true, InputBox::Empty, None);
         for draft in ["draft", "draft-of-two-lines", "slash"] {
-            check(&format!("{name}-{draft}"), false, Input::Draft, None);
+            check(&format!("{name}-{draft}"), false, InputBox::Draft, None);
         }
         let permission = seen(&format!("{name}-permission"));
         assert!(permission.dialog.is_some(), "{name}: {permission:?}");
-        assert_eq!(permission.input, Input::Unknown, "{name}");
+        assert_eq!(permission.input, InputBox::Unknown, "{name}");
     }
-    check("codex-draft-with-enter", false, Input::Draft, None);
+    check("codex-draft-with-enter", false, InputBox::Draft, None);
 }
 
 #[test]
 fn a_question_is_told_in_its_own_words() {
-    let asks = |name: &str, text: &str| check(name, false, Input::Unknown, Some(text));
+    let asks = |name: &str, text: &str| check(name, false, InputBox::Unknown, Some(text));
     asks(
         "claude-permission",
         "Bash command · make a file · touch made.txt · Do you want to proceed?",
@@ -126,7 +126,7 @@ fn what_waits_for_a_person_is_never_taken_for_idle() {
         let look = seen(name);
         let dialog = look.dialog.unwrap_or_default();
         assert!(dialog.starts_with(begins), "{name}: {dialog}");
-        assert_eq!(look.input, Input::Unknown, "{name}");
+        assert_eq!(look.input, InputBox::Unknown, "{name}");
     }
 }
 
@@ -170,8 +170,8 @@ fn every_screen_is_recognised_without_its_agents_name() {
         let look = look_any(&lines, cursor);
         let verdict = match (&look.dialog, look.input) {
             (Some(_), _) => Verdict::Dialog,
-            (None, Input::Empty) => Verdict::EmptyBox,
-            (None, Input::Draft | Input::Unknown) => Verdict::Other,
+            (None, InputBox::Empty) => Verdict::EmptyBox,
+            (None, InputBox::Draft | InputBox::Unknown) => Verdict::Other,
         };
         if verdict != expected_verdict(name) {
             wrong.push(format!("{name}: {look:?}"));

@@ -25,17 +25,17 @@ pub struct ScreenPatterns {
 
 /// What is recognised on a screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct AgentScreen {
     /// The text of a question that waits for a person; `unknown prompt: …` for other dialogs, such as a menu.
     pub dialog: Option<String>,
-    pub input: Input,
+    pub input: InputBox,
     /// The agent shows that it works; a key could interrupt the work.
     pub working: bool,
 }
 
 /// What the input box holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum InputBox {
     /// Nothing, or a placeholder of the agent.
     Empty,
     /// Text of a person.
@@ -45,27 +45,27 @@ pub enum Input {
 }
 
 /// Recognises an agent's screen in a terminal. Dim text in an input box is a placeholder and no draft.
-pub fn look_at(agent: &ScreenPatterns, screen: &Screen<'_>) -> Look {
+pub fn look_at(agent: &ScreenPatterns, screen: &Screen<'_>) -> AgentScreen {
     let lines: Vec<String> = screen.rows().collect();
     judge(agent, &lines, &bright(screen, lines.len()), screen.cursor())
 }
 
 /// Recognises an agent's screen in visible lines, with the cursor's row and column counted from 0. Without styles, only the
 /// listed placeholders are distinguished from a draft.
-pub fn look(agent: &ScreenPatterns, lines: &[String], cursor: (u16, u16)) -> Look {
+pub fn look(agent: &ScreenPatterns, lines: &[String], cursor: (u16, u16)) -> AgentScreen {
     let cursor = (usize::from(cursor.0), usize::from(cursor.1));
     judge(agent, lines, lines, cursor)
 }
 
 /// Recognises the screen of any built-in agent in a terminal whose program is not known: an agent may have been started by
 /// hand, in a person's own tmux or by a template. The input boxes of all agents are tried, and the shapes of their dialogs.
-pub fn look_at_any(screen: &Screen<'_>) -> Look {
+pub fn look_at_any(screen: &Screen<'_>) -> AgentScreen {
     let lines: Vec<String> = screen.rows().collect();
     judge_any(&lines, &bright(screen, lines.len()), screen.cursor())
 }
 
 /// [`look_at_any`] for visible lines without styles.
-pub fn look_any(lines: &[String], cursor: (u16, u16)) -> Look {
+pub fn look_any(lines: &[String], cursor: (u16, u16)) -> AgentScreen {
     let cursor = (usize::from(cursor.0), usize::from(cursor.1));
     judge_any(lines, lines, cursor)
 }
@@ -75,7 +75,7 @@ pub fn all_patterns() -> impl Iterator<Item = &'static ScreenPatterns> {
     AGENTS.iter().filter_map(|agent| agent.screen())
 }
 
-fn judge_any(lines: &[String], bright: &[String], cursor: (usize, usize)) -> Look {
+fn judge_any(lines: &[String], bright: &[String], cursor: (usize, usize)) -> AgentScreen {
     let boxes = || {
         all_patterns().filter_map(|agent| {
             let rows = (agent.find_input_box)(lines, cursor.0)?;
@@ -87,12 +87,12 @@ fn judge_any(lines: &[String], bright: &[String], cursor: (usize, usize)) -> Loo
     let dialog = known_dialog(lines, from, cursor.0);
     let inputs = || boxes().map(|(agent, rows)| contents(agent, bright, rows, cursor));
     let input = match dialog {
-        Some(_) => Input::Unknown,
+        Some(_) => InputBox::Unknown,
         // The boxes of two agents may have the same shape; only one of them knows the sign and the placeholder.
-        None if inputs().any(|input| input == Input::Empty) => Input::Empty,
-        None => inputs().next().unwrap_or(Input::Unknown),
+        None if inputs().any(|input| input == InputBox::Empty) => InputBox::Empty,
+        None => inputs().next().unwrap_or(InputBox::Unknown),
     };
-    Look {
+    AgentScreen {
         dialog,
         input,
         working: all_patterns().any(|agent| shows_work(agent, lines)),
@@ -104,17 +104,17 @@ fn judge(
     lines: &[String],
     bright: &[String],
     cursor: (usize, usize),
-) -> Look {
+) -> AgentScreen {
     let working = shows_work(agent, lines);
     match (agent.find_input_box)(lines, cursor.0) {
-        Some(rows) => Look {
+        Some(rows) => AgentScreen {
             dialog: None,
             input: contents(agent, bright, rows, cursor),
             working,
         },
-        None => Look {
+        None => AgentScreen {
             dialog: dialog(lines, cursor.0),
-            input: Input::Unknown,
+            input: InputBox::Unknown,
             working,
         },
     }
@@ -184,7 +184,7 @@ fn contents(
     lines: &[String],
     rows: Range<usize>,
     cursor: (usize, usize),
-) -> Input {
+) -> InputBox {
     let at_start = cursor.0 == rows.start;
     let mut text = String::new();
     for line in lines.get(rows).unwrap_or_default() {
@@ -197,9 +197,9 @@ fn contents(
     let plain = sign.is_none_or(|sign| agent.plain_sign.contains(&sign));
     let placeholder = at_start && agent.placeholders.contains(&text);
     if plain && (text.is_empty() || placeholder) {
-        Input::Empty
+        InputBox::Empty
     } else {
-        Input::Draft
+        InputBox::Draft
     }
 }
 
@@ -376,7 +376,7 @@ mod tests {
     use crate::agents::screen_patterns;
 
     /// Codex's screen with an input box that holds `text` after the cursor.
-    fn input(text: &str) -> Input {
+    fn input(text: &str) -> InputBox {
         let mut terminal = Terminal::new(
             TerminalSize { rows: 10, cols: 60 },
             TerminalOptions::default(),
@@ -390,19 +390,22 @@ mod tests {
 
     #[test]
     fn dim_text_is_no_draft() {
-        assert_eq!(input(""), Input::Empty);
-        assert_eq!(input("\x1b[2mExplain this codebase\x1b[0m"), Input::Empty);
-        assert_eq!(input("Explain this codebase"), Input::Draft);
-        assert_eq!(input("fix \x1b[2mthe bug\x1b[0m"), Input::Draft);
+        assert_eq!(input(""), InputBox::Empty);
+        assert_eq!(
+            input("\x1b[2mExplain this codebase\x1b[0m"),
+            InputBox::Empty
+        );
+        assert_eq!(input("Explain this codebase"), InputBox::Draft);
+        assert_eq!(input("fix \x1b[2mthe bug\x1b[0m"), InputBox::Draft);
     }
 
     #[test]
     fn a_cursor_below_all_lines_is_in_no_box() {
         let lines = ["", "› ", "", "  model · /work"].map(str::to_owned);
         for agent in all_patterns() {
-            assert_eq!(look(agent, &lines, (9, 2)).input, Input::Unknown);
+            assert_eq!(look(agent, &lines, (9, 2)).input, InputBox::Unknown);
         }
-        assert_eq!(look_any(&lines, (9, 2)).input, Input::Unknown);
+        assert_eq!(look_any(&lines, (9, 2)).input, InputBox::Unknown);
     }
 
     #[test]
@@ -414,7 +417,11 @@ mod tests {
             );
             terminal.feed(format!("\r\nhello\r\n{text}").as_bytes());
             let look = look_at_any(&terminal.screen());
-            assert_eq!((look.input, look.dialog), (Input::Unknown, None), "{text}");
+            assert_eq!(
+                (look.input, look.dialog),
+                (InputBox::Unknown, None),
+                "{text}"
+            );
         }
     }
 

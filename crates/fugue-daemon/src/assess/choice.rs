@@ -6,9 +6,9 @@ use fugue_api::{Error, ErrorKind, wire::CallerEnv};
 use hyper::{Uri, header::HeaderValue};
 
 use super::{
-    command::Command,
-    http::{Place, Roots},
-    provider::{Dialect, Provider},
+    command::AssessorCommand,
+    http::{HttpEndpoint, TrustRoots},
+    provider::{Provider, ProviderApi},
     proxy::Proxy,
 };
 use crate::pane::launch;
@@ -16,27 +16,27 @@ use crate::pane::launch;
 /// Somebody who can be asked.
 #[derive(Clone, Debug)]
 pub struct Assessor {
-    pub(super) who: Who,
+    pub(super) who: AssessorKind,
     pub(super) limit: Duration,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Who {
+pub(super) enum AssessorKind {
     Provider(Provider),
-    Command(Command),
+    Command(AssessorCommand),
 }
 
 /// A secret: it goes into one header and is never shown.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Key(String);
+pub(super) struct ApiKey(String);
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")
     }
 }
 
-impl Key {
+impl ApiKey {
     /// As a header's value, after `prefix`.
     pub(super) fn header(&self, prefix: &str) -> Option<HeaderValue> {
         let mut value = HeaderValue::try_from(format!("{prefix}{}", self.0)).ok()?;
@@ -45,7 +45,7 @@ impl Key {
     }
 
     /// A text without the key, which some servers repeat in their errors.
-    pub(super) fn struck_from(&self, text: &str) -> String {
+    pub(super) fn redact(&self, text: &str) -> String {
         text.replace(&self.0, "(key)")
     }
 }
@@ -68,14 +68,14 @@ impl Assessor {
                 return Err(Error::invalid(format!("`{choice}` names no model"))
                     .hint(format!("wanted `{choice}#MODEL`")));
             };
-            Who::Provider(provider(Dialect::OpenAi, model, Some(url), caller)?)
+            AssessorKind::Provider(provider(ProviderApi::OpenAi, model, Some(url), caller)?)
         } else {
             let (kind, rest) = choice.split_once(':').ok_or_else(unknown)?;
             match kind {
-                "cmd" => Who::Command(command(rest, caller)?),
+                "cmd" => AssessorKind::Command(command(rest, caller)?),
                 _ => {
-                    let dialect = Dialect::named(kind).ok_or_else(unknown)?;
-                    Who::Provider(provider(dialect, rest, None, caller)?)
+                    let dialect = ProviderApi::named(kind).ok_or_else(unknown)?;
+                    AssessorKind::Provider(provider(dialect, rest, None, caller)?)
                 }
             }
         };
@@ -83,13 +83,13 @@ impl Assessor {
     }
 }
 
-fn command(line: &str, caller: &CallerEnv) -> Result<Command, Error> {
+fn command(line: &str, caller: &CallerEnv) -> Result<AssessorCommand, Error> {
     if line.trim().is_empty() {
         return Err(
             Error::invalid("`cmd:` names no command").hint("wanted for example `cmd:claude -p`")
         );
     }
-    Ok(Command {
+    Ok(AssessorCommand {
         line: line.to_owned(),
         cwd: PathBuf::from(OsString::from(&caller.cwd)),
         env: launch::inherited(caller),
@@ -97,7 +97,7 @@ fn command(line: &str, caller: &CallerEnv) -> Result<Command, Error> {
 }
 
 fn provider(
-    dialect: Dialect,
+    dialect: ProviderApi,
     model: &str,
     url: Option<&str>,
     caller: &CallerEnv,
@@ -135,9 +135,9 @@ fn provider(
     }
     let base = base.map_or_else(
         || dialect.home().to_owned(),
-        |base| dialect.spelled_out(&base),
+        |base| dialect.with_default_path(&base),
     );
-    let mut place = place(&base, caller).ok_or_else(|| {
+    let mut place = endpoint(&base, caller).ok_or_else(|| {
         Error::invalid(format!(
             "{whose}: wanted a URL such as `{}`",
             dialect.home()
@@ -167,8 +167,8 @@ fn provider(
     })
 }
 
-fn checked_key(name: &str, key: String) -> Result<Key, Error> {
-    let key = Key(key.trim().to_owned());
+fn checked_key(name: &str, key: String) -> Result<ApiKey, Error> {
+    let key = ApiKey(key.trim().to_owned());
     match key.header("") {
         Some(_) => Ok(key),
         None => Err(
@@ -178,7 +178,7 @@ fn checked_key(name: &str, key: String) -> Result<Key, Error> {
     }
 }
 
-fn place(base: &str, caller: &CallerEnv) -> Option<Place> {
+fn endpoint(base: &str, caller: &CallerEnv) -> Option<HttpEndpoint> {
     let uri: Uri = base.trim_end_matches('/').parse().ok()?;
     let host = uri.host()?;
     let tls = match uri.scheme_str()? {
@@ -190,12 +190,12 @@ fn place(base: &str, caller: &CallerEnv) -> Option<Place> {
     if uri.query().is_some() || uri.authority()?.as_str().contains('@') {
         return None;
     }
-    Some(Place {
+    Some(HttpEndpoint {
         host: host.to_owned(),
         port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
         authority: uri.authority()?.to_string(),
         path: uri.path().trim_end_matches('/').to_owned(),
-        roots: tls.then(|| Roots {
+        roots: tls.then(|| TrustRoots {
             file: variable(caller, "SSL_CERT_FILE").map(PathBuf::from),
             dir: variable(caller, "SSL_CERT_DIR").map(PathBuf::from),
         }),
@@ -234,7 +234,7 @@ fn variable(caller: &CallerEnv, name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn chosen(choice: &str, vars: &[(&str, &str)]) -> Result<Who, Error> {
+    fn chosen(choice: &str, vars: &[(&str, &str)]) -> Result<AssessorKind, Error> {
         let text = |text: &str| OsString::from(text).into();
         let caller = CallerEnv {
             cwd: text("/"),
@@ -250,15 +250,15 @@ mod tests {
 
     fn check(choice: &str, vars: &[(&str, &str)], expected: &str) {
         let shown = match chosen(choice, vars) {
-            Ok(Who::Command(command)) => format!("cmd {}", command.line),
-            Ok(Who::Provider(p)) => {
+            Ok(AssessorKind::Command(command)) => format!("cmd {}", command.line),
+            Ok(AssessorKind::Provider(p)) => {
                 let key = if p.key.is_some() { "with" } else { "without" };
                 let tls = if p.place.roots.is_some() {
                     "https"
                 } else {
                     "http"
                 };
-                let Place {
+                let HttpEndpoint {
                     host, port, path, ..
                 } = p.place;
                 format!(

@@ -32,10 +32,10 @@ use tokio::{
 use super::AssessError;
 
 /// What a command complains of on stderr: its last words count.
-const MAX_COMPLAINT: usize = 16 * 1024;
-const SAID_CHARS: usize = 300;
+const MAX_STDERR_BYTES: usize = 16 * 1024;
+const MAX_ERROR_CHARS: usize = 300;
 /// What a pipe holds at most, unless somebody has made it larger.
-const PIPE_HOLDS: usize = 64 * 1024;
+const PIPE_CAPACITY: usize = 64 * 1024;
 /// What a watcher's command printed last.
 const MAX_OUTPUT: usize = 64 * 1024;
 
@@ -46,24 +46,24 @@ pub const MARK: &str = "FUGUE_ASSESSMENT";
 const SECRETS: &[&str] = &["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"];
 
 #[derive(Clone)]
-pub(super) struct Command {
+pub(super) struct AssessorCommand {
     pub line: String,
     pub cwd: PathBuf,
     pub env: Vec<(OsString, OsString)>,
 }
 
 /// Its variables hold keys, so they are not shown.
-impl fmt::Debug for Command {
+impl fmt::Debug for AssessorCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Command({:?} in {:?})", self.line, self.cwd)
     }
 }
 
-impl Command {
+impl AssessorCommand {
     pub async fn ask(&self, prompt: String) -> Result<String, AssessError> {
         let failed = |error: io::Error| AssessError::Failed {
             ending: "could not be started".into(),
-            said: one_line(&error.to_string(), SAID_CHARS),
+            said: one_line(&error.to_string(), MAX_ERROR_CHARS),
         };
         let (mut running, mut talk) = self.start().map_err(failed)?;
         // Neither of the two ends: they go on beside what is waited for.
@@ -78,7 +78,7 @@ impl Command {
         match ending {
             ProcessExit::Code(0) => Ok(String::from_utf8_lossy(&talk.answer.bytes).into_owned()),
             other => Err(AssessError::Failed {
-                ending: in_words(other),
+                ending: describe_exit(other),
                 said: self.said(&talk.complaint.bytes, &talk.answer.bytes),
             }),
         }
@@ -102,8 +102,8 @@ impl Command {
             .start()?;
         drop(writes);
         let marks = vec![format!("{MARK}={mark}").into_bytes()];
-        let mut running = Running::new(child, marks);
-        let mut heard = Heard::new(output, MAX_OUTPUT, Full::Forget)?;
+        let mut running = RunningCommand::new(child, marks);
+        let mut heard = PipeReader::new(output, MAX_OUTPUT, OverflowPolicy::Forget)?;
         let ending = tokio::select! {
             ending = running.ended() => ending?,
             // Never: what is too much is forgotten.
@@ -113,7 +113,7 @@ impl Command {
         Ok((ending, String::from_utf8_lossy(&heard.bytes).into_owned()))
     }
 
-    fn start(&self) -> io::Result<(Running, Talk)> {
+    fn start(&self) -> io::Result<(RunningCommand, CommandPipes)> {
         let (stdin, question) = pipe_with(PipeFlags::CLOEXEC)?;
         let (answer, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let (complaint, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -130,11 +130,11 @@ impl Command {
             .fd(stderr.as_fd(), 2)
             .start()?;
         let marks = vec![format!("{MARK}={mark}").into_bytes()];
-        let running = Running::new(child, marks);
-        let talk = Talk {
+        let running = RunningCommand::new(child, marks);
+        let talk = CommandPipes {
             question: Sender::from_owned_fd(question)?,
-            answer: Heard::new(answer, MAX_ANSWER, Full::Stop)?,
-            complaint: Heard::new(complaint, MAX_COMPLAINT, Full::Forget)?,
+            answer: PipeReader::new(answer, MAX_ANSWER, OverflowPolicy::Stop)?,
+            complaint: PipeReader::new(complaint, MAX_STDERR_BYTES, OverflowPolicy::Forget)?,
         };
         Ok((running, talk))
     }
@@ -146,7 +146,7 @@ impl Command {
             let lines: Vec<&str> = text.trim().lines().collect();
             one_line(
                 &lines[lines.len().saturating_sub(3)..].join(" "),
-                SAID_CHARS,
+                MAX_ERROR_CHARS,
             )
         };
         let said = [words(complaint), words(answer)];
@@ -178,7 +178,7 @@ fn endless() -> AssessError {
     }
 }
 
-pub(super) fn in_words(ending: ProcessExit) -> String {
+pub(super) fn describe_exit(ending: ProcessExit) -> String {
     match ending {
         ProcessExit::Code(code) => format!("ended with code {code}"),
         ProcessExit::Signal { signo, .. } => format!("was ended by signal {signo}"),
@@ -187,10 +187,10 @@ pub(super) fn in_words(ending: ProcessExit) -> String {
 }
 
 /// What goes in and out of a command.
-struct Talk {
+struct CommandPipes {
     question: Sender,
-    answer: Heard,
-    complaint: Heard,
+    answer: PipeReader,
+    complaint: PipeReader,
 }
 
 /// Hands over the prompt and closes stdin. A command that does not read it all is no worse for that.
@@ -202,21 +202,21 @@ async fn feed(mut question: Sender, prompt: String) {
 
 /// What to do with more than fits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Full {
+enum OverflowPolicy {
     Stop,
     /// Forget what came first.
     Forget,
 }
 
-struct Heard {
+struct PipeReader {
     from: Receiver,
     bytes: Vec<u8>,
     most: usize,
-    full: Full,
+    full: OverflowPolicy,
 }
 
-impl Heard {
-    fn new(from: OwnedFd, most: usize, full: Full) -> io::Result<Self> {
+impl PipeReader {
+    fn new(from: OwnedFd, most: usize, full: OverflowPolicy) -> io::Result<Self> {
         Ok(Self {
             from: Receiver::from_owned_fd(from)?,
             bytes: Vec::new(),
@@ -229,10 +229,10 @@ impl Heard {
     async fn fill(&mut self) {
         while self.from.readable().await.is_ok() {
             match self.take() {
-                Took::Some => {}
-                Took::TooMuch => return,
-                Took::Nothing => continue,
-                Took::End => break,
+                ReadOutcome::Some => {}
+                ReadOutcome::TooMuch => return,
+                ReadOutcome::Nothing => continue,
+                ReadOutcome::End => break,
             }
         }
         std::future::pending().await
@@ -242,7 +242,7 @@ impl Heard {
     fn drain(&mut self) {
         let mut chunk = [0; 8192];
         // As much as a pipe holds: what got away from the command may go on writing for ever.
-        for _ in 0..PIPE_HOLDS / chunk.len() {
+        for _ in 0..PIPE_CAPACITY / chunk.len() {
             match rustix::io::read(&self.from, &mut chunk) {
                 Ok(n) if n > 0 => self.keep(&chunk[..n]),
                 Ok(_) | Err(_) => return,
@@ -250,32 +250,32 @@ impl Heard {
         }
     }
 
-    fn take(&mut self) -> Took {
+    fn take(&mut self) -> ReadOutcome {
         let mut chunk = [0; 8192];
         match self.from.try_read(&mut chunk) {
-            Ok(0) => Took::End,
+            Ok(0) => ReadOutcome::End,
             Ok(n) => self.keep(&chunk[..n]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Took::Nothing,
-            Err(_) => Took::End,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ReadOutcome::Nothing,
+            Err(_) => ReadOutcome::End,
         }
     }
 
-    fn keep(&mut self, chunk: &[u8]) -> Took {
+    fn keep(&mut self, chunk: &[u8]) -> ReadOutcome {
         self.bytes.extend_from_slice(chunk);
         let over = self.bytes.len().saturating_sub(self.most);
         match self.full {
-            Full::Stop if over > 0 => Took::TooMuch,
-            Full::Stop => Took::Some,
-            Full::Forget => {
+            OverflowPolicy::Stop if over > 0 => ReadOutcome::TooMuch,
+            OverflowPolicy::Stop => ReadOutcome::Some,
+            OverflowPolicy::Forget => {
                 self.bytes.drain(..over);
-                Took::Some
+                ReadOutcome::Some
             }
         }
     }
 }
 
 #[derive(PartialEq, Eq)]
-enum Took {
+enum ReadOutcome {
     Some,
     Nothing,
     TooMuch,
@@ -284,20 +284,20 @@ enum Took {
 
 /// A command that runs. A thread sees it out: it waits for the end, ends what the command left behind, and reaps it.
 /// Dropping this ends the command first.
-struct Running {
+struct RunningCommand {
     /// The command's group, as long as the number is its own: until it is reaped.
     group: Arc<Mutex<Option<Pid>>>,
     seen_out: JoinHandle<io::Result<ProcessExit>>,
 }
 
-impl Running {
+impl RunningCommand {
     fn new(child: ChildProcess, marks: Vec<Vec<u8>>) -> Self {
         let scope = ProcessScope::new(identify(child.pid), marks);
         let group = Arc::new(Mutex::new(Pid::from_raw(child.pid)));
         let known = group.clone();
         Self {
             group,
-            seen_out: spawn_blocking(move || see_out(&child, scope, &known)),
+            seen_out: spawn_blocking(move || reap(&child, scope, &known)),
         }
     }
 
@@ -306,7 +306,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         if let Some(group) = *lock(&self.group) {
             // It may be over by itself; the thread knows.
@@ -315,7 +315,7 @@ impl Drop for Running {
     }
 }
 
-fn see_out(
+fn reap(
     child: &ChildProcess,
     scope: ProcessScope,
     group: &Mutex<Option<Pid>>,

@@ -28,7 +28,7 @@ const MAX_BODY: usize = 1 << 20;
 
 /// Where a server is.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct HttpEndpoint {
     /// As in a URL, so with brackets if it is an IPv6 address.
     pub host: String,
     pub port: u16,
@@ -36,31 +36,31 @@ pub(super) struct Place {
     /// What goes before every path.
     pub path: String,
     /// With TLS: whom to trust.
-    pub roots: Option<Roots>,
+    pub roots: Option<TrustRoots>,
     /// The way there, if it is not the straight one.
     pub proxy: Option<Proxy>,
 }
 
 /// The caller's own trusted roots, else the system's.
 #[derive(Clone, Debug)]
-pub(super) struct Roots {
+pub(super) struct TrustRoots {
     pub file: Option<PathBuf>,
     pub dir: Option<PathBuf>,
 }
 
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct HttpReply {
     pub status: u16,
     pub body: Vec<u8>,
 }
 
-impl Place {
+impl HttpEndpoint {
     pub async fn post(
         &self,
         path: &str,
         headers: &[(HeaderName, HeaderValue)],
         body: String,
-    ) -> Result<Reply, AssessError> {
+    ) -> Result<HttpReply, AssessError> {
         let mut request = Request::post(format!("{}{path}", self.path))
             .header(HOST, &self.authority)
             .header(CONTENT_TYPE, "application/json")
@@ -100,7 +100,7 @@ impl Place {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
         request: Request<Full<Bytes>>,
-    ) -> Result<Reply, AssessError> {
+    ) -> Result<HttpReply, AssessError> {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.unreachable(error))?;
@@ -115,7 +115,7 @@ impl Place {
                 Some(_) => AssessError::Garbled(format!("more than {MAX_BODY} bytes")),
                 None => self.unreachable(error),
             })?;
-            Ok(Reply {
+            Ok(HttpReply {
                 status,
                 body: body.to_bytes().to_vec(),
             })
@@ -136,7 +136,7 @@ impl Place {
     }
 }
 
-impl Roots {
+impl TrustRoots {
     /// Read each time: an assessor is asked once a minute, and roots change under a daemon that runs for weeks.
     async fn config(&self) -> io::Result<Arc<ClientConfig>> {
         let Self { file, dir } = self.clone();

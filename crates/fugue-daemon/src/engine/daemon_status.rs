@@ -9,12 +9,12 @@ impl Engine {
     pub(super) fn status(&self) -> DaemonStatus {
         DaemonStatus {
             pid: std::process::id(),
-            socket: self.house.paths.socket().to_string_lossy().into_owned(),
+            socket: self.context.paths.socket().to_string_lossy().into_owned(),
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_ms: u64::try_from(self.clock.uptime().as_millis()).unwrap_or(u64::MAX),
             panes: self.core.live_panes().count() as u64,
-            epoch: self.house.epoch,
-            store: self.storing.status(),
+            epoch: self.context.epoch,
+            store: self.store_health.status(),
             logs: self.logs_status(),
         }
     }
@@ -24,7 +24,7 @@ impl Engine {
             ended_bytes,
             running_bytes,
         } = self.core.log_usage();
-        let quota_bytes = self.house.settings.logs_quota_bytes();
+        let quota_bytes = self.context.settings.logs_quota_bytes();
         let is_over = quota_bytes.is_some_and(|quota| ended_bytes + running_bytes > quota);
         let note = "the output logs exceed `logs_quota_mb`, and running panes or open runs need what is left: close \
                     panes, or raise the quota";

@@ -3,59 +3,59 @@
 use fugue_api::wire::Response;
 use fugue_core::{CoreInput, Effect, PaneEvent};
 
-use super::{DaemonContext, Engine, EngineEvent, Going, OWN_CALLS};
+use super::{DaemonContext, Engine, EngineEvent, LoopControl, OWN_CALLS};
 use crate::{
     archive, compose, gc,
     pane::{self, Inject, PaneCommand, Quiet, launch},
     sweep,
-    watchers::Errand,
+    watchers::WatcherJob,
     whole, workers,
 };
 use fugue_client::spool;
 
 impl Engine {
-    pub(super) fn act(&mut self, effect: Effect) -> Going {
+    pub(super) fn perform_effect(&mut self, effect: Effect) -> LoopControl {
         if let Effect::Answer { call, .. }
         | Effect::Hand { call, .. }
         | Effect::Compose { call, .. } = &effect
         {
-            self.storing.call_ended(*call);
+            self.store_health.call_ended(*call);
         }
         if let Effect::Answer { call, .. } = &effect
-            && let Some(key) = self.kept_news.remove(call)
+            && let Some(key) = self.spooled_reports.remove(call)
         {
-            let house = self.house.clone();
+            let house = self.context.clone();
             tokio::task::spawn_blocking(move || spool::forget(&house.paths, key));
         }
         match effect {
             Effect::Answer { call, .. } if call.0 >= OWN_CALLS => return self.own_call_ended(call),
-            Effect::Answer { call, answer } => self.desk.answer(call, answer),
+            Effect::Answer { call, answer } => self.pending_calls.answer(call, answer),
             Effect::Hand {
                 call,
                 answer,
                 event,
-            } => self.desk.hand(call, answer, event),
+            } => self.pending_calls.answer_with_lease(call, answer, event),
             Effect::Prepare { worker, caller } => {
-                self.for_worker(move |house| CoreInput::Prepared {
+                self.spawn_worker_job(move |house| CoreInput::Prepared {
                     worker: worker.number,
                     outcome: workers::prepare(&worker, &caller, house),
                 })
             }
-            Effect::Unprepare { worker, error } => self.for_worker(move |house| {
-                workers::unprepare(&worker, house);
+            Effect::Unprepare { worker, error } => self.spawn_worker_job(move |house| {
+                workers::undo_prepare(&worker, house);
                 CoreInput::Unprepared {
                     worker: worker.number,
                     error,
                 }
             }),
             Effect::WorkOut { worker, repo, tail } => {
-                self.for_worker(move |house| CoreInput::WorkedOut {
+                self.spawn_worker_job(move |house| CoreInput::WorkedOut {
                     worker,
-                    found: workers::work_out(repo.as_ref(), tail.as_deref(), house),
+                    found: workers::collect_changes(repo.as_ref(), tail.as_deref(), house),
                 })
             }
             Effect::ForgetWorker { worker } => {
-                let house = self.house.clone();
+                let house = self.context.clone();
                 tokio::task::spawn_blocking(move || workers::forget(&worker, &house));
             }
             Effect::RunForWatcher {
@@ -66,7 +66,7 @@ impl Engine {
                 caller,
                 limit,
             } => {
-                let errand = Errand {
+                let errand = WatcherJob {
                     watcher,
                     step,
                     command,
@@ -74,12 +74,17 @@ impl Engine {
                     caller,
                     limit,
                 };
-                self.errands.run(errand, self.says.clone());
+                self.watcher_jobs.run(errand, self.event_sender.clone());
             }
-            Effect::Fit { pane, size } => self.tell(pane, PaneCommand::Fit(size)),
-            Effect::AgentSays { pane, says } => self.tell(pane, PaneCommand::AgentSays(says)),
-            Effect::Judge { job, caller } => self.errands.judge(*job, &caller, self.says.clone()),
-            Effect::StopJudging { watcher } => self.errands.stop(watcher),
+            Effect::Fit { pane, size } => self.send_command(pane, PaneCommand::Fit(size)),
+            Effect::AgentSays { pane, says } => {
+                self.send_command(pane, PaneCommand::AgentSays(says))
+            }
+            Effect::Judge { job, caller } => {
+                self.watcher_jobs
+                    .start_assessment(*job, &caller, self.event_sender.clone())
+            }
+            Effect::StopJudging { watcher } => self.watcher_jobs.stop(watcher),
             Effect::AwaitQuiet {
                 pane,
                 watcher,
@@ -93,10 +98,10 @@ impl Engine {
                     quiet,
                     lines,
                 };
-                self.tell(pane, PaneCommand::AwaitQuiet(quiet));
+                self.send_command(pane, PaneCommand::AwaitQuiet(quiet));
             }
             Effect::ForgetQuiet { pane, watcher } => {
-                self.tell(pane, PaneCommand::ForgetQuiet(watcher));
+                self.send_command(pane, PaneCommand::ForgetQuiet(watcher));
             }
             Effect::Inject {
                 pane,
@@ -113,11 +118,13 @@ impl Engine {
                     enter,
                     seen,
                 };
-                self.tell(pane, PaneCommand::Inject(inject));
+                self.send_command(pane, PaneCommand::Inject(inject));
             }
-            Effect::AwaitRest { pane, over } => self.tell(pane, PaneCommand::AwaitRest(over)),
+            Effect::AwaitRest { pane, over } => {
+                self.send_command(pane, PaneCommand::AwaitRest(over))
+            }
             Effect::TypeMessage { pane, event, text } => {
-                self.tell(pane, PaneCommand::TypeMessage { event, text });
+                self.send_command(pane, PaneCommand::TypeMessage { event, text });
             }
             Effect::Commit { .. } => {}
             Effect::Open {
@@ -133,29 +140,38 @@ impl Engine {
                     world,
                     caller,
                 };
-                let (handle, task) =
-                    pane::open(*record, start, self.house.clone(), self.says.clone());
+                let (handle, task) = pane::open(
+                    *record,
+                    start,
+                    self.context.clone(),
+                    self.event_sender.clone(),
+                );
                 self.install(handle, task);
             }
             Effect::Adopt { record, steps, how } => {
-                let (handle, task) =
-                    pane::adopt(*record, steps, how, self.house.clone(), self.says.clone());
+                let (handle, task) = pane::adopt(
+                    *record,
+                    steps,
+                    how,
+                    self.context.clone(),
+                    self.event_sender.clone(),
+                );
                 self.install(handle, task);
             }
             Effect::Ask {
                 call,
                 pane,
                 question,
-            } => self.ask(call, pane, question),
+            } => self.send_request(call, pane, question),
             Effect::AskArchive {
                 call,
                 record,
                 question,
             } => {
-                if let Some(responder) = self.desk.take(call) {
-                    let answer = archive::answer(record, question, self.house.clone());
+                if let Some(responder) = self.pending_calls.take(call) {
+                    let answer = archive::answer(record, question, self.context.clone());
                     let task = whole::answer_later(responder, answer);
-                    self.desk.waits(call, task.abort_handle());
+                    self.pending_calls.set_wait(call, task.abort_handle());
                 }
             }
             Effect::CollectGarbage {
@@ -163,8 +179,8 @@ impl Engine {
                 inventory,
                 dry_run,
             } => {
-                let (house, says) = (self.house.clone(), self.says.clone());
-                let responder = self.desk.take(call);
+                let (house, says) = (self.context.clone(), self.event_sender.clone());
+                let responder = self.pending_calls.take(call);
                 if !dry_run {
                     self.removals += inventory.forgotten.len();
                 }
@@ -183,14 +199,14 @@ impl Engine {
                 overview,
                 live,
                 bounded,
-            } => self.survey(call, overview, live, bounded),
+            } => self.answer_overview(call, overview, live, bounded),
             Effect::Close { pane, grace } => {
-                self.tell(pane, PaneCommand::Close { grace });
+                self.send_command(pane, PaneCommand::Close { grace });
             }
             Effect::Sweep { pane, grace } => {
                 let (says, dir) = (
-                    self.says.clone(),
-                    self.house.paths.panes().join(pane.to_string()),
+                    self.event_sender.clone(),
+                    self.context.paths.panes().join(pane.to_string()),
                 );
                 tokio::task::spawn_blocking(move || {
                     sweep::pane(pane, &dir, grace);
@@ -198,17 +214,17 @@ impl Engine {
                 });
             }
             Effect::Forget { pane } => {
-                let dir = self.house.paths.panes().join(pane.to_string());
-                let says = self.says.clone();
+                let dir = self.context.paths.panes().join(pane.to_string());
+                let says = self.event_sender.clone();
                 self.removals += 1;
                 tokio::task::spawn_blocking(move || {
                     let outcome = sweep::remove_pane_dir(&dir);
                     let _ = says.blocking_send(EngineEvent::Removal { pane, outcome });
                 });
             }
-            Effect::Watch { pane, watch } => self.tell(pane, PaneCommand::Watch(watch)),
+            Effect::Watch { pane, watch } => self.send_command(pane, PaneCommand::Watch(watch)),
             Effect::WatchArchive { record, watch } => {
-                let (says, house) = (self.says.clone(), self.house.clone());
+                let (says, house) = (self.event_sender.clone(), self.context.clone());
                 tokio::spawn(async move {
                     let pane = record.id;
                     for fact in archive::search(record, &watch, house).await {
@@ -216,9 +232,11 @@ impl Engine {
                     }
                 });
             }
-            Effect::Unwatch { pane, run } => self.tell(pane, PaneCommand::Unwatch(run)),
-            Effect::RunSteps { pane, plan } => self.tell(pane, PaneCommand::RunSteps(plan)),
-            Effect::StopSteps { pane, plan } => self.tell(pane, PaneCommand::StopSteps(plan)),
+            Effect::Unwatch { pane, run } => self.send_command(pane, PaneCommand::Unwatch(run)),
+            Effect::RunSteps { pane, plan } => self.send_command(pane, PaneCommand::RunSteps(plan)),
+            Effect::StopSteps { pane, plan } => {
+                self.send_command(pane, PaneCommand::StopSteps(plan))
+            }
             Effect::Compose {
                 call,
                 run,
@@ -232,12 +250,12 @@ impl Engine {
                     let handle = self.panes.get(&part.record.id).cloned();
                     Some((part, handle))
                 });
-                let says = self.says.clone();
-                let answer = self.desk.take(call).map(|responder| {
-                    let (parts, house) = (parts.collect(), self.house.clone());
+                let says = self.event_sender.clone();
+                let answer = self.pending_calls.take(call).map(|responder| {
+                    let (parts, house) = (parts.collect(), self.context.clone());
                     let reply = compose::reply(*result, parts, most_chars, wrap, house);
                     let task = whole::answer_later(responder, reply);
-                    self.desk.waits(call, task.abort_handle());
+                    self.pending_calls.set_wait(call, task.abort_handle());
                     task
                 });
                 tokio::spawn(async move {
@@ -253,15 +271,15 @@ impl Engine {
                 self.alarms.insert(at);
             }
         }
-        Going::On
+        LoopControl::Continue
     }
 
     /// Files and git take their time, and nobody else waits for that.
-    pub(super) fn for_worker(
+    pub(super) fn spawn_worker_job(
         &self,
         work: impl FnOnce(&DaemonContext) -> CoreInput + Send + 'static,
     ) {
-        let (says, house) = (self.says.clone(), self.house.clone());
+        let (says, house) = (self.event_sender.clone(), self.context.clone());
         tokio::task::spawn_blocking(move || {
             let input = work(&house);
             let _ = says.blocking_send(EngineEvent::Worker(input));

@@ -18,15 +18,17 @@ use crate::{
 };
 
 // A pane that replays a long log answers late; an overview does not wait for it.
-const PATIENCE_FOR_A_ROW: Duration = Duration::from_millis(500);
+const OVERVIEW_TIMEOUT: Duration = Duration::from_millis(500);
 // What a tool's reply may hold where the caller did not say.
-const MODEL_CHARS: usize = 10_000;
+const MAX_OVERVIEW_CHARS: usize = 10_000;
 
 impl Engine {
-    pub(super) fn tell(&mut self, pane: PaneId, command: PaneCommand) {
+    pub(super) fn send_command(&mut self, pane: PaneId, command: PaneCommand) {
         match self.panes.get(&pane) {
             Some(handle) => handle.tell(command),
-            None if pane > self.newest => self.early.entry(pane).or_default().push(command),
+            None if pane > self.newest_pane => {
+                self.early_commands.entry(pane).or_default().push(command)
+            }
             // A pane that has just ended is told of to core as well, which then asks its files.
             None => {}
         }
@@ -34,10 +36,10 @@ impl Engine {
 
     pub(super) fn install(&mut self, handle: PaneHandle, task: Task) {
         let pane = handle.id();
-        self.newest = self.newest.max(pane);
+        self.newest_pane = self.newest_pane.max(pane);
         // Of those before it none is opened any more.
-        let later = self.early.split_off(&PaneId(pane.0 + 1));
-        let mut early = std::mem::replace(&mut self.early, later);
+        let later = self.early_commands.split_off(&PaneId(pane.0 + 1));
+        let mut early = std::mem::replace(&mut self.early_commands, later);
         for command in early.remove(&pane).into_iter().flatten() {
             handle.tell(command);
         }
@@ -45,19 +47,19 @@ impl Engine {
         self.shards.spawn(pane, task);
     }
 
-    pub(super) fn ask(&mut self, call: CallId, pane: PaneId, question: PaneRequest) {
+    pub(super) fn send_request(&mut self, call: CallId, pane: PaneId, question: PaneRequest) {
         let Some(handle) = self.panes.get(&pane) else {
             // It ended a moment ago, and core hears of it next.
             let error =
                 Error::new(ErrorKind::Ended, format!("pane `{pane}` is ending")).hint("ask again");
-            return self.desk.answer(call, Err(error));
+            return self.pending_calls.answer(call, Err(error));
         };
-        let Some(responder) = self.desk.take(call) else {
+        let Some(responder) = self.pending_calls.take(call) else {
             return;
         };
         if let PaneRequest::Follow { from } = question {
             let wait = tokio::spawn(follow::live(handle.clone(), from, responder));
-            self.desk.waits(call, wait.abort_handle());
+            self.pending_calls.set_wait(call, wait.abort_handle());
         } else if let Err(PaneCommand::Ask { responder, .. }) = handle.try_tell(PaneCommand::Ask {
             question,
             responder,
@@ -72,14 +74,14 @@ impl Engine {
     }
 
     /// Completes the rows of live panes, each by its own task.
-    pub(super) fn survey(
+    pub(super) fn answer_overview(
         &mut self,
         call: CallId,
         mut overview: Overview,
         live: Vec<PaneId>,
         bounded: bool,
     ) {
-        let Some(responder) = self.desk.take(call) else {
+        let Some(responder) = self.pending_calls.take(call) else {
             return;
         };
         let asked: Vec<_> = live
@@ -95,7 +97,7 @@ impl Engine {
             .collect();
         let answer = move |mut overview| {
             if bounded {
-                view::bound_overview(&mut overview, MODEL_CHARS);
+                view::bound_overview(&mut overview, MAX_OVERVIEW_CHARS);
             }
             let reply = ToolReply::GetStatus(GetStatusReply::All(overview));
             responder.answer(Ok(Response::Tool { reply }));
@@ -104,7 +106,7 @@ impl Engine {
             return answer(overview);
         }
         tokio::spawn(async move {
-            let deadline = Instant::now() + PATIENCE_FOR_A_ROW;
+            let deadline = Instant::now() + OVERVIEW_TIMEOUT;
             for (pane, answered) in asked {
                 let brief = tokio::time::timeout_at(deadline, answered).await;
                 if let (Ok(Ok(brief)), Ok(index)) = (

@@ -9,26 +9,26 @@ use fugue_api::{
 };
 use fugue_core::{CallId, CallRequest, TmuxLookup};
 
-use super::{Engine, Going};
-use crate::{desk::Responder, sweep};
+use super::{Engine, LoopControl};
+use crate::{pending_calls::Responder, sweep};
 
 /// The end of the daemon, waiting for its panes.
-pub(super) struct Stopping {
+pub(super) struct DaemonShutdown {
     /// Removes what tmux shows of panes that have ended.
     views: Option<std::thread::JoinHandle<()>>,
-    asker: Option<Responder>,
-    open: HashSet<CallId>,
-    closed: u64,
+    responder: Option<Responder>,
+    open_calls: HashSet<CallId>,
+    closed_panes: u64,
 }
 
 impl Engine {
-    pub(super) fn stop(&mut self, asker: Responder, panes: bool) -> Going {
+    pub(super) fn stop(&mut self, asker: Responder, panes: bool) -> LoopControl {
         if self.stopping.is_some() {
             asker.answer(Err(Error::new(
                 ErrorKind::Unavailable,
                 "the daemon is stopping already",
             )));
-            return Going::On;
+            return LoopControl::Continue;
         }
         let live: Vec<PaneId> = if panes {
             self.core.own_panes().collect()
@@ -43,14 +43,14 @@ impl Engine {
         self.own_calls += calls.len() as u64;
         let open = calls.iter().copied().collect();
         let views = panes.then(|| {
-            let dir = self.house.paths.panes();
+            let dir = self.context.paths.panes();
             std::thread::spawn(move || sweep::ended_views(&dir))
         });
-        self.stopping = Some(Stopping {
+        self.stopping = Some(DaemonShutdown {
             views,
-            asker: Some(asker),
-            open,
-            closed: live.len() as u64,
+            responder: Some(asker),
+            open_calls: open,
+            closed_panes: live.len() as u64,
         });
         let caller = Arc::new(CallerEnv::nobody());
         for (call, pane) in calls.into_iter().zip(live) {
@@ -75,33 +75,33 @@ impl Engine {
             };
             self.enter(call, asked);
         }
-        self.over_if_nothing_is_open()
+        self.exit_if_finished()
     }
 
-    pub(super) fn own_call_ended(&mut self, call: CallId) -> Going {
+    pub(super) fn own_call_ended(&mut self, call: CallId) -> LoopControl {
         if let Some(stopping) = &mut self.stopping {
-            stopping.open.remove(&call);
+            stopping.open_calls.remove(&call);
         }
-        self.over_if_nothing_is_open()
+        self.exit_if_finished()
     }
 
-    pub(super) fn over_if_nothing_is_open(&mut self) -> Going {
+    pub(super) fn exit_if_finished(&mut self) -> LoopControl {
         let Some(stopping) = self
             .stopping
             .as_mut()
-            .filter(|stopping| stopping.open.is_empty() && self.removals == 0)
+            .filter(|stopping| stopping.open_calls.is_empty() && self.removals == 0)
         else {
-            return Going::On;
+            return LoopControl::Continue;
         };
         // Nothing else is left to do, and what is not through by now never will be.
         if let Some(views) = stopping.views.take() {
             let _ = views.join();
         }
-        if let Some(asker) = stopping.asker.take() {
+        if let Some(asker) = stopping.responder.take() {
             asker.answer(Ok(Response::Stopping {
-                panes_closed: stopping.closed,
+                panes_closed: stopping.closed_panes,
             }));
         }
-        Going::Over
+        LoopControl::Exit
     }
 }

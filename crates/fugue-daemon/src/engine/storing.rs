@@ -14,7 +14,7 @@ use fugue_api::{
 use fugue_core::{CallId, CallRequest, Change, Core, CoreInput, Effect, TmuxLookup, Undo};
 use tokio::time::Instant;
 
-use super::{Engine, Going, OWN_CALLS};
+use super::{Engine, LoopControl, OWN_CALLS};
 use crate::store::{Commit, OnFailure, Report};
 
 // How long a call waits for its commit before it is answered that nothing is stored yet.
@@ -23,11 +23,11 @@ const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_UNSTORED: usize = 10_000;
 
 /// What the engine knows of the store.
-pub(super) struct Storing {
-    trouble: Option<Trouble>,
+pub(super) struct StoreHealth {
+    trouble: Option<StoreOutage>,
     next_commit: u64,
     /// Commits that are not confirmed yet, oldest first, with what is to be done when they are.
-    unstored: BTreeMap<u64, Unstored>,
+    unstored: BTreeMap<u64, PendingCommit>,
     /// Calls that wait for commits before this one were answered that nothing is stored yet.
     answered_below: u64,
     /// Open calls whose answers wait for every commit before them.
@@ -37,13 +37,13 @@ pub(super) struct Storing {
     pub notes: Vec<String>,
 }
 
-struct Unstored {
+struct PendingCommit {
     effects: Vec<Effect>,
     undo: Option<Undo>,
     since: Instant,
 }
 
-struct Trouble {
+struct StoreOutage {
     state: StoreState,
     reason: String,
     since: SystemTime,
@@ -51,7 +51,7 @@ struct Trouble {
 
 /// What a call needs of the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Need {
+enum StoreNeed {
     /// Its answer claims nothing that is recorded, or only what the next daemon finds by itself.
     Nothing,
     /// Its answer waits for the commits before it.
@@ -60,7 +60,7 @@ enum Need {
     Record,
 }
 
-impl Storing {
+impl StoreHealth {
     pub fn new(quarantined: u64, notes: Vec<String>) -> Self {
         Self {
             trouble: None,
@@ -125,7 +125,7 @@ impl Storing {
             tracing::warn!(unstored, "daemon ends with commits that are not stored yet");
         }
         match &self.trouble {
-            Some(Trouble {
+            Some(StoreOutage {
                 state: StoreState::Ended,
                 reason,
                 ..
@@ -189,63 +189,63 @@ const SILENT: &str = "the disk has not answered for 10 s";
 impl Engine {
     /// The one way into core for calls. While the store is stalled, calls that would record something are refused
     /// here, so that a refused call changes nothing.
-    pub(super) fn enter(&mut self, call: CallId, asked: CallRequest) -> Going {
+    pub(super) fn enter(&mut self, call: CallId, asked: CallRequest) -> LoopControl {
         let need = need_of(&asked, &self.core);
-        if let Some(reason) = self.storing.reason() {
-            let too_many = self.storing.unstored.len() >= MAX_UNSTORED;
+        if let Some(reason) = self.store_health.reason() {
+            let too_many = self.store_health.unstored.len() >= MAX_UNSTORED;
             let refused = match need {
-                Need::Nothing => false,
-                Need::StoredAnswer => too_many,
-                Need::Record => true,
+                StoreNeed::Nothing => false,
+                StoreNeed::StoredAnswer => too_many,
+                StoreNeed::Record => true,
             };
             if refused {
                 let error = refusal(reason);
-                self.desk.answer(call, Err(error));
-                return Going::On;
+                self.pending_calls.answer(call, Err(error));
+                return LoopControl::Continue;
             }
         }
-        if need != Need::Nothing {
-            self.storing.durable_calls.insert(call);
+        if need != StoreNeed::Nothing {
+            self.store_health.durable_calls.insert(call);
         }
         self.step(CoreInput::Call { call, asked })
     }
 
     /// Performs effects in order. What comes behind a commit waits for the disk, without holding up anything else; so
     /// does what may only happen when earlier commits are stored.
-    pub(super) fn perform(&mut self, effects: Vec<Effect>) -> Going {
+    pub(super) fn perform(&mut self, effects: Vec<Effect>) -> LoopControl {
         let mut effects = effects.into_iter();
         while let Some(effect) = effects.next() {
             match effect {
                 Effect::Commit { changes, undo } => {
                     self.commit(changes, undo, effects.collect());
-                    return Going::On;
+                    return LoopControl::Continue;
                 }
-                effect if self.storing.must_wait(&effect) => {
+                effect if self.store_health.must_wait(&effect) => {
                     let rest = std::iter::once(effect).chain(effects).collect();
                     self.commit(Vec::new(), None, rest);
-                    return Going::On;
+                    return LoopControl::Continue;
                 }
                 effect => {
-                    if self.act(effect) == Going::Over {
-                        return Going::Over;
+                    if self.perform_effect(effect) == LoopControl::Exit {
+                        return LoopControl::Exit;
                     }
                 }
             }
         }
-        Going::On
+        LoopControl::Continue
     }
 
     fn commit(&mut self, changes: Vec<Change>, undo: Option<Undo>, effects: Vec<Effect>) {
-        let number = self.storing.next_commit;
-        self.storing.next_commit += 1;
+        let number = self.store_health.next_commit;
+        self.store_health.next_commit += 1;
         let on_failure = match undo {
             Some(_) => OnFailure::Refuse,
             None => OnFailure::Retry,
         };
         let since = Instant::now();
-        self.storing.unstored.insert(
+        self.store_health.unstored.insert(
             number,
-            Unstored {
+            PendingCommit {
                 effects,
                 undo,
                 since,
@@ -258,54 +258,58 @@ impl Engine {
         });
     }
 
-    pub(super) fn hear_store(&mut self, report: Report<u64>) -> Going {
+    pub(super) fn handle_store_report(&mut self, report: Report<u64>) -> LoopControl {
         match report {
             Report::Stored(number) => {
-                let stored = self.storing.unstored.remove(&number);
+                let stored = self.store_health.unstored.remove(&number);
                 for effect in stored.into_iter().flat_map(|stored| stored.effects) {
-                    if self.act(effect) == Going::Over {
-                        return Going::Over;
+                    if self.perform_effect(effect) == LoopControl::Exit {
+                        return LoopControl::Exit;
                     }
                 }
-                Going::On
+                LoopControl::Continue
             }
             Report::Refused(number, why) => self.undo(number, why),
             Report::Stalled(reason) => {
                 tracing::warn!(reason, "store stalled: commits fail and are retried");
-                self.storing.trouble = Some(Trouble {
+                self.store_health.trouble = Some(StoreOutage {
                     state: StoreState::Stalled,
                     reason,
                     since: SystemTime::now(),
                 });
-                Going::On
+                LoopControl::Continue
             }
             Report::Resumed => {
-                let since = self.storing.trouble.take().map(|trouble| trouble.since);
+                let since = self
+                    .store_health
+                    .trouble
+                    .take()
+                    .map(|trouble| trouble.since);
                 let stalled_ms = since
                     .and_then(|since| since.elapsed().ok())
                     .map_or(0, |stalled| stalled.as_millis());
                 tracing::info!(stalled_ms, "store resumed: commits succeed again");
-                Going::On
+                LoopControl::Continue
             }
             Report::Ended(reason) => {
                 tracing::error!(
                     reason,
                     "store writer ended: the daemon stops, panes go on, the next call starts another daemon"
                 );
-                self.storing.trouble = Some(Trouble {
+                self.store_health.trouble = Some(StoreOutage {
                     state: StoreState::Ended,
                     reason,
                     since: SystemTime::now(),
                 });
-                Going::Over
+                LoopControl::Exit
             }
         }
     }
 
     /// A commit that can be undone was not stored.
-    fn undo(&mut self, number: u64, why: String) -> Going {
-        let Some(refused) = self.storing.unstored.remove(&number) else {
-            return Going::On;
+    fn undo(&mut self, number: u64, why: String) -> LoopControl {
+        let Some(refused) = self.store_health.unstored.remove(&number) else {
+            return LoopControl::Continue;
         };
         let waiting: Vec<CallId> = refused
             .effects
@@ -318,22 +322,22 @@ impl Engine {
                 what,
                 why: why.clone(),
             };
-            if self.step(input) == Going::Over {
-                return Going::Over;
+            if self.step(input) == LoopControl::Exit {
+                return LoopControl::Exit;
             }
         }
         // Effects that were dropped would have answered these.
         self.answer_for_store(waiting, refusal(&why));
-        Going::On
+        LoopControl::Continue
     }
 
     /// Answers those whose commit has waited for too long. What they changed is stored when that is possible.
-    pub(super) fn answer_unstored(&mut self) -> Going {
+    pub(super) fn answer_unstored(&mut self) -> LoopControl {
         let now = Instant::now();
-        let reason = self.storing.reason().unwrap_or(SILENT).to_owned();
+        let reason = self.store_health.reason().unwrap_or(SILENT).to_owned();
         let mut waiting = Vec::new();
-        let mut answered_below = self.storing.answered_below;
-        for (number, unstored) in self.storing.unstored.range(answered_below..) {
+        let mut answered_below = self.store_health.answered_below;
+        for (number, unstored) in self.store_health.unstored.range(answered_below..) {
             if unstored.since + COMMIT_TIMEOUT > now {
                 break;
             }
@@ -342,18 +346,18 @@ impl Engine {
                 waiting.extend(self.core.calls_waiting_on(effect));
             }
         }
-        self.storing.answered_below = answered_below;
+        self.store_health.answered_below = answered_below;
         self.answer_for_store(waiting, not_stored_yet(&reason));
-        Going::On
+        LoopControl::Continue
     }
 
     fn answer_for_store(&mut self, calls: Vec<CallId>, error: Error) {
         for call in calls {
-            if call.0 >= OWN_CALLS || !self.desk.is_open(call) {
+            if call.0 >= OWN_CALLS || !self.pending_calls.is_open(call) {
                 continue;
             }
-            self.desk.answer(call, Err(error.clone()));
-            self.storing.call_ended(call);
+            self.pending_calls.answer(call, Err(error.clone()));
+            self.store_health.call_ended(call);
             // An event that is in its hand is for the next.
             self.step(CoreInput::Cancelled { call });
         }
@@ -385,21 +389,21 @@ fn timestamp(at: SystemTime) -> Timestamp {
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn need_of(asked: &CallRequest, core: &Core) -> Need {
+fn need_of(asked: &CallRequest, core: &Core) -> StoreNeed {
     // A pane of tmux is recorded when it is first named, whatever is asked of it.
     if let TmuxLookup::One(found) = &asked.tmux
         && let Ok(found) = &**found
         && !core.has_met(found)
     {
-        return Need::Record;
+        return StoreNeed::Record;
     }
     match &asked.ask {
         Request::Tool { call } => match call {
             ToolCall::SendInput(_)
             | ToolCall::ReadPane(_)
             | ToolCall::GetStatus(_)
-            | ToolCall::ClosePane(_) => Need::Nothing,
-            ToolCall::WaitForRun(_) | ToolCall::WaitForEvent(_) => Need::StoredAnswer,
+            | ToolCall::ClosePane(_) => StoreNeed::Nothing,
+            ToolCall::WaitForRun(_) | ToolCall::WaitForEvent(_) => StoreNeed::StoredAnswer,
             ToolCall::CreatePane(_)
             | ToolCall::RunExpect(_)
             | ToolCall::RunParallel(_)
@@ -412,15 +416,15 @@ fn need_of(asked: &CallRequest, core: &Core) -> Need {
             | ToolCall::WatchMe(_)
             | ToolCall::LookMa(_)
             | ToolCall::Pause(_)
-            | ToolCall::Clear(_) => Need::Record,
+            | ToolCall::Clear(_) => StoreNeed::Record,
         },
         // News of a hook that waits to be stored are better than none: nobody would tell them again.
         Request::RunNews { .. }
         | Request::AckEvent { .. }
         | Request::Inbox { .. }
-        | Request::Hook { .. } => Need::StoredAnswer,
+        | Request::Hook { .. } => StoreNeed::StoredAnswer,
         Request::Look { look } => match look {
-            AttachRequest::Arrange { .. } => Need::Record,
+            AttachRequest::Arrange { .. } => StoreNeed::Record,
             AttachRequest::Attend { .. }
             | AttachRequest::Fit { .. }
             | AttachRequest::Arrangement { .. }
@@ -429,15 +433,15 @@ fn need_of(asked: &CallRequest, core: &Core) -> Need {
             | AttachRequest::Line { .. }
             | AttachRequest::Lines { .. }
             | AttachRequest::Type { .. }
-            | AttachRequest::News { .. } => Need::Nothing,
+            | AttachRequest::News { .. } => StoreNeed::Nothing,
         },
-        Request::CollectGarbage { dry_run: false, .. } => Need::Record,
+        Request::CollectGarbage { dry_run: false, .. } => StoreNeed::Record,
         Request::CollectGarbage { dry_run: true, .. }
         | Request::Overview
         | Request::TmuxPanes
         | Request::Follow { .. }
         | Request::Resize { .. }
         | Request::DaemonStatus
-        | Request::DaemonStop { .. } => Need::Nothing,
+        | Request::DaemonStop { .. } => StoreNeed::Nothing,
     }
 }

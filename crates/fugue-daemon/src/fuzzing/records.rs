@@ -11,7 +11,7 @@ use fugue_core::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::store::Environment;
+use crate::store::StoredEnvironment;
 
 /// Any bytes as rows of the database: each is refused or survives its own text, and a daemon starts with those that are
 /// not.
@@ -49,7 +49,7 @@ pub fn records(bytes: &[u8]) {
                 ),
             b'a' => found.arrangements.extend(survivor::<LayoutRecord>(record)),
             b's' => found.starts.extend(survivor::<StartRecord>(record)),
-            b'n' => drop(survivor::<Environment>(record)),
+            b'n' => drop(survivor::<StoredEnvironment>(record)),
             _ => {}
         }
     }

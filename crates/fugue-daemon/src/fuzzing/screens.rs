@@ -1,6 +1,8 @@
 use fugue_term::{Terminal, TerminalOptions, TerminalSize};
 
-use crate::agents::screen::{Input, Look, all_patterns, look, look_any, look_at, look_at_any};
+use crate::agents::screen::{
+    AgentScreen, InputBox, all_patterns, look, look_any, look_at, look_at_any,
+};
 
 const ROWS: u16 = 30;
 const COLS: u16 = 90;
@@ -20,17 +22,17 @@ pub fn screens(bytes: &[u8]) {
     let mut looks = Vec::new();
     for agent in all_patterns() {
         let seen = look(agent, &lines, cursor);
-        if seen.input == Input::Empty {
+        if seen.input == InputBox::Empty {
             let then = look(agent, &typed, cursor);
-            assert_ne!(then.input, Input::Empty, "what was typed is not seen");
+            assert_ne!(then.input, InputBox::Empty, "what was typed is not seen");
         }
         looks.push(seen);
     }
     let any = look_any(&lines, cursor);
-    if any.input == Input::Empty {
-        let is_empty = |seen: &Look| seen.input == Input::Empty;
+    if any.input == InputBox::Empty {
+        let is_empty = |seen: &AgentScreen| seen.input == InputBox::Empty;
         assert!(looks.iter().any(is_empty), "no agent has such a box");
-        assert_ne!(look_any(&typed, cursor).input, Input::Empty);
+        assert_ne!(look_any(&typed, cursor).input, InputBox::Empty);
     }
     looks.push(any);
     looks.iter().for_each(check);
@@ -66,18 +68,18 @@ fn with_typed(lines: &[String], (row, col): (u16, u16)) -> Vec<String> {
     typed
 }
 
-fn check(look: &Look) {
+fn check(look: &AgentScreen) {
     if let Some(dialog) = &look.dialog {
         assert_ne!(
             look.input,
-            Input::Empty,
+            InputBox::Empty,
             "a dialog is taken for an empty box"
         );
         assert!(dialog.chars().count() <= 450);
     }
 }
 
-fn check_clean(look: &Look) {
+fn check_clean(look: &AgentScreen) {
     let dialog = look.dialog.iter().flat_map(|dialog| dialog.chars());
     assert!(!dialog.into_iter().any(char::is_control));
 }

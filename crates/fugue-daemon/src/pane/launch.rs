@@ -124,7 +124,7 @@ pub fn environment(
         shell::STEPS_DIR,
         // A pane that a watcher's command makes is not that command's.
         assess::MARK,
-        watchers::WHOSE,
+        watchers::JOB_MARK,
         "FUGUE_PANE_ID",
         "FUGUE_SOCKET",
         "TMUX",

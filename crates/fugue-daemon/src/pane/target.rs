@@ -15,7 +15,7 @@ use fugue_term::ShellState;
 use super::Pane;
 use crate::agents::{
     self,
-    screen::{self, Input, Look, ScreenPatterns},
+    screen::{self, AgentScreen, InputBox, ScreenPatterns},
 };
 
 /// What has the keyboard.
@@ -74,7 +74,7 @@ impl Pane {
     }
 
     /// What the screen shows, whoever started what is in it.
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn look(&self) -> AgentScreen {
         let screen = self.follower.terminal.screen();
         match self.vendor() {
             Some(vendor) => screen::look_at(vendor, &screen),
@@ -89,9 +89,9 @@ impl Pane {
         let look = self.look();
         match (look.dialog, look.input) {
             (Some(question), _) => Target::Dialog(question),
-            (None, Input::Empty) => Target::EmptyBox,
-            (None, Input::Draft) => Target::FilledBox,
-            (None, Input::Unknown) => Target::Keys,
+            (None, InputBox::Empty) => Target::EmptyBox,
+            (None, InputBox::Draft) => Target::FilledBox,
+            (None, InputBox::Unknown) => Target::Keys,
         }
     }
 

@@ -22,7 +22,7 @@ use super::{
     keeper::{Adoption, Keeper, Unreachable},
     listener::Whose,
 };
-use crate::{archive, desk::Responder, sweep, whole};
+use crate::{archive, pending_calls::Responder, sweep, whole};
 use fugue_client::watched::watched;
 
 // No event says that fds, memory or a disk are to be had again, so attempts are repeated by time.

@@ -22,19 +22,19 @@ use super::StoreError;
 
 /// What a record is kept without.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Environment {
+pub struct StoredEnvironment {
     pub caller: CallerEnv,
-    /// The variables of the record itself, in the order in which [`Scrubbed::take`] finds them.
+    /// The variables of the record itself, in the order in which [`EnvironmentFields::take`] finds them.
     pub own: Vec<BTreeMap<String, String>>,
 }
 
 /// The name of a record's file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name(String);
+pub struct EnvironmentId(String);
 
 /// A record that is stored without its variables.
-pub trait Scrubbed {
-    fn name(&self) -> Name;
+pub trait EnvironmentFields {
+    fn name(&self) -> EnvironmentId;
     /// Whether something may still be started with its environment.
     fn needs_environment(&self) -> bool;
     /// The places of its variables.
@@ -51,9 +51,9 @@ pub trait Scrubbed {
     }
 }
 
-impl Scrubbed for RunRecord {
-    fn name(&self) -> Name {
-        Name::of_run(&self.id.0)
+impl EnvironmentFields for RunRecord {
+    fn name(&self) -> EnvironmentId {
+        EnvironmentId::of_run(&self.id.0)
     }
 
     fn needs_environment(&self) -> bool {
@@ -71,9 +71,9 @@ impl Scrubbed for RunRecord {
     }
 }
 
-impl Scrubbed for WorkerRecord {
-    fn name(&self) -> Name {
-        Name::of_worker(self.number)
+impl EnvironmentFields for WorkerRecord {
+    fn name(&self) -> EnvironmentId {
+        EnvironmentId::of_worker(self.number)
     }
 
     fn needs_environment(&self) -> bool {
@@ -89,9 +89,9 @@ impl Scrubbed for WorkerRecord {
     }
 }
 
-impl Scrubbed for WatcherRecord {
-    fn name(&self) -> Name {
-        Name::of_watcher(self.number)
+impl EnvironmentFields for WatcherRecord {
+    fn name(&self) -> EnvironmentId {
+        EnvironmentId::of_watcher(self.number)
     }
 
     /// Its commands are started with it again and again.
@@ -104,7 +104,7 @@ impl Scrubbed for WatcherRecord {
     }
 }
 
-impl Name {
+impl EnvironmentId {
     /// Clients choose the ids of runs, and may put anything into them.
     fn of_run(id: &str) -> Self {
         let digest = Sha256::digest(id.as_bytes());
@@ -122,22 +122,24 @@ impl Name {
 }
 
 /// A record as it is stored: without its variables.
-pub fn scrubbed<T: Scrubbed + Clone + Serialize>(record: &T) -> serde_json::Result<String> {
+pub fn scrubbed<T: EnvironmentFields + Clone + Serialize>(
+    record: &T,
+) -> serde_json::Result<String> {
     let mut record = record.clone();
     record.take();
     serde_json::to_string(&record)
 }
 
 /// The directory of the files, and what is in them.
-pub struct Environments {
+pub struct EnvironmentFiles {
     dir: PathBuf,
-    kept: BTreeMap<Name, Environment>,
+    kept: BTreeMap<EnvironmentId, StoredEnvironment>,
 }
 
 /// What a commit makes of the files: `None` removes one.
-pub type Plan = BTreeMap<Name, Option<Environment>>;
+pub type EnvironmentChanges = BTreeMap<EnvironmentId, Option<StoredEnvironment>>;
 
-impl Environments {
+impl EnvironmentFiles {
     /// Those that belong to the database at `database`.
     pub fn of(database: &Path) -> Self {
         Self {
@@ -147,19 +149,19 @@ impl Environments {
     }
 
     /// Writes the environment of a record that has it with it.
-    pub fn keep<T: Scrubbed + Clone>(
+    pub fn keep<T: EnvironmentFields + Clone>(
         &mut self,
         record: &T,
         caller: CallerEnv,
     ) -> Result<(), StoreError> {
-        let mut plan = Plan::new();
+        let mut plan = EnvironmentChanges::new();
         self.start(&mut plan, record, &caller);
         self.write(&plan)
     }
 
     /// What these changes make of the files.
-    pub fn plan(&self, changes: &[&Change]) -> Plan {
-        let mut plan = Plan::new();
+    pub fn plan(&self, changes: &[&Change]) -> EnvironmentChanges {
+        let mut plan = EnvironmentChanges::new();
         for change in changes {
             match change {
                 Change::StartRun { record, caller } => self.start(&mut plan, &**record, caller),
@@ -169,17 +171,26 @@ impl Environments {
                 Change::PutWorker(record) => self.update(&mut plan, &**record),
                 Change::EndRun(record) => self.end(&mut plan, record.name()),
                 Change::WorkerRuns(record) => self.end(&mut plan, record.name()),
-                Change::DropRun(run) => self.end(&mut plan, Name::of_run(&run.0)),
-                Change::DropWorker(number) => self.end(&mut plan, Name::of_worker(*number)),
-                Change::DropWatcher(number) => self.end(&mut plan, Name::of_watcher(*number)),
+                Change::DropRun(run) => self.end(&mut plan, EnvironmentId::of_run(&run.0)),
+                Change::DropWorker(number) => {
+                    self.end(&mut plan, EnvironmentId::of_worker(*number))
+                }
+                Change::DropWatcher(number) => {
+                    self.end(&mut plan, EnvironmentId::of_watcher(*number))
+                }
                 _ => {}
             }
         }
         plan
     }
 
-    fn start<T: Scrubbed + Clone>(&self, plan: &mut Plan, record: &T, caller: &CallerEnv) {
-        let environment = Environment {
+    fn start<T: EnvironmentFields + Clone>(
+        &self,
+        plan: &mut EnvironmentChanges,
+        record: &T,
+        caller: &CallerEnv,
+    ) {
+        let environment = StoredEnvironment {
             caller: caller.clone(),
             own: record.clone().take(),
         };
@@ -187,7 +198,7 @@ impl Environments {
     }
 
     /// A worker's variables are complete when its files are there.
-    fn update<T: Scrubbed + Clone>(&self, plan: &mut Plan, record: &T) {
+    fn update<T: EnvironmentFields + Clone>(&self, plan: &mut EnvironmentChanges, record: &T) {
         let name = record.name();
         let known = match plan.get(&name) {
             Some(planned) => planned.as_ref(),
@@ -200,18 +211,18 @@ impl Environments {
         let own = record.clone().take();
         if own != known.own {
             let caller = known.caller.clone();
-            plan.insert(name, Some(Environment { caller, own }));
+            plan.insert(name, Some(StoredEnvironment { caller, own }));
         }
     }
 
-    fn end(&self, plan: &mut Plan, name: Name) {
+    fn end(&self, plan: &mut EnvironmentChanges, name: EnvironmentId) {
         if self.kept.contains_key(&name) || plan.contains_key(&name) {
             plan.insert(name, None);
         }
     }
 
     /// Puts on disk what the commit needs. Before the commit.
-    pub fn write(&self, plan: &Plan) -> Result<(), StoreError> {
+    pub fn write(&self, plan: &EnvironmentChanges) -> Result<(), StoreError> {
         let new: Vec<_> = plan
             .iter()
             .filter_map(|(name, environment)| Some((name, environment.as_ref()?)))
@@ -235,7 +246,7 @@ impl Environments {
     }
 
     /// Removes what is needed no more. After the commit.
-    pub fn apply(&mut self, plan: Plan) {
+    pub fn apply(&mut self, plan: EnvironmentChanges) {
         for (name, environment) in plan {
             match environment {
                 Some(environment) => {
@@ -250,14 +261,14 @@ impl Environments {
     }
 
     /// The commit failed: files of records that are not stored go.
-    pub fn undo(&self, plan: &Plan) {
+    pub fn undo(&self, plan: &EnvironmentChanges) {
         for name in plan.keys().filter(|name| !self.kept.contains_key(name)) {
             self.remove(name);
         }
     }
 
     /// The caller of a stored record, whose own variables are put back, if it still needs them.
-    pub fn restore<T: Scrubbed>(&mut self, record: &mut T) -> Option<CallerEnv> {
+    pub fn restore<T: EnvironmentFields>(&mut self, record: &mut T) -> Option<CallerEnv> {
         if !record.needs_environment() {
             return None;
         }
@@ -271,7 +282,7 @@ impl Environments {
                 return None;
             }
         };
-        let environment: Environment = serde_json::from_slice(&text)
+        let environment: StoredEnvironment = serde_json::from_slice(&text)
             .inspect_err(|error| tracing::warn!(%error, name = name.0, "environment not readable"))
             .ok()?;
         record.put_back(environment.own.clone());
@@ -293,11 +304,11 @@ impl Environments {
         }
     }
 
-    fn path(&self, name: &Name) -> PathBuf {
+    fn path(&self, name: &EnvironmentId) -> PathBuf {
         self.dir.join(&name.0)
     }
 
-    fn remove(&self, name: &Name) {
+    fn remove(&self, name: &EnvironmentId) {
         match fs::remove_file(self.path(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(%error, name = name.0, "environment not removed");

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Failure, Opened, Origin, Sqlite, Store, StoreError, backup};
+use super::{Failure, Sqlite, Store, StoreContents, StoreError, StoreOrigin, backup};
 
 // More ids than a day can have used up since the backup was made.
 const COUNTERS_AHEAD: u64 = 10_000;
@@ -22,18 +22,18 @@ pub enum IntegrityCheck {
 
 /// Opens the database at `path`. A damaged one is kept aside, and the backup takes its place, else an empty one; a
 /// missing one is replaced by its backup. An error is one that may pass: a full disk, or no permission.
-pub fn open(path: &Path, check: IntegrityCheck) -> Result<(Sqlite, Opened), StoreError> {
+pub fn open(path: &Path, check: IntegrityCheck) -> Result<(Sqlite, StoreContents), StoreError> {
     if is_missing(path) {
         // What SQLite kept beside a file that is gone would be taken for changes to the next.
         let left_over = with_side_files(path).iter().any(|file| file.exists());
         let kept_aside = left_over.then(|| set_aside(path)).transpose()?;
         if !backup::path_of(path).exists() {
-            return open_as(path, check, Origin::New);
+            return open_as(path, check, StoreOrigin::New);
         }
         let reason = format!("{} was missing", path.display());
         return restore(path, check, reason, kept_aside);
     }
-    match open_as(path, check, Origin::Sound) {
+    match open_as(path, check, StoreOrigin::Sound) {
         Err(StoreError::Newer(format)) => Err(StoreError::Newer(format)),
         Err(error) if error.failure() == Failure::Permanent => {
             let kept_aside = set_aside(path)?;
@@ -53,12 +53,12 @@ fn is_missing(path: &Path) -> bool {
 fn open_as(
     path: &Path,
     check: IntegrityCheck,
-    origin: Origin,
-) -> Result<(Sqlite, Opened), StoreError> {
+    origin: StoreOrigin,
+) -> Result<(Sqlite, StoreContents), StoreError> {
     let mut store = Sqlite::at(path)?;
     store.check(check)?;
     let opened = store.open()?;
-    Ok((store, Opened { origin, ..opened }))
+    Ok((store, StoreContents { origin, ..opened }))
 }
 
 /// Puts the backup, or nothing, where the database was.
@@ -67,10 +67,10 @@ fn restore(
     check: IntegrityCheck,
     reason: String,
     kept_aside: Option<PathBuf>,
-) -> Result<(Sqlite, Opened), StoreError> {
+) -> Result<(Sqlite, StoreContents), StoreError> {
     match copy_backup(path) {
         Ok(true) => {
-            let origin = Origin::Backup {
+            let origin = StoreOrigin::Backup {
                 reason: reason.clone(),
                 kept_aside: kept_aside.clone(),
             };
@@ -88,7 +88,7 @@ fn restore(
         }
         Err(error) => return Err(error),
     }
-    open_as(path, check, Origin::Empty { reason, kept_aside })
+    open_as(path, check, StoreOrigin::Empty { reason, kept_aside })
 }
 
 /// Copies the backup to `path`, whole or not at all. `false`: there is none.

@@ -13,9 +13,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    IntegrityCheck, Opened, Origin, QuarantinedRow, Store, StoreError,
+    IntegrityCheck, QuarantinedRow, Store, StoreContents, StoreError, StoreOrigin,
     backup::{self, Backup},
-    environments::{Environments, Scrubbed, scrubbed},
+    environments::{EnvironmentFields, EnvironmentFiles, scrubbed},
 };
 
 /// The store as one SQLite file next to the panes' logs.
@@ -25,7 +25,7 @@ pub struct Sqlite {
     /// Device and inode of the file that was opened.
     file: (u64, u64),
     backup: Backup,
-    environments: Environments,
+    environments: EnvironmentFiles,
 }
 
 // Raised with every change of the tables; an older file is brought up step by step.
@@ -103,7 +103,7 @@ impl Sqlite {
                  COMMIT;",
             )?;
         }
-        let mut environments = Environments::of(path);
+        let mut environments = EnvironmentFiles::of(path);
         if format < 7 {
             drop_environments(&mut connection, &mut environments)?;
             // The copy that is there was made with environments in it.
@@ -204,7 +204,7 @@ impl Sqlite {
     }
 
     /// Records with the world of their caller, where that is still needed.
-    fn records_and_callers<T: DeserializeOwned + Scrubbed>(
+    fn records_and_callers<T: DeserializeOwned + EnvironmentFields>(
         &mut self,
         table: &str,
         unreadable: &mut Vec<QuarantinedRow>,
@@ -267,7 +267,7 @@ fn read_failure(found: &str) -> Option<i32> {
 }
 
 impl Store for Sqlite {
-    fn open(&mut self) -> Result<Opened, StoreError> {
+    fn open(&mut self) -> Result<StoreContents, StoreError> {
         let epoch = self.counter("epoch")? + 1;
         set_counter(&self.connection, "epoch", epoch)?;
         let bad = &mut Vec::new();
@@ -305,11 +305,11 @@ impl Store for Sqlite {
         let quarantine_count: i64 =
             self.connection
                 .query_row("SELECT count(*) FROM quarantine", [], |row| row.get(0))?;
-        Ok(Opened {
+        Ok(StoreContents {
             snapshot,
             quarantined,
             quarantine_count: quarantine_count.cast_unsigned(),
-            origin: Origin::Sound,
+            origin: StoreOrigin::Sound,
         })
     }
 
@@ -463,7 +463,7 @@ impl Drop for Sqlite {
 /// Brings what earlier formats had in the database to where it is now, or away if nothing needs it.
 fn drop_environments(
     connection: &mut Connection,
-    environments: &mut Environments,
+    environments: &mut EnvironmentFiles,
 ) -> Result<(), StoreError> {
     let transaction = connection.transaction()?;
     move_environments::<RunRecord>(&transaction, "runs", environments)?;
@@ -474,10 +474,10 @@ fn drop_environments(
     truncate_log(connection)
 }
 
-fn move_environments<T: DeserializeOwned + Scrubbed + Clone + Serialize>(
+fn move_environments<T: DeserializeOwned + EnvironmentFields + Clone + Serialize>(
     transaction: &Connection,
     table: &str,
-    environments: &mut Environments,
+    environments: &mut EnvironmentFiles,
 ) -> Result<(), StoreError> {
     let select = format!("SELECT rowid, CAST(record AS BLOB), CAST(caller AS BLOB) FROM {table}");
     let update = format!("UPDATE {table} SET record = ?2, caller = NULL WHERE rowid = ?1");

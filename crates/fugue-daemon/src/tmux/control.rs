@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// What tmux says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ControlEvent {
     /// To one of our own commands; they are answered in order, one answer for each command of a line.
     Answer { ok: bool, body: Vec<u8> },
     /// A pane's program printed this.
@@ -17,25 +17,25 @@ pub enum Said {
 
 /// Lines from bytes, and their meaning.
 #[derive(Default)]
-pub struct Parser {
+pub struct ControlParser {
     line: Vec<u8>,
-    block: Option<Block>,
+    block: Option<ControlBlock>,
 }
 
-struct Block {
+struct ControlBlock {
     /// As it stands behind `%begin`: the same stands behind `%end`.
     tag: Vec<u8>,
     body: Vec<u8>,
 }
 
 // An answer of ours is a few numbers. One that never ends costs no memory.
-const MOST_BODY: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = 1 << 20;
 // tmux cuts output into far shorter lines.
-const MOST_LINE: usize = 4 << 20;
+const MAX_LINE_BYTES: usize = 4 << 20;
 
-impl Parser {
+impl ControlParser {
     /// Takes bytes in and gives what they complete.
-    pub fn feed(&mut self, bytes: &[u8]) -> Vec<Said> {
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<ControlEvent> {
         let mut said = Vec::new();
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -49,11 +49,11 @@ impl Parser {
     }
 
     fn extend(&mut self, bytes: &[u8]) {
-        let room = MOST_LINE.saturating_sub(self.line.len());
+        let room = MAX_LINE_BYTES.saturating_sub(self.line.len());
         self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    fn line(&mut self, line: &[u8]) -> Option<Said> {
+    fn line(&mut self, line: &[u8]) -> Option<ControlEvent> {
         let (word, rest) = word(line);
         if let Some(block) = &mut self.block {
             let ok = match word {
@@ -62,12 +62,12 @@ impl Parser {
                 _ => None,
             };
             if let Some(ok) = ok.filter(|_| rest == block.tag) {
-                let Block { tag, body } = self.block.take()?;
+                let ControlBlock { tag, body } = self.block.take()?;
                 // A block that no command of ours began, such as that of the start itself.
                 let ours = tag.ends_with(b" 1");
-                return ours.then_some(Said::Answer { ok, body });
+                return ours.then_some(ControlEvent::Answer { ok, body });
             }
-            if block.body.len() < MOST_BODY {
+            if block.body.len() < MAX_BODY_BYTES {
                 block.body.extend_from_slice(line);
                 block.body.push(b'\n');
             }
@@ -75,7 +75,7 @@ impl Parser {
         }
         match word {
             b"%begin" => {
-                self.block = Some(Block {
+                self.block = Some(ControlBlock {
                     tag: rest.to_vec(),
                     body: Vec::new(),
                 });
@@ -91,14 +91,14 @@ impl Parser {
                 let text = rest.windows(3).position(|window| window == b" : ")?;
                 output(pane, &rest[text + 3..])
             }
-            b"%exit" => Some(Said::Exit),
+            b"%exit" => Some(ControlEvent::Exit),
             b"%layout-change"
             | b"%window-add"
             | b"%window-close"
             | b"%unlinked-window-add"
             | b"%unlinked-window-close"
             | b"%session-changed"
-            | b"%sessions-changed" => Some(Said::Changed),
+            | b"%sessions-changed" => Some(ControlEvent::Changed),
             // Names, modes, messages, other clients: nothing that we act on.
             _ => None,
         }
@@ -112,9 +112,9 @@ fn word(line: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-fn output(pane: &[u8], text: &[u8]) -> Option<Said> {
+fn output(pane: &[u8], text: &[u8]) -> Option<ControlEvent> {
     let number = std::str::from_utf8(pane.strip_prefix(b"%")?).ok()?;
-    Some(Said::Output {
+    Some(ControlEvent::Output {
         pane: number.parse().ok()?,
         bytes: unescape(text),
     })
@@ -188,26 +188,26 @@ mod tests {
     #[test]
     fn a_talk_is_understood() {
         let said = [
-            Said::Changed,
-            Said::Answer {
+            ControlEvent::Changed,
+            ControlEvent::Answer {
                 ok: true,
                 body: b"4898 0\n%end 9 9 1\n".to_vec(),
             },
-            Said::Output {
+            ControlEvent::Output {
                 pane: 12,
                 bytes: b"a\x1b[b\xc3\xbc\\\r\n".to_vec(),
             },
-            Said::Answer {
+            ControlEvent::Answer {
                 ok: false,
                 body: b"no such thing\n".to_vec(),
             },
-            Said::Output {
+            ControlEvent::Output {
                 pane: 3,
                 bytes: b"x : y".to_vec(),
             },
-            Said::Exit,
+            ControlEvent::Exit,
         ];
-        assert_eq!(Parser::default().feed(TALK), said);
+        assert_eq!(ControlParser::default().feed(TALK), said);
     }
 
     #[test]
@@ -219,8 +219,8 @@ mod tests {
         );
     }
 
-    fn all(chunks: &[&[u8]]) -> Vec<Said> {
-        let mut parser = Parser::default();
+    fn all(chunks: &[&[u8]]) -> Vec<ControlEvent> {
+        let mut parser = ControlParser::default();
         chunks.iter().flat_map(|chunk| parser.feed(chunk)).collect()
     }
 

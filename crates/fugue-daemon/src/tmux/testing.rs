@@ -4,15 +4,15 @@ use std::{ffi::OsStr, path::PathBuf};
 
 use fugue_api::wire::CallerEnv;
 
-use super::ask::Server;
+use super::server::TmuxServer;
 
-pub struct Private {
+pub struct PrivateTmux {
     _dir: tempfile::TempDir,
-    pub server: Server,
+    pub server: TmuxServer,
     pub caller: CallerEnv,
 }
 
-impl Private {
+impl PrivateTmux {
     /// With a session `main` whose only pane runs `cat`.
     pub fn start() -> Self {
         let private = Self::absent();
@@ -54,7 +54,7 @@ impl Private {
             umask: 0o022,
             setting_names: fugue_api::wire::SettingNames::Prefixed,
         };
-        let server = Server::of(&caller).unwrap();
+        let server = TmuxServer::of(&caller).unwrap();
         Self {
             _dir: dir,
             server,
@@ -81,7 +81,7 @@ impl Private {
     }
 }
 
-impl Drop for Private {
+impl Drop for PrivateTmux {
     fn drop(&mut self) {
         let _ = self.server.ask(&["kill-server"]);
     }

@@ -28,7 +28,7 @@ use rustix::{
     process::{Pid, Signal, kill_process_group},
 };
 
-use snapshot::Snapshot;
+use snapshot::ConfigSnapshot;
 
 pub struct Git<'a> {
     dir: &'a Path,
@@ -38,9 +38,9 @@ pub struct Git<'a> {
 }
 
 /// Whether a call sees the repository's own configuration.
-enum Config<'a> {
+enum GitConfig<'a> {
     Repository,
-    Snapshot(&'a Snapshot),
+    Snapshot(&'a ConfigSnapshot),
 }
 
 /// Overrides for every call: all that can be started by its fixed name, with the transports that fetch missing objects.
@@ -72,7 +72,7 @@ const OVERRIDES: &[(&str, &str)] = &[
 ];
 
 // A listing of a huge repository is cut long before this.
-const MOST_OUTPUT: u64 = 4 * 1024 * 1024;
+const MAX_OUTPUT_BYTES: u64 = 4 * 1024 * 1024;
 
 impl<'a> Git<'a> {
     pub fn at(dir: &'a Path, scratch: &'a Path, deadline: Instant) -> Self {
@@ -89,8 +89,8 @@ impl<'a> Git<'a> {
 
     /// The repository around, if there is one.
     pub fn repository(&self) -> Option<WorkerRepo> {
-        let root = self.ask(&["rev-parse", "--show-toplevel"]).ok()?;
-        let commit = self.ask(&["rev-parse", "--verify", "-q", "HEAD"]);
+        let root = self.query(&["rev-parse", "--show-toplevel"]).ok()?;
+        let commit = self.query(&["rev-parse", "--verify", "-q", "HEAD"]);
         Some(WorkerRepo {
             root: PathBuf::from(root.trim_end_matches('\n')),
             commit: commit.unwrap_or_default().trim().to_owned(),
@@ -106,7 +106,9 @@ impl<'a> Git<'a> {
     ) -> Result<String, Error> {
         if tree.exists() {
             // An earlier daemon got as far as this.
-            let branch = self.in_tree(tree).ask(&["symbolic-ref", "--short", "HEAD"]);
+            let branch = self
+                .in_tree(tree)
+                .query(&["symbolic-ref", "--short", "HEAD"]);
             if let Ok(branch) = branch {
                 return Ok(branch.trim().to_owned());
             }
@@ -116,7 +118,7 @@ impl<'a> Git<'a> {
         let next = format!("{own}-{}", worker.number);
         let is_free = |branch: &String| {
             let name = format!("refs/heads/{branch}");
-            self.ask(&["show-ref", "--verify", "-q", &name]).is_err()
+            self.query(&["show-ref", "--verify", "-q", &name]).is_err()
         };
         // An earlier worker of that name may have left its work on the branch.
         let branch = if is_free(&own) { own } else { next };
@@ -132,7 +134,7 @@ impl<'a> Git<'a> {
             commit,
         ];
         let filled = self
-            .ask(&add)
+            .query(&add)
             .and_then(|_| self.in_tree(tree).fill(commit))
             .map(|()| branch);
         filled.map_err(|why| {
@@ -146,30 +148,36 @@ impl<'a> Git<'a> {
 
     /// Writes the files of `commit` into a new worktree.
     fn fill(&self, commit: &str) -> Result<(), String> {
-        let snapshot = Snapshot::of(self)?;
+        let snapshot = ConfigSnapshot::of(self)?;
         let read = ["read-tree", "--reset", "-u", commit];
-        self.call(&read, &Config::Snapshot(&snapshot)).map(|_| ())
+        self.call(&read, &GitConfig::Snapshot(&snapshot))
+            .map(|_| ())
     }
 
     /// The tree and the branch that was made with it.
     pub fn remove_worktree(&self, tree: &Path) {
-        let branch = self.in_tree(tree).ask(&["symbolic-ref", "--short", "HEAD"]);
+        let branch = self
+            .in_tree(tree)
+            .query(&["symbolic-ref", "--short", "HEAD"]);
         let path = tree.to_string_lossy();
-        if self.ask(&["worktree", "remove", "--force", &path]).is_err() {
+        if self
+            .query(&["worktree", "remove", "--force", &path])
+            .is_err()
+        {
             let _ = std::fs::remove_dir_all(tree);
-            let _ = self.ask(&["worktree", "prune"]);
+            let _ = self.query(&["worktree", "prune"]);
         }
         if let Ok(branch) = branch
             && branch.starts_with("fugue/")
         {
-            let _ = self.ask(&["branch", "-q", "-D", branch.trim()]);
+            let _ = self.query(&["branch", "-q", "-D", branch.trim()]);
         }
     }
 
     /// A line for each file that is not as it was at `commit`.
     pub fn changes(&self, commit: &str) -> Result<Vec<String>, String> {
-        let snapshot = Snapshot::of(self)?;
-        let config = Config::Snapshot(&snapshot);
+        let snapshot = ConfigSnapshot::of(self)?;
+        let config = GitConfig::Snapshot(&snapshot);
         let empty;
         let since = if commit.is_empty() {
             empty = self.call(&["hash-object", "-t", "tree", "/dev/null"], &config)?;
@@ -208,15 +216,15 @@ impl<'a> Git<'a> {
         Ok(changes)
     }
 
-    fn ask(&self, args: &[&str]) -> Result<String, String> {
-        self.call(args, &Config::Repository)
+    fn query(&self, args: &[&str]) -> Result<String, String> {
+        self.call(args, &GitConfig::Repository)
     }
 
     #[expect(
         clippy::disallowed_methods,
         reason = "nothing is set that keeps std from posix_spawn, and std's fds close on exec"
     )]
-    fn call(&self, args: &[&str], config: &Config<'_>) -> Result<String, String> {
+    fn call(&self, args: &[&str], config: &GitConfig<'_>) -> Result<String, String> {
         let mut command = Command::new("git");
         command
             .arg("-C")
@@ -258,7 +266,7 @@ impl<'a> Git<'a> {
                 .env(format!("GIT_CONFIG_KEY_{index}"), key)
                 .env(format!("GIT_CONFIG_VALUE_{index}"), value);
         }
-        if let Config::Snapshot(snapshot) = config {
+        if let GitConfig::Snapshot(snapshot) = config {
             command.envs(snapshot.variables());
         }
         let mut child = command.spawn().map_err(|error| format!("git: {error}"))?;
@@ -310,10 +318,10 @@ impl<'a> Git<'a> {
             drop(fds);
             let mut ready = ready.into_iter();
             if out_open && ready.next() == Some(true) {
-                out_open = some(&mut out, &mut said)?;
+                out_open = read_chunk(&mut out, &mut said)?;
             }
             if err_open && ready.next() == Some(true) {
-                err_open = some(&mut err, &mut complained)?;
+                err_open = read_chunk(&mut err, &mut complained)?;
             }
         }
         Ok((said, complained))
@@ -321,13 +329,13 @@ impl<'a> Git<'a> {
 }
 
 /// Reads what is there. `false`: that was all.
-fn some(from: &mut impl Read, into: &mut Vec<u8>) -> Result<bool, String> {
+fn read_chunk(from: &mut impl Read, into: &mut Vec<u8>) -> Result<bool, String> {
     let mut piece = [0; 16 * 1024];
     match from.read(&mut piece) {
         Ok(0) => Ok(false),
         Ok(count) => {
             into.extend_from_slice(&piece[..count]);
-            if into.len() as u64 > MOST_OUTPUT {
+            if into.len() as u64 > MAX_OUTPUT_BYTES {
                 return Err("git has too much to say".to_owned());
             }
             Ok(true)

@@ -50,16 +50,16 @@ const FILES: [&str; 2] = ["attributes", "exclude"];
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The copy of one repository's configuration, for as long as it is needed.
-pub struct Snapshot {
+pub struct ConfigSnapshot {
     dir: PathBuf,
     git_dir: PathBuf,
     objects: PathBuf,
     tree: PathBuf,
 }
 
-impl Snapshot {
+impl ConfigSnapshot {
     pub fn of(git: &Git<'_>) -> Result<Self, String> {
-        let places = git.ask(&[
+        let places = git.query(&[
             "rev-parse",
             "--absolute-git-dir",
             "--git-common-dir",
@@ -71,7 +71,7 @@ impl Snapshot {
         };
         // It may be said from where git was asked.
         let common = git.dir.join(common);
-        let listing = git.ask(&["config", "--list", "-z", "--show-scope"])?;
+        let listing = git.query(&["config", "--list", "-z", "--show-scope"])?;
         let mut config = safe(&listing);
         // Git LFS, if the person uses it, finds what was fetched already.
         let fetched = common.join("lfs");
@@ -115,7 +115,7 @@ impl Snapshot {
     }
 }
 
-impl Drop for Snapshot {
+impl Drop for ConfigSnapshot {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.dir) {
             tracing::debug!(dir = %self.dir.display(), %error, "a copy of git's configuration stays");

@@ -34,7 +34,7 @@ pub struct PendingCalls {
 pub struct Responder {
     id: u64,
     /// Bounded by the number of calls that a connection may have open, and by `unread`.
-    back: mpsc::UnboundedSender<Back>,
+    back: mpsc::UnboundedSender<OutgoingReply>,
     unread: Arc<UnreadReplies>,
 }
 
@@ -46,7 +46,7 @@ pub struct UnreadReplies {
 }
 
 impl UnreadReplies {
-    pub fn at_most(max_bytes: u64) -> Arc<Self> {
+    pub fn with_limit(max_bytes: u64) -> Arc<Self> {
         Arc::new(Self {
             bytes: AtomicU64::new(0),
             max_bytes,
@@ -101,7 +101,7 @@ impl Drop for UnreadBytes {
 }
 
 /// An answer on its way to a client.
-pub struct Back {
+pub struct OutgoingReply {
     pub id: u64,
     pub bytes: Vec<u8>,
     /// The call is open until the client says that the answer arrived, or goes away; or another answer follows.
@@ -114,7 +114,7 @@ pub struct Back {
 }
 
 /// What comes behind an answer.
-enum Then {
+enum AfterReply {
     Nothing,
     /// That it has arrived, which takes this.
     Takes(EventId),
@@ -144,14 +144,19 @@ impl PendingCalls {
     }
 
     /// An answer with something in it that is taken only once it arrived.
-    pub fn hand(&mut self, call: CallId, answer: Result<Response, Error>, event: EventId) {
+    pub fn answer_with_lease(
+        &mut self,
+        call: CallId,
+        answer: Result<Response, Error>,
+        event: EventId,
+    ) {
         // A call that was cancelled has put it back already.
         if let Some(responder) = self.take(call) {
-            responder.send(answer, Then::Takes(event));
+            responder.send(answer, AfterReply::Takes(event));
         }
     }
 
-    pub fn waits(&mut self, call: CallId, wait: AbortHandle) {
+    pub fn set_wait(&mut self, call: CallId, wait: AbortHandle) {
         self.waits.retain(|_, wait| !wait.is_finished());
         self.waits.insert(call, wait);
     }
@@ -165,22 +170,26 @@ impl PendingCalls {
 }
 
 impl Responder {
-    pub fn new(id: u64, back: mpsc::UnboundedSender<Back>, unread: Arc<UnreadReplies>) -> Self {
+    pub fn new(
+        id: u64,
+        back: mpsc::UnboundedSender<OutgoingReply>,
+        unread: Arc<UnreadReplies>,
+    ) -> Self {
         Self { id, back, unread }
     }
 
     pub fn answer(self, answer: Result<Response, Error>) {
-        self.send(answer, Then::Nothing);
+        self.send(answer, AfterReply::Nothing);
     }
 
     /// One answer of several.
     pub fn answer_and_go_on(&self, answer: Result<Response, Error>) {
-        self.send(answer, Then::Another);
+        self.send(answer, AfterReply::Another);
     }
 
     /// The last answer on this connection, which then is somebody else's.
     pub fn answer_and_move(self, answer: Result<Response, Error>, to: oneshot::Sender<UnixStream>) {
-        self.send(answer, Then::Moves(to));
+        self.send(answer, AfterReply::Moves(to));
     }
 
     /// The asker's connection has ended.
@@ -193,10 +202,10 @@ impl Responder {
         self.back.closed().await;
     }
 
-    fn send(&self, answer: Result<Response, Error>, then: Then) {
+    fn send(&self, answer: Result<Response, Error>, then: AfterReply) {
         let takes = match &then {
-            Then::Takes(event) => Some(*event),
-            Then::Nothing | Then::Another | Then::Moves(_) => None,
+            AfterReply::Takes(event) => Some(*event),
+            AfterReply::Nothing | AfterReply::Another | AfterReply::Moves(_) => None,
         };
         let bytes = self.encode(answer, takes).or_else(|error| {
             let error = format!("the answer could not be sent: {error}");
@@ -204,8 +213,10 @@ impl Responder {
         });
         let Ok(bytes) = bytes else { return };
         let admitted = match &then {
-            Then::Moves(_) => Some(self.unread.admit_always(bytes.len())),
-            Then::Nothing | Then::Takes(_) | Then::Another => self.unread.admit(bytes.len()),
+            AfterReply::Moves(_) => Some(self.unread.admit_always(bytes.len())),
+            AfterReply::Nothing | AfterReply::Takes(_) | AfterReply::Another => {
+                self.unread.admit(bytes.len())
+            }
         };
         let (bytes, unread, refused) = match admitted {
             Some(unread) => (bytes, unread, false),
@@ -217,18 +228,18 @@ impl Responder {
                 (refusal, unread, true)
             }
         };
-        let _ = self.back.send(Back {
+        let _ = self.back.send(OutgoingReply {
             id: self.id,
             bytes,
             stays_open: match then {
-                Then::Takes(_) => !refused,
-                Then::Another => true,
-                Then::Nothing | Then::Moves(_) => false,
+                AfterReply::Takes(_) => !refused,
+                AfterReply::Another => true,
+                AfterReply::Nothing | AfterReply::Moves(_) => false,
             },
             cancels: refused && takes.is_some(),
             moves: match then {
-                Then::Moves(to) => Some(to),
-                Then::Nothing | Then::Takes(_) | Then::Another => None,
+                AfterReply::Moves(to) => Some(to),
+                AfterReply::Nothing | AfterReply::Takes(_) | AfterReply::Another => None,
             },
             _unread: unread,
         });
@@ -251,14 +262,14 @@ impl Responder {
 mod tests {
     use super::*;
 
-    fn text(back: &Back) -> String {
+    fn text(back: &OutgoingReply) -> String {
         String::from_utf8_lossy(&back.bytes).into_owned()
     }
 
     #[test]
     fn beside_unread_replies_the_next_is_refused_and_its_event_given_back() {
         let (back, mut sent) = mpsc::unbounded_channel();
-        let unread = UnreadReplies::at_most(1_000);
+        let unread = UnreadReplies::with_limit(1_000);
         let responder = |id| Responder::new(id, back.clone(), unread.clone());
         let long = || Err(Error::new(ErrorKind::Internal, "x".repeat(5_000)));
         let short = || Ok(Response::Noted);
@@ -269,7 +280,7 @@ mod tests {
         responder(2).answer(short());
         let mut desk = PendingCalls::default();
         desk.open(CallId(3), responder(3));
-        desk.hand(CallId(3), short(), EventId(7));
+        desk.answer_with_lease(CallId(3), short(), EventId(7));
         let second = sent.try_recv().unwrap();
         assert!(text(&second).contains("client_max_unread_bytes"));
         assert!(!second.cancels, "no event was in it");
@@ -278,7 +289,7 @@ mod tests {
         assert!(third.cancels && !third.stays_open);
         drop((first, second, third));
         desk.open(CallId(4), responder(4));
-        desk.hand(CallId(4), short(), EventId(7));
+        desk.answer_with_lease(CallId(4), short(), EventId(7));
         let fourth = sent.try_recv().unwrap();
         assert!(fourth.stays_open && !fourth.cancels, "{}", text(&fourth));
     }

@@ -13,12 +13,12 @@ use fugue_api::{Error, ErrorKind, panes::PaneSize};
 use fugue_core::{TmuxOrigin, TmuxPane};
 
 use super::{
-    ask::{Refused, Server, name_word, word},
-    tiles::{Halves, Layout, fits, halves},
+    server::{TmuxError, TmuxServer, name_word, word},
+    tiles::{SplitAxis, WindowLayout, fits, halves},
 };
 
 /// What tmux is to run, and how the pane is to be called there.
-pub struct Order<'a> {
+pub struct PlacementOrder<'a> {
     pub wanted: &'a TmuxPane,
     pub name: &'a str,
     pub size: PaneSize,
@@ -26,7 +26,7 @@ pub struct Order<'a> {
 }
 
 /// What a program in the pane has to know of tmux.
-pub struct Made {
+pub struct PlacedPane {
     pub pane: TmuxPane,
     /// `$TMUX` there.
     pub variable: String,
@@ -42,7 +42,7 @@ const BESIDE: &str = "@fugue_beside";
 static PLACING: Mutex<()> = Mutex::new(());
 
 /// Makes the pane, or the process of one that is there anew.
-pub fn make(server: &Server, order: &Order<'_>) -> Result<Made, Error> {
+pub fn make(server: &TmuxServer, order: &PlacementOrder<'_>) -> Result<PlacedPane, Error> {
     let _placing = PLACING.lock().unwrap_or_else(PoisonError::into_inner);
     let argv: Vec<String> = order
         .argv
@@ -65,7 +65,7 @@ pub fn make(server: &Server, order: &Order<'_>) -> Result<Made, Error> {
     };
     let parts: Vec<&str> = said.trim().split('\t').collect();
     let [pid, id, session, term] = parts[..] else {
-        return Err(Refused::Said(format!("{said:?} about a new pane")).into());
+        return Err(TmuxError::Said(format!("{said:?} about a new pane")).into());
     };
     let pane = TmuxPane {
         server: pid.parse().unwrap_or(0),
@@ -74,7 +74,7 @@ pub fn make(server: &Server, order: &Order<'_>) -> Result<Made, Error> {
     };
     let socket = server.socket.display();
     let session = session.trim_start_matches('$');
-    Ok(Made {
+    Ok(PlacedPane {
         variable: format!("{socket},{pid},{session}"),
         term: term.to_owned(),
         pane,
@@ -82,7 +82,7 @@ pub fn make(server: &Server, order: &Order<'_>) -> Result<Made, Error> {
 }
 
 /// When its program ends, the pane stays for who wants to see it; only those that we made.
-pub fn keep(server: &Server, made: &TmuxPane, tag: &str) -> Result<(), Error> {
+pub fn keep(server: &TmuxServer, made: &TmuxPane, tag: &str) -> Result<(), Error> {
     let id = made.id.as_str();
     let words = [
         "set-option",
@@ -108,7 +108,7 @@ pub fn remove(made: &TmuxPane) {
     if made.id.is_empty() || made.origin == TmuxOrigin::Found {
         return;
     }
-    let Ok(server) = Server::at(Path::new(&made.socket)) else {
+    let Ok(server) = TmuxServer::at(Path::new(&made.socket)) else {
         return;
     };
     let _placing = PLACING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,7 +131,7 @@ pub fn remove_all(made: &[TmuxPane]) {
     sockets.sort_unstable();
     sockets.dedup();
     for socket in sockets {
-        let Ok(server) = Server::at(Path::new(socket)) else {
+        let Ok(server) = TmuxServer::at(Path::new(socket)) else {
             continue;
         };
         let what = "#{pid} #{pane_id}";
@@ -147,7 +147,7 @@ pub fn remove_all(made: &[TmuxPane]) {
 
 /// Gives a pane that we made another size, as far as its window has room.
 pub fn resize(made: &TmuxPane, size: PaneSize) -> Result<(), Error> {
-    let server = Server::at(Path::new(&made.socket))?;
+    let server = TmuxServer::at(Path::new(&made.socket))?;
     let (cols, rows) = (size.cols.to_string(), size.rows.to_string());
     let how = match made.origin {
         TmuxOrigin::Window { .. } => "resize-window",
@@ -170,7 +170,7 @@ pub fn resize(made: &TmuxPane, size: PaneSize) -> Result<(), Error> {
 }
 
 /// Whether a pane that we made is still there: in the same server, since another one numbers its own from 0 again.
-fn is_there(server: &Server, made: &TmuxPane) -> bool {
+fn is_there(server: &TmuxServer, made: &TmuxPane) -> bool {
     if made.id.is_empty() {
         return false;
     }
@@ -192,11 +192,11 @@ pub fn noted(dir: &Path) -> Option<TmuxPane> {
 }
 
 fn window(
-    server: &Server,
+    server: &TmuxServer,
     session: &str,
-    order: &Order<'_>,
+    order: &PlacementOrder<'_>,
     argv: &[String],
-) -> Result<String, Refused> {
+) -> Result<String, TmuxError> {
     let target = format!("={session}:");
     let name = name_word(order.name);
     let new = [
@@ -212,9 +212,9 @@ fn window(
     ];
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     match server.ask(&[&new[..], &argv].concat()) {
-        Err(Refused::NoServer(_)) => {}
+        Err(TmuxError::NoServer(_)) => {}
         // A server whose last session is just going has none to speak of.
-        Err(Refused::Said(said))
+        Err(TmuxError::Said(said))
             if said.contains("can't find") || said.contains("no current target") => {}
         answered => return answered,
     }
@@ -238,7 +238,7 @@ fn window(
     server.ask_or_start(&[&new[..], &argv].concat())
 }
 
-fn again(server: &Server, id: &str, argv: &[String]) -> Result<String, Refused> {
+fn again(server: &TmuxServer, id: &str, argv: &[String]) -> Result<String, TmuxError> {
     let respawn = ["respawn-pane", "-k", "-t", id];
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     server.ask(&[&respawn[..], &argv].concat())?;
@@ -248,9 +248,9 @@ fn again(server: &Server, id: &str, argv: &[String]) -> Result<String, Refused> 
 /// Half of what the pane that it is put beside has; with others there already, an even share of their half. Where there
 /// is no room for it, a window of its own.
 fn split(
-    server: &Server,
+    server: &TmuxServer,
     beside: &str,
-    order: &Order<'_>,
+    order: &PlacementOrder<'_>,
     argv: &[String],
 ) -> Result<String, Error> {
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
@@ -271,8 +271,8 @@ fn split(
         return Ok(server.ask(&[&new[..], &argv].concat())?);
     };
     let way = match how {
-        Halves::Across => "-h",
-        Halves::Down => "-v",
+        SplitAxis::Across => "-h",
+        SplitAxis::Down => "-v",
     };
     let new = ["split-window", "-d", way, "-P", "-F", MADE, "-t", &target];
     let said = server.ask(&[&new[..], &argv].concat())?;
@@ -284,8 +284,8 @@ fn split(
 }
 
 /// Which pane to split, and how.
-fn room(server: &Server, beside: &str) -> Option<(String, Halves)> {
-    let window = Window::of(server, beside)?;
+fn room(server: &TmuxServer, beside: &str) -> Option<(String, SplitAxis)> {
+    let window = TmuxWindow::of(server, beside)?;
     // A person who looks at one pane alone keeps looking at it.
     if window.zoomed {
         return None;
@@ -296,7 +296,7 @@ fn room(server: &Server, beside: &str) -> Option<(String, Halves)> {
         return Some((beside.to_owned(), halves(own.cols, own.rows)?));
     };
     let ids: Vec<u32> = ours.iter().filter_map(|pane| pane.number()).collect();
-    let layout = Layout::parse(&window.layout)?;
+    let layout = WindowLayout::parse(&window.layout)?;
     match layout.share(&ids) {
         Some(share) => {
             // Across the way of what is around it, so that the two are a part of the window by themselves.
@@ -309,8 +309,8 @@ fn room(server: &Server, beside: &str) -> Option<(String, Halves)> {
 }
 
 /// Evens the shares of those beside a pane. What cannot be evened stays as it is.
-fn even(server: &Server, beside: &str) {
-    let Some(window) = Window::of(server, beside).filter(|window| !window.zoomed) else {
+fn even(server: &TmuxServer, beside: &str) {
+    let Some(window) = TmuxWindow::of(server, beside).filter(|window| !window.zoomed) else {
         return;
     };
     let ids: Vec<u32> = window
@@ -318,10 +318,10 @@ fn even(server: &Server, beside: &str) {
         .iter()
         .filter_map(|pane| pane.number())
         .collect();
-    let Some(layout) = Layout::parse(&window.layout).filter(|_| ids.len() > 1) else {
+    let Some(layout) = WindowLayout::parse(&window.layout).filter(|_| ids.len() > 1) else {
         return;
     };
-    let order: Vec<u32> = window.panes.iter().filter_map(Pane::number).collect();
+    let order: Vec<u32> = window.panes.iter().filter_map(WindowPane::number).collect();
     // tmux hands out the places in the order of its panes; after a swap that is not the layout's own.
     if layout.order() != order {
         return;
@@ -333,23 +333,23 @@ fn even(server: &Server, beside: &str) {
     }
 }
 
-struct Window {
+struct TmuxWindow {
     beside: String,
     layout: String,
     zoomed: bool,
-    panes: Vec<Pane>,
+    panes: Vec<WindowPane>,
 }
 
-struct Pane {
+struct WindowPane {
     id: String,
     cols: u32,
     rows: u32,
     beside: String,
 }
 
-impl Window {
+impl TmuxWindow {
     /// The one that a pane is in.
-    fn of(server: &Server, pane: &str) -> Option<Self> {
+    fn of(server: &TmuxServer, pane: &str) -> Option<Self> {
         const FORMAT: &str = "#{window_zoomed_flag}\t#{window_layout}\t#{pane_id}\t#{pane_width}\t#{pane_height}\t\
                               #{@fugue_beside}";
         let said = server.ask(&["list-panes", "-t", pane, "-F", FORMAT]).ok()?;
@@ -366,7 +366,7 @@ impl Window {
             };
             window.zoomed = zoomed == "1";
             window.layout = layout.to_owned();
-            window.panes.push(Pane {
+            window.panes.push(WindowPane {
                 id: id.to_owned(),
                 cols: cols.parse().ok()?,
                 rows: rows.parse().ok()?,
@@ -376,13 +376,13 @@ impl Window {
         Some(window)
     }
 
-    fn ours(&self) -> Vec<&Pane> {
+    fn ours(&self) -> Vec<&WindowPane> {
         let ours = self.panes.iter().filter(|pane| pane.beside == self.beside);
         ours.collect()
     }
 }
 
-impl Pane {
+impl WindowPane {
     fn number(&self) -> Option<u32> {
         self.id.strip_prefix('%')?.parse().ok()
     }

@@ -26,8 +26,8 @@ use tokio::{
 };
 
 use crate::{
-    desk::{Back, Responder, UnreadReplies},
-    origin::Origin,
+    origin::ClientOrigin,
+    pending_calls::{OutgoingReply, Responder, UnreadReplies},
 };
 use fugue_client::{
     frame::{self, FrameReader},
@@ -39,13 +39,13 @@ use fugue_client::{
     clippy::large_enum_variant,
     reason = "a few are in line at a time, and most are calls"
 )]
-pub enum Knock {
+pub enum ListenerEvent {
     Call {
         call: CallId,
         key: IdempotencyKey,
         /// As the caller says.
         who: CallerIdentity,
-        origin: Arc<Origin>,
+        origin: Arc<ClientOrigin>,
         caller: Arc<CallerEnv>,
         ask: Request,
         responder: Responder,
@@ -56,11 +56,11 @@ pub enum Knock {
 }
 
 // No event says that a fd has become free.
-const RETRY_ACCEPT: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 // As often as a look at the processes above a client may fail, for want of fds or memory.
-const MAX_LOOKS_AT_ORIGIN: usize = 100;
+const MAX_ORIGIN_ATTEMPTS: usize = 100;
 // The largest thing a client may say: an environment and a long input.
-const LARGEST_QUESTION: usize = 16 * 1024 * 1024;
+const MAX_REQUEST_BYTES: usize = 16 * 1024 * 1024;
 
 /// What one client connection may keep waiting in the daemon.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +84,7 @@ pub async fn serve(
     mut rebound: mpsc::Receiver<UnixListener>,
     limits: ClientLimits,
     panes: PathBuf,
-    engine: mpsc::Sender<Knock>,
+    engine: mpsc::Sender<ListenerEvent>,
     closing: watch::Receiver<bool>,
     visits: mpsc::Sender<()>,
 ) {
@@ -101,7 +101,7 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                let visit = Visit {
+                let visit = ClientConnection {
                     engine: engine.clone(),
                     calls: calls.clone(),
                     closing: closing.clone(),
@@ -119,20 +119,20 @@ pub async fn serve(
             // Out of fds: the clients that are here must leave first. The kernel keeps the others in line.
             Err(error) => {
                 tracing::warn!(%error, "no client could be admitted");
-                tokio::time::sleep_until(Instant::now() + RETRY_ACCEPT).await;
+                tokio::time::sleep_until(Instant::now() + ACCEPT_RETRY_INTERVAL).await;
             }
         }
     }
 }
 
-async fn wait_until(closing: &mut watch::Receiver<bool>) {
+async fn wait_for_close(closing: &mut watch::Receiver<bool>) {
     // An error means that the daemon is over already.
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
 /// One client's stay.
-struct Visit {
-    engine: mpsc::Sender<Knock>,
+struct ClientConnection {
+    engine: mpsc::Sender<ListenerEvent>,
     calls: Arc<AtomicU64>,
     closing: watch::Receiver<bool>,
     limits: ClientLimits,
@@ -141,15 +141,15 @@ struct Visit {
 }
 
 /// Who a connection belongs to, and how replies get to it.
-struct Guest {
+struct ConnectionPeer {
     caller: Arc<CallerEnv>,
     who: CallerIdentity,
-    origin: Arc<Origin>,
-    back: mpsc::UnboundedSender<Back>,
+    origin: Arc<ClientOrigin>,
+    back: mpsc::UnboundedSender<OutgoingReply>,
     unread: Arc<UnreadReplies>,
 }
 
-impl Visit {
+impl ClientConnection {
     async fn receive(self, stream: UnixStream) -> io::Result<()> {
         let peer = stream.peer_cred()?;
         if peer.uid() != rustix::process::geteuid().as_raw() {
@@ -160,11 +160,11 @@ impl Visit {
         }
         let origin = match peer.pid() {
             // It is in no process table of ours, and so in no pane either.
-            None | Some(0) => Origin::default(),
+            None | Some(0) => ClientOrigin::default(),
             Some(pid) => self.origin(pid).await?,
         };
         let (incoming, mut sink) = socket::split(stream.into_std()?)?;
-        let mut incoming = FrameReader::new(incoming, LARGEST_QUESTION);
+        let mut incoming = FrameReader::new(incoming, MAX_REQUEST_BYTES);
         let Some(Hello {
             protocol,
             caller,
@@ -183,13 +183,13 @@ impl Visit {
             return Ok(());
         }
         let mut closing = self.closing.clone();
-        let (back, mut answers) = mpsc::unbounded_channel::<Back>();
-        let guest = Guest {
+        let (back, mut answers) = mpsc::unbounded_channel::<OutgoingReply>();
+        let guest = ConnectionPeer {
             caller: Arc::new(caller),
             who,
             origin: Arc::new(origin),
             back,
-            unread: UnreadReplies::at_most(self.limits.max_unread_bytes),
+            unread: UnreadReplies::with_limit(self.limits.max_unread_bytes),
         };
         let mut open: HashMap<u64, CallId> = HashMap::new();
         let outcome = loop {
@@ -197,7 +197,7 @@ impl Visit {
             // client is bounded by its open calls and by its unread bytes.
             tokio::select! {
                 biased;
-                () = wait_until(&mut closing) => {
+                () = wait_for_close(&mut closing) => {
                     while let Ok(answer) = answers.try_recv() {
                         sink.write_all(&answer.bytes).await?;
                     }
@@ -209,7 +209,7 @@ impl Visit {
                         && let Some(call) = open.remove(&answer.id)
                         && answer.cancels
                     {
-                        let _ = self.engine.send(Knock::Cancelled { call }).await;
+                        let _ = self.engine.send(ListenerEvent::Cancelled { call }).await;
                     }
                     if let Err(error) = sink.write_all(&answer.bytes).await {
                         break Err(error);
@@ -225,43 +225,43 @@ impl Visit {
                 question = incoming.next() => match question {
                     Err(error) => break Err(error),
                     Ok(None) => break Ok(()),
-                    Ok(Some(question)) => self.question(question, &guest, &mut open).await,
+                    Ok(Some(question)) => self.handle_message(question, &guest, &mut open).await,
                 },
             }
         };
         // A client that is gone waits for nothing; its work goes on.
         for call in open.into_values() {
-            let _ = self.engine.send(Knock::Cancelled { call }).await;
+            let _ = self.engine.send(ListenerEvent::Cancelled { call }).await;
         }
         outcome
     }
 
     /// Looks before anything is read, while the client waits for its welcome and so is there to be looked at.
-    async fn origin(&self, peer: i32) -> io::Result<Origin> {
+    async fn origin(&self, peer: i32) -> io::Result<ClientOrigin> {
         let mut failed = 0;
         loop {
             let panes = self.panes.clone();
-            let looking = tokio::task::spawn_blocking(move || Origin::of(peer, &panes));
+            let looking = tokio::task::spawn_blocking(move || ClientOrigin::of(peer, &panes));
             match looking.await.map_err(io::Error::other)? {
-                Err(error) if error.raw_os_error().is_some() && failed < MAX_LOOKS_AT_ORIGIN => {
+                Err(error) if error.raw_os_error().is_some() && failed < MAX_ORIGIN_ATTEMPTS => {
                     failed += 1;
-                    tokio::time::sleep_until(Instant::now() + RETRY_ACCEPT).await;
+                    tokio::time::sleep_until(Instant::now() + ACCEPT_RETRY_INTERVAL).await;
                 }
                 looked => return looked,
             }
         }
     }
 
-    async fn question(
+    async fn handle_message(
         &self,
         question: ClientMessage,
-        guest: &Guest,
+        guest: &ConnectionPeer,
         open: &mut HashMap<u64, CallId>,
     ) {
         match question {
             ClientMessage::Cancel { id } => {
                 if let Some(call) = open.remove(&id) {
-                    let _ = self.engine.send(Knock::Cancelled { call }).await;
+                    let _ = self.engine.send(ListenerEvent::Cancelled { call }).await;
                 }
             }
             ClientMessage::Call { id, key, who, ask } => {
@@ -284,7 +284,7 @@ impl Visit {
                 open.insert(id, call);
                 let _ = self
                     .engine
-                    .send(Knock::Call {
+                    .send(ListenerEvent::Call {
                         call,
                         key,
                         who: who.unwrap_or_else(|| guest.who.clone()),

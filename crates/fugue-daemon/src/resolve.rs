@@ -24,20 +24,20 @@ use crate::{
     engine::DaemonContext,
     pane::launch,
     shell,
-    tmux::look::{self, Wish},
+    tmux::lookup::{self, PlacementRequest},
 };
 
 /// What is looked up for a call.
-pub struct Furnished {
+pub struct ResolvedCall {
     pub worlds: Result<Vec<LaunchEnv>, Error>,
     pub watch: Option<Box<WatchSettings>>,
     pub tmux: TmuxLookup,
 }
 
 /// Whether something must be looked up for a call: the world of each pane that it opens, or what tmux has.
-pub fn is_needed(ask: &Request, caller: &CallerEnv) -> bool {
+pub fn needs_resolution(ask: &Request, caller: &CallerEnv) -> bool {
     let Request::Tool { call } = ask else {
-        return wants_all(ask);
+        return lists_all_panes(ask);
     };
     match call {
         ToolCall::CreatePane(_)
@@ -46,7 +46,7 @@ pub fn is_needed(ask: &Request, caller: &CallerEnv) -> bool {
         | ToolCall::WatchMe(_) => true,
         ToolCall::RunPipeline(args) => args.pane_id.is_none(),
         // Whoever is not in tmux need not wait for it.
-        ToolCall::GetStatus(_) => wants_all(ask) && variable(caller, "TMUX").is_some(),
+        ToolCall::GetStatus(_) => lists_all_panes(ask) && variable(caller, "TMUX").is_some(),
         _ => false,
     }
 }
@@ -60,7 +60,7 @@ pub fn tmux_target(
     let watcher = matches!(ask, Request::Tool { call } if call.is_for_a_watcher());
     match ask.pane() {
         // Only where a window is asked for may it be a plain name.
-        Some(said) if watcher || is_of_tmux(said) => (!known(said)).then(|| said.to_owned()),
+        Some(said) if watcher || is_tmux_target(said) => (!known(said)).then(|| said.to_owned()),
         Some(_) => None,
         None if watcher && variable(caller, "FUGUE_PANE_ID").is_none() => {
             variable(caller, "TMUX_PANE")?.into_string().ok()
@@ -70,12 +70,12 @@ pub fn tmux_target(
 }
 
 /// Whether it is written as tmux writes what it has.
-fn is_of_tmux(said: &str) -> bool {
+fn is_tmux_target(said: &str) -> bool {
     said.contains([':', '%', '@'])
 }
 
 /// Whether the panes of the caller's tmux are among what is asked for.
-fn wants_all(ask: &Request) -> bool {
+fn lists_all_panes(ask: &Request) -> bool {
     match ask {
         Request::TmuxPanes => true,
         Request::Tool {
@@ -86,22 +86,22 @@ fn wants_all(ask: &Request) -> bool {
 }
 
 /// Everything that must be looked up before core hears of a call.
-pub fn furnish(
+pub fn resolve_call(
     ask: &mut Request,
     target: Option<&str>,
     caller: &CallerEnv,
     house: &DaemonContext,
-) -> Furnished {
+) -> ResolvedCall {
     let tmux = match target {
-        Some(target) => match look::find(target, caller) {
+        Some(target) => match lookup::find(target, caller) {
             // A plain name is rather one of ours that is not there.
-            Err(_) if !is_of_tmux(target) => TmuxLookup::None,
+            Err(_) if !is_tmux_target(target) => TmuxLookup::None,
             found => TmuxLookup::One(Box::new(found)),
         },
-        None if wants_all(ask) => TmuxLookup::All(look::list(caller)),
+        None if lists_all_panes(ask) => TmuxLookup::All(lookup::list(caller)),
         None => TmuxLookup::None,
     };
-    let mut furnished = Furnished {
+    let mut furnished = ResolvedCall {
         worlds: Ok(Vec::new()),
         watch: None,
         tmux,
@@ -111,7 +111,7 @@ pub fn furnish(
             if opens_panes(call) {
                 disk::check_floor(&house.paths.panes(), &house.settings)?;
             }
-            let worlds = look_up(call, caller, house)?;
+            let worlds = find_tmux_pane(call, caller, house)?;
             Ok((worlds, watch_settings(call, caller, house)?))
         });
         match looked {
@@ -133,7 +133,7 @@ fn opens_panes(request: &ToolCall) -> bool {
 
 /// One world for each pane that the call opens. A worker's agent is settled here too, where programs can be looked
 /// for.
-fn look_up(
+fn find_tmux_pane(
     request: &mut ToolCall,
     caller: &CallerEnv,
     house: &DaemonContext,
@@ -142,7 +142,7 @@ fn look_up(
     if worlds.is_empty() {
         return Ok(worlds);
     }
-    let home = tmux_home(request, caller, house)?;
+    let home = tmux_placement(request, caller, house)?;
     for world in &mut worlds {
         world.tmux = home.clone();
     }
@@ -151,7 +151,7 @@ fn look_up(
 
 /// Where tmux makes the panes of this call, if tmux is to make them: because the caller says so, or wants to see them
 /// and sits in tmux.
-fn tmux_home(
+fn tmux_placement(
     request: &ToolCall,
     caller: &CallerEnv,
     house: &DaemonContext,
@@ -172,14 +172,18 @@ fn tmux_home(
     let wanted = match (backend, layout) {
         (Backend::Native, _) => None,
         (Backend::Tmux, None) => Some(match session {
-            Some(session) => (Wish::Apart, session),
-            None => (Wish::Near, SessionName::MAIN),
+            Some(session) => (PlacementRequest::Apart, session),
+            None => (PlacementRequest::Near, SessionName::MAIN),
         }),
-        (Backend::Tmux, Some(RunLayout::Hidden)) => Some((Wish::Apart, SessionName::HIDDEN)),
-        (Backend::Tmux, Some(RunLayout::Tiled)) => Some((Wish::Beside, SessionName::MAIN)),
+        (Backend::Tmux, Some(RunLayout::Hidden)) => {
+            Some((PlacementRequest::Apart, SessionName::HIDDEN))
+        }
+        (Backend::Tmux, Some(RunLayout::Tiled)) => {
+            Some((PlacementRequest::Beside, SessionName::MAIN))
+        }
     };
     wanted
-        .map(|(wish, session)| look::place_for(caller, wish, session))
+        .map(|(wish, session)| lookup::find_placement(caller, wish, session))
         .transpose()
 }
 
@@ -191,8 +195,8 @@ fn worlds(
     match request {
         ToolCall::CreatePane(args) => {
             let purpose = match args.command {
-                Some(_) => Purpose::Command,
-                None => Purpose::Person,
+                Some(_) => ShellPurpose::Command,
+                None => ShellPurpose::Person,
             };
             let cwd = directory("cwd", args.cwd.as_deref(), caller)?;
             let shell = shell(args.shell.as_deref(), purpose, &cwd, caller, house)?;
@@ -209,8 +213,8 @@ fn worlds(
                     Some(known) => known,
                     None => {
                         let said = args.shell.as_deref();
-                        let shell = shell(said, Purpose::Command, &cwd, caller, house)?;
-                        world(cwd, shell, Purpose::Command, &one.env, caller, house)?
+                        let shell = shell(said, ShellPurpose::Command, &cwd, caller, house)?;
+                        world(cwd, shell, ShellPurpose::Command, &one.env, caller, house)?
                     }
                 });
             }
@@ -218,12 +222,18 @@ fn worlds(
         }
         ToolCall::RunPipeline(args) => {
             let cwd = directory("cwd", args.cwd.as_deref(), caller)?;
-            let shell = shell(args.shell.as_deref(), Purpose::Steps, &cwd, caller, house)?;
+            let shell = shell(
+                args.shell.as_deref(),
+                ShellPurpose::Steps,
+                &cwd,
+                caller,
+                house,
+            )?;
             let env = BTreeMap::new();
             Ok(vec![world(
                 cwd,
                 shell,
-                Purpose::Steps,
+                ShellPurpose::Steps,
                 &env,
                 caller,
                 house,
@@ -238,25 +248,25 @@ fn worlds(
                 (None, configured) => agents::find_agent(configured, &house.settings.agents)?,
             };
             args.agent = Some(agent.name().to_owned());
-            Ok(vec![for_commands(cwd, caller, house)?])
+            Ok(vec![command_env(cwd, caller, house)?])
         }
         ToolCall::WatchMe(_) => {
             let cwd = directory("cwd", None, caller)?;
-            Ok(vec![for_commands(cwd, caller, house)?])
+            Ok(vec![command_env(cwd, caller, house)?])
         }
         _ => Ok(Vec::new()),
     }
 }
 
 /// Where commands run that nobody named a shell for.
-fn for_commands(
+fn command_env(
     cwd: PathBuf,
     caller: &CallerEnv,
     house: &DaemonContext,
 ) -> Result<LaunchEnv, Error> {
-    let shell = shell(None, Purpose::Command, &cwd, caller, house)?;
+    let shell = shell(None, ShellPurpose::Command, &cwd, caller, house)?;
     let env = BTreeMap::new();
-    world(cwd, shell, Purpose::Command, &env, caller, house)
+    world(cwd, shell, ShellPurpose::Command, &env, caller, house)
 }
 
 /// What holds for a watcher that this call begins: the person's settings, what the caller's environment says over
@@ -284,7 +294,7 @@ fn watch_settings(
 
 /// What a shell is wanted for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+enum ShellPurpose {
     /// To type into.
     Person,
     /// To run one command.
@@ -295,7 +305,7 @@ enum Purpose {
 
 fn shell(
     said: Option<&str>,
-    purpose: Purpose,
+    purpose: ShellPurpose,
     cwd: &Path,
     caller: &CallerEnv,
     house: &DaemonContext,
@@ -303,12 +313,14 @@ fn shell(
     let path = variable(caller, "PATH");
     let wanted = match (said, purpose) {
         (Some(shell), _) => vec![OsString::from(shell)],
-        (None, Purpose::Command | Purpose::Steps) => command_shells(&house.settings.shell),
-        (None, Purpose::Person) => person_shells(caller),
+        (None, ShellPurpose::Command | ShellPurpose::Steps) => {
+            command_shells(&house.settings.shell)
+        }
+        (None, ShellPurpose::Person) => person_shells(caller),
     };
     wanted
         .iter()
-        .find_map(|name| find(name, path.as_deref(), cwd))
+        .find_map(|name| find_program(name, path.as_deref(), cwd))
         .ok_or_else(|| {
             let names: Vec<_> = wanted.iter().map(|name| name.to_string_lossy()).collect();
             Error::invalid(format!(
@@ -322,17 +334,17 @@ fn shell(
 fn world(
     cwd: PathBuf,
     shell: PathBuf,
-    purpose: Purpose,
+    purpose: ShellPurpose,
     env: &BTreeMap<String, String>,
     caller: &CallerEnv,
     house: &DaemonContext,
 ) -> Result<LaunchEnv, Error> {
     let secret = match purpose {
-        Purpose::Command => String::new(),
+        ShellPurpose::Command => String::new(),
         // Its steps are marked whatever the shell.
-        Purpose::Steps => secret()?,
-        Purpose::Person => {
-            let (secret, env) = (secret()?, launch::environment(caller, env.clone()));
+        ShellPurpose::Steps => new_secret()?,
+        ShellPurpose::Person => {
+            let (secret, env) = (new_secret()?, launch::environment(caller, env.clone()));
             let nowhere = Path::new("");
             let files = house.paths.shell_files();
             let launch = shell::interactive(&shell, &files, &secret, nowhere, &env);
@@ -376,17 +388,17 @@ fn directory(field: &str, said: Option<&str>, caller: &CallerEnv) -> Result<Path
             "{field}: `{}` is not a directory",
             dir.display()
         ))),
-        Err(error) => {
-            Err(
-                Error::invalid(format!("{field}: `{}`: {}", dir.display(), plain(&error)))
-                    .hint("give a directory that exists; nothing was started"),
-            )
-        }
+        Err(error) => Err(Error::invalid(format!(
+            "{field}: `{}`: {}",
+            dir.display(),
+            describe_io_error(&error)
+        ))
+        .hint("give a directory that exists; nothing was started")),
     }
 }
 
 /// The system's words without its number.
-fn plain(error: &std::io::Error) -> String {
+fn describe_io_error(error: &std::io::Error) -> String {
     let said = error.to_string();
     said.split(" (os error")
         .next()
@@ -395,7 +407,7 @@ fn plain(error: &std::io::Error) -> String {
 }
 
 /// A program by name, as an `exec` on this PATH would find it.
-pub fn find(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Option<PathBuf> {
+pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Option<PathBuf> {
     let runs = |file: &Path| {
         fs::metadata(file)
             .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
@@ -420,7 +432,7 @@ pub fn variable(caller: &CallerEnv, name: &str) -> Option<OsString> {
 }
 
 /// 128 bits that no program of the pane knows, as text for the shell's marks.
-fn secret() -> Result<String, Error> {
+fn new_secret() -> Result<String, Error> {
     let mut bytes = [0; 16];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
         Ok(16) => Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),

@@ -13,7 +13,7 @@ pub const FORMAT: &str = "#{pane_pid} #{pane_height} #{pane_width} #{cursor_y} #
 
 /// The numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct TmuxPaneState {
     pub pid: u32,
     pub rows: u16,
     pub cols: u16,
@@ -27,7 +27,7 @@ pub struct Facts {
     pub dead: bool,
 }
 
-impl Facts {
+impl TmuxPaneState {
     pub fn parse(said: &str) -> Option<Self> {
         let numbers: Vec<u32> = said
             .split_whitespace()
@@ -84,8 +84,8 @@ impl Facts {
 }
 
 /// What tmux has of a pane.
-pub struct Picture {
-    pub facts: Facts,
+pub struct PaneCapture {
+    pub facts: TmuxPaneState,
     /// All of the history and the screen, lines joined (`capture-pane -e -J -S -`).
     pub all: String,
     /// The same in rows and without colours (`capture-pane -S -`).
@@ -100,14 +100,14 @@ pub struct Picture {
 
 /// How a picture fits what was known.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fit {
+pub enum CaptureFit {
     /// Nothing is missing and nothing is there twice.
     Exact,
     /// Where the old ends could not be found; all of the new was added, and some may be there twice.
     Unknown,
 }
 
-impl Picture {
+impl PaneCapture {
     /// All of it, for a terminal that has nothing yet.
     pub fn whole(&self) -> Vec<u8> {
         let mut out = String::new();
@@ -134,10 +134,10 @@ impl Picture {
     }
 
     /// What is new, for a terminal that shows these rows on its main screen.
-    pub fn since(&self, known: &[String]) -> (Vec<u8>, Fit) {
+    pub fn since(&self, known: &[String]) -> (Vec<u8>, CaptureFit) {
         // The old modes may have been anything; the alternate screen is left.
         let mut out = String::from("\x1b[?1049l\x1b[r\x1b[?6l\x1b[4l\x1b[?7h\x1b[m");
-        let mut fit = Fit::Exact;
+        let mut fit = CaptureFit::Exact;
         if self.facts.alternate {
             self.paint_alternate(&mut out);
         } else {
@@ -163,7 +163,7 @@ impl Picture {
                     }
                 }
                 None => {
-                    fit = Fit::Unknown;
+                    fit = CaptureFit::Unknown;
                     // The old screen scrolls by, and all of the new follows.
                     let used = known
                         .iter()

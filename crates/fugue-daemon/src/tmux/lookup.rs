@@ -7,12 +7,12 @@ use std::collections::HashSet;
 use fugue_api::{Error, ErrorKind, panes::PaneSize, wire::CallerEnv};
 use fugue_core::{TmuxOrigin, TmuxPane, TmuxPaneInfo};
 
-use super::ask::{Refused, Server, word};
-use crate::world;
+use super::server::{TmuxError, TmuxServer, word};
+use crate::resolve;
 
 /// Where a new pane is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum PlacementRequest {
     /// Beside the caller, if it sits in tmux, so that a person sees it.
     Beside,
     /// In a window of its own in the caller's session, if it sits in tmux.
@@ -22,7 +22,7 @@ pub enum Wish {
 }
 
 // A message is for a person or a model, who wants to see a few and not all.
-const SHOWN: usize = 8;
+const MAX_LISTED_CHOICES: usize = 8;
 
 /// What is asked about a pane. The last may hold anything but a line end.
 const FORMAT: &str = "#{pid}\t#{pane_id}\t#{pane_pid}\t#{pane_height}\t#{pane_width}\t#{pane_dead}\t#{session_name}\t\
@@ -30,7 +30,7 @@ const FORMAT: &str = "#{pid}\t#{pane_id}\t#{pane_pid}\t#{pane_height}\t#{pane_wi
 
 /// The pane that a target of tmux means: `%5`, `session:window`, `session:window.pane`, `@3`.
 pub fn find(target: &str, caller: &CallerEnv) -> Result<TmuxPaneInfo, Error> {
-    let server = Server::of(caller)?;
+    let server = TmuxServer::of(caller)?;
     if target.trim().is_empty() {
         return Err(Error::invalid("an empty text is no target of tmux"));
     }
@@ -58,7 +58,7 @@ pub fn find(target: &str, caller: &CallerEnv) -> Result<TmuxPaneInfo, Error> {
             let row = said
                 .lines()
                 .last()
-                .and_then(|line| Row::parse(line, &socket));
+                .and_then(|line| TmuxPaneRow::parse(line, &socket));
             row.filter(|row| !row.dead)
                 .map(|row| row.found)
                 .ok_or_else(|| {
@@ -69,12 +69,12 @@ pub fn find(target: &str, caller: &CallerEnv) -> Result<TmuxPaneInfo, Error> {
                     .hint(choices(&server))
                 })
         }
-        Err(Refused::Said(said)) => Err(Error::new(
+        Err(TmuxError::Said(said)) => Err(Error::new(
             ErrorKind::NotFound,
             format!("no tmux pane `{target}`: {said}"),
         )
         .hint(choices(&server))),
-        Err(Refused::NoServer(socket)) => Err(Error::new(
+        Err(TmuxError::NoServer(socket)) => Err(Error::new(
             ErrorKind::NotFound,
             format!(
                 "no tmux pane `{target}`: no tmux server is at `{}`",
@@ -88,7 +88,7 @@ pub fn find(target: &str, caller: &CallerEnv) -> Result<TmuxPaneInfo, Error> {
 
 /// Every pane of the caller's server whose program lives; none where there is no server, or none that answers.
 pub fn list(caller: &CallerEnv) -> Vec<TmuxPaneInfo> {
-    let Ok(server) = Server::of(caller) else {
+    let Ok(server) = TmuxServer::of(caller) else {
         return Vec::new();
     };
     rows(&server)
@@ -100,15 +100,19 @@ pub fn list(caller: &CallerEnv) -> Vec<TmuxPaneInfo> {
 
 /// Where a pane that is still to be made goes. `session` is for one that does not go beside the caller; it need not be
 /// there yet.
-pub fn place_for(caller: &CallerEnv, wish: Wish, session: &str) -> Result<TmuxPane, Error> {
-    let server = Server::of(caller)?;
+pub fn find_placement(
+    caller: &CallerEnv,
+    wish: PlacementRequest,
+    session: &str,
+) -> Result<TmuxPane, Error> {
+    let server = TmuxServer::of(caller)?;
     server.check_version()?;
     let own = match wish {
-        Wish::Beside | Wish::Near => own_pane(caller, &server),
-        Wish::Apart => None,
+        PlacementRequest::Beside | PlacementRequest::Near => own_pane(caller, &server),
+        PlacementRequest::Apart => None,
     };
     let origin = match own {
-        Some(own) if wish == Wish::Beside => TmuxOrigin::Split {
+        Some(own) if wish == PlacementRequest::Beside => TmuxOrigin::Split {
             beside: own.pane.id,
             session: own.session,
         },
@@ -125,9 +129,9 @@ pub fn place_for(caller: &CallerEnv, wish: Wish, session: &str) -> Result<TmuxPa
 }
 
 /// The pane that the caller itself runs in, if it is still there.
-fn own_pane(caller: &CallerEnv, server: &Server) -> Option<TmuxPaneInfo> {
-    world::variable(caller, "TMUX")?;
-    let own = world::variable(caller, "TMUX_PANE")?;
+fn own_pane(caller: &CallerEnv, server: &TmuxServer) -> Option<TmuxPaneInfo> {
+    resolve::variable(caller, "TMUX")?;
+    let own = resolve::variable(caller, "TMUX_PANE")?;
     let own = own.to_str()?;
     let found = rows(server).into_iter().map(|row| row.found);
     found.into_iter().find(|found| found.pane.id == own)
@@ -150,13 +154,13 @@ fn session_name(wanted: &str) -> String {
     }
 }
 
-pub(crate) struct Row {
+pub(crate) struct TmuxPaneRow {
     found: TmuxPaneInfo,
     dead: bool,
     target: String,
 }
 
-impl Row {
+impl TmuxPaneRow {
     pub(crate) fn parse(line: &str, socket: &str) -> Option<Self> {
         let parts: Vec<&str> = line.splitn(11, '\t').collect();
         let [
@@ -214,26 +218,26 @@ fn target(session: &str, index: &str, window: &str, pane: &str) -> String {
 }
 
 /// Each once, also where its window is in several sessions.
-fn rows(server: &Server) -> Vec<Row> {
+fn rows(server: &TmuxServer) -> Vec<TmuxPaneRow> {
     let said = server
         .ask(&["list-panes", "-a", "-F", FORMAT])
         .unwrap_or_default();
     let socket = server.socket.to_string_lossy();
     let mut seen = HashSet::new();
     said.lines()
-        .filter_map(|line| Row::parse(line, &socket))
+        .filter_map(|line| TmuxPaneRow::parse(line, &socket))
         .filter(|row| seen.insert(row.found.pane.id.clone()))
         .collect()
 }
 
-fn choices(server: &Server) -> String {
-    let rows: Vec<Row> = rows(server).into_iter().filter(|row| !row.dead).collect();
+fn choices(server: &TmuxServer) -> String {
+    let rows: Vec<TmuxPaneRow> = rows(server).into_iter().filter(|row| !row.dead).collect();
     if rows.is_empty() {
         return "no pane is open there".into();
     }
     let shown: Vec<String> = rows
         .iter()
-        .take(SHOWN)
+        .take(MAX_LISTED_CHOICES)
         .map(|row| {
             format!(
                 "{} (`{}`: {})",
