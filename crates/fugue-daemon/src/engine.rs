@@ -1,7 +1,7 @@
-//! The control plane: one loop that hands core what happened and performs what core decides.
+//! The control plane: one loop that passes inputs to core and performs core's effects.
 //!
-//! It never touches a pane's bytes and never waits for a disk or a program; whatever takes time is somebody else's
-//! task and comes back as an input.
+//! The loop handles no output bytes of panes and never waits for a disk or a program. Slow work runs in other tasks and
+//! threads, whose results come back as [`EngineEvent`]s.
 
 mod daemon_status;
 mod effects;
@@ -44,14 +44,14 @@ use fugue_client::{paths::Paths, spool};
 use shutdown::DaemonShutdown;
 use storing::StoreHealth;
 
-/// What every part of the daemon may look at.
+/// Settings and paths that all parts of the daemon share.
 pub struct DaemonContext {
     pub paths: Paths,
     pub settings: Settings,
     pub whole_log_readers: WholeLogReaders,
-    /// Counted up with every daemon; a holder obeys the highest it has seen.
+    /// Incremented by every daemon start. A holder accepts commands of the highest epoch only.
     pub epoch: u64,
-    /// The soft limit of open files that panes get: ours is raised, theirs stays what people expect.
+    /// The soft limit of open files for panes: the limit before the daemon raised its own.
     pub nofile: Option<u64>,
 }
 
@@ -61,9 +61,9 @@ pub struct Engine {
     pending_calls: PendingCalls,
     shards: Shards,
     panes: HashMap<PaneId, PaneHandle>,
-    /// The last one that was opened or taken up. Those behind it wait for the disk.
+    /// The highest pane id that was opened or adopted. Panes with higher ids wait until their record is stored.
     newest_pane: PaneId,
-    /// What they are told meanwhile.
+    /// Commands for panes that wait until their record is stored.
     early_commands: BTreeMap<PaneId, Vec<PaneCommand>>,
     writer: Writer<u64>,
     store_health: StoreHealth,
@@ -71,25 +71,25 @@ pub struct Engine {
     event_receiver: mpsc::Receiver<EngineEvent>,
     store_reports: mpsc::UnboundedReceiver<Report<u64>>,
     clock: Clock,
-    /// Times of the boot clock at which core is to be woken.
+    /// Times of the boot clock at which core gets [`CoreInput::Time`].
     alarms: BTreeSet<Duration>,
     alarm: Alarm,
     stopping: Option<DaemonShutdown>,
     own_calls: u64,
     watcher_jobs: WatcherJobs,
-    /// News of hooks that are kept until these calls are answered.
+    /// Spooled hook reports by the calls that enter them. The spool file is removed when the call is answered.
     spooled_reports: HashMap<CallId, IdempotencyKey>,
-    /// Directories that are being removed.
+    /// Pane directories whose removal is not finished.
     removals: usize,
     panicked: mpsc::UnboundedReceiver<Panicked>,
-    /// The output logs exceed their quota, and the log file says so.
+    /// The output logs exceed their quota, and a warning was logged.
     over_quota: bool,
 }
 
-/// What pane tasks and helpers tell the engine.
+/// Events from pane tasks and background jobs.
 pub enum EngineEvent {
     Pane(PaneId, PaneEvent),
-    /// A call after the look at files that core must not take.
+    /// A call whose directories, programs and tmux panes were resolved outside core.
     CallResolved {
         call: CallId,
         key: IdempotencyKey,
@@ -97,33 +97,33 @@ pub enum EngineEvent {
         within: Option<PaneId>,
         caller: Arc<CallerEnv>,
         ask: Request,
-        furnished: resolve::ResolvedCall,
+        resolved: resolve::ResolvedCall,
     },
-    /// Something that was done for a worker, or for a reply.
+    /// The result of a background job, as an input of core.
     Worker(CoreInput),
-    /// The directory of a forgotten pane is gone, or was kept because something in it may be alive.
+    /// The directory of a forgotten pane was removed, or was kept because a process in it may be alive.
     Removal {
         pane: PaneId,
         outcome: sweep::Removal,
     },
 }
 
-/// Whether the loop goes on.
+/// Whether the loop continues.
 #[derive(PartialEq, Eq)]
 enum LoopControl {
     Continue,
     Exit,
 }
 
-// Calls of the engine's own start here; those of clients count up from 1.
+// The first call id of calls that the engine makes itself; ids of clients' calls count up from 1.
 const OWN_CALLS: u64 = 1 << 63;
-// Facts are few: state changes, not bytes. A pane that outruns the engine waits here, and only that pane.
+// Events are state changes, not output. When the channel is full, the sending pane task waits, and no other pane does.
 const MAX_QUEUED_EVENTS: usize = 1024;
 
 impl Engine {
-    /// Takes up what the store knows and adopts every pane that was open.
+    /// Restores core from the stored records and adopts every pane that was open.
     pub fn new(
-        house: DaemonContext,
+        context: DaemonContext,
         opened: StoreContents,
         notes: Vec<String>,
         store: impl Store + 'static,
@@ -131,7 +131,7 @@ impl Engine {
         let (says, said) = mpsc::channel(MAX_QUEUED_EVENTS);
         let (report, store_reports) = mpsc::unbounded_channel();
         let writer = Writer::start(store, move |one| {
-            // The engine is gone only when the process is about to be.
+            // The receiver is dropped only at the end of the process.
             let _ = report.send(one);
         })?;
         let storing = StoreHealth::new(opened.quarantine_count, notes);
@@ -139,10 +139,10 @@ impl Engine {
         let (panics, panicked) = mpsc::unbounded_channel();
         let recorded: HashSet<PaneId> = snapshot.panes.iter().map(|pane| pane.id).collect();
         let clock = Clock::start();
-        let (core, effects) = Core::restore(house.settings.clone(), snapshot, clock.now());
+        let (core, effects) = Core::restore(context.settings.clone(), snapshot, clock.now());
         let mut engine = Self {
-            watcher_jobs: WatcherJobs::of(&house.paths),
-            context: Arc::new(house),
+            watcher_jobs: WatcherJobs::new(&context.paths),
+            context: Arc::new(context),
             core,
             pending_calls: PendingCalls::default(),
             shards: Shards::start(&panics)?,
@@ -164,19 +164,19 @@ impl Engine {
             panicked,
             over_quota: false,
         };
-        let (house, age) = (
+        let (context, age) = (
             engine.context.clone(),
             engine.context.settings.forget_after(),
         );
         tokio::task::spawn_blocking(move || {
-            sweep::unrecorded(&house.paths.panes(), &recorded, age);
+            sweep::unrecorded(&context.paths.panes(), &recorded, age);
         });
         engine.perform(effects);
         engine.enter_spooled_reports();
         Ok(engine)
     }
 
-    /// Until somebody asks for the daemon's end.
+    /// Runs until a client or a signal stops the daemon.
     pub async fn run(mut self, mut knocks: mpsc::Receiver<ListenerEvent>) -> io::Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -291,7 +291,8 @@ impl Engine {
         *origin.pane.get_or_init(nearest)
     }
 
-    /// What hooks told while no daemon ran. We listen by now, so that none of them is told behind our back.
+    /// Enters the hook reports that were spooled while no daemon ran. The socket listens already, so that a hook that runs
+    /// now reports to this daemon.
     fn enter_spooled_reports(&mut self) {
         for kept in spool::all(&self.context.paths) {
             let call = CallId(self.own_calls);
@@ -311,11 +312,10 @@ impl Engine {
         }
     }
 
-    /// A directory may be on a disk that does not answer, and tmux may not answer either, so looking at them is not
-    /// this thread's business.
+    /// Resolves a call on a blocking thread: a file system or tmux may not respond.
     #[expect(
         clippy::too_many_arguments,
-        reason = "all of a call, which is passed on as it is"
+        reason = "the parts of one call, passed on unchanged"
     )]
     fn resolve_call(
         &self,
@@ -327,9 +327,9 @@ impl Engine {
         mut ask: Request,
         target: Option<String>,
     ) {
-        let (says, house) = (self.event_sender.clone(), self.context.clone());
+        let (says, context) = (self.event_sender.clone(), self.context.clone());
         tokio::task::spawn_blocking(move || {
-            let furnished = resolve::resolve_call(&mut ask, target.as_deref(), &caller, &house);
+            let resolved = resolve::resolve_call(&mut ask, target.as_deref(), &caller, &context);
             let _ = says.blocking_send(EngineEvent::CallResolved {
                 call,
                 key,
@@ -337,7 +337,7 @@ impl Engine {
                 within,
                 caller,
                 ask,
-                furnished,
+                resolved,
             });
         });
     }
@@ -380,7 +380,7 @@ impl Engine {
                 within,
                 caller,
                 ask,
-                furnished,
+                resolved,
             } => self.enter(
                 call,
                 CallRequest {
@@ -389,9 +389,9 @@ impl Engine {
                     within,
                     caller,
                     ask,
-                    worlds: furnished.worlds,
-                    watch: furnished.watch,
-                    tmux: furnished.tmux,
+                    worlds: resolved.worlds,
+                    watch: resolved.watch,
+                    tmux: resolved.tmux,
                 },
             ),
         }
@@ -402,7 +402,7 @@ impl Engine {
         self.perform(effects)
     }
 
-    /// The directory that has the directories of all panes.
+    /// The parent directory of all pane directories.
     pub fn panes_directory(&self) -> std::path::PathBuf {
         self.context.paths.panes()
     }

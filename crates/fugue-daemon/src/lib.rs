@@ -1,7 +1,7 @@
-//! Does what core decides: sockets, holders, the store, timers.
+//! The I/O of fugue: sockets, holders, tmux, the store, agents, timers. It performs the effects of `fugue-core`.
 //!
-//! Control and data are apart. The control plane ([`engine`]) is one loop without bytes; every pane's bytes stay in
-//! its own task on one of a few threads ([`shards`]), and only facts leave it.
+//! Control and data are separate. The control plane ([`engine`]) is one loop without output bytes. The bytes of a pane stay in
+//! the pane's task on one of a few threads ([`shards`]), which sends only events to the engine.
 
 pub mod agents;
 mod archive;

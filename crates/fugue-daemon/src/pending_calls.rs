@@ -1,4 +1,4 @@
-//! Who is to be told the answer to which call.
+//! Pending calls and the channels for their replies.
 
 use std::{
     collections::HashMap,
@@ -21,15 +21,15 @@ use tokio::{
 
 use fugue_client::frame;
 
-/// The open calls of all connections.
+/// The pending calls of all connections.
 #[derive(Default)]
 pub struct PendingCalls {
     open: HashMap<CallId, Responder>,
-    /// Waits that end when their call is cancelled.
+    /// Tasks that are aborted when their call is cancelled.
     waits: HashMap<CallId, AbortHandle>,
 }
 
-/// The way back to one asker. It may be sent to another thread, where the answer is also encoded.
+/// Sends the reply of one call to its connection. It may move to another thread, which then encodes the reply.
 #[derive(Debug)]
 pub struct Responder {
     id: u64,
@@ -53,7 +53,7 @@ impl UnreadReplies {
         })
     }
 
-    /// Counts one more reply, if it fits. A reply that nothing else waits with always does.
+    /// Counts one more reply, if it fits. A single reply always fits.
     fn admit(self: &Arc<Self>, bytes: usize) -> Option<UnreadBytes> {
         let bytes = bytes as u64;
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl UnreadReplies {
         (before == 0 || before.saturating_add(bytes) <= self.max_bytes).then_some(counted)
     }
 
-    /// Counts a reply that is too short to be refused.
+    /// Counts a reply that is never refused because it is short.
     fn admit_always(self: &Arc<Self>, bytes: usize) -> UnreadBytes {
         let bytes = bytes as u64;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -84,11 +84,11 @@ impl UnreadReplies {
                 self.max_bytes
             ),
         )
-        .hint("this reply was dropped; read the others, then ask again")
+        .hint("this reply was dropped; read the others, then retry the call")
     }
 }
 
-/// A share of the unread bytes, given back when the reply was written or its connection is gone.
+/// A share of the unread bytes, released when the reply was written or the connection is closed.
 struct UnreadBytes {
     replies: Arc<UnreadReplies>,
     bytes: u64,
@@ -100,23 +100,23 @@ impl Drop for UnreadBytes {
     }
 }
 
-/// An answer on its way to a client.
+/// An encoded reply for the connection task.
 pub struct OutgoingReply {
     pub id: u64,
     pub bytes: Vec<u8>,
-    /// The call is open until the client says that the answer arrived, or goes away; or another answer follows.
+    /// The call stays open: another reply follows, or the client has to acknowledge this one.
     pub stays_open: bool,
-    /// Who has the connection from here on.
+    /// The new owner of the connection after this reply.
     pub moves: Option<oneshot::Sender<UnixStream>>,
-    /// The reply was refused, and with it the event that it would have taken: the call is to be cancelled.
+    /// The reply was refused because of the limit, and its event must be released: the call is to be cancelled.
     pub cancels: bool,
     _unread: UnreadBytes,
 }
 
-/// What comes behind an answer.
+/// What follows a reply.
 enum AfterReply {
     Nothing,
-    /// That it has arrived, which takes this.
+    /// The client's acknowledgement, which acks this event.
     Takes(EventId),
     Another,
     Moves(oneshot::Sender<UnixStream>),
@@ -127,7 +127,7 @@ impl PendingCalls {
         self.open.insert(call, responder);
     }
 
-    /// Whether the call waits for an answer.
+    /// Whether the call is not answered yet.
     pub fn is_open(&self, call: CallId) -> bool {
         self.open.contains_key(&call)
     }
@@ -137,20 +137,20 @@ impl PendingCalls {
     }
 
     pub fn answer(&mut self, call: CallId, answer: Result<Response, Error>) {
-        // A call that was cancelled has nobody to tell.
+        // The call was cancelled.
         if let Some(responder) = self.take(call) {
             responder.answer(answer);
         }
     }
 
-    /// An answer with something in it that is taken only once it arrived.
+    /// Sends a reply with a leased event, which is acked when the client acknowledges the reply.
     pub fn answer_with_lease(
         &mut self,
         call: CallId,
         answer: Result<Response, Error>,
         event: EventId,
     ) {
-        // A call that was cancelled has put it back already.
+        // A cancelled call has released its event already.
         if let Some(responder) = self.take(call) {
             responder.send(answer, AfterReply::Takes(event));
         }
@@ -182,22 +182,22 @@ impl Responder {
         self.send(answer, AfterReply::Nothing);
     }
 
-    /// One answer of several.
+    /// Sends one reply of several.
     pub fn answer_and_go_on(&self, answer: Result<Response, Error>) {
         self.send(answer, AfterReply::Another);
     }
 
-    /// The last answer on this connection, which then is somebody else's.
+    /// Sends the last reply of this connection and hands the connection over.
     pub fn answer_and_move(self, answer: Result<Response, Error>, to: oneshot::Sender<UnixStream>) {
         self.send(answer, AfterReply::Moves(to));
     }
 
-    /// The asker's connection has ended.
+    /// Whether the connection is closed.
     pub fn is_gone(&self) -> bool {
         self.back.is_closed()
     }
 
-    /// Waits until the asker's connection has ended.
+    /// Waits until the connection is closed.
     pub async fn gone(&self) {
         self.back.closed().await;
     }
@@ -208,7 +208,7 @@ impl Responder {
             AfterReply::Nothing | AfterReply::Another | AfterReply::Moves(_) => None,
         };
         let bytes = self.encode(answer, takes).or_else(|error| {
-            let error = format!("the answer could not be sent: {error}");
+            let error = format!("the reply could not be encoded: {error}");
             self.encode(Err(Error::new(ErrorKind::Internal, error)), None)
         });
         let Ok(bytes) = bytes else { return };
@@ -273,7 +273,7 @@ mod tests {
         let responder = |id| Responder::new(id, back.clone(), unread.clone());
         let long = || Err(Error::new(ErrorKind::Internal, "x".repeat(5_000)));
         let short = || Ok(Response::Noted);
-        // One reply is given whatever its length, as long as nothing else waits.
+        // A single reply is sent whatever its length.
         responder(1).answer(long());
         let first = sent.try_recv().unwrap();
         assert!(first.bytes.len() > 5_000 && !first.stays_open);

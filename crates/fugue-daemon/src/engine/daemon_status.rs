@@ -26,7 +26,7 @@ impl Engine {
         } = self.core.log_usage();
         let quota_bytes = self.context.settings.logs_quota_bytes();
         let is_over = quota_bytes.is_some_and(|quota| ended_bytes + running_bytes > quota);
-        let note = "the output logs exceed `logs_quota_mb`, and running panes or open runs need what is left: close \
+        let note = "the output logs exceed `logs_quota_mb`, and running panes or open runs need the rest: close \
                     panes, or raise the quota";
         LogsStatus {
             ended_bytes,
@@ -48,7 +48,7 @@ impl Engine {
                 running_bytes = logs.running_bytes,
                 ended_bytes = logs.ended_bytes,
                 quota_bytes = logs.quota_bytes,
-                "output logs exceed the quota and nothing more can be forgotten"
+                "output logs exceed the quota and no ended pane can be forgotten"
             );
         } else {
             tracing::info!("output logs are within the quota again");

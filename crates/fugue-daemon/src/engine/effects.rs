@@ -24,8 +24,8 @@ impl Engine {
         if let Effect::Answer { call, .. } = &effect
             && let Some(key) = self.spooled_reports.remove(call)
         {
-            let house = self.context.clone();
-            tokio::task::spawn_blocking(move || spool::forget(&house.paths, key));
+            let context = self.context.clone();
+            tokio::task::spawn_blocking(move || spool::forget(&context.paths, key));
         }
         match effect {
             Effect::Answer { call, .. } if call.0 >= OWN_CALLS => return self.own_call_ended(call),
@@ -36,27 +36,27 @@ impl Engine {
                 event,
             } => self.pending_calls.answer_with_lease(call, answer, event),
             Effect::Prepare { worker, caller } => {
-                self.spawn_worker_job(move |house| CoreInput::Prepared {
+                self.spawn_worker_job(move |context| CoreInput::Prepared {
                     worker: worker.number,
-                    outcome: workers::prepare(&worker, &caller, house),
+                    outcome: workers::prepare(&worker, &caller, context),
                 })
             }
-            Effect::Unprepare { worker, error } => self.spawn_worker_job(move |house| {
-                workers::undo_prepare(&worker, house);
+            Effect::Unprepare { worker, error } => self.spawn_worker_job(move |context| {
+                workers::undo_prepare(&worker, context);
                 CoreInput::Unprepared {
                     worker: worker.number,
                     error,
                 }
             }),
             Effect::WorkOut { worker, repo, tail } => {
-                self.spawn_worker_job(move |house| CoreInput::WorkedOut {
+                self.spawn_worker_job(move |context| CoreInput::WorkedOut {
                     worker,
-                    found: workers::collect_changes(repo.as_ref(), tail.as_deref(), house),
+                    found: workers::collect_changes(repo.as_ref(), tail.as_deref(), context),
                 })
             }
             Effect::ForgetWorker { worker } => {
-                let house = self.context.clone();
-                tokio::task::spawn_blocking(move || workers::forget(&worker, &house));
+                let context = self.context.clone();
+                tokio::task::spawn_blocking(move || workers::forget(&worker, &context));
             }
             Effect::RunForWatcher {
                 watcher,
@@ -66,7 +66,7 @@ impl Engine {
                 caller,
                 limit,
             } => {
-                let errand = WatcherJob {
+                let job = WatcherJob {
                     watcher,
                     step,
                     command,
@@ -74,7 +74,7 @@ impl Engine {
                     caller,
                     limit,
                 };
-                self.watcher_jobs.run(errand, self.event_sender.clone());
+                self.watcher_jobs.run(job, self.event_sender.clone());
             }
             Effect::Fit { pane, size } => self.send_command(pane, PaneCommand::Fit(size)),
             Effect::AgentSays { pane, says } => {
@@ -179,7 +179,7 @@ impl Engine {
                 inventory,
                 dry_run,
             } => {
-                let (house, says) = (self.context.clone(), self.event_sender.clone());
+                let (context, says) = (self.context.clone(), self.event_sender.clone());
                 let responder = self.pending_calls.take(call);
                 if !dry_run {
                     self.removals += inventory.forgotten.len();
@@ -188,7 +188,7 @@ impl Engine {
                     let removed = |pane, outcome| {
                         let _ = says.blocking_send(EngineEvent::Removal { pane, outcome });
                     };
-                    let collected = gc::collect(&inventory, dry_run, &house.paths, removed);
+                    let collected = gc::collect(&inventory, dry_run, &context.paths, removed);
                     if let Some(responder) = responder {
                         responder.answer(Ok(Response::Garbage { collected }));
                     }
@@ -224,10 +224,10 @@ impl Engine {
             }
             Effect::Watch { pane, watch } => self.send_command(pane, PaneCommand::Watch(watch)),
             Effect::WatchArchive { record, watch } => {
-                let (says, house) = (self.event_sender.clone(), self.context.clone());
+                let (says, context) = (self.event_sender.clone(), self.context.clone());
                 tokio::spawn(async move {
                     let pane = record.id;
-                    for fact in archive::search(record, &watch, house).await {
+                    for fact in archive::search(record, &watch, context).await {
                         let _ = says.send(EngineEvent::Pane(pane, fact)).await;
                     }
                 });
@@ -252,8 +252,8 @@ impl Engine {
                 });
                 let says = self.event_sender.clone();
                 let answer = self.pending_calls.take(call).map(|responder| {
-                    let (parts, house) = (parts.collect(), self.context.clone());
-                    let reply = compose::reply(*result, parts, most_chars, wrap, house);
+                    let (parts, context) = (parts.collect(), self.context.clone());
+                    let reply = compose::reply(*result, parts, most_chars, wrap, context);
                     let task = whole::answer_later(responder, reply);
                     self.pending_calls.set_wait(call, task.abort_handle());
                     task
@@ -274,14 +274,14 @@ impl Engine {
         LoopControl::Continue
     }
 
-    /// Files and git take their time, and nobody else waits for that.
+    /// Runs file and git work of a worker on a blocking thread and passes the result to core.
     pub(super) fn spawn_worker_job(
         &self,
         work: impl FnOnce(&DaemonContext) -> CoreInput + Send + 'static,
     ) {
-        let (says, house) = (self.event_sender.clone(), self.context.clone());
+        let (says, context) = (self.event_sender.clone(), self.context.clone());
         tokio::task::spawn_blocking(move || {
-            let input = work(&house);
+            let input = work(&context);
             let _ = says.blocking_send(EngineEvent::Worker(input));
         });
     }

@@ -17,9 +17,9 @@ use crate::{
     shards::Task,
 };
 
-// A pane that replays a long log answers late; an overview does not wait for it.
+// A pane that replays a long log answers late. The overview is sent without its current state then.
 const OVERVIEW_TIMEOUT: Duration = Duration::from_millis(500);
-// What a tool's reply may hold where the caller did not say.
+// The limit of an overview for a model whose call has no limit of its own.
 const MAX_OVERVIEW_CHARS: usize = 10_000;
 
 impl Engine {
@@ -29,7 +29,7 @@ impl Engine {
             None if pane > self.newest_pane => {
                 self.early_commands.entry(pane).or_default().push(command)
             }
-            // A pane that has just ended is told of to core as well, which then asks its files.
+            // The pane has ended. Core gets that event next and then reads the pane's files.
             None => {}
         }
     }
@@ -37,7 +37,7 @@ impl Engine {
     pub(super) fn install(&mut self, handle: PaneHandle, task: Task) {
         let pane = handle.id();
         self.newest_pane = self.newest_pane.max(pane);
-        // Of those before it none is opened any more.
+        // Panes are opened in the order of their ids, so commands for lower ids are for panes that were never opened.
         let later = self.early_commands.split_off(&PaneId(pane.0 + 1));
         let mut early = std::mem::replace(&mut self.early_commands, later);
         for command in early.remove(&pane).into_iter().flatten() {
@@ -49,9 +49,9 @@ impl Engine {
 
     pub(super) fn send_request(&mut self, call: CallId, pane: PaneId, question: PaneRequest) {
         let Some(handle) = self.panes.get(&pane) else {
-            // It ended a moment ago, and core hears of it next.
-            let error =
-                Error::new(ErrorKind::Ended, format!("pane `{pane}` is ending")).hint("ask again");
+            // The pane has ended, and core gets that event next.
+            let error = Error::new(ErrorKind::Ended, format!("pane `{pane}` is closing"))
+                .hint("retry the call");
             return self.pending_calls.answer(call, Err(error));
         };
         let Some(responder) = self.pending_calls.take(call) else {
@@ -66,14 +66,14 @@ impl Engine {
         }) {
             let error = Error::new(
                 ErrorKind::Unavailable,
-                format!("pane `{pane}` has too much to do"),
+                format!("pane `{pane}` has too many requests in its queue"),
             )
-            .hint("ask again");
+            .hint("retry the call");
             responder.answer(Err(error));
         }
     }
 
-    /// Completes the rows of live panes, each by its own task.
+    /// Completes the rows of live panes with the current state from their tasks, and answers the call.
     pub(super) fn answer_overview(
         &mut self,
         call: CallId,

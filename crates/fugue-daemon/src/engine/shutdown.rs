@@ -12,9 +12,9 @@ use fugue_core::{CallId, CallRequest, TmuxLookup};
 use super::{Engine, LoopControl};
 use crate::{pending_calls::Responder, sweep};
 
-/// The end of the daemon, waiting for its panes.
+/// A stop of the daemon that waits for its panes to close.
 pub(super) struct DaemonShutdown {
-    /// Removes what tmux shows of panes that have ended.
+    /// The thread that removes tmux panes of ended panes.
     views: Option<std::thread::JoinHandle<()>>,
     responder: Option<Responder>,
     open_calls: HashSet<CallId>,
@@ -26,7 +26,7 @@ impl Engine {
         if self.stopping.is_some() {
             asker.answer(Err(Error::new(
                 ErrorKind::Unavailable,
-                "the daemon is stopping already",
+                "the daemon is already stopping",
             )));
             return LoopControl::Continue;
         }
@@ -93,7 +93,7 @@ impl Engine {
         else {
             return LoopControl::Continue;
         };
-        // Nothing else is left to do, and what is not through by now never will be.
+        // No work is left, so the thread can be joined here.
         if let Some(views) = stopping.views.take() {
             let _ = views.join();
         }

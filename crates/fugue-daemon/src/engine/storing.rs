@@ -1,4 +1,4 @@
-//! One rule for every commit: what is not stored is not answered and not acted on.
+//! Commits before effects: an effect that depends on a commit is performed after the commit is stored.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -17,22 +17,22 @@ use tokio::time::Instant;
 use super::{Engine, LoopControl, OWN_CALLS};
 use crate::store::{Commit, OnFailure, Report};
 
-// How long a call waits for its commit before it is answered that nothing is stored yet.
+// After this time without a confirmed commit, waiting calls are answered with an error: not stored yet.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
-// While the store is stalled, calls that only add to what waits are let in up to so many unstored commits.
+// While the store is stalled, calls that only add a commit to the queue are accepted up to this number of commits.
 const MAX_UNSTORED: usize = 10_000;
 
-/// What the engine knows of the store.
+/// The state of the store, and the effects that wait for its commits.
 pub(super) struct StoreHealth {
     trouble: Option<StoreOutage>,
     next_commit: u64,
-    /// Commits that are not confirmed yet, oldest first, with what is to be done when they are.
+    /// Unconfirmed commits, oldest first, with the effects that wait for them.
     unstored: BTreeMap<u64, PendingCommit>,
-    /// Calls that wait for commits before this one were answered that nothing is stored yet.
+    /// Calls that wait for commits before this number were answered with an error already.
     answered_below: u64,
     /// Open calls whose answers wait for every commit before them.
     durable_calls: HashSet<CallId>,
-    /// What the start found: records in the quarantine, and what happened to the database.
+    /// Notes of the start: records in the quarantine, and repairs of the database.
     pub quarantined: u64,
     pub notes: Vec<String>,
 }
@@ -49,14 +49,14 @@ struct StoreOutage {
     since: SystemTime,
 }
 
-/// What a call needs of the store.
+/// What a call requires of the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StoreNeed {
-    /// Its answer claims nothing that is recorded, or only what the next daemon finds by itself.
+    /// Nothing: its answer depends on no record, or only on state that the next daemon restores by itself.
     Nothing,
-    /// Its answer waits for the commits before it.
+    /// The answer waits for the commits before the call.
     StoredAnswer,
-    /// It starts or records something new.
+    /// The call starts or records something new.
     Record,
 }
 
@@ -98,7 +98,7 @@ impl StoreHealth {
         }
     }
 
-    /// Since when the disk has not answered, if that is too long ago.
+    /// Since when the disk has not responded, if that is longer than the timeout.
     fn is_silent(&self) -> Option<Instant> {
         let oldest = self.unstored.values().next()?.since;
         (oldest.elapsed() >= COMMIT_TIMEOUT).then_some(oldest)
@@ -112,17 +112,18 @@ impl StoreHealth {
         }
     }
 
-    /// When calls are to be answered that their commit is not stored yet.
+    /// When waiting calls are to be answered with an error because their commit is not stored yet.
     pub fn deadline(&self) -> Option<Instant> {
         let oldest = self.unstored.range(self.answered_below..).next()?;
         Some(oldest.1.since + COMMIT_TIMEOUT)
     }
 
-    /// How the daemon ends: an error where it cannot go on. What was not confirmed is not known to anybody.
+    /// The result of the daemon: an error if the store writer has ended. No client has received an answer that depends on an
+    /// unconfirmed commit.
     pub fn outcome(&self) -> io::Result<()> {
         if !self.unstored.is_empty() {
             let unstored = self.unstored.len();
-            tracing::warn!(unstored, "daemon ends with commits that are not stored yet");
+            tracing::warn!(unstored, "daemon stopped with commits that are not stored");
         }
         match &self.trouble {
             Some(StoreOutage {
@@ -138,7 +139,7 @@ impl StoreHealth {
         self.durable_calls.remove(&call);
     }
 
-    /// Whether an effect that comes without a commit of its own must wait for those of earlier steps.
+    /// Whether an effect without a commit of its own must wait for the commits of earlier steps.
     fn must_wait(&self, effect: &Effect) -> bool {
         if self.unstored.is_empty() {
             return false;
@@ -150,7 +151,7 @@ impl StoreHealth {
             Effect::Compose { call, .. } => self.durable_calls.contains(call),
             // A directory is removed only when the mark on its record is stored.
             Effect::CollectGarbage { dry_run, .. } => !dry_run,
-            // What is done for something that is recorded is not done before.
+            // Work for a record starts after the record is stored.
             Effect::Open { .. }
             | Effect::Prepare { .. }
             | Effect::Unprepare { .. }
@@ -184,11 +185,11 @@ impl StoreHealth {
     }
 }
 
-const SILENT: &str = "the disk has not answered for 10 s";
+const SILENT: &str = "the disk has not responded for 10 s";
 
 impl Engine {
-    /// The one way into core for calls. While the store is stalled, calls that would record something are refused
-    /// here, so that a refused call changes nothing.
+    /// Passes a call to core. While the store is stalled, calls that would record something are refused here, so that a
+    /// refused call changes nothing.
     pub(super) fn enter(&mut self, call: CallId, asked: CallRequest) -> LoopControl {
         let need = need_of(&asked, &self.core);
         if let Some(reason) = self.store_health.reason() {
@@ -210,8 +211,8 @@ impl Engine {
         self.step(CoreInput::Call { call, asked })
     }
 
-    /// Performs effects in order. What comes behind a commit waits for the disk, without holding up anything else; so
-    /// does what may only happen when earlier commits are stored.
+    /// Performs effects in order. Effects after a commit wait until it is stored, and so do effects that depend on earlier
+    /// commits. Other effects do not wait.
     pub(super) fn perform(&mut self, effects: Vec<Effect>) -> LoopControl {
         let mut effects = effects.into_iter();
         while let Some(effect) = effects.next() {
@@ -294,7 +295,7 @@ impl Engine {
             Report::Ended(reason) => {
                 tracing::error!(
                     reason,
-                    "store writer ended: the daemon stops, panes go on, the next call starts another daemon"
+                    "store writer ended: the daemon stops, panes continue, the next call starts another daemon"
                 );
                 self.store_health.trouble = Some(StoreOutage {
                     state: StoreState::Ended,
@@ -306,7 +307,7 @@ impl Engine {
         }
     }
 
-    /// A commit that can be undone was not stored.
+    /// Undoes a commit that was not stored.
     fn undo(&mut self, number: u64, why: String) -> LoopControl {
         let Some(refused) = self.store_health.unstored.remove(&number) else {
             return LoopControl::Continue;
@@ -326,12 +327,12 @@ impl Engine {
                 return LoopControl::Exit;
             }
         }
-        // Effects that were dropped would have answered these.
+        // The dropped effects would have answered these calls.
         self.answer_for_store(waiting, refusal(&why));
         LoopControl::Continue
     }
 
-    /// Answers those whose commit has waited for too long. What they changed is stored when that is possible.
+    /// Answers calls whose commit has waited too long. Their changes are stored when the store works again.
     pub(super) fn answer_unstored(&mut self) -> LoopControl {
         let now = Instant::now();
         let reason = self.store_health.reason().unwrap_or(SILENT).to_owned();
@@ -358,7 +359,7 @@ impl Engine {
             }
             self.pending_calls.answer(call, Err(error.clone()));
             self.store_health.call_ended(call);
-            // An event that is in its hand is for the next.
+            // A leased event is released for the next call.
             self.step(CoreInput::Cancelled { call });
         }
     }
@@ -390,7 +391,7 @@ fn timestamp(at: SystemTime) -> Timestamp {
 }
 
 fn need_of(asked: &CallRequest, core: &Core) -> StoreNeed {
-    // A pane of tmux is recorded when it is first named, whatever is asked of it.
+    // A tmux pane is recorded by the first call that names it, whatever the call is.
     if let TmuxLookup::One(found) = &asked.tmux
         && let Ok(found) = &**found
         && !core.has_met(found)
@@ -418,7 +419,7 @@ fn need_of(asked: &CallRequest, core: &Core) -> StoreNeed {
             | ToolCall::Pause(_)
             | ToolCall::Clear(_) => StoreNeed::Record,
         },
-        // News of a hook that waits to be stored are better than none: nobody would tell them again.
+        // A hook report that waits to be stored is accepted, because the hook would not send it again.
         Request::RunNews { .. }
         | Request::AckEvent { .. }
         | Request::Inbox { .. }

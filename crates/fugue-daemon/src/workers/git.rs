@@ -1,15 +1,15 @@
-//! git, asked with a time limit and without anything that a repository's own configuration could start.
+//! Runs git with a time limit and without programs that a repository's own configuration could name.
 //!
-//! A repository is written by whoever works in it, and the daemon is outside of their sandbox. Two things keep its
-//! configuration from naming a program here:
+//! Agents in a sandbox can write a repository's configuration, and the daemon runs outside that sandbox. Two measures keep the
+//! configuration from naming a program:
 //!
-//! - Commands that only look at refs and at the list of worktrees read no file's content. What they could start has fixed
-//!   names (hooks, the file system monitor, a transport) and is overridden for every call.
-//! - Commands that read or write files of a tree run filters, whose names a repository chooses. They get a common
-//!   directory of ours (`GIT_COMMON_DIR`) in which the configuration is a copy of the few keys that say how files are
-//!   compared, so that there is nothing to override, and nothing changes between the look and the use.
+//! - Commands that read only refs and the list of worktrees read no file content. The programs that they could start have
+//!   fixed configuration keys (hooks, the file system monitor, a transport), which are overridden for every call.
+//! - Commands that read or write files of a tree run filters, whose names a repository chooses. They get a common directory
+//!   of the daemon's (`GIT_COMMON_DIR`), whose configuration is a copy of the few keys that define how files are compared. So
+//!   nothing has to be overridden, and nothing can change between the check and the use.
 //!
-//! The person's own configuration (system and global) is read as always: a filter that is defined there (Git LFS) runs.
+//! The user's own configuration (system and global) is read as usual: a filter that is defined there (Git LFS) runs.
 
 mod snapshot;
 
@@ -32,18 +32,19 @@ use snapshot::ConfigSnapshot;
 
 pub struct Git<'a> {
     dir: &'a Path,
-    /// A directory of the daemon's own, for copies of configurations.
+    /// The daemon's directory for copies of configurations.
     scratch: &'a Path,
     deadline: Instant,
 }
 
-/// Whether a call sees the repository's own configuration.
+/// Which configuration a git command reads.
 enum GitConfig<'a> {
     Repository,
     Snapshot(&'a ConfigSnapshot),
 }
 
-/// Overrides for every call: all that can be started by its fixed name, with the transports that fetch missing objects.
+/// Overrides for every call: all keys with fixed names that can start a program, and the transports that fetch missing
+/// objects.
 const OVERRIDES: &[(&str, &str)] = &[
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -71,7 +72,7 @@ const OVERRIDES: &[(&str, &str)] = &[
     ("core.quotePath", "false"),
 ];
 
-// A listing of a huge repository is cut long before this.
+// The listing of a huge repository is cut long before this limit.
 const MAX_OUTPUT_BYTES: u64 = 4 * 1024 * 1024;
 
 impl<'a> Git<'a> {
@@ -87,7 +88,7 @@ impl<'a> Git<'a> {
         Git { dir, ..*self }
     }
 
-    /// The repository around, if there is one.
+    /// The repository that contains the directory.
     pub fn repository(&self) -> Option<WorkerRepo> {
         let root = self.query(&["rev-parse", "--show-toplevel"]).ok()?;
         let commit = self.query(&["rev-parse", "--verify", "-q", "HEAD"]);
@@ -97,7 +98,7 @@ impl<'a> Git<'a> {
         })
     }
 
-    /// A tree for a worker, and the name of its branch.
+    /// Creates a worktree for a worker and returns the name of its branch.
     pub fn add_worktree(
         &self,
         tree: &Path,
@@ -105,7 +106,7 @@ impl<'a> Git<'a> {
         commit: &str,
     ) -> Result<String, Error> {
         if tree.exists() {
-            // An earlier daemon got as far as this.
+            // An earlier daemon has created it.
             let branch = self
                 .in_tree(tree)
                 .query(&["symbolic-ref", "--short", "HEAD"]);
@@ -120,7 +121,7 @@ impl<'a> Git<'a> {
             let name = format!("refs/heads/{branch}");
             self.query(&["show-ref", "--verify", "-q", &name]).is_err()
         };
-        // An earlier worker of that name may have left its work on the branch.
+        // The branch of an earlier worker of that name may hold its work.
         let branch = if is_free(&own) { own } else { next };
         let path = tree.to_string_lossy();
         let add = [
@@ -154,7 +155,7 @@ impl<'a> Git<'a> {
             .map(|_| ())
     }
 
-    /// The tree and the branch that was made with it.
+    /// Removes a worktree and the branch that was created with it.
     pub fn remove_worktree(&self, tree: &Path) {
         let branch = self
             .in_tree(tree)
@@ -174,7 +175,7 @@ impl<'a> Git<'a> {
         }
     }
 
-    /// A line for each file that is not as it was at `commit`.
+    /// One line for each file that differs from `commit`.
     pub fn changes(&self, commit: &str) -> Result<Vec<String>, String> {
         let snapshot = ConfigSnapshot::of(self)?;
         let config = GitConfig::Snapshot(&snapshot);
@@ -185,7 +186,7 @@ impl<'a> Git<'a> {
         } else {
             commit
         };
-        // Whether a submodule is dirty is asked of a git inside of it, with that repository's configuration.
+        // The dirty state of a submodule would come from a git process with the submodule's own configuration.
         let diff = [
             "diff",
             "--stat=120",
@@ -197,7 +198,7 @@ impl<'a> Git<'a> {
             "--",
         ];
         let stat = self.call(&diff, &config)?;
-        // The last line counts the others.
+        // The last line is the summary.
         let mut changes: Vec<String> = stat
             .lines()
             .filter(|line| line.contains(" | "))
@@ -233,10 +234,10 @@ impl<'a> Git<'a> {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // What git starts is ended with it.
+            // Processes that git starts are killed with it.
             .process_group(0);
-        // Whoever started the daemon may have been inside another repository. Where the person's own configuration is
-        // stays as they said.
+        // The daemon may have been started inside another repository. Variables for the location of the user's own
+        // configuration stay.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             if text.starts_with("GIT_")
@@ -257,7 +258,7 @@ impl<'a> Git<'a> {
             .env("GIT_EDITOR", "false")
             .env("GIT_SSH_COMMAND", "false")
             .env("GIT_NO_LAZY_FETCH", "1")
-            // An older git knows only this: no transport is allowed.
+            // For older versions of git: no transport is allowed.
             .env("GIT_ALLOW_PROTOCOL", "")
             .env("LC_ALL", "C.UTF-8")
             .env("GIT_CONFIG_COUNT", OVERRIDES.len().to_string());
@@ -287,7 +288,7 @@ impl<'a> Git<'a> {
         }
     }
 
-    /// Both outputs to their ends, as long as there is time.
+    /// Reads both outputs to their ends, until the deadline.
     fn collect(&self, child: &mut Child) -> Result<(Vec<u8>, Vec<u8>), String> {
         let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
             return Err("git: its output cannot be had".to_owned());
@@ -328,7 +329,7 @@ impl<'a> Git<'a> {
     }
 }
 
-/// Reads what is there. `false`: that was all.
+/// Reads one chunk. `false` is the end of the file.
 fn read_chunk(from: &mut impl Read, into: &mut Vec<u8>) -> Result<bool, String> {
     let mut piece = [0; 16 * 1024];
     match from.read(&mut piece) {
