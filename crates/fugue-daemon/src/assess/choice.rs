@@ -1,4 +1,4 @@
-//! Which assessor `FUGUE_ASSESS_MODEL` means, and whether it can be asked at all.
+//! Parses `FUGUE_ASSESS_MODEL` into an assessor and checks that the caller has what the assessor needs.
 
 use std::{ffi::OsString, fmt, net::IpAddr, path::PathBuf, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::pane::launch;
 
-/// Somebody who can be asked.
+/// A configured assessor.
 #[derive(Clone, Debug)]
 pub struct Assessor {
     pub(super) who: AssessorKind,
@@ -26,7 +26,7 @@ pub(super) enum AssessorKind {
     Command(AssessorCommand),
 }
 
-/// A secret: it goes into one header and is never shown.
+/// An API key, which is sent in one header and never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct ApiKey(String);
 
@@ -37,14 +37,14 @@ impl fmt::Debug for ApiKey {
 }
 
 impl ApiKey {
-    /// As a header's value, after `prefix`.
+    /// The value of the header: `prefix` and the key.
     pub(super) fn header(&self, prefix: &str) -> Option<HeaderValue> {
         let mut value = HeaderValue::try_from(format!("{prefix}{}", self.0)).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
-    /// A text without the key, which some servers repeat in their errors.
+    /// Removes the key from a text, because some servers repeat it in their errors.
     pub(super) fn redact(&self, text: &str) -> String {
         text.replace(&self.0, "(key)")
     }
@@ -54,12 +54,12 @@ const CHOICES: &str = "set FUGUE_ASSESS_MODEL to `openai:MODEL` (with OPENAI_API
                        `gemini:MODEL` (GEMINI_API_KEY), `ollama:MODEL`, `URL#MODEL` for an OpenAI-compatible server (with \
                        FUGUE_ASSESS_API_KEY, if it wants a key), or `cmd:COMMAND` for a command that reads the prompt and prints the JSON";
 
-/// The key for a server that is named by its URL. A provider's key is not given to it: whoever chooses the URL need not be
-/// who holds the key.
+/// The key for a server that is configured by its URL. A provider's key is not sent to such a server, because the URL may come
+/// from somebody other than the owner of the key.
 const KEY_FOR_A_URL: &str = "FUGUE_ASSESS_API_KEY";
 
 impl Assessor {
-    /// Checks that what `FUGUE_ASSESS_MODEL` says is known and that the caller has what it needs. Nobody is asked yet.
+    /// Parses the value of `FUGUE_ASSESS_MODEL` and checks that the caller has the key or program. Makes no request.
     pub fn new(choice: &str, caller: &CallerEnv, limit: Duration) -> Result<Self, Error> {
         let choice = choice.trim();
         let unknown = || Error::invalid(format!("no assessor `{choice}`")).hint(CHOICES);
@@ -114,14 +114,14 @@ fn provider(
             None => (None, ""),
         },
     };
-    // A base URL in the provider's own variable stands beside the key in the same environment, and its own programs send
-    // the key there too.
+    // A base URL in the provider's own variable comes from the same environment as the key, and the provider's own programs
+    // send the key there too.
     let key_names = match url {
         Some(_) => &[KEY_FOR_A_URL][..],
         None => dialect.key_names(),
     };
     let key = first(caller, key_names);
-    // A server of one's own may want no key; the provider's does.
+    // A private server may need no key; the provider's server does.
     if key.is_none() && base.is_none() && !dialect.key_names().is_empty() {
         return Err(Error::new(
             ErrorKind::Unavailable,
@@ -186,7 +186,7 @@ fn endpoint(base: &str, caller: &CallerEnv) -> Option<HttpEndpoint> {
         "http" => false,
         _ => return None,
     };
-    // A query would be lost, and a name and password would end up in errors.
+    // A query would be lost, and a user name and password would appear in errors.
     if uri.query().is_some() || uri.authority()?.as_str().contains('@') {
         return None;
     }
@@ -203,7 +203,7 @@ fn endpoint(base: &str, caller: &CallerEnv) -> Option<HttpEndpoint> {
     })
 }
 
-/// Whether what is sent to this host stays on the machine.
+/// Whether requests to this host stay on the machine.
 fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     match address.parse::<IpAddr>() {
@@ -213,14 +213,14 @@ fn is_loopback(host: &str) -> bool {
     }
 }
 
-/// The first of these variables that the caller has, and its value.
+/// The first of these variables that is set in the caller's environment, and its value.
 fn first(caller: &CallerEnv, names: &[&'static str]) -> Option<(&'static str, String)> {
     names
         .iter()
         .find_map(|name| Some((*name, variable(caller, name)?)))
 }
 
-/// A variable of the caller's. An empty one is none, and so is one that is no text.
+/// A variable of the caller. An empty value or one that is not UTF-8 counts as unset.
 fn variable(caller: &CallerEnv, name: &str) -> Option<String> {
     let found = caller
         .env
@@ -307,7 +307,7 @@ mod tests {
                 &format!("openai m http {host} 8000  with key"),
             );
         }
-        // Without a key nothing is given away.
+        // Without a key there is nothing to protect.
         check("http://box#m", &[key], "openai m http box 80  without key");
         check(
             "anthropic:claude-sonnet-5",

@@ -1,7 +1,7 @@
 //! An assessor that is a command: prompt on stdin, JSON on stdout.
 //!
-//! It runs in a session of its own, and when it is over, or nobody waits for it any more, nothing of it is left: not
-//! its children, not those that went into the background.
+//! The command runs in a session of its own. When it ends, or when its future is dropped, all of its processes are killed,
+//! including children and background processes.
 
 use std::{
     ffi::OsString,
@@ -31,18 +31,18 @@ use tokio::{
 
 use super::AssessError;
 
-/// What a command complains of on stderr: its last words count.
+/// The limit of stderr; the end is kept.
 const MAX_STDERR_BYTES: usize = 16 * 1024;
 const MAX_ERROR_CHARS: usize = 300;
-/// What a pipe holds at most, unless somebody has made it larger.
+/// The kernel's default capacity of a pipe.
 const PIPE_CAPACITY: usize = 64 * 1024;
-/// What a watcher's command printed last.
+/// The limit of a watcher command's output; the end is kept.
 const MAX_OUTPUT: usize = 64 * 1024;
 
-/// By this variable every process of one question is known, wherever it went.
+/// The variable that identifies all processes of one request.
 pub const MARK: &str = "FUGUE_ASSESSMENT";
 
-/// How variables are called whose values are nobody else's business.
+/// Suffixes of variables with secret values.
 const SECRETS: &[&str] = &["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"];
 
 #[derive(Clone)]
@@ -52,7 +52,7 @@ pub(super) struct AssessorCommand {
     pub env: Vec<(OsString, OsString)>,
 }
 
-/// Its variables hold keys, so they are not shown.
+/// Without the environment, which holds keys.
 impl fmt::Debug for AssessorCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Command({:?} in {:?})", self.line, self.cwd)
@@ -66,7 +66,7 @@ impl AssessorCommand {
             said: one_line(&error.to_string(), MAX_ERROR_CHARS),
         };
         let (mut running, mut talk) = self.start().map_err(failed)?;
-        // Neither of the two ends: they go on beside what is waited for.
+        // These two futures do not complete; they run while the others are awaited.
         let beside = async { tokio::join!(talk.complaint.fill(), feed(talk.question, prompt)) };
         let ending = tokio::select! {
             ending = running.ended() => ending.map_err(failed)?,
@@ -84,7 +84,7 @@ impl AssessorCommand {
         }
     }
 
-    /// As a person's shell would, with nothing on stdin: how it ended, and the end of what it printed.
+    /// Runs the command with an empty stdin and returns its exit status and the end of its output.
     pub async fn run(&self) -> io::Result<(ProcessExit, String)> {
         let nothing = std::fs::File::open("/dev/null")?;
         let (output, writes) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -106,7 +106,7 @@ impl AssessorCommand {
         let mut heard = PipeReader::new(output, MAX_OUTPUT, OverflowPolicy::Forget)?;
         let ending = tokio::select! {
             ending = running.ended() => ending?,
-            // Never: what is too much is forgotten.
+            // Never happens: output above the limit is dropped.
             () = heard.fill() => ProcessExit::Unknown,
         };
         heard.drain();
@@ -139,7 +139,7 @@ impl AssessorCommand {
         Ok((running, talk))
     }
 
-    /// The command's last words, or where it had none what it printed.
+    /// The end of stderr, or of stdout if stderr is empty.
     fn said(&self, complaint: &[u8], answer: &[u8]) -> String {
         let words = |bytes: &[u8]| {
             let text = String::from_utf8_lossy(bytes);
@@ -156,13 +156,13 @@ impl AssessorCommand {
         }
     }
 
-    /// A command may complain about a key and show it.
+    /// Removes secret values from an error text, which may quote a key.
     fn without_secrets(&self, mut said: String) -> String {
         for (name, value) in &self.env {
             let is_secret = name
                 .to_str()
                 .is_some_and(|name| SECRETS.iter().any(|end| name.ends_with(end)));
-            // Shorter ones are words, and no secrets.
+            // Shorter values are ordinary words.
             if is_secret && let Some(value) = value.to_str().filter(|value| value.len() >= 8) {
                 said = said.replace(value, "(key)");
             }
@@ -186,25 +186,25 @@ pub(super) fn describe_exit(ending: ProcessExit) -> String {
     }
 }
 
-/// What goes in and out of a command.
+/// The pipes of a command.
 struct CommandPipes {
     question: Sender,
     answer: PipeReader,
     complaint: PipeReader,
 }
 
-/// Hands over the prompt and closes stdin. A command that does not read it all is no worse for that.
+/// Writes the prompt and closes stdin. A command that does not read all of it is no error.
 async fn feed(mut question: Sender, prompt: String) {
     let _ = question.write_all(prompt.as_bytes()).await;
     drop(question);
     std::future::pending().await
 }
 
-/// What to do with more than fits.
+/// How output above the limit is handled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OverflowPolicy {
     Stop,
-    /// Forget what came first.
+    /// Drop the oldest bytes.
     Forget,
 }
 
@@ -225,7 +225,7 @@ impl PipeReader {
         })
     }
 
-    /// Listens until there is more than fits, which may be never.
+    /// Reads until the limit is exceeded, which may never happen.
     async fn fill(&mut self) {
         while self.from.readable().await.is_ok() {
             match self.take() {
@@ -238,10 +238,10 @@ impl PipeReader {
         std::future::pending().await
     }
 
-    /// Takes what is there now. The kernel is asked itself: the runtime may not have heard yet that there is something.
+    /// Reads the bytes that are in the pipe now, without the runtime, which may not have received the readiness event yet.
     fn drain(&mut self) {
         let mut chunk = [0; 8192];
-        // As much as a pipe holds: what got away from the command may go on writing for ever.
+        // At most the capacity of a pipe, because an escaped process may write without end.
         for _ in 0..PIPE_CAPACITY / chunk.len() {
             match rustix::io::read(&self.from, &mut chunk) {
                 Ok(n) if n > 0 => self.keep(&chunk[..n]),
@@ -282,10 +282,9 @@ enum ReadOutcome {
     End,
 }
 
-/// A command that runs. A thread sees it out: it waits for the end, ends what the command left behind, and reaps it.
-/// Dropping this ends the command first.
+/// A running command. A thread waits for its end, kills its remaining processes and reaps it. Dropping this kills the command.
 struct RunningCommand {
-    /// The command's group, as long as the number is its own: until it is reaped.
+    /// The command's process group, valid until the command is reaped.
     group: Arc<Mutex<Option<Pid>>>,
     seen_out: JoinHandle<io::Result<ProcessExit>>,
 }
@@ -309,7 +308,7 @@ impl RunningCommand {
 impl Drop for RunningCommand {
     fn drop(&mut self) {
         if let Some(group) = *lock(&self.group) {
-            // It may be over by itself; the thread knows.
+            // An error means that the command has ended already.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -328,18 +327,18 @@ fn reap(
             Err(error) => return Err(error.into()),
         }
     }
-    // What could not be ended is stuck in the kernel; the answer does not hang on it.
+    // A process that cannot be killed is stuck in the kernel; the result does not wait for it.
     let _ = close_leftovers(scope, Duration::ZERO);
     *lock(group) = None;
     child.wait()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A number is whole at every moment.
+    // The value is consistent even after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// 128 bits, as text for a variable.
+/// A random text of 128 bits for the variable.
 fn random() -> io::Result<String> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;

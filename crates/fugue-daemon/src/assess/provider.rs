@@ -1,4 +1,4 @@
-//! The four APIs, as far as one question and one answer in a schema need them.
+//! The four APIs, as far as one request with a schema for its answer needs them.
 
 use fugue_core::assess::{ModelAnswer, Prompt, one_line};
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
@@ -10,14 +10,14 @@ use super::{
     http::{HttpEndpoint, HttpReply},
 };
 
-/// So much of what a server says about an error is passed on.
+/// The limit of a server's error text.
 const MAX_ERROR_CHARS: usize = 300;
 
-/// Room for an answer of a few hundred characters and for the thoughts of a model that thinks first.
+/// Enough for an answer of a few hundred characters and for the reasoning of a model before it.
 const MAX_TOKENS: u32 = 8_192;
 
-/// Ollama cuts a prompt that is longer than its context, from the front, where the rules are. The longest prompt is
-/// about 40,000 characters.
+/// Ollama cuts a prompt that is longer than its context at the front, where the rules are. The longest prompt has about
+/// 40,000 characters.
 const OLLAMA_CONTEXT: u32 = 16_384;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Provider {
             .ok_or_else(|| AssessError::Garbled(self.said(reply, body.as_ref())))
     }
 
-    /// What the server says in words, or else the start of whatever it sent; without the key.
+    /// The server's error text, or the start of the body, without the key.
     fn said(&self, reply: &HttpReply, body: Option<&Value>) -> String {
         let error = body.map(|body| &body["error"]);
         let words = error.and_then(|error| error["message"].as_str().or(error.as_str()));
@@ -110,7 +110,7 @@ impl ProviderApi {
         }
     }
 
-    /// Variables that may hold the key. None are needed where there are none.
+    /// Variables that may hold the key. Empty if the API needs no key.
     pub fn key_names(self) -> &'static [&'static str] {
         match self {
             Self::OpenAi => &["OPENAI_API_KEY"],
@@ -120,7 +120,7 @@ impl ProviderApi {
         }
     }
 
-    /// Variables that may say where it is; the same as the providers' own programs read.
+    /// Variables that may hold the base URL, the same as the provider's own programs read.
     pub fn base_names(self) -> &'static [&'static str] {
         match self {
             Self::OpenAi => &["OPENAI_BASE_URL"],
@@ -130,7 +130,7 @@ impl ProviderApi {
         }
     }
 
-    /// Where it is if nobody says otherwise.
+    /// The default base URL.
     pub fn home(self) -> &'static str {
         match self {
             Self::OpenAi => "https://api.openai.com/v1",
@@ -140,7 +140,7 @@ impl ProviderApi {
         }
     }
 
-    /// A base as a URL. `OLLAMA_HOST` may be less than one, and may be the address the server binds to.
+    /// Completes a base URL. `OLLAMA_HOST` may be only a host, and may be the address to which the server binds.
     pub fn with_default_path(self, base: &str) -> String {
         if self != Self::Ollama || base.contains("://") {
             return base.to_owned();
@@ -204,7 +204,7 @@ impl ProviderApi {
         }
     }
 
-    /// The model's words in a reply of the API; none if it is no such reply. A model that declined said something too.
+    /// The model's text in a reply of the API, also if the model refused. `None` if the body is no such reply.
     fn text(self, body: &Value) -> Option<String> {
         let parts = |list: &Value, is_thought: fn(&Value) -> bool| {
             let texts = list.as_array()?.iter().filter(|part| !is_thought(part));

@@ -13,8 +13,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::store::StoredEnvironment;
 
-/// Any bytes as rows of the database: each is refused or survives its own text, and a daemon starts with those that are
-/// not.
+/// Any bytes as rows of the database: each is refused or is equal after a round trip, and a daemon starts with the accepted
+/// rows.
 ///
 /// Each line is a record: a letter for its table, then its JSON.
 pub fn records(bytes: &[u8]) {

@@ -7,10 +7,10 @@ use crate::agents::screen::{
 const ROWS: u16 = 30;
 const COLS: u16 = 90;
 
-/// Any text on an agent's screen: a dialog is never taken for an empty box, a box into which something was typed is not
-/// empty, and a question is short and clean.
+/// Any text on an agent's screen: a dialog is never recognised as an empty input box, an input box with typed text is not
+/// empty, and a question is short and without control characters.
 ///
-/// The first two bytes are the cursor's place among the lines that follow; the same bytes are also printed to a terminal.
+/// The first two bytes are the cursor's row and column in the following lines; the same bytes are also printed to a terminal.
 pub fn screens(bytes: &[u8]) {
     let [row, col, shown @ ..] = bytes else {
         return;
@@ -62,7 +62,7 @@ fn with_typed(lines: &[String], (row, col): (u16, u16)) -> Vec<String> {
     if let Some(line) = typed.get_mut(usize::from(row)) {
         let before: String = line.chars().take(col.into()).collect();
         let after: String = line.chars().skip(usize::from(col) + 1).collect();
-        // No hint of an agent's has it, and no box begins with it.
+        // No agent has this character in a placeholder or at the start of its input box.
         *line = format!("{before:<width$}~{after}", width = col.into());
     }
     typed

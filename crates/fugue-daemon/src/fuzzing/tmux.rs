@@ -7,17 +7,17 @@ use crate::tmux::{
     tiles::{self, TileRect, WindowLayout},
 };
 
-/// Any bytes from a tmux server: what control mode says does not depend on how it was cut and is no longer than what was
-/// read, layouts survive their text, and a picture paints a screen of its own size.
+/// Any bytes from a tmux server: messages of control mode do not depend on how the stream was cut and are no longer than the
+/// input, layouts are equal after a round trip, and a capture draws a screen of its own size.
 ///
-/// The first byte says what the rest is.
+/// The first byte chooses the parser for the rest.
 pub fn tmux(bytes: &[u8]) {
     let [what, rest @ ..] = bytes else { return };
     let text = String::from_utf8_lossy(rest);
     match what % 8 {
         0..4 => control(rest, usize::from(what >> 3) + 1),
         4 => layout(&text),
-        // As many splits inside each other as a window could never hold.
+        // More nested splits than a window can hold.
         5 => layout(&format!(
             "0,{}{text}",
             "9x9,0,0{".repeat(usize::from(what >> 3) * 500)
@@ -72,7 +72,7 @@ fn layout(text: &str) {
     }
 }
 
-/// The numbers, then texts behind lines of `--`. As in what tmux captures, there is nothing but text and colours in them.
+/// The state in numbers, then texts after lines of `--`. As in tmux's captures, they hold only text and colours.
 fn picture(text: &str) {
     let clean = text.replace(|c: char| c.is_control() && c != '\n', "");
     let mut parts = clean

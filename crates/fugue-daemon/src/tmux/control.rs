@@ -1,21 +1,22 @@
-//! tmux's control mode: lines that say what happened, and answers to commands. No I/O; any bytes, cut anywhere.
+//! Parser of tmux's control mode: notifications and replies to commands, line by line. No I/O; accepts any bytes, cut
+//! anywhere.
 
 use std::fmt::Write;
 
-/// What tmux says.
+/// One message of tmux in control mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlEvent {
-    /// To one of our own commands; they are answered in order, one answer for each command of a line.
+    /// The reply to a command of this client. Replies come in order, one for each command of a line.
     Answer { ok: bool, body: Vec<u8> },
-    /// A pane's program printed this.
+    /// Output of a pane.
     Output { pane: u32, bytes: Vec<u8> },
-    /// Windows, panes or sessions are not what they were: places and sizes are to be asked again.
+    /// Windows, panes or sessions have changed: positions and sizes must be queried again.
     Changed,
     /// The connection ends.
     Exit,
 }
 
-/// Lines from bytes, and their meaning.
+/// Splits bytes into lines and parses them.
 #[derive(Default)]
 pub struct ControlParser {
     line: Vec<u8>,
@@ -23,18 +24,18 @@ pub struct ControlParser {
 }
 
 struct ControlBlock {
-    /// As it stands behind `%begin`: the same stands behind `%end`.
+    /// The arguments of `%begin`, which `%end` repeats.
     tag: Vec<u8>,
     body: Vec<u8>,
 }
 
-// An answer of ours is a few numbers. One that never ends costs no memory.
+// Replies to this client's commands are a few numbers. The limit bounds the memory for a reply without end.
 const MAX_BODY_BYTES: usize = 1 << 20;
 // tmux cuts output into far shorter lines.
 const MAX_LINE_BYTES: usize = 4 << 20;
 
 impl ControlParser {
-    /// Takes bytes in and gives what they complete.
+    /// Parses bytes and returns the messages that they complete.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<ControlEvent> {
         let mut said = Vec::new();
         let mut rest = bytes;
@@ -63,7 +64,7 @@ impl ControlParser {
             };
             if let Some(ok) = ok.filter(|_| rest == block.tag) {
                 let ControlBlock { tag, body } = self.block.take()?;
-                // A block that no command of ours began, such as that of the start itself.
+                // A block without a command of this client, such as the one at the start.
                 let ours = tag.ends_with(b" 1");
                 return ours.then_some(ControlEvent::Answer { ok, body });
             }
@@ -85,7 +86,7 @@ impl ControlParser {
                 let (pane, text) = self::word(rest);
                 output(pane, text)
             }
-            // `%extended-output %1 20 : text`, where a client asked to be paused.
+            // `%extended-output %1 20 : text`, for clients with the flag `pause-after`.
             b"%extended-output" => {
                 let (pane, rest) = self::word(rest);
                 let text = rest.windows(3).position(|window| window == b" : ")?;
@@ -99,7 +100,7 @@ impl ControlParser {
             | b"%unlinked-window-close"
             | b"%session-changed"
             | b"%sessions-changed" => Some(ControlEvent::Changed),
-            // Names, modes, messages, other clients: nothing that we act on.
+            // Names, modes, messages, other clients: not used.
             _ => None,
         }
     }
@@ -120,7 +121,7 @@ fn output(pane: &[u8], text: &[u8]) -> Option<ControlEvent> {
     })
 }
 
-/// Control bytes and the backslash come as three octal digits behind a backslash.
+/// Decodes output: control bytes and the backslash are written as a backslash and three octal digits.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -147,7 +148,7 @@ fn unescape(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A text as one word of a command, whatever it holds but NUL.
+/// Quotes a text without NUL as one argument of a command.
 pub fn quote(text: &[u8]) -> String {
     let mut quoted = String::from("\"");
     for byte in text {
@@ -180,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    // As tmux 3.3a says it.
+    // Recorded from tmux 3.3a.
     const TALK: &[u8] = b"%begin 1 266 0\n%end 1 266 0\n%session-changed $0 main\n\
         %begin 1 271 1\n4898 0\n%end 9 9 1\n%end 1 271 1\n%output %12 a\\033[b\xc3\xbc\\134\\015\\012\n\
         %begin 1 272 1\nno such thing\n%error 1 272 1\n%extended-output %3 7 : x : y\n%window-renamed @1 sh\n%exit\n";

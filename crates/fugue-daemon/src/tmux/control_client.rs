@@ -1,6 +1,6 @@
-//! A client of tmux in control mode: it hears what the panes of one session print, and asks.
+//! A tmux client in control mode, which receives the output of one session's panes and sends commands.
 //!
-//! It changes nothing for the person: no size (`ignore-size`), no variables of the session (`-E`), no focus.
+//! The client changes nothing for people: no size (`ignore-size`), no variables of the session (`-E`), no focus.
 
 use std::{collections::VecDeque, io, os::fd::AsFd};
 
@@ -28,11 +28,11 @@ pub struct ControlClient {
     parser: ControlParser,
 }
 
-// What one turn takes; the rest waits in the pipe, and then in tmux.
+// The bytes that one call of `next` reads; the rest waits in the pipe, and then in tmux.
 const BYTES_PER_TURN: usize = 64 * 1024;
 
 impl ControlClient {
-    /// `session` is an id such as `$3`: a target that names a pane would make it the current one.
+    /// Attaches to a session. `session` is an id such as `$3`: a target with a pane would make that pane the current one.
     pub fn attach(server: &TmuxServer, session: &str) -> io::Result<Self> {
         let (stdin, to) = pipe_with(PipeFlags::CLOEXEC)?;
         let (from, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -54,7 +54,7 @@ impl ControlClient {
         })
     }
 
-    /// Asks. What the pipe does not take now goes out in [`ControlClient::next`].
+    /// Sends a command line. Bytes that do not fit into the pipe now are written by [`ControlClient::next`].
     pub fn ask(&mut self, line: &str) {
         self.outbox.extend(line.bytes());
         self.outbox.push_back(b'\n');
@@ -74,7 +74,7 @@ impl ControlClient {
         Ok(())
     }
 
-    /// What tmux says next, some of it at a time. Nothing is lost when this is cancelled.
+    /// Reads the next messages. Cancel-safe.
     pub async fn next(&mut self) -> io::Result<Vec<ControlEvent>> {
         loop {
             tokio::select! {
@@ -97,7 +97,7 @@ impl ControlClient {
     }
 }
 
-/// tmux sees its client go; our child must not stay a zombie.
+/// Closes the connection and reaps the tmux client process.
 impl Drop for ControlClient {
     fn drop(&mut self) {
         let Some(client) = self.client.take() else {

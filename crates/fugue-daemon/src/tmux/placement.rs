@@ -1,6 +1,6 @@
-//! Makes a pane in tmux, and removes it. The person's focus stays where it is, and so do the other panes.
+//! Creates and removes tmux panes. The person's focus and the other panes stay as they are.
 //!
-//! All of it waits for tmux, for two seconds at most, so it is for threads that may wait.
+//! All functions wait for tmux, at most two seconds, so they are for blocking threads.
 
 use std::{
     ffi::OsString,
@@ -17,7 +17,7 @@ use super::{
     tiles::{SplitAxis, WindowLayout, fits, halves},
 };
 
-/// What tmux is to run, and how the pane is to be called there.
+/// The command of a new tmux pane, and its name.
 pub struct PlacementOrder<'a> {
     pub wanted: &'a TmuxPane,
     pub name: &'a str,
@@ -25,23 +25,23 @@ pub struct PlacementOrder<'a> {
     pub argv: &'a [OsString],
 }
 
-/// What a program in the pane has to know of tmux.
+/// A new tmux pane, and the variables for the program in it.
 pub struct PlacedPane {
     pub pane: TmuxPane,
-    /// `$TMUX` there.
+    /// The value of `$TMUX`.
     pub variable: String,
-    /// `$TERM` there.
+    /// The value of `$TERM`.
     pub term: String,
 }
 
 const MADE: &str = "#{pid}\t#{pane_id}\t#{session_id}\t#{default-terminal}";
-// Beside which pane one was put, so that those beside it share its place.
+// The pane option with the id of the pane next to which this one was placed. Panes with the same value share one area.
 const BESIDE: &str = "@fugue_beside";
 
-/// One at a time: what is even is so for those that are there.
+/// Serializes placements, because equal shares depend on the existing panes.
 static PLACING: Mutex<()> = Mutex::new(());
 
-/// Makes the pane, or the process of one that is there anew.
+/// Creates the pane, or restarts the process of an existing one.
 pub fn make(server: &TmuxServer, order: &PlacementOrder<'_>) -> Result<PlacedPane, Error> {
     let _placing = PLACING.lock().unwrap_or_else(PoisonError::into_inner);
     let argv: Vec<String> = order
@@ -81,7 +81,7 @@ pub fn make(server: &TmuxServer, order: &PlacementOrder<'_>) -> Result<PlacedPan
     })
 }
 
-/// When its program ends, the pane stays for who wants to see it; only those that we made.
+/// Keeps the tmux pane visible after its program has ended. Only for panes that fugue created.
 pub fn keep(server: &TmuxServer, made: &TmuxPane, tag: &str) -> Result<(), Error> {
     let id = made.id.as_str();
     let words = [
@@ -103,7 +103,7 @@ pub fn keep(server: &TmuxServer, made: &TmuxPane, tag: &str) -> Result<(), Error
     Ok(())
 }
 
-/// Removes a pane that we made, if that server is still the same.
+/// Removes a pane that fugue created, if the server is still the same.
 pub fn remove(made: &TmuxPane) {
     if made.id.is_empty() || made.origin == TmuxOrigin::Found {
         return;
@@ -116,16 +116,16 @@ pub fn remove(made: &TmuxPane) {
         return;
     }
     if let Err(error) = server.ask(&["kill-pane", "-t", &made.id]) {
-        tracing::debug!(%error, pane = made.id, "a pane of tmux is gone already");
+        tracing::debug!(%error, pane = made.id, "tmux pane already removed");
         return;
     }
-    // Those that stay share what it had.
+    // The remaining panes share the freed area.
     if let TmuxOrigin::Split { beside, .. } = &made.origin {
         even(&server, beside);
     }
 }
 
-/// Removes those of them that are there; each server is asked once which those are.
+/// Removes all of these panes that exist, with one query per server.
 pub fn remove_all(made: &[TmuxPane]) {
     let mut sockets: Vec<&str> = made.iter().map(|pane| pane.socket.as_str()).collect();
     sockets.sort_unstable();
@@ -145,7 +145,7 @@ pub fn remove_all(made: &[TmuxPane]) {
     }
 }
 
-/// Gives a pane that we made another size, as far as its window has room.
+/// Resizes a pane that fugue created, as far as its window has room.
 pub fn resize(made: &TmuxPane, size: PaneSize) -> Result<(), Error> {
     let server = TmuxServer::at(Path::new(&made.socket))?;
     let (cols, rows) = (size.cols.to_string(), size.rows.to_string());
@@ -169,7 +169,7 @@ pub fn resize(made: &TmuxPane, size: PaneSize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a pane that we made is still there: in the same server, since another one numbers its own from 0 again.
+/// Whether a pane that fugue created still exists, in the same server: a new server numbers its panes from 0 again.
 fn is_there(server: &TmuxServer, made: &TmuxPane) -> bool {
     if made.id.is_empty() {
         return false;
@@ -180,7 +180,7 @@ fn is_there(server: &TmuxServer, made: &TmuxPane) -> bool {
     said.is_ok_and(|said| said.trim_end() == wanted)
 }
 
-/// Where tmux made a pane, for a daemon that comes after one that died before it could tell.
+/// Writes the tmux pane into the pane's directory, for the next daemon if this one dies before its commit.
 pub fn note(dir: &Path, made: &TmuxPane) -> io::Result<()> {
     let beside = dir.join("tmux.new");
     fs::write(&beside, serde_json::to_vec(made)?)?;
@@ -213,7 +213,7 @@ fn window(
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     match server.ask(&[&new[..], &argv].concat()) {
         Err(TmuxError::NoServer(_)) => {}
-        // A server whose last session is just going has none to speak of.
+        // A server whose last session is ending has no windows.
         Err(TmuxError::Said(said))
             if said.contains("can't find") || said.contains("no current target") => {}
         answered => return answered,
@@ -245,8 +245,8 @@ fn again(server: &TmuxServer, id: &str, argv: &[String]) -> Result<String, TmuxE
     server.ask(&["display-message", "-p", "-t", id, MADE])
 }
 
-/// Half of what the pane that it is put beside has; with others there already, an even share of their half. Where there
-/// is no room for it, a window of its own.
+/// Splits off half of the neighbour's area, or an equal share of that half if other panes are in it already. Without enough
+/// room, the pane gets a window of its own.
 fn split(
     server: &TmuxServer,
     beside: &str,
@@ -283,10 +283,10 @@ fn split(
     Ok(said)
 }
 
-/// Which pane to split, and how.
+/// The pane to split, and the direction.
 fn room(server: &TmuxServer, beside: &str) -> Option<(String, SplitAxis)> {
     let window = TmuxWindow::of(server, beside)?;
-    // A person who looks at one pane alone keeps looking at it.
+    // A zoomed window stays zoomed.
     if window.zoomed {
         return None;
     }
@@ -299,16 +299,16 @@ fn room(server: &TmuxServer, beside: &str) -> Option<(String, SplitAxis)> {
     let layout = WindowLayout::parse(&window.layout)?;
     match layout.share(&ids) {
         Some(share) => {
-            // Across the way of what is around it, so that the two are a part of the window by themselves.
+            // Against the direction of the surrounding split, so that the two panes are a subtree of their own.
             let how = layout.crossing(last.number()?);
             fits(share, ids.len() + 1).then(|| (last.id.clone(), how))
         }
-        // Somebody has moved them apart: whatever is there is halved.
+        // A person has moved the panes apart: the last one is halved.
         None => Some((last.id.clone(), halves(last.cols, last.rows)?)),
     }
 }
 
-/// Evens the shares of those beside a pane. What cannot be evened stays as it is.
+/// Gives the panes next to `beside` equal shares. A layout in which that is impossible stays unchanged.
 fn even(server: &TmuxServer, beside: &str) {
     let Some(window) = TmuxWindow::of(server, beside).filter(|window| !window.zoomed) else {
         return;
@@ -322,14 +322,14 @@ fn even(server: &TmuxServer, beside: &str) {
         return;
     };
     let order: Vec<u32> = window.panes.iter().filter_map(WindowPane::number).collect();
-    // tmux hands out the places in the order of its panes; after a swap that is not the layout's own.
+    // tmux assigns areas in the order of its pane list, which differs from the layout's order after a swap.
     if layout.order() != order {
         return;
     }
     if let Some(evened) = layout.evened(&ids)
         && let Err(error) = server.ask(&["select-layout", "-t", beside, &evened.text()])
     {
-        tracing::debug!(%error, "the panes of a run could not be laid out evenly");
+        tracing::debug!(%error, "tmux layout not changed");
     }
 }
 
@@ -348,7 +348,7 @@ struct WindowPane {
 }
 
 impl TmuxWindow {
-    /// The one that a pane is in.
+    /// The window of a pane.
     fn of(server: &TmuxServer, pane: &str) -> Option<Self> {
         const FORMAT: &str = "#{window_zoomed_flag}\t#{window_layout}\t#{pane_id}\t#{pane_width}\t#{pane_height}\t\
                               #{@fugue_beside}";

@@ -1,4 +1,4 @@
-//! One question to a tmux server, with a time limit: a server that hangs must not hang us.
+//! Runs single tmux commands with a time limit, so that a tmux server that hangs does not block the daemon.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -21,7 +21,7 @@ use rustix::{
 
 use crate::{pane::launch, resolve};
 
-/// A tmux server, by its socket, and the program that talks to it.
+/// A tmux server, by its socket, and the tmux program for it.
 #[derive(Clone, Debug)]
 pub struct TmuxServer {
     program: PathBuf,
@@ -29,12 +29,12 @@ pub struct TmuxServer {
     env: Vec<(OsString, OsString)>,
 }
 
-/// Why tmux did not do it.
+/// Why a tmux command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TmuxError {
     #[error("no tmux server is at `{}`", .0.display())]
     NoServer(PathBuf),
-    /// In its own words.
+    /// tmux's own error text.
     #[error("tmux says: {0}")]
     Said(String),
     #[error("the tmux server at `{}` does not answer", .0.display())]
@@ -54,30 +54,30 @@ impl From<TmuxError> for Error {
     }
 }
 
-// A server answers in a millisecond; one that prints at full speed in some fifty.
+// A server answers within a millisecond, and within about 50 ms while its panes print at full speed.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
-// The list of ten thousand panes.
+// Enough for a list of ten thousand panes.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
-// The history of a pane, which people set to as much as a hundred thousand lines.
+// The history of a pane, for which people set limits of up to a hundred thousand lines.
 const MAX_TEXT_BYTES: usize = 64 << 20;
 const TEXT_TIMEOUT: Duration = Duration::from_secs(5);
-// Control mode and pane options as they are used here.
+// The first version with the control mode and pane options that are used here.
 const MIN_VERSION: (u32, u32) = (3, 3);
 
-// One is usual where panes come and go quickly; more in a row is not chance.
+// One ending server is usual where panes come and go quickly; several in a row have another cause.
 const MAX_RESTART_ATTEMPTS: usize = 4;
 
 impl TmuxServer {
-    /// The server that a caller sits in, else the one that its `tmux` would reach.
+    /// The server in which a caller runs, otherwise the one that the caller's `tmux` would connect to.
     pub fn of(caller: &CallerEnv) -> Result<Self, Error> {
-        // A server that is started by this call hands its environment to every later window.
+        // A server that this call starts passes its environment to every later window.
         let env = launch::inherited(caller);
         let path = resolve::variable(caller, "PATH");
         let cwd = PathBuf::from(OsString::from(&caller.cwd));
         Self::with(socket_of(caller), path.as_deref(), &cwd, env)
     }
 
-    /// A server that is known by its socket; asked with what the daemon itself has.
+    /// The server with this socket, reached with the daemon's own environment.
     pub fn at(socket: &Path) -> Result<Self, Error> {
         let path = std::env::var_os("PATH");
         let env = std::env::vars_os()
@@ -98,7 +98,7 @@ impl TmuxServer {
                 Error::new(ErrorKind::Unavailable, "no program `tmux` is on the PATH")
                     .hint("install tmux 3.3 or later, or leave `backend` out")
             })?;
-        // The socket is given in words. What is a pane's own must not become every later window's.
+        // The socket is passed as an argument. Variables of one pane must not reach every later window.
         env.retain(|(key, _)| {
             key.to_str()
                 .is_none_or(|key| key != "TMUX" && !key.starts_with("FUGUE_"))
@@ -118,7 +118,7 @@ impl TmuxServer {
         self.env.iter().cloned()
     }
 
-    /// Refuses a tmux that is too old for what we need of it.
+    /// Refuses a tmux version that is too old.
     pub fn check_version(&self) -> Result<(), Error> {
         let said = self.run(&["-V"])?;
         let old = version(&said).is_some_and(|version| version < MIN_VERSION);
@@ -132,29 +132,29 @@ impl TmuxServer {
         Ok(())
     }
 
-    /// What tmux answers to these words. Starts no server.
+    /// Runs a tmux command and returns its output. Starts no server.
     pub fn ask(&self, words: &[&str]) -> Result<String, TmuxError> {
         let socket = self.socket.to_string_lossy();
         self.run(&[&["-u", "-N", "-S", &socket], words].concat())
     }
 
-    /// The same for a whole text, which is as long as it is.
+    /// [`Self::ask`] for a long output.
     pub fn fetch(&self, words: &[&str]) -> Result<String, TmuxError> {
         let socket = self.socket.to_string_lossy();
         let words = [&["-u", "-N", "-S", &socket], words].concat();
         self.run_for(&words, MAX_TEXT_BYTES, TEXT_TIMEOUT)
     }
 
-    /// The same, where a server may be started for it.
+    /// [`Self::ask`] that starts a server if none runs.
     pub fn ask_or_start(&self, words: &[&str]) -> Result<String, TmuxError> {
-        // tmux makes the directory of its sockets by itself only where it chooses the socket by itself.
+        // tmux creates the directory of its sockets only for its default socket.
         if let Some(dir) = self.socket.parent().filter(|dir| !dir.exists()) {
             std::fs::DirBuilder::new().mode(0o700).create(dir)?;
         }
         let socket = self.socket.to_string_lossy();
         let words = [&["-u", "-S", &socket], words].concat();
-        // A server that ends with its last session may still take the question and never answer it; the next one is
-        // started by the question itself.
+        // A server that ends with its last session may accept the command and never answer. The next attempt starts a new
+        // server.
         for _ in 0..MAX_RESTART_ATTEMPTS {
             match self.run(&words) {
                 Err(TmuxError::NoServer(_)) => {}
@@ -208,7 +208,7 @@ impl TmuxServer {
     }
 }
 
-/// A text as one word of a command line of tmux, where a `;` at a word's end would begin the next command.
+/// Quotes a text as one argument of tmux, where a `;` at the end of an argument would begin the next command.
 pub fn word(text: &str) -> String {
     match text.strip_suffix(';') {
         Some(text) => format!("{text}\\;"),
@@ -216,8 +216,8 @@ pub fn word(text: &str) -> String {
     }
 }
 
-/// A name as one word of a command line, where tmux takes the word for a format: a `#(command)` in it would be run. Every
-/// `#` is written twice, but not in front of a `[`, where tmux leaves them as they are.
+/// Quotes a name as one argument of tmux that is expanded as a format: a `#(command)` in it would run the command. Every `#`
+/// is doubled, except before a `[`, where tmux does not expand it.
 pub fn name_word(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     let mut rest = name;
@@ -236,7 +236,7 @@ pub fn name_word(name: &str) -> String {
     word(&escaped)
 }
 
-/// Both pipes to their ends.
+/// Reads both pipes to their ends.
 fn read_pipes(pipes: &[OwnedFd; 2], most: usize, deadline: Instant) -> io::Result<[Vec<u8>; 2]> {
     let mut heard = [Vec::new(), Vec::new()];
     let mut open = [true, true];
@@ -281,7 +281,7 @@ fn wait(fds: &mut [PollFd<'_>], deadline: Instant) -> io::Result<()> {
     }
 }
 
-/// `$TMUX` is `socket,server's pid,session`; without it there is a place that tmux and we agree on.
+/// The socket of a caller's server. `$TMUX` is `socket,server's pid,session`; without it, the path is tmux's default.
 fn socket_of(caller: &CallerEnv) -> PathBuf {
     let sits_in = resolve::variable(caller, "TMUX").filter(|said| !said.is_empty());
     if let Some(said) = sits_in.as_deref().and_then(OsStr::to_str) {
@@ -297,7 +297,7 @@ fn socket_of(caller: &CallerEnv) -> PathBuf {
         .join("default")
 }
 
-/// Of `tmux 3.3a`, `tmux next-3.5`. A name without a number is somebody's own build, and taken for a new one.
+/// Parses `tmux 3.3a` or `tmux next-3.5`. A name without a number is a private build and counts as a new version.
 fn version(said: &str) -> Option<(u32, u32)> {
     let digits = said.trim_start_matches(|c: char| !c.is_ascii_digit());
     let (major, rest) = digits.split_once('.')?;

@@ -1,4 +1,4 @@
-//! A tmux server of a test's own: no configuration, a socket in a private directory, ended with the test.
+//! A private tmux server for a test: no configuration, a socket in a private directory, killed at the end of the test.
 
 use std::{ffi::OsStr, path::PathBuf};
 
@@ -13,7 +13,7 @@ pub struct PrivateTmux {
 }
 
 impl PrivateTmux {
-    /// With a session `main` whose only pane runs `cat`.
+    /// Starts a server with a session `main` whose only pane runs `cat`.
     pub fn start() -> Self {
         let private = Self::absent();
         let conf = ["-f", "/dev/null"];
@@ -37,7 +37,7 @@ impl PrivateTmux {
         private
     }
 
-    /// None runs there yet.
+    /// A socket without a running server.
     pub fn absent() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("sockets/tmux");

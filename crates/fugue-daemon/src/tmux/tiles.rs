@@ -1,11 +1,11 @@
-//! Even shares of one place in a window of tmux: the others in that window keep theirs.
+//! Equal shares of one area in a tmux window; the other panes of the window keep their sizes.
 //!
-//! A window's layout is a text (`#{window_layout}`), a tree of rows and columns. The part of the tree that holds our own
-//! panes is replaced by an even one, and tmux is given the whole again.
+//! A window's layout is a text (`#{window_layout}`): a tree of rows and columns. The subtree of fugue's panes is replaced by
+//! one with equal shares, and tmux gets the whole layout again.
 
 use std::fmt::Write;
 
-/// A place in a window, in cells.
+/// An area of a window, in cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TileRect {
     pub cols: u32,
@@ -27,7 +27,7 @@ enum LayoutTree {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowLayout(LayoutTree);
 
-// Below this a pane shows nothing that anybody could read.
+// A smaller pane is not readable.
 const MIN_TILE_COLS: u32 = 20;
 const MIN_TILE_ROWS: u32 = 3;
 // A cell of a terminal is about twice as high as wide, and lines are read from left to right.
@@ -37,7 +37,7 @@ const MAX_EXTENT: u32 = 10_000;
 // Deeper splits do not fit into a window; the parser is recursive.
 const MAX_DEPTH: usize = 256;
 
-/// How a pane of this size is best halved, if it can be.
+/// The better direction to halve a pane of this size, if it is large enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SplitAxis {
     Across,
@@ -63,19 +63,19 @@ impl WindowLayout {
         rest.is_empty().then_some(Self(tree))
     }
 
-    /// The panes' numbers, in the order in which tmux hands out places.
+    /// The pane numbers, in the order in which tmux assigns areas.
     pub fn order(&self) -> Vec<u32> {
         let mut ids = Vec::new();
         self.0.ids(&mut ids);
         ids
     }
 
-    /// The place that exactly these panes share.
+    /// The area that exactly these panes share.
     pub fn share(&self, ours: &[u32]) -> Option<TileRect> {
         self.0.clone().node_of(ours).map(|node| node.place())
     }
 
-    /// How a pane is split so that the new one comes into a part with it alone: not the way it lies among others.
+    /// The direction in which a split puts the new pane into a subtree with this pane alone: against the surrounding split.
     pub fn crossing(&self, id: u32) -> SplitAxis {
         match self.0.around(id) {
             Some(SplitAxis::Across) => SplitAxis::Down,
@@ -84,7 +84,7 @@ impl WindowLayout {
         }
     }
 
-    /// The same with even shares for these panes, if they are all that is in one part of it.
+    /// The layout with equal shares for these panes, if they are all panes of one subtree.
     pub fn evened(&self, ours: &[u32]) -> Option<Self> {
         let mut tree = self.0.clone();
         let node = tree.node_of(ours)?;
@@ -104,12 +104,12 @@ impl WindowLayout {
     }
 }
 
-/// Whether so many fit into a place.
+/// Whether `count` panes fit into an area.
 pub fn fits(place: TileRect, count: usize) -> bool {
     columns(place, count).is_some()
 }
 
-/// How many columns show so many panes best.
+/// The best number of columns for `count` panes.
 fn columns(place: TileRect, count: usize) -> Option<u32> {
     let count = u32::try_from(count).ok().filter(|count| *count > 0)?;
     let good = |columns: u32| {
@@ -119,7 +119,7 @@ fn columns(place: TileRect, count: usize) -> Option<u32> {
         if cols < MIN_TILE_COLS || high < MIN_TILE_ROWS {
             return None;
         }
-        // Shares of one size are worth a little of their size.
+        // Equal sizes are preferred, even if each pane is slightly smaller.
         let even = if count.is_multiple_of(columns) { 10 } else { 8 };
         Some((cols.min(WIDE * high) * even, std::cmp::Reverse(columns)))
     };
@@ -135,7 +135,7 @@ fn grid(place: TileRect, ids: &[u32]) -> Option<LayoutTree> {
     let mut left = ids;
     let mut bands = Vec::new();
     for (index, (top, high)) in parts(place.top, place.rows, rows).into_iter().enumerate() {
-        // The last rows are the shorter ones, by one at most.
+        // The last rows have at most one pane less.
         let rows_left = rows as usize - index;
         let (mine, others) = left.split_at(left.len().div_ceil(rows_left));
         left = others;
@@ -164,7 +164,7 @@ fn one_or(
     }
 }
 
-/// A length in so many parts with a line between them; the first ones get what is over.
+/// Divides a length into `count` parts with a border line between them; the first parts get the remainder.
 fn parts(start: u32, length: u32, count: u32) -> Vec<(u32, u32)> {
     let room = length - (count - 1);
     let mut at = start;
@@ -194,7 +194,7 @@ impl LayoutTree {
         }
     }
 
-    /// How a pane lies among those around it.
+    /// The direction of the split that contains the pane.
     fn around(&self, wanted: u32) -> Option<SplitAxis> {
         let (inside, how) = match self {
             Self::Pane(..) => return None,
@@ -222,8 +222,8 @@ impl LayoutTree {
         }
     }
 
-    /// `80x24,0,0,5`, or in the place of the pane's number `{…}` across, `[…]` down.
-    /// `depth` is how many levels of splits may follow.
+    /// Parses `80x24,0,0,5`, or a split with `{…}` (side by side) or `[…]` (one above the other) instead of the pane's number.
+    /// `depth` limits the levels of nested splits.
     fn parse(rest: &mut &str, depth: usize) -> Option<Self> {
         let cols = extent(rest)?;
         skip(rest, 'x')?;
@@ -309,7 +309,7 @@ fn skip(rest: &mut &str, wanted: char) -> Option<()> {
 mod tests {
     use super::*;
 
-    // As tmux 3.3a wrote them.
+    // Recorded from tmux 3.3a.
     const WINDOWS: &[&str] = &[
         "b25d,80x24,0,0,0",
         "d67b,200x60,0,0{100x60,0,0,0,99x60,101,0[99x30,101,0,1,99x29,101,31,2]}",
