@@ -1,4 +1,4 @@
-//! Agents: how each one is started as a worker, what its hooks report, and how its screen is recognised.
+//! Agents: how each is started as a worker, how its hook payloads are translated, and how its screen is recognised.
 //!
 //! An agent is one file that implements [`AgentDriver`] and one line in [`AGENTS`].
 //!

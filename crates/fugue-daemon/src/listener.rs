@@ -130,7 +130,7 @@ async fn wait_for_close(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
-/// What the task of one connection needs.
+/// The state of a connection's task.
 struct ClientConnection {
     engine: mpsc::Sender<ListenerEvent>,
     calls: Arc<AtomicU64>,

@@ -1,5 +1,5 @@
-//! Qwen Code. Like Gemini CLI, of which it is a fork, it has a variable for the file of the system's default settings, which
-//! it merges with the user's settings. Hooks and permission rules have the form of Claude Code's.
+//! Qwen Code, a fork of Gemini CLI. As with Gemini CLI, a variable names the file of the system's default settings, which are
+//! merged with the user's settings. Hooks and permission rules have the form of Claude Code's.
 //!
 //! Hooks and MCP servers of such a file also run in a folder that the user does not trust.
 

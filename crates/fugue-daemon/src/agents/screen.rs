@@ -10,7 +10,7 @@ use fugue_term::{CellAttribute, Screen};
 
 use super::AGENTS;
 
-/// What distinguishes the screen of one agent.
+/// The patterns of an agent's screen.
 #[derive(Debug)]
 pub struct ScreenPatterns {
     /// Finds the rows of the input box that contains the cursor's row.
@@ -88,7 +88,7 @@ fn judge_any(lines: &[String], bright: &[String], cursor: (usize, usize)) -> Age
     let inputs = || boxes().map(|(agent, rows)| contents(agent, bright, rows, cursor));
     let input = match dialog {
         Some(_) => InputBox::Unknown,
-        // The boxes of two agents may have the same shape; only one of them knows the sign and the placeholder.
+        // Input boxes of two agents may have the same shape but different signs and placeholders.
         None if inputs().any(|input| input == InputBox::Empty) => InputBox::Empty,
         None => inputs().next().unwrap_or(InputBox::Unknown),
     };
@@ -130,7 +130,7 @@ fn shows_work(agent: &ScreenPatterns, lines: &[String]) -> bool {
     lines.take(STATUS_ROWS).any(has_mark)
 }
 
-/// Finds an input box between two rules, with one of `signs` in its first row.
+/// Finds an input box between two rules whose first row starts with a character of `signs`.
 pub(super) fn find_framed_box(
     lines: &[String],
     cursor_row: usize,

@@ -54,8 +54,8 @@ const CHOICES: &str = "set FUGUE_ASSESS_MODEL to `openai:MODEL` (with OPENAI_API
                        `gemini:MODEL` (GEMINI_API_KEY), `ollama:MODEL`, `URL#MODEL` for an OpenAI-compatible server (with \
                        FUGUE_ASSESS_API_KEY, if it wants a key), or `cmd:COMMAND` for a command that reads the prompt and prints the JSON";
 
-/// The key for a server that is configured by its URL. A provider's key is not sent to such a server, because the URL may come
-/// from somebody other than the owner of the key.
+/// The key for a server that is configured by its URL. A provider's key is not sent to such a server, because the URL and
+/// the key may come from different people.
 const KEY_FOR_A_URL: &str = "FUGUE_ASSESS_API_KEY";
 
 impl Assessor {

@@ -1,9 +1,9 @@
-//! The environments that callers had and that commands and workers are given: whatever may hold secrets and is needed
-//! until something was started.
+//! Files with the environments of callers, commands and workers, which may hold secrets and are needed until a process was
+//! started.
 //!
-//! None of it is in the database, whose log and copies would keep it for long. Each record that needs one has a file of its own
-//! beside the database, for its owner alone, which is on disk before the record is and is removed when the record needs it
-//! no more. What a daemon that was killed left over is removed at the next start.
+//! The database holds no environment, because its log and its copies would keep secrets for a long time. Each record that needs
+//! an environment has a private file next to the database. The file is written before the record and removed when the record
+//! does not need the environment any more. Leftovers of a killed daemon are removed at the next start.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 
 use super::StoreError;
 
-/// What a record is kept without.
+/// The environment of a record, which is stored outside the database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredEnvironment {
     pub caller: CallerEnv,
@@ -32,12 +32,12 @@ pub struct StoredEnvironment {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EnvironmentId(String);
 
-/// A record that is stored without its variables.
+/// A record whose variables are stored outside the database.
 pub trait EnvironmentFields {
     fn name(&self) -> EnvironmentId;
-    /// Whether something may still be started with its environment.
+    /// Whether a process may still be started with the environment.
     fn needs_environment(&self) -> bool;
-    /// The places of its variables.
+    /// The fields that hold variables.
     fn places(&mut self) -> Vec<&mut BTreeMap<String, String>>;
 
     fn take(&mut self) -> Vec<BTreeMap<String, String>> {
@@ -94,7 +94,7 @@ impl EnvironmentFields for WatcherRecord {
         EnvironmentId::of_watcher(self.number)
     }
 
-    /// Its commands are started with it again and again.
+    /// The watcher's commands use the environment as long as the watcher exists.
     fn needs_environment(&self) -> bool {
         true
     }
@@ -105,7 +105,7 @@ impl EnvironmentFields for WatcherRecord {
 }
 
 impl EnvironmentId {
-    /// Clients choose the ids of runs, and may put anything into them.
+    /// A hash, because clients choose the ids of runs and may use any characters.
     fn of_run(id: &str) -> Self {
         let digest = Sha256::digest(id.as_bytes());
         let hex: String = digest[..16].iter().map(|b| format!("{b:02x}")).collect();
@@ -121,7 +121,7 @@ impl EnvironmentId {
     }
 }
 
-/// A record as it is stored: without its variables.
+/// The record as it is stored: without variables.
 pub fn scrubbed<T: EnvironmentFields + Clone + Serialize>(
     record: &T,
 ) -> serde_json::Result<String> {
@@ -130,17 +130,17 @@ pub fn scrubbed<T: EnvironmentFields + Clone + Serialize>(
     serde_json::to_string(&record)
 }
 
-/// The directory of the files, and what is in them.
+/// The directory of the environment files, and their content.
 pub struct EnvironmentFiles {
     dir: PathBuf,
     kept: BTreeMap<EnvironmentId, StoredEnvironment>,
 }
 
-/// What a commit makes of the files: `None` removes one.
+/// The changes of environment files for a commit; `None` removes a file.
 pub type EnvironmentChanges = BTreeMap<EnvironmentId, Option<StoredEnvironment>>;
 
 impl EnvironmentFiles {
-    /// Those that belong to the database at `database`.
+    /// The environment files of the database at `database`.
     pub fn of(database: &Path) -> Self {
         Self {
             dir: database.with_file_name("environments"),
@@ -148,7 +148,7 @@ impl EnvironmentFiles {
         }
     }
 
-    /// Writes the environment of a record that has it with it.
+    /// Writes the environment that a record contains.
     pub fn keep<T: EnvironmentFields + Clone>(
         &mut self,
         record: &T,
@@ -159,7 +159,7 @@ impl EnvironmentFiles {
         self.write(&plan)
     }
 
-    /// What these changes make of the files.
+    /// The file changes for a commit.
     pub fn plan(&self, changes: &[&Change]) -> EnvironmentChanges {
         let mut plan = EnvironmentChanges::new();
         for change in changes {
@@ -197,7 +197,7 @@ impl EnvironmentFiles {
         plan.insert(record.name(), Some(environment));
     }
 
-    /// A worker's variables are complete when its files are there.
+    /// The variables of a worker are complete after its files were created.
     fn update<T: EnvironmentFields + Clone>(&self, plan: &mut EnvironmentChanges, record: &T) {
         let name = record.name();
         let known = match plan.get(&name) {
@@ -221,7 +221,7 @@ impl EnvironmentFiles {
         }
     }
 
-    /// Puts on disk what the commit needs. Before the commit.
+    /// Writes the files that the commit needs. Called before the commit.
     pub fn write(&self, plan: &EnvironmentChanges) -> Result<(), StoreError> {
         let new: Vec<_> = plan
             .iter()
@@ -245,7 +245,7 @@ impl EnvironmentFiles {
             .map_err(failed)
     }
 
-    /// Removes what is needed no more. After the commit.
+    /// Removes unneeded files. Called after the commit.
     pub fn apply(&mut self, plan: EnvironmentChanges) {
         for (name, environment) in plan {
             match environment {
@@ -267,7 +267,7 @@ impl EnvironmentFiles {
         }
     }
 
-    /// The caller of a stored record, whose own variables are put back, if it still needs them.
+    /// Restores a record's variables and returns its caller, if the record still needs the environment.
     pub fn restore<T: EnvironmentFields>(&mut self, record: &mut T) -> Option<CallerEnv> {
         if !record.needs_environment() {
             return None;
@@ -291,7 +291,7 @@ impl EnvironmentFiles {
         Some(caller)
     }
 
-    /// Removes the files that no record needs: those that were not [restored](Self::restore).
+    /// Removes the files that were not [restored](Self::restore), as no record needs them.
     pub fn remove_others(&self) {
         let known: BTreeSet<&str> = self.kept.keys().map(|name| name.0.as_str()).collect();
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
