@@ -5,6 +5,7 @@
 
 mod daemon_status;
 mod effects;
+mod jobs;
 mod pane_requests;
 mod shutdown;
 mod storing;
@@ -128,7 +129,7 @@ impl Engine {
         notes: Vec<String>,
         store: impl Store + 'static,
     ) -> io::Result<Self> {
-        let (says, said) = mpsc::channel(MAX_QUEUED_EVENTS);
+        let (events, said) = mpsc::channel(MAX_QUEUED_EVENTS);
         let (report, store_reports) = mpsc::unbounded_channel();
         let writer = Writer::start(store, move |one| {
             // The receiver is dropped only at the end of the process.
@@ -151,7 +152,7 @@ impl Engine {
             early_commands: BTreeMap::new(),
             writer,
             store_health: storing,
-            event_sender: says,
+            event_sender: events,
             event_receiver: said,
             store_reports,
             clock,
@@ -327,10 +328,10 @@ impl Engine {
         mut ask: Request,
         target: Option<String>,
     ) {
-        let (says, context) = (self.event_sender.clone(), self.context.clone());
+        let (events, context) = (self.event_sender.clone(), self.context.clone());
         tokio::task::spawn_blocking(move || {
             let resolved = resolve::resolve_call(&mut ask, target.as_deref(), &caller, &context);
-            let _ = says.blocking_send(EngineEvent::CallResolved {
+            let _ = events.blocking_send(EngineEvent::CallResolved {
                 call,
                 key,
                 who,

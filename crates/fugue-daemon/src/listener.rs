@@ -130,6 +130,14 @@ async fn wait_for_close(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
+fn welcome() -> Welcome {
+    Welcome {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+    }
+}
+
 /// The state of a connection's task.
 struct ClientConnection {
     engine: mpsc::Sender<ListenerEvent>,
@@ -173,12 +181,7 @@ impl ClientConnection {
         else {
             return Err(io::Error::other("client sent no hello"));
         };
-        let welcome = Welcome {
-            protocol: PROTOCOL,
-            version: env!("CARGO_PKG_VERSION").into(),
-            pid: std::process::id(),
-        };
-        sink.write_all(&frame::encode(&welcome)?).await?;
+        sink.write_all(&frame::encode(&welcome())?).await?;
         if protocol != PROTOCOL {
             return Ok(());
         }

@@ -1,15 +1,12 @@
 //! Performs core's effects: answers calls, starts background jobs and passes commands to panes.
 
-use fugue_api::wire::Response;
-use fugue_core::{CoreInput, Effect, PaneEvent};
+use fugue_core::{CoreInput, Effect};
 
-use super::{DaemonContext, Engine, EngineEvent, LoopControl, OWN_CALLS};
+use super::{Engine, LoopControl, OWN_CALLS};
 use crate::{
-    archive, compose, gc,
     pane::{self, Inject, PaneCommand, Quiet, launch},
-    sweep,
     watchers::WatcherJob,
-    whole, workers,
+    workers,
 };
 use fugue_client::spool;
 
@@ -167,33 +164,12 @@ impl Engine {
                 call,
                 record,
                 question,
-            } => {
-                if let Some(responder) = self.pending_calls.take(call) {
-                    let answer = archive::answer(record, question, self.context.clone());
-                    let task = whole::answer_later(responder, answer);
-                    self.pending_calls.set_wait(call, task.abort_handle());
-                }
-            }
+            } => self.ask_archive(call, record, question),
             Effect::CollectGarbage {
                 call,
                 inventory,
                 dry_run,
-            } => {
-                let (context, says) = (self.context.clone(), self.event_sender.clone());
-                let responder = self.pending_calls.take(call);
-                if !dry_run {
-                    self.removals += inventory.forgotten.len();
-                }
-                tokio::task::spawn_blocking(move || {
-                    let removed = |pane, outcome| {
-                        let _ = says.blocking_send(EngineEvent::Removal { pane, outcome });
-                    };
-                    let collected = gc::collect(&inventory, dry_run, &context.paths, removed);
-                    if let Some(responder) = responder {
-                        responder.answer(Ok(Response::Garbage { collected }));
-                    }
-                });
-            }
+            } => self.collect_garbage(call, inventory, dry_run),
             Effect::Survey {
                 call,
                 overview,
@@ -203,35 +179,10 @@ impl Engine {
             Effect::Close { pane, grace } => {
                 self.send_command(pane, PaneCommand::Close { grace });
             }
-            Effect::Sweep { pane, grace } => {
-                let (says, dir) = (
-                    self.event_sender.clone(),
-                    self.context.paths.panes().join(pane.to_string()),
-                );
-                tokio::task::spawn_blocking(move || {
-                    sweep::pane(pane, &dir, grace);
-                    let _ = says.blocking_send(EngineEvent::Pane(pane, PaneEvent::Swept));
-                });
-            }
-            Effect::Forget { pane } => {
-                let dir = self.context.paths.panes().join(pane.to_string());
-                let says = self.event_sender.clone();
-                self.removals += 1;
-                tokio::task::spawn_blocking(move || {
-                    let outcome = sweep::remove_pane_dir(&dir);
-                    let _ = says.blocking_send(EngineEvent::Removal { pane, outcome });
-                });
-            }
+            Effect::Sweep { pane, grace } => self.sweep_pane(pane, grace),
+            Effect::Forget { pane } => self.forget_pane(pane),
             Effect::Watch { pane, watch } => self.send_command(pane, PaneCommand::Watch(watch)),
-            Effect::WatchArchive { record, watch } => {
-                let (says, context) = (self.event_sender.clone(), self.context.clone());
-                tokio::spawn(async move {
-                    let pane = record.id;
-                    for fact in archive::search(record, &watch, context).await {
-                        let _ = says.send(EngineEvent::Pane(pane, fact)).await;
-                    }
-                });
-            }
+            Effect::WatchArchive { record, watch } => self.search_archive(record, watch),
             Effect::Unwatch { pane, run } => self.send_command(pane, PaneCommand::Unwatch(run)),
             Effect::RunSteps { pane, plan } => self.send_command(pane, PaneCommand::RunSteps(plan)),
             Effect::StopSteps { pane, plan } => {
@@ -244,45 +195,11 @@ impl Engine {
                 result,
                 parts,
                 most_chars,
-            } => {
-                let parts = parts.into_iter().map(|part| {
-                    let part = part?;
-                    let handle = self.panes.get(&part.record.id).cloned();
-                    Some((part, handle))
-                });
-                let says = self.event_sender.clone();
-                let answer = self.pending_calls.take(call).map(|responder| {
-                    let (parts, context) = (parts.collect(), self.context.clone());
-                    let reply = compose::reply(*result, parts, most_chars, wrap, context);
-                    let task = whole::answer_later(responder, reply);
-                    self.pending_calls.set_wait(call, task.abort_handle());
-                    task
-                });
-                tokio::spawn(async move {
-                    let delivered = match answer {
-                        Some(answer) => answer.await.unwrap_or(false),
-                        None => false,
-                    };
-                    let composed = CoreInput::Composed { run, delivered };
-                    let _ = says.send(EngineEvent::Worker(composed)).await;
-                });
-            }
+            } => self.compose_reply(call, run, wrap, result, parts, most_chars),
             Effect::WakeAt(at) => {
                 self.alarms.insert(at);
             }
         }
         LoopControl::Continue
-    }
-
-    /// Runs file and git work of a worker on a blocking thread and passes the result to core.
-    pub(super) fn spawn_worker_job(
-        &self,
-        work: impl FnOnce(&DaemonContext) -> CoreInput + Send + 'static,
-    ) {
-        let (says, context) = (self.event_sender.clone(), self.context.clone());
-        tokio::task::spawn_blocking(move || {
-            let input = work(&context);
-            let _ = says.blocking_send(EngineEvent::Worker(input));
-        });
     }
 }
