@@ -1,6 +1,6 @@
-//! Agents: how each is started as a worker, how its hook payloads are translated, and how its screen is recognised.
+//! Agents: how each is started as a worker, how hook payloads are translated, and how the screen is recognised.
 //!
-//! An agent is one file that implements [`AgentDriver`] and one line in [`AGENTS`].
+//! A new agent is a file that implements [`AgentDriver`] and a line in [`AGENTS`].
 //!
 //! An agent runs interactively in a pane. The prompt is passed as an argument or a file. fugue is added as an MCP server, and
 //! hooks run `fugue hook`, through flags and files of this worker: no code here writes or reads the user's settings, except
@@ -14,7 +14,7 @@
 //! | gemini | argv, `--prompt-interactive=` | a settings file | the same file |
 //! | qwen | argv, `--prompt-interactive=` | a settings file | the same file |
 //! | shell | `<shell> -c` | – | – |
-//! | a template of the user | its placeholders | its placeholders | – |
+//! | a template of the user | placeholders | placeholders | – |
 
 mod claude;
 mod codex;
@@ -55,12 +55,12 @@ pub trait AgentDriver: Sync {
     /// Writes the agent's files into the worker's directory and returns the command line.
     fn prepare_launch(&self, assignment: &WorkerAssignment<'_>) -> Result<AgentLaunch, Error>;
 
-    /// Translates the payloads of the agent's hooks, if it has hooks.
+    /// Translates the payloads of the agent's hooks. `None` for an agent without hooks.
     fn hook_reader(&self) -> Option<HookReader> {
         None
     }
 
-    /// How the agent's input box and its work are recognised on the screen.
+    /// How the agent's input box and work are recognised on the screen.
     fn screen(&self) -> Option<&'static ScreenPatterns> {
         None
     }
@@ -70,7 +70,7 @@ pub trait AgentDriver: Sync {
         &[]
     }
 
-    /// Environment variables that belong to one session of the agent and that panes and workers do not inherit.
+    /// Environment variables that belong to a session of the agent and that panes and workers do not inherit.
     fn session_variables(&self) -> SessionVariables {
         SessionVariables::default()
     }
@@ -123,7 +123,7 @@ pub fn built_in(name: &str) -> Option<&'static dyn AgentDriver> {
     AGENTS.iter().copied().find(|agent| agent.name() == name)
 }
 
-/// How the screen of the agent of this name is recognised, if fugue recognises it.
+/// How the screen of the agent of this name is recognised. `None` for other programs.
 pub fn screen_patterns(name: &str) -> Option<&'static ScreenPatterns> {
     built_in(name).and_then(AgentDriver::screen)
 }
@@ -180,7 +180,7 @@ pub struct WorkerAssignment<'a> {
     pub worktree_of: Option<&'a Path>,
     /// The absolute path of the fugue binary.
     pub fugue: &'a Path,
-    /// The variables that identify the worker. The MCP server gets them by name, because some agents pass on little of
+    /// The variables that identify the worker. The MCP server gets these by name, because some agents pass on little of
     /// their environment.
     pub identity: &'a BTreeMap<String, String>,
     /// The shell that runs the prompt of the agent `shell`.
@@ -196,13 +196,13 @@ pub struct AgentLaunch {
     pub env: BTreeMap<String, String>,
 }
 
-// The kernel's limit for one argument is 128 KiB; the rest is for text that an agent puts before the prompt.
+// The kernel's limit for an argument is 128 KiB; the rest is for text that an agent puts before the prompt.
 const MAX_PROMPT_BYTES: usize = 100_000;
 
-/// The fugue tools that an agent may call without a permission dialog. A worker needs them to reach its lead, and often no
+/// The fugue tools that an agent may call without a permission dialog. A worker needs these to reach the lead, and often no
 /// person looks at the worker's pane. These tools change inboxes only: a worker's message with `type` is refused, except for
-/// panes of workers that it spawned itself, and spawning needed a permission. Every other tool needs the same permission as
-/// the agent's own tools, because a pane can run any command for which the agent itself needs one.
+/// panes of workers that the same worker spawned, and spawning needed a permission. Every other tool needs the same permission as
+/// the agent's own tools, because a pane can run any command for which the agent itself needs permission.
 const FREE_TOOLS: [&str; 5] = [
     "answer_question",
     "ask_question",
@@ -211,7 +211,7 @@ const FREE_TOOLS: [&str; 5] = [
     "wait_for_event",
 ];
 
-/// Writes the agent's files and returns its command line and environment.
+/// Writes the agent's files and returns the command line and environment.
 pub fn prepare_launch(
     agent: &Agent,
     assignment: &WorkerAssignment<'_>,

@@ -5,8 +5,8 @@ use std::{fs, io, io::Read, os::unix::fs::MetadataExt, path::Path};
 use fugue_api::{Error, ErrorKind};
 use fugue_core::settings::Settings;
 
-/// The user's settings, or the defaults if there is no file. A file that cannot be parsed is an error, because a setting that
-/// is silently ignored is worse than a refusal. A file that other users can write is an error too, because it names programs
+/// The user's settings, or the defaults without a file. A file that cannot be parsed is an error, because a setting that
+/// is silently ignored is worse than a refusal. A file that other users can write is an error too, because the settings name programs
 /// to run.
 pub fn load(path: &Path) -> Result<Settings, Error> {
     let unreadable = |error: io::Error| {
@@ -20,7 +20,7 @@ pub fn load(path: &Path) -> Result<Settings, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Settings::default()),
         Err(error) => return Err(unreadable(error)),
     };
-    // The metadata of the opened file, so that the checked file is the one that is read.
+    // The metadata of the opened file, so that the checked file is the file that is read.
     only_ours(path, &file.metadata().map_err(unreadable)?)?;
     // A symbolic link may lead to another directory; write permission in either directory is enough to replace the file.
     let target = fs::canonicalize(path).map_err(unreadable)?;
@@ -110,7 +110,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Settings, Error> {
 }
 
 /// Refuses a file or directory that users other than this one and root can write. In a sticky directory, files of this user
-/// cannot be replaced by others.
+/// cannot be replaced by other users.
 fn only_ours(path: &Path, about: &fs::Metadata) -> Result<(), Error> {
     const GROUP_OR_OTHERS_WRITE: u32 = 0o022;
     const STICKY: u32 = 0o1000;

@@ -1,4 +1,4 @@
-//! The control plane: one loop that passes inputs to core and performs core's effects.
+//! The control plane: a loop that passes inputs to core and performs core's effects.
 //!
 //! The loop handles no output bytes of panes and never waits for a disk or a program. Slow work runs in other tasks and
 //! threads, whose results come back as [`EngineEvent`]s.
@@ -52,7 +52,7 @@ pub struct DaemonContext {
     pub whole_log_readers: WholeLogReaders,
     /// Incremented by every daemon start. A holder accepts commands of the highest epoch only.
     pub epoch: u64,
-    /// The soft limit of open files for panes: the limit before the daemon raised its own.
+    /// The soft limit of open files for panes: the limit before the daemon raised the limit.
     pub nofile: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ pub struct Engine {
     stopping: Option<DaemonShutdown>,
     own_calls: u64,
     watcher_jobs: WatcherJobs,
-    /// Spooled hook reports by the calls that enter them. The spool file is removed when the call is answered.
+    /// Spooled hook reports by the calls that enter the reports. The spool file is removed when the call is answered.
     spooled_reports: HashMap<CallId, IdempotencyKey>,
     /// Pane directories whose removal is not finished.
     removals: usize,
@@ -102,7 +102,7 @@ pub enum EngineEvent {
     },
     /// The result of a background job, as an input of core.
     Worker(CoreInput),
-    /// The directory of a forgotten pane was removed, or was kept because a process in it may be alive.
+    /// The directory of a forgotten pane was removed, or was kept because a process inside may be alive.
     Removal {
         pane: PaneId,
         outcome: sweep::Removal,

@@ -62,7 +62,7 @@ const MAX_ORIGIN_ATTEMPTS: usize = 100;
 // An environment and a long input fit.
 const MAX_REQUEST_BYTES: usize = 16 * 1024 * 1024;
 
-/// Limits of one client connection.
+/// Limits of a client connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientLimits {
     pub max_calls: usize,
@@ -91,7 +91,7 @@ pub async fn serve(
     let calls = Arc::new(AtomicU64::new(1));
     loop {
         let accepted = tokio::select! {
-            // Before the rebound listener, so that connections in the queue of the replaced one are accepted.
+            // Before the rebound listener, so that connections in the queue of the replaced listener are accepted.
             biased;
             accepted = listener.accept() => accepted,
             Some(next) = rebound.recv() => {
@@ -148,7 +148,7 @@ struct ClientConnection {
     panes: PathBuf,
 }
 
-/// The peer of a connection, and the channel for its replies.
+/// The peer of a connection, and the channel for replies.
 struct ConnectionPeer {
     caller: Arc<CallerEnv>,
     who: CallerIdentity,
@@ -167,7 +167,7 @@ impl ClientConnection {
             )));
         }
         let origin = match peer.pid() {
-            // The peer is in another pid namespace, so it is in no pane.
+            // The peer is in another pid namespace, and so in no pane.
             None | Some(0) => ClientOrigin::default(),
             Some(pid) => self.origin(pid).await?,
         };
@@ -196,8 +196,8 @@ impl ClientConnection {
         };
         let mut open: HashMap<u64, CallId> = HashMap::new();
         let outcome = loop {
-            // Replies first: requests of a client that does not read its replies are not read either. So the memory of
-            // one connection is bounded by its open calls and its unread bytes.
+            // Replies first: requests of a client that does not read replies are not read either. So the memory of
+            // a connection is bounded by open calls and unread bytes.
             tokio::select! {
                 biased;
                 () = wait_for_close(&mut closing) => {
@@ -239,7 +239,7 @@ impl ClientConnection {
         outcome
     }
 
-    /// Reads the ancestors before the first request: the client still waits for its welcome, so its process exists.
+    /// Reads the ancestors before the first request: the client still waits for the welcome, so the process exists.
     async fn origin(&self, peer: i32) -> io::Result<ClientOrigin> {
         let mut failed = 0;
         loop {

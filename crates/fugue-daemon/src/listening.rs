@@ -2,7 +2,7 @@
 //!
 //! inotify reports the removal. A removed socket is bound again when the next client opens the start lock, and not earlier, so
 //! that `rm -r` of the state directory is not disturbed. The removal of the state directory stops the daemon, as no client
-//! could find its data again.
+//! could find the data again.
 
 use std::{
     fs, io,
@@ -25,7 +25,7 @@ use fugue_client::{
     watched::watched,
 };
 
-/// The device and inode number of a file: its identity, whatever is at its path.
+/// The device and inode number of a file: the identity of a file independent of the path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileId(u64, u64);
 
@@ -46,7 +46,7 @@ pub struct SocketFile {
 impl SocketFile {
     /// Binds the socket. The caller holds the lock of the state directory, so an existing file belongs to no running daemon.
     pub fn bind(path: &Path) -> io::Result<(Self, UnixListener)> {
-        // Bound under another name and renamed when it listens, so that a client that finds the file can connect.
+        // Bound under another name and renamed when the socket listens, so that a client that finds the file can connect.
         let unready = path.with_extension("sock.new");
         match fs::remove_file(&unready) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -66,7 +66,7 @@ impl SocketFile {
         self.id.is_some() && FileId::at(&self.path) == self.id
     }
 
-    /// Removes the file, if it still is the one that was bound.
+    /// Removes the file, if the path still leads to the bound socket.
     pub fn remove(&self) {
         if self.is_there() {
             let _ = fs::remove_file(&self.path);
@@ -84,7 +84,7 @@ pub enum StateEvent {
     Moved,
 }
 
-/// Watches the state directory and the socket in it.
+/// Watches the state directory and the socket inside.
 pub struct StateMonitor {
     /// `None` if the user's limit of inotify instances is reached: a removed socket is then not bound again.
     inotify: Option<AsyncFd<OwnedFd>>,
@@ -165,7 +165,7 @@ impl StateMonitor {
 fn watch(state: &Path) -> io::Result<OwnedFd> {
     let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
     inotify::add_watch(&inotify, state, WatchFlags::OPEN | WatchFlags::ONLYDIR)?;
-    // The lock holds this directory open, so inotify reports its removal only for the parent directory.
+    // The lock holds this directory open, so inotify reports the removal only for the parent directory.
     if let Some(parent) = state.parent() {
         let gone = WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::ONLYDIR;
         inotify::add_watch(&inotify, parent, gone)?;

@@ -29,7 +29,7 @@ pub struct PendingCalls {
     waits: HashMap<CallId, AbortHandle>,
 }
 
-/// Sends the reply of one call to its connection. It may move to another thread, which then encodes the reply.
+/// Sends the reply of a call to the client's connection. A responder may move to another thread, which then encodes the reply.
 #[derive(Debug)]
 pub struct Responder {
     id: u64,
@@ -38,7 +38,7 @@ pub struct Responder {
     unread: Arc<UnreadReplies>,
 }
 
-/// Bytes of replies that wait for one client to read them.
+/// Bytes of replies that a client has not read yet.
 #[derive(Debug)]
 pub struct UnreadReplies {
     bytes: AtomicU64,
@@ -53,7 +53,7 @@ impl UnreadReplies {
         })
     }
 
-    /// Counts one more reply, if it fits. A single reply always fits.
+    /// Counts another reply, if the limit allows. A single reply always fits.
     fn admit(self: &Arc<Self>, bytes: usize) -> Option<UnreadBytes> {
         let bytes = bytes as u64;
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl UnreadReplies {
         (before == 0 || before.saturating_add(bytes) <= self.max_bytes).then_some(counted)
     }
 
-    /// Counts a reply that is never refused because it is short.
+    /// Counts a reply that is short and therefore never refused.
     fn admit_always(self: &Arc<Self>, bytes: usize) -> UnreadBytes {
         let bytes = bytes as u64;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -104,11 +104,11 @@ impl Drop for UnreadBytes {
 pub struct OutgoingReply {
     pub id: u64,
     pub bytes: Vec<u8>,
-    /// The call stays open: another reply follows, or the client has to acknowledge this one.
+    /// The call stays open: another reply follows, or the client has to acknowledge this reply.
     pub stays_open: bool,
     /// The new owner of the connection after this reply.
     pub moves: Option<oneshot::Sender<UnixStream>>,
-    /// The reply was refused because of the limit, and its event must be released: the call is to be cancelled.
+    /// The reply was refused because of the limit, and the reply's event must be released: the call is to be cancelled.
     pub cancels: bool,
     _unread: UnreadBytes,
 }
@@ -150,7 +150,7 @@ impl PendingCalls {
         answer: Result<Response, Error>,
         event: EventId,
     ) {
-        // A cancelled call has released its event already.
+        // A cancelled call has released the event already.
         if let Some(responder) = self.take(call) {
             responder.send(answer, AfterReply::Takes(event));
         }
@@ -182,7 +182,7 @@ impl Responder {
         self.send(answer, AfterReply::Nothing);
     }
 
-    /// Sends one reply of several.
+    /// Sends a reply that is not the last.
     pub fn answer_and_go_on(&self, answer: Result<Response, Error>) {
         self.send(answer, AfterReply::Another);
     }

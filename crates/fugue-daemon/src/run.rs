@@ -1,4 +1,4 @@
-//! Starts the daemon, serves until it is stopped, and flushes the last replies.
+//! Starts the daemon, serves until the stop, and flushes the last replies.
 
 use std::io;
 
@@ -30,12 +30,12 @@ use fugue_client::{
     start::{self, StartupPipe},
 };
 
-// The queue of the engine. When it is full, connection tasks wait and stop reading from their sockets.
+// The queue of the engine. When the queue is full, connection tasks wait and stop reading from their sockets.
 const MAX_QUEUED_EVENTS: usize = 1024;
 // The time for clients to read their last replies.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs the daemon in this process until it is stopped.
+/// Runs the daemon in this process until the stop.
 pub fn daemon(paths: &Paths) -> Result<(), Error> {
     // All files from here on, including the side files of the database, are private to the user. Panes get the umask of their
     // caller.
@@ -44,7 +44,7 @@ pub fn daemon(paths: &Paths) -> Result<(), Error> {
     let starter = StartupPipe::take(paths)?;
     let started = match start::lock_state(paths) {
         Ok(Some(lock)) => begin(paths, lock),
-        // Another daemon has the lock: its socket was removed, or another client started it a moment ago.
+        // Another daemon has the lock: either the socket was removed, or another client started that daemon a moment ago.
         Ok(None) if starter.is_awaited() => {
             starter.tell(&Ok(()));
             return Ok(());
@@ -78,7 +78,7 @@ pub fn daemon(paths: &Paths) -> Result<(), Error> {
     Ok(())
 }
 
-/// The parts of a daemon before its first call.
+/// The parts of a daemon before the first call.
 struct DaemonStart {
     runtime: runtime::Runtime,
     engine: Engine,
@@ -152,7 +152,7 @@ async fn serve(
     let (events, event_receiver) = mpsc::channel(MAX_QUEUED_EVENTS);
     let (close, closing) = watch::channel(false);
     let (rebound, listeners) = mpsc::channel(1);
-    // Every connection task holds a sender until its client has read the last reply.
+    // Every connection task holds a sender until the client has read the last reply.
     let (connection, mut connections_closed) = mpsc::channel::<()>(1);
     let accepting = tokio::spawn(listener::serve(
         listener,

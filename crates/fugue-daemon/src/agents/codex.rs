@@ -1,7 +1,7 @@
 //! Codex.
 //!
 //! All settings are passed by `-c`, which holds for one session. A file of fugue's could only be given by another
-//! `CODEX_HOME`, and Codex writes the answers to its dialogs into the `config.toml` there. Hooks that are passed by `-c` are
+//! `CODEX_HOME`, and Codex writes answers to dialogs into that directory's `config.toml`. Hooks that are passed by `-c` are
 //! added to the user's hooks, while `notify` would replace the user's `notify`.
 
 use fugue_api::Error;
@@ -56,7 +56,7 @@ impl AgentDriver for Codex {
         argv.extend(assignment.model.map(|model| format!("--model={model}")));
         argv.extend(assignment.args.iter().cloned());
         let mut prompt = assignment.prompt.to_owned();
-        // Codex would run the rest as a shell command of the user, without its sandbox and without a permission dialog.
+        // Codex would run the rest as a shell command of the user, without a sandbox and without a permission dialog.
         if prompt.starts_with('!') {
             prompt.insert(0, ' ');
         }
@@ -84,7 +84,7 @@ impl AgentDriver for Codex {
         &["codex", "node", "MainThread"]
     }
 
-    // Names that the shell of Codex gets; an MCP server gets none of them.
+    // Names that the shell of Codex gets; an MCP server gets no such variable.
     fn session_variables(&self) -> SessionVariables {
         SessionVariables {
             names: &[
@@ -121,7 +121,7 @@ fn read_hook(event: &str, payload: &Value) -> HookEvent {
         },
         "PostToolUse" => HookEvent::InputNoLongerNeeded,
         "SessionEnd" => session_end(payload),
-        // The payload of `notify`, for a user whose `notify` runs `fugue hook codex`.
+        // The payload of `notify`, for users with a `notify` that runs `fugue hook codex`.
         "" if text(payload, "type") == "agent-turn-complete" => HookEvent::TurnEnded {
             message: text(payload, "last-assistant-message").to_owned(),
         },
@@ -131,7 +131,7 @@ fn read_hook(event: &str, payload: &Value) -> HookEvent {
 
 /// The setting that marks the hooks of this command line as trusted for this session. The flag
 /// `--dangerously-bypass-hook-trust` would also trust unreviewed hooks of a repository. If Codex computes another
-/// fingerprint, it shows a dialog, which is recognised on the screen.
+/// fingerprint, Codex shows a dialog, which is recognised on the screen.
 fn trust(command: &str) -> Value {
     let trusted = HOOKS.map(|(_, name)| {
         let key = format!("/<session-flags>/config.toml:{name}:0:0");
@@ -140,7 +140,7 @@ fn trust(command: &str) -> Value {
     Value::Object(trusted.into_iter().collect())
 }
 
-/// Codex's fingerprint of a hook: the hash of its JSON without blanks and with sorted keys.
+/// Codex's fingerprint of a hook: the hash of the JSON without blanks and with sorted keys.
 fn fingerprint(event: &str, command: &str) -> String {
     let command = json!(command);
     let hook = format!(

@@ -32,12 +32,12 @@ pub fn write(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Error> {
     }
 }
 
-/// The settings of fugue as an MCP server, with the worker's identity in its environment.
+/// The settings of fugue as an MCP server, with the worker's identity as environment.
 pub fn server(assignment: &WorkerAssignment<'_>) -> Value {
     json!({"command": assignment.fugue, "args": ["mcp"], "env": assignment.identity})
 }
 
-/// The command of a hook. Agents run it by a shell.
+/// The command of a hook, for a shell.
 pub fn hook_command(assignment: &WorkerAssignment<'_>, agent: &dyn AgentDriver) -> String {
     let fugue = assignment.fugue.to_string_lossy();
     format!("{} hook {}", quoted(&fugue), agent.name())

@@ -3,7 +3,7 @@
 //! administrator's rules.
 //!
 //! In a folder that the user does not trust, Gemini CLI runs neither hooks nor MCP servers, and the session in which the user
-//! trusts the folder continues without them. Unlike the other agents, Gemini CLI does not extend the trust in a repository to
+//! trusts the folder continues without hooks and servers. Unlike the other agents, Gemini CLI does not extend the trust in a repository to
 //! its worktrees in other directories, so the launch passes that trust on by `--skip-trust`.
 
 use std::{
@@ -91,7 +91,7 @@ impl AgentDriver for Gemini {
         })
     }
 
-    // Node names its main thread.
+    // Node sets the name of the main thread.
     fn process_names(&self) -> &'static [&'static str] {
         &["gemini", "node", "MainThread"]
     }

@@ -1,14 +1,14 @@
 //! Hook payloads of agents, translated into [`HookEvent`]s. A payload that is not recognised becomes [`HookEvent::Nothing`],
 //! never an error, because a failing hook would show in the agent.
 //!
-//! No agent runs a hook when a person refuses a permission or interrupts a turn, and Codex runs none when a request to its
-//! model fails. The screen shows these cases: an input box and no work.
+//! No agent runs a hook when a person refuses a permission or interrupts a turn, and Codex runs none when a model request
+//! fails. The screen shows these cases: an input box and no work.
 
 use serde_json::Value;
 
 use super::AgentDriver;
 
-/// The meaning of one hook payload.
+/// The meaning of a hook payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookEvent {
     /// A turn began with a prompt.
@@ -36,10 +36,10 @@ pub enum HookEvent {
     Nothing,
 }
 
-/// Translates a payload of one agent. `event` is the payload's `hook_event_name`, empty where the payload has none.
+/// Translates an agent's payload. `event` is the field `hook_event_name`, empty if the field is missing.
 pub type HookReader = fn(event: &str, payload: &Value) -> HookEvent;
 
-/// Translates the bytes of one payload.
+/// Translates the bytes of a payload.
 pub fn read_bytes(agent: &dyn AgentDriver, payload: &[u8]) -> HookEvent {
     let text = String::from_utf8_lossy(payload);
     let payload = serde_json::from_str(&text)
@@ -51,7 +51,7 @@ pub fn read_bytes(agent: &dyn AgentDriver, payload: &[u8]) -> HookEvent {
 }
 
 /// Replaces escapes of half a surrogate pair by the replacement character. JavaScript writes such escapes for text that was
-/// cut in the middle of a character, and `serde_json` rejects the whole payload because of one.
+/// cut in the middle of a character, and `serde_json` rejects the whole payload then.
 fn replace_lone_surrogates(json: &str) -> String {
     let unit = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
@@ -79,7 +79,7 @@ fn replace_lone_surrogates(json: &str) -> String {
     out + &json[at..]
 }
 
-/// Translates one payload.
+/// Translates a payload.
 pub fn read(agent: &dyn AgentDriver, payload: &Value) -> HookEvent {
     let read = agent.hook_reader();
     read.map_or(HookEvent::Nothing, |read| {
@@ -95,7 +95,7 @@ pub(super) fn session_end(payload: &Value) -> HookEvent {
     }
 }
 
-/// The tool of a permission request and its main argument, as in `Bash: rm -rf x`.
+/// The tool of a permission request and the main argument, as in `Bash: rm -rf x`.
 pub(super) fn tool_question(payload: &Value) -> String {
     let input = &payload["tool_input"];
     if let Some(asked) = input["questions"][0]["question"].as_str() {

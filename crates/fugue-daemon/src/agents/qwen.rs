@@ -80,7 +80,7 @@ impl AgentDriver for Qwen {
         })
     }
 
-    // Node names its main thread.
+    // Node sets the name of the main thread.
     fn process_names(&self) -> &'static [&'static str] {
         &["qwen", "node", "MainThread"]
     }

@@ -1,8 +1,7 @@
 //! Recognition of agents' screens: whether a dialog waits for a person, and whether the input box is empty.
 //!
 //! Used for states that no hook reports (no agent runs a hook when a permission is refused) and immediately before typing.
-//! An input box is recognised by its frame and by the cursor in it, a dialog by its list of choices or by the keys that it
-//! offers. A screen that is not recognised never counts as an empty input box.
+//! An input box is recognised by its frame and by the cursor in it, a dialog by a list of choices or by a line with keys. A screen that is not recognised never counts as an empty input box.
 
 use std::ops::Range;
 
@@ -15,7 +14,7 @@ use super::AGENTS;
 pub struct ScreenPatterns {
     /// Finds the rows of the input box that contains the cursor's row.
     pub find_input_box: fn(lines: &[String], cursor_row: usize) -> Option<Range<usize>>,
-    /// Signs at the start of the input box in its normal mode. Another sign is a mode that a person has switched on.
+    /// Signs at the start of the input box in normal mode. Another sign is a mode that a person has switched on.
     pub plain_sign: &'static [char],
     /// Texts that the agent shows in an empty input box and that are not always dim.
     pub placeholders: &'static [&'static str],
@@ -225,8 +224,8 @@ fn worded(question: String) -> String {
     }
 }
 
-/// The text of a dialog, if the end of the screen has one of the shapes of known agents: a list of numbered choices with a
-/// mark on one, a marked choice above a line that offers Enter and Esc, a marked choice with the cursor in its row above
+/// The text of a dialog, if the end of the screen has a shape of the known agents: a list of numbered choices with a
+/// mark on one, a marked choice above a line that offers Enter and Esc, a marked choice with the cursor in the same row above
 /// another choice, or the line that offers Enter and Esc alone. Other programs have other shapes (`Press ENTER or type
 /// command to continue`). A shell prompt below the dialog means that the dialog is over.
 fn known_dialog(lines: &[String], from: usize, cursor_row: usize) -> Option<String> {
@@ -291,7 +290,7 @@ fn number_of(line: &str) -> Option<&str> {
     (digits > 0 && rest[digits..].starts_with(". ")).then(|| &rest[..digits])
 }
 
-/// Whether one line offers both Enter and Esc, as dialogs of agents do and few other programs.
+/// Whether a line offers both Enter and Esc, as dialogs of agents do and few other programs.
 fn offers_enter_and_escape(line: &str) -> bool {
     let line = line.to_lowercase();
     let has_word = |key: &str| {
@@ -315,7 +314,7 @@ fn offers_keys(line: &str) -> bool {
 // Fits into a line of a table and is enough to understand the question.
 const MAX_DIALOG_CHARS: usize = 400;
 
-/// The text above the choices, up to the top of the dialog, in one line.
+/// The text above the choices, up to the top of the dialog, joined to a single line.
 fn question(above: &[String]) -> String {
     let mut found: Vec<&str> = Vec::new();
     let mut blanks = 0;
@@ -326,7 +325,7 @@ fn question(above: &[String]) -> String {
         let text = bare(line);
         if text.is_empty() {
             blanks += 1;
-            // Two empty rows end a dialog without a frame; before its choices there may be empty rows too.
+            // Two empty rows end a dialog without a frame; empty rows before the choices are possible too.
             if blanks > 1 && !found.is_empty() && !line.contains('│') {
                 break;
             }
@@ -347,7 +346,7 @@ fn question(above: &[String]) -> String {
     text
 }
 
-/// A line without frames, rules and blanks around its text.
+/// A line without surrounding frames, rules and blanks.
 fn bare(line: &str) -> &str {
     line.trim_matches(|c: char| c.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(&c))
 }

@@ -1,17 +1,17 @@
-//! Environment variables that describe one session of an agent to the programs that the agent starts.
+//! Environment variables that describe an agent's session to the programs that the agent starts.
 //!
-//! A pane, a run or a worker that a lead starts is no part of the lead's session. With these variables it could connect to the
-//! lead (a socket and its token), would write into the lead's conversation (a session id), or would behave as if it ran in
-//! the lead's sandbox. So panes do not inherit them.
+//! A pane, a run or a worker that a lead starts is no part of the lead's session. With these variables, such a process could connect to the
+//! lead (a socket and a token), would write into the lead's conversation (a session id), or would behave as if inside the
+//! lead's sandbox. So panes do not inherit these variables.
 //!
-//! Each agent lists its names. A common prefix would not do: `CLAUDE_CODE_`, `CODEX_` and `GEMINI_CLI_` are also prefixes of
+//! Each agent lists the names. A common prefix would not do: `CLAUDE_CODE_`, `CODEX_` and `GEMINI_CLI_` are also prefixes of
 //! settings (`CLAUDE_CODE_USE_BEDROCK`, `CLAUDE_CODE_MAX_OUTPUT_TOKENS`, `CLAUDE_CODE_OAUTH_TOKEN`, `CODEX_HOME`,
 //! `GEMINI_CLI_HOME`), and a person's settings have to reach the pane.
 //!
 //! The names have three sources. Those in the test below, except `CODEX_SANDBOX…`, were printed by MCP servers (Claude
 //! Code 2.1.325, Codex 0.166, Gemini CLI 0.61) and by the shells of the first two, each started with an empty environment.
 //! The other names of these three agents were found in their programs and chosen by their meaning: ids, sockets, descriptors
-//! and tokens of one session. The names of [`OTHER_AGENTS`] were not verified with a running agent. A prefix is listed where
+//! and tokens of a session. The names of [`OTHER_AGENTS`] were not verified with a running agent. A prefix is listed where
 //! every name with that prefix in the program is of this kind.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
@@ -62,13 +62,13 @@ mod tests {
             "CLAUDE_PROJECT_DIR",
             "COREPACK_ENABLE_AUTO_PIN",
             "NoDefaultCurrentDirectoryInExePath",
-            // Claude Code, its shell.
+            // The shell of Claude Code.
             "CLAUDE_CODE_CHILD_SESSION",
             "CLAUDE_CODE_EXECPATH",
             "CLAUDE_CODE_SESSION_ATTENDED",
             "CLAUDE_EFFORT",
             "CLAUDE_PID",
-            // Codex, its shell.
+            // The shell of Codex.
             "CODEX_APPLY_PATCH_PRESERVE_LINE_ENDINGS",
             "CODEX_CI",
             "CODEX_MANAGED_BY_NPM",

@@ -23,7 +23,7 @@ pub struct TemplateAgent {
 }
 
 impl TemplateAgent {
-    /// Refuses a template without a program and one with an unknown placeholder.
+    /// Refuses a template without a program or with an unknown placeholder.
     pub fn new(name: &str, template: &AgentTemplate) -> Result<Self, Error> {
         check(name, template)?;
         Ok(Self {
@@ -114,7 +114,7 @@ fn wrong(name: &str, what: &str) -> Error {
     ))
 }
 
-/// Splits a word into texts, each with the placeholder that follows it. Braces around anything but a name are text.
+/// Splits a word into texts, each with the following placeholder. Braces around anything but a name are text.
 fn pieces(word: &str) -> Vec<(&str, Option<&str>)> {
     let mut found = Vec::new();
     let (mut from, mut at) = (0, 0);

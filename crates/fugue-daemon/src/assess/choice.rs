@@ -26,7 +26,7 @@ pub(super) enum AssessorKind {
     Command(AssessorCommand),
 }
 
-/// An API key, which is sent in one header and never shown.
+/// An API key, which is sent in a header and never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct ApiKey(String);
 
@@ -44,7 +44,7 @@ impl ApiKey {
         Some(value)
     }
 
-    /// Removes the key from a text, because some servers repeat it in their errors.
+    /// Removes the key from a text, because some servers repeat the key in errors.
     pub(super) fn redact(&self, text: &str) -> String {
         text.replace(&self.0, "(key)")
     }
@@ -54,7 +54,7 @@ const CHOICES: &str = "set FUGUE_ASSESS_MODEL to `openai:MODEL` (with OPENAI_API
                        `gemini:MODEL` (GEMINI_API_KEY), `ollama:MODEL`, `URL#MODEL` for an OpenAI-compatible server (with \
                        FUGUE_ASSESS_API_KEY, if it wants a key), or `cmd:COMMAND` for a command that reads the prompt and prints the JSON";
 
-/// The key for a server that is configured by its URL. A provider's key is not sent to such a server, because the URL and
+/// The key for a server that is configured by a URL. A provider's key is not sent to such a server, because the URL and
 /// the key may come from different people.
 const KEY_FOR_A_URL: &str = "FUGUE_ASSESS_API_KEY";
 
@@ -213,14 +213,14 @@ fn is_loopback(host: &str) -> bool {
     }
 }
 
-/// The first of these variables that is set in the caller's environment, and its value.
+/// The first of these variables that is set in the caller's environment, with the value.
 fn first(caller: &CallerEnv, names: &[&'static str]) -> Option<(&'static str, String)> {
     names
         .iter()
         .find_map(|name| Some((*name, variable(caller, name)?)))
 }
 
-/// A variable of the caller. An empty value or one that is not UTF-8 counts as unset.
+/// A variable of the caller. An empty value or a value that is not UTF-8 counts as unset.
 fn variable(caller: &CallerEnv, name: &str) -> Option<String> {
     let found = caller
         .env

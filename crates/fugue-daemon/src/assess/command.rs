@@ -1,6 +1,6 @@
 //! An assessor that is a command: prompt on stdin, JSON on stdout.
 //!
-//! The command runs in a session of its own. When it ends, or when its future is dropped, all of its processes are killed,
+//! The command runs in a separate session. When the command ends, or when the future is dropped, all processes of the session are killed,
 //! including children and background processes.
 
 use std::{
@@ -39,7 +39,7 @@ const PIPE_CAPACITY: usize = 64 * 1024;
 /// The limit of a watcher command's output; the end is kept.
 const MAX_OUTPUT: usize = 64 * 1024;
 
-/// The variable that identifies all processes of one request.
+/// The variable that identifies all processes of a request.
 pub const MARK: &str = "FUGUE_ASSESSMENT";
 
 /// Suffixes of variables with secret values.
@@ -66,7 +66,7 @@ impl AssessorCommand {
             said: one_line(&error.to_string(), MAX_ERROR_CHARS),
         };
         let (mut running, mut talk) = self.start().map_err(failed)?;
-        // These two futures do not complete; they run while the others are awaited.
+        // These two futures do not complete and run while the other futures are awaited.
         let beside = async { tokio::join!(talk.complaint.fill(), feed(talk.question, prompt)) };
         let ending = tokio::select! {
             ending = running.ended() => ending.map_err(failed)?,
@@ -84,7 +84,7 @@ impl AssessorCommand {
         }
     }
 
-    /// Runs the command with an empty stdin and returns its exit status and the end of its output.
+    /// Runs the command with an empty stdin and returns the exit status and the end of the output.
     pub async fn run(&self) -> io::Result<(ProcessExit, String)> {
         let nothing = std::fs::File::open("/dev/null")?;
         let (output, writes) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -193,7 +193,7 @@ struct CommandPipes {
     complaint: PipeReader,
 }
 
-/// Writes the prompt and closes stdin. A command that does not read all of it is no error.
+/// Writes the prompt and closes stdin. A command that does not read the whole prompt is no error.
 async fn feed(mut question: Sender, prompt: String) {
     let _ = question.write_all(prompt.as_bytes()).await;
     drop(question);
@@ -282,7 +282,7 @@ enum ReadOutcome {
     End,
 }
 
-/// A running command. A thread waits for its end, kills its remaining processes and reaps it. Dropping this kills the command.
+/// A running command. A thread waits for the end, kills remaining processes and reaps the command. Dropping this kills the command.
 struct RunningCommand {
     /// The command's process group, valid until the command is reaped.
     group: Arc<Mutex<Option<Pid>>>,
@@ -327,7 +327,7 @@ fn reap(
             Err(error) => return Err(error.into()),
         }
     }
-    // A process that cannot be killed is stuck in the kernel; the result does not wait for it.
+    // A process that cannot be killed is stuck in the kernel; the result does not wait for such a process.
     let _ = close_leftovers(scope, Duration::ZERO);
     *lock(group) = None;
     child.wait()

@@ -1,6 +1,6 @@
-//! One POST request on one connection. Dropping the future closes the socket.
+//! A single POST request per connection. Dropping the future closes the socket.
 //!
-//! Redirects are not followed, because a key is for one host, and the size of the reply is limited.
+//! Redirects are not followed, because a key belongs to a single host, and the size of the reply is limited.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -23,7 +23,7 @@ use tokio_rustls::{
 
 use super::{AssessError, proxy::Proxy};
 
-/// An answer has a few kilobytes; the limit leaves room for a server that sends its reasoning too.
+/// An answer has a few kilobytes; the limit leaves room for a server that sends reasoning too.
 const MAX_BODY: usize = 1 << 20;
 
 /// The address of a server.
@@ -120,7 +120,7 @@ impl HttpEndpoint {
                 body: body.to_bytes().to_vec(),
             })
         };
-        // The connection is polled here and not in a task of its own, so that it is closed when this future is dropped.
+        // The connection is polled here and not in a separate task, so that the connection is closed when this future is dropped.
         let driven = async {
             let _ = connection.await;
             std::future::pending().await

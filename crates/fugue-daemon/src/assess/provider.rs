@@ -1,4 +1,4 @@
-//! The four APIs, as far as one request with a schema for its answer needs them.
+//! The four APIs, as far as a request with a schema for the answer needs.
 
 use fugue_core::assess::{ModelAnswer, Prompt, one_line};
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
@@ -13,7 +13,7 @@ use super::{
 /// The limit of a server's error text.
 const MAX_ERROR_CHARS: usize = 300;
 
-/// Enough for an answer of a few hundred characters and for the reasoning of a model before it.
+/// Enough for an answer of a few hundred characters and for the reasoning of a model before the answer.
 const MAX_TOKENS: u32 = 8_192;
 
 /// Ollama cuts a prompt that is longer than its context at the front, where the rules are. The longest prompt has about

@@ -1,6 +1,6 @@
 //! Connections through the HTTP proxy that the caller's variables name for `https`.
 //!
-//! A server without TLS is a private one on this machine or network and is never reached through a proxy.
+//! A server without TLS is a private server on this machine or network and is never reached through a proxy.
 
 use std::io;
 
@@ -20,7 +20,7 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// The proxy for `host`, if one is configured. An error names the variable and the expected form. `variable` returns a
+    /// The proxy for `host`, if configured. An error names the variable and the expected form. `variable` returns a
     /// variable of the caller.
     pub fn of(
         host: &str,

@@ -17,9 +17,9 @@ use crate::{
     shards::Task,
 };
 
-// A pane that replays a long log answers late. The overview is sent without its current state then.
+// A pane that replays a long log answers late. The overview is sent without that pane's current state then.
 const OVERVIEW_TIMEOUT: Duration = Duration::from_millis(500);
-// The limit of an overview for a model whose call has no limit of its own.
+// The limit of an overview for a model whose call has no limit.
 const MAX_OVERVIEW_CHARS: usize = 10_000;
 
 impl Engine {

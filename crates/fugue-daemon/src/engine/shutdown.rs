@@ -1,4 +1,4 @@
-//! The end of the daemon on request of a client, after its panes are closed.
+//! The end of the daemon on request of a client, after all panes are closed.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,7 +12,7 @@ use fugue_core::{CallId, CallRequest, TmuxLookup};
 use super::{Engine, LoopControl};
 use crate::{pending_calls::Responder, sweep};
 
-/// A stop of the daemon that waits for its panes to close.
+/// A stop of the daemon that waits until the panes are closed.
 pub(super) struct DaemonShutdown {
     /// The thread that removes tmux panes of ended panes.
     views: Option<std::thread::JoinHandle<()>>,

@@ -22,15 +22,15 @@ const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 // While the store is stalled, calls that only add a commit to the queue are accepted up to this number of commits.
 const MAX_UNSTORED: usize = 10_000;
 
-/// The state of the store, and the effects that wait for its commits.
+/// The state of the store, and the effects that wait for commits.
 pub(super) struct StoreHealth {
     trouble: Option<StoreOutage>,
     next_commit: u64,
-    /// Unconfirmed commits, oldest first, with the effects that wait for them.
+    /// Unconfirmed commits, oldest first, with the waiting effects.
     unstored: BTreeMap<u64, PendingCommit>,
     /// Calls that wait for commits before this number were answered with an error already.
     answered_below: u64,
-    /// Open calls whose answers wait for every commit before them.
+    /// Open calls whose answers wait for every earlier commit.
     durable_calls: HashSet<CallId>,
     /// Notes of the start: records in the quarantine, and repairs of the database.
     pub quarantined: u64,
@@ -52,7 +52,7 @@ struct StoreOutage {
 /// What a call requires of the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StoreNeed {
-    /// Nothing: its answer depends on no record, or only on state that the next daemon restores by itself.
+    /// Nothing: the answer depends on no record, or only on state that the next daemon restores anyway.
     Nothing,
     /// The answer waits for the commits before the call.
     StoredAnswer,
@@ -139,7 +139,7 @@ impl StoreHealth {
         self.durable_calls.remove(&call);
     }
 
-    /// Whether an effect without a commit of its own must wait for the commits of earlier steps.
+    /// Whether an effect without a commit must wait for the commits of earlier steps.
     fn must_wait(&self, effect: &Effect) -> bool {
         if self.unstored.is_empty() {
             return false;
@@ -149,7 +149,7 @@ impl StoreHealth {
                 answer.is_ok() && self.durable_calls.contains(call)
             }
             Effect::Compose { call, .. } => self.durable_calls.contains(call),
-            // A directory is removed only when the mark on its record is stored.
+            // A directory is removed only when the mark on the record is stored.
             Effect::CollectGarbage { dry_run, .. } => !dry_run,
             // Work for a record starts after the record is stored.
             Effect::Open { .. }
@@ -211,7 +211,7 @@ impl Engine {
         self.step(CoreInput::Call { call, asked })
     }
 
-    /// Performs effects in order. Effects after a commit wait until it is stored, and so do effects that depend on earlier
+    /// Performs effects in order. Effects after a commit wait until the commit is stored, and so do effects that depend on earlier
     /// commits. Other effects do not wait.
     pub(super) fn perform(&mut self, effects: Vec<Effect>) -> LoopControl {
         let mut effects = effects.into_iter();
@@ -391,7 +391,7 @@ fn timestamp(at: SystemTime) -> Timestamp {
 }
 
 fn need_of(asked: &CallRequest, core: &Core) -> StoreNeed {
-    // A tmux pane is recorded by the first call that names it, whatever the call is.
+    // A tmux pane is recorded by the first call that names the pane, whatever the call is.
     if let TmuxLookup::One(found) = &asked.tmux
         && let Ok(found) = &**found
         && !core.has_met(found)
@@ -419,7 +419,7 @@ fn need_of(asked: &CallRequest, core: &Core) -> StoreNeed {
             | ToolCall::Pause(_)
             | ToolCall::Clear(_) => StoreNeed::Record,
         },
-        // A hook report that waits to be stored is accepted, because the hook would not send it again.
+        // A hook report that waits to be stored is accepted, because the hook would not send the report again.
         Request::RunNews { .. }
         | Request::AckEvent { .. }
         | Request::Inbox { .. }

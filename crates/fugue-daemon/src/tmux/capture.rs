@@ -1,4 +1,4 @@
-//! A capture of a tmux pane: its text, cursor and modes, as bytes that reproduce the same screen in another terminal.
+//! A capture of a tmux pane: text, cursor and modes, as bytes that reproduce the same screen in another terminal.
 //!
 //! The output log of a person's pane begins with a capture. After a gap in the connection, another capture is merged with the
 //! known text: lines that have scrolled meanwhile are added, and the screen is drawn again.

@@ -1,6 +1,6 @@
-//! Finds existing tmux panes and the placement of a new one. Changes nothing in tmux and starts no server.
+//! Finds existing tmux panes and the placement of a new pane. Changes nothing in tmux and starts no server.
 //!
-//! All functions wait for tmux, at most two seconds, so they are for blocking threads.
+//! All functions wait for tmux, at most two seconds, so call these on blocking threads.
 
 use std::collections::HashSet;
 

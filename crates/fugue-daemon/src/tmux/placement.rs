@@ -1,6 +1,6 @@
 //! Creates and removes tmux panes. The person's focus and the other panes stay as they are.
 //!
-//! All functions wait for tmux, at most two seconds, so they are for blocking threads.
+//! All functions wait for tmux, at most two seconds, so call these on blocking threads.
 
 use std::{
     ffi::OsString,
@@ -17,7 +17,7 @@ use super::{
     tiles::{SplitAxis, WindowLayout, fits, halves},
 };
 
-/// The command of a new tmux pane, and its name.
+/// The command and the name of a new tmux pane.
 pub struct PlacementOrder<'a> {
     pub wanted: &'a TmuxPane,
     pub name: &'a str,
@@ -25,7 +25,7 @@ pub struct PlacementOrder<'a> {
     pub argv: &'a [OsString],
 }
 
-/// A new tmux pane, and the variables for the program in it.
+/// A new tmux pane, and the variables for the program inside.
 pub struct PlacedPane {
     pub pane: TmuxPane,
     /// The value of `$TMUX`.
@@ -35,13 +35,13 @@ pub struct PlacedPane {
 }
 
 const MADE: &str = "#{pid}\t#{pane_id}\t#{session_id}\t#{default-terminal}";
-// The pane option with the id of the pane next to which this one was placed. Panes with the same value share one area.
+// The pane option with the id of the pane next to which this pane was placed. Panes with the same value share an area.
 const BESIDE: &str = "@fugue_beside";
 
 /// Serializes placements, because equal shares depend on the existing panes.
 static PLACING: Mutex<()> = Mutex::new(());
 
-/// Creates the pane, or restarts the process of an existing one.
+/// Creates the pane, or restarts the process of an existing pane.
 pub fn make(server: &TmuxServer, order: &PlacementOrder<'_>) -> Result<PlacedPane, Error> {
     let _placing = PLACING.lock().unwrap_or_else(PoisonError::into_inner);
     let argv: Vec<String> = order
@@ -81,7 +81,7 @@ pub fn make(server: &TmuxServer, order: &PlacementOrder<'_>) -> Result<PlacedPan
     })
 }
 
-/// Keeps the tmux pane visible after its program has ended. Only for panes that fugue created.
+/// Keeps the tmux pane visible after the program has ended. Only for panes that fugue created.
 pub fn keep(server: &TmuxServer, made: &TmuxPane, tag: &str) -> Result<(), Error> {
     let id = made.id.as_str();
     let words = [
@@ -125,7 +125,7 @@ pub fn remove(made: &TmuxPane) {
     }
 }
 
-/// Removes all of these panes that exist, with one query per server.
+/// Removes all of these panes that exist, with a single query per server.
 pub fn remove_all(made: &[TmuxPane]) {
     let mut sockets: Vec<&str> = made.iter().map(|pane| pane.socket.as_str()).collect();
     sockets.sort_unstable();
@@ -145,7 +145,7 @@ pub fn remove_all(made: &[TmuxPane]) {
     }
 }
 
-/// Resizes a pane that fugue created, as far as its window has room.
+/// Resizes a pane that fugue created, as far as the window has room.
 pub fn resize(made: &TmuxPane, size: PaneSize) -> Result<(), Error> {
     let server = TmuxServer::at(Path::new(&made.socket))?;
     let (cols, rows) = (size.cols.to_string(), size.rows.to_string());
@@ -245,8 +245,8 @@ fn again(server: &TmuxServer, id: &str, argv: &[String]) -> Result<String, TmuxE
     server.ask(&["display-message", "-p", "-t", id, MADE])
 }
 
-/// Splits off half of the neighbour's area, or an equal share of that half if other panes are in it already. Without enough
-/// room, the pane gets a window of its own.
+/// Splits off half of the neighbour's area, or an equal share of that half if that half has other panes already. Without enough
+/// room, the pane gets a new window.
 fn split(
     server: &TmuxServer,
     beside: &str,
@@ -303,7 +303,7 @@ fn room(server: &TmuxServer, beside: &str) -> Option<(String, SplitAxis)> {
             let how = layout.crossing(last.number()?);
             fits(share, ids.len() + 1).then(|| (last.id.clone(), how))
         }
-        // A person has moved the panes apart: the last one is halved.
+        // A person has moved the panes apart: the last pane is halved.
         None => Some((last.id.clone(), halves(last.cols, last.rows)?)),
     }
 }

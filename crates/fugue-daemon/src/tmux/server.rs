@@ -21,7 +21,7 @@ use rustix::{
 
 use crate::{pane::launch, resolve};
 
-/// A tmux server, by its socket, and the tmux program for it.
+/// A tmux server, identified by the socket, and the tmux program to use.
 #[derive(Clone, Debug)]
 pub struct TmuxServer {
     program: PathBuf,
@@ -54,7 +54,7 @@ impl From<TmuxError> for Error {
     }
 }
 
-// A server answers within a millisecond, and within about 50 ms while its panes print at full speed.
+// A server answers within a millisecond, and within about 50 ms while panes print at full speed.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 // Enough for a list of ten thousand panes.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
@@ -68,9 +68,9 @@ const MIN_VERSION: (u32, u32) = (3, 3);
 const MAX_RESTART_ATTEMPTS: usize = 4;
 
 impl TmuxServer {
-    /// The server in which a caller runs, otherwise the one that the caller's `tmux` would connect to.
+    /// The server in which a caller runs, otherwise the server that the caller's `tmux` would connect to.
     pub fn of(caller: &CallerEnv) -> Result<Self, Error> {
-        // A server that this call starts passes its environment to every later window.
+        // A server that this call starts passes the environment to every later window.
         let env = launch::inherited(caller);
         let path = resolve::variable(caller, "PATH");
         let cwd = PathBuf::from(OsString::from(&caller.cwd));
@@ -98,7 +98,7 @@ impl TmuxServer {
                 Error::new(ErrorKind::Unavailable, "no program `tmux` is on the PATH")
                     .hint("install tmux 3.3 or later, or leave `backend` out")
             })?;
-        // The socket is passed as an argument. Variables of one pane must not reach every later window.
+        // The socket is passed as an argument. Variables of a single pane must not reach every later window.
         env.retain(|(key, _)| {
             key.to_str()
                 .is_none_or(|key| key != "TMUX" && !key.starts_with("FUGUE_"))
@@ -132,7 +132,7 @@ impl TmuxServer {
         Ok(())
     }
 
-    /// Runs a tmux command and returns its output. Starts no server.
+    /// Runs a tmux command and returns the output. Starts no server.
     pub fn ask(&self, words: &[&str]) -> Result<String, TmuxError> {
         let socket = self.socket.to_string_lossy();
         self.run(&[&["-u", "-N", "-S", &socket], words].concat())
@@ -147,7 +147,7 @@ impl TmuxServer {
 
     /// [`Self::ask`] that starts a server if none runs.
     pub fn ask_or_start(&self, words: &[&str]) -> Result<String, TmuxError> {
-        // tmux creates the directory of its sockets only for its default socket.
+        // tmux creates the directory of sockets only for the default socket.
         if let Some(dir) = self.socket.parent().filter(|dir| !dir.exists()) {
             std::fs::DirBuilder::new().mode(0o700).create(dir)?;
         }
@@ -208,7 +208,7 @@ impl TmuxServer {
     }
 }
 
-/// Quotes a text as one argument of tmux, where a `;` at the end of an argument would begin the next command.
+/// Quotes a text as a single argument of tmux, where a `;` at the end of an argument would begin the next command.
 pub fn word(text: &str) -> String {
     match text.strip_suffix(';') {
         Some(text) => format!("{text}\\;"),
@@ -216,8 +216,8 @@ pub fn word(text: &str) -> String {
     }
 }
 
-/// Quotes a name as one argument of tmux that is expanded as a format: a `#(command)` in it would run the command. Every `#`
-/// is doubled, except before a `[`, where tmux does not expand it.
+/// Quotes a name as a single argument of tmux that is expanded as a format: a `#(command)` inside would run the command. Every `#`
+/// is doubled, except before a `[`, where tmux expands nothing.
 pub fn name_word(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     let mut rest = name;
@@ -281,7 +281,7 @@ fn wait(fds: &mut [PollFd<'_>], deadline: Instant) -> io::Result<()> {
     }
 }
 
-/// The socket of a caller's server. `$TMUX` is `socket,server's pid,session`; without it, the path is tmux's default.
+/// The socket of a caller's server. `$TMUX` is `socket,server's pid,session`; without `$TMUX`, the path is tmux's default.
 fn socket_of(caller: &CallerEnv) -> PathBuf {
     let sits_in = resolve::variable(caller, "TMUX").filter(|said| !said.is_empty());
     if let Some(said) = sits_in.as_deref().and_then(OsStr::to_str) {

@@ -1,7 +1,7 @@
-//! Equal shares of one area in a tmux window; the other panes of the window keep their sizes.
+//! Equal shares of an area in a tmux window; the other panes of the window keep their sizes.
 //!
 //! A window's layout is a text (`#{window_layout}`): a tree of rows and columns. The subtree of fugue's panes is replaced by
-//! one with equal shares, and tmux gets the whole layout again.
+//! a subtree with equal shares, and tmux gets the whole layout again.
 
 use std::fmt::Write;
 
@@ -37,7 +37,7 @@ const MAX_EXTENT: u32 = 10_000;
 // Deeper splits do not fit into a window; the parser is recursive.
 const MAX_DEPTH: usize = 256;
 
-/// The better direction to halve a pane of this size, if it is large enough.
+/// The better direction to halve a pane of this size, if large enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SplitAxis {
     Across,
@@ -84,7 +84,7 @@ impl WindowLayout {
         }
     }
 
-    /// The layout with equal shares for these panes, if they are all panes of one subtree.
+    /// The layout with equal shares for these panes, if these are all panes of a subtree.
     pub fn evened(&self, ours: &[u32]) -> Option<Self> {
         let mut tree = self.0.clone();
         let node = tree.node_of(ours)?;
@@ -164,7 +164,7 @@ fn one_or(
     }
 }
 
-/// Divides a length into `count` parts with a border line between them; the first parts get the remainder.
+/// Divides a length into `count` parts with border lines between the parts; the first parts get the remainder.
 fn parts(start: u32, length: u32, count: u32) -> Vec<(u32, u32)> {
     let room = length - (count - 1);
     let mut at = start;

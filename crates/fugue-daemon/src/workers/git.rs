@@ -3,13 +3,13 @@
 //! Agents in a sandbox can write a repository's configuration, and the daemon runs outside that sandbox. Two measures keep the
 //! configuration from naming a program:
 //!
-//! - Commands that read only refs and the list of worktrees read no file content. The programs that they could start have
+//! - Commands that read only refs and the list of worktrees read no file content. The programs that such commands could start have
 //!   fixed configuration keys (hooks, the file system monitor, a transport), which are overridden for every call.
-//! - Commands that read or write files of a tree run filters, whose names a repository chooses. They get a common directory
+//! - Commands that read or write files of a tree run filters, whose names a repository chooses. Such commands get a common directory
 //!   of the daemon's (`GIT_COMMON_DIR`), whose configuration is a copy of the few keys that define how files are compared. So
 //!   nothing has to be overridden, and nothing can change between the check and the use.
 //!
-//! The user's own configuration (system and global) is read as usual: a filter that is defined there (Git LFS) runs.
+//! The user's own configuration (system and global) is read as usual: a filter that the user has defined (Git LFS) runs.
 
 mod snapshot;
 
@@ -98,7 +98,7 @@ impl<'a> Git<'a> {
         })
     }
 
-    /// Creates a worktree for a worker and returns the name of its branch.
+    /// Creates a worktree for a worker and returns the name of the branch.
     pub fn add_worktree(
         &self,
         tree: &Path,
@@ -106,7 +106,7 @@ impl<'a> Git<'a> {
         commit: &str,
     ) -> Result<String, Error> {
         if tree.exists() {
-            // An earlier daemon has created it.
+            // An earlier daemon has created the worktree.
             let branch = self
                 .in_tree(tree)
                 .query(&["symbolic-ref", "--short", "HEAD"]);
@@ -121,7 +121,7 @@ impl<'a> Git<'a> {
             let name = format!("refs/heads/{branch}");
             self.query(&["show-ref", "--verify", "-q", &name]).is_err()
         };
-        // The branch of an earlier worker of that name may hold its work.
+        // The branch of an earlier worker of that name may hold work.
         let branch = if is_free(&own) { own } else { next };
         let path = tree.to_string_lossy();
         let add = [
@@ -155,7 +155,7 @@ impl<'a> Git<'a> {
             .map(|_| ())
     }
 
-    /// Removes a worktree and the branch that was created with it.
+    /// Removes a worktree and the branch that was created for the worktree.
     pub fn remove_worktree(&self, tree: &Path) {
         let branch = self
             .in_tree(tree)
@@ -234,7 +234,7 @@ impl<'a> Git<'a> {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Processes that git starts are killed with it.
+            // Processes that git starts are killed together with git.
             .process_group(0);
         // The daemon may have been started inside another repository. Variables for the location of the user's own
         // configuration stay.
@@ -329,7 +329,7 @@ impl<'a> Git<'a> {
     }
 }
 
-/// Reads one chunk. `false` is the end of the file.
+/// Reads a chunk. `false` is the end of the file.
 fn read_chunk(from: &mut impl Read, into: &mut Vec<u8>) -> Result<bool, String> {
     let mut piece = [0; 16 * 1024];
     match from.read(&mut piece) {
