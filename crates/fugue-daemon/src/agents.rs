@@ -1,109 +1,148 @@
-//! How an agent is started as a worker, what its hooks say, and what its screen shows.
+//! Agents: how each is started as a worker, how hook payloads are translated, and how the screen is recognised.
 //!
-//! An agent runs interactively in a pane. It is told its prompt by argv or file, and gets fugue as an MCP server and
-//! hooks that call `fugue hook`, through flags and files of its own: nothing here writes the user's settings or reads
-//! them, but for one list of folders that Gemini CLI may trust, and nothing here starts a process. A prompt that begins with the name of one of the agent's own commands (`/review`)
-//! is that command, as it would be if a person typed it.
+//! A new agent is a file that implements [`AgentDriver`] and a line in [`AGENTS`].
+//!
+//! An agent runs interactively in a pane. The prompt is passed as an argument or a file. fugue is added as an MCP server, and
+//! hooks run `fugue hook`, through flags and files of this worker: no code here writes or reads the user's settings, except
+//! for the list of trusted folders of Gemini CLI, and no code here starts a process. A prompt that begins with the name of
+//! one of the agent's own commands (`/review`) runs that command, as if a person had typed it.
 //!
 //! | agent | prompt | MCP server | hooks |
 //! |---|---|---|---|
-//! | claude | argv, behind `--` | `--mcp-config FILE` | `--settings FILE` |
-//! | codex | argv, behind `--` | `-c mcp_servers.fugue…` | `-c hooks…` |
+//! | claude | argv, after `--` | `--mcp-config FILE` | `--settings FILE` |
+//! | codex | argv, after `--` | `-c mcp_servers.fugue…` | `-c hooks…` |
 //! | gemini | argv, `--prompt-interactive=` | a settings file | the same file |
+//! | qwen | argv, `--prompt-interactive=` | a settings file | the same file |
 //! | shell | `<shell> -c` | – | – |
-//! | a template of the user's | its placeholders | its placeholders | – |
+//! | a template of the user | placeholders | placeholders | – |
 
 mod claude;
 mod codex;
 mod files;
 mod gemini;
 pub mod hook;
+mod qwen;
 pub mod screen;
 pub mod session;
 mod shell;
 mod template;
 
-use std::{collections::BTreeMap, ffi::OsStr, path::Path};
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    fmt::{self, Debug},
+    path::Path,
+};
 
 use fugue_api::Error;
 pub use fugue_core::settings::AgentTemplate;
 
-use crate::world::find;
+use self::{
+    hook::HookReader, screen::ScreenPatterns, session::SessionVariables, template::TemplateAgent,
+};
+use crate::resolve::find_program;
 
-/// An agent we know how to start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One kind of agent. The defaults describe a program without hooks and without a recognised screen.
+pub trait AgentDriver: Sync {
+    /// The name that `spawn_worker` and `config.toml` use.
+    fn name(&self) -> &str;
+
+    /// The program that has to be on the caller's PATH. `None` excludes the agent from the search for a default agent.
+    fn program(&self) -> Option<&str> {
+        None
+    }
+
+    /// Writes the agent's files into the worker's directory and returns the command line.
+    fn prepare_launch(&self, assignment: &WorkerAssignment<'_>) -> Result<AgentLaunch, Error>;
+
+    /// Translates the payloads of the agent's hooks. `None` for an agent without hooks.
+    fn hook_reader(&self) -> Option<HookReader> {
+        None
+    }
+
+    /// How the agent's input box and work are recognised on the screen.
+    fn screen(&self) -> Option<&'static ScreenPatterns> {
+        None
+    }
+
+    /// Names (`comm`) that the kernel shows for the agent's process.
+    fn process_names(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Environment variables that belong to a session of the agent and that panes and workers do not inherit.
+    fn session_variables(&self) -> SessionVariables {
+        SessionVariables::default()
+    }
+}
+
+impl Debug for dyn AgentDriver + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl PartialEq for dyn AgentDriver + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+/// All built-in agents, in the order in which a default agent is searched.
+pub static AGENTS: &[&dyn AgentDriver] = &[
+    &claude::Claude,
+    &codex::Codex,
+    &gemini::Gemini,
+    &qwen::Qwen,
+    &shell::Shell,
+];
+
+/// An agent that a worker can be started with.
+#[derive(Debug)]
 pub enum Agent {
-    Vendor(Vendor),
-    /// The prompt is a command for the caller's shell.
-    Shell,
-    /// What the user's `config.toml` says of it.
-    Template {
-        name: String,
-        template: AgentTemplate,
-    },
+    BuiltIn(&'static dyn AgentDriver),
+    /// Defined by `[agents.NAME]` in the user's `config.toml`.
+    Template(TemplateAgent),
 }
-
-/// The agents whose hooks and screens we can read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Vendor {
-    Claude,
-    Codex,
-    Gemini,
-}
-
-impl Vendor {
-    /// In the order in which a default is looked for.
-    pub const ALL: [Self; 3] = [Self::Claude, Self::Codex, Self::Gemini];
-
-    /// Its name, which is also its program's.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::Gemini => "gemini",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|vendor| vendor.name() == name)
-    }
-}
-
-const SHELL: &str = "shell";
 
 impl Agent {
-    pub fn name(&self) -> &str {
+    pub fn driver(&self) -> &dyn AgentDriver {
         match self {
-            Self::Vendor(vendor) => vendor.name(),
-            Self::Shell => SHELL,
-            Self::Template { name, .. } => name,
+            Self::BuiltIn(driver) => *driver,
+            Self::Template(template) => template,
         }
     }
 
-    /// Whose hooks and screens it has, if we can read them.
-    pub fn vendor(&self) -> Option<Vendor> {
-        match self {
-            Self::Vendor(vendor) => Some(*vendor),
-            Self::Shell | Self::Template { .. } => None,
-        }
+    pub fn name(&self) -> &str {
+        self.driver().name()
     }
 }
 
-/// The agent of this name. The user's own templates go before ours, so that `claude` can be their wrapper.
-pub fn known(name: &str, templates: &BTreeMap<String, AgentTemplate>) -> Result<Agent, Error> {
+/// The built-in agent of this name.
+pub fn built_in(name: &str) -> Option<&'static dyn AgentDriver> {
+    AGENTS.iter().copied().find(|agent| agent.name() == name)
+}
+
+/// How the screen of the agent of this name is recognised. `None` for other programs.
+pub fn screen_patterns(name: &str) -> Option<&'static ScreenPatterns> {
+    built_in(name).and_then(AgentDriver::screen)
+}
+
+/// Whether a process of this name (`comm`) can be a built-in agent.
+pub fn is_agent_process(comm: &str) -> bool {
+    AGENTS
+        .iter()
+        .any(|agent| agent.process_names().contains(&comm))
+}
+
+/// The agent of this name. Templates of the user come first, so that `claude` can be a wrapper of the user.
+pub fn find_agent(name: &str, templates: &BTreeMap<String, AgentTemplate>) -> Result<Agent, Error> {
     if let Some(template) = templates.get(name) {
-        template::check(name, template)?;
-        return Ok(Agent::Template {
-            name: name.to_owned(),
-            template: template.clone(),
-        });
+        return TemplateAgent::new(name, template).map(Agent::Template);
     }
-    if name == SHELL {
-        return Ok(Agent::Shell);
-    }
-    Vendor::named(name).map(Agent::Vendor).ok_or_else(|| {
-        let ours = Vendor::ALL.map(Vendor::name).into_iter().chain([SHELL]);
-        let all: Vec<&str> = ours.chain(templates.keys().map(String::as_str)).collect();
+    built_in(name).map(Agent::BuiltIn).ok_or_else(|| {
+        let names = AGENTS.iter().map(|agent| agent.name());
+        let all: Vec<&str> = names.chain(templates.keys().map(String::as_str)).collect();
         Error::invalid(format!("agent: no agent `{name}`")).hint(format!(
             "choose one of {}, or define `[agents.{name}]` with a `command` in config.toml",
             all.join(", ")
@@ -111,12 +150,20 @@ pub fn known(name: &str, templates: &BTreeMap<String, AgentTemplate>) -> Result<
     })
 }
 
-/// The first agent whose program is on this PATH.
-pub fn first_installed(path: Option<&OsStr>, cwd: &Path) -> Option<Agent> {
-    Vendor::ALL
-        .into_iter()
-        .find(|vendor| find(OsStr::new(vendor.name()), path, cwd).is_some())
-        .map(Agent::Vendor)
+/// The first built-in agent whose program is on this PATH.
+pub fn first_installed(path: Option<&OsStr>, cwd: &Path) -> Result<Agent, Error> {
+    let is_installed = |program: &str| find_program(OsStr::new(program), path, cwd).is_some();
+    let installed = AGENTS
+        .iter()
+        .find(|agent| agent.program().is_some_and(is_installed));
+    installed.copied().map(Agent::BuiltIn).ok_or_else(|| {
+        let programs: Vec<&str> = AGENTS.iter().filter_map(|agent| agent.program()).collect();
+        Error::invalid(format!(
+            "agent: none of {} is on the caller's PATH",
+            programs.join(", ")
+        ))
+        .hint("install one, or name an agent; `shell` runs a command")
+    })
 }
 
 /// What a worker is started with.
@@ -126,36 +173,36 @@ pub struct WorkerAssignment<'a> {
     pub model: Option<&'a str>,
     /// More arguments for the agent, in front of the prompt.
     pub args: &'a [String],
-    /// A directory of this worker alone, which is there, for the agent's files.
+    /// An existing directory of this worker alone, for the agent's files.
     pub dir: &'a Path,
     pub cwd: &'a Path,
-    /// Where the lead is, if `cwd` is the same place in a worktree of its repository.
+    /// The lead's directory, if `cwd` is the same directory in a worktree of the lead's repository.
     pub worktree_of: Option<&'a Path>,
-    /// Our own program, by its absolute path.
+    /// The absolute path of the fugue binary.
     pub fugue: &'a Path,
-    /// The variables that tell the worker who it is. Its MCP server gets them by name: some agents pass on little of
+    /// The variables that identify the worker. The MCP server gets these by name, because some agents pass on little of
     /// their environment.
     pub identity: &'a BTreeMap<String, String>,
-    /// What runs the prompt of the agent `shell`.
+    /// The shell that runs the prompt of the agent `shell`.
     pub shell: &'a Path,
 }
 
 /// How to start an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentLaunch {
-    /// For `exec`, no shell between. The first is a name to be found on the caller's PATH, or a path.
+    /// Arguments of `exec`, without a shell. The first is a path, or a name that is searched on the caller's PATH.
     pub argv: Vec<String>,
-    /// Set on top of the caller's environment, with the identity.
+    /// Added to the caller's environment, together with the worker's identity.
     pub env: BTreeMap<String, String>,
 }
 
-// The kernel takes 128 KiB in one argument; the rest is room for what an agent puts in front.
-const LONGEST_PROMPT: usize = 100_000;
+// The kernel's limit for an argument is 128 KiB; the rest is for text that an agent puts before the prompt.
+const MAX_PROMPT_BYTES: usize = 100_000;
 
-/// The tools of ours that an agent calls without asking a person: with these a worker talks to whoever spawned it, who may
-/// be the only one to look at it, and they touch nothing but inboxes: a message of a worker's that is to be typed is
-/// refused, except into the panes of workers that it spawned itself, for which it had to ask. All others it asks for as it
-/// asks for any tool: a pane can run whatever the agent itself must ask for.
+/// The fugue tools that an agent may call without a permission dialog. A worker needs these to reach the lead, and often no
+/// person looks at the worker's pane. These tools change inboxes only: a worker's message with `type` is refused, except for
+/// panes of workers that the same worker spawned, and spawning needed a permission. Every other tool needs the same permission as
+/// the agent's own tools, because a pane can run any command for which the agent itself needs permission.
 const FREE_TOOLS: [&str; 5] = [
     "answer_question",
     "ask_question",
@@ -164,25 +211,22 @@ const FREE_TOOLS: [&str; 5] = [
     "wait_for_event",
 ];
 
-/// Writes the agent's files and says how to run it.
-pub fn lay_out(agent: &Agent, assignment: &WorkerAssignment<'_>) -> Result<AgentLaunch, Error> {
+/// Writes the agent's files and returns the command line and environment.
+pub fn prepare_launch(
+    agent: &Agent,
+    assignment: &WorkerAssignment<'_>,
+) -> Result<AgentLaunch, Error> {
     check(assignment)?;
-    let mut launch = match agent {
-        Agent::Vendor(Vendor::Claude) => claude::lay_out(assignment),
-        Agent::Vendor(Vendor::Codex) => codex::lay_out(assignment),
-        Agent::Vendor(Vendor::Gemini) => gemini::lay_out(assignment),
-        Agent::Shell => Ok(shell::lay_out(assignment)),
-        Agent::Template { template, .. } => template::lay_out(template, assignment),
-    }?;
+    let mut launch = agent.driver().prepare_launch(assignment)?;
     launch.env.extend(assignment.identity.clone());
     Ok(launch)
 }
 
 fn check(assignment: &WorkerAssignment<'_>) -> Result<(), Error> {
     let length = assignment.prompt.len();
-    if length > LONGEST_PROMPT {
+    if length > MAX_PROMPT_BYTES {
         return Err(Error::invalid(format!(
-            "prompt: wanted at most {LONGEST_PROMPT} bytes, got {length}"
+            "prompt: wanted at most {MAX_PROMPT_BYTES} bytes, got {length}"
         ))
         .hint("put the long part into a file and name the file in the prompt"));
     }
@@ -232,13 +276,13 @@ mod tests {
         };
         let templates = BTreeMap::from([("aider".to_owned(), template)]);
         for name in ["claude", "codex", "gemini", "shell", "aider"] {
-            assert_eq!(known(name, &templates).unwrap().name(), name);
+            assert_eq!(find_agent(name, &templates).unwrap().name(), name);
         }
-        let error = known("cloude", &templates).unwrap_err();
+        let error = find_agent("cloude", &templates).unwrap_err();
         assert!(error.message.contains("`cloude`"), "{error}");
         let hint = error.hint.unwrap();
         assert!(
-            hint.contains("claude, codex, gemini, shell, aider"),
+            hint.contains("claude, codex, gemini, qwen, shell, aider"),
             "{hint}"
         );
     }
@@ -247,7 +291,13 @@ mod tests {
     fn the_first_agent_on_the_path_is_the_default() {
         let dir = tempfile::tempdir().unwrap();
         let path = Some(dir.path().as_os_str());
-        assert_eq!(first_installed(path, Path::new("/")), None);
+        let error = first_installed(path, Path::new("/")).unwrap_err();
+        assert!(
+            error
+                .message
+                .contains("none of claude, codex, gemini, qwen is"),
+            "{error}"
+        );
         for name in ["gemini", "codex"] {
             let file = dir.path().join(name);
             fs::write(&file, "").unwrap();
@@ -258,12 +308,12 @@ mod tests {
     }
 
     #[test]
-    fn the_prompt_is_one_word_behind_the_others() {
+    fn the_prompt_is_the_last_argument() {
         let prompt = "--help $(it) 'now'\n";
-        for vendor in Vendor::ALL {
+        for agent in AGENTS.iter().filter(|agent| agent.program().is_some()) {
             let args = ["--more".to_owned()];
             with(prompt, &args, |assignment| {
-                let launch = lay_out(&Agent::Vendor(vendor), assignment).unwrap();
+                let launch = prepare_launch(&Agent::BuiltIn(*agent), assignment).unwrap();
                 let (last, before) = launch.argv.split_last().unwrap();
                 assert!(last.ends_with(prompt), "{last}");
                 assert!(before.contains(&"--more".to_owned()));
@@ -276,7 +326,7 @@ mod tests {
             });
         }
         with("-x", &[], |assignment| {
-            let launch = lay_out(&Agent::Shell, assignment).unwrap();
+            let launch = prepare_launch(&Agent::BuiltIn(&shell::Shell), assignment).unwrap();
             assert_eq!(launch.argv, ["/bin/dash", "-c", " -x"]);
         });
     }
@@ -285,7 +335,8 @@ mod tests {
     fn a_prompt_that_no_program_can_be_handed_is_refused() {
         let check = |prompt: &str, says: &str| {
             with(prompt, &[], |assignment| {
-                let error = lay_out(&Agent::Vendor(Vendor::Claude), assignment).unwrap_err();
+                let error =
+                    prepare_launch(&Agent::BuiltIn(&claude::Claude), assignment).unwrap_err();
                 assert!(error.message.contains(says), "{error}");
                 assert_eq!(fs::read_dir(assignment.dir).unwrap().count(), 0);
             });

@@ -1,8 +1,8 @@
-//! Asks an assessor: a model behind one of four APIs, or a command.
+//! Requests to an assessor: a model behind one of four APIs, or a command.
 //!
-//! One question is at most two requests: an answer that does not fit is sent back once with what is wrong with it, and
-//! a server that stumbled is asked once more. A question that nobody waits for any more (its future is dropped) leaves
-//! neither a connection nor a process. Keys, directories and variables are the caller's, never the daemon's own.
+//! An assessment makes at most two requests: an answer that does not match the schema is sent back once with the error, and a
+//! request that failed temporarily is repeated once. A dropped future leaves neither a connection nor a process. Keys,
+//! directories and variables are the caller's, never the daemon's own.
 
 mod choice;
 mod command;
@@ -16,10 +16,10 @@ use fugue_core::assess::{AnswerMisfit, ModelAnswer, Prompt};
 use fugue_holder::spawn::ProcessExit;
 
 pub use choice::Assessor;
-use choice::Who;
+use choice::AssessorKind;
 pub(crate) use command::MARK;
 
-/// The answer of an assessor, checked. The time limit is for all of it.
+/// Returns the checked answer of an assessor. The time limit covers both requests.
 pub async fn assess<A: ModelAnswer>(
     assessor: &Assessor,
     prompt: &Prompt<A>,
@@ -29,14 +29,14 @@ pub async fn assess<A: ModelAnswer>(
     answer.unwrap_or(Err(AssessError::TimedOut { limit }))
 }
 
-/// Runs a command of a watcher's by a login shell: its code, its ending in words, and the end of its output. Dropped, it
-/// leaves no process.
+/// Runs a watcher's command in a login shell and returns its exit code, a description of its end, and the end of its output.
+/// A dropped future leaves no process.
 pub async fn run(
     line: &str,
     cwd: PathBuf,
     env: Vec<(OsString, OsString)>,
 ) -> io::Result<(Option<i32>, String, String)> {
-    let command = command::Command {
+    let command = command::AssessorCommand {
         line: line.to_owned(),
         cwd,
         env,
@@ -46,10 +46,10 @@ pub async fn run(
         ProcessExit::Code(code) => Some(code),
         ProcessExit::Signal { .. } | ProcessExit::Unknown => None,
     };
-    Ok((code, command::in_words(ending), output))
+    Ok((code, command::describe_exit(ending), output))
 }
 
-/// Why there is no answer. It is shown to people and models, so it never holds a key and is never long.
+/// Why an assessment failed. The text is shown to people and models, so it is short and holds no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AssessError {
     #[error("the assessor gave no answer within {} s", .limit.as_secs_f64())]
@@ -67,7 +67,7 @@ pub enum AssessError {
 }
 
 impl AssessError {
-    /// Whether asking again at once may help. A refusal that has its reason in the question has it again.
+    /// Whether an immediate second request may succeed. A refusal because of the prompt would be repeated.
     fn may_pass(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::Garbled(_) => true,
@@ -97,7 +97,7 @@ async fn ask<A: ModelAnswer>(
     prompt: &Prompt<A>,
 ) -> Result<String, AssessError> {
     match &assessor.who {
-        Who::Provider(provider) => provider.ask(prompt).await,
-        Who::Command(command) => command.ask(prompt.text()).await,
+        AssessorKind::Provider(provider) => provider.ask(prompt).await,
+        AssessorKind::Command(command) => command.ask(prompt.text()).await,
     }
 }

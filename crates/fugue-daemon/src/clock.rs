@@ -1,4 +1,4 @@
-//! The clocks that core is handed, and the alarm that wakes the engine.
+//! The clocks of core's inputs, and the alarm that wakes the engine.
 
 use std::{
     io,
@@ -41,7 +41,7 @@ impl Clock {
         }
     }
 
-    /// How long this daemon runs, suspended time included.
+    /// The time since the start of this daemon, including suspended time.
     pub fn uptime(&self) -> Duration {
         since_boot().saturating_sub(self.started)
     }
@@ -56,8 +56,8 @@ fn since_boot() -> Duration {
     )
 }
 
-/// The kernel's random id of this boot. Where it cannot be read, all boots look like one: ages are then too small, and
-/// nothing is forgotten too early.
+/// The kernel's random id of this boot. If the id cannot be read, all boots count as one: ages are then too small, and no
+/// pane is forgotten too early.
 fn boot_id() -> BootId {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
@@ -87,7 +87,7 @@ impl Alarm {
         })
     }
 
-    /// Waits until the boot clock has come to `at`. May be dropped and called again with the same or another time.
+    /// Waits until the boot clock reaches `at`. Cancel-safe, also with another time in the next call.
     pub async fn reached(&mut self, at: Duration) -> io::Result<()> {
         if self.set_to != Some(at) {
             // A time of zero would disarm the timer.
@@ -111,7 +111,7 @@ impl Alarm {
                     self.set_to = None;
                     return Ok(());
                 }
-                // The kernel says that it has not expired after all: it was set to another time meanwhile.
+                // The timer has not expired: it was set to another time meanwhile.
                 Err(_would_block) => {}
             }
         }

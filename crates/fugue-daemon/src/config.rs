@@ -5,9 +5,9 @@ use std::{fs, io, io::Read, os::unix::fs::MetadataExt, path::Path};
 use fugue_api::{Error, ErrorKind};
 use fugue_core::settings::Settings;
 
-/// The person's settings, or the defaults where there is no file. A file that cannot be understood is an error: a
-/// setting that silently does not hold is worse than a refusal. So is a file that others could have written: it names
-/// programs to run.
+/// The user's settings, or the defaults without a file. A file that cannot be parsed is an error, because a setting that
+/// is silently ignored is worse than a refusal. A file that other users can write is an error too, because the settings name programs
+/// to run.
 pub fn load(path: &Path) -> Result<Settings, Error> {
     let unreadable = |error: io::Error| {
         Error::new(
@@ -20,9 +20,9 @@ pub fn load(path: &Path) -> Result<Settings, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Settings::default()),
         Err(error) => return Err(unreadable(error)),
     };
-    // Of the file that was opened, so that what is checked is what is read.
+    // The metadata of the opened file, so that the checked file is the file that is read.
     only_ours(path, &file.metadata().map_err(unreadable)?)?;
-    // A link may lead to another directory; whoever may write in either chooses the file.
+    // A symbolic link may lead to another directory; write permission in either directory is enough to replace the file.
     let target = fs::canonicalize(path).map_err(unreadable)?;
     for dir in [path.parent(), target.parent()].into_iter().flatten() {
         only_ours(dir, &fs::metadata(dir).map_err(unreadable)?)?;
@@ -32,7 +32,7 @@ pub fn load(path: &Path) -> Result<Settings, Error> {
     parse(path, &text)
 }
 
-/// Reads the text of the file at `path`, which errors name.
+/// Parses the text of the file at `path`, which errors name.
 pub(crate) fn parse(path: &Path, text: &str) -> Result<Settings, Error> {
     let wrong = |said: String| {
         Error::invalid(format!("{}: {}", path.display(), said.trim_end()))
@@ -109,8 +109,8 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Settings, Error> {
     Ok(settings)
 }
 
-/// Refuses a file or directory that anybody but this user and root may write to. In a sticky directory others cannot
-/// replace what is not theirs.
+/// Refuses a file or directory that users other than this one and root can write. In a sticky directory, files of this user
+/// cannot be replaced by other users.
 fn only_ours(path: &Path, about: &fs::Metadata) -> Result<(), Error> {
     const GROUP_OR_OTHERS_WRITE: u32 = 0o022;
     const STICKY: u32 = 0o1000;
@@ -133,7 +133,7 @@ fn only_ours(path: &Path, about: &fs::Metadata) -> Result<(), Error> {
     Ok(())
 }
 
-/// A path as a word for a shell.
+/// A path, quoted for a shell.
 fn quoted(path: &Path) -> String {
     let path = path.to_string_lossy();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+@".contains(c);

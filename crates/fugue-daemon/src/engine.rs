@@ -1,8 +1,13 @@
-//! The control plane: one loop that hands core what happened and performs what core decides.
+//! The control plane: a loop that passes inputs to core and performs core's effects.
 //!
-//! It never touches a pane's bytes and never waits for a disk or a program; whatever takes time is somebody else's
-//! task and comes back as an input.
+//! The loop handles no output bytes of panes and never waits for a disk or a program. Slow work runs in other tasks and
+//! threads, whose results come back as [`EngineEvent`]s.
 
+mod daemon_status;
+mod effects;
+mod jobs;
+mod pane_requests;
+mod shutdown;
 mod storing;
 
 use std::{
@@ -13,200 +18,181 @@ use std::{
 };
 
 use fugue_api::{
-    Error, ErrorKind, PaneId, ToolCall, ToolReply,
-    overview::Overview,
-    tools::{ClosePane, GetStatusReply},
-    wire::{
-        CallerEnv, CallerIdentity, DaemonStatus, IdempotencyKey, LogsStatus, Request, Response,
-    },
+    PaneId,
+    wire::{CallerEnv, CallerIdentity, IdempotencyKey, Request, Response},
 };
-use fugue_core::{
-    CallId, CallRequest, Core, CoreInput, Effect, LogUsage, PaneEvent, PaneRequest, TmuxLookup,
-    settings::Settings, view,
-};
+use fugue_core::{CallId, CallRequest, Core, CoreInput, PaneEvent, TmuxLookup, settings::Settings};
 use tokio::{
     signal::unix::{SignalKind, signal},
-    sync::{mpsc, oneshot},
+    sync::mpsc,
     time::{Instant, sleep_until},
 };
 
 use crate::{
-    archive,
     clock::{Alarm, Clock},
-    compose,
-    desk::{PendingCalls, Responder},
-    door::{ClientLimits, Knock},
-    follow, gc,
-    origin::Origin,
-    pane::{self, Inject, PaneCommand, PaneHandle, Quiet, launch},
-    shards::{Panicked, Shards, Task},
-    store::{Opened, Report, Store, Writer},
+    listener::{ClientLimits, ListenerEvent},
+    origin::ClientOrigin,
+    pane::{PaneCommand, PaneHandle},
+    pending_calls::PendingCalls,
+    resolve,
+    shards::{Panicked, Shards},
+    store::{Report, Store, StoreContents, Writer},
     sweep,
-    watchers::{Errand, Errands},
-    whole::{self, WholeLogReaders},
-    workers, world,
+    watchers::WatcherJobs,
+    whole::WholeLogReaders,
 };
 use fugue_client::{paths::UserPaths, spool};
-use storing::Storing;
+use shutdown::DaemonShutdown;
+use storing::StoreHealth;
 
-/// What every part of the daemon may look at.
+/// Settings and paths that all parts of the daemon share.
 pub struct DaemonContext {
     pub paths: UserPaths,
     pub settings: Settings,
     pub whole_log_readers: WholeLogReaders,
-    /// Counted up with every daemon; a holder obeys the highest it has seen.
+    /// Incremented by every daemon start. A holder accepts commands of the highest epoch only.
     pub epoch: u64,
-    /// The soft limit of open files that panes get: ours is raised, theirs stays what people expect.
+    /// The soft limit of open files for panes: the limit before the daemon raised the limit.
     pub nofile: Option<u64>,
 }
 
 pub struct Engine {
-    house: Arc<DaemonContext>,
+    context: Arc<DaemonContext>,
     core: Core,
-    desk: PendingCalls,
+    pending_calls: PendingCalls,
     shards: Shards,
     panes: HashMap<PaneId, PaneHandle>,
-    /// The last one that was opened or taken up. Those behind it wait for the disk.
-    newest: PaneId,
-    /// What they are told meanwhile.
-    early: BTreeMap<PaneId, Vec<PaneCommand>>,
+    /// The highest pane id that was opened or adopted. Panes with higher ids wait until their record is stored.
+    newest_pane: PaneId,
+    /// Commands for panes that wait until their record is stored.
+    early_commands: BTreeMap<PaneId, Vec<PaneCommand>>,
     writer: Writer<u64>,
-    storing: Storing,
-    says: mpsc::Sender<EngineEvent>,
-    said: mpsc::Receiver<EngineEvent>,
+    store_health: StoreHealth,
+    event_sender: mpsc::Sender<EngineEvent>,
+    event_receiver: mpsc::Receiver<EngineEvent>,
     store_reports: mpsc::UnboundedReceiver<Report<u64>>,
     clock: Clock,
-    /// Times of the boot clock at which core is to be woken.
+    /// Times of the boot clock at which core gets [`CoreInput::Time`].
     alarms: BTreeSet<Duration>,
     alarm: Alarm,
-    stopping: Option<Stopping>,
+    stopping: Option<DaemonShutdown>,
     own_calls: u64,
-    errands: Errands,
-    /// News of hooks that are kept until these calls are answered.
-    kept_news: HashMap<CallId, IdempotencyKey>,
-    /// Directories that are being removed.
+    watcher_jobs: WatcherJobs,
+    /// Spooled hook reports by the calls that enter the reports. The spool file is removed when the call is answered.
+    spooled_reports: HashMap<CallId, IdempotencyKey>,
+    /// Pane directories whose removal is not finished.
     removals: usize,
     panicked: mpsc::UnboundedReceiver<Panicked>,
-    /// The output logs exceed their quota, and the log file says so.
+    /// The output logs exceed their quota, and a warning was logged.
     over_quota: bool,
 }
 
-/// What pane tasks and helpers tell the engine.
+/// Events from pane tasks and background jobs.
 pub enum EngineEvent {
     Pane(PaneId, PaneEvent),
-    /// A call after the look at files that core must not take.
-    Furnished {
+    /// A call whose directories, programs and tmux panes were resolved outside core.
+    CallResolved {
         call: CallId,
         key: IdempotencyKey,
         who: CallerIdentity,
         within: Option<PaneId>,
         caller: Arc<CallerEnv>,
         ask: Request,
-        furnished: world::Furnished,
+        resolved: resolve::ResolvedCall,
     },
-    /// Something that was done for a worker, or for a reply.
+    /// The result of a background job, as an input of core.
     Worker(CoreInput),
-    /// The directory of a forgotten pane is gone, or was kept because something in it may be alive.
+    /// The directory of a forgotten pane was removed, or was kept because a process inside may be alive.
     Removal {
         pane: PaneId,
         outcome: sweep::Removal,
     },
 }
 
-/// The end of the daemon, waiting for its panes.
-struct Stopping {
-    /// Removes what tmux shows of panes that have ended.
-    views: Option<std::thread::JoinHandle<()>>,
-    asker: Option<Responder>,
-    open: HashSet<CallId>,
-    closed: u64,
-}
-
-/// Whether the loop goes on.
+/// Whether the loop continues.
 #[derive(PartialEq, Eq)]
-enum Going {
-    On,
-    Over,
+enum LoopControl {
+    Continue,
+    Exit,
 }
 
-// Calls of the engine's own start here; those of clients count up from 1.
+// The first call id of calls that the engine makes itself; ids of clients' calls count up from 1.
 const OWN_CALLS: u64 = 1 << 63;
-// A pane that replays a long log answers late; an overview does not wait for it.
-const PATIENCE_FOR_A_ROW: Duration = Duration::from_millis(500);
-// What a tool's reply may hold where the caller did not say.
-const MODEL_CHARS: usize = 10_000;
-// Facts are few: state changes, not bytes. A pane that outruns the engine waits here, and only that pane.
-const FACTS_IN_LINE: usize = 1024;
+// Events are state changes, not output. When the channel is full, the sending pane task waits, and no other pane does.
+const MAX_QUEUED_EVENTS: usize = 1024;
 
 impl Engine {
-    /// Takes up what the store knows and adopts every pane that was open.
+    /// Restores core from the stored records and adopts every pane that was open.
     pub fn new(
-        house: DaemonContext,
-        opened: Opened,
+        context: DaemonContext,
+        opened: StoreContents,
         notes: Vec<String>,
         store: impl Store + 'static,
     ) -> io::Result<Self> {
-        let (says, said) = mpsc::channel(FACTS_IN_LINE);
+        let (events, said) = mpsc::channel(MAX_QUEUED_EVENTS);
         let (report, store_reports) = mpsc::unbounded_channel();
         let writer = Writer::start(store, move |one| {
-            // The engine is gone only when the process is about to be.
+            // The receiver is dropped only at the end of the process.
             let _ = report.send(one);
         })?;
-        let storing = Storing::new(opened.quarantine_count, notes);
+        let storing = StoreHealth::new(opened.quarantine_count, notes);
         let snapshot = opened.snapshot;
         let (panics, panicked) = mpsc::unbounded_channel();
         let recorded: HashSet<PaneId> = snapshot.panes.iter().map(|pane| pane.id).collect();
         let clock = Clock::start();
-        let (core, effects) = Core::restore(house.settings.clone(), snapshot, clock.now());
+        let (core, effects) = Core::restore(context.settings.clone(), snapshot, clock.now());
         let mut engine = Self {
-            errands: Errands::of(&house.paths),
-            house: Arc::new(house),
+            watcher_jobs: WatcherJobs::new(&context.paths),
+            context: Arc::new(context),
             core,
-            desk: PendingCalls::default(),
+            pending_calls: PendingCalls::default(),
             shards: Shards::start(&panics)?,
             panes: HashMap::new(),
-            newest: PaneId(0),
-            early: BTreeMap::new(),
+            newest_pane: PaneId(0),
+            early_commands: BTreeMap::new(),
             writer,
-            storing,
-            says,
-            said,
+            store_health: storing,
+            event_sender: events,
+            event_receiver: said,
             store_reports,
             clock,
             alarms: BTreeSet::new(),
             alarm: Alarm::new()?,
             stopping: None,
             own_calls: OWN_CALLS,
-            kept_news: HashMap::new(),
+            spooled_reports: HashMap::new(),
             removals: 0,
             panicked,
             over_quota: false,
         };
-        let (house, age) = (engine.house.clone(), engine.house.settings.forget_after());
+        let (context, age) = (
+            engine.context.clone(),
+            engine.context.settings.forget_after(),
+        );
         tokio::task::spawn_blocking(move || {
-            sweep::unrecorded(&house.paths.panes(), &recorded, age);
+            sweep::unrecorded(&context.paths.panes(), &recorded, age);
         });
         engine.perform(effects);
-        engine.take_up_news();
+        engine.enter_spooled_reports();
         Ok(engine)
     }
 
-    /// Until somebody asks for the daemon's end.
-    pub async fn run(mut self, mut knocks: mpsc::Receiver<Knock>) -> io::Result<()> {
+    /// Runs until a client or a signal stops the daemon.
+    pub async fn run(mut self, mut knocks: mpsc::Receiver<ListenerEvent>) -> io::Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         loop {
             let alarm = self.alarms.first().copied();
-            let store_deadline = self.storing.deadline();
+            let store_deadline = self.store_health.deadline();
             let going = tokio::select! {
-                Some(knock) = knocks.recv() => self.knock(knock),
-                Some(said) = self.said.recv() => self.hear(said),
+                Some(knock) = knocks.recv() => self.handle_listener_event(knock),
+                Some(said) = self.event_receiver.recv() => self.handle_event(said),
                 Some(Panicked { pane, message }) = self.panicked.recv() => {
                     self.panes.remove(&pane);
                     let fact = PaneEvent::TaskPanicked { message };
                     self.step(CoreInput::Pane { pane, event: fact })
                 }
-                Some(report) = self.store_reports.recv() => self.hear_store(report),
+                Some(report) = self.store_reports.recv() => self.handle_store_report(report),
                 () = sleep_until(store_deadline.unwrap_or_else(Instant::now)), if store_deadline.is_some() => {
                     self.answer_unstored()
                 }
@@ -218,23 +204,23 @@ impl Engine {
                     self.check_quota();
                     going
                 }
-                _ = terminate.recv() => Going::Over,
-                _ = interrupt.recv() => Going::Over,
+                _ = terminate.recv() => LoopControl::Exit,
+                _ = interrupt.recv() => LoopControl::Exit,
             };
-            if going == Going::Over {
-                return self.storing.outcome();
+            if going == LoopControl::Exit {
+                return self.store_health.outcome();
             }
         }
     }
 
-    fn knock(&mut self, knock: Knock) -> Going {
+    fn handle_listener_event(&mut self, knock: ListenerEvent) -> LoopControl {
         match knock {
-            Knock::Cancelled { call } => {
-                self.desk.cancel(call);
-                self.storing.call_ended(call);
+            ListenerEvent::Cancelled { call } => {
+                self.pending_calls.cancel(call);
+                self.store_health.call_ended(call);
                 self.step(CoreInput::Cancelled { call })
             }
-            Knock::Call {
+            ListenerEvent::Call {
                 ask: Request::DaemonStatus,
                 responder,
                 ..
@@ -242,9 +228,9 @@ impl Engine {
                 responder.answer(Ok(Response::DaemonStatus {
                     status: self.status(),
                 }));
-                Going::On
+                LoopControl::Continue
             }
-            Knock::Call {
+            ListenerEvent::Call {
                 ask: Request::DaemonStop { panes },
                 who,
                 origin,
@@ -256,11 +242,11 @@ impl Engine {
                     Ok(()) => self.stop(responder, panes),
                     Err(error) => {
                         responder.answer(Err(error));
-                        Going::On
+                        LoopControl::Continue
                     }
                 }
             }
-            Knock::Call {
+            ListenerEvent::Call {
                 call,
                 key,
                 who,
@@ -270,17 +256,17 @@ impl Engine {
                 responder,
             } => {
                 let within = self.pane_of(&origin);
-                self.desk.open(call, responder);
+                self.pending_calls.open(call, responder);
                 if let Request::Hook { news } = &ask
                     && news.is_kept()
                 {
-                    self.kept_news.insert(call, key);
+                    self.spooled_reports.insert(call, key);
                 }
-                let target = world::tmux_target(&ask, &caller, |said| self.core.knows(said));
+                let target = resolve::tmux_target(&ask, &caller, |said| self.core.knows(said));
                 match ask {
-                    ask if target.is_some() || world::is_needed(&ask, &caller) => {
-                        self.look_up(call, key, who, within, caller, ask, target);
-                        Going::On
+                    ask if target.is_some() || resolve::needs_resolution(&ask, &caller) => {
+                        self.resolve_call(call, key, who, within, caller, ask, target);
+                        LoopControl::Continue
                     }
                     ask => self.enter(
                         call,
@@ -301,17 +287,18 @@ impl Engine {
     }
 
     /// The pane that a client's process runs in.
-    fn pane_of(&self, origin: &Origin) -> Option<PaneId> {
+    fn pane_of(&self, origin: &ClientOrigin) -> Option<PaneId> {
         let nearest = || self.core.pane_of(&origin.ancestors);
         *origin.pane.get_or_init(nearest)
     }
 
-    /// What hooks told while no daemon ran. We listen by now, so that none of them is told behind our back.
-    fn take_up_news(&mut self) {
-        for kept in spool::read_reports(&self.house.paths) {
+    /// Enters the hook reports that were spooled while no daemon ran. The socket listens already, so that a hook that runs
+    /// now reports to this daemon.
+    fn enter_spooled_reports(&mut self) {
+        for kept in spool::read_reports(&self.context.paths) {
             let call = CallId(self.own_calls);
             self.own_calls += 1;
-            self.kept_news.insert(call, kept.key);
+            self.spooled_reports.insert(call, kept.key);
             let asked = CallRequest {
                 key: kept.key,
                 who: kept.who,
@@ -326,13 +313,12 @@ impl Engine {
         }
     }
 
-    /// A directory may be on a disk that does not answer, and tmux may not answer either, so looking at them is not
-    /// this thread's business.
+    /// Resolves a call on a blocking thread: a file system or tmux may not respond.
     #[expect(
         clippy::too_many_arguments,
-        reason = "all of a call, which is passed on as it is"
+        reason = "the parts of one call, passed on unchanged"
     )]
-    fn look_up(
+    fn resolve_call(
         &self,
         call: CallId,
         key: IdempotencyKey,
@@ -342,22 +328,22 @@ impl Engine {
         mut ask: Request,
         target: Option<String>,
     ) {
-        let (says, house) = (self.says.clone(), self.house.clone());
+        let (events, context) = (self.event_sender.clone(), self.context.clone());
         tokio::task::spawn_blocking(move || {
-            let furnished = world::furnish(&mut ask, target.as_deref(), &caller, &house);
-            let _ = says.blocking_send(EngineEvent::Furnished {
+            let resolved = resolve::resolve_call(&mut ask, target.as_deref(), &caller, &context);
+            let _ = events.blocking_send(EngineEvent::CallResolved {
                 call,
                 key,
                 who,
                 within,
                 caller,
                 ask,
-                furnished,
+                resolved,
             });
         });
     }
 
-    fn hear(&mut self, said: EngineEvent) -> Going {
+    fn handle_event(&mut self, said: EngineEvent) -> LoopControl {
         match said {
             EngineEvent::Pane(pane, fact) => {
                 if let PaneEvent::Ended { .. }
@@ -386,16 +372,16 @@ impl Engine {
                     }
                     sweep::Removal::Kept => {}
                 }
-                self.over_if_nothing_is_open()
+                self.exit_if_finished()
             }
-            EngineEvent::Furnished {
+            EngineEvent::CallResolved {
                 call,
                 key,
                 who,
                 within,
                 caller,
                 ask,
-                furnished,
+                resolved,
             } => self.enter(
                 call,
                 CallRequest {
@@ -404,500 +390,25 @@ impl Engine {
                     within,
                     caller,
                     ask,
-                    worlds: furnished.worlds,
-                    watch: furnished.watch,
-                    tmux: furnished.tmux,
+                    worlds: resolved.worlds,
+                    watch: resolved.watch,
+                    tmux: resolved.tmux,
                 },
             ),
         }
     }
 
-    fn step(&mut self, input: CoreInput) -> Going {
+    fn step(&mut self, input: CoreInput) -> LoopControl {
         let effects = self.core.step(input, self.clock.now());
         self.perform(effects)
     }
 
-    fn act(&mut self, effect: Effect) -> Going {
-        if let Effect::Answer { call, .. }
-        | Effect::Hand { call, .. }
-        | Effect::Compose { call, .. } = &effect
-        {
-            self.storing.call_ended(*call);
-        }
-        if let Effect::Answer { call, .. } = &effect
-            && let Some(key) = self.kept_news.remove(call)
-        {
-            let house = self.house.clone();
-            tokio::task::spawn_blocking(move || spool::remove_report(&house.paths, key));
-        }
-        match effect {
-            Effect::Answer { call, .. } if call.0 >= OWN_CALLS => return self.own_call_ended(call),
-            Effect::Answer { call, answer } => self.desk.answer(call, answer),
-            Effect::Hand {
-                call,
-                answer,
-                event,
-            } => self.desk.hand(call, answer, event),
-            Effect::Prepare { worker, caller } => {
-                self.for_worker(move |house| CoreInput::Prepared {
-                    worker: worker.number,
-                    outcome: workers::prepare(&worker, &caller, house),
-                })
-            }
-            Effect::Unprepare { worker, error } => self.for_worker(move |house| {
-                workers::unprepare(&worker, house);
-                CoreInput::Unprepared {
-                    worker: worker.number,
-                    error,
-                }
-            }),
-            Effect::WorkOut { worker, repo, tail } => {
-                self.for_worker(move |house| CoreInput::WorkedOut {
-                    worker,
-                    found: workers::work_out(repo.as_ref(), tail.as_deref(), house),
-                })
-            }
-            Effect::ForgetWorker { worker } => {
-                let house = self.house.clone();
-                tokio::task::spawn_blocking(move || workers::forget(&worker, &house));
-            }
-            Effect::RunForWatcher {
-                watcher,
-                step,
-                command,
-                cwd,
-                caller,
-                limit,
-            } => {
-                let errand = Errand {
-                    watcher,
-                    step,
-                    command,
-                    cwd,
-                    caller,
-                    limit,
-                };
-                self.errands.run(errand, self.says.clone());
-            }
-            Effect::Fit { pane, size } => self.tell(pane, PaneCommand::Fit(size)),
-            Effect::AgentSays { pane, says } => self.tell(pane, PaneCommand::AgentSays(says)),
-            Effect::Judge { job, caller } => self.errands.judge(*job, &caller, self.says.clone()),
-            Effect::StopJudging { watcher } => self.errands.stop(watcher),
-            Effect::AwaitQuiet {
-                pane,
-                watcher,
-                step,
-                quiet,
-                lines,
-            } => {
-                let quiet = Quiet {
-                    watcher,
-                    step,
-                    quiet,
-                    lines,
-                };
-                self.tell(pane, PaneCommand::AwaitQuiet(quiet));
-            }
-            Effect::ForgetQuiet { pane, watcher } => {
-                self.tell(pane, PaneCommand::ForgetQuiet(watcher));
-            }
-            Effect::Inject {
-                pane,
-                watcher,
-                step,
-                line,
-                enter,
-                seen,
-            } => {
-                let inject = Inject {
-                    watcher,
-                    step,
-                    line,
-                    enter,
-                    seen,
-                };
-                self.tell(pane, PaneCommand::Inject(inject));
-            }
-            Effect::AwaitRest { pane, over } => self.tell(pane, PaneCommand::AwaitRest(over)),
-            Effect::TypeMessage { pane, event, text } => {
-                self.tell(pane, PaneCommand::TypeMessage { event, text });
-            }
-            Effect::Commit { .. } => {}
-            Effect::Open {
-                record,
-                job,
-                env,
-                world,
-                caller,
-            } => {
-                let start = launch::PaneLaunch {
-                    job,
-                    env,
-                    world,
-                    caller,
-                };
-                let (handle, task) =
-                    pane::open(*record, start, self.house.clone(), self.says.clone());
-                self.install(handle, task);
-            }
-            Effect::Adopt { record, steps, how } => {
-                let (handle, task) =
-                    pane::adopt(*record, steps, how, self.house.clone(), self.says.clone());
-                self.install(handle, task);
-            }
-            Effect::Ask {
-                call,
-                pane,
-                question,
-            } => self.ask(call, pane, question),
-            Effect::AskArchive {
-                call,
-                record,
-                question,
-            } => {
-                if let Some(responder) = self.desk.take(call) {
-                    let answer = archive::answer(record, question, self.house.clone());
-                    let task = whole::answer_later(responder, answer);
-                    self.desk.waits(call, task.abort_handle());
-                }
-            }
-            Effect::CollectGarbage {
-                call,
-                inventory,
-                dry_run,
-            } => {
-                let (house, says) = (self.house.clone(), self.says.clone());
-                let responder = self.desk.take(call);
-                if !dry_run {
-                    self.removals += inventory.forgotten.len();
-                }
-                tokio::task::spawn_blocking(move || {
-                    let removed = |pane, outcome| {
-                        let _ = says.blocking_send(EngineEvent::Removal { pane, outcome });
-                    };
-                    let collected = gc::collect(&inventory, dry_run, &house.paths, removed);
-                    if let Some(responder) = responder {
-                        responder.answer(Ok(Response::Garbage { collected }));
-                    }
-                });
-            }
-            Effect::Survey {
-                call,
-                overview,
-                live,
-                bounded,
-            } => self.survey(call, overview, live, bounded),
-            Effect::Close { pane, grace } => {
-                self.tell(pane, PaneCommand::Close { grace });
-            }
-            Effect::Sweep { pane, grace } => {
-                let (says, dir) = (
-                    self.says.clone(),
-                    self.house.paths.panes().join(pane.to_string()),
-                );
-                tokio::task::spawn_blocking(move || {
-                    sweep::pane(pane, &dir, grace);
-                    let _ = says.blocking_send(EngineEvent::Pane(pane, PaneEvent::Swept));
-                });
-            }
-            Effect::Forget { pane } => {
-                let dir = self.house.paths.panes().join(pane.to_string());
-                let says = self.says.clone();
-                self.removals += 1;
-                tokio::task::spawn_blocking(move || {
-                    let outcome = sweep::remove_pane_dir(&dir);
-                    let _ = says.blocking_send(EngineEvent::Removal { pane, outcome });
-                });
-            }
-            Effect::Watch { pane, watch } => self.tell(pane, PaneCommand::Watch(watch)),
-            Effect::WatchArchive { record, watch } => {
-                let (says, house) = (self.says.clone(), self.house.clone());
-                tokio::spawn(async move {
-                    let pane = record.id;
-                    for fact in archive::search(record, &watch, house).await {
-                        let _ = says.send(EngineEvent::Pane(pane, fact)).await;
-                    }
-                });
-            }
-            Effect::Unwatch { pane, run } => self.tell(pane, PaneCommand::Unwatch(run)),
-            Effect::RunSteps { pane, plan } => self.tell(pane, PaneCommand::RunSteps(plan)),
-            Effect::StopSteps { pane, plan } => self.tell(pane, PaneCommand::StopSteps(plan)),
-            Effect::Compose {
-                call,
-                run,
-                wrap,
-                result,
-                parts,
-                most_chars,
-            } => {
-                let parts = parts.into_iter().map(|part| {
-                    let part = part?;
-                    let handle = self.panes.get(&part.record.id).cloned();
-                    Some((part, handle))
-                });
-                let says = self.says.clone();
-                let answer = self.desk.take(call).map(|responder| {
-                    let (parts, house) = (parts.collect(), self.house.clone());
-                    let reply = compose::reply(*result, parts, most_chars, wrap, house);
-                    let task = whole::answer_later(responder, reply);
-                    self.desk.waits(call, task.abort_handle());
-                    task
-                });
-                tokio::spawn(async move {
-                    let delivered = match answer {
-                        Some(answer) => answer.await.unwrap_or(false),
-                        None => false,
-                    };
-                    let composed = CoreInput::Composed { run, delivered };
-                    let _ = says.send(EngineEvent::Worker(composed)).await;
-                });
-            }
-            Effect::WakeAt(at) => {
-                self.alarms.insert(at);
-            }
-        }
-        Going::On
-    }
-
-    /// Files and git take their time, and nobody else waits for that.
-    fn for_worker(&self, work: impl FnOnce(&DaemonContext) -> CoreInput + Send + 'static) {
-        let (says, house) = (self.says.clone(), self.house.clone());
-        tokio::task::spawn_blocking(move || {
-            let input = work(&house);
-            let _ = says.blocking_send(EngineEvent::Worker(input));
-        });
-    }
-
-    fn tell(&mut self, pane: PaneId, command: PaneCommand) {
-        match self.panes.get(&pane) {
-            Some(handle) => handle.tell(command),
-            None if pane > self.newest => self.early.entry(pane).or_default().push(command),
-            // A pane that has just ended is told of to core as well, which then asks its files.
-            None => {}
-        }
-    }
-
-    fn install(&mut self, handle: PaneHandle, task: Task) {
-        let pane = handle.id();
-        self.newest = self.newest.max(pane);
-        // Of those before it none is opened any more.
-        let later = self.early.split_off(&PaneId(pane.0 + 1));
-        let mut early = std::mem::replace(&mut self.early, later);
-        for command in early.remove(&pane).into_iter().flatten() {
-            handle.tell(command);
-        }
-        self.panes.insert(pane, handle);
-        self.shards.spawn(pane, task);
-    }
-
-    fn ask(&mut self, call: CallId, pane: PaneId, question: PaneRequest) {
-        let Some(handle) = self.panes.get(&pane) else {
-            // It ended a moment ago, and core hears of it next.
-            let error =
-                Error::new(ErrorKind::Ended, format!("pane `{pane}` is ending")).hint("ask again");
-            return self.desk.answer(call, Err(error));
-        };
-        let Some(responder) = self.desk.take(call) else {
-            return;
-        };
-        if let PaneRequest::Follow { from } = question {
-            let wait = tokio::spawn(follow::live(handle.clone(), from, responder));
-            self.desk.waits(call, wait.abort_handle());
-        } else if let Err(PaneCommand::Ask { responder, .. }) = handle.try_tell(PaneCommand::Ask {
-            question,
-            responder,
-        }) {
-            let error = Error::new(
-                ErrorKind::Unavailable,
-                format!("pane `{pane}` has too much to do"),
-            )
-            .hint("ask again");
-            responder.answer(Err(error));
-        }
-    }
-
-    /// Completes the rows of live panes, each by its own task.
-    fn survey(&mut self, call: CallId, mut overview: Overview, live: Vec<PaneId>, bounded: bool) {
-        let Some(responder) = self.desk.take(call) else {
-            return;
-        };
-        let asked: Vec<_> = live
-            .into_iter()
-            .filter_map(|pane| {
-                let (answer, answered) = oneshot::channel();
-                self.panes
-                    .get(&pane)?
-                    .try_tell(PaneCommand::Brief(answer))
-                    .ok()?;
-                Some((pane, answered))
-            })
-            .collect();
-        let answer = move |mut overview| {
-            if bounded {
-                view::bound_overview(&mut overview, MODEL_CHARS);
-            }
-            let reply = ToolReply::GetStatus(GetStatusReply::All(overview));
-            responder.answer(Ok(Response::Tool { reply }));
-        };
-        if asked.is_empty() {
-            return answer(overview);
-        }
-        tokio::spawn(async move {
-            let deadline = Instant::now() + PATIENCE_FOR_A_ROW;
-            for (pane, answered) in asked {
-                let brief = tokio::time::timeout_at(deadline, answered).await;
-                if let (Ok(Ok(brief)), Ok(index)) = (
-                    brief,
-                    overview
-                        .panes
-                        .binary_search_by_key(&pane, |row| row.pane_id),
-                ) {
-                    overview.panes[index].state = brief.state;
-                    overview.panes[index].idle_ms = brief.idle_ms;
-                }
-            }
-            answer(overview);
-        });
-    }
-
-    fn status(&self) -> DaemonStatus {
-        DaemonStatus {
-            pid: std::process::id(),
-            socket: self.house.paths.socket().to_string_lossy().into_owned(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            uptime_ms: u64::try_from(self.clock.uptime().as_millis()).unwrap_or(u64::MAX),
-            panes: self.core.live_panes().count() as u64,
-            epoch: self.house.epoch,
-            store: self.storing.status(),
-            logs: self.logs_status(),
-        }
-    }
-
-    fn logs_status(&self) -> LogsStatus {
-        let LogUsage {
-            ended_bytes,
-            running_bytes,
-        } = self.core.log_usage();
-        let quota_bytes = self.house.settings.logs_quota_bytes();
-        let is_over = quota_bytes.is_some_and(|quota| ended_bytes + running_bytes > quota);
-        let note = "the output logs exceed `logs_quota_mb`, and running panes or open runs need what is left: close \
-                    panes, or raise the quota";
-        LogsStatus {
-            ended_bytes,
-            running_bytes,
-            quota_bytes,
-            note: is_over.then(|| note.to_owned()),
-        }
-    }
-
-    /// Logs when the output logs begin or cease to exceed their quota.
-    fn check_quota(&mut self) {
-        let logs = self.logs_status();
-        if logs.note.is_some() == self.over_quota {
-            return;
-        }
-        self.over_quota = logs.note.is_some();
-        if self.over_quota {
-            tracing::warn!(
-                running_bytes = logs.running_bytes,
-                ended_bytes = logs.ended_bytes,
-                quota_bytes = logs.quota_bytes,
-                "output logs exceed the quota and nothing more can be forgotten"
-            );
-        } else {
-            tracing::info!("output logs are within the quota again");
-        }
-    }
-
-    /// The directory that has the directories of all panes.
+    /// The parent directory of all pane directories.
     pub fn panes_directory(&self) -> std::path::PathBuf {
-        self.house.paths.panes()
+        self.context.paths.panes()
     }
 
     pub fn client_limits(&self) -> ClientLimits {
-        ClientLimits::of(&self.house.settings)
-    }
-
-    fn stop(&mut self, asker: Responder, panes: bool) -> Going {
-        if self.stopping.is_some() {
-            asker.answer(Err(Error::new(
-                ErrorKind::Unavailable,
-                "the daemon is stopping already",
-            )));
-            return Going::On;
-        }
-        let live: Vec<PaneId> = if panes {
-            self.core.own_panes().collect()
-        } else {
-            Vec::new()
-        };
-        let calls: Vec<CallId> = live
-            .iter()
-            .enumerate()
-            .map(|(n, _)| CallId(self.own_calls + n as u64))
-            .collect();
-        self.own_calls += calls.len() as u64;
-        let open = calls.iter().copied().collect();
-        let views = panes.then(|| {
-            let dir = self.house.paths.panes();
-            std::thread::spawn(move || sweep::ended_views(&dir))
-        });
-        self.stopping = Some(Stopping {
-            views,
-            asker: Some(asker),
-            open,
-            closed: live.len() as u64,
-        });
-        let caller = Arc::new(CallerEnv::nobody());
-        for (call, pane) in calls.into_iter().zip(live) {
-            let close = ClosePane {
-                pane_id: pane.to_string(),
-                grace_ms: ClosePane::grace_ms(),
-            };
-            let ask = Request::Tool {
-                call: ToolCall::ClosePane(close),
-            };
-            let asked = CallRequest {
-                key: IdempotencyKey([0; 16]),
-                who: CallerIdentity::Person {
-                    project: String::new(),
-                },
-                within: None,
-                caller: caller.clone(),
-                ask,
-                worlds: Ok(Vec::new()),
-                watch: None,
-                tmux: TmuxLookup::None,
-            };
-            self.enter(call, asked);
-        }
-        self.over_if_nothing_is_open()
-    }
-
-    fn own_call_ended(&mut self, call: CallId) -> Going {
-        if let Some(stopping) = &mut self.stopping {
-            stopping.open.remove(&call);
-        }
-        self.over_if_nothing_is_open()
-    }
-
-    fn over_if_nothing_is_open(&mut self) -> Going {
-        let Some(stopping) = self
-            .stopping
-            .as_mut()
-            .filter(|stopping| stopping.open.is_empty() && self.removals == 0)
-        else {
-            return Going::On;
-        };
-        // Nothing else is left to do, and what is not through by now never will be.
-        if let Some(views) = stopping.views.take() {
-            let _ = views.join();
-        }
-        if let Some(asker) = stopping.asker.take() {
-            asker.answer(Ok(Response::Stopping {
-                panes_closed: stopping.closed,
-            }));
-        }
-        Going::Over
+        ClientLimits::of(&self.context.settings)
     }
 }

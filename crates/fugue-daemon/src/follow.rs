@@ -7,8 +7,8 @@ use fugue_api::{
 use tokio::sync::oneshot;
 
 use crate::{
-    desk::Responder,
     pane::{PaneCommand, PaneHandle},
+    pending_calls::Responder,
 };
 
 pub async fn live(handle: PaneHandle, from: u64, responder: Responder) {

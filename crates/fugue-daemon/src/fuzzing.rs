@@ -1,4 +1,4 @@
-//! What holds for any bytes that others write, as functions that panic where it does not: for fuzz targets, and for the
+//! Properties of parsers for any bytes from outside, as functions that panic on a violation: for fuzz targets, and for the
 //! tests that replay their corpora. One file per target.
 
 mod answers;

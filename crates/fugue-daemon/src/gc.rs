@@ -1,5 +1,5 @@
-//! Garbage collection: finds files in the state directory that nothing needs, and removes them. A dry run is the same
-//! search without the removal.
+//! Garbage collection: finds unused files in the state directory and removes them. A dry run is the same search without the
+//! removal.
 
 use std::{
     fs, io,
@@ -19,8 +19,8 @@ use crate::{
 };
 use fugue_client::paths::UserPaths;
 
-/// Finds what nothing needs and, unless it is a dry run, removes it. `removed` hears of the directory of each forgotten
-/// pane, as its record is dropped only when the directory is gone.
+/// Finds unused files and, except in a dry run, removes them. `removed` is called for the directory of each forgotten pane,
+/// because the record is dropped only after the directory is removed.
 pub fn collect(
     inventory: &Inventory,
     dry_run: bool,
@@ -32,7 +32,7 @@ pub fn collect(
         for item in items.iter_mut().filter(|item| item.kept.is_none()) {
             let path = paths.state.join(&item.path);
             if let Err(error) = remove(item.kind, &path) {
-                tracing::warn!(path = %path.display(), %error, "garbage could not be removed");
+                tracing::warn!(path = %path.display(), %error, "garbage not removed");
                 item.kept = Some(error.to_string());
             }
             let name = path.file_name().and_then(|name| name.to_str());

@@ -1,7 +1,7 @@
-//! Does what core decides: sockets, holders, the store, timers.
+//! The I/O of fugue: sockets, holders, tmux, the store, agents, timers. It performs the effects of `fugue-core`.
 //!
-//! Control and data are apart. The control plane ([`engine`]) is one loop without bytes; every pane's bytes stay in
-//! its own task on one of a few threads ([`shards`]), and only facts leave it.
+//! Control and data are separate. The control plane ([`engine`]) is one loop without output bytes. The bytes of a pane stay in
+//! the pane's task on one of a few threads ([`shards`]), which sends only events to the engine.
 
 pub mod agents;
 mod archive;
@@ -9,21 +9,22 @@ pub mod assess;
 mod clock;
 mod compose;
 pub mod config;
-mod desk;
 mod disk;
-mod door;
 mod engine;
 mod follow;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gc;
+mod listener;
 mod listening;
 mod origin;
 mod pane;
+mod pending_calls;
 mod picture;
 mod reading;
 mod recovery;
 mod replay;
+mod resolve;
 mod run;
 mod shards;
 pub mod shell;
@@ -33,7 +34,6 @@ pub mod tmux;
 mod watchers;
 mod whole;
 mod workers;
-mod world;
 
 pub use recovery::{RepairReport, repair};
 pub use run::daemon;

@@ -1,8 +1,8 @@
-//! The daemon's socket in the state directory, and what becomes of the daemon when somebody removes either.
+//! The daemon's socket file in the state directory, and the reaction to the removal of either.
 //!
-//! The kernel tells the daemon by inotify. A removed socket is bound again when the next client opens the start lock,
-//! and not before, so that `rm -r` of the state directory is not disturbed. A state directory that is gone ends the
-//! daemon: nothing that it stores could be found again.
+//! inotify reports the removal. A removed socket is bound again when the next client opens the start lock, and not earlier, so
+//! that `rm -r` of the state directory is not disturbed. The removal of the state directory stops the daemon, as no client
+//! could find the data again.
 
 use std::{
     fs, io,
@@ -25,7 +25,7 @@ use fugue_client::{
     paths::{START_LOCK_NAME, SocketPath, UserPaths},
 };
 
-/// The device and inode number of a file: its identity, whatever is at its path.
+/// The device and inode number of a file: the identity of a file independent of the path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileId(u64, u64);
 
@@ -44,10 +44,9 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Binds the socket. Only for the daemon that has the state directory's lock: a file that is there already belongs to
-    /// no living daemon.
+    /// Binds the socket. The caller holds the lock of the state directory, so an existing file belongs to no running daemon.
     pub fn bind(path: &Path) -> io::Result<(Self, UnixListener)> {
-        // Bound under another name and moved into place when it listens: whoever finds the file can connect.
+        // Bound under another name and renamed when the socket listens, so that a client that finds the file can connect.
         let unready = path.with_extension("sock.new");
         match fs::remove_file(&unready) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -67,7 +66,7 @@ impl SocketFile {
         self.id.is_some() && FileId::at(&self.path) == self.id
     }
 
-    /// Removes the file, if it still is the one that was bound.
+    /// Removes the file, if the path still leads to the bound socket.
     pub fn remove(&self) {
         if self.is_there() {
             let _ = fs::remove_file(&self.path);
@@ -75,7 +74,7 @@ impl SocketFile {
     }
 }
 
-/// What happened to the state directory.
+/// A change of the state directory.
 pub enum StateEvent {
     /// The socket had been removed and is bound again.
     Rebound(UnixListener),
@@ -85,9 +84,9 @@ pub enum StateEvent {
     Moved,
 }
 
-/// Watches the state directory and the socket in it.
+/// Watches the state directory and the socket inside.
 pub struct StateMonitor {
-    /// `None` where the kernel gives this user no inotify instance any more: a removed socket is then not bound again.
+    /// `None` if the user's limit of inotify instances is reached: a removed socket is then not bound again.
     inotify: Option<AsyncFd<OwnedFd>>,
     directory: fs::File,
     path: PathBuf,
@@ -100,7 +99,7 @@ impl StateMonitor {
         let inotify = match watch(&paths.state) {
             Ok(inotify) => Some(register_fd(inotify, Interest::READABLE)?),
             Err(error) => {
-                tracing::warn!(%error, "the state directory cannot be watched");
+                tracing::warn!(%error, "state directory not monitored");
                 None
             }
         };
@@ -134,8 +133,8 @@ impl StateMonitor {
         }
     }
 
-    /// Waits until the kernel reports something, and returns whether somebody opened the start lock. Events that the
-    /// kernel dropped count as everything.
+    /// Waits for inotify events and returns whether the start lock was opened. An overflow of the event queue counts as every
+    /// event.
     async fn wait(&mut self) -> io::Result<bool> {
         let Some(inotify) = &self.inotify else {
             return std::future::pending().await;
@@ -166,7 +165,7 @@ impl StateMonitor {
 fn watch(state: &Path) -> io::Result<OwnedFd> {
     let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
     inotify::add_watch(&inotify, state, WatchFlags::OPEN | WatchFlags::ONLYDIR)?;
-    // A directory that is held open, as this one is by its lock, gets no event of its own removal; the one above does.
+    // The lock holds this directory open, so inotify reports the removal only for the parent directory.
     if let Some(parent) = state.parent() {
         let gone = WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::ONLYDIR;
         inotify::add_watch(&inotify, parent, gone)?;

@@ -1,31 +1,31 @@
-//! Which pane a client's process runs in, as the kernel knows it: by the processes above it, nearest first.
+//! The pane in which a client's process runs, found by its ancestor processes, nearest first.
 //!
-//! A holder is the subreaper of its pane, so that a process which left its parents behind still has the holder above it.
-//! Nothing of this is taken from what the client says or has in its environment.
+//! A holder is the subreaper of its pane, so an orphaned process is still a descendant of the holder. The client's claims and
+//! its environment are not used.
 
 use std::{io, path::Path, sync::OnceLock};
 
 use fugue_api::PaneId;
 
-/// A process, and the pane that it is the holder of.
-type Ancestor = (u32, Option<PaneId>);
+/// A process, and its pane if it is a holder.
+type ProcessAncestor = (u32, Option<PaneId>);
 
-/// The processes above a connection's peer, when it connected.
+/// The ancestor processes of a connection's peer at the time of the connection.
 #[derive(Debug, Default)]
-pub struct Origin {
+pub struct ClientOrigin {
     /// From the peer upwards.
-    pub ancestors: Vec<Ancestor>,
-    /// The pane of the nearest of them, once somebody has looked. Process numbers are used again, so it stays what it was.
+    pub ancestors: Vec<ProcessAncestor>,
+    /// The pane of the nearest holder, cached after the first search because process ids are reused.
     pub pane: OnceLock<Option<PaneId>>,
 }
 
-// A peer further down than this is refused, lest depth be a way to lose the pane.
+// A peer with more ancestors is refused, so that a deep process tree is no way to escape from the pane.
 const MAX_ANCESTORS: usize = 4096;
-// Each time a process on the way has ended meanwhile, and its children have another parent.
+// The walk restarts when an ancestor has ended meanwhile, because its children have another parent then.
 const MAX_RESTARTS: usize = 1000;
 
-impl Origin {
-    /// Walks up from a process. An error: nothing is known, and whoever asked cannot be told from a person.
+impl ClientOrigin {
+    /// Walks up from a process. After an error the client must be refused: it could not be distinguished from a person.
     pub fn of(peer: i32, panes: &Path) -> io::Result<Self> {
         for _ in 0..MAX_RESTARTS {
             if let Some(ancestors) = walk(peer, panes)? {
@@ -39,12 +39,12 @@ impl Origin {
     }
 }
 
-/// `None`: a process on the way ended, and the walk begins again.
-fn walk(peer: i32, panes: &Path) -> io::Result<Option<Vec<Ancestor>>> {
+/// `None` if an ancestor ended during the walk, which then restarts.
+fn walk(peer: i32, panes: &Path) -> io::Result<Option<Vec<ProcessAncestor>>> {
     let mut ancestors = Vec::new();
     let mut below = None;
     let mut pid = peer;
-    // Above the first process there is none, and it is nobody's holder.
+    // Process 1 has no parent and is no holder.
     while pid > 1 {
         if ancestors.len() == MAX_ANCESTORS {
             return Err(io::Error::other(format!(
@@ -54,7 +54,7 @@ fn walk(peer: i32, panes: &Path) -> io::Result<Option<Vec<Ancestor>>> {
         let Some(parent) = fugue_holder::parent_pid(pid)? else {
             return match below {
                 None => Err(io::Error::other("the client has ended")),
-                // Another user's process, hidden from us: none above it is a holder of ours that we could see.
+                // A process of another user, hidden by the mount options of /proc: no visible holder is above it.
                 Some(child) if fugue_holder::parent_pid(child)? == Some(pid) => Ok(Some(ancestors)),
                 Some(_) => Ok(None),
             };
@@ -76,12 +76,12 @@ mod tests {
     fn the_processes_above_a_client_are_found_and_one_that_has_ended_is_refused() {
         let panes = tempfile::tempdir().unwrap();
         let own = std::process::id();
-        let origin = Origin::of(own.cast_signed(), panes.path()).unwrap();
+        let origin = ClientOrigin::of(own.cast_signed(), panes.path()).unwrap();
         assert_eq!(origin.ancestors[0], (own, None));
         let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
         if parent > 1 {
             assert_eq!(origin.ancestors[1], (parent.cast_unsigned(), None));
         }
-        assert!(Origin::of(i32::MAX, panes.path()).is_err());
+        assert!(ClientOrigin::of(i32::MAX, panes.path()).is_err());
     }
 }

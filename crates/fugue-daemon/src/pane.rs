@@ -42,8 +42,8 @@ use tokio::{
 };
 
 use crate::{
-    desk::Responder,
     engine::{DaemonContext, EngineEvent},
+    pending_calls::Responder,
     replay::Follower,
     shards::Task,
     sweep,

@@ -1,4 +1,4 @@
-//! Finds panes again whose records are gone, from what is in their directories.
+//! Recovers panes whose records are lost from the files in their directories.
 
 use std::{
     collections::BTreeSet,
@@ -16,14 +16,16 @@ use serde::Serialize;
 
 use crate::{
     pane::launch,
-    store::{self, IntegrityCheck, Opened, Origin, QuarantinedRow, Sqlite, Store, StoreError},
+    store::{
+        self, IntegrityCheck, QuarantinedRow, Sqlite, Store, StoreContents, StoreError, StoreOrigin,
+    },
 };
 use fugue_client::paths::UserPaths;
 
-// Notes are for people; the log has all of them.
+// The limit of pane ids in a note for people; the log has all of them.
 const MAX_LISTED: usize = 10;
 
-/// Writes a pane's record into its directory, where it is found again if the database is lost.
+/// Writes a pane's record into its directory, from which it is recovered if the database is lost.
 pub fn note_record(dir: &Path, record: &PaneRecord) -> io::Result<()> {
     let path = noted(dir);
     let beside = path.with_extension("new");
@@ -35,15 +37,15 @@ fn noted(dir: &Path) -> PathBuf {
     dir.join("pane.json")
 }
 
-/// Makes sure that no id that names a directory is given out again, and adds records of panes that have none: of every
-/// directory where the database or the pane's record was lost, else of those whose process lives.
+/// Raises the id counters above all ids that name a directory, and adds missing records of panes: of every directory where
+/// the database or the pane's record was lost, otherwise of panes whose process is alive.
 pub fn find_panes(
     paths: &UserPaths,
     store: &mut Sqlite,
-    opened: &mut Opened,
+    opened: &mut StoreContents,
 ) -> Result<Vec<PaneId>, StoreError> {
     let dirs = pane_dirs(&paths.panes());
-    let is_lost = opened.origin != Origin::Sound;
+    let is_lost = opened.origin != StoreOrigin::Sound;
     let snapshot = &mut opened.snapshot;
     let highest = dirs.iter().map(|(pane, _)| pane.0).max().unwrap_or(0);
     snapshot.next_pane = snapshot.next_pane.max(highest + 1);
@@ -56,7 +58,7 @@ pub fn find_panes(
     snapshot.next_run = snapshot.next_run.max(plans + 1);
     let mut least_epoch = last_epoch(&paths.state) + 1;
     if is_lost && !dirs.is_empty() {
-        // How high it was may be lost as well. No daemon was started as often as there are seconds.
+        // The last epoch may be lost too. The time in seconds is higher than the number of daemon starts.
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -95,7 +97,7 @@ pub fn find_panes(
     Ok(panes)
 }
 
-/// The directories that are named by panes.
+/// The pane directories.
 fn pane_dirs(panes: &Path) -> Vec<(PaneId, PathBuf)> {
     let entries = fs::read_dir(panes).into_iter().flatten().flatten();
     entries
@@ -106,7 +108,7 @@ fn pane_dirs(panes: &Path) -> Vec<(PaneId, PathBuf)> {
         .collect()
 }
 
-/// The numbers that begin the names of what is in a directory.
+/// The numbers at the start of the file names in a directory.
 fn numbers_in(dir: &Path) -> impl Iterator<Item = u64> + use<> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| {
@@ -122,7 +124,7 @@ fn latest_meta(dir: &Path) -> Option<ChildRecord> {
     all.last()
 }
 
-/// The record that the daemon left in the directory, else as much of one as the holder's own notes allow.
+/// The record that the daemon wrote into the directory, otherwise a partial one from the holder's own files.
 fn record_of(pane: PaneId, dir: &Path, meta: &ChildRecord) -> PaneRecord {
     let noted = fs::read(noted(dir)).ok();
     let noted = noted.and_then(|text| serde_json::from_slice::<PaneRecord>(&text).ok());
@@ -160,7 +162,7 @@ fn record_of(pane: PaneId, dir: &Path, meta: &ChildRecord) -> PaneRecord {
     }
 }
 
-/// The epoch of the last daemon, also where its database is lost: holders obey the highest that they have seen.
+/// The epoch of the last daemon, also if the database is lost: holders accept commands of the highest epoch only.
 fn last_epoch(state: &Path) -> u64 {
     let noted = fs::read_to_string(state.join("epoch")).unwrap_or_default();
     noted.trim().parse().unwrap_or(0)
@@ -171,24 +173,24 @@ fn note_epoch(state: &Path, epoch: u64) {
     let written = fs::write(&beside, format!("{epoch}\n"))
         .and_then(|()| fs::rename(&beside, state.join("epoch")));
     if let Err(error) = written {
-        tracing::warn!(%error, "epoch not noted beside the database");
+        tracing::warn!(%error, "epoch file not written");
     }
 }
 
-/// What a person should know about how the store was opened.
-pub fn notes(opened: &Opened, found: &[PaneId]) -> Vec<String> {
+/// Notes for the user about losses and repairs when the store was opened.
+pub fn notes(opened: &StoreContents, found: &[PaneId]) -> Vec<String> {
     let mut notes = Vec::new();
     let aside = |kept_aside: &Option<PathBuf>| match kept_aside {
         Some(path) => format!("; it is kept as {}", path.display()),
         None => String::new(),
     };
     match &opened.origin {
-        Origin::Sound | Origin::New => {}
-        Origin::Backup { reason, kept_aside } => notes.push(format!(
+        StoreOrigin::Sound | StoreOrigin::New => {}
+        StoreOrigin::Backup { reason, kept_aside } => notes.push(format!(
             "{reason}; the last backup took its place, and what was recorded since is lost{}",
             aside(kept_aside)
         )),
-        Origin::Empty { reason, kept_aside } => notes.push(format!(
+        StoreOrigin::Empty { reason, kept_aside } => notes.push(format!(
             "{reason}; there was no usable backup, so an empty database took its place{}",
             aside(kept_aside)
         )),
@@ -224,22 +226,22 @@ pub fn notes(opened: &Opened, found: &[PaneId]) -> Vec<String> {
     notes
 }
 
-/// What a repair found and did.
+/// The result of a repair.
 #[derive(Debug, Serialize)]
 pub struct RepairReport {
     #[serde(flatten)]
-    pub origin: Origin,
-    /// Records that were set aside now.
+    pub origin: StoreOrigin,
+    /// Records that this repair moved into the quarantine.
     pub quarantined: Vec<QuarantinedRow>,
-    /// All that are set aside.
+    /// All records in the quarantine.
     pub quarantined_records: u64,
     pub panes_found: Vec<PaneId>,
     pub panes: usize,
-    /// The same in sentences.
+    /// The result in sentences.
     pub notes: Vec<String>,
 }
 
-/// Checks the whole database and mends what can be mended. No daemon may run: whoever calls this holds its lock.
+/// Checks the whole database and repairs it as far as possible. The caller holds the daemon's lock, so that no daemon runs.
 pub fn repair(paths: &UserPaths) -> Result<RepairReport, Error> {
     let unusable = |error: StoreError| {
         Error::new(

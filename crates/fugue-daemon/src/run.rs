@@ -1,4 +1,4 @@
-//! The daemon's life, from its lock to its last word.
+//! Starts the daemon, serves until the stop, and flushes the last replies.
 
 use std::io;
 
@@ -15,13 +15,13 @@ use tokio::{
 
 use crate::{
     config,
-    desk::{Responder, UnreadReplies},
-    door::{self, Knock},
     engine::{DaemonContext, Engine},
+    listener::{self, ListenerEvent},
     listening::{SocketFile, StateEvent, StateMonitor},
+    pending_calls::{Responder, UnreadReplies},
     recovery, shell,
     store::{self, IntegrityCheck},
-    watchers::Errands,
+    watchers::WatcherJobs,
     whole::WholeLogReaders,
 };
 use fugue_client::{
@@ -30,21 +30,21 @@ use fugue_client::{
     paths::UserPaths,
 };
 
-// Knocks wait here while the engine is busy; a client that fills it waits at its own socket.
-const KNOCKS_IN_LINE: usize = 1024;
-// What clients may take to read their last answers.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+// The queue of the engine. When the queue is full, connection tasks wait and stop reading from their sockets.
+const MAX_QUEUED_EVENTS: usize = 1024;
+// The time for clients to read their last replies.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs the daemon in this process until somebody stops it.
+/// Runs the daemon in this process until the stop.
 pub fn daemon(paths: &UserPaths) -> Result<(), Error> {
-    // Whatever is written from here on, the database's own side files included, is for us alone. Panes get their
-    // caller's mask.
+    // All files from here on, including the side files of the database, are private to the user. Panes get the umask of their
+    // caller.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     paths.prepare()?;
     let starter = StartupPipe::from_env(paths)?;
     let started = match daemon_start::lock_state(paths) {
         Ok(Some(lock)) => begin(paths, lock),
-        // Its socket had been removed, or another client was faster.
+        // Another daemon has the lock: either the socket was removed, or another client started that daemon a moment ago.
         Ok(None) if starter.is_awaited() => {
             starter.report(&Ok(()));
             return Ok(());
@@ -58,7 +58,7 @@ pub fn daemon(paths: &UserPaths) -> Result<(), Error> {
     };
     let outcome = started.as_ref().map(|_| ()).map_err(Clone::clone);
     starter.report(&outcome);
-    let Begun {
+    let DaemonStart {
         runtime,
         engine,
         listener,
@@ -74,12 +74,12 @@ pub fn daemon(paths: &UserPaths) -> Result<(), Error> {
             )
         })?;
     monitor.socket.remove();
-    tracing::info!("the daemon ends");
+    tracing::info!("daemon stopped");
     Ok(())
 }
 
-/// Everything that a daemon has before its first call.
-struct Begun {
+/// The parts of a daemon before the first call.
+struct DaemonStart {
     runtime: runtime::Runtime,
     engine: Engine,
     listener: UnixListener,
@@ -87,7 +87,7 @@ struct Begun {
     lock: FileLock,
 }
 
-fn begin(paths: &UserPaths, lock: FileLock) -> Result<Begun, Error> {
+fn begin(paths: &UserPaths, lock: FileLock) -> Result<DaemonStart, Error> {
     let trouble = |error: io::Error| {
         Error::new(
             ErrorKind::Unavailable,
@@ -101,7 +101,7 @@ fn begin(paths: &UserPaths, lock: FileLock) -> Result<Begun, Error> {
             ErrorKind::Unavailable,
             format!("{}: {error}", paths.database().display()),
         )
-        .hint("is the disk full, or read-only? panes go on without a daemon")
+        .hint("is the disk full, or read-only? panes continue without a daemon")
     };
     let (mut store, mut opened) =
         store::open(&paths.database(), IntegrityCheck::Quick).map_err(unusable)?;
@@ -111,7 +111,7 @@ fn begin(paths: &UserPaths, lock: FileLock) -> Result<Begun, Error> {
         tracing::warn!(note, "store opened with losses");
     }
     if !opened.snapshot.watchers.is_empty() {
-        Errands::sweep(paths);
+        WatcherJobs::sweep(paths);
     }
     let nofile = raise_file_limit();
     let epoch = opened.snapshot.epoch;
@@ -123,17 +123,17 @@ fn begin(paths: &UserPaths, lock: FileLock) -> Result<Begun, Error> {
     let (socket, listener) = SocketFile::bind(&paths.socket())
         .map_err(|error| fugue_client::paths::unusable_path_error(&paths.socket(), &error))?;
     let monitor = StateMonitor::new(paths, socket).map_err(trouble)?;
-    let house = DaemonContext {
+    let context = DaemonContext {
         paths: paths.clone(),
         whole_log_readers: WholeLogReaders::new(settings.whole_log_readers),
         settings,
         epoch,
         nofile,
     };
-    let engine = Engine::new(house, opened, notes, store).map_err(trouble)?;
-    tracing::info!(epoch, pid = std::process::id(), "the daemon listens");
+    let engine = Engine::new(context, opened, notes, store).map_err(trouble)?;
+    tracing::info!(epoch, pid = std::process::id(), "daemon started");
     drop(_inside);
-    Ok(Begun {
+    Ok(DaemonStart {
         runtime,
         engine,
         listener,
@@ -149,42 +149,42 @@ async fn serve(
 ) -> io::Result<StateMonitor> {
     let limits = engine.client_limits();
     let panes = engine.panes_directory();
-    let (knock, knocks) = mpsc::channel(KNOCKS_IN_LINE);
+    let (events, event_receiver) = mpsc::channel(MAX_QUEUED_EVENTS);
     let (close, closing) = watch::channel(false);
     let (rebound, listeners) = mpsc::channel(1);
-    // Every visit holds one of these until its client has read its last answer.
-    let (visit, mut visits_over) = mpsc::channel::<()>(1);
-    let door = tokio::spawn(door::serve(
+    // Every connection task holds a sender until the client has read the last reply.
+    let (connection, mut connections_closed) = mpsc::channel::<()>(1);
+    let accepting = tokio::spawn(listener::serve(
         listener,
         listeners,
         limits,
         panes,
-        knock.clone(),
+        events.clone(),
         closing,
-        visit,
+        connection,
     ));
-    // A task like the others: for what `block_on` itself waits for, the runtime asks the kernel once more for each waking.
-    let mut engine = tokio::spawn(engine.run(knocks));
+    // A spawned task: the future of `block_on` itself costs one more poll of the I/O driver for each wake-up.
+    let mut engine = tokio::spawn(engine.run(event_receiver));
     let outcome = loop {
         tokio::select! {
             outcome = &mut engine => break outcome,
             event = monitor.next() => match event {
                 Ok(StateEvent::Rebound(listener)) => {
-                    tracing::warn!("the socket was removed and is bound again");
+                    tracing::warn!("socket removed and bound again");
                     let _ = rebound.send(listener).await;
                 }
                 Ok(StateEvent::Removed) => {
-                    tracing::error!("the state directory was removed; panes are closed and the daemon ends");
-                    stop(&knock, Panes::Close).await;
+                    tracing::error!("state directory removed: panes are closed and the daemon stops");
+                    stop(&events, PanePolicy::Close).await;
                     break engine.await;
                 }
                 Ok(StateEvent::Moved) => {
-                    tracing::error!("the state directory was moved away; the daemon ends, panes go on");
-                    stop(&knock, Panes::Keep).await;
+                    tracing::error!("state directory moved: the daemon stops, panes continue");
+                    stop(&events, PanePolicy::Keep).await;
                     break engine.await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the state directory is no longer watched");
+                    tracing::warn!(%error, "state directory no longer monitored");
                     break engine.await;
                 }
             },
@@ -194,25 +194,26 @@ async fn serve(
         Ok(outcome) => outcome,
         Err(broken) => std::panic::resume_unwind(broken.into_panic()),
     };
-    door.abort();
-    // After an error no goodbye: clients whose connection is lost ask the next daemon, by the same keys.
+    accepting.abort();
+    // After an error no goodbye is sent: clients whose connection is lost retry with the next daemon, by the same idempotency
+    // keys.
     outcome?;
     close.send_replace(true);
-    let _ = timeout(LAST_WORDS, visits_over.recv()).await;
+    let _ = timeout(FLUSH_TIMEOUT, connections_closed.recv()).await;
     Ok(monitor)
 }
 
-/// What becomes of panes when the daemon ends.
+/// Whether panes are closed when the daemon stops.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Panes {
+enum PanePolicy {
     Close,
     Keep,
 }
 
-/// Ends the daemon as `fugue daemon stop` would.
-async fn stop(engine: &mpsc::Sender<Knock>, panes: Panes) {
+/// Stops the daemon as `fugue daemon stop` does.
+async fn stop(engine: &mpsc::Sender<ListenerEvent>, panes: PanePolicy) {
     let (nobody, _) = mpsc::unbounded_channel();
-    let stop = Knock::Call {
+    let stop = ListenerEvent::Call {
         call: CallId(0),
         key: fugue_api::wire::IdempotencyKey([0; 16]),
         who: fugue_api::wire::CallerIdentity::Person {
@@ -221,15 +222,16 @@ async fn stop(engine: &mpsc::Sender<Knock>, panes: Panes) {
         origin: Default::default(),
         caller: std::sync::Arc::new(fugue_api::wire::CallerEnv::nobody()),
         ask: Request::DaemonStop {
-            panes: panes == Panes::Close,
+            panes: panes == PanePolicy::Close,
         },
-        responder: Responder::new(0, nobody, UnreadReplies::at_most(u64::MAX)),
+        responder: Responder::new(0, nobody, UnreadReplies::with_limit(u64::MAX)),
     };
-    // An engine that is gone has stopped already.
+    // An error means that the engine has stopped already.
     let _ = engine.send(stop).await;
 }
 
-/// A pane takes about eight fds of the daemon. Returns what the limit was, for the panes to have.
+/// Raises the limit of open files, as a pane takes about eight file descriptors of the daemon. Returns the old limit for the
+/// panes.
 fn raise_file_limit() -> Option<u64> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -237,7 +239,7 @@ fn raise_file_limit() -> Option<u64> {
         maximum: limit.maximum,
     };
     if let Err(error) = rustix::process::setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "the limit of open files could not be raised");
+        tracing::warn!(%error, "limit of open files not raised");
     }
     limit.current
 }

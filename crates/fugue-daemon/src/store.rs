@@ -1,11 +1,11 @@
-//! What outlives a daemon: the records of panes and runs, in plain data behind a trait.
+//! The store: durable records of panes, runs, workers and events, as plain data behind a trait.
 //!
-//! A change of state and what it causes are one commit; the daemon acts on a commit only once it is on disk.
+//! A change and its consequences are one commit. Effects that depend on a commit are performed after it is on disk.
 
 mod backup;
 mod environments;
 #[cfg(any(test, fuzzing))]
-pub use environments::Environment;
+pub use environments::StoredEnvironment;
 mod open;
 mod sqlite;
 mod writer;
@@ -20,43 +20,43 @@ pub use open::{IntegrityCheck, open};
 pub use sqlite::Sqlite;
 pub use writer::{Commit, OnFailure, Report, Writer};
 
-/// Somewhere to keep [`StoreSnapshot`]s of the house. Plain data, so that another engine can take SQLite's place.
+/// A durable [`StoreSnapshot`]. The interface is plain data, so that another database can replace SQLite.
 pub trait Store: Send {
-    /// Counts this start, and gives what the last commit left.
-    fn open(&mut self) -> Result<Opened, StoreError>;
-    /// All of it, or nothing.
+    /// Increments the epoch and returns the state after the last commit.
+    fn open(&mut self) -> Result<StoreContents, StoreError>;
+    /// Stores all changes in one transaction, or none.
     fn commit(&mut self, changes: &[&Change]) -> Result<(), StoreError>;
-    /// Called when nothing waits to be stored: time for a backup, where one is due.
+    /// Called when the queue of commits is empty, for a backup if one is due.
     fn maintain(&mut self) {}
 }
 
-/// What a store holds when it is opened, and what was found to be wrong with it.
+/// The records of an opened store, and the errors that were found.
 #[derive(Debug, Default)]
-pub struct Opened {
+pub struct StoreContents {
     pub snapshot: StoreSnapshot,
     /// Records that could not be read and were moved to the quarantine by this start.
     pub quarantined: Vec<QuarantinedRow>,
-    /// How many records are in the quarantine, those of earlier starts included.
+    /// The number of records in the quarantine, including earlier starts.
     pub quarantine_count: u64,
-    /// What happened to the database itself.
-    pub origin: Origin,
+    /// Whether the database was opened, created or replaced.
+    pub origin: StoreOrigin,
 }
 
-/// Where the database that was opened comes from.
+/// The origin of the opened database.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "database", rename_all = "snake_case")]
-pub enum Origin {
-    /// It was there, and sound.
+pub enum StoreOrigin {
+    /// The existing database, undamaged.
     #[default]
     Sound,
-    /// There was none.
+    /// A new database; no file existed.
     New,
-    /// It was missing or damaged, and the backup took its place.
+    /// The backup, which replaced a missing or damaged database.
     Backup {
         reason: String,
         kept_aside: Option<PathBuf>,
     },
-    /// It was damaged, there was no usable backup, and an empty one took its place.
+    /// An empty database, which replaced a damaged one without a usable backup.
     Empty {
         reason: String,
         kept_aside: Option<PathBuf>,
@@ -66,7 +66,7 @@ pub enum Origin {
 /// A record that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct QuarantinedRow {
-    /// The table that it was in.
+    /// The table of the record.
     pub kind: String,
     pub id: String,
     pub error: String,
@@ -80,7 +80,7 @@ pub enum StoreError {
     Database(#[from] rusqlite::Error),
     #[error("a record cannot be written: {0}")]
     Record(#[from] serde_json::Error),
-    #[error("the database was made by a newer fugue (format {0})")]
+    #[error("the database was created by a newer fugue (format {0})")]
     Newer(u32),
     #[error("the database is damaged: {0}")]
     Damaged(String),
@@ -90,12 +90,12 @@ pub enum StoreError {
     File(PathBuf, std::io::Error),
 }
 
-/// Whether the same may succeed later.
+/// Whether a retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The disk is full, read-only or failing.
     Passing,
-    /// The database is damaged, or what is to be written cannot be.
+    /// The database is damaged, or the record cannot be written.
     Permanent,
 }
 
@@ -137,7 +137,7 @@ fn explain(error: &rusqlite::Error) -> String {
 
 #[cfg(test)]
 pub(crate) mod conformance {
-    //! What every store must do. Each engine runs all of it.
+    //! The conformance tests that every store passes.
 
     use super::*;
     use fugue_api::{PaneId, SessionName, Timestamp, tools::PaneSize, wire::IdempotencyKey};

@@ -14,7 +14,7 @@ use fugue_holder::{
     wait_for_exit,
 };
 
-use crate::tmux::make;
+use crate::tmux::placement;
 
 pub fn pane(pane: PaneId, dir: &Path, grace: Duration) {
     let mut scope = ProcessScope::default();
@@ -121,13 +121,13 @@ fn has_ended(dir: &Path) -> bool {
 pub fn ended_views(panes: &Path) {
     let dirs = std::fs::read_dir(panes).into_iter().flatten().flatten();
     let made = dirs.map(|dir| dir.path()).filter(|dir| has_ended(dir));
-    let made: Vec<_> = made.filter_map(|dir| make::noted(&dir)).collect();
-    make::remove_all(&made);
+    let made: Vec<_> = made.filter_map(|dir| placement::noted(&dir)).collect();
+    placement::remove_all(&made);
 }
 
 /// Removes what tmux shows of a pane, if tmux does.
 pub fn view(dir: &Path) {
-    if let Some(made) = make::noted(dir) {
-        make::remove(&made);
+    if let Some(made) = placement::noted(dir) {
+        placement::remove(&made);
     }
 }

@@ -1,19 +1,18 @@
-//! Panes of tmux: those that people have, and those that we make there.
+//! Panes in tmux: those of people, and those that fugue creates there.
 //!
-//! A pane that we make is held by a holder like every other. Only its holder is started by tmux, in a pane of tmux, where
-//! it shows what its child prints and types what a person types there (`fugue-holder`'s `view`). So its log, its exit and
-//! its steps are as exact as a native pane's, whatever becomes of tmux: tmux itself drops the end of what a program
-//! printed before it ended.
+//! A pane that fugue creates has a holder like every other pane. tmux starts the holder in a tmux pane, where the holder shows
+//! the child's output and passes on the person's keys (`fugue-holder`'s `view`). So the output log, the exit status and the
+//! steps are as exact as those of a native pane, whatever happens to tmux: tmux itself drops the end of a program's output.
 //!
-//! A pane that a person has is listened to in control mode ([`link`], [`control`]), and [`picture`] says what it showed
-//! before. The pane's task reaches both by a keeper (`pane/keeper.rs`).
+//! A person's own pane is read in control mode ([`control_client`], [`control`]), and [`capture`] provides its earlier output.
+//! The pane's task uses both through its backend.
 
-pub mod ask;
+pub mod capture;
 pub mod control;
-pub mod link;
-pub mod look;
-pub mod make;
-pub mod picture;
+pub mod control_client;
+pub mod lookup;
+pub mod placement;
+pub mod server;
 #[cfg(test)]
 pub mod testing;
 pub(crate) mod tiles;

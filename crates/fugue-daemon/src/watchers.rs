@@ -1,4 +1,4 @@
-//! What watchers have done outside: commands that are run and models that are asked. Each can be ended at once.
+//! Background jobs of watchers: commands and assessments. Each can be stopped at once.
 
 use std::{
     collections::HashMap, ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc,
@@ -20,20 +20,20 @@ use crate::{
 };
 use fugue_client::paths::UserPaths;
 
-/// Every process that runs for a watcher has this variable, with the directory of the daemon it runs for.
-pub const WHOSE: &str = "FUGUE_ERRAND_OF";
+/// The variable that every process of a watcher has. Its value is the state directory of the daemon.
+pub const JOB_MARK: &str = "FUGUE_ERRAND_OF";
 
-/// What goes on for each watcher.
-pub struct Errands {
-    whose: OsString,
+/// The running job of each watcher.
+pub struct WatcherJobs {
+    mark: OsString,
     tasks: HashMap<u64, AbortHandle>,
 }
 
-// A client waits for the next step, and most give up on a call after 60 s.
-const NEXT_STEP: Duration = Duration::from_secs(45);
+// A call waits for the next step, and most clients time out after 60 s.
+const ASSESSMENT_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// A command to run.
-pub struct Errand {
+/// A command of a watcher.
+pub struct WatcherJob {
     pub watcher: u64,
     pub step: u64,
     pub command: String,
@@ -42,42 +42,42 @@ pub struct Errand {
     pub limit: Duration,
 }
 
-impl Errands {
-    pub fn of(paths: &UserPaths) -> Self {
+impl WatcherJobs {
+    pub fn new(paths: &UserPaths) -> Self {
         Self {
-            whose: paths.state.clone().into_os_string(),
+            mark: paths.state.clone().into_os_string(),
             tasks: HashMap::new(),
         }
     }
 
-    /// Ends what a daemon that was killed has left running: nobody hears how it ends any more.
+    /// Kills commands that a killed daemon has left running, as their results are lost.
     pub fn sweep(paths: &UserPaths) {
-        let mut mark = format!("{WHOSE}=").into_bytes();
+        let mut mark = format!("{JOB_MARK}=").into_bytes();
         mark.extend(paths.state.as_os_str().as_bytes());
         match close_leftovers(ProcessScope::new(None, vec![mark]), Duration::ZERO) {
             Ok(0) => {}
-            Ok(left) => tracing::warn!(left, "commands of watchers could not be ended"),
-            Err(error) => tracing::warn!(%error, "commands of watchers cannot be looked for"),
+            Ok(left) => tracing::warn!(left, "watcher commands of an earlier daemon not killed"),
+            Err(error) => tracing::warn!(%error, "watcher commands of an earlier daemon not found"),
         }
     }
 
     fn marked(&self, caller: &CallerEnv) -> Arc<CallerEnv> {
         let mut caller = caller.clone();
-        let ours = |key: &OsText| *key == OsText::Text(WHOSE.into());
+        let ours = |key: &OsText| *key == OsText::Text(JOB_MARK.into());
         caller.env.retain(|(key, _)| !ours(key));
-        let whose = OsText::from(self.whose.clone());
-        caller.env.push((OsText::Text(WHOSE.into()), whose));
+        let mark = OsText::from(self.mark.clone());
+        caller.env.push((OsText::Text(JOB_MARK.into()), mark));
         Arc::new(caller)
     }
 
-    pub fn run(&mut self, mut errand: Errand, says: mpsc::Sender<EngineEvent>) {
-        errand.caller = self.marked(&errand.caller);
-        let watcher = errand.watcher;
+    pub fn run(&mut self, mut job: WatcherJob, says: mpsc::Sender<EngineEvent>) {
+        job.caller = self.marked(&job.caller);
+        let watcher = job.watcher;
         let task = tokio::spawn(async move {
-            let ran = ran(&errand).await;
+            let ran = run_command(&job).await;
             let input = CoreInput::WatcherRan {
-                watcher: errand.watcher,
-                step: errand.step,
+                watcher: job.watcher,
+                step: job.step,
                 ran,
             };
             let _ = says.send(EngineEvent::Worker(input)).await;
@@ -85,7 +85,7 @@ impl Errands {
         self.begin(watcher, task.abort_handle());
     }
 
-    pub fn judge(
+    pub fn start_assessment(
         &mut self,
         job: AssessmentJob,
         caller: &CallerEnv,
@@ -94,7 +94,7 @@ impl Errands {
         let watcher = job.watcher;
         let caller = self.marked(caller);
         let task = tokio::spawn(async move {
-            let judged = judged(&job, &caller).await;
+            let judged = assess_pane(&job, &caller).await;
             let input = CoreInput::Judged {
                 watcher: job.watcher,
                 step: job.step,
@@ -118,10 +118,10 @@ impl Errands {
     }
 }
 
-async fn ran(errand: &Errand) -> CommandEnd {
-    let env = launch::inherited(&errand.caller);
-    let running = run(&errand.command, errand.cwd.clone(), env);
-    match timeout(errand.limit, running).await {
+async fn run_command(job: &WatcherJob) -> CommandEnd {
+    let env = launch::inherited(&job.caller);
+    let running = run(&job.command, job.cwd.clone(), env);
+    match timeout(job.limit, running).await {
         Ok(Ok((code, ending, output))) => CommandEnd {
             code,
             ending,
@@ -134,13 +134,13 @@ async fn ran(errand: &Errand) -> CommandEnd {
         },
         Err(_) => CommandEnd {
             code: None,
-            ending: format!("was ended after {} s", errand.limit.as_secs()),
+            ending: format!("was ended after {} s", job.limit.as_secs()),
             output: String::new(),
         },
     }
 }
 
-async fn judged(job: &AssessmentJob, caller: &CallerEnv) -> Assessment {
+async fn assess_pane(job: &AssessmentJob, caller: &CallerEnv) -> Assessment {
     let model = match job.judge {
         AssessmentKind::Decide => &job.settings.assess_model,
         AssessmentKind::NextStep => job.settings.next_step_model(),
@@ -148,7 +148,7 @@ async fn judged(job: &AssessmentJob, caller: &CallerEnv) -> Assessment {
     let limit = Duration::from_secs_f64(job.settings.assess_timeout_sec);
     let limit = match job.judge {
         AssessmentKind::Decide => limit,
-        AssessmentKind::NextStep => limit.min(NEXT_STEP),
+        AssessmentKind::NextStep => limit.min(ASSESSMENT_TIMEOUT),
     };
     let asked = Assessor::new(model, caller, limit)
         .map_err(|error| error.message)

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    desk::Responder,
+    pending_calls::Responder,
     reading::{Extent, GapPlaces, Part, TextSource},
     replay::{Checkpoints, Depth, Follower, Gap},
 };

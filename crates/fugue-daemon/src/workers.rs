@@ -1,4 +1,4 @@
-//! What a worker needs before it starts, and what is found out when it reports: its files, its worktree, its changes.
+//! The files and the worktree of a worker, and the changes and output that its completion reports.
 
 mod git;
 
@@ -18,53 +18,53 @@ use crate::{
     agents::{self, WorkerAssignment},
     archive,
     engine::DaemonContext,
-    world,
+    resolve,
 };
 use git::Git;
 
-// A lead waits for what its worker changed; on a huge or broken repository it hears without that.
-const PATIENCE_FOR_CHANGES: Duration = Duration::from_secs(5);
-const PATIENCE_FOR_A_WORKTREE: Duration = Duration::from_secs(120);
-// With a long last message, a reply still fits.
-const MOST_CHANGE_CHARS: usize = 1_500;
-// The end of a worker's output, before it is cut for its lead.
-const TAIL_CHARS: usize = 4_000;
+// The completion event waits for the list of changes; for a huge or broken repository it is sent without the list.
+const CHANGES_TIMEOUT: Duration = Duration::from_secs(5);
+const WORKTREE_TIMEOUT: Duration = Duration::from_secs(120);
+// Leaves room for a long last message in the reply.
+const MAX_CHANGE_CHARS: usize = 1_500;
+// The limit of a worker's output in a completion.
+const MAX_TAIL_CHARS: usize = 4_000;
 
-/// Makes a worker's files and its worktree. What an earlier daemon made of it is taken as it is. After an error
-/// nothing of it is left.
+/// Creates a worker's files and its worktree. Parts that an earlier daemon created are used as they are. After an error all
+/// of it is removed.
 pub fn prepare(
     worker: &WorkerRecord,
     caller: &CallerEnv,
-    house: &DaemonContext,
+    context: &DaemonContext,
 ) -> Result<WorkerLaunch, Error> {
-    let made = make(worker, caller, house);
+    let made = prepare_launch(worker, caller, context);
     if made.is_err() {
-        unprepare(worker, house);
+        undo_prepare(worker, context);
     }
     made
 }
 
-fn make(
+fn prepare_launch(
     worker: &WorkerRecord,
     caller: &CallerEnv,
-    house: &DaemonContext,
+    context: &DaemonContext,
 ) -> Result<WorkerLaunch, Error> {
-    let path = world::variable(caller, "PATH");
+    let path = resolve::variable(caller, "PATH");
     let here = &worker.world.cwd;
-    let deadline = Instant::now() + PATIENCE_FOR_A_WORKTREE;
-    let scratch = house.paths.git();
+    let deadline = Instant::now() + WORKTREE_TIMEOUT;
+    let scratch = context.paths.git();
     let repo = Git::at(here, &scratch, deadline).repository();
-    let place = Place::of(worker, repo.as_ref(), house)?;
-    let dir = files(worker, house);
+    let place = WorkerPlace::of(worker, repo.as_ref(), context)?;
+    let dir = worker_dir(worker, context);
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&dir)
-        .map_err(|error| no_files(&dir, &error))?;
-    let fugue = std::env::current_exe().map_err(|error| no_files(&dir, &error))?;
-    let identity = identity(worker, caller, house);
-    let agent = agents::known(&worker.agent, &house.settings.agents)?;
-    let launch = agents::lay_out(
+        .map_err(|error| files_error(&dir, &error))?;
+    let fugue = std::env::current_exe().map_err(|error| files_error(&dir, &error))?;
+    let identity = identity(worker, caller, context);
+    let agent = agents::find_agent(&worker.agent, &context.settings.agents)?;
+    let launch = agents::prepare_launch(
         &agent,
         &WorkerAssignment {
             prompt: &worker.args.prompt,
@@ -80,7 +80,7 @@ fn make(
     )?;
     let mut argv = launch.argv;
     if let Some(program) = argv.first_mut() {
-        let found = world::find(OsStr::new(program), path.as_deref(), here);
+        let found = resolve::find_program(OsStr::new(program), path.as_deref(), here);
         let found = found.ok_or_else(|| {
             Error::invalid(format!(
                 "agent: no program `{program}` on the caller's PATH for `{}`",
@@ -117,22 +117,22 @@ fn make(
         env,
         cwd,
         branch,
-        hooks: agent.vendor().is_some(),
+        hooks: agent.driver().hook_reader().is_some(),
         repo,
     })
 }
 
-/// Where a worker works.
-struct Place {
+/// The working directory of a worker.
+struct WorkerPlace {
     cwd: PathBuf,
     worktree: Option<PathBuf>,
 }
 
-impl Place {
+impl WorkerPlace {
     fn of(
         worker: &WorkerRecord,
         repo: Option<&WorkerRepo>,
-        house: &DaemonContext,
+        context: &DaemonContext,
     ) -> Result<Self, Error> {
         let here = worker.world.cwd.clone();
         if !worker.args.worktree {
@@ -149,7 +149,7 @@ impl Place {
             .hint("leave `worktree` out, or commit first"));
         };
         let project = repo.root.file_name().unwrap_or(OsStr::new("tree"));
-        let tree = house.paths.worktrees().join(format!(
+        let tree = context.paths.worktrees().join(format!(
             "{}-{}-{}",
             project.to_string_lossy(),
             worker.args.name,
@@ -168,46 +168,46 @@ impl Place {
     }
 }
 
-/// Removes what was made for a worker that could not be started.
-pub fn unprepare(worker: &WorkerRecord, house: &DaemonContext) {
-    let deadline = Instant::now() + PATIENCE_FOR_A_WORKTREE;
-    let scratch = house.paths.git();
+/// Removes the files and the worktree of a worker that could not be started.
+pub fn undo_prepare(worker: &WorkerRecord, context: &DaemonContext) {
+    let deadline = Instant::now() + WORKTREE_TIMEOUT;
+    let scratch = context.paths.git();
     if worker.args.worktree
         && let Some(repo) = Git::at(&worker.world.cwd, &scratch, deadline).repository()
-        && let Ok(Place {
+        && let Ok(WorkerPlace {
             worktree: Some(tree),
             ..
-        }) = Place::of(worker, Some(&repo), house)
+        }) = WorkerPlace::of(worker, Some(&repo), context)
         && tree.exists()
     {
         Git::at(&repo.root, &scratch, deadline).remove_worktree(&tree);
     }
-    forget(worker, house);
+    forget(worker, context);
 }
 
-/// Removes a worker's private files. Its worktree has its work in it and stays.
-pub fn forget(worker: &WorkerRecord, house: &DaemonContext) {
-    let dir = files(worker, house);
+/// Removes a worker's private files. The worktree stays, because it holds the worker's changes.
+pub fn forget(worker: &WorkerRecord, context: &DaemonContext) {
+    let dir = worker_dir(worker, context);
     match fs::remove_dir_all(&dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(dir = %dir.display(), %error, "a worker's files stay behind");
+            tracing::warn!(dir = %dir.display(), %error, "worker files not removed");
         }
         Ok(()) | Err(_) => {}
     }
 }
 
-fn files(worker: &WorkerRecord, house: &DaemonContext) -> PathBuf {
-    house.paths.workers().join(worker.number.to_string())
+fn worker_dir(worker: &WorkerRecord, context: &DaemonContext) -> PathBuf {
+    context.paths.workers().join(worker.number.to_string())
 }
 
-/// What tells a worker who it is and where its fugue is. Some agents pass little of their environment on, so it is
-/// everything that our own client looks at.
+/// The variables that identify a worker and its daemon. Some agents pass on little of their environment, so these are all
+/// variables that fugue's client reads.
 fn identity(
     worker: &WorkerRecord,
     caller: &CallerEnv,
-    house: &DaemonContext,
+    context: &DaemonContext,
 ) -> BTreeMap<String, String> {
-    let socket = house.paths.socket().to_string_lossy().into_owned();
+    let socket = context.paths.socket().to_string_lossy().into_owned();
     let mut identity: BTreeMap<String, String> = [
         ("FUGUE_SESSION_ID", worker.lead.0.clone()),
         ("EXOMONAD_SESSION_ID", worker.lead.0.clone()),
@@ -219,30 +219,31 @@ fn identity(
     .map(|(key, value)| (key.to_owned(), value))
     .into();
     for key in ["HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"] {
-        let said = world::variable(caller, key).and_then(|value| value.into_string().ok());
-        identity.extend(said.map(|value| (key.to_owned(), value)));
+        let value = resolve::variable(caller, key).and_then(|value| value.into_string().ok());
+        identity.extend(value.map(|value| (key.to_owned(), value)));
     }
     identity
 }
 
-/// What goes with a completion.
-pub fn work_out(
+/// Collects the changes and the end of the output for a completion event.
+pub fn collect_changes(
     repo: Option<&WorkerRepo>,
     tail: Option<&PaneRecord>,
-    house: &DaemonContext,
+    context: &DaemonContext,
 ) -> CompletionDetails {
     let mut found = CompletionDetails::default();
     if let Some(repo) = repo {
-        let (scratch, deadline) = (house.paths.git(), Instant::now() + PATIENCE_FOR_CHANGES);
+        let (scratch, deadline) = (context.paths.git(), Instant::now() + CHANGES_TIMEOUT);
         match Git::at(&repo.root, &scratch, deadline).changes(&repo.commit) {
-            Ok(changes) => keep_some(&mut found, changes),
+            Ok(changes) => limit_changes(&mut found, changes),
             Err(why) => found.note = Some(format!("changes: {why}")),
         }
     }
     if let Some(pane) = tail {
-        match archive::tail(pane, TAIL_CHARS, house) {
+        match archive::tail(pane, MAX_TAIL_CHARS, context) {
             Ok(text) => {
-                (found.tail, found.omitted_chars) = view::shortened(text.trim_end(), TAIL_CHARS);
+                (found.tail, found.omitted_chars) =
+                    view::shortened(text.trim_end(), MAX_TAIL_CHARS);
             }
             Err(error) => {
                 let why = error.message;
@@ -256,8 +257,8 @@ pub fn work_out(
     found
 }
 
-fn keep_some(found: &mut CompletionDetails, changes: Vec<String>) {
-    let mut room = MOST_CHANGE_CHARS;
+fn limit_changes(found: &mut CompletionDetails, changes: Vec<String>) {
+    let mut room = MAX_CHANGE_CHARS;
     for change in changes {
         let chars = change.chars().count() + 3;
         if chars > room {
@@ -269,11 +270,11 @@ fn keep_some(found: &mut CompletionDetails, changes: Vec<String>) {
     }
 }
 
-fn no_files(path: &Path, error: &io::Error) -> Error {
+fn files_error(path: &Path, error: &io::Error) -> Error {
     Error::new(
         ErrorKind::Exhausted,
         format!(
-            "the worker's files cannot be made: {}: {error}",
+            "the worker's files cannot be created: {}: {error}",
             path.display()
         ),
     )

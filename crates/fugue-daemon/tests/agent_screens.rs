@@ -3,8 +3,8 @@
 use std::{fs, path::Path};
 
 use fugue_daemon::agents::{
-    Vendor,
-    screen::{Input, Look, look, look_any},
+    AGENTS,
+    screen::{AgentScreen, InputBox, look, look_any},
 };
 
 /// A screen's lines, and where its cursor was.
@@ -22,17 +22,15 @@ fn recorded(name: &str) -> (Vec<String>, (u16, u16)) {
     (lines, (cursor[0], cursor[1]))
 }
 
-fn seen(name: &str) -> Look {
+fn seen(name: &str) -> AgentScreen {
     let (lines, cursor) = recorded(name);
-    let vendor = Vendor::ALL
-        .into_iter()
-        .find(|vendor| name.starts_with(vendor.name()));
-    let vendor = vendor.expect("named after its agent");
-    look(vendor, &lines, cursor)
+    let agent = AGENTS.iter().find(|agent| name.starts_with(agent.name()));
+    let screen = agent.and_then(|agent| agent.screen());
+    look(screen.expect("named after its agent"), &lines, cursor)
 }
 
-fn check(name: &str, working: bool, input: Input, dialog: Option<&str>) {
-    let expected = Look {
+fn check(name: &str, working: bool, input: InputBox, dialog: Option<&str>) {
+    let expected = AgentScreen {
         dialog: dialog.map(str::to_owned),
         input,
         working,
@@ -41,32 +39,32 @@ fn check(name: &str, working: bool, input: Input, dialog: Option<&str>) {
 }
 
 #[test]
-fn an_empty_box_is_told_from_a_draft() {
-    for name in ["claude-idle", "codex-idle", "gemini-idle"] {
-        check(name, false, Input::Empty, None);
+fn every_agent_with_a_screen_is_fully_described() {
+    for agent in AGENTS {
+        let Some(patterns) = agent.screen() else {
+            continue;
+        };
+        let name = agent.name();
+        assert!(agent.program().is_some(), "{name} has no program");
+        assert!(!agent.process_names().is_empty(), "{name} has no process");
+        let variables = agent.session_variables();
+        assert!(!variables.names.is_empty(), "{name} has no session");
+        assert!(!patterns.working_marks.is_empty(), "{name} never works");
+        check(&format!("{name}-idle"), false, InputBox::Empty, None);
+        check(&format!("{name}-working"), true, InputBox::Empty, None);
+        for draft in ["draft", "draft-of-two-lines", "slash"] {
+            check(&format!("{name}-{draft}"), false, InputBox::Draft, None);
+        }
+        let permission = seen(&format!("{name}-permission"));
+        assert!(permission.dialog.is_some(), "{name}: {permission:?}");
+        assert_eq!(permission.input, InputBox::Unknown, "{name}");
     }
-    for name in ["claude-working", "codex-working", "gemini-working"] {
-        check(name, true, Input::Empty, None);
-    }
-    for name in [
-        "claude-draft",
-        "claude-draft-of-two-lines",
-        "claude-slash",
-        "codex-draft",
-        "codex-draft-of-two-lines",
-        "codex-draft-with-enter",
-        "codex-slash",
-        "gemini-draft",
-        "gemini-draft-of-two-lines",
-        "gemini-slash",
-    ] {
-        check(name, false, Input::Draft, None);
-    }
+    check("codex-draft-with-enter", false, InputBox::Draft, None);
 }
 
 #[test]
 fn a_question_is_told_in_its_own_words() {
-    let asks = |name: &str, text: &str| check(name, false, Input::Unknown, Some(text));
+    let asks = |name: &str, text: &str| check(name, false, InputBox::Unknown, Some(text));
     asks(
         "claude-permission",
         "Bash command · make a file · touch made.txt · Do you want to proceed?",
@@ -128,70 +126,56 @@ fn what_waits_for_a_person_is_never_taken_for_idle() {
         let look = seen(name);
         let dialog = look.dialog.unwrap_or_default();
         assert!(dialog.starts_with(begins), "{name}: {dialog}");
-        assert_eq!(look.input, Input::Unknown, "{name}");
+        assert_eq!(look.input, InputBox::Unknown, "{name}");
     }
 }
 
-/// What may be typed at a screen of which nobody said whose it is.
+/// What a screen shows when the agent is not known.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Dialog,
     EmptyBox,
-    /// Neither, such as a box with somebody's text in it.
+    /// Neither, such as an input box with a draft.
     Other,
 }
 
-/// Verdict by verdict: `still` is without animations, `tmux` in a person's own tmux.
-const VERDICTS: [(Verdict, &str); 3] = [
-    (
-        Verdict::Dialog,
-        "claude-permission claude-write claude-mcp claude-question claude-menu claude-trust claude-offer claude-login
-         claude-trust-by-hand claude-still-permission claude-still-model claude-tmux-permission claude-tmux-model
-         codex-permission codex-hooks codex-hooks-list codex-menu codex-trust codex-login codex-still-permission
-         codex-still-model codex-tmux-permission codex-tmux-model
-         gemini-permission gemini-question gemini-menu gemini-trust gemini-trust-by-hand gemini-login
-         gemini-plain-permission gemini-plain-model gemini-tmux-permission gemini-tmux-model",
-    ),
-    (
-        Verdict::EmptyBox,
-        "claude-idle claude-working claude-still-idle claude-still-refused claude-tmux-idle claude-tmux-refused
-         codex-idle codex-working codex-still-idle codex-still-refused codex-tmux-idle codex-tmux-refused
-         gemini-idle gemini-working gemini-plain-idle gemini-plain-refused gemini-tmux-idle gemini-tmux-refused",
-    ),
-    (
-        Verdict::Other,
-        "claude-draft claude-draft-of-two-lines claude-slash claude-still-draft claude-tmux-draft
-         codex-draft codex-draft-of-two-lines codex-draft-with-enter codex-slash codex-still-draft codex-tmux-draft
-         codex-login-in-browser
-         gemini-draft gemini-draft-of-two-lines gemini-slash gemini-plain-draft gemini-tmux-draft gemini-login-code",
-    ),
-];
+/// The expected verdict, by the last words of a recording's name. The words before say how it was recorded: `still` is
+/// without animations, `tmux` in a person's own tmux.
+fn expected_verdict(name: &str) -> Verdict {
+    let ends_with = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
+    if ends_with(&["-idle", "-working", "-refused"]) {
+        Verdict::EmptyBox
+    } else if ends_with(&[
+        "-draft",
+        "-draft-of-two-lines",
+        "-draft-with-enter",
+        "-slash",
+    ]) || ends_with(&["codex-login-in-browser", "gemini-login-code", "qwen-login"])
+    {
+        Verdict::Other
+    } else {
+        Verdict::Dialog
+    }
+}
 
 #[test]
-fn every_screen_has_its_verdict_whoever_started_the_agent() {
+fn every_screen_is_recognised_without_its_agents_name() {
     let mut wrong = Vec::new();
-    let mut named = Vec::new();
-    for (verdict, names) in VERDICTS {
-        for name in names.split_whitespace() {
-            let (lines, cursor) = recorded(name);
-            let look = look_any(&lines, cursor);
-            let is = match (&look.dialog, look.input) {
-                (Some(_), _) => Verdict::Dialog,
-                (None, Input::Empty) => Verdict::EmptyBox,
-                (None, Input::Draft | Input::Unknown) => Verdict::Other,
-            };
-            if is != verdict {
-                wrong.push(format!("{name}: {look:?}"));
-            }
-            named.push(name);
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/screens");
     for file in fs::read_dir(dir).expect("the screens") {
         let name = file.expect("a screen").file_name();
         let name = name.to_str().and_then(|name| name.strip_suffix(".txt"));
         let name = name.expect("a recorded screen");
-        assert!(named.contains(&name), "{name} has no verdict");
+        let (lines, cursor) = recorded(name);
+        let look = look_any(&lines, cursor);
+        let verdict = match (&look.dialog, look.input) {
+            (Some(_), _) => Verdict::Dialog,
+            (None, InputBox::Empty) => Verdict::EmptyBox,
+            (None, InputBox::Draft | InputBox::Unknown) => Verdict::Other,
+        };
+        if verdict != expected_verdict(name) {
+            wrong.push(format!("{name}: {look:?}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -18,6 +18,8 @@ const MAX_WAITS: &[(&str, Duration)] = &[
     ("codex", Duration::from_secs(285)),
     // Times out after 600 s.
     ("gemini-cli", Duration::from_secs(570)),
+    // Times out after 600 s.
+    ("qwen-cli", Duration::from_secs(570)),
 ];
 
 /// The SDKs' default timeout is 60 s, and most clients keep that default.
@@ -58,6 +60,7 @@ mod tests {
         check(Some("claude-code"), 110);
         check(Some("codex-mcp-client"), 285);
         check(Some("gemini-cli-mcp-client"), 570);
+        check(Some("qwen-cli-mcp-client-fugue"), 570);
         check(Some("Claude-Code"), 110);
     }
 

@@ -1,4 +1,4 @@
-//! The real Claude Code, Codex and Gemini CLI with a scripted model: headless with fugue as their MCP server, or
+//! The real Claude Code, Codex, Gemini CLI and Qwen Code with a scripted model: headless with fugue as their MCP server, or
 //! installed in a test environment, for workers that run in panes.
 //!
 //! `scripts/mcp-tools` installs them next to the build and outside the repository. A test that finds none is skipped.
@@ -95,6 +95,7 @@ pub enum TestAgent {
     Claude,
     Codex,
     Gemini,
+    Qwen,
 }
 
 /// An agent that is ready to start, and the home directory.
@@ -107,7 +108,7 @@ impl TestAgent {
     /// The name under which the model sees a fugue tool: the tool, and the namespace if the agent uses namespaces.
     pub fn model_tool_name(self, tool: &str) -> (String, Option<String>) {
         match self {
-            Self::Claude => (format!("mcp__fugue__{tool}"), None),
+            Self::Claude | Self::Qwen => (format!("mcp__fugue__{tool}"), None),
             Self::Codex => (tool.to_owned(), Some("mcp__fugue".to_owned())),
             Self::Gemini => (format!("mcp_fugue_{tool}"), None),
         }
@@ -118,6 +119,7 @@ impl TestAgent {
             Self::Claude => "node_modules/.bin/claude",
             Self::Codex => "node_modules/.bin/codex",
             Self::Gemini => "node_modules/.bin/gemini",
+            Self::Qwen => "node_modules/.bin/qwen",
         }
     }
 
@@ -229,6 +231,18 @@ impl TestAgent {
                     // A model by name: by default the CLI asks a model which model to use, for a minute.
                     .args(["--approval-mode", "yolo", "--model", "gemini-2.5-pro"]);
             }
+            Self::Qwen => {
+                let mut server = server;
+                server["alwaysLoadTools"] = json!(true);
+                let mut settings = qwen_settings("yolo");
+                settings["mcpServers"] = json!({"fugue": server});
+                fs::create_dir(home.path().join(".qwen")).expect("a directory");
+                write(&home, ".qwen/settings.json", &settings.to_string());
+                command
+                    .env("ANTHROPIC_BASE_URL", model.url())
+                    .env("ANTHROPIC_API_KEY", "none")
+                    .args(["-p", prompt, "-o", "stream-json"]);
+            }
         }
         Some(HeadlessAgent {
             command,
@@ -283,7 +297,7 @@ impl AgentHome {
     }
 
     fn write_settings(&self, model: &ScriptedModel) {
-        for dir in [".claude", ".codex", ".gemini", "state"] {
+        for dir in [".claude", ".codex", ".gemini", ".qwen", "state"] {
             fs::create_dir(self.dir().join(dir)).expect("a directory of the home");
         }
         for rc in [".bashrc", ".zshrc"] {
@@ -307,6 +321,8 @@ impl AgentHome {
             "model": {"name": "gemini-2.5-pro"},
         });
         write(&self.home, ".gemini/settings.json", &gemini.to_string());
+        let qwen = qwen_settings("default");
+        write(&self.home, ".qwen/settings.json", &qwen.to_string());
     }
 
     /// Lets the agents work in a further directory without a trust dialog. To be called before an agent is started in
@@ -328,10 +344,12 @@ impl AgentHome {
             json!(name)
         ));
         fs::write(&codex, config).expect("Codex's settings");
-        let gemini = self.dir().join(".gemini/trustedFolders.json");
-        let mut trusted = read_json(&gemini);
-        trusted[&name] = json!("TRUST_FOLDER");
-        fs::write(&gemini, trusted.to_string()).expect("Gemini's trusted folders");
+        for home in [".gemini", ".qwen"] {
+            let list = self.dir().join(home).join("trustedFolders.json");
+            let mut trusted = read_json(&list);
+            trusted[&name] = json!("TRUST_FOLDER");
+            fs::write(&list, trusted.to_string()).expect("a list of trusted folders");
+        }
     }
 }
 
@@ -348,9 +366,9 @@ impl TestAgent {
                 "exec_command",
                 json!({"cmd": command, "sandbox_permissions": "require_escalated", "justification": "the script says so"}),
             ),
-            Self::Gemini => (
+            Self::Gemini | Self::Qwen => (
                 "run_shell_command",
-                json!({"command": command, "description": "what the script says"}),
+                json!({"command": command, "description": "what the script says", "is_background": false}),
             ),
         };
         ModelAction {
@@ -359,6 +377,18 @@ impl TestAgent {
             input,
         }
     }
+}
+
+/// Settings of a user who has chosen the scripted model. The mode `default` shows a dialog before a command runs, while a new
+/// user's mode would let a model decide.
+fn qwen_settings(approval_mode: &str) -> Value {
+    json!({
+        "security": {"auth": {"selectedType": "anthropic"}, "folderTrust": {"enabled": true}},
+        "privacy": {"usageStatisticsEnabled": false},
+        "general": {"enableAutoUpdate": false},
+        "model": {"name": "scripted"},
+        "tools": {"approvalMode": approval_mode},
+    })
 }
 
 // As long as a real key: Claude Code stores the last 20 characters of an approved key.

@@ -36,7 +36,7 @@ pub struct SpawnWorker {
         arg(help = "Task for the agent; for `shell` a command line")
     )]
     pub prompt: String,
-    /// claude, codex, gemini, shell, or a configured one.
+    /// claude, codex, gemini, qwen, shell, or a configured one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long))]
     pub agent: Option<String>,

@@ -1,17 +1,24 @@
 //! Codex.
 //!
-//! Everything is said by `-c`, for one session: Codex writes what it is told in its dialogs into the user's
-//! `config.toml`, and a file of ours could only come in by way of another `CODEX_HOME`. Hooks so given are one more layer
-//! beside the user's own, while `notify` would take the place of the user's.
+//! All settings are passed by `-c`, which holds for one session. A file of fugue's could only be given by another
+//! `CODEX_HOME`, and Codex writes answers to dialogs into that directory's `config.toml`. Hooks that are passed by `-c` are
+//! added to the user's hooks, while `notify` would replace the user's `notify`.
 
 use fugue_api::Error;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{AgentLaunch, FREE_TOOLS, Vendor, WorkerAssignment, files};
+use super::{
+    AgentDriver, AgentLaunch, FREE_TOOLS, WorkerAssignment, files,
+    hook::{HookEvent, HookReader, session_end, text, tool_question},
+    screen::{ScreenPatterns, find_unframed_box},
+    session::SessionVariables,
+};
 
-/// Events with the names that their hooks' trust is kept under. Each tells the completion, the prompt or the question of
-/// a turn; see `hook.rs`.
+pub struct Codex;
+
+/// Events, with the names under which Codex stores the trust in their hooks. Each reports the start, the end or a question
+/// of a turn; see `read_hook`.
 const HOOKS: [(&str, &str); 4] = [
     ("UserPromptSubmit", "user_prompt_submit"),
     ("PermissionRequest", "permission_request"),
@@ -19,41 +26,112 @@ const HOOKS: [(&str, &str); 4] = [
     ("Stop", "stop"),
 ];
 
-const TIMEOUT_SECS: u64 = 5;
+const HOOK_TIMEOUT_SECS: u64 = 5;
 
-pub fn lay_out(assignment: &WorkerAssignment<'_>) -> Result<AgentLaunch, Error> {
-    let mut server = files::server(assignment);
-    // Codex hands a server next to nothing of its environment; without these it would look for another daemon.
-    server["env_vars"] = json!(["XDG_STATE_HOME", "XDG_CONFIG_HOME"]);
-    for tool in FREE_TOOLS {
-        server["tools"][tool] = json!({"approval_mode": "approve"});
+impl AgentDriver for Codex {
+    fn name(&self) -> &str {
+        "codex"
     }
-    // A server shared by several sessions would take one worker for another.
-    let mut argv = vec!["codex".to_owned(), "--no-daemon".to_owned()];
-    argv.extend(set("mcp_servers.fugue", &server));
-    let command = files::hook_command(assignment, Vendor::Codex);
-    for (event, _) in HOOKS {
-        let hook = json!({"type": "command", "command": command, "timeout": TIMEOUT_SECS});
-        argv.extend(set(&format!("hooks.{event}"), &json!([{"hooks": [hook]}])));
+
+    fn program(&self) -> Option<&str> {
+        Some("codex")
     }
-    argv.extend(set("hooks.state", &trust(&command)));
-    argv.extend(assignment.model.map(|model| format!("--model={model}")));
-    argv.extend(assignment.args.iter().cloned());
-    let mut prompt = assignment.prompt.to_owned();
-    // It would run that as a command of the person's, without its sandbox and without asking.
-    if prompt.starts_with('!') {
-        prompt.insert(0, ' ');
+
+    fn prepare_launch(&self, assignment: &WorkerAssignment<'_>) -> Result<AgentLaunch, Error> {
+        let mut server = files::server(assignment);
+        // Codex passes few variables to a server. Without these two the server would connect to another daemon.
+        server["env_vars"] = json!(["XDG_STATE_HOME", "XDG_CONFIG_HOME"]);
+        for tool in FREE_TOOLS {
+            server["tools"][tool] = json!({"approval_mode": "approve"});
+        }
+        // An MCP server that several sessions share would serve several workers under one identity.
+        let mut argv = vec!["codex".to_owned(), "--no-daemon".to_owned()];
+        argv.extend(set("mcp_servers.fugue", &server));
+        let command = files::hook_command(assignment, self);
+        for (event, _) in HOOKS {
+            let hook = json!({"type": "command", "command": command, "timeout": HOOK_TIMEOUT_SECS});
+            argv.extend(set(&format!("hooks.{event}"), &json!([{"hooks": [hook]}])));
+        }
+        argv.extend(set("hooks.state", &trust(&command)));
+        argv.extend(assignment.model.map(|model| format!("--model={model}")));
+        argv.extend(assignment.args.iter().cloned());
+        let mut prompt = assignment.prompt.to_owned();
+        // Codex would run the rest as a shell command of the user, without a sandbox and without a permission dialog.
+        if prompt.starts_with('!') {
+            prompt.insert(0, ' ');
+        }
+        argv.extend(["--".to_owned(), prompt]);
+        Ok(AgentLaunch {
+            argv,
+            ..AgentLaunch::default()
+        })
     }
-    argv.extend(["--".to_owned(), prompt]);
-    Ok(AgentLaunch {
-        argv,
-        ..AgentLaunch::default()
-    })
+
+    fn hook_reader(&self) -> Option<HookReader> {
+        Some(read_hook)
+    }
+
+    fn screen(&self) -> Option<&'static ScreenPatterns> {
+        Some(&ScreenPatterns {
+            find_input_box: |lines, row| find_unframed_box(lines, row, '›'),
+            plain_sign: &['›'],
+            placeholders: &["Ask Codex to do anything"],
+            working_marks: &["esc to interrupt"],
+        })
+    }
+
+    fn process_names(&self) -> &'static [&'static str] {
+        &["codex", "node", "MainThread"]
+    }
+
+    // Names that the shell of Codex gets; an MCP server gets no such variable.
+    fn session_variables(&self) -> SessionVariables {
+        SessionVariables {
+            names: &[
+                "CODEX_APPLY_PATCH_PRESERVE_LINE_ENDINGS",
+                "CODEX_CI",
+                "CODEX_INTERNAL_ORIGINATOR_OVERRIDE",
+                "CODEX_MANAGED_PACKAGE_ROOT",
+                "CODEX_PERMISSION_PROFILE",
+                "CODEX_PLUGIN_METRICS_OUTPUT",
+                "CODEX_SANDBOX",
+                "CODEX_SESSION_ID",
+                "CODEX_THREAD_ID",
+                "CODEX_TOOL_CALL_ID",
+                "CODEX_VERSION",
+            ],
+            prefixes: &[
+                "CODEX_EXEC_SERVER_",
+                "CODEX_MANAGED_BY_",
+                "CODEX_NETWORK_PROXY_",
+                "CODEX_SANDBOX_",
+            ],
+        }
+    }
 }
 
-/// That the hooks which this command line brings along are meant by whoever started it, for this session. The flag that
-/// would do (`--dangerously-bypass-hook-trust`) would also let the hooks of a repository run that nobody has looked at.
-/// Where Codex does not agree about the fingerprint it asks the person, and that is seen on the screen.
+fn read_hook(event: &str, payload: &Value) -> HookEvent {
+    match event {
+        "UserPromptSubmit" => HookEvent::PromptGiven,
+        "Stop" => HookEvent::TurnEnded {
+            message: text(payload, "last_assistant_message").to_owned(),
+        },
+        "PermissionRequest" => HookEvent::NeedsInput {
+            prompt: tool_question(payload),
+        },
+        "PostToolUse" => HookEvent::InputNoLongerNeeded,
+        "SessionEnd" => session_end(payload),
+        // The payload of `notify`, for users with a `notify` that runs `fugue hook codex`.
+        "" if text(payload, "type") == "agent-turn-complete" => HookEvent::TurnEnded {
+            message: text(payload, "last-assistant-message").to_owned(),
+        },
+        _ => HookEvent::Nothing,
+    }
+}
+
+/// The setting that marks the hooks of this command line as trusted for this session. The flag
+/// `--dangerously-bypass-hook-trust` would also trust unreviewed hooks of a repository. If Codex computes another
+/// fingerprint, Codex shows a dialog, which is recognised on the screen.
 fn trust(command: &str) -> Value {
     let trusted = HOOKS.map(|(_, name)| {
         let key = format!("/<session-flags>/config.toml:{name}:0:0");
@@ -62,11 +140,11 @@ fn trust(command: &str) -> Value {
     Value::Object(trusted.into_iter().collect())
 }
 
-/// Codex's fingerprint of a hook: of its JSON, without blanks and with sorted keys.
+/// Codex's fingerprint of a hook: the hash of the JSON without blanks and with sorted keys.
 fn fingerprint(event: &str, command: &str) -> String {
     let command = json!(command);
     let hook = format!(
-        r#"{{"async":false,"command":{command},"timeout":{TIMEOUT_SECS},"type":"command"}}"#
+        r#"{{"async":false,"command":{command},"timeout":{HOOK_TIMEOUT_SECS},"type":"command"}}"#
     );
     let identity = format!(r#"{{"event_name":"{event}","hooks":[{hook}]}}"#);
     let digest = Sha256::digest(identity.as_bytes());
@@ -74,42 +152,57 @@ fn fingerprint(event: &str, command: &str) -> String {
     format!("sha256:{hex}")
 }
 
+/// A `-c` argument that sets `key` to `value`, written as inline TOML.
 fn set(key: &str, value: &Value) -> [String; 2] {
-    ["-c".to_owned(), format!("{key}={}", toml(value))]
+    ["-c".to_owned(), format!("{key}={}", inline_toml(value))]
 }
 
-/// A value in TOML on one line.
-fn toml(value: &Value) -> String {
-    match value {
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(toml).collect();
-            format!("[{}]", items.join(", "))
-        }
-        Value::Object(fields) => {
-            let fields: Vec<String> = fields
-                .iter()
-                .map(|(key, value)| format!("{} = {}", toml(&json!(key)), toml(value)))
-                .collect();
-            format!("{{{}}}", fields.join(", "))
-        }
-        // What JSON escapes, TOML escapes alike.
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
-    }
+fn inline_toml(value: &Value) -> String {
+    // Every JSON value except null is a TOML value.
+    toml::Value::try_from(value).map_or_else(|_| value.to_string(), |value| value.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agents::hook::testing::{check, ended, needs};
+
+    // Payloads as Codex sent them, without the ids.
+    #[test]
+    fn codex_hooks_are_recognised() {
+        let check = |payload: Value, expected: HookEvent| check(&Codex, &payload, &expected);
+        check(
+            json!({"hook_event_name": "UserPromptSubmit", "turn_id": "t", "prompt": "x"}),
+            HookEvent::PromptGiven,
+        );
+        check(
+            json!({"hook_event_name": "PermissionRequest", "tool_name": "Bash",
+                "tool_input": {"command": "touch made.txt", "description": "may I make a file?"}}),
+            needs("Bash: touch made.txt"),
+        );
+        check(
+            json!({"hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_response": ""}),
+            HookEvent::InputNoLongerNeeded,
+        );
+        check(
+            json!({"hook_event_name": "Stop", "stop_hook_active": false, "last_assistant_message": "done"}),
+            ended("done"),
+        );
+        check(
+            json!({"type": "agent-turn-complete", "last-assistant-message": "done"}),
+            ended("done"),
+        );
+    }
 
     #[test]
-    fn values_are_told_in_toml() {
+    fn values_are_written_as_inline_toml() {
         let value = json!({"a b": ["x\"y\n", 3, true], "c": {}});
-        let text = format!("v = {}", toml(&value));
-        let read: Value = ::toml::from_str(&text).unwrap();
+        let text = format!("v = {}", inline_toml(&value));
+        let read: Value = toml::from_str(&text).unwrap();
         assert_eq!(read["v"], value);
     }
 
-    // What Codex 0.166 took for right.
+    // The fingerprint that Codex 0.166 accepted.
     #[test]
     fn a_hook_has_the_fingerprint_that_codex_gives_it() {
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What several agents are given in the same form.
+//! Files and values that several agents are given in the same form.
 
 use std::{
     fs::OpenOptions,
@@ -10,9 +10,9 @@ use std::{
 use fugue_api::{Error, ErrorKind};
 use serde_json::{Value, json};
 
-use super::{Vendor, WorkerAssignment};
+use super::{AgentDriver, WorkerAssignment};
 
-/// Writes a file into the worker's directory, for us alone.
+/// Writes a file into the worker's directory, readable for the user only.
 pub fn write(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Error> {
     let path = dir.join(name);
     let written = OpenOptions::new()
@@ -28,27 +28,27 @@ pub fn write(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Error> {
             ErrorKind::Unavailable,
             format!("{}: {error}", path.display()),
         )
-        .hint("the worker was not started; is there room on the disk?")),
+        .hint("the worker was not started; is the disk full?")),
     }
 }
 
-/// fugue as an MCP server that knows which worker it serves.
+/// The settings of fugue as an MCP server, with the worker's identity as environment.
 pub fn server(assignment: &WorkerAssignment<'_>) -> Value {
     json!({"command": assignment.fugue, "args": ["mcp"], "env": assignment.identity})
 }
 
-/// What a hook runs. Agents hand it to a shell.
-pub fn hook_command(assignment: &WorkerAssignment<'_>, vendor: Vendor) -> String {
+/// The command of a hook, for a shell.
+pub fn hook_command(assignment: &WorkerAssignment<'_>, agent: &dyn AgentDriver) -> String {
     let fugue = assignment.fugue.to_string_lossy();
-    format!("{} hook {}", quoted(&fugue), vendor.name())
+    format!("{} hook {}", quoted(&fugue), agent.name())
 }
 
-/// One word for any shell of the Bourne family.
+/// Quotes a word for shells of the Bourne family.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// A path in an argument. What is not UTF-8 would name another file, and is refused by the agent that cannot find it.
+/// A path as an argument. A path that is not UTF-8 is changed, and the agent reports that the file does not exist.
 pub fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

@@ -1,54 +1,57 @@
-//! What an agent's hook tells, in our words. A payload that means nothing to us is [`HookEvent::Nothing`], never an error:
-//! the agent must not notice.
+//! Hook payloads of agents, translated into [`HookEvent`]s. A payload that is not recognised becomes [`HookEvent::Nothing`],
+//! never an error, because a failing hook would show in the agent.
 //!
-//! None of the agents tells that a person refused a permission or interrupted a turn, and Codex does not tell that a
-//! request to its model failed. Those are seen on the screen: a box, and no work.
+//! No agent runs a hook when a person refuses a permission or interrupts a turn, and Codex runs none when a model request
+//! fails. The screen shows these cases: an input box and no work.
 
 use serde_json::Value;
 
-use super::Vendor;
+use super::AgentDriver;
 
-/// What a hook of an agent's told us.
+/// The meaning of a hook payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookEvent {
-    /// A turn began: somebody gave it a prompt.
+    /// A turn began with a prompt.
     PromptGiven,
-    /// A turn ended, with the agent's last words.
+    /// A turn ended, with the agent's last message.
     TurnEnded {
         message: String,
     },
-    /// A turn ended because the model could not be asked.
+    /// A turn ended because a request to the model failed.
     TurnFailed {
         message: String,
     },
-    /// It shows a question and waits for a person.
+    /// The agent shows a question and waits for a person.
     NeedsInput {
         prompt: String,
     },
-    /// It has waited for a person for a while. Says less than the question did, if that was told.
+    /// The agent still waits for a person. The text has less detail than that of `NeedsInput`, if that was reported.
     StillNeedsInput {
         prompt: String,
     },
-    /// A tool ran, so that the question before it was answered.
+    /// A tool ran: the question before the tool call was answered.
     InputNoLongerNeeded,
-    /// The agent is about to leave.
+    /// The agent is about to exit.
     SessionEnded,
     Nothing,
 }
 
-/// Reads one payload as it came.
-pub fn read_bytes(vendor: Vendor, payload: &[u8]) -> HookEvent {
+/// Translates an agent's payload. `event` is the field `hook_event_name`, empty if the field is missing.
+pub type HookReader = fn(event: &str, payload: &Value) -> HookEvent;
+
+/// Translates the bytes of a payload.
+pub fn read_bytes(agent: &dyn AgentDriver, payload: &[u8]) -> HookEvent {
     let text = String::from_utf8_lossy(payload);
     let payload = serde_json::from_str(&text)
         .or_else(|_| serde_json::from_str(&replace_lone_surrogates(&text)));
     match payload {
-        Ok(payload) => read(vendor, &payload),
+        Ok(payload) => read(agent, &payload),
         Err(_) => HookEvent::Nothing,
     }
 }
 
-/// Replaces escapes of half a surrogate pair by the replacement character. JavaScript writes them for text that was cut in
-/// the middle of a character, and `serde_json` refuses the whole payload for them.
+/// Replaces escapes of half a surrogate pair by the replacement character. JavaScript writes such escapes for text that was
+/// cut in the middle of a character, and `serde_json` rejects the whole payload then.
 fn replace_lone_surrogates(json: &str) -> String {
     let unit = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
@@ -76,99 +79,30 @@ fn replace_lone_surrogates(json: &str) -> String {
     out + &json[at..]
 }
 
-/// Reads one payload.
-pub fn read(vendor: Vendor, payload: &Value) -> HookEvent {
-    let event = text(payload, "hook_event_name");
-    match vendor {
-        Vendor::Claude => claude(event, payload),
-        Vendor::Codex => codex(event, payload),
-        Vendor::Gemini => gemini(event, payload),
-    }
+/// Translates a payload.
+pub fn read(agent: &dyn AgentDriver, payload: &Value) -> HookEvent {
+    let read = agent.hook_reader();
+    read.map_or(HookEvent::Nothing, |read| {
+        read(text(payload, "hook_event_name"), payload)
+    })
 }
 
-fn claude(event: &str, payload: &Value) -> HookEvent {
-    match event {
-        "UserPromptSubmit" => HookEvent::PromptGiven,
-        "Stop" => HookEvent::TurnEnded {
-            message: text(payload, "last_assistant_message").to_owned(),
-        },
-        "StopFailure" => HookEvent::TurnFailed {
-            message: text(payload, "last_assistant_message").to_owned(),
-        },
-        "PermissionRequest" => HookEvent::NeedsInput {
-            prompt: tool_question(payload),
-        },
-        // Of the others, one comes after a minute at an empty box.
-        "Notification" => match text(payload, "notification_type") {
-            "permission_prompt" | "elicitation_dialog" => HookEvent::StillNeedsInput {
-                prompt: text(payload, "message").to_owned(),
-            },
-            _ => HookEvent::Nothing,
-        },
-        "PostToolUse" | "PostToolUseFailure" => HookEvent::InputNoLongerNeeded,
-        "SessionEnd" => session_end(payload),
-        _ => HookEvent::Nothing,
-    }
-}
-
-fn codex(event: &str, payload: &Value) -> HookEvent {
-    match event {
-        "UserPromptSubmit" => HookEvent::PromptGiven,
-        "Stop" => HookEvent::TurnEnded {
-            message: text(payload, "last_assistant_message").to_owned(),
-        },
-        "PermissionRequest" => HookEvent::NeedsInput {
-            prompt: tool_question(payload),
-        },
-        "PostToolUse" => HookEvent::InputNoLongerNeeded,
-        "SessionEnd" => session_end(payload),
-        // What `notify` gives, for a user who has set it to call us.
-        "" if text(payload, "type") == "agent-turn-complete" => HookEvent::TurnEnded {
-            message: text(payload, "last-assistant-message").to_owned(),
-        },
-        _ => HookEvent::Nothing,
-    }
-}
-
-fn gemini(event: &str, payload: &Value) -> HookEvent {
-    match event {
-        "BeforeAgent" => HookEvent::PromptGiven,
-        "AfterAgent" => match text(payload, "prompt_response") {
-            // Its words for a request that failed.
-            message @ "[no response text]" => HookEvent::TurnFailed {
-                message: message.to_owned(),
-            },
-            message => HookEvent::TurnEnded {
-                message: message.to_owned(),
-            },
-        },
-        "Notification" if text(payload, "notification_type") == "ToolPermission" => {
-            HookEvent::NeedsInput {
-                prompt: gemini_question(payload),
-            }
-        }
-        "AfterTool" => HookEvent::InputNoLongerNeeded,
-        "SessionEnd" => session_end(payload),
-        _ => HookEvent::Nothing,
-    }
-}
-
-/// A cleared conversation is a session's end too, and the agent stays.
-fn session_end(payload: &Value) -> HookEvent {
+/// The event of a `SessionEnd` hook. A cleared or resumed conversation ends a session too, but the agent does not exit.
+pub(super) fn session_end(payload: &Value) -> HookEvent {
     match text(payload, "reason") {
         "clear" | "resume" => HookEvent::Nothing,
         _ => HookEvent::SessionEnded,
     }
 }
 
-/// `Bash: rm -rf x`.
-fn tool_question(payload: &Value) -> String {
+/// The tool of a permission request and the main argument, as in `Bash: rm -rf x`.
+pub(super) fn tool_question(payload: &Value) -> String {
     let input = &payload["tool_input"];
     if let Some(asked) = input["questions"][0]["question"].as_str() {
         return short(asked);
     }
     let tool = payload["tool_name"].as_str().unwrap_or("a tool");
-    match said(
+    match first_text(
         input,
         &[
             "command",
@@ -179,41 +113,27 @@ fn tool_question(payload: &Value) -> String {
             "description",
         ],
     ) {
-        Some(said) => short(&format!("{tool}: {said}")),
+        Some(argument) => short(&format!("{tool}: {argument}")),
         None if input.as_object().is_none_or(serde_json::Map::is_empty) => tool.to_owned(),
         None => short(&format!("{tool}: {input}")),
     }
 }
 
-fn gemini_question(payload: &Value) -> String {
-    let details = &payload["details"];
-    let title = details["title"].as_str();
-    let title = title.map(|title| title.trim_start_matches("Confirm "));
-    match (
-        title,
-        said(
-            details,
-            &["command", "fileName", "filePath", "toolName", "prompt"],
-        ),
-    ) {
-        (Some(title), Some(said)) => short(&format!("{title}: {said}")),
-        (Some(title), None) => short(title),
-        (None, _) => short(text(payload, "message")),
-    }
-}
-
-fn said<'a>(fields: &'a Value, names: &[&str]) -> Option<&'a str> {
+/// The first of these fields that holds a text.
+pub(super) fn first_text<'a>(fields: &'a Value, names: &[&str]) -> Option<&'a str> {
     names.iter().find_map(|name| fields[*name].as_str())
 }
 
-fn text<'a>(payload: &'a Value, field: &str) -> &'a str {
+/// The text of a field; empty where the payload has none.
+pub(super) fn text<'a>(payload: &'a Value, field: &str) -> &'a str {
     payload[field].as_str().unwrap_or_default()
 }
 
-/// As much as a person reads of a question; the whole is in the pane. A question that is cut ends with one character more.
+/// The limit of a question's text; the pane shows the whole. A question that is cut has one more character, `…`.
 pub const MAX_QUESTION_CHARS: usize = 400;
 
-fn short(text: &str) -> String {
+/// Cuts a question after [`MAX_QUESTION_CHARS`].
+pub(super) fn short(text: &str) -> String {
     match text.char_indices().nth(MAX_QUESTION_CHARS) {
         Some((cut, _)) => format!("{}…", &text[..cut]),
         None => text.to_owned(),
@@ -225,10 +145,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn check(vendor: Vendor, payload: Value, expected: HookEvent) {
-        assert_eq!(read(vendor, &payload), expected, "{payload}");
-    }
+    use crate::agents::{AGENTS, built_in};
 
     #[test]
     fn half_a_character_does_not_lose_a_payload() {
@@ -247,161 +164,49 @@ mod tests {
             let read: String = serde_json::from_str(&replace_lone_surrogates(&json)).unwrap();
             assert_eq!(read, wanted);
         }
+        let claude = built_in("claude").unwrap();
         let stop = br#"{"hook_event_name": "Stop", "last_assistant_message": "done \ud83d"}"#;
-        assert_ne!(read_bytes(Vendor::Claude, stop), HookEvent::Nothing);
-    }
-
-    fn needs(prompt: &str) -> HookEvent {
-        HookEvent::NeedsInput {
-            prompt: prompt.to_owned(),
-        }
-    }
-
-    fn ended(message: &str) -> HookEvent {
-        HookEvent::TurnEnded {
-            message: message.to_owned(),
-        }
-    }
-
-    // Payloads as the agents gave them, without the ids.
-
-    #[test]
-    fn claude_code_is_understood() {
-        let check = |payload, expected| check(Vendor::Claude, payload, expected);
-        check(
-            json!({"hook_event_name": "UserPromptSubmit", "prompt": "x"}),
-            HookEvent::PromptGiven,
-        );
-        check(
-            json!({"hook_event_name": "PermissionRequest", "tool_name": "Bash",
-                "tool_input": {"command": "touch made.txt", "description": "make a file"}, "permission_suggestions": []}),
-            needs("Bash: touch made.txt"),
-        );
-        check(
-            json!({"hook_event_name": "PermissionRequest", "tool_name": "mcp__fugue__get_status", "tool_input": {}}),
-            needs("mcp__fugue__get_status"),
-        );
-        check(
-            json!({"hook_event_name": "PermissionRequest", "tool_name": "AskUserQuestion",
-                "tool_input": {"questions": [{"question": "Which colour?", "header": "Colour", "options": []}]}}),
-            needs("Which colour?"),
-        );
-        check(
-            json!({"hook_event_name": "Notification", "message": "Claude needs your permission",
-                "notification_type": "permission_prompt"}),
-            HookEvent::StillNeedsInput {
-                prompt: "Claude needs your permission".to_owned(),
-            },
-        );
-        check(
-            json!({"hook_event_name": "Notification", "message": "Claude is waiting for your input",
-                "notification_type": "idle_prompt"}),
-            HookEvent::Nothing,
-        );
-        for event in ["PostToolUse", "PostToolUseFailure"] {
-            check(
-                json!({"hook_event_name": event, "tool_name": "Bash"}),
-                HookEvent::InputNoLongerNeeded,
-            );
-        }
-        check(
-            json!({"hook_event_name": "Stop", "stop_hook_active": false, "last_assistant_message": "done",
-                "background_tasks": []}),
-            ended("done"),
-        );
-        check(
-            json!({"hook_event_name": "StopFailure", "error": "unknown",
-                "last_assistant_message": "API Error: 400 the model is unwell"}),
-            HookEvent::TurnFailed {
-                message: "API Error: 400 the model is unwell".to_owned(),
-            },
-        );
-        check(
-            json!({"hook_event_name": "SessionEnd", "reason": "clear"}),
-            HookEvent::Nothing,
-        );
-        check(
-            json!({"hook_event_name": "SessionEnd", "reason": "prompt_input_exit"}),
-            HookEvent::SessionEnded,
-        );
+        assert_ne!(read_bytes(claude, stop), HookEvent::Nothing);
     }
 
     #[test]
-    fn codex_is_understood() {
-        let check = |payload, expected| check(Vendor::Codex, payload, expected);
-        check(
-            json!({"hook_event_name": "UserPromptSubmit", "turn_id": "t", "prompt": "x"}),
-            HookEvent::PromptGiven,
-        );
-        check(
-            json!({"hook_event_name": "PermissionRequest", "tool_name": "Bash",
-                "tool_input": {"command": "touch made.txt", "description": "may I make a file?"}}),
-            needs("Bash: touch made.txt"),
-        );
-        check(
-            json!({"hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_response": ""}),
-            HookEvent::InputNoLongerNeeded,
-        );
-        check(
-            json!({"hook_event_name": "Stop", "stop_hook_active": false, "last_assistant_message": "done"}),
-            ended("done"),
-        );
-        check(
-            json!({"type": "agent-turn-complete", "last-assistant-message": "done"}),
-            ended("done"),
-        );
-    }
-
-    #[test]
-    fn gemini_is_understood() {
-        let check = |payload, expected| check(Vendor::Gemini, payload, expected);
-        check(
-            json!({"hook_event_name": "BeforeAgent", "prompt": "x"}),
-            HookEvent::PromptGiven,
-        );
-        check(
-            json!({"hook_event_name": "Notification", "notification_type": "ToolPermission",
-                "message": "Tool Confirm Shell Command requires execution",
-                "details": {"type": "exec", "title": "Confirm Shell Command", "command": "touch made.txt"}}),
-            needs("Shell Command: touch made.txt"),
-        );
-        check(
-            json!({"hook_event_name": "Notification", "notification_type": "ToolPermission",
-                "message": "Tool requires confirmation", "details": {"type": "ask_user", "title": "Ask User"}}),
-            needs("Ask User"),
-        );
-        check(
-            json!({"hook_event_name": "AfterTool", "tool_name": "run_shell_command"}),
-            HookEvent::InputNoLongerNeeded,
-        );
-        check(
-            json!({"hook_event_name": "AfterAgent", "prompt": "x", "prompt_response": "done", "stop_hook_active": false}),
-            ended("done"),
-        );
-        check(
-            json!({"hook_event_name": "AfterAgent", "prompt": "x", "prompt_response": "[no response text]"}),
-            HookEvent::TurnFailed {
-                message: "[no response text]".to_owned(),
-            },
-        );
-    }
-
-    #[test]
-    fn what_means_nothing_is_nothing() {
-        for vendor in Vendor::ALL {
+    fn an_unknown_payload_is_nothing() {
+        for agent in AGENTS {
             for payload in [
                 json!(null),
                 json!([]),
                 json!({}),
                 json!({"hook_event_name": 3}),
-            ] {
-                check(vendor, payload, HookEvent::Nothing);
-            }
-            check(
-                vendor,
                 json!({"hook_event_name": "SessionStart"}),
-                HookEvent::Nothing,
-            );
+            ] {
+                assert_eq!(
+                    read(*agent, &payload),
+                    HookEvent::Nothing,
+                    "{agent:?} {payload}"
+                );
+            }
+        }
+    }
+}
+
+/// Helpers of the agents' own tests.
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    pub(crate) fn check(agent: &dyn AgentDriver, payload: &Value, expected: &HookEvent) {
+        assert_eq!(read(agent, payload), *expected, "{payload}");
+    }
+
+    pub(crate) fn needs(prompt: &str) -> HookEvent {
+        HookEvent::NeedsInput {
+            prompt: prompt.to_owned(),
+        }
+    }
+
+    pub(crate) fn ended(message: &str) -> HookEvent {
+        HookEvent::TurnEnded {
+            message: message.to_owned(),
         }
     }
 }

@@ -1,125 +1,136 @@
-//! What can be seen of an agent's screen: does it ask a person something, and is its input box empty?
+//! Recognition of agents' screens: whether a dialog waits for a person, and whether the input box is empty.
 //!
-//! Used where no hook tells it (an agent says nothing when its question is refused) and just before something is
-//! typed. An input box is told by its frame and by the cursor in it, a question by its list of choices or by the keys it
-//! offers. What is not recognised is never taken for an empty box.
+//! Used for states that no hook reports (no agent runs a hook when a permission is refused) and immediately before typing.
+//! An input box is recognised by its frame and by the cursor in it, a dialog by a list of choices or by a line with keys. A screen that is not recognised never counts as an empty input box.
 
 use std::ops::Range;
 
 use fugue_term::{CellAttribute, Screen};
 
-use super::Vendor;
+use super::AGENTS;
 
-/// What is on a screen.
+/// The patterns of an agent's screen.
+#[derive(Debug)]
+pub struct ScreenPatterns {
+    /// Finds the rows of the input box that contains the cursor's row.
+    pub find_input_box: fn(lines: &[String], cursor_row: usize) -> Option<Range<usize>>,
+    /// Signs at the start of the input box in normal mode. Another sign is a mode that a person has switched on.
+    pub plain_sign: &'static [char],
+    /// Texts that the agent shows in an empty input box and that are not always dim.
+    pub placeholders: &'static [&'static str],
+    /// Texts around the input box while the agent works.
+    pub working_marks: &'static [&'static str],
+}
+
+/// What is recognised on a screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Look {
-    /// The text of a question that waits for a person; `unknown prompt: …` where something waits and does not look like
-    /// a question, such as a menu.
+pub struct AgentScreen {
+    /// The text of a question that waits for a person; `unknown prompt: …` for other dialogs, such as a menu.
     pub dialog: Option<String>,
-    pub input: Input,
-    /// It says that it works on something, which a key would interrupt.
+    pub input: InputBox,
+    /// The agent shows that it works; a key could interrupt the work.
     pub working: bool,
 }
 
 /// What the input box holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// Nothing, or a hint of the agent's own.
+pub enum InputBox {
+    /// Nothing, or a placeholder of the agent.
     Empty,
-    /// Somebody has begun to type.
+    /// Text of a person.
     Draft,
-    /// There is no input box that we recognise.
+    /// No input box is recognised.
     Unknown,
 }
 
-/// Looks at a terminal. Hints that an agent writes faintly into its empty box are told from a draft by that.
-pub fn look_at(vendor: Vendor, screen: &Screen<'_>) -> Look {
+/// Recognises an agent's screen in a terminal. Dim text in an input box is a placeholder and no draft.
+pub fn look_at(agent: &ScreenPatterns, screen: &Screen<'_>) -> AgentScreen {
     let lines: Vec<String> = screen.rows().collect();
-    let (row, column) = screen.cursor();
-    judge(vendor, &lines, &bright(screen, lines.len()), (row, column))
+    judge(agent, &lines, &bright(screen, lines.len()), screen.cursor())
 }
 
-/// Looks at the visible lines and the cursor's row and column, counted from 0. Without colours only the hints that we
-/// know by heart are told from a draft.
-pub fn look(vendor: Vendor, lines: &[String], cursor: (u16, u16)) -> Look {
+/// Recognises an agent's screen in visible lines, with the cursor's row and column counted from 0. Without styles, only the
+/// listed placeholders are distinguished from a draft.
+pub fn look(agent: &ScreenPatterns, lines: &[String], cursor: (u16, u16)) -> AgentScreen {
     let cursor = (usize::from(cursor.0), usize::from(cursor.1));
-    judge(vendor, lines, lines, cursor)
+    judge(agent, lines, lines, cursor)
 }
 
-/// Looks at a terminal of which nobody said whose it is: an agent may have been started in it by hand, in a person's own
-/// tmux or by a template. The boxes of all agents are tried, and the shapes of their dialogs.
-pub fn look_at_any(screen: &Screen<'_>) -> Look {
+/// Recognises the screen of any built-in agent in a terminal whose program is not known: an agent may have been started by
+/// hand, in a person's own tmux or by a template. The input boxes of all agents are tried, and the shapes of their dialogs.
+pub fn look_at_any(screen: &Screen<'_>) -> AgentScreen {
     let lines: Vec<String> = screen.rows().collect();
     judge_any(&lines, &bright(screen, lines.len()), screen.cursor())
 }
 
-/// The same for visible lines without colours.
-pub fn look_any(lines: &[String], cursor: (u16, u16)) -> Look {
+/// [`look_at_any`] for visible lines without styles.
+pub fn look_any(lines: &[String], cursor: (u16, u16)) -> AgentScreen {
     let cursor = (usize::from(cursor.0), usize::from(cursor.1));
     judge_any(lines, lines, cursor)
 }
 
-fn judge_any(lines: &[String], bright: &[String], cursor: (usize, usize)) -> Look {
-    let mut boxes = Vendor::ALL
-        .into_iter()
-        .filter_map(|vendor| find_box(vendor, lines, cursor.0));
-    let found = boxes.next();
-    // Above a box there is what was said before, which may look like anything.
-    let from = found.as_ref().map_or(0, |rows| rows.start);
-    let dialog = known_dialog(lines, from, cursor.0);
-    let input = match found.filter(|_| dialog.is_none()) {
-        Some(rows) => contents(bright, rows, cursor),
-        None => Input::Unknown,
+/// The patterns of all built-in agents that have any.
+pub fn all_patterns() -> impl Iterator<Item = &'static ScreenPatterns> {
+    AGENTS.iter().filter_map(|agent| agent.screen())
+}
+
+fn judge_any(lines: &[String], bright: &[String], cursor: (usize, usize)) -> AgentScreen {
+    let boxes = || {
+        all_patterns().filter_map(|agent| {
+            let rows = (agent.find_input_box)(lines, cursor.0)?;
+            Some((agent, rows))
+        })
     };
-    Look {
+    // Above an input box is earlier output, which may look like anything.
+    let from = boxes().next().map_or(0, |(_, rows)| rows.start);
+    let dialog = known_dialog(lines, from, cursor.0);
+    let inputs = || boxes().map(|(agent, rows)| contents(agent, bright, rows, cursor));
+    let input = match dialog {
+        Some(_) => InputBox::Unknown,
+        // Input boxes of two agents may have the same shape but different signs and placeholders.
+        None if inputs().any(|input| input == InputBox::Empty) => InputBox::Empty,
+        None => inputs().next().unwrap_or(InputBox::Unknown),
+    };
+    AgentScreen {
         dialog,
         input,
-        working: says_working(lines),
+        working: all_patterns().any(|agent| shows_work(agent, lines)),
     }
 }
 
-fn judge(vendor: Vendor, lines: &[String], bright: &[String], cursor: (usize, usize)) -> Look {
-    let working = says_working(lines);
-    match find_box(vendor, lines, cursor.0) {
-        Some(rows) => Look {
+fn judge(
+    agent: &ScreenPatterns,
+    lines: &[String],
+    bright: &[String],
+    cursor: (usize, usize),
+) -> AgentScreen {
+    let working = shows_work(agent, lines);
+    match (agent.find_input_box)(lines, cursor.0) {
+        Some(rows) => AgentScreen {
             dialog: None,
-            input: contents(bright, rows, cursor),
+            input: contents(agent, bright, rows, cursor),
             working,
         },
-        None => Look {
+        None => AgentScreen {
             dialog: dialog(lines, cursor.0),
-            input: Input::Unknown,
+            input: InputBox::Unknown,
             working,
         },
     }
 }
 
-// Where agents say what they do: the box with a few lines of a draft, and the lines around it.
-const BOTTOM: usize = 16;
+// The rows that can hold a working mark: the input box with a few lines of a draft, and the lines around the box.
+const STATUS_ROWS: usize = 16;
 
-fn says_working(lines: &[String]) -> bool {
-    let is_working =
-        |line: &String| line.contains("esc to interrupt") || line.contains("(esc to cancel, ");
-    lines.iter().rev().take(BOTTOM).any(is_working)
+fn shows_work(agent: &ScreenPatterns, lines: &[String]) -> bool {
+    let has_mark = |line: &String| agent.working_marks.iter().any(|mark| line.contains(mark));
+    // An agent that has just started may fill only the upper part of the screen.
+    let lines = lines.iter().rev().skip_while(|line| line.trim().is_empty());
+    lines.take(STATUS_ROWS).any(has_mark)
 }
 
-/// The rows of the box that the cursor is in.
-fn find_box(vendor: Vendor, lines: &[String], cursor_row: usize) -> Option<Range<usize>> {
-    match vendor {
-        Vendor::Claude => framed(lines, cursor_row, &['❯', '!', '#'], &['─'], &['─']),
-        Vendor::Codex => unframed(lines, cursor_row, '›'),
-        Vendor::Gemini => framed(
-            lines,
-            cursor_row,
-            &['>', '*', '!'],
-            &['▄', '─'],
-            &['▀', '─'],
-        ),
-    }
-}
-
-/// A box between two rules, with a sign in its first row.
-fn framed(
+/// Finds an input box between two rules whose first row starts with a character of `signs`.
+pub(super) fn find_framed_box(
     lines: &[String],
     cursor_row: usize,
     signs: &[char],
@@ -135,18 +146,23 @@ fn framed(
     (signed && end > cursor_row).then_some(first..end)
 }
 
-// No text has so long a run of these, and no agent draws a narrower box.
-const SHORTEST_RULE: usize = 20;
+// Text has no run of these characters that is as long, and no agent draws a narrower box.
+const MIN_RULE_CHARS: usize = 20;
 
-fn is_rule(line: &str, of: &[char]) -> bool {
+fn is_rule(line: &str, marks: &[char]) -> bool {
     let line = line.trim();
-    of.iter()
-        .any(|mark| line.chars().take_while(|c| c == mark).count() >= SHORTEST_RULE)
+    marks
+        .iter()
+        .any(|mark| line.chars().take_while(|c| c == mark).count() >= MIN_RULE_CHARS)
 }
 
-/// A box without a frame: a sign after an empty row, and behind it an empty row and the lines of the agent's status,
+/// Finds an input box without a frame: `sign` after an empty row, and below it an empty row and the agent's status lines,
 /// which end the screen.
-fn unframed(lines: &[String], cursor_row: usize, sign: char) -> Option<Range<usize>> {
+pub(super) fn find_unframed_box(
+    lines: &[String],
+    cursor_row: usize,
+    sign: char,
+) -> Option<Range<usize>> {
     let last = lines.iter().rposition(|line| !line.is_empty())?;
     let end = (0..last).rev().find(|row| lines[*row].is_empty())?;
     let first = (1..=cursor_row)
@@ -162,7 +178,12 @@ fn unframed(lines: &[String], cursor_row: usize, sign: char) -> Option<Range<usi
     whole.then_some(first..end)
 }
 
-fn contents(lines: &[String], rows: Range<usize>, cursor: (usize, usize)) -> Input {
+fn contents(
+    agent: &ScreenPatterns,
+    lines: &[String],
+    rows: Range<usize>,
+    cursor: (usize, usize),
+) -> InputBox {
     let at_start = cursor.0 == rows.start;
     let mut text = String::new();
     for line in lines.get(rows).unwrap_or_default() {
@@ -172,30 +193,24 @@ fn contents(lines: &[String], rows: Range<usize>, cursor: (usize, usize)) -> Inp
     let mut chars = text.trim().chars();
     let sign = chars.next();
     let text = chars.as_str().trim();
-    // Another sign is another mode, which a person has switched on.
-    let plain = matches!(sign, Some('❯' | '›' | '>' | '*') | None);
-    let hint = at_start && HINTS.contains(&text);
-    if plain && (text.is_empty() || hint) {
-        Input::Empty
+    let plain = sign.is_none_or(|sign| agent.plain_sign.contains(&sign));
+    let placeholder = at_start && agent.placeholders.contains(&text);
+    if plain && (text.is_empty() || placeholder) {
+        InputBox::Empty
     } else {
-        Input::Draft
+        InputBox::Draft
     }
 }
 
-const HINTS: [&str; 2] = [
-    "Type your message or @path/to/file",
-    "Ask Codex to do anything",
-];
-
-/// The text of a question, if one is asked at the end of the screen.
+/// The text of a dialog at the end of the screen of an agent without an input box.
 fn dialog(lines: &[String], cursor_row: usize) -> Option<String> {
     let last = lines.iter().rposition(|line| !bare(line).is_empty())?;
-    // Behind the choices there are the keys, and descriptions of the choices.
-    let from = last.saturating_sub(DIALOG);
+    // Below the choices are the keys and descriptions of the choices.
+    let from = last.saturating_sub(MAX_DIALOG_ROWS);
     let chosen = (from..=last).find(|row| is_numbered_choice(bare(&lines[*row])));
     let keys = (last.saturating_sub(2)..=last).find(|row| offers_keys(bare(&lines[*row])));
     let marked = (from..=last).rfind(|row| bare(&lines[*row]).starts_with(MARKS));
-    // A mark alone may be what somebody said before; one with the cursor on it is not.
+    // A mark alone may be earlier output; a mark in the cursor's row is not.
     let marked = marked.filter(|row| keys.is_some() || *row == cursor_row);
     let end = chosen.or(marked).or(keys)?;
     Some(worded(question(&lines[..end])))
@@ -209,18 +224,17 @@ fn worded(question: String) -> String {
     }
 }
 
-/// The text of a dialog, if the end of the screen has the shape of a known agent's: a list of numbered choices with a mark
-/// on one, a marked choice above the keys that Enter and Esc are offered by, one with the cursor on it above another
-/// choice, or these keys alone. Programs that are no
-/// agents ask in other shapes (`Press ENTER or type command to continue`), and a shell's prompt below all this says that
-/// the dialog is over.
+/// The text of a dialog, if the end of the screen has a shape of the known agents: a list of numbered choices with a
+/// mark on one, a marked choice above a line that offers Enter and Esc, a marked choice with the cursor in the same row above
+/// another choice, or the line that offers Enter and Esc alone. Other programs have other shapes (`Press ENTER or type
+/// command to continue`). A shell prompt below the dialog means that the dialog is over.
 fn known_dialog(lines: &[String], from: usize, cursor_row: usize) -> Option<String> {
     let last = lines.iter().rposition(|line| !bare(line).is_empty())?;
-    let from = from.max(last.saturating_sub(DIALOG));
+    let from = from.max(last.saturating_sub(MAX_DIALOG_ROWS));
     let rows = || from..=last;
     let numbered = rows().filter(|row| number_of(bare(&lines[*row])).is_some());
     let listed = numbered.count() > 1;
-    // Of quoted lines more than one begins with this sign.
+    // Quoted text has more than one line with this sign.
     let is_quoted = |row: &usize| {
         let line = bare(&lines[*row]);
         line.starts_with(QUOTE) && number_of(line).is_some()
@@ -245,19 +259,19 @@ fn known_dialog(lines: &[String], from: usize, cursor_row: usize) -> Option<Stri
     (!prompt).then(|| worded(question(&lines[..end])))
 }
 
-// The longest list of choices with its descriptions that we have seen, twice.
-const DIALOG: usize = 32;
+// Twice the longest list of choices with descriptions that was observed.
+const MAX_DIALOG_ROWS: usize = 32;
 
 const MARKS: [char; 4] = ['❯', '›', '●', '○'];
-// The mark of Codex's first screen, which is also how mail and Markdown quote.
+// The mark of Codex's first screen, and also the quote sign of mail and Markdown.
 const QUOTE: char = '>';
 
-/// `❯ 1. Yes`: the choice that Enter would take.
+/// Whether the line is the numbered choice that Enter would take, as in `❯ 1. Yes`.
 fn is_numbered_choice(line: &str) -> bool {
     line.starts_with(MARKS) && number_of(line).is_some()
 }
 
-/// A marked choice that is indented, as no prompt of a shell is, and below it one without a mark.
+/// Whether the first line is an indented, marked choice and the second a choice without a mark. No shell prompt is indented.
 fn is_aligned_choice(lines: &[String]) -> bool {
     let indent = |line: &str| line.chars().take_while(|c| *c == ' ').count();
     let [first, second, ..] = lines else {
@@ -276,17 +290,17 @@ fn number_of(line: &str) -> Option<&str> {
     (digits > 0 && rest[digits..].starts_with(". ")).then(|| &rest[..digits])
 }
 
-/// Both keys in one line, as the dialogs of agents have them and few other programs.
+/// Whether a line offers both Enter and Esc, as dialogs of agents do and few other programs.
 fn offers_enter_and_escape(line: &str) -> bool {
     let line = line.to_lowercase();
-    let says = |key: &str| {
+    let has_word = |key: &str| {
         line.split(|c: char| !c.is_alphanumeric())
             .any(|word| word == key)
     };
-    offers_keys(&line) && says("enter") && (says("esc") || says("escape"))
+    offers_keys(&line) && has_word("enter") && (has_word("esc") || has_word("escape"))
 }
 
-/// `Enter to confirm · Esc to cancel`, in whatever words.
+/// Whether the line offers keys, as in `Enter to confirm · Esc to cancel`.
 fn offers_keys(line: &str) -> bool {
     let line = line.trim().trim_start_matches('(').to_lowercase();
     line.split([',', '·']).map(str::trim).any(|offer| {
@@ -297,10 +311,10 @@ fn offers_keys(line: &str) -> bool {
     })
 }
 
-// What fits a line of a table and still says what is asked.
-const QUESTION: usize = 400;
+// Fits into a line of a table and is enough to understand the question.
+const MAX_DIALOG_CHARS: usize = 400;
 
-/// What stands above the choices, up to the top of the dialog, in one line.
+/// The text above the choices, up to the top of the dialog, joined to a single line.
 fn question(above: &[String]) -> String {
     let mut found: Vec<&str> = Vec::new();
     let mut blanks = 0;
@@ -311,7 +325,7 @@ fn question(above: &[String]) -> String {
         let text = bare(line);
         if text.is_empty() {
             blanks += 1;
-            // Two empty rows are the end of a dialog that has no frame; in front of its choices there may be some.
+            // Two empty rows end a dialog without a frame; empty rows before the choices are possible too.
             if blanks > 1 && !found.is_empty() && !line.contains('│') {
                 break;
             }
@@ -325,19 +339,19 @@ fn question(above: &[String]) -> String {
     }
     found.reverse();
     let mut text = found.join(" · ");
-    if let Some((cut, _)) = text.char_indices().nth(QUESTION) {
+    if let Some((cut, _)) = text.char_indices().nth(MAX_DIALOG_CHARS) {
         text.truncate(cut);
         text.push('…');
     }
     text
 }
 
-/// A line without frames, rules and blanks around its text.
+/// A line without surrounding frames, rules and blanks.
 fn bare(line: &str) -> &str {
     line.trim_matches(|c: char| c.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(&c))
 }
 
-/// The lines without what is written faintly.
+/// The lines without dim text.
 fn bright(screen: &Screen<'_>, rows: usize) -> Vec<String> {
     let row = |row| {
         let mut text = String::new();
@@ -358,35 +372,39 @@ mod tests {
     use fugue_term::{Terminal, TerminalOptions, TerminalSize};
 
     use super::*;
+    use crate::agents::screen_patterns;
 
-    /// Codex's screen with a box that holds `text`, and the cursor in front of it.
-    fn input(text: &str) -> Input {
+    /// Codex's screen with an input box that holds `text` after the cursor.
+    fn input(text: &str) -> InputBox {
         let mut terminal = Terminal::new(
             TerminalSize { rows: 10, cols: 60 },
             TerminalOptions::default(),
         );
         terminal.feed(format!("\r\n\r\n› {text}\r\n\r\n  model · /work\x1b[3;3H").as_bytes());
         let screen = terminal.screen();
-        let look = look_at(Vendor::Codex, &screen);
+        let look = look_at(screen_patterns("codex").unwrap(), &screen);
         assert_eq!(look_at_any(&screen), look);
         look.input
     }
 
     #[test]
-    fn what_is_written_faintly_is_no_draft() {
-        assert_eq!(input(""), Input::Empty);
-        assert_eq!(input("\x1b[2mExplain this codebase\x1b[0m"), Input::Empty);
-        assert_eq!(input("Explain this codebase"), Input::Draft);
-        assert_eq!(input("fix \x1b[2mthe bug\x1b[0m"), Input::Draft);
+    fn dim_text_is_no_draft() {
+        assert_eq!(input(""), InputBox::Empty);
+        assert_eq!(
+            input("\x1b[2mExplain this codebase\x1b[0m"),
+            InputBox::Empty
+        );
+        assert_eq!(input("Explain this codebase"), InputBox::Draft);
+        assert_eq!(input("fix \x1b[2mthe bug\x1b[0m"), InputBox::Draft);
     }
 
     #[test]
     fn a_cursor_below_all_lines_is_in_no_box() {
         let lines = ["", "› ", "", "  model · /work"].map(str::to_owned);
-        for vendor in Vendor::ALL {
-            assert_eq!(look(vendor, &lines, (9, 2)).input, Input::Unknown);
+        for agent in all_patterns() {
+            assert_eq!(look(agent, &lines, (9, 2)).input, InputBox::Unknown);
         }
-        assert_eq!(look_any(&lines, (9, 2)).input, Input::Unknown);
+        assert_eq!(look_any(&lines, (9, 2)).input, InputBox::Unknown);
     }
 
     #[test]
@@ -398,7 +416,11 @@ mod tests {
             );
             terminal.feed(format!("\r\nhello\r\n{text}").as_bytes());
             let look = look_at_any(&terminal.screen());
-            assert_eq!((look.input, look.dialog), (Input::Unknown, None), "{text}");
+            assert_eq!(
+                (look.input, look.dialog),
+                (InputBox::Unknown, None),
+                "{text}"
+            );
         }
     }
 
@@ -409,7 +431,7 @@ mod tests {
             "a.txt\r\n\r\nPress ENTER or type command to continue",
             "Press any key to continue . . . ",
             "Proceed ([y]/n)? ",
-            // A list in a text, and what is left of a dialog above a prompt.
+            // A list in a text, and the rest of a dialog above a prompt.
             "1. one\r\n2. two\r\n3. three\r\n:",
             "> 1. one\r\n> 2. two\r\n:",
             "Trust?\r\n❯ 1. Yes\r\n  2. No\r\n  Enter to confirm · Esc to cancel\r\n$ ",

@@ -1,100 +1,48 @@
-//! Environment variables by which an agent tells the programs it starts about its own session.
+//! Environment variables that describe an agent's session to the programs that the agent starts.
 //!
-//! A pane, a run or a worker that a lead starts is no part of the lead's session: with these it could talk to the lead
-//! (a socket and its token), would write into its conversation (a session id), or would believe that it runs inside the
-//! lead's sandbox. So they stay with the caller.
+//! A pane, a run or a worker that a lead starts is no part of the lead's session. With these variables, such a process could connect to the
+//! lead (a socket and a token), would write into the lead's conversation (a session id), or would behave as if inside the
+//! lead's sandbox. So panes do not inherit these variables.
 //!
-//! Names are listed, not guessed by a vendor's prefix: `CLAUDE_CODE_`, `CODEX_` and `GEMINI_CLI_` are also how people
-//! configure these agents (`CLAUDE_CODE_USE_BEDROCK`, `CLAUDE_CODE_MAX_OUTPUT_TOKENS`, `CLAUDE_CODE_OAUTH_TOKEN`,
-//! `CODEX_HOME`, `GEMINI_CLI_HOME`), and what a person set has to arrive.
+//! Each agent lists the names. A common prefix would not do: `CLAUDE_CODE_`, `CODEX_` and `GEMINI_CLI_` are also prefixes of
+//! settings (`CLAUDE_CODE_USE_BEDROCK`, `CLAUDE_CODE_MAX_OUTPUT_TOKENS`, `CLAUDE_CODE_OAUTH_TOKEN`, `CODEX_HOME`,
+//! `GEMINI_CLI_HOME`), and a person's settings have to reach the pane.
 //!
-//! The names have three sources. Those in the test below, but for `CODEX_SANDBOX…`, were printed by MCP servers (Claude
+//! The names have three sources. Those in the test below, except `CODEX_SANDBOX…`, were printed by MCP servers (Claude
 //! Code 2.1.325, Codex 0.166, Gemini CLI 0.61) and by the shells of the first two, each started with an empty environment.
-//! The other names of these three stand in their programs and were chosen by what they say: ids, sockets, descriptors and
-//! tokens of one session. Those of other agents were not looked at in a running one. A prefix stands in the table where
-//! every name behind it that was found in the program is of that kind.
+//! The other names of these three agents were found in their programs and chosen by their meaning: ids, sockets, descriptors
+//! and tokens of a session. The names of [`OTHER_AGENTS`] were not verified with a running agent. A prefix is listed where
+//! every name with that prefix in the program is of this kind.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
-const NAMES: &[&str] = &[
-    // Claude Code: MCP servers, hooks and its shell.
-    "AI_AGENT",
-    "CLAUDECODE",
-    "CLAUDE_AGENT_SDK_VERSION",
-    "CLAUDE_CODE_API_KEY_FILE_DESCRIPTOR",
-    "CLAUDE_CODE_CHILD_SESSION",
-    "CLAUDE_CODE_CLOUD_SESSION_ID",
-    "CLAUDE_CODE_CONTAINER_ID",
-    "CLAUDE_CODE_ENTRYPOINT",
-    "CLAUDE_CODE_EXECPATH",
-    "CLAUDE_CODE_OAUTH_TOKEN_FILE_DESCRIPTOR",
-    "CLAUDE_CODE_PLUGIN_NAME",
-    "CLAUDE_CODE_REMOTE",
-    "CLAUDE_CODE_REMOTE_ENVIRONMENT_TYPE",
-    "CLAUDE_CODE_RESUME_FROM_SESSION",
-    "CLAUDE_CODE_SESSIONS_OAUTH_TOKEN",
-    "CLAUDE_CODE_SSE_PORT",
-    "CLAUDE_CODE_TMUX_SESSION",
-    "CLAUDE_CODE_TOOL_USE_ID",
-    "CLAUDE_CODE_WEBSOCKET_AUTH_FILE_DESCRIPTOR",
-    "CLAUDE_EFFORT",
-    "CLAUDE_ENV_FILE",
-    "CLAUDE_JOB_DIR",
-    "CLAUDE_PID",
-    "CLAUDE_PROJECT_DIR",
-    "CLAUDE_SESSION_ID",
-    "CLAUDE_SESSION_INGRESS_TOKEN_FILE",
-    "COREPACK_ENABLE_AUTO_PIN",
-    "NoDefaultCurrentDirectoryInExePath",
-    // Codex: its shell; an MCP server gets none of its variables.
-    "CODEX_APPLY_PATCH_PRESERVE_LINE_ENDINGS",
-    "CODEX_CI",
-    "CODEX_INTERNAL_ORIGINATOR_OVERRIDE",
-    "CODEX_MANAGED_PACKAGE_ROOT",
-    "CODEX_PERMISSION_PROFILE",
-    "CODEX_PLUGIN_METRICS_OUTPUT",
-    "CODEX_SANDBOX",
-    "CODEX_SESSION_ID",
-    "CODEX_THREAD_ID",
-    "CODEX_TOOL_CALL_ID",
-    "CODEX_VERSION",
-    // Gemini CLI. The workspace is trusted by the flag `--skip-trust` of one session; a person trusts it for good in
-    // `trustedFolders.json`.
-    "GEMINI_CLI",
-    "GEMINI_CLI_NO_RELAUNCH",
-    "GEMINI_CLI_PROMPT_ID",
-    "GEMINI_CLI_SESSION_ID",
-    "GEMINI_CLI_TRUST_WORKSPACE",
-    // Other agents, as far as known: that one is there, and its process.
-    "COPILOT_CLI",
-    "OPENCODE",
-    "OPENCODE_PID",
-    "QWEN_CODE",
-    "QWEN_CODE_NO_RELAUNCH",
-];
+use super::AGENTS;
 
-const PREFIXES: &[&str] = &[
-    "CLAUDE_BG_",
-    "CLAUDE_BRIDGE_",
-    "CLAUDE_CODE_BRIDGE_",
-    "CLAUDE_CODE_MESSAGING_",
-    "CLAUDE_CODE_REMOTE_SESSION_",
-    "CLAUDE_CODE_SESSION_",
-    "CLAUDE_PLUGIN_",
-    "CLAUDE_RUNNER_",
-    "CODEX_EXEC_SERVER_",
-    "CODEX_MANAGED_BY_",
-    "CODEX_NETWORK_PROXY_",
-    "CODEX_SANDBOX_",
-];
+/// The variables of an agent's session, by name and by prefix.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SessionVariables {
+    pub names: &'static [&'static str],
+    pub prefixes: &'static [&'static str],
+}
+
+impl SessionVariables {
+    fn contains(&self, name: &[u8]) -> bool {
+        let starts = |prefix: &&str| name.starts_with(prefix.as_bytes());
+        self.names.iter().any(|known| name == known.as_bytes()) || self.prefixes.iter().any(starts)
+    }
+}
+
+/// Agents that fugue does not start, but that may be a lead.
+const OTHER_AGENTS: SessionVariables = SessionVariables {
+    names: &["COPILOT_CLI", "OPENCODE", "OPENCODE_PID"],
+    prefixes: &[],
+};
 
 /// Whether a variable of this name belongs to the session of the agent that set it.
-pub fn is_variable(name: &OsStr) -> bool {
+pub fn is_session_variable(name: &OsStr) -> bool {
     let name = name.as_bytes();
-    NAMES.iter().any(|known| name == known.as_bytes())
-        || PREFIXES
-            .iter()
-            .any(|prefix| name.starts_with(prefix.as_bytes()))
+    let has = |variables: SessionVariables| variables.contains(name);
+    has(OTHER_AGENTS) || AGENTS.iter().any(|agent| has(agent.session_variables()))
 }
 
 #[cfg(test)]
@@ -102,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_agent_tells_its_children_is_told_from_what_a_person_sets() {
+    fn session_variables_are_distinguished_from_settings_of_a_person() {
         let of_the_session = [
             // Claude Code, an MCP server.
             "AI_AGENT",
@@ -114,13 +62,13 @@ mod tests {
             "CLAUDE_PROJECT_DIR",
             "COREPACK_ENABLE_AUTO_PIN",
             "NoDefaultCurrentDirectoryInExePath",
-            // Claude Code, its shell.
+            // The shell of Claude Code.
             "CLAUDE_CODE_CHILD_SESSION",
             "CLAUDE_CODE_EXECPATH",
             "CLAUDE_CODE_SESSION_ATTENDED",
             "CLAUDE_EFFORT",
             "CLAUDE_PID",
-            // Codex, its shell.
+            // The shell of Codex.
             "CODEX_APPLY_PATCH_PRESERVE_LINE_ENDINGS",
             "CODEX_CI",
             "CODEX_MANAGED_BY_NPM",
@@ -137,7 +85,7 @@ mod tests {
             "GEMINI_CLI_TRUST_WORKSPACE",
         ];
         for name in of_the_session {
-            assert!(is_variable(OsStr::new(name)), "{name}");
+            assert!(is_session_variable(OsStr::new(name)), "{name}");
         }
         let of_the_person = [
             "ANTHROPIC_API_KEY",
@@ -162,7 +110,7 @@ mod tests {
             "PATH",
         ];
         for name in of_the_person {
-            assert!(!is_variable(OsStr::new(name)), "{name}");
+            assert!(!is_session_variable(OsStr::new(name)), "{name}");
         }
     }
 }

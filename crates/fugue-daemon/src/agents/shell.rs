@@ -1,18 +1,28 @@
-//! The agent `shell`: its prompt is a command line.
+//! The agent `shell`: the prompt is a command line for the caller's shell.
 
-use super::{AgentLaunch, WorkerAssignment};
+use fugue_api::Error;
 
-pub fn lay_out(assignment: &WorkerAssignment<'_>) -> AgentLaunch {
-    let mut command = assignment.prompt.to_owned();
-    // Some shells look for options behind `-c` too.
-    if command.starts_with(['-', '+']) {
-        command.insert(0, ' ');
+use super::{AgentDriver, AgentLaunch, WorkerAssignment};
+
+pub struct Shell;
+
+impl AgentDriver for Shell {
+    fn name(&self) -> &str {
+        "shell"
     }
-    let mut argv = vec![assignment.shell.to_string_lossy().into_owned()];
-    argv.extend(assignment.args.iter().cloned());
-    argv.extend(["-c".to_owned(), command]);
-    AgentLaunch {
-        argv,
-        ..AgentLaunch::default()
+
+    fn prepare_launch(&self, assignment: &WorkerAssignment<'_>) -> Result<AgentLaunch, Error> {
+        let mut command = assignment.prompt.to_owned();
+        // Some shells parse options after `-c` too.
+        if command.starts_with(['-', '+']) {
+            command.insert(0, ' ');
+        }
+        let mut argv = vec![assignment.shell.to_string_lossy().into_owned()];
+        argv.extend(assignment.args.iter().cloned());
+        argv.extend(["-c".to_owned(), command]);
+        Ok(AgentLaunch {
+            argv,
+            ..AgentLaunch::default()
+        })
     }
 }

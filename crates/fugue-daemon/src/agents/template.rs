@@ -3,7 +3,7 @@
 use fugue_api::Error;
 use serde_json::json;
 
-use super::{AgentLaunch, AgentTemplate, WorkerAssignment, files};
+use super::{AgentDriver, AgentLaunch, AgentTemplate, WorkerAssignment, files};
 
 const PLACEHOLDERS: [&str; 7] = [
     "prompt",
@@ -15,8 +15,86 @@ const PLACEHOLDERS: [&str; 7] = [
     "fugue",
 ];
 
-/// Whether a template can be filled in, so that a mistake in it is told before anything is started.
-pub fn check(name: &str, template: &AgentTemplate) -> Result<(), Error> {
+/// An agent that `[agents.NAME]` in the user's `config.toml` defines.
+#[derive(Debug)]
+pub struct TemplateAgent {
+    name: String,
+    template: AgentTemplate,
+}
+
+impl TemplateAgent {
+    /// Refuses a template without a program or with an unknown placeholder.
+    pub fn new(name: &str, template: &AgentTemplate) -> Result<Self, Error> {
+        check(name, template)?;
+        Ok(Self {
+            name: name.to_owned(),
+            template: template.clone(),
+        })
+    }
+}
+
+impl AgentDriver for TemplateAgent {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn prepare_launch(&self, assignment: &WorkerAssignment<'_>) -> Result<AgentLaunch, Error> {
+        let template = &self.template;
+        let used = |name: &str| {
+            let words = template.command.iter().chain(template.env.values());
+            words
+                .flat_map(|word| pieces(word))
+                .any(|(_, placeholder)| placeholder == Some(name))
+        };
+        let mut prompt_file = String::new();
+        if used("prompt_file") {
+            let path = files::write(assignment.dir, "prompt.txt", assignment.prompt)?;
+            prompt_file = files::text(&path);
+        }
+        let mut mcp_config = String::new();
+        if used("mcp_config") {
+            let servers = json!({"mcpServers": {"fugue": files::server(assignment)}}).to_string();
+            mcp_config = files::text(&files::write(assignment.dir, "mcp.json", &servers)?);
+        }
+        if assignment.model.is_some() && !used("model") {
+            return Err(
+                Error::invalid("model: this agent's `command` has no place for it")
+                    .hint("put {model} into its `command` in config.toml, or leave `model` out"),
+            );
+        }
+        let fill = |word: &String| -> String {
+            let mut filled = String::new();
+            for (text, placeholder) in pieces(word) {
+                filled.push_str(text);
+                match placeholder {
+                    Some("prompt") => filled.push_str(assignment.prompt),
+                    Some("prompt_file") => filled.push_str(&prompt_file),
+                    Some("mcp_config") => filled.push_str(&mcp_config),
+                    Some("model") => filled.push_str(assignment.model.unwrap_or_default()),
+                    Some("dir") => filled.push_str(&files::text(assignment.dir)),
+                    Some("cwd") => filled.push_str(&files::text(assignment.cwd)),
+                    Some("fugue") => filled.push_str(&files::text(assignment.fugue)),
+                    // `check` has refused all other names.
+                    Some(_) | None => {}
+                }
+            }
+            filled
+        };
+        let mut argv: Vec<String> = template.command.iter().map(fill).collect();
+        argv.extend(assignment.args.iter().cloned());
+        Ok(AgentLaunch {
+            argv,
+            env: template
+                .env
+                .iter()
+                .map(|(name, value)| (name.clone(), fill(value)))
+                .collect(),
+        })
+    }
+}
+
+/// Checks a template's program and placeholders, so that a mistake is reported before anything is started.
+fn check(name: &str, template: &AgentTemplate) -> Result<(), Error> {
     if template.command.first().is_none_or(String::is_empty) {
         return Err(wrong(name, "`command` has no program"));
     }
@@ -36,63 +114,7 @@ fn wrong(name: &str, what: &str) -> Error {
     ))
 }
 
-pub fn lay_out(
-    template: &AgentTemplate,
-    assignment: &WorkerAssignment<'_>,
-) -> Result<AgentLaunch, Error> {
-    let used = |name: &str| {
-        let words = template.command.iter().chain(template.env.values());
-        words
-            .flat_map(|word| pieces(word))
-            .any(|(_, placeholder)| placeholder == Some(name))
-    };
-    let mut prompt_file = String::new();
-    if used("prompt_file") {
-        let path = files::write(assignment.dir, "prompt.txt", assignment.prompt)?;
-        prompt_file = files::text(&path);
-    }
-    let mut mcp_config = String::new();
-    if used("mcp_config") {
-        let servers = json!({"mcpServers": {"fugue": files::server(assignment)}}).to_string();
-        mcp_config = files::text(&files::write(assignment.dir, "mcp.json", &servers)?);
-    }
-    if assignment.model.is_some() && !used("model") {
-        return Err(
-            Error::invalid("model: this agent's `command` has no place for it")
-                .hint("put {model} into its `command` in config.toml, or leave `model` out"),
-        );
-    }
-    let fill = |word: &String| -> String {
-        let mut filled = String::new();
-        for (text, placeholder) in pieces(word) {
-            filled.push_str(text);
-            match placeholder {
-                Some("prompt") => filled.push_str(assignment.prompt),
-                Some("prompt_file") => filled.push_str(&prompt_file),
-                Some("mcp_config") => filled.push_str(&mcp_config),
-                Some("model") => filled.push_str(assignment.model.unwrap_or_default()),
-                Some("dir") => filled.push_str(&files::text(assignment.dir)),
-                Some("cwd") => filled.push_str(&files::text(assignment.cwd)),
-                Some("fugue") => filled.push_str(&files::text(assignment.fugue)),
-                // `check` lets no other through.
-                Some(_) | None => {}
-            }
-        }
-        filled
-    };
-    let mut argv: Vec<String> = template.command.iter().map(fill).collect();
-    argv.extend(assignment.args.iter().cloned());
-    Ok(AgentLaunch {
-        argv,
-        env: template
-            .env
-            .iter()
-            .map(|(name, value)| (name.clone(), fill(value)))
-            .collect(),
-    })
-}
-
-/// A word as texts, each with the placeholder that follows it. Braces around anything but a name are just text.
+/// Splits a word into texts, each with the following placeholder. Braces around anything but a name are text.
 fn pieces(word: &str) -> Vec<(&str, Option<&str>)> {
     let mut found = Vec::new();
     let (mut from, mut at) = (0, 0);
@@ -140,9 +162,8 @@ mod tests {
             identity: &identity,
             shell: Path::new("/bin/sh"),
         };
-        let template = template(command);
-        check("x", &template).unwrap();
-        let launch = lay_out(&template, &assignment).unwrap();
+        let agent = TemplateAgent::new("x", &template(command)).unwrap();
+        let launch = agent.prepare_launch(&assignment).unwrap();
         let dir = dir.path().to_string_lossy();
         let expected: Vec<String> = expected.iter().map(|w| w.replace("DIR", &dir)).collect();
         assert_eq!(launch.argv, expected);
@@ -189,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_placeholder_that_means_nothing_is_named() {
+    fn an_unknown_placeholder_is_named() {
         let error = check("aider", &template(&["aider", "{promt}"])).unwrap_err();
         assert!(
             error

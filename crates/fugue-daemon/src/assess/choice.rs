@@ -1,4 +1,4 @@
-//! Which assessor `FUGUE_ASSESS_MODEL` means, and whether it can be asked at all.
+//! Parses `FUGUE_ASSESS_MODEL` into an assessor and checks that the caller has what the assessor needs.
 
 use std::{ffi::OsString, fmt, net::IpAddr, path::PathBuf, time::Duration};
 
@@ -6,46 +6,46 @@ use fugue_api::{Error, ErrorKind, wire::CallerEnv};
 use hyper::{Uri, header::HeaderValue};
 
 use super::{
-    command::Command,
-    http::{Place, Roots},
-    provider::{Dialect, Provider},
+    command::AssessorCommand,
+    http::{HttpEndpoint, TrustRoots},
+    provider::{Provider, ProviderApi},
     proxy::Proxy,
 };
 use crate::pane::launch;
 
-/// Somebody who can be asked.
+/// A configured assessor.
 #[derive(Clone, Debug)]
 pub struct Assessor {
-    pub(super) who: Who,
+    pub(super) who: AssessorKind,
     pub(super) limit: Duration,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Who {
+pub(super) enum AssessorKind {
     Provider(Provider),
-    Command(Command),
+    Command(AssessorCommand),
 }
 
-/// A secret: it goes into one header and is never shown.
+/// An API key, which is sent in a header and never shown.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Key(String);
+pub(super) struct ApiKey(String);
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")
     }
 }
 
-impl Key {
-    /// As a header's value, after `prefix`.
+impl ApiKey {
+    /// The value of the header: `prefix` and the key.
     pub(super) fn header(&self, prefix: &str) -> Option<HeaderValue> {
         let mut value = HeaderValue::try_from(format!("{prefix}{}", self.0)).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
-    /// A text without the key, which some servers repeat in their errors.
-    pub(super) fn struck_from(&self, text: &str) -> String {
+    /// Removes the key from a text, because some servers repeat the key in errors.
+    pub(super) fn redact(&self, text: &str) -> String {
         text.replace(&self.0, "(key)")
     }
 }
@@ -54,12 +54,12 @@ const CHOICES: &str = "set FUGUE_ASSESS_MODEL to `openai:MODEL` (with OPENAI_API
                        `gemini:MODEL` (GEMINI_API_KEY), `ollama:MODEL`, `URL#MODEL` for an OpenAI-compatible server (with \
                        FUGUE_ASSESS_API_KEY, if it wants a key), or `cmd:COMMAND` for a command that reads the prompt and prints the JSON";
 
-/// The key for a server that is named by its URL. A provider's key is not given to it: whoever chooses the URL need not be
-/// who holds the key.
+/// The key for a server that is configured by a URL. A provider's key is not sent to such a server, because the URL and
+/// the key may come from different people.
 const KEY_FOR_A_URL: &str = "FUGUE_ASSESS_API_KEY";
 
 impl Assessor {
-    /// Checks that what `FUGUE_ASSESS_MODEL` says is known and that the caller has what it needs. Nobody is asked yet.
+    /// Parses the value of `FUGUE_ASSESS_MODEL` and checks that the caller has the key or program. Makes no request.
     pub fn new(choice: &str, caller: &CallerEnv, limit: Duration) -> Result<Self, Error> {
         let choice = choice.trim();
         let unknown = || Error::invalid(format!("no assessor `{choice}`")).hint(CHOICES);
@@ -68,14 +68,14 @@ impl Assessor {
                 return Err(Error::invalid(format!("`{choice}` names no model"))
                     .hint(format!("wanted `{choice}#MODEL`")));
             };
-            Who::Provider(provider(Dialect::OpenAi, model, Some(url), caller)?)
+            AssessorKind::Provider(provider(ProviderApi::OpenAi, model, Some(url), caller)?)
         } else {
             let (kind, rest) = choice.split_once(':').ok_or_else(unknown)?;
             match kind {
-                "cmd" => Who::Command(command(rest, caller)?),
+                "cmd" => AssessorKind::Command(command(rest, caller)?),
                 _ => {
-                    let dialect = Dialect::named(kind).ok_or_else(unknown)?;
-                    Who::Provider(provider(dialect, rest, None, caller)?)
+                    let dialect = ProviderApi::named(kind).ok_or_else(unknown)?;
+                    AssessorKind::Provider(provider(dialect, rest, None, caller)?)
                 }
             }
         };
@@ -83,13 +83,13 @@ impl Assessor {
     }
 }
 
-fn command(line: &str, caller: &CallerEnv) -> Result<Command, Error> {
+fn command(line: &str, caller: &CallerEnv) -> Result<AssessorCommand, Error> {
     if line.trim().is_empty() {
         return Err(
             Error::invalid("`cmd:` names no command").hint("wanted for example `cmd:claude -p`")
         );
     }
-    Ok(Command {
+    Ok(AssessorCommand {
         line: line.to_owned(),
         cwd: PathBuf::from(OsString::from(&caller.cwd)),
         env: launch::inherited(caller),
@@ -97,7 +97,7 @@ fn command(line: &str, caller: &CallerEnv) -> Result<Command, Error> {
 }
 
 fn provider(
-    dialect: Dialect,
+    dialect: ProviderApi,
     model: &str,
     url: Option<&str>,
     caller: &CallerEnv,
@@ -114,14 +114,14 @@ fn provider(
             None => (None, ""),
         },
     };
-    // A base URL in the provider's own variable stands beside the key in the same environment, and its own programs send
-    // the key there too.
+    // A base URL in the provider's own variable comes from the same environment as the key, and the provider's own programs
+    // send the key there too.
     let key_names = match url {
         Some(_) => &[KEY_FOR_A_URL][..],
         None => dialect.key_names(),
     };
     let key = first(caller, key_names);
-    // A server of one's own may want no key; the provider's does.
+    // A private server may need no key; the provider's server does.
     if key.is_none() && base.is_none() && !dialect.key_names().is_empty() {
         return Err(Error::new(
             ErrorKind::Unavailable,
@@ -135,9 +135,9 @@ fn provider(
     }
     let base = base.map_or_else(
         || dialect.home().to_owned(),
-        |base| dialect.spelled_out(&base),
+        |base| dialect.with_default_path(&base),
     );
-    let mut place = place(&base, caller).ok_or_else(|| {
+    let mut place = endpoint(&base, caller).ok_or_else(|| {
         Error::invalid(format!(
             "{whose}: wanted a URL such as `{}`",
             dialect.home()
@@ -167,8 +167,8 @@ fn provider(
     })
 }
 
-fn checked_key(name: &str, key: String) -> Result<Key, Error> {
-    let key = Key(key.trim().to_owned());
+fn checked_key(name: &str, key: String) -> Result<ApiKey, Error> {
+    let key = ApiKey(key.trim().to_owned());
     match key.header("") {
         Some(_) => Ok(key),
         None => Err(
@@ -178,7 +178,7 @@ fn checked_key(name: &str, key: String) -> Result<Key, Error> {
     }
 }
 
-fn place(base: &str, caller: &CallerEnv) -> Option<Place> {
+fn endpoint(base: &str, caller: &CallerEnv) -> Option<HttpEndpoint> {
     let uri: Uri = base.trim_end_matches('/').parse().ok()?;
     let host = uri.host()?;
     let tls = match uri.scheme_str()? {
@@ -186,16 +186,16 @@ fn place(base: &str, caller: &CallerEnv) -> Option<Place> {
         "http" => false,
         _ => return None,
     };
-    // A query would be lost, and a name and password would end up in errors.
+    // A query would be lost, and a user name and password would appear in errors.
     if uri.query().is_some() || uri.authority()?.as_str().contains('@') {
         return None;
     }
-    Some(Place {
+    Some(HttpEndpoint {
         host: host.to_owned(),
         port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
         authority: uri.authority()?.to_string(),
         path: uri.path().trim_end_matches('/').to_owned(),
-        roots: tls.then(|| Roots {
+        roots: tls.then(|| TrustRoots {
             file: variable(caller, "SSL_CERT_FILE").map(PathBuf::from),
             dir: variable(caller, "SSL_CERT_DIR").map(PathBuf::from),
         }),
@@ -203,7 +203,7 @@ fn place(base: &str, caller: &CallerEnv) -> Option<Place> {
     })
 }
 
-/// Whether what is sent to this host stays on the machine.
+/// Whether requests to this host stay on the machine.
 fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     match address.parse::<IpAddr>() {
@@ -213,14 +213,14 @@ fn is_loopback(host: &str) -> bool {
     }
 }
 
-/// The first of these variables that the caller has, and its value.
+/// The first of these variables that is set in the caller's environment, with the value.
 fn first(caller: &CallerEnv, names: &[&'static str]) -> Option<(&'static str, String)> {
     names
         .iter()
         .find_map(|name| Some((*name, variable(caller, name)?)))
 }
 
-/// A variable of the caller's. An empty one is none, and so is one that is no text.
+/// A variable of the caller. An empty value or a value that is not UTF-8 counts as unset.
 fn variable(caller: &CallerEnv, name: &str) -> Option<String> {
     let found = caller
         .env
@@ -234,7 +234,7 @@ fn variable(caller: &CallerEnv, name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn chosen(choice: &str, vars: &[(&str, &str)]) -> Result<Who, Error> {
+    fn chosen(choice: &str, vars: &[(&str, &str)]) -> Result<AssessorKind, Error> {
         let text = |text: &str| OsString::from(text).into();
         let caller = CallerEnv {
             cwd: text("/"),
@@ -250,15 +250,15 @@ mod tests {
 
     fn check(choice: &str, vars: &[(&str, &str)], expected: &str) {
         let shown = match chosen(choice, vars) {
-            Ok(Who::Command(command)) => format!("cmd {}", command.line),
-            Ok(Who::Provider(p)) => {
+            Ok(AssessorKind::Command(command)) => format!("cmd {}", command.line),
+            Ok(AssessorKind::Provider(p)) => {
                 let key = if p.key.is_some() { "with" } else { "without" };
                 let tls = if p.place.roots.is_some() {
                     "https"
                 } else {
                     "http"
                 };
-                let Place {
+                let HttpEndpoint {
                     host, port, path, ..
                 } = p.place;
                 format!(
@@ -307,7 +307,7 @@ mod tests {
                 &format!("openai m http {host} 8000  with key"),
             );
         }
-        // Without a key nothing is given away.
+        // Without a key there is nothing to protect.
         check("http://box#m", &[key], "openai m http box 80  without key");
         check(
             "anthropic:claude-sonnet-5",

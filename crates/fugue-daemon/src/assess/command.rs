@@ -1,7 +1,7 @@
 //! An assessor that is a command: prompt on stdin, JSON on stdout.
 //!
-//! It runs in a session of its own, and when it is over, or nobody waits for it any more, nothing of it is left: not
-//! its children, not those that went into the background.
+//! The command runs in a separate session. When the command ends, or when the future is dropped, all processes of the session are killed,
+//! including children and background processes.
 
 use std::{
     ffi::OsString,
@@ -31,42 +31,42 @@ use tokio::{
 
 use super::AssessError;
 
-/// What a command complains of on stderr: its last words count.
-const MAX_COMPLAINT: usize = 16 * 1024;
-const SAID_CHARS: usize = 300;
-/// What a pipe holds at most, unless somebody has made it larger.
-const PIPE_HOLDS: usize = 64 * 1024;
-/// What a watcher's command printed last.
+/// The limit of stderr; the end is kept.
+const MAX_STDERR_BYTES: usize = 16 * 1024;
+const MAX_ERROR_CHARS: usize = 300;
+/// The kernel's default capacity of a pipe.
+const PIPE_CAPACITY: usize = 64 * 1024;
+/// The limit of a watcher command's output; the end is kept.
 const MAX_OUTPUT: usize = 64 * 1024;
 
-/// By this variable every process of one question is known, wherever it went.
+/// The variable that identifies all processes of a request.
 pub const MARK: &str = "FUGUE_ASSESSMENT";
 
-/// How variables are called whose values are nobody else's business.
+/// Suffixes of variables with secret values.
 const SECRETS: &[&str] = &["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"];
 
 #[derive(Clone)]
-pub(super) struct Command {
+pub(super) struct AssessorCommand {
     pub line: String,
     pub cwd: PathBuf,
     pub env: Vec<(OsString, OsString)>,
 }
 
-/// Its variables hold keys, so they are not shown.
-impl fmt::Debug for Command {
+/// Without the environment, which holds keys.
+impl fmt::Debug for AssessorCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Command({:?} in {:?})", self.line, self.cwd)
     }
 }
 
-impl Command {
+impl AssessorCommand {
     pub async fn ask(&self, prompt: String) -> Result<String, AssessError> {
         let failed = |error: io::Error| AssessError::Failed {
             ending: "could not be started".into(),
-            said: one_line(&error.to_string(), SAID_CHARS),
+            said: one_line(&error.to_string(), MAX_ERROR_CHARS),
         };
         let (mut running, mut talk) = self.start().map_err(failed)?;
-        // Neither of the two ends: they go on beside what is waited for.
+        // These two futures do not complete and run while the other futures are awaited.
         let beside = async { tokio::join!(talk.complaint.fill(), feed(talk.question, prompt)) };
         let ending = tokio::select! {
             ending = running.ended() => ending.map_err(failed)?,
@@ -78,13 +78,13 @@ impl Command {
         match ending {
             ProcessExit::Code(0) => Ok(String::from_utf8_lossy(&talk.answer.bytes).into_owned()),
             other => Err(AssessError::Failed {
-                ending: in_words(other),
+                ending: describe_exit(other),
                 said: self.said(&talk.complaint.bytes, &talk.answer.bytes),
             }),
         }
     }
 
-    /// As a person's shell would, with nothing on stdin: how it ended, and the end of what it printed.
+    /// Runs the command with an empty stdin and returns the exit status and the end of the output.
     pub async fn run(&self) -> io::Result<(ProcessExit, String)> {
         let nothing = std::fs::File::open("/dev/null")?;
         let (output, writes) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -102,18 +102,18 @@ impl Command {
             .start()?;
         drop(writes);
         let marks = vec![format!("{MARK}={mark}").into_bytes()];
-        let mut running = Running::new(child, marks);
-        let mut heard = Heard::new(output, MAX_OUTPUT, Full::Forget)?;
+        let mut running = RunningCommand::new(child, marks);
+        let mut heard = PipeReader::new(output, MAX_OUTPUT, OverflowPolicy::Forget)?;
         let ending = tokio::select! {
             ending = running.ended() => ending?,
-            // Never: what is too much is forgotten.
+            // Never happens: output above the limit is dropped.
             () = heard.fill() => ProcessExit::Unknown,
         };
         heard.drain();
         Ok((ending, String::from_utf8_lossy(&heard.bytes).into_owned()))
     }
 
-    fn start(&self) -> io::Result<(Running, Talk)> {
+    fn start(&self) -> io::Result<(RunningCommand, CommandPipes)> {
         let (stdin, question) = pipe_with(PipeFlags::CLOEXEC)?;
         let (answer, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let (complaint, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -130,23 +130,23 @@ impl Command {
             .fd(stderr.as_fd(), 2)
             .start()?;
         let marks = vec![format!("{MARK}={mark}").into_bytes()];
-        let running = Running::new(child, marks);
-        let talk = Talk {
+        let running = RunningCommand::new(child, marks);
+        let talk = CommandPipes {
             question: Sender::from_owned_fd(question)?,
-            answer: Heard::new(answer, MAX_ANSWER, Full::Stop)?,
-            complaint: Heard::new(complaint, MAX_COMPLAINT, Full::Forget)?,
+            answer: PipeReader::new(answer, MAX_ANSWER, OverflowPolicy::Stop)?,
+            complaint: PipeReader::new(complaint, MAX_STDERR_BYTES, OverflowPolicy::Forget)?,
         };
         Ok((running, talk))
     }
 
-    /// The command's last words, or where it had none what it printed.
+    /// The end of stderr, or of stdout if stderr is empty.
     fn said(&self, complaint: &[u8], answer: &[u8]) -> String {
         let words = |bytes: &[u8]| {
             let text = String::from_utf8_lossy(bytes);
             let lines: Vec<&str> = text.trim().lines().collect();
             one_line(
                 &lines[lines.len().saturating_sub(3)..].join(" "),
-                SAID_CHARS,
+                MAX_ERROR_CHARS,
             )
         };
         let said = [words(complaint), words(answer)];
@@ -156,13 +156,13 @@ impl Command {
         }
     }
 
-    /// A command may complain about a key and show it.
+    /// Removes secret values from an error text, which may quote a key.
     fn without_secrets(&self, mut said: String) -> String {
         for (name, value) in &self.env {
             let is_secret = name
                 .to_str()
                 .is_some_and(|name| SECRETS.iter().any(|end| name.ends_with(end)));
-            // Shorter ones are words, and no secrets.
+            // Shorter values are ordinary words.
             if is_secret && let Some(value) = value.to_str().filter(|value| value.len() >= 8) {
                 said = said.replace(value, "(key)");
             }
@@ -178,7 +178,7 @@ fn endless() -> AssessError {
     }
 }
 
-pub(super) fn in_words(ending: ProcessExit) -> String {
+pub(super) fn describe_exit(ending: ProcessExit) -> String {
     match ending {
         ProcessExit::Code(code) => format!("ended with code {code}"),
         ProcessExit::Signal { signo, .. } => format!("was ended by signal {signo}"),
@@ -186,37 +186,37 @@ pub(super) fn in_words(ending: ProcessExit) -> String {
     }
 }
 
-/// What goes in and out of a command.
-struct Talk {
+/// The pipes of a command.
+struct CommandPipes {
     question: Sender,
-    answer: Heard,
-    complaint: Heard,
+    answer: PipeReader,
+    complaint: PipeReader,
 }
 
-/// Hands over the prompt and closes stdin. A command that does not read it all is no worse for that.
+/// Writes the prompt and closes stdin. A command that does not read the whole prompt is no error.
 async fn feed(mut question: Sender, prompt: String) {
     let _ = question.write_all(prompt.as_bytes()).await;
     drop(question);
     std::future::pending().await
 }
 
-/// What to do with more than fits.
+/// How output above the limit is handled.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Full {
+enum OverflowPolicy {
     Stop,
-    /// Forget what came first.
+    /// Drop the oldest bytes.
     Forget,
 }
 
-struct Heard {
+struct PipeReader {
     from: Receiver,
     bytes: Vec<u8>,
     most: usize,
-    full: Full,
+    full: OverflowPolicy,
 }
 
-impl Heard {
-    fn new(from: OwnedFd, most: usize, full: Full) -> io::Result<Self> {
+impl PipeReader {
+    fn new(from: OwnedFd, most: usize, full: OverflowPolicy) -> io::Result<Self> {
         Ok(Self {
             from: Receiver::from_owned_fd(from)?,
             bytes: Vec::new(),
@@ -225,24 +225,24 @@ impl Heard {
         })
     }
 
-    /// Listens until there is more than fits, which may be never.
+    /// Reads until the limit is exceeded, which may never happen.
     async fn fill(&mut self) {
         while self.from.readable().await.is_ok() {
             match self.take() {
-                Took::Some => {}
-                Took::TooMuch => return,
-                Took::Nothing => continue,
-                Took::End => break,
+                ReadOutcome::Some => {}
+                ReadOutcome::TooMuch => return,
+                ReadOutcome::Nothing => continue,
+                ReadOutcome::End => break,
             }
         }
         std::future::pending().await
     }
 
-    /// Takes what is there now. The kernel is asked itself: the runtime may not have heard yet that there is something.
+    /// Reads the bytes that are in the pipe now, without the runtime, which may not have received the readiness event yet.
     fn drain(&mut self) {
         let mut chunk = [0; 8192];
-        // As much as a pipe holds: what got away from the command may go on writing for ever.
-        for _ in 0..PIPE_HOLDS / chunk.len() {
+        // At most the capacity of a pipe, because an escaped process may write without end.
+        for _ in 0..PIPE_CAPACITY / chunk.len() {
             match rustix::io::read(&self.from, &mut chunk) {
                 Ok(n) if n > 0 => self.keep(&chunk[..n]),
                 Ok(_) | Err(_) => return,
@@ -250,54 +250,53 @@ impl Heard {
         }
     }
 
-    fn take(&mut self) -> Took {
+    fn take(&mut self) -> ReadOutcome {
         let mut chunk = [0; 8192];
         match self.from.try_read(&mut chunk) {
-            Ok(0) => Took::End,
+            Ok(0) => ReadOutcome::End,
             Ok(n) => self.keep(&chunk[..n]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Took::Nothing,
-            Err(_) => Took::End,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ReadOutcome::Nothing,
+            Err(_) => ReadOutcome::End,
         }
     }
 
-    fn keep(&mut self, chunk: &[u8]) -> Took {
+    fn keep(&mut self, chunk: &[u8]) -> ReadOutcome {
         self.bytes.extend_from_slice(chunk);
         let over = self.bytes.len().saturating_sub(self.most);
         match self.full {
-            Full::Stop if over > 0 => Took::TooMuch,
-            Full::Stop => Took::Some,
-            Full::Forget => {
+            OverflowPolicy::Stop if over > 0 => ReadOutcome::TooMuch,
+            OverflowPolicy::Stop => ReadOutcome::Some,
+            OverflowPolicy::Forget => {
                 self.bytes.drain(..over);
-                Took::Some
+                ReadOutcome::Some
             }
         }
     }
 }
 
 #[derive(PartialEq, Eq)]
-enum Took {
+enum ReadOutcome {
     Some,
     Nothing,
     TooMuch,
     End,
 }
 
-/// A command that runs. A thread sees it out: it waits for the end, ends what the command left behind, and reaps it.
-/// Dropping this ends the command first.
-struct Running {
-    /// The command's group, as long as the number is its own: until it is reaped.
+/// A running command. A thread waits for the end, kills remaining processes and reaps the command. Dropping this kills the command.
+struct RunningCommand {
+    /// The command's process group, valid until the command is reaped.
     group: Arc<Mutex<Option<Pid>>>,
     seen_out: JoinHandle<io::Result<ProcessExit>>,
 }
 
-impl Running {
+impl RunningCommand {
     fn new(child: ChildProcess, marks: Vec<Vec<u8>>) -> Self {
         let scope = ProcessScope::new(identify(child.pid), marks);
         let group = Arc::new(Mutex::new(Pid::from_raw(child.pid)));
         let known = group.clone();
         Self {
             group,
-            seen_out: spawn_blocking(move || see_out(&child, scope, &known)),
+            seen_out: spawn_blocking(move || reap(&child, scope, &known)),
         }
     }
 
@@ -306,16 +305,16 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         if let Some(group) = *lock(&self.group) {
-            // It may be over by itself; the thread knows.
+            // An error means that the command has ended already.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
-fn see_out(
+fn reap(
     child: &ChildProcess,
     scope: ProcessScope,
     group: &Mutex<Option<Pid>>,
@@ -328,18 +327,18 @@ fn see_out(
             Err(error) => return Err(error.into()),
         }
     }
-    // What could not be ended is stuck in the kernel; the answer does not hang on it.
+    // A process that cannot be killed is stuck in the kernel; the result does not wait for such a process.
     let _ = close_leftovers(scope, Duration::ZERO);
     *lock(group) = None;
     child.wait()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A number is whole at every moment.
+    // The value is consistent even after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// 128 bits, as text for a variable.
+/// A random text of 128 bits for the variable.
 fn random() -> io::Result<String> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;

@@ -1,6 +1,6 @@
-//! One POST on one connection, which lives as long as the future that asks: dropping it closes the socket.
+//! A single POST request per connection. Dropping the future closes the socket.
 //!
-//! It follows no redirect, because a key is for one host, and reads no more than an answer can be.
+//! Redirects are not followed, because a key belongs to a single host, and the size of the reply is limited.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -23,44 +23,44 @@ use tokio_rustls::{
 
 use super::{AssessError, proxy::Proxy};
 
-/// An answer is a few kilobytes; this leaves room for a server that sends its thoughts along.
+/// An answer has a few kilobytes; the limit leaves room for a server that sends reasoning too.
 const MAX_BODY: usize = 1 << 20;
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
-    /// As in a URL, so with brackets if it is an IPv6 address.
+pub(super) struct HttpEndpoint {
+    /// As in a URL: an IPv6 address has brackets.
     pub host: String,
     pub port: u16,
     pub authority: String,
-    /// What goes before every path.
+    /// The prefix of every path.
     pub path: String,
-    /// With TLS: whom to trust.
-    pub roots: Option<Roots>,
-    /// The way there, if it is not the straight one.
+    /// The trusted certificates, for TLS.
+    pub roots: Option<TrustRoots>,
+    /// The HTTP proxy, if the server is not reached directly.
     pub proxy: Option<Proxy>,
 }
 
-/// The caller's own trusted roots, else the system's.
+/// The caller's trusted root certificates, otherwise the system's.
 #[derive(Clone, Debug)]
-pub(super) struct Roots {
+pub(super) struct TrustRoots {
     pub file: Option<PathBuf>,
     pub dir: Option<PathBuf>,
 }
 
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct HttpReply {
     pub status: u16,
     pub body: Vec<u8>,
 }
 
-impl Place {
+impl HttpEndpoint {
     pub async fn post(
         &self,
         path: &str,
         headers: &[(HeaderName, HeaderValue)],
         body: String,
-    ) -> Result<Reply, AssessError> {
+    ) -> Result<HttpReply, AssessError> {
         let mut request = Request::post(format!("{}{path}", self.path))
             .header(HOST, &self.authority)
             .header(CONTENT_TYPE, "application/json")
@@ -100,7 +100,7 @@ impl Place {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
         request: Request<Full<Bytes>>,
-    ) -> Result<Reply, AssessError> {
+    ) -> Result<HttpReply, AssessError> {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.unreachable(error))?;
@@ -115,19 +115,19 @@ impl Place {
                 Some(_) => AssessError::Garbled(format!("more than {MAX_BODY} bytes")),
                 None => self.unreachable(error),
             })?;
-            Ok(Reply {
+            Ok(HttpReply {
                 status,
                 body: body.to_bytes().to_vec(),
             })
         };
-        // The connection is driven here and by no task of its own, so that it ends with whoever asked.
+        // The connection is polled here and not in a separate task, so that the connection is closed when this future is dropped.
         let driven = async {
             let _ = connection.await;
             std::future::pending().await
         };
         tokio::select! {
             reply = talk => reply,
-            () = driven => Err(self.unreachable("the connection is gone")),
+            () = driven => Err(self.unreachable("the connection was closed")),
         }
     }
 
@@ -136,8 +136,8 @@ impl Place {
     }
 }
 
-impl Roots {
-    /// Read each time: an assessor is asked once a minute, and roots change under a daemon that runs for weeks.
+impl TrustRoots {
+    /// Loads the certificates for each request: requests are rare, and certificates change while a daemon runs for weeks.
     async fn config(&self) -> io::Result<Arc<ClientConfig>> {
         let Self { file, dir } = self.clone();
         let loading = tokio::task::spawn_blocking(move || {

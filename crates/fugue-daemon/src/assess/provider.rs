@@ -1,4 +1,4 @@
-//! The four APIs, as far as one question and one answer in a schema need them.
+//! The four APIs, as far as a request with a schema for the answer needs.
 
 use fugue_core::assess::{ModelAnswer, Prompt, one_line};
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
@@ -6,22 +6,22 @@ use serde_json::{Value, json};
 
 use super::{
     AssessError,
-    choice::Key,
-    http::{Place, Reply},
+    choice::ApiKey,
+    http::{HttpEndpoint, HttpReply},
 };
 
-/// So much of what a server says about an error is passed on.
-const SAID_CHARS: usize = 300;
+/// The limit of a server's error text.
+const MAX_ERROR_CHARS: usize = 300;
 
-/// Room for an answer of a few hundred characters and for the thoughts of a model that thinks first.
+/// Enough for an answer of a few hundred characters and for the reasoning of a model before the answer.
 const MAX_TOKENS: u32 = 8_192;
 
-/// Ollama cuts a prompt that is longer than its context, from the front, where the rules are. The longest prompt is
-/// about 40,000 characters.
+/// Ollama cuts a prompt that is longer than its context at the front, where the rules are. The longest prompt has about
+/// 40,000 characters.
 const OLLAMA_CONTEXT: u32 = 16_384;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) enum ProviderApi {
     OpenAi,
     Anthropic,
     Gemini,
@@ -31,10 +31,10 @@ pub(super) enum Dialect {
 /// A model behind an API.
 #[derive(Clone, Debug)]
 pub(super) struct Provider {
-    pub dialect: Dialect,
+    pub dialect: ProviderApi,
     pub model: String,
-    pub place: Place,
-    pub key: Option<Key>,
+    pub place: HttpEndpoint,
+    pub key: Option<ApiKey>,
 }
 
 impl Provider {
@@ -48,21 +48,21 @@ impl Provider {
     fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {
         let mut headers = Vec::new();
         let (name, prefix) = match self.dialect {
-            Dialect::OpenAi | Dialect::Ollama => (AUTHORIZATION, "Bearer "),
-            Dialect::Anthropic => (HeaderName::from_static("x-api-key"), ""),
-            Dialect::Gemini => (HeaderName::from_static("x-goog-api-key"), ""),
+            ProviderApi::OpenAi | ProviderApi::Ollama => (AUTHORIZATION, "Bearer "),
+            ProviderApi::Anthropic => (HeaderName::from_static("x-api-key"), ""),
+            ProviderApi::Gemini => (HeaderName::from_static("x-goog-api-key"), ""),
         };
         if let Some(value) = self.key.as_ref().and_then(|key| key.header(prefix)) {
             headers.push((name, value));
         }
-        if self.dialect == Dialect::Anthropic {
+        if self.dialect == ProviderApi::Anthropic {
             let version = HeaderValue::from_static("2023-06-01");
             headers.push((HeaderName::from_static("anthropic-version"), version));
         }
         headers
     }
 
-    fn answer(&self, reply: &Reply) -> Result<String, AssessError> {
+    fn answer(&self, reply: &HttpReply) -> Result<String, AssessError> {
         let body = serde_json::from_slice::<Value>(&reply.body).ok();
         if !(200..300).contains(&reply.status) {
             return Err(AssessError::Refused {
@@ -75,8 +75,8 @@ impl Provider {
             .ok_or_else(|| AssessError::Garbled(self.said(reply, body.as_ref())))
     }
 
-    /// What the server says in words, or else the start of whatever it sent; without the key.
-    fn said(&self, reply: &Reply, body: Option<&Value>) -> String {
+    /// The server's error text, or the start of the body, without the key.
+    fn said(&self, reply: &HttpReply, body: Option<&Value>) -> String {
         let error = body.map(|body| &body["error"]);
         let words = error.and_then(|error| error["message"].as_str().or(error.as_str()));
         let said = match words {
@@ -84,17 +84,17 @@ impl Provider {
             None => String::from_utf8_lossy(&reply.body).into_owned(),
         };
         let said = match &self.key {
-            Some(key) => key.struck_from(&said),
+            Some(key) => key.redact(&said),
             None => said,
         };
-        match one_line(&said, SAID_CHARS) {
+        match one_line(&said, MAX_ERROR_CHARS) {
             empty if empty.is_empty() => "nothing more".into(),
             said => said,
         }
     }
 }
 
-impl Dialect {
+impl ProviderApi {
     pub fn named(name: &str) -> Option<Self> {
         [Self::OpenAi, Self::Anthropic, Self::Gemini, Self::Ollama]
             .into_iter()
@@ -110,7 +110,7 @@ impl Dialect {
         }
     }
 
-    /// Variables that may hold the key. None are needed where there are none.
+    /// Variables that may hold the key. Empty if the API needs no key.
     pub fn key_names(self) -> &'static [&'static str] {
         match self {
             Self::OpenAi => &["OPENAI_API_KEY"],
@@ -120,7 +120,7 @@ impl Dialect {
         }
     }
 
-    /// Variables that may say where it is; the same as the providers' own programs read.
+    /// Variables that may hold the base URL, the same as the provider's own programs read.
     pub fn base_names(self) -> &'static [&'static str] {
         match self {
             Self::OpenAi => &["OPENAI_BASE_URL"],
@@ -130,7 +130,7 @@ impl Dialect {
         }
     }
 
-    /// Where it is if nobody says otherwise.
+    /// The default base URL.
     pub fn home(self) -> &'static str {
         match self {
             Self::OpenAi => "https://api.openai.com/v1",
@@ -140,8 +140,8 @@ impl Dialect {
         }
     }
 
-    /// A base as a URL. `OLLAMA_HOST` may be less than one, and may be the address the server binds to.
-    pub fn spelled_out(self, base: &str) -> String {
+    /// Completes a base URL. `OLLAMA_HOST` may be only a host, and may be the address to which the server binds.
+    pub fn with_default_path(self, base: &str) -> String {
         if self != Self::Ollama || base.contains("://") {
             return base.to_owned();
         }
@@ -204,7 +204,7 @@ impl Dialect {
         }
     }
 
-    /// The model's words in a reply of the API; none if it is no such reply. A model that declined said something too.
+    /// The model's text in a reply of the API, also if the model refused. `None` if the body is no such reply.
     fn text(self, body: &Value) -> Option<String> {
         let parts = |list: &Value, is_thought: fn(&Value) -> bool| {
             let texts = list.as_array()?.iter().filter(|part| !is_thought(part));

@@ -1,6 +1,6 @@
-//! The way through an HTTP proxy, where the caller's variables name one for `https`.
+//! Connections through the HTTP proxy that the caller's variables name for `https`.
 //!
-//! A server that is asked without TLS is one's own and near; it is never asked through a proxy.
+//! A server without TLS is a private server on this machine or network and is never reached through a proxy.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// A proxy says yes or no in a few lines.
+/// The limit of the proxy's response to `CONNECT`, which has a few lines.
 const MAX_HEAD: usize = 8 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// The proxy for `host`, if there is one. An error names the variable and what was wanted. `variable` gives a
-    /// variable of the caller's.
+    /// The proxy for `host`, if configured. An error names the variable and the expected form. `variable` returns a
+    /// variable of the caller.
     pub fn of(
         host: &str,
         variable: impl Fn(&str) -> Option<String>,
@@ -36,7 +36,7 @@ impl Proxy {
         if is_near(host) || spared.is_some_and(|list| is_spared(host, &list)) {
             return Ok(None);
         }
-        // Many write the address alone.
+        // A value without a scheme is common.
         let url = if url.contains("://") {
             url
         } else {
@@ -59,17 +59,17 @@ impl Proxy {
         }
     }
 
-    /// A connection to `host` and `port` through the proxy.
+    /// Opens a connection to `host` and `port` through the proxy.
     pub async fn tunnel(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let proxy = self.host.trim_start_matches('[').trim_end_matches(']');
         let mut stream = TcpStream::connect((proxy, self.port)).await?;
         let request = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut head = Vec::new();
-        // Byte by byte: what follows the head belongs to the server.
+        // Byte by byte, because the bytes after the response head come from the server.
         while !head.ends_with(b"\r\n\r\n") {
             if head.len() == MAX_HEAD {
-                return Err(io::Error::other("the proxy talks without end"));
+                return Err(io::Error::other("the proxy's response is too long"));
             }
             head.push(stream.read_u8().await?);
         }
@@ -88,7 +88,7 @@ fn is_near(host: &str) -> bool {
     host == "localhost" || host.starts_with("127.") || host == "[::1]"
 }
 
-/// By the rules that curl made common: names and their subdomains, with or without a dot in front, or `*`.
+/// Whether `NO_PROXY` lists the host, by curl's rules: names and their subdomains, with or without a leading dot, or `*`.
 fn is_spared(host: &str, list: &str) -> bool {
     list.split(',').map(str::trim).any(|name| {
         let name = name.trim_start_matches('.');

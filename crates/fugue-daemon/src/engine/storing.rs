@@ -1,4 +1,4 @@
-//! One rule for every commit: what is not stored is not answered and not acted on.
+//! Commits before effects: an effect that depends on a commit is performed after the commit is stored.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -14,53 +14,53 @@ use fugue_api::{
 use fugue_core::{CallId, CallRequest, Change, Core, CoreInput, Effect, TmuxLookup, Undo};
 use tokio::time::Instant;
 
-use super::{Engine, Going, OWN_CALLS};
+use super::{Engine, LoopControl, OWN_CALLS};
 use crate::store::{Commit, OnFailure, Report};
 
-// How long a call waits for its commit before it is answered that nothing is stored yet.
+// After this time without a confirmed commit, waiting calls are answered with an error: not stored yet.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
-// While the store is stalled, calls that only add to what waits are let in up to so many unstored commits.
+// While the store is stalled, calls that only add a commit to the queue are accepted up to this number of commits.
 const MAX_UNSTORED: usize = 10_000;
 
-/// What the engine knows of the store.
-pub(super) struct Storing {
-    trouble: Option<Trouble>,
+/// The state of the store, and the effects that wait for commits.
+pub(super) struct StoreHealth {
+    trouble: Option<StoreOutage>,
     next_commit: u64,
-    /// Commits that are not confirmed yet, oldest first, with what is to be done when they are.
-    unstored: BTreeMap<u64, Unstored>,
-    /// Calls that wait for commits before this one were answered that nothing is stored yet.
+    /// Unconfirmed commits, oldest first, with the waiting effects.
+    unstored: BTreeMap<u64, PendingCommit>,
+    /// Calls that wait for commits before this number were answered with an error already.
     answered_below: u64,
-    /// Open calls whose answers wait for every commit before them.
+    /// Open calls whose answers wait for every earlier commit.
     durable_calls: HashSet<CallId>,
-    /// What the start found: records in the quarantine, and what happened to the database.
+    /// Notes of the start: records in the quarantine, and repairs of the database.
     pub quarantined: u64,
     pub notes: Vec<String>,
 }
 
-struct Unstored {
+struct PendingCommit {
     effects: Vec<Effect>,
     undo: Option<Undo>,
     since: Instant,
 }
 
-struct Trouble {
+struct StoreOutage {
     state: StoreState,
     reason: String,
     since: SystemTime,
 }
 
-/// What a call needs of the store.
+/// What a call requires of the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Need {
-    /// Its answer claims nothing that is recorded, or only what the next daemon finds by itself.
+enum StoreNeed {
+    /// Nothing: the answer depends on no record, or only on state that the next daemon restores anyway.
     Nothing,
-    /// Its answer waits for the commits before it.
+    /// The answer waits for the commits before the call.
     StoredAnswer,
-    /// It starts or records something new.
+    /// The call starts or records something new.
     Record,
 }
 
-impl Storing {
+impl StoreHealth {
     pub fn new(quarantined: u64, notes: Vec<String>) -> Self {
         Self {
             trouble: None,
@@ -98,7 +98,7 @@ impl Storing {
         }
     }
 
-    /// Since when the disk has not answered, if that is too long ago.
+    /// Since when the disk has not responded, if that is longer than the timeout.
     fn is_silent(&self) -> Option<Instant> {
         let oldest = self.unstored.values().next()?.since;
         (oldest.elapsed() >= COMMIT_TIMEOUT).then_some(oldest)
@@ -112,20 +112,21 @@ impl Storing {
         }
     }
 
-    /// When calls are to be answered that their commit is not stored yet.
+    /// When waiting calls are to be answered with an error because their commit is not stored yet.
     pub fn deadline(&self) -> Option<Instant> {
         let oldest = self.unstored.range(self.answered_below..).next()?;
         Some(oldest.1.since + COMMIT_TIMEOUT)
     }
 
-    /// How the daemon ends: an error where it cannot go on. What was not confirmed is not known to anybody.
+    /// The result of the daemon: an error if the store writer has ended. No client has received an answer that depends on an
+    /// unconfirmed commit.
     pub fn outcome(&self) -> io::Result<()> {
         if !self.unstored.is_empty() {
             let unstored = self.unstored.len();
-            tracing::warn!(unstored, "daemon ends with commits that are not stored yet");
+            tracing::warn!(unstored, "daemon stopped with commits that are not stored");
         }
         match &self.trouble {
-            Some(Trouble {
+            Some(StoreOutage {
                 state: StoreState::Ended,
                 reason,
                 ..
@@ -138,7 +139,7 @@ impl Storing {
         self.durable_calls.remove(&call);
     }
 
-    /// Whether an effect that comes without a commit of its own must wait for those of earlier steps.
+    /// Whether an effect without a commit must wait for the commits of earlier steps.
     fn must_wait(&self, effect: &Effect) -> bool {
         if self.unstored.is_empty() {
             return false;
@@ -148,9 +149,9 @@ impl Storing {
                 answer.is_ok() && self.durable_calls.contains(call)
             }
             Effect::Compose { call, .. } => self.durable_calls.contains(call),
-            // A directory is removed only when the mark on its record is stored.
+            // A directory is removed only when the mark on the record is stored.
             Effect::CollectGarbage { dry_run, .. } => !dry_run,
-            // What is done for something that is recorded is not done before.
+            // Work for a record starts after the record is stored.
             Effect::Open { .. }
             | Effect::Prepare { .. }
             | Effect::Unprepare { .. }
@@ -184,68 +185,68 @@ impl Storing {
     }
 }
 
-const SILENT: &str = "the disk has not answered for 10 s";
+const SILENT: &str = "the disk has not responded for 10 s";
 
 impl Engine {
-    /// The one way into core for calls. While the store is stalled, calls that would record something are refused
-    /// here, so that a refused call changes nothing.
-    pub(super) fn enter(&mut self, call: CallId, asked: CallRequest) -> Going {
+    /// Passes a call to core. While the store is stalled, calls that would record something are refused here, so that a
+    /// refused call changes nothing.
+    pub(super) fn enter(&mut self, call: CallId, asked: CallRequest) -> LoopControl {
         let need = need_of(&asked, &self.core);
-        if let Some(reason) = self.storing.reason() {
-            let too_many = self.storing.unstored.len() >= MAX_UNSTORED;
+        if let Some(reason) = self.store_health.reason() {
+            let too_many = self.store_health.unstored.len() >= MAX_UNSTORED;
             let refused = match need {
-                Need::Nothing => false,
-                Need::StoredAnswer => too_many,
-                Need::Record => true,
+                StoreNeed::Nothing => false,
+                StoreNeed::StoredAnswer => too_many,
+                StoreNeed::Record => true,
             };
             if refused {
                 let error = refusal(reason);
-                self.desk.answer(call, Err(error));
-                return Going::On;
+                self.pending_calls.answer(call, Err(error));
+                return LoopControl::Continue;
             }
         }
-        if need != Need::Nothing {
-            self.storing.durable_calls.insert(call);
+        if need != StoreNeed::Nothing {
+            self.store_health.durable_calls.insert(call);
         }
         self.step(CoreInput::Call { call, asked })
     }
 
-    /// Performs effects in order. What comes behind a commit waits for the disk, without holding up anything else; so
-    /// does what may only happen when earlier commits are stored.
-    pub(super) fn perform(&mut self, effects: Vec<Effect>) -> Going {
+    /// Performs effects in order. Effects after a commit wait until the commit is stored, and so do effects that depend on earlier
+    /// commits. Other effects do not wait.
+    pub(super) fn perform(&mut self, effects: Vec<Effect>) -> LoopControl {
         let mut effects = effects.into_iter();
         while let Some(effect) = effects.next() {
             match effect {
                 Effect::Commit { changes, undo } => {
                     self.commit(changes, undo, effects.collect());
-                    return Going::On;
+                    return LoopControl::Continue;
                 }
-                effect if self.storing.must_wait(&effect) => {
+                effect if self.store_health.must_wait(&effect) => {
                     let rest = std::iter::once(effect).chain(effects).collect();
                     self.commit(Vec::new(), None, rest);
-                    return Going::On;
+                    return LoopControl::Continue;
                 }
                 effect => {
-                    if self.act(effect) == Going::Over {
-                        return Going::Over;
+                    if self.perform_effect(effect) == LoopControl::Exit {
+                        return LoopControl::Exit;
                     }
                 }
             }
         }
-        Going::On
+        LoopControl::Continue
     }
 
     fn commit(&mut self, changes: Vec<Change>, undo: Option<Undo>, effects: Vec<Effect>) {
-        let number = self.storing.next_commit;
-        self.storing.next_commit += 1;
+        let number = self.store_health.next_commit;
+        self.store_health.next_commit += 1;
         let on_failure = match undo {
             Some(_) => OnFailure::Refuse,
             None => OnFailure::Retry,
         };
         let since = Instant::now();
-        self.storing.unstored.insert(
+        self.store_health.unstored.insert(
             number,
-            Unstored {
+            PendingCommit {
                 effects,
                 undo,
                 since,
@@ -258,54 +259,58 @@ impl Engine {
         });
     }
 
-    pub(super) fn hear_store(&mut self, report: Report<u64>) -> Going {
+    pub(super) fn handle_store_report(&mut self, report: Report<u64>) -> LoopControl {
         match report {
             Report::Stored(number) => {
-                let stored = self.storing.unstored.remove(&number);
+                let stored = self.store_health.unstored.remove(&number);
                 for effect in stored.into_iter().flat_map(|stored| stored.effects) {
-                    if self.act(effect) == Going::Over {
-                        return Going::Over;
+                    if self.perform_effect(effect) == LoopControl::Exit {
+                        return LoopControl::Exit;
                     }
                 }
-                Going::On
+                LoopControl::Continue
             }
             Report::Refused(number, why) => self.undo(number, why),
             Report::Stalled(reason) => {
                 tracing::warn!(reason, "store stalled: commits fail and are retried");
-                self.storing.trouble = Some(Trouble {
+                self.store_health.trouble = Some(StoreOutage {
                     state: StoreState::Stalled,
                     reason,
                     since: SystemTime::now(),
                 });
-                Going::On
+                LoopControl::Continue
             }
             Report::Resumed => {
-                let since = self.storing.trouble.take().map(|trouble| trouble.since);
+                let since = self
+                    .store_health
+                    .trouble
+                    .take()
+                    .map(|trouble| trouble.since);
                 let stalled_ms = since
                     .and_then(|since| since.elapsed().ok())
                     .map_or(0, |stalled| stalled.as_millis());
                 tracing::info!(stalled_ms, "store resumed: commits succeed again");
-                Going::On
+                LoopControl::Continue
             }
             Report::Ended(reason) => {
                 tracing::error!(
                     reason,
-                    "store writer ended: the daemon stops, panes go on, the next call starts another daemon"
+                    "store writer ended: the daemon stops, panes continue, the next call starts another daemon"
                 );
-                self.storing.trouble = Some(Trouble {
+                self.store_health.trouble = Some(StoreOutage {
                     state: StoreState::Ended,
                     reason,
                     since: SystemTime::now(),
                 });
-                Going::Over
+                LoopControl::Exit
             }
         }
     }
 
-    /// A commit that can be undone was not stored.
-    fn undo(&mut self, number: u64, why: String) -> Going {
-        let Some(refused) = self.storing.unstored.remove(&number) else {
-            return Going::On;
+    /// Undoes a commit that was not stored.
+    fn undo(&mut self, number: u64, why: String) -> LoopControl {
+        let Some(refused) = self.store_health.unstored.remove(&number) else {
+            return LoopControl::Continue;
         };
         let waiting: Vec<CallId> = refused
             .effects
@@ -318,22 +323,22 @@ impl Engine {
                 what,
                 why: why.clone(),
             };
-            if self.step(input) == Going::Over {
-                return Going::Over;
+            if self.step(input) == LoopControl::Exit {
+                return LoopControl::Exit;
             }
         }
-        // Effects that were dropped would have answered these.
+        // The dropped effects would have answered these calls.
         self.answer_for_store(waiting, refusal(&why));
-        Going::On
+        LoopControl::Continue
     }
 
-    /// Answers those whose commit has waited for too long. What they changed is stored when that is possible.
-    pub(super) fn answer_unstored(&mut self) -> Going {
+    /// Answers calls whose commit has waited too long. Their changes are stored when the store works again.
+    pub(super) fn answer_unstored(&mut self) -> LoopControl {
         let now = Instant::now();
-        let reason = self.storing.reason().unwrap_or(SILENT).to_owned();
+        let reason = self.store_health.reason().unwrap_or(SILENT).to_owned();
         let mut waiting = Vec::new();
-        let mut answered_below = self.storing.answered_below;
-        for (number, unstored) in self.storing.unstored.range(answered_below..) {
+        let mut answered_below = self.store_health.answered_below;
+        for (number, unstored) in self.store_health.unstored.range(answered_below..) {
             if unstored.since + COMMIT_TIMEOUT > now {
                 break;
             }
@@ -342,19 +347,19 @@ impl Engine {
                 waiting.extend(self.core.calls_waiting_on(effect));
             }
         }
-        self.storing.answered_below = answered_below;
+        self.store_health.answered_below = answered_below;
         self.answer_for_store(waiting, not_stored_yet(&reason));
-        Going::On
+        LoopControl::Continue
     }
 
     fn answer_for_store(&mut self, calls: Vec<CallId>, error: Error) {
         for call in calls {
-            if call.0 >= OWN_CALLS || !self.desk.is_open(call) {
+            if call.0 >= OWN_CALLS || !self.pending_calls.is_open(call) {
                 continue;
             }
-            self.desk.answer(call, Err(error.clone()));
-            self.storing.call_ended(call);
-            // An event that is in its hand is for the next.
+            self.pending_calls.answer(call, Err(error.clone()));
+            self.store_health.call_ended(call);
+            // A leased event is released for the next call.
             self.step(CoreInput::Cancelled { call });
         }
     }
@@ -385,21 +390,21 @@ fn timestamp(at: SystemTime) -> Timestamp {
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn need_of(asked: &CallRequest, core: &Core) -> Need {
-    // A pane of tmux is recorded when it is first named, whatever is asked of it.
+fn need_of(asked: &CallRequest, core: &Core) -> StoreNeed {
+    // A tmux pane is recorded by the first call that names the pane, whatever the call is.
     if let TmuxLookup::One(found) = &asked.tmux
         && let Ok(found) = &**found
         && !core.has_met(found)
     {
-        return Need::Record;
+        return StoreNeed::Record;
     }
     match &asked.ask {
         Request::Tool { call } => match call {
             ToolCall::SendInput(_)
             | ToolCall::ReadPane(_)
             | ToolCall::GetStatus(_)
-            | ToolCall::ClosePane(_) => Need::Nothing,
-            ToolCall::WaitForRun(_) | ToolCall::WaitForEvent(_) => Need::StoredAnswer,
+            | ToolCall::ClosePane(_) => StoreNeed::Nothing,
+            ToolCall::WaitForRun(_) | ToolCall::WaitForEvent(_) => StoreNeed::StoredAnswer,
             ToolCall::CreatePane(_)
             | ToolCall::RunExpect(_)
             | ToolCall::RunParallel(_)
@@ -412,15 +417,15 @@ fn need_of(asked: &CallRequest, core: &Core) -> Need {
             | ToolCall::WatchMe(_)
             | ToolCall::LookMa(_)
             | ToolCall::Pause(_)
-            | ToolCall::Clear(_) => Need::Record,
+            | ToolCall::Clear(_) => StoreNeed::Record,
         },
-        // News of a hook that waits to be stored are better than none: nobody would tell them again.
+        // A hook report that waits to be stored is accepted, because the hook would not send the report again.
         Request::RunNews { .. }
         | Request::AckEvent { .. }
         | Request::Inbox { .. }
-        | Request::Hook { .. } => Need::StoredAnswer,
+        | Request::Hook { .. } => StoreNeed::StoredAnswer,
         Request::Look { look } => match look {
-            AttachRequest::Arrange { .. } => Need::Record,
+            AttachRequest::Arrange { .. } => StoreNeed::Record,
             AttachRequest::Attend { .. }
             | AttachRequest::Fit { .. }
             | AttachRequest::Arrangement { .. }
@@ -429,15 +434,15 @@ fn need_of(asked: &CallRequest, core: &Core) -> Need {
             | AttachRequest::Line { .. }
             | AttachRequest::Lines { .. }
             | AttachRequest::Type { .. }
-            | AttachRequest::News { .. } => Need::Nothing,
+            | AttachRequest::News { .. } => StoreNeed::Nothing,
         },
-        Request::CollectGarbage { dry_run: false, .. } => Need::Record,
+        Request::CollectGarbage { dry_run: false, .. } => StoreNeed::Record,
         Request::CollectGarbage { dry_run: true, .. }
         | Request::Overview
         | Request::TmuxPanes
         | Request::Follow { .. }
         | Request::Resize { .. }
         | Request::DaemonStatus
-        | Request::DaemonStop { .. } => Need::Nothing,
+        | Request::DaemonStop { .. } => StoreNeed::Nothing,
     }
 }

@@ -1,6 +1,7 @@
 use fugue_core::assess::{Decision, Injection, MAX_INJECTION, ModelAnswer, NextStepAnswer};
 
-/// Any text as what a model answers: it is refused in one line, or is one line that may be typed and survives its JSON.
+/// Any text as a model's answer: it is refused with one line, or is one line that may be typed and is equal after a round trip
+/// through JSON.
 pub fn answers(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match Decision::parse(&text) {

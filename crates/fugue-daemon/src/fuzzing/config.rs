@@ -2,7 +2,7 @@ use std::path::Path;
 
 use crate::{agents, config::parse};
 
-/// Any text as `config.toml`: it is refused with the file's name, or survives being written down again.
+/// Any text as `config.toml`: it is refused with the file's name, or is equal after it was written and parsed again.
 pub fn config(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else {
         return;
@@ -23,6 +23,6 @@ pub fn config(bytes: &[u8]) {
     settings.logs_quota_bytes();
     settings.free_disk_floor_bytes();
     for name in settings.agents.keys() {
-        let _ = agents::known(name, &settings.agents);
+        let _ = agents::find_agent(name, &settings.agents);
     }
 }

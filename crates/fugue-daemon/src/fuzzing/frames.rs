@@ -15,10 +15,10 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use fugue_client::frame::{self, FrameReader};
 
-/// Any bytes on the daemon's socket, at either end: what is read does not depend on how the stream was cut, survives its
-/// own bytes, and a tool call means the same as if a model had made it.
+/// Any bytes on the daemon's socket, at either end: messages do not depend on how the stream was cut and are equal after a
+/// round trip, and a tool call means the same as if a model had made it.
 ///
-/// The first byte says how the stream is cut. From 0x80 on, the rest is lines, each of which becomes a frame.
+/// The first byte defines how the stream is cut. From 0x80 on, the rest is lines, each of which becomes a frame.
 pub fn frames(bytes: &[u8]) {
     let [cut, rest @ ..] = bytes else { return };
     let stream = match cut {
@@ -33,7 +33,7 @@ pub fn frames(bytes: &[u8]) {
         ClientMessage::Cancel { .. } => {}
     });
     check_stream::<DaemonMessage>(&stream, piece, |_| {});
-    // Replies that are passed on unread are read by whoever wants to.
+    // Replies that are passed on unparsed can be parsed.
     let (unread, _) = read_all::<DaemonMessage<RawReply>>(&stream, stream.len());
     for answer in unread {
         if let DaemonMessage::Answer {
@@ -87,7 +87,7 @@ fn check_ask(ask: &Request) {
     let _ = call.check();
 }
 
-/// All frames up to the first error, and what that is.
+/// All frames up to the first error, and the kind of the error.
 fn read_all<T: DeserializeOwned>(stream: &[u8], piece: usize) -> (Vec<T>, Option<io::ErrorKind>) {
     let mut frames = FrameReader::new(Pieces { stream, piece }, 1 << 20);
     let mut found = Vec::new();
@@ -100,7 +100,7 @@ fn read_all<T: DeserializeOwned>(stream: &[u8], piece: usize) -> (Vec<T>, Option
     }
 }
 
-/// The outcome of something that never has to wait.
+/// The output of a future that is ready at once.
 fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => outcome,

@@ -1,24 +1,24 @@
 use fugue_client::spool::SpooledReport;
 
 use crate::agents::{
-    Vendor,
+    AGENTS,
     hook::{self, HookEvent, MAX_QUESTION_CHARS},
 };
 
-/// Any bytes as a hook's payload, or as news that were kept in a file. A payload is understood or means nothing; questions
-/// are short; an agent's words are a part of what it said; news survive their file.
+/// Any bytes as a hook's payload, or as a spooled report. A payload is recognised or is `Nothing`; questions are short; a
+/// message is no longer than its payload; a spooled report is equal after it was written and parsed again.
 ///
-/// The first byte says whose hook it is, or that the rest is such a file.
+/// The first byte chooses the agent, or a spooled report.
 pub fn hooks(bytes: &[u8]) {
-    let [whose, payload @ ..] = bytes else { return };
-    let Some(vendor) = Vendor::ALL.get(usize::from(*whose % 4)) else {
-        return kept(payload);
+    let [first, payload @ ..] = bytes else { return };
+    let Some(agent) = AGENTS.get(usize::from(*first) % (AGENTS.len() + 1)) else {
+        return check_spooled(payload);
     };
-    match hook::read_bytes(*vendor, payload) {
+    match hook::read_bytes(*agent, payload) {
         HookEvent::NeedsInput { prompt } | HookEvent::StillNeedsInput { prompt } => {
             assert!(prompt.chars().count() <= MAX_QUESTION_CHARS + 1);
         }
-        // A byte that is no text becomes a character of three bytes.
+        // A byte that is no UTF-8 becomes a character of three bytes.
         HookEvent::TurnEnded { message } | HookEvent::TurnFailed { message } => {
             assert!(message.len() <= 3 * payload.len());
         }
@@ -29,11 +29,11 @@ pub fn hooks(bytes: &[u8]) {
     }
 }
 
-fn kept(file: &[u8]) {
-    let Ok(news) = SpooledReport::parse(file) else {
+fn check_spooled(file: &[u8]) {
+    let Ok(report) = SpooledReport::parse(file) else {
         return;
     };
-    let written = serde_json::to_vec(&news).expect("news are JSON");
-    let again = SpooledReport::parse(&written).expect("what was written can be read");
-    assert_eq!(again, news);
+    let written = serde_json::to_vec(&report).expect("a report is JSON");
+    let again = SpooledReport::parse(&written).expect("a written report can be parsed");
+    assert_eq!(again, report);
 }

@@ -11,10 +11,10 @@ use fugue_core::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::store::Environment;
+use crate::store::StoredEnvironment;
 
-/// Any bytes as rows of the database: each is refused or survives its own text, and a daemon starts with those that are
-/// not.
+/// Any bytes as rows of the database: each is refused or is equal after a round trip, and a daemon starts with the accepted
+/// rows.
 ///
 /// Each line is a record: a letter for its table, then its JSON.
 pub fn records(bytes: &[u8]) {
@@ -49,7 +49,7 @@ pub fn records(bytes: &[u8]) {
                 ),
             b'a' => found.arrangements.extend(survivor::<LayoutRecord>(record)),
             b's' => found.starts.extend(survivor::<StartRecord>(record)),
-            b'n' => drop(survivor::<Environment>(record)),
+            b'n' => drop(survivor::<StoredEnvironment>(record)),
             _ => {}
         }
     }

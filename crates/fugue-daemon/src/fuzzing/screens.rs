@@ -1,17 +1,16 @@
 use fugue_term::{Terminal, TerminalOptions, TerminalSize};
 
-use crate::agents::{
-    Vendor,
-    screen::{Input, Look, look, look_any, look_at, look_at_any},
+use crate::agents::screen::{
+    AgentScreen, InputBox, all_patterns, look, look_any, look_at, look_at_any,
 };
 
 const ROWS: u16 = 30;
 const COLS: u16 = 90;
 
-/// Any text on an agent's screen: a dialog is never taken for an empty box, a box into which something was typed is not
-/// empty, and a question is short and clean.
+/// Any text on an agent's screen: a dialog is never recognised as an empty input box, an input box with typed text is not
+/// empty, and a question is short and without control characters.
 ///
-/// The first two bytes are the cursor's place among the lines that follow; the same bytes are also printed to a terminal.
+/// The first two bytes are the cursor's row and column in the following lines; the same bytes are also printed to a terminal.
 pub fn screens(bytes: &[u8]) {
     let [row, col, shown @ ..] = bytes else {
         return;
@@ -21,19 +20,19 @@ pub fn screens(bytes: &[u8]) {
     let cursor = (u16::from(*row), u16::from(*col));
     let typed = with_typed(&lines, cursor);
     let mut looks = Vec::new();
-    for vendor in Vendor::ALL {
-        let seen = look(vendor, &lines, cursor);
-        if seen.input == Input::Empty {
-            let then = look(vendor, &typed, cursor);
-            assert_ne!(then.input, Input::Empty, "what was typed is not seen");
+    for agent in all_patterns() {
+        let seen = look(agent, &lines, cursor);
+        if seen.input == InputBox::Empty {
+            let then = look(agent, &typed, cursor);
+            assert_ne!(then.input, InputBox::Empty, "what was typed is not seen");
         }
         looks.push(seen);
     }
     let any = look_any(&lines, cursor);
-    if any.input == Input::Empty {
-        let is_empty = |seen: &Look| seen.input == Input::Empty;
+    if any.input == InputBox::Empty {
+        let is_empty = |seen: &AgentScreen| seen.input == InputBox::Empty;
         assert!(looks.iter().any(is_empty), "no agent has such a box");
-        assert_ne!(look_any(&typed, cursor).input, Input::Empty);
+        assert_ne!(look_any(&typed, cursor).input, InputBox::Empty);
     }
     looks.push(any);
     looks.iter().for_each(check);
@@ -48,7 +47,7 @@ pub fn screens(bytes: &[u8]) {
     terminal.feed(text.replace('\n', "\r\n").as_bytes());
     terminal.feed(format!("\x1b[{row};{col}H").as_bytes());
     let screen = terminal.screen();
-    for seen in Vendor::ALL.map(|vendor| look_at(vendor, &screen)) {
+    for seen in all_patterns().map(|agent| look_at(agent, &screen)) {
         check(&seen);
         check_clean(&seen);
     }
@@ -63,24 +62,24 @@ fn with_typed(lines: &[String], (row, col): (u16, u16)) -> Vec<String> {
     if let Some(line) = typed.get_mut(usize::from(row)) {
         let before: String = line.chars().take(col.into()).collect();
         let after: String = line.chars().skip(usize::from(col) + 1).collect();
-        // No hint of an agent's has it, and no box begins with it.
+        // No agent has this character in a placeholder or at the start of its input box.
         *line = format!("{before:<width$}~{after}", width = col.into());
     }
     typed
 }
 
-fn check(look: &Look) {
+fn check(look: &AgentScreen) {
     if let Some(dialog) = &look.dialog {
         assert_ne!(
             look.input,
-            Input::Empty,
+            InputBox::Empty,
             "a dialog is taken for an empty box"
         );
         assert!(dialog.chars().count() <= 450);
     }
 }
 
-fn check_clean(look: &Look) {
+fn check_clean(look: &AgentScreen) {
     let dialog = look.dialog.iter().flat_map(|dialog| dialog.chars());
     assert!(!dialog.into_iter().any(char::is_control));
 }

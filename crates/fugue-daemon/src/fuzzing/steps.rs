@@ -5,8 +5,8 @@ use crate::shell::steps::{Event, Secret, StepRecords, key, parse, read};
 const PLAN: u64 = 3;
 const MAX_STEPS: usize = 40;
 
-/// Any bytes as the log of a plan's steps, to which the steps themselves may write. A line without its key is no record,
-/// and what a part of the log says is not taken back by the rest.
+/// Any bytes as the log of a pipeline's steps, to which the steps themselves may write. A line without its key is no record,
+/// and records of a prefix of the log stay valid with the rest.
 ///
 /// In a line whose last word is `K` that word becomes the key that the shell would have written.
 pub fn steps(bytes: &[u8]) {
@@ -42,7 +42,7 @@ pub fn steps(bytes: &[u8]) {
     }
 }
 
-/// Another one for each input: a fuzzer sees what its bytes are compared with, and would soon know the keys.
+/// A secret for each input: a fuzzer observes comparisons and would soon find a fixed key.
 fn secret_for(bytes: &[u8]) -> Secret {
     let digest = Sha256::digest(bytes);
     std::array::from_fn(|index| digest[index])

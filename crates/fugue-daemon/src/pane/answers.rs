@@ -23,7 +23,7 @@ use tokio::{sync::oneshot, time::Instant};
 use super::{Brief, FrameRequest, Inject, Pane, PaneCommand, launch, sending::Asker, unreachable};
 use crate::{
     archive,
-    desk::Responder,
+    pending_calls::Responder,
     reading::{self, Past, Reading, RecentText},
     shell, whole,
 };

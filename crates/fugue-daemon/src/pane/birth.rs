@@ -24,7 +24,7 @@ use crate::{
     recovery,
     shell::{self, steps},
     sweep,
-    tmux::make,
+    tmux::placement,
 };
 
 impl Pane {
@@ -100,7 +100,7 @@ impl Pane {
         let dir = seat.place().dir;
         // A daemon may have died before it could tell where tmux made the pane.
         if let Some(tmux) = seat.record.tmux.as_mut().filter(|tmux| tmux.id.is_empty())
-            && let Some(noted) = make::noted(&dir)
+            && let Some(noted) = placement::noted(&dir)
         {
             *tmux = noted;
         }

@@ -9,7 +9,7 @@ use super::{
     answers::Asked,
     sending::{Gate, Sight, Step},
 };
-use crate::agents::screen::{self, Input};
+use crate::agents::screen::{self, InputBox};
 
 impl Pane {
     pub(super) fn go_on_sending(&mut self) {
@@ -82,9 +82,9 @@ impl Pane {
         let look = screen::look_at_any(&screen);
         match (look.dialog, look.input) {
             (Some(_), _) => AgentInputBox::Dialog,
-            (None, Input::Empty) => AgentInputBox::Empty,
-            (None, Input::Draft) => AgentInputBox::Filled,
-            (None, Input::Unknown) => AgentInputBox::Absent,
+            (None, InputBox::Empty) => AgentInputBox::Empty,
+            (None, InputBox::Draft) => AgentInputBox::Filled,
+            (None, InputBox::Unknown) => AgentInputBox::Absent,
         }
     }
 

@@ -111,7 +111,7 @@ pub fn inherited(caller: &CallerEnv) -> Vec<(OsString, OsString)> {
         .env
         .iter()
         .map(|(key, value)| (OsString::from(key), OsString::from(value)))
-        .filter(|(key, _)| !session::is_variable(key))
+        .filter(|(key, _)| !session::is_session_variable(key))
         .collect()
 }
 
@@ -124,7 +124,7 @@ pub fn environment(
         shell::STEPS_DIR,
         // A pane that a watcher's command makes is not that command's.
         assess::MARK,
-        watchers::WHOSE,
+        watchers::JOB_MARK,
         "FUGUE_PANE_ID",
         "FUGUE_SOCKET",
         "TMUX",

@@ -11,7 +11,7 @@ use fugue_core::PaneRequest;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{FrameRequest, Pane, PaneCommand};
-use crate::desk::{Back, Responder, UnreadReplies};
+use crate::pending_calls::{OutgoingReply, Responder, UnreadReplies};
 use fugue_client::{frame::FrameReader, socket};
 
 /// One line's end here.
@@ -20,7 +20,7 @@ struct Line {
     role: ViewerRole,
     /// An ended pane is not kept by those who look at it.
     commands: mpsc::WeakSender<PaneCommand>,
-    back: mpsc::UnboundedSender<Back>,
+    back: mpsc::UnboundedSender<OutgoingReply>,
 }
 
 // A key waits for the one before it, and a look for the picture: more than a few are not open at a time.
@@ -57,13 +57,13 @@ impl Line {
     async fn serve(
         self,
         stream: UnixStream,
-        mut answers: mpsc::UnboundedReceiver<Back>,
+        mut answers: mpsc::UnboundedReceiver<OutgoingReply>,
     ) -> io::Result<()> {
         let (incoming, mut sink) = socket::split(stream)?;
         let mut incoming = FrameReader::new(incoming, LARGEST_QUESTION);
         let mut open = 0;
         // What is asked for ahead is bounded, so there is no limit of bytes.
-        let unread = UnreadReplies::at_most(u64::MAX);
+        let unread = UnreadReplies::with_limit(u64::MAX);
         loop {
             tokio::select! {
                 question = incoming.next(), if open < MOST_OPEN => match question? {

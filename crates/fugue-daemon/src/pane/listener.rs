@@ -26,9 +26,9 @@ use super::{
     keeper::{Event, Place},
 };
 use crate::tmux::{
-    control::{Said, quote},
-    link::Link,
-    picture::{Facts, Picture},
+    capture::{PaneCapture, TmuxPaneState},
+    control::{ControlEvent, quote},
+    control_client::ControlClient,
 };
 use fugue_client::async_fd::register_fd;
 use person::Person;
@@ -66,7 +66,7 @@ pub struct Listener {
     terminal: PathBuf,
     /// The session that the link hears.
     session: String,
-    link: Link,
+    link: ControlClient,
     /// What was asked and is not answered, in order.
     asked: VecDeque<Question>,
     log: LogWriter,
@@ -113,7 +113,7 @@ enum Hears {
     Nothing,
     /// It came after the picture, which is not written yet.
     Holding {
-        facts: Facts,
+        facts: TmuxPaneState,
         printed: Vec<u8>,
     },
     All,
@@ -207,9 +207,9 @@ impl Listener {
         self.link.ask(&commands.join(" ; "));
     }
 
-    fn hear(&mut self, said: Said) -> io::Result<()> {
+    fn hear(&mut self, said: ControlEvent) -> io::Result<()> {
         match said {
-            Said::Output { pane, bytes } => {
+            ControlEvent::Output { pane, bytes } => {
                 if self.tmux.id.strip_prefix('%') == Some(&pane.to_string()) {
                     match &mut self.hears {
                         Hears::Nothing => {}
@@ -219,15 +219,15 @@ impl Listener {
                 }
                 Ok(())
             }
-            Said::Answer { ok, body } => self.answered(ok, body),
-            Said::Changed => {
+            ControlEvent::Answer { ok, body } => self.answered(ok, body),
+            ControlEvent::Changed => {
                 let known = |question: &Question| matches!(question.about, About::Where);
                 if !self.asked.iter().any(known) {
                     self.ask_where();
                 }
                 Ok(())
             }
-            Said::Exit => Err(io::ErrorKind::UnexpectedEof.into()),
+            ControlEvent::Exit => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 

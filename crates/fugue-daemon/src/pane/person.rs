@@ -8,7 +8,7 @@ use fugue_holder::wire::{InputKind, InputMessage, InputOutcome, InputState, ToHo
 use tokio::time::Instant;
 
 use super::{Pane, QUIET, quiet::Hand};
-use crate::desk::Responder;
+use crate::pending_calls::Responder;
 
 impl Pane {
     pub(super) fn type_for_a_person(

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{Pane, answers::Asked, sending::Asker, target::Target};
 use crate::{
-    agents::screen::Input,
+    agents::screen::InputBox,
     reading::{self, Reading, RecentText},
 };
 
@@ -252,9 +252,9 @@ impl Pane {
     fn draft_seen(&self) -> Option<Seen> {
         let terminal = &self.follower.terminal;
         match self.look().input {
-            Input::Draft => return Some(Seen::InABox(true)),
-            Input::Empty => return Some(Seen::InABox(false)),
-            Input::Unknown => {}
+            InputBox::Draft => return Some(Seen::InABox(true)),
+            InputBox::Empty => return Some(Seen::InABox(false)),
+            InputBox::Unknown => {}
         }
         match terminal.shell_state() {
             ShellState::AtPrompt { since } => {
@@ -296,7 +296,7 @@ impl Pane {
     pub(super) fn shows_a_strangers_draft(&self) -> bool {
         let typed_here = matches!(self.draft, Draft::Begun(_)) || self.sending.left_a_text();
         let is_tmux = self.seat.record.tmux.is_some();
-        is_tmux && !typed_here && self.look().input == Input::Draft
+        is_tmux && !typed_here && self.look().input == InputBox::Draft
     }
 
     /// The same of a person: what a tool typed and did not send is the tool's own affair.

@@ -14,7 +14,7 @@ use fugue_holder::wire::ForegroundProbe;
 use tokio::time::Instant;
 
 use super::{Pane, sending::Asker, target::Target};
-use crate::agents::screen::Input;
+use crate::agents::screen::InputBox;
 
 /// What an agent's pane watches for.
 #[derive(Default)]
@@ -64,11 +64,11 @@ impl Pane {
         }
         let look = self.look();
         match look.input {
-            Input::Empty => look.dialog.is_none(),
-            Input::Draft => false,
+            InputBox::Empty => look.dialog.is_none(),
+            InputBox::Draft => false,
             // An agent that we cannot read rests when it has been silent for long. Whether it takes a line is looked at
             // before that is typed.
-            Input::Unknown => {
+            InputBox::Unknown => {
                 let quiet = self.idle_ms() > self.seat.house.settings.idle_threshold_ms();
                 self.vendor().is_none() && look.dialog.is_none() && quiet
             }
@@ -82,7 +82,7 @@ impl Pane {
         let refused = refused.filter(|(place, _)| *place == self.place());
         if let Some(question) = look.dialog {
             Target::Dialog(question).obstacle()
-        } else if self.person_comes_first() || look.input == Input::Draft {
+        } else if self.person_comes_first() || look.input == InputBox::Draft {
             Some("somebody has begun a line in its pane".to_owned())
         } else {
             refused.map(|(_, why)| why.clone())

@@ -15,7 +15,7 @@ use fugue_holder::wire::{InputOutcome, InputState};
 use tokio::time::Instant;
 
 use super::{person::uncertain, target::Target};
-use crate::desk::Responder;
+use crate::pending_calls::Responder;
 
 // Long enough for a program to draw what was typed, however slow its screen; nothing waits for it without need.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -14,10 +14,10 @@ use super::{
     quiet::Hand,
 };
 use crate::{
-    desk::Responder,
+    pending_calls::Responder,
     tmux::{
-        ask::Server,
-        make::{self, Made, Order},
+        placement::{self, PlacedPane, PlacementOrder},
+        server::TmuxServer,
     },
 };
 use fugue_client::paths::SocketPath;
@@ -40,7 +40,7 @@ pub(super) async fn start(
     };
     let meeting = place.dir.join(HolderLocation::RENDEZVOUS_SOCKET);
     let arrivals = listen(&meeting).map_err(|error| launch::no_room(&error))?;
-    let mut server = Server::of(caller)?;
+    let mut server = TmuxServer::of(caller)?;
     server.socket = wanted.socket.clone().into();
     let made = in_tmux(&server, wanted, record, &place, spec).await?;
     let keeper = async {
@@ -56,7 +56,7 @@ pub(super) async fn start(
     let _ = std::fs::remove_file(&meeting);
     let pane = made.pane.clone();
     if keeper.is_err() {
-        let _ = spawn_blocking(move || make::remove(&pane)).await;
+        let _ = spawn_blocking(move || placement::remove(&pane)).await;
         return keeper;
     }
     for (key, value) in [
@@ -73,12 +73,12 @@ pub(super) async fn start(
 }
 
 async fn in_tmux(
-    server: &Server,
+    server: &TmuxServer,
     wanted: TmuxPane,
     record: &PaneRecord,
     place: &Place,
     spec: &ChildSpec,
-) -> Result<Made, Error> {
+) -> Result<PlacedPane, Error> {
     let argv = place.viewed().map_err(|said| launch::refusal(&said))?;
     let (server, dir, name) = (server.clone(), place.dir.clone(), record.name.clone());
     let size = PaneSize {
@@ -89,22 +89,22 @@ async fn in_tmux(
     let tag: Vec<u8> = spec.marks.join(&b' ');
     let tag = String::from_utf8_lossy(&tag).into_owned();
     let made = spawn_blocking(move || {
-        let made = make::make(
+        let made = placement::make(
             &server,
-            &Order {
+            &PlacementOrder {
                 wanted: &wanted,
                 name: &name,
                 size,
                 argv: &argv,
             },
         )?;
-        let kept = make::note(&dir, &made.pane)
+        let kept = placement::note(&dir, &made.pane)
             .map_err(|error| launch::no_room(&error))
-            .and_then(|()| make::keep(&server, &made.pane, &tag));
+            .and_then(|()| placement::keep(&server, &made.pane, &tag));
         match kept {
             Ok(()) => Ok(made),
             Err(error) => {
-                make::remove(&made.pane);
+                placement::remove(&made.pane);
                 Err(error)
             }
         }
@@ -145,7 +145,7 @@ impl Pane {
     /// Its size is tmux's to give; the child hears of it through its holder.
     pub(super) fn resize_in_tmux(&self, tmux: TmuxPane, size: PaneSize, responder: Responder) {
         tokio::task::spawn_local(async move {
-            let asked = spawn_blocking(move || make::resize(&tmux, size)).await;
+            let asked = spawn_blocking(move || placement::resize(&tmux, size)).await;
             let outcome = asked
                 .unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "tmux was not asked")));
             responder.answer(outcome.map(|()| fugue_api::wire::Response::Resized));

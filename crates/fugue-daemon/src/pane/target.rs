@@ -11,8 +11,8 @@ use fugue_term::ShellState;
 
 use super::Pane;
 use crate::agents::{
-    Vendor,
-    screen::{self, Input, Look},
+    self,
+    screen::{self, AgentScreen, InputBox, ScreenPatterns},
 };
 
 /// What has the keyboard.
@@ -65,12 +65,13 @@ impl Target {
 }
 
 impl Pane {
-    pub(super) fn vendor(&self) -> Option<Vendor> {
-        self.seat.record.agent.as_deref().and_then(Vendor::named)
+    pub(super) fn vendor(&self) -> Option<&'static ScreenPatterns> {
+        let agent = self.seat.record.agent.as_deref();
+        agent.and_then(agents::screen_patterns)
     }
 
     /// What the screen shows, whoever started what is in it.
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn look(&self) -> AgentScreen {
         let screen = self.follower.terminal.screen();
         match self.vendor() {
             Some(vendor) => screen::look_at(vendor, &screen),
@@ -85,15 +86,15 @@ impl Pane {
         let look = self.look();
         match (look.dialog, look.input) {
             (Some(question), _) => Target::Dialog(question),
-            (None, Input::Empty) => Target::EmptyBox,
-            (None, Input::Draft) => Target::FilledBox,
-            (None, Input::Unknown) => Target::Keys,
+            (None, InputBox::Empty) => Target::EmptyBox,
+            (None, InputBox::Draft) => Target::FilledBox,
+            (None, InputBox::Unknown) => Target::Keys,
         }
     }
 
     fn takes_lines(&self, probe: &ForegroundProbe) -> bool {
         // An agent that starts has not switched line mode off; what is typed by then gets to its first dialog.
-        let agent = || STARTING.contains(&probe.foreground_comm.as_str());
+        let agent = || agents::is_agent_process(&probe.foreground_comm);
         if probe.canonical {
             return probe.reader.is_some() || !agent();
         }
@@ -131,6 +132,3 @@ impl Pane {
         self.state(probe).state == PaneState::NeedsInput
     }
 }
-
-// Names of agents' processes in the kernel; Node names its main thread.
-const STARTING: [&str; 5] = ["claude", "codex", "gemini", "node", "MainThread"];

@@ -23,7 +23,7 @@ use super::{
     keeper::{Adoption, Keeper, Unreachable},
     listener::Whose,
 };
-use crate::{archive, desk::Responder, sweep, whole};
+use crate::{archive, pending_calls::Responder, sweep, whole};
 use fugue_client::async_fd::register_fd;
 
 // No event says that fds, memory or a disk are to be had again, so attempts are repeated by time.

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::{Pane, QUIET, launch};
 use crate::{
     archive,
-    desk::Responder,
+    pending_calls::Responder,
     picture::{self, LineRange},
     whole,
 };

@@ -8,10 +8,10 @@ use rusqlite::Connection;
 
 use super::StoreError;
 
-/// The one copy of the database that is kept beside it, and when the next one is due.
+/// The backup copy next to the database, and the time of the next one.
 pub struct Backup {
     path: PathBuf,
-    /// When the copy that is there was made, or when making one failed.
+    /// The time of the last copy or of the last failed attempt.
     last: Option<SystemTime>,
     /// Something was stored since.
     changed: bool,
@@ -35,7 +35,7 @@ impl Backup {
         self.changed = true;
     }
 
-    /// Copies the database once a day. A copy of a few megabytes takes milliseconds; commits wait for it.
+    /// Copies the database once a day. A copy of a few megabytes takes milliseconds, during which commits wait.
     pub fn make_if_due(&mut self, connection: &Connection) {
         let now = SystemTime::now();
         let is_recent = self.last.is_some_and(|last| {

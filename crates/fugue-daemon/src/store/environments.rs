@@ -1,9 +1,9 @@
-//! The environments that callers had and that commands and workers are given: whatever may hold secrets and is needed
-//! until something was started.
+//! Files with the environments of callers, commands and workers, which may hold secrets and are needed until a process was
+//! started.
 //!
-//! None of it is in the database, whose log and copies would keep it for long. Each record that needs one has a file of its own
-//! beside the database, for its owner alone, which is on disk before the record is and is removed when the record needs it
-//! no more. What a daemon that was killed left over is removed at the next start.
+//! The database holds no environment, because its log and its copies would keep secrets for a long time. Each record that needs
+//! an environment has a private file next to the database. The file is written before the record and removed when the record
+//! does not need the environment any more. Leftovers of a killed daemon are removed at the next start.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,24 +20,24 @@ use sha2::{Digest, Sha256};
 
 use super::StoreError;
 
-/// What a record is kept without.
+/// The environment of a record, which is stored outside the database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Environment {
+pub struct StoredEnvironment {
     pub caller: CallerEnv,
-    /// The variables of the record itself, in the order in which [`Scrubbed::take`] finds them.
+    /// The variables of the record itself, in the order in which [`EnvironmentFields::take`] finds them.
     pub own: Vec<BTreeMap<String, String>>,
 }
 
 /// The name of a record's file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name(String);
+pub struct EnvironmentId(String);
 
-/// A record that is stored without its variables.
-pub trait Scrubbed {
-    fn name(&self) -> Name;
-    /// Whether something may still be started with its environment.
+/// A record whose variables are stored outside the database.
+pub trait EnvironmentFields {
+    fn name(&self) -> EnvironmentId;
+    /// Whether a process may still be started with the environment.
     fn needs_environment(&self) -> bool;
-    /// The places of its variables.
+    /// The fields that hold variables.
     fn places(&mut self) -> Vec<&mut BTreeMap<String, String>>;
 
     fn take(&mut self) -> Vec<BTreeMap<String, String>> {
@@ -51,9 +51,9 @@ pub trait Scrubbed {
     }
 }
 
-impl Scrubbed for RunRecord {
-    fn name(&self) -> Name {
-        Name::of_run(&self.id.0)
+impl EnvironmentFields for RunRecord {
+    fn name(&self) -> EnvironmentId {
+        EnvironmentId::of_run(&self.id.0)
     }
 
     fn needs_environment(&self) -> bool {
@@ -71,9 +71,9 @@ impl Scrubbed for RunRecord {
     }
 }
 
-impl Scrubbed for WorkerRecord {
-    fn name(&self) -> Name {
-        Name::of_worker(self.number)
+impl EnvironmentFields for WorkerRecord {
+    fn name(&self) -> EnvironmentId {
+        EnvironmentId::of_worker(self.number)
     }
 
     fn needs_environment(&self) -> bool {
@@ -89,12 +89,12 @@ impl Scrubbed for WorkerRecord {
     }
 }
 
-impl Scrubbed for WatcherRecord {
-    fn name(&self) -> Name {
-        Name::of_watcher(self.number)
+impl EnvironmentFields for WatcherRecord {
+    fn name(&self) -> EnvironmentId {
+        EnvironmentId::of_watcher(self.number)
     }
 
-    /// Its commands are started with it again and again.
+    /// The watcher's commands use the environment as long as the watcher exists.
     fn needs_environment(&self) -> bool {
         true
     }
@@ -104,8 +104,8 @@ impl Scrubbed for WatcherRecord {
     }
 }
 
-impl Name {
-    /// Clients choose the ids of runs, and may put anything into them.
+impl EnvironmentId {
+    /// A hash, because clients choose the ids of runs and may use any characters.
     fn of_run(id: &str) -> Self {
         let digest = Sha256::digest(id.as_bytes());
         let hex: String = digest[..16].iter().map(|b| format!("{b:02x}")).collect();
@@ -121,24 +121,26 @@ impl Name {
     }
 }
 
-/// A record as it is stored: without its variables.
-pub fn scrubbed<T: Scrubbed + Clone + Serialize>(record: &T) -> serde_json::Result<String> {
+/// The record as it is stored: without variables.
+pub fn scrubbed<T: EnvironmentFields + Clone + Serialize>(
+    record: &T,
+) -> serde_json::Result<String> {
     let mut record = record.clone();
     record.take();
     serde_json::to_string(&record)
 }
 
-/// The directory of the files, and what is in them.
-pub struct Environments {
+/// The directory of the environment files, and their content.
+pub struct EnvironmentFiles {
     dir: PathBuf,
-    kept: BTreeMap<Name, Environment>,
+    kept: BTreeMap<EnvironmentId, StoredEnvironment>,
 }
 
-/// What a commit makes of the files: `None` removes one.
-pub type Plan = BTreeMap<Name, Option<Environment>>;
+/// The changes of environment files for a commit; `None` removes a file.
+pub type EnvironmentChanges = BTreeMap<EnvironmentId, Option<StoredEnvironment>>;
 
-impl Environments {
-    /// Those that belong to the database at `database`.
+impl EnvironmentFiles {
+    /// The environment files of the database at `database`.
     pub fn of(database: &Path) -> Self {
         Self {
             dir: database.with_file_name("environments"),
@@ -146,20 +148,20 @@ impl Environments {
         }
     }
 
-    /// Writes the environment of a record that has it with it.
-    pub fn keep<T: Scrubbed + Clone>(
+    /// Writes the environment that a record contains.
+    pub fn keep<T: EnvironmentFields + Clone>(
         &mut self,
         record: &T,
         caller: CallerEnv,
     ) -> Result<(), StoreError> {
-        let mut plan = Plan::new();
+        let mut plan = EnvironmentChanges::new();
         self.start(&mut plan, record, &caller);
         self.write(&plan)
     }
 
-    /// What these changes make of the files.
-    pub fn plan(&self, changes: &[&Change]) -> Plan {
-        let mut plan = Plan::new();
+    /// The file changes for a commit.
+    pub fn plan(&self, changes: &[&Change]) -> EnvironmentChanges {
+        let mut plan = EnvironmentChanges::new();
         for change in changes {
             match change {
                 Change::StartRun { record, caller } => self.start(&mut plan, &**record, caller),
@@ -169,25 +171,34 @@ impl Environments {
                 Change::PutWorker(record) => self.update(&mut plan, &**record),
                 Change::EndRun(record) => self.end(&mut plan, record.name()),
                 Change::WorkerRuns(record) => self.end(&mut plan, record.name()),
-                Change::DropRun(run) => self.end(&mut plan, Name::of_run(&run.0)),
-                Change::DropWorker(number) => self.end(&mut plan, Name::of_worker(*number)),
-                Change::DropWatcher(number) => self.end(&mut plan, Name::of_watcher(*number)),
+                Change::DropRun(run) => self.end(&mut plan, EnvironmentId::of_run(&run.0)),
+                Change::DropWorker(number) => {
+                    self.end(&mut plan, EnvironmentId::of_worker(*number))
+                }
+                Change::DropWatcher(number) => {
+                    self.end(&mut plan, EnvironmentId::of_watcher(*number))
+                }
                 _ => {}
             }
         }
         plan
     }
 
-    fn start<T: Scrubbed + Clone>(&self, plan: &mut Plan, record: &T, caller: &CallerEnv) {
-        let environment = Environment {
+    fn start<T: EnvironmentFields + Clone>(
+        &self,
+        plan: &mut EnvironmentChanges,
+        record: &T,
+        caller: &CallerEnv,
+    ) {
+        let environment = StoredEnvironment {
             caller: caller.clone(),
             own: record.clone().take(),
         };
         plan.insert(record.name(), Some(environment));
     }
 
-    /// A worker's variables are complete when its files are there.
-    fn update<T: Scrubbed + Clone>(&self, plan: &mut Plan, record: &T) {
+    /// The variables of a worker are complete after its files were created.
+    fn update<T: EnvironmentFields + Clone>(&self, plan: &mut EnvironmentChanges, record: &T) {
         let name = record.name();
         let known = match plan.get(&name) {
             Some(planned) => planned.as_ref(),
@@ -200,18 +211,18 @@ impl Environments {
         let own = record.clone().take();
         if own != known.own {
             let caller = known.caller.clone();
-            plan.insert(name, Some(Environment { caller, own }));
+            plan.insert(name, Some(StoredEnvironment { caller, own }));
         }
     }
 
-    fn end(&self, plan: &mut Plan, name: Name) {
+    fn end(&self, plan: &mut EnvironmentChanges, name: EnvironmentId) {
         if self.kept.contains_key(&name) || plan.contains_key(&name) {
             plan.insert(name, None);
         }
     }
 
-    /// Puts on disk what the commit needs. Before the commit.
-    pub fn write(&self, plan: &Plan) -> Result<(), StoreError> {
+    /// Writes the files that the commit needs. Called before the commit.
+    pub fn write(&self, plan: &EnvironmentChanges) -> Result<(), StoreError> {
         let new: Vec<_> = plan
             .iter()
             .filter_map(|(name, environment)| Some((name, environment.as_ref()?)))
@@ -234,8 +245,8 @@ impl Environments {
             .map_err(failed)
     }
 
-    /// Removes what is needed no more. After the commit.
-    pub fn apply(&mut self, plan: Plan) {
+    /// Removes unneeded files. Called after the commit.
+    pub fn apply(&mut self, plan: EnvironmentChanges) {
         for (name, environment) in plan {
             match environment {
                 Some(environment) => {
@@ -250,14 +261,14 @@ impl Environments {
     }
 
     /// The commit failed: files of records that are not stored go.
-    pub fn undo(&self, plan: &Plan) {
+    pub fn undo(&self, plan: &EnvironmentChanges) {
         for name in plan.keys().filter(|name| !self.kept.contains_key(name)) {
             self.remove(name);
         }
     }
 
-    /// The caller of a stored record, whose own variables are put back, if it still needs them.
-    pub fn restore<T: Scrubbed>(&mut self, record: &mut T) -> Option<CallerEnv> {
+    /// Restores a record's variables and returns its caller, if the record still needs the environment.
+    pub fn restore<T: EnvironmentFields>(&mut self, record: &mut T) -> Option<CallerEnv> {
         if !record.needs_environment() {
             return None;
         }
@@ -271,7 +282,7 @@ impl Environments {
                 return None;
             }
         };
-        let environment: Environment = serde_json::from_slice(&text)
+        let environment: StoredEnvironment = serde_json::from_slice(&text)
             .inspect_err(|error| tracing::warn!(%error, name = name.0, "environment not readable"))
             .ok()?;
         record.put_back(environment.own.clone());
@@ -280,7 +291,7 @@ impl Environments {
         Some(caller)
     }
 
-    /// Removes the files that no record needs: those that were not [restored](Self::restore).
+    /// Removes the files that were not [restored](Self::restore), as no record needs them.
     pub fn remove_others(&self) {
         let known: BTreeSet<&str> = self.kept.keys().map(|name| name.0.as_str()).collect();
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
@@ -293,11 +304,11 @@ impl Environments {
         }
     }
 
-    fn path(&self, name: &Name) -> PathBuf {
+    fn path(&self, name: &EnvironmentId) -> PathBuf {
         self.dir.join(&name.0)
     }
 
-    fn remove(&self, name: &Name) {
+    fn remove(&self, name: &EnvironmentId) {
         match fs::remove_file(self.path(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(%error, name = name.0, "environment not removed");

@@ -1,4 +1,4 @@
-//! Opens the database at the daemon's start, also where it is damaged or gone.
+//! Opens the database at the daemon's start, and replaces a damaged or missing one.
 
 use std::{
     fs::{self, File},
@@ -6,34 +6,34 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Failure, Opened, Origin, Sqlite, Store, StoreError, backup};
+use super::{Failure, Sqlite, Store, StoreContents, StoreError, StoreOrigin, backup};
 
 // More ids than a day can have used up since the backup was made.
 const COUNTERS_AHEAD: u64 = 10_000;
 
-/// How much of the database is looked at before it is used.
+/// How much of the database is checked before use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntegrityCheck {
-    /// What a start can afford.
+    /// Fast enough for every start.
     Quick,
     /// Every page and index.
     Whole,
 }
 
-/// Opens the database at `path`. A damaged one is kept aside, and the backup takes its place, else an empty one; a
-/// missing one is replaced by its backup. An error is one that may pass: a full disk, or no permission.
-pub fn open(path: &Path, check: IntegrityCheck) -> Result<(Sqlite, Opened), StoreError> {
+/// Opens the database at `path`. A damaged database is renamed and replaced by the backup, or by an empty database without a
+/// backup; a missing database is replaced by the backup. An error is temporary: a full disk, or no permission.
+pub fn open(path: &Path, check: IntegrityCheck) -> Result<(Sqlite, StoreContents), StoreError> {
     if is_missing(path) {
-        // What SQLite kept beside a file that is gone would be taken for changes to the next.
+        // SQLite would apply the side files of a missing database to the next one.
         let left_over = with_side_files(path).iter().any(|file| file.exists());
         let kept_aside = left_over.then(|| set_aside(path)).transpose()?;
         if !backup::path_of(path).exists() {
-            return open_as(path, check, Origin::New);
+            return open_as(path, check, StoreOrigin::New);
         }
         let reason = format!("{} was missing", path.display());
         return restore(path, check, reason, kept_aside);
     }
-    match open_as(path, check, Origin::Sound) {
+    match open_as(path, check, StoreOrigin::Sound) {
         Err(StoreError::Newer(format)) => Err(StoreError::Newer(format)),
         Err(error) if error.failure() == Failure::Permanent => {
             let kept_aside = set_aside(path)?;
@@ -43,7 +43,7 @@ pub fn open(path: &Path, check: IntegrityCheck) -> Result<(Sqlite, Opened), Stor
     }
 }
 
-/// Whether there is no database, or an empty file in its place.
+/// Whether the database is missing or an empty file.
 fn is_missing(path: &Path) -> bool {
     let [_, wal, database] = with_side_files(path);
     let is_empty = |path: &Path| fs::metadata(path).map_or(true, |found| found.len() == 0);
@@ -53,12 +53,12 @@ fn is_missing(path: &Path) -> bool {
 fn open_as(
     path: &Path,
     check: IntegrityCheck,
-    origin: Origin,
-) -> Result<(Sqlite, Opened), StoreError> {
+    origin: StoreOrigin,
+) -> Result<(Sqlite, StoreContents), StoreError> {
     let mut store = Sqlite::at(path)?;
     store.check(check)?;
     let opened = store.open()?;
-    Ok((store, Opened { origin, ..opened }))
+    Ok((store, StoreContents { origin, ..opened }))
 }
 
 /// Puts the backup, or nothing, where the database was.
@@ -67,10 +67,10 @@ fn restore(
     check: IntegrityCheck,
     reason: String,
     kept_aside: Option<PathBuf>,
-) -> Result<(Sqlite, Opened), StoreError> {
+) -> Result<(Sqlite, StoreContents), StoreError> {
     match copy_backup(path) {
         Ok(true) => {
-            let origin = Origin::Backup {
+            let origin = StoreOrigin::Backup {
                 reason: reason.clone(),
                 kept_aside: kept_aside.clone(),
             };
@@ -88,10 +88,10 @@ fn restore(
         }
         Err(error) => return Err(error),
     }
-    open_as(path, check, Origin::Empty { reason, kept_aside })
+    open_as(path, check, StoreOrigin::Empty { reason, kept_aside })
 }
 
-/// Copies the backup to `path`, whole or not at all. `false`: there is none.
+/// Copies the backup to `path` atomically. Returns `false` without a backup.
 fn copy_backup(path: &Path) -> Result<bool, StoreError> {
     let beside = path.with_extension("db.new");
     let file = |error| StoreError::File(beside.clone(), error);
@@ -105,7 +105,7 @@ fn copy_backup(path: &Path) -> Result<bool, StoreError> {
     let copy = Sqlite::at(&beside)?;
     copy.check(IntegrityCheck::Whole)?;
     copy.advance_counters(COUNTERS_AHEAD)?;
-    // The last connection that is closed writes everything into the one file.
+    // Closing the last connection moves the write-ahead log into the database file.
     drop(copy);
     File::open(&beside)
         .and_then(|copy| copy.sync_all())
@@ -114,7 +114,7 @@ fn copy_backup(path: &Path) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-/// Renames a damaged database, with what SQLite keeps beside it, to the first free `fugue.db.damaged-<n>`.
+/// Renames a damaged database and its side files to the first free `fugue.db.damaged-<n>`.
 fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
     let name = |number: u32| path.with_extension(format!("db.damaged-{number}"));
     let free = (1..).map(name).find(|aside| !aside.exists());
@@ -133,7 +133,7 @@ fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
     Ok(aside)
 }
 
-/// The side files first: a database without them is sound, they without a database are not.
+/// The database and its side files, side files first: a database without side files is valid, the reverse is not.
 fn with_side_files(path: &Path) -> [PathBuf; 3] {
     let with = |suffix: &str| {
         let mut name = path.as_os_str().to_owned();

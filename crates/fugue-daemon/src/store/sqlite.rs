@@ -13,9 +13,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    IntegrityCheck, Opened, Origin, QuarantinedRow, Store, StoreError,
+    IntegrityCheck, QuarantinedRow, Store, StoreContents, StoreError, StoreOrigin,
     backup::{self, Backup},
-    environments::{Environments, Scrubbed, scrubbed},
+    environments::{EnvironmentFields, EnvironmentFiles, scrubbed},
 };
 
 /// The store as one SQLite file next to the panes' logs.
@@ -25,7 +25,7 @@ pub struct Sqlite {
     /// Device and inode of the file that was opened.
     file: (u64, u64),
     backup: Backup,
-    environments: Environments,
+    environments: EnvironmentFiles,
 }
 
 // Raised with every change of the tables; an older file is brought up step by step.
@@ -58,7 +58,7 @@ impl Sqlite {
             )?;
         }
         if format < 2 {
-            // The caller's world was a column of its own, until format 7.
+            // Until format 7, the caller's environment was a column of its own.
             connection.execute_batch(
                 "BEGIN;
                  UPDATE panes SET record = json_set(record, '$.generation', 1);
@@ -103,10 +103,10 @@ impl Sqlite {
                  COMMIT;",
             )?;
         }
-        let mut environments = Environments::of(path);
+        let mut environments = EnvironmentFiles::of(path);
         if format < 7 {
             drop_environments(&mut connection, &mut environments)?;
-            // The copy that is there was made with environments in it.
+            // The existing backup contains environments.
             match std::fs::remove_file(backup::path_of(path)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(StoreError::File(backup::path_of(path), error));
@@ -164,7 +164,7 @@ impl Sqlite {
         Ok(())
     }
 
-    /// A file that was removed or replaced still takes writes, which nobody would ever find.
+    /// Refuses to write into a database file that was removed or replaced, because such writes would be lost.
     fn is_in_place(&self) -> Result<(), StoreError> {
         match std::fs::metadata(&self.path) {
             Ok(found) if (found.dev(), found.ino()) == self.file => Ok(()),
@@ -176,7 +176,7 @@ impl Sqlite {
         }
     }
 
-    /// All records of a table, in the order of their ids. What cannot be read goes to `unreadable`.
+    /// All records of a table, in the order of their ids. Unreadable rows are added to `unreadable`.
     fn records<T: DeserializeOwned>(
         &self,
         table: &str,
@@ -204,7 +204,7 @@ impl Sqlite {
     }
 
     /// Records with the world of their caller, where that is still needed.
-    fn records_and_callers<T: DeserializeOwned + Scrubbed>(
+    fn records_and_callers<T: DeserializeOwned + EnvironmentFields>(
         &mut self,
         table: &str,
         unreadable: &mut Vec<QuarantinedRow>,
@@ -217,7 +217,7 @@ impl Sqlite {
         Ok(together.collect())
     }
 
-    /// Moves rows out of the way of this and every later start. They are kept for whoever can make sense of them.
+    /// Moves unreadable rows into the quarantine, where they are kept for inspection and do not disturb later starts.
     fn quarantine(&mut self, rows: &[QuarantinedRow]) -> Result<(), StoreError> {
         if rows.is_empty() {
             return Ok(());
@@ -258,7 +258,7 @@ fn read_failure(found: &str) -> Option<i32> {
     let (_, code) = found.split_once("unable to get the page. error code=")?;
     let digits = code.split(|c: char| !c.is_ascii_digit()).next()?;
     let code: i32 = digits.parse().ok()?;
-    // The lower byte is the error, the rest says more of it.
+    // The lower byte is the primary result code, the other bytes extend it.
     matches!(
         code & 0xff,
         rusqlite::ffi::SQLITE_IOERR | rusqlite::ffi::SQLITE_NOMEM
@@ -267,7 +267,7 @@ fn read_failure(found: &str) -> Option<i32> {
 }
 
 impl Store for Sqlite {
-    fn open(&mut self) -> Result<Opened, StoreError> {
+    fn open(&mut self) -> Result<StoreContents, StoreError> {
         let epoch = self.counter("epoch")? + 1;
         set_counter(&self.connection, "epoch", epoch)?;
         let bad = &mut Vec::new();
@@ -305,11 +305,11 @@ impl Store for Sqlite {
         let quarantine_count: i64 =
             self.connection
                 .query_row("SELECT count(*) FROM quarantine", [], |row| row.get(0))?;
-        Ok(Opened {
+        Ok(StoreContents {
             snapshot,
             quarantined,
             quarantine_count: quarantine_count.cast_unsigned(),
-            origin: Origin::Sound,
+            origin: StoreOrigin::Sound,
         })
     }
 
@@ -451,7 +451,7 @@ impl Sqlite {
     }
 }
 
-/// The log of a database that is closed holds nothing that was deleted from it.
+/// Truncates the write-ahead log, so that it holds no deleted data after the database is closed.
 impl Drop for Sqlite {
     fn drop(&mut self) {
         if let Err(error) = truncate_log(&self.connection) {
@@ -460,10 +460,10 @@ impl Drop for Sqlite {
     }
 }
 
-/// Brings what earlier formats had in the database to where it is now, or away if nothing needs it.
+/// Moves environments from the database of an earlier format into files, and drops unneeded ones.
 fn drop_environments(
     connection: &mut Connection,
-    environments: &mut Environments,
+    environments: &mut EnvironmentFiles,
 ) -> Result<(), StoreError> {
     let transaction = connection.transaction()?;
     move_environments::<RunRecord>(&transaction, "runs", environments)?;
@@ -474,10 +474,10 @@ fn drop_environments(
     truncate_log(connection)
 }
 
-fn move_environments<T: DeserializeOwned + Scrubbed + Clone + Serialize>(
+fn move_environments<T: DeserializeOwned + EnvironmentFields + Clone + Serialize>(
     transaction: &Connection,
     table: &str,
-    environments: &mut Environments,
+    environments: &mut EnvironmentFiles,
 ) -> Result<(), StoreError> {
     let select = format!("SELECT rowid, CAST(record AS BLOB), CAST(caller AS BLOB) FROM {table}");
     let update = format!("UPDATE {table} SET record = ?2, caller = NULL WHERE rowid = ?1");
@@ -486,7 +486,7 @@ fn move_environments<T: DeserializeOwned + Scrubbed + Clone + Serialize>(
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<Result<_, _>>()?;
     for (id, record, caller) in rows {
-        // One that cannot be read is set aside when the records are.
+        // Unreadable records are quarantined when all records are read.
         let Ok(record) = serde_json::from_slice::<T>(&record) else {
             continue;
         };

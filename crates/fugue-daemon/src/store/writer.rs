@@ -10,52 +10,51 @@ use fugue_core::Change;
 
 use super::{Failure, Store, StoreError};
 
-/// The one writer: a thread that puts everything that waits into one transaction, so that a hundred panes opened
-/// at once cost a few syncs and not a hundred.
+/// The writer thread of the store. All queued commits share a transaction, so that a hundred panes opened at once cost a few
+/// syncs instead of a hundred.
 ///
-/// Commits are stored in the order in which they were given. One that fails is retried before any later one is
-/// tried, because later changes build on earlier ones.
+/// Commits are stored in order. A failed commit is retried before later commits, because later changes build on earlier ones.
 pub struct Writer<T> {
     /// `None` only while the writer is dropped.
     queue: Option<mpsc::Sender<Commit<T>>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// Changes, and what to hand back once they are on disk. Without changes it is a barrier: it is handed back when
-/// everything before it is on disk.
+/// Changes, and a value that is returned when the changes are on disk. A commit without changes is a barrier: its value is
+/// returned when all earlier commits are on disk.
 pub struct Commit<T> {
     pub changes: Vec<Change>,
     pub then: T,
     pub on_failure: OnFailure,
 }
 
-/// What becomes of a commit that fails for a reason that may go away, such as a full disk.
+/// How a commit with a temporary failure, such as a full disk, is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
-    /// It is handed back at once, and its giver undoes what it was for.
+    /// Report the failure at once; the sender undoes the change.
     Refuse,
-    /// It is tried again until it succeeds.
+    /// Retry until the commit succeeds.
     Retry,
 }
 
-/// What the writer tells, on its own thread.
+/// A report of the writer, sent from its thread.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Report<T> {
     /// The commit is on disk.
     Stored(T),
     /// The commit failed for this reason, and nothing of it is on disk.
     Refused(T, String),
-    /// Commits fail for this reason and are retried. Told once, until `Resumed`.
+    /// Commits fail for this reason and are retried. Sent once, until `Resumed`.
     Stalled(String),
     /// Commits succeed again.
     Resumed,
-    /// The writer has ended for this reason: nothing that was given to it from the first unanswered commit on is stored.
+    /// The writer has ended for this reason: the first commit without a report and all later ones are not stored.
     Ended(String),
 }
 
-// One transaction stays small enough that a reader of the same disk is not held up.
+// Keeps a transaction small, so that other users of the disk do not wait long.
 const MAX_COMMITS_PER_TRANSACTION: usize = 256;
-// The kernel has no event for "there is space again".
+// The kernel has no event for free space on a disk.
 const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -65,7 +64,7 @@ impl<T: Send + 'static> Writer<T> {
         store: impl Store + 'static,
         report: impl Fn(Report<T>) + Send + 'static,
     ) -> std::io::Result<Self> {
-        // Unbounded by type, bounded by the calls in flight that the door admits, and by what the engine lets in
+        // Not bounded by its type, but by the limits of open calls per connection and by the engine, which limits commits
         // while the store is stalled.
         let (queue, incoming) = mpsc::channel::<Commit<T>>();
         let thread = thread::Builder::new().name("store".into()).spawn(move || {
@@ -76,7 +75,7 @@ impl<T: Send + 'static> Writer<T> {
                 report: &report,
                 stalled: None,
             };
-            // A writer that ended without a word would leave every caller waiting.
+            // Without a report of the writer's end, every call would wait forever.
             let ended = match catch_unwind(AssertUnwindSafe(|| work.run())) {
                 Ok(ended) => ended,
                 Err(panic) => Some(format!("it panicked: {}", panic_message(&*panic))),
@@ -93,13 +92,13 @@ impl<T: Send + 'static> Writer<T> {
 
     pub fn commit(&self, commit: Commit<T>) {
         if let Some(queue) = &self.queue {
-            // A writer that has ended has reported that.
+            // An error means that the writer has ended and has reported its end.
             let _ = queue.send(commit);
         }
     }
 }
 
-/// What was given is stored before the daemon ends, as far as it can be.
+/// Stores the queued commits before the daemon ends, as far as possible.
 impl<T> Drop for Writer<T> {
     fn drop(&mut self) {
         self.queue = None;
@@ -142,7 +141,7 @@ impl<S: Store, T, R: Fn(Report<T>)> WriterThread<'_, S, T, R> {
             let failed = match self.attempt(together) {
                 Ok(()) => continue,
                 Err(error) if together == 1 => error,
-                // One of them may be at fault; those in front of it must not suffer.
+                // A single commit may be the cause; the commits before it can be stored.
                 Err(_) => match self.attempt(1) {
                     Ok(()) => continue,
                     Err(error) => error,
@@ -156,7 +155,7 @@ impl<S: Store, T, R: Fn(Report<T>)> WriterThread<'_, S, T, R> {
                 continue;
             }
             if !self.wait(failed.to_string()) {
-                // A last attempt; what it does not store was confirmed to nobody.
+                // The last attempt. Commits that are not stored were not confirmed to any client.
                 let _ = self.attempt(self.backlog.len());
                 return None;
             }
@@ -183,7 +182,7 @@ impl<S: Store, T, R: Fn(Report<T>)> WriterThread<'_, S, T, R> {
         Ok(())
     }
 
-    /// Hands the first commit back, if it is one that is not retried.
+    /// Reports the first commit as refused, if it is not to be retried.
     fn refuse_first(&mut self, error: &StoreError) -> bool {
         let first = self.backlog.front();
         if first.is_none_or(|commit| commit.on_failure == OnFailure::Retry) {
@@ -195,7 +194,7 @@ impl<S: Store, T, R: Fn(Report<T>)> WriterThread<'_, S, T, R> {
         true
     }
 
-    /// Waits before the next attempt, and hands back what is not to wait. `false`: the daemon ends.
+    /// Waits before the next attempt and refuses commits that are not to be retried. Returns `false` when the daemon ends.
     fn wait(&mut self, reason: String) -> bool {
         let interval = match &self.stalled {
             None => {

@@ -1,41 +1,42 @@
-//! tmux's control mode: lines that say what happened, and answers to commands. No I/O; any bytes, cut anywhere.
+//! Parser of tmux's control mode: notifications and replies to commands, line by line. No I/O; accepts any bytes, cut
+//! anywhere.
 
 use std::fmt::Write;
 
-/// What tmux says.
+/// One message of tmux in control mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// To one of our own commands; they are answered in order, one answer for each command of a line.
+pub enum ControlEvent {
+    /// The reply to a command of this client. Replies come in order, one for each command of a line.
     Answer { ok: bool, body: Vec<u8> },
-    /// A pane's program printed this.
+    /// Output of a pane.
     Output { pane: u32, bytes: Vec<u8> },
-    /// Windows, panes or sessions are not what they were: places and sizes are to be asked again.
+    /// Windows, panes or sessions have changed: positions and sizes must be queried again.
     Changed,
     /// The connection ends.
     Exit,
 }
 
-/// Lines from bytes, and their meaning.
+/// Splits bytes into lines and parses them.
 #[derive(Default)]
-pub struct Parser {
+pub struct ControlParser {
     line: Vec<u8>,
-    block: Option<Block>,
+    block: Option<ControlBlock>,
 }
 
-struct Block {
-    /// As it stands behind `%begin`: the same stands behind `%end`.
+struct ControlBlock {
+    /// The arguments of `%begin`, which `%end` repeats.
     tag: Vec<u8>,
     body: Vec<u8>,
 }
 
-// An answer of ours is a few numbers. One that never ends costs no memory.
-const MOST_BODY: usize = 1 << 20;
+// Replies to this client's commands are a few numbers. The limit bounds the memory for a reply without end.
+const MAX_BODY_BYTES: usize = 1 << 20;
 // tmux cuts output into far shorter lines.
-const MOST_LINE: usize = 4 << 20;
+const MAX_LINE_BYTES: usize = 4 << 20;
 
-impl Parser {
-    /// Takes bytes in and gives what they complete.
-    pub fn feed(&mut self, bytes: &[u8]) -> Vec<Said> {
+impl ControlParser {
+    /// Parses bytes and returns the messages that they complete.
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<ControlEvent> {
         let mut said = Vec::new();
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -49,11 +50,11 @@ impl Parser {
     }
 
     fn extend(&mut self, bytes: &[u8]) {
-        let room = MOST_LINE.saturating_sub(self.line.len());
+        let room = MAX_LINE_BYTES.saturating_sub(self.line.len());
         self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    fn line(&mut self, line: &[u8]) -> Option<Said> {
+    fn line(&mut self, line: &[u8]) -> Option<ControlEvent> {
         let (word, rest) = word(line);
         if let Some(block) = &mut self.block {
             let ok = match word {
@@ -62,12 +63,12 @@ impl Parser {
                 _ => None,
             };
             if let Some(ok) = ok.filter(|_| rest == block.tag) {
-                let Block { tag, body } = self.block.take()?;
-                // A block that no command of ours began, such as that of the start itself.
+                let ControlBlock { tag, body } = self.block.take()?;
+                // A block without a command of this client, such as the one at the start.
                 let ours = tag.ends_with(b" 1");
-                return ours.then_some(Said::Answer { ok, body });
+                return ours.then_some(ControlEvent::Answer { ok, body });
             }
-            if block.body.len() < MOST_BODY {
+            if block.body.len() < MAX_BODY_BYTES {
                 block.body.extend_from_slice(line);
                 block.body.push(b'\n');
             }
@@ -75,7 +76,7 @@ impl Parser {
         }
         match word {
             b"%begin" => {
-                self.block = Some(Block {
+                self.block = Some(ControlBlock {
                     tag: rest.to_vec(),
                     body: Vec::new(),
                 });
@@ -85,21 +86,21 @@ impl Parser {
                 let (pane, text) = self::word(rest);
                 output(pane, text)
             }
-            // `%extended-output %1 20 : text`, where a client asked to be paused.
+            // `%extended-output %1 20 : text`, for clients with the flag `pause-after`.
             b"%extended-output" => {
                 let (pane, rest) = self::word(rest);
                 let text = rest.windows(3).position(|window| window == b" : ")?;
                 output(pane, &rest[text + 3..])
             }
-            b"%exit" => Some(Said::Exit),
+            b"%exit" => Some(ControlEvent::Exit),
             b"%layout-change"
             | b"%window-add"
             | b"%window-close"
             | b"%unlinked-window-add"
             | b"%unlinked-window-close"
             | b"%session-changed"
-            | b"%sessions-changed" => Some(Said::Changed),
-            // Names, modes, messages, other clients: nothing that we act on.
+            | b"%sessions-changed" => Some(ControlEvent::Changed),
+            // Names, modes, messages, other clients: not used.
             _ => None,
         }
     }
@@ -112,15 +113,15 @@ fn word(line: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-fn output(pane: &[u8], text: &[u8]) -> Option<Said> {
+fn output(pane: &[u8], text: &[u8]) -> Option<ControlEvent> {
     let number = std::str::from_utf8(pane.strip_prefix(b"%")?).ok()?;
-    Some(Said::Output {
+    Some(ControlEvent::Output {
         pane: number.parse().ok()?,
         bytes: unescape(text),
     })
 }
 
-/// Control bytes and the backslash come as three octal digits behind a backslash.
+/// Decodes output: control bytes and the backslash are written as a backslash and three octal digits.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -147,7 +148,7 @@ fn unescape(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A text as one word of a command, whatever it holds but NUL.
+/// Quotes a text without NUL as one argument of a command.
 pub fn quote(text: &[u8]) -> String {
     let mut quoted = String::from("\"");
     for byte in text {
@@ -180,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    // As tmux 3.3a says it.
+    // Recorded from tmux 3.3a.
     const TALK: &[u8] = b"%begin 1 266 0\n%end 1 266 0\n%session-changed $0 main\n\
         %begin 1 271 1\n4898 0\n%end 9 9 1\n%end 1 271 1\n%output %12 a\\033[b\xc3\xbc\\134\\015\\012\n\
         %begin 1 272 1\nno such thing\n%error 1 272 1\n%extended-output %3 7 : x : y\n%window-renamed @1 sh\n%exit\n";
@@ -188,26 +189,26 @@ mod tests {
     #[test]
     fn a_talk_is_understood() {
         let said = [
-            Said::Changed,
-            Said::Answer {
+            ControlEvent::Changed,
+            ControlEvent::Answer {
                 ok: true,
                 body: b"4898 0\n%end 9 9 1\n".to_vec(),
             },
-            Said::Output {
+            ControlEvent::Output {
                 pane: 12,
                 bytes: b"a\x1b[b\xc3\xbc\\\r\n".to_vec(),
             },
-            Said::Answer {
+            ControlEvent::Answer {
                 ok: false,
                 body: b"no such thing\n".to_vec(),
             },
-            Said::Output {
+            ControlEvent::Output {
                 pane: 3,
                 bytes: b"x : y".to_vec(),
             },
-            Said::Exit,
+            ControlEvent::Exit,
         ];
-        assert_eq!(Parser::default().feed(TALK), said);
+        assert_eq!(ControlParser::default().feed(TALK), said);
     }
 
     #[test]
@@ -219,8 +220,8 @@ mod tests {
         );
     }
 
-    fn all(chunks: &[&[u8]]) -> Vec<Said> {
-        let mut parser = Parser::default();
+    fn all(chunks: &[&[u8]]) -> Vec<ControlEvent> {
+        let mut parser = ControlParser::default();
         chunks.iter().flat_map(|chunk| parser.feed(chunk)).collect()
     }
 

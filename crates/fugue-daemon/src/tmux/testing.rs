@@ -1,19 +1,19 @@
-//! A tmux server of a test's own: no configuration, a socket in a private directory, ended with the test.
+//! A private tmux server for a test: no configuration, a socket in a private directory, killed at the end of the test.
 
 use std::{ffi::OsStr, path::PathBuf};
 
 use fugue_api::wire::CallerEnv;
 
-use super::ask::Server;
+use super::server::TmuxServer;
 
-pub struct Private {
+pub struct PrivateTmux {
     _dir: tempfile::TempDir,
-    pub server: Server,
+    pub server: TmuxServer,
     pub caller: CallerEnv,
 }
 
-impl Private {
-    /// With a session `main` whose only pane runs `cat`.
+impl PrivateTmux {
+    /// Starts a server with a session `main` whose only pane runs `cat`.
     pub fn start() -> Self {
         let private = Self::absent();
         let conf = ["-f", "/dev/null"];
@@ -37,7 +37,7 @@ impl Private {
         private
     }
 
-    /// None runs there yet.
+    /// A socket without a running server.
     pub fn absent() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("sockets/tmux");
@@ -54,7 +54,7 @@ impl Private {
             umask: 0o022,
             setting_names: fugue_api::wire::SettingNames::Prefixed,
         };
-        let server = Server::of(&caller).unwrap();
+        let server = TmuxServer::of(&caller).unwrap();
         Self {
             _dir: dir,
             server,
@@ -81,7 +81,7 @@ impl Private {
     }
 }
 
-impl Drop for Private {
+impl Drop for PrivateTmux {
     fn drop(&mut self) {
         let _ = self.server.ask(&["kill-server"]);
     }

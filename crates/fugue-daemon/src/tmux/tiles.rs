@@ -1,13 +1,13 @@
-//! Even shares of one place in a window of tmux: the others in that window keep theirs.
+//! Equal shares of an area in a tmux window; the other panes of the window keep their sizes.
 //!
-//! A window's layout is a text (`#{window_layout}`), a tree of rows and columns. The part of the tree that holds our own
-//! panes is replaced by an even one, and tmux is given the whole again.
+//! A window's layout is a text (`#{window_layout}`): a tree of rows and columns. The subtree of fugue's panes is replaced by
+//! a subtree with equal shares, and tmux gets the whole layout again.
 
 use std::fmt::Write;
 
-/// A place in a window, in cells.
+/// An area of a window, in cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TileRect {
     pub cols: u32,
     pub rows: u32,
     pub left: u32,
@@ -15,21 +15,21 @@ pub struct Place {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Tree {
-    Pane(Place, u32),
+enum LayoutTree {
+    Pane(TileRect, u32),
     /// Side by side.
-    Across(Place, Vec<Tree>),
+    Across(TileRect, Vec<LayoutTree>),
     /// One above the other.
-    Down(Place, Vec<Tree>),
+    Down(TileRect, Vec<LayoutTree>),
 }
 
 /// A window's layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout(Tree);
+pub struct WindowLayout(LayoutTree);
 
-// Below this a pane shows nothing that anybody could read.
-const LEAST_COLS: u32 = 20;
-const LEAST_ROWS: u32 = 3;
+// A smaller pane is not readable.
+const MIN_TILE_COLS: u32 = 20;
+const MIN_TILE_ROWS: u32 = 3;
 // A cell of a terminal is about twice as high as wide, and lines are read from left to right.
 const WIDE: u32 = 3;
 // tmux's own limit for the sides of a window (`WINDOW_MAXIMUM`).
@@ -37,54 +37,54 @@ const MAX_EXTENT: u32 = 10_000;
 // Deeper splits do not fit into a window; the parser is recursive.
 const MAX_DEPTH: usize = 256;
 
-/// How a pane of this size is best halved, if it can be.
+/// The better direction to halve a pane of this size, if large enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Halves {
+pub enum SplitAxis {
     Across,
     Down,
 }
 
-pub fn halves(cols: u32, rows: u32) -> Option<Halves> {
-    let across = cols > 2 * LEAST_COLS;
-    let down = rows > 2 * LEAST_ROWS;
+pub fn halves(cols: u32, rows: u32) -> Option<SplitAxis> {
+    let across = cols > 2 * MIN_TILE_COLS;
+    let down = rows > 2 * MIN_TILE_ROWS;
     match (across, down) {
-        (true, true) if cols >= WIDE * rows / 2 => Some(Halves::Across),
-        (_, true) => Some(Halves::Down),
-        (true, false) => Some(Halves::Across),
+        (true, true) if cols >= WIDE * rows / 2 => Some(SplitAxis::Across),
+        (_, true) => Some(SplitAxis::Down),
+        (true, false) => Some(SplitAxis::Across),
         (false, false) => None,
     }
 }
 
-impl Layout {
+impl WindowLayout {
     pub fn parse(text: &str) -> Option<Self> {
         let (_checksum, text) = text.trim().split_once(',')?;
         let mut rest = text;
-        let tree = Tree::parse(&mut rest, MAX_DEPTH)?;
+        let tree = LayoutTree::parse(&mut rest, MAX_DEPTH)?;
         rest.is_empty().then_some(Self(tree))
     }
 
-    /// The panes' numbers, in the order in which tmux hands out places.
+    /// The pane numbers, in the order in which tmux assigns areas.
     pub fn order(&self) -> Vec<u32> {
         let mut ids = Vec::new();
         self.0.ids(&mut ids);
         ids
     }
 
-    /// The place that exactly these panes share.
-    pub fn share(&self, ours: &[u32]) -> Option<Place> {
+    /// The area that exactly these panes share.
+    pub fn share(&self, ours: &[u32]) -> Option<TileRect> {
         self.0.clone().node_of(ours).map(|node| node.place())
     }
 
-    /// How a pane is split so that the new one comes into a part with it alone: not the way it lies among others.
-    pub fn crossing(&self, id: u32) -> Halves {
+    /// The direction in which a split puts the new pane into a subtree with this pane alone: against the surrounding split.
+    pub fn crossing(&self, id: u32) -> SplitAxis {
         match self.0.around(id) {
-            Some(Halves::Across) => Halves::Down,
-            Some(Halves::Down) => Halves::Across,
-            None => Halves::Down,
+            Some(SplitAxis::Across) => SplitAxis::Down,
+            Some(SplitAxis::Down) => SplitAxis::Across,
+            None => SplitAxis::Down,
         }
     }
 
-    /// The same with even shares for these panes, if they are all that is in one part of it.
+    /// The layout with equal shares for these panes, if these are all panes of a subtree.
     pub fn evened(&self, ours: &[u32]) -> Option<Self> {
         let mut tree = self.0.clone();
         let node = tree.node_of(ours)?;
@@ -104,22 +104,22 @@ impl Layout {
     }
 }
 
-/// Whether so many fit into a place.
-pub fn fits(place: Place, count: usize) -> bool {
+/// Whether `count` panes fit into an area.
+pub fn fits(place: TileRect, count: usize) -> bool {
     columns(place, count).is_some()
 }
 
-/// How many columns show so many panes best.
-fn columns(place: Place, count: usize) -> Option<u32> {
+/// The best number of columns for `count` panes.
+fn columns(place: TileRect, count: usize) -> Option<u32> {
     let count = u32::try_from(count).ok().filter(|count| *count > 0)?;
     let good = |columns: u32| {
         let rows = count.div_ceil(columns);
         let cols = (place.cols + 1).checked_div(columns)?.checked_sub(1)?;
         let high = (place.rows + 1).checked_div(rows)?.checked_sub(1)?;
-        if cols < LEAST_COLS || high < LEAST_ROWS {
+        if cols < MIN_TILE_COLS || high < MIN_TILE_ROWS {
             return None;
         }
-        // Shares of one size are worth a little of their size.
+        // Equal sizes are preferred, even if each pane is slightly smaller.
         let even = if count.is_multiple_of(columns) { 10 } else { 8 };
         Some((cols.min(WIDE * high) * even, std::cmp::Reverse(columns)))
     };
@@ -129,39 +129,42 @@ fn columns(place: Place, count: usize) -> Option<u32> {
         .map(|(_, columns)| columns)
 }
 
-fn grid(place: Place, ids: &[u32]) -> Option<Tree> {
+fn grid(place: TileRect, ids: &[u32]) -> Option<LayoutTree> {
     let columns = columns(place, ids.len())?;
     let rows = u32::try_from(ids.len()).ok()?.div_ceil(columns);
     let mut left = ids;
     let mut bands = Vec::new();
     for (index, (top, high)) in parts(place.top, place.rows, rows).into_iter().enumerate() {
-        // The last rows are the shorter ones, by one at most.
+        // The last rows have at most one pane less.
         let rows_left = rows as usize - index;
         let (mine, others) = left.split_at(left.len().div_ceil(rows_left));
         left = others;
-        let band = Place {
+        let band = TileRect {
             top,
             rows: high,
             ..place
         };
-        let across: Vec<Tree> = parts(place.left, place.cols, mine.len() as u32)
+        let across: Vec<LayoutTree> = parts(place.left, place.cols, mine.len() as u32)
             .into_iter()
             .zip(mine)
-            .map(|((left, cols), id)| Tree::Pane(Place { left, cols, ..band }, *id))
+            .map(|((left, cols), id)| LayoutTree::Pane(TileRect { left, cols, ..band }, *id))
             .collect();
-        bands.push(one_or(across, |across| Tree::Across(band, across)));
+        bands.push(one_or(across, |across| LayoutTree::Across(band, across)));
     }
-    Some(one_or(bands, |bands| Tree::Down(place, bands)))
+    Some(one_or(bands, |bands| LayoutTree::Down(place, bands)))
 }
 
-fn one_or(mut trees: Vec<Tree>, many: impl FnOnce(Vec<Tree>) -> Tree) -> Tree {
+fn one_or(
+    mut trees: Vec<LayoutTree>,
+    many: impl FnOnce(Vec<LayoutTree>) -> LayoutTree,
+) -> LayoutTree {
     match trees.len() {
         1 => trees.remove(0),
         _ => many(trees),
     }
 }
 
-/// A length in so many parts with a line between them; the first ones get what is over.
+/// Divides a length into `count` parts with border lines between the parts; the first parts get the remainder.
 fn parts(start: u32, length: u32, count: u32) -> Vec<(u32, u32)> {
     let room = length - (count - 1);
     let mut at = start;
@@ -175,8 +178,8 @@ fn parts(start: u32, length: u32, count: u32) -> Vec<(u32, u32)> {
         .collect()
 }
 
-impl Tree {
-    fn place(&self) -> Place {
+impl LayoutTree {
+    fn place(&self) -> TileRect {
         match self {
             Self::Pane(place, _) | Self::Across(place, _) | Self::Down(place, _) => *place,
         }
@@ -191,12 +194,12 @@ impl Tree {
         }
     }
 
-    /// How a pane lies among those around it.
-    fn around(&self, wanted: u32) -> Option<Halves> {
+    /// The direction of the split that contains the pane.
+    fn around(&self, wanted: u32) -> Option<SplitAxis> {
         let (inside, how) = match self {
             Self::Pane(..) => return None,
-            Self::Across(_, inside) => (inside, Halves::Across),
-            Self::Down(_, inside) => (inside, Halves::Down),
+            Self::Across(_, inside) => (inside, SplitAxis::Across),
+            Self::Down(_, inside) => (inside, SplitAxis::Down),
         };
         let is_it = |tree: &Self| matches!(tree, Self::Pane(_, id) if *id == wanted);
         match inside.iter().any(is_it) {
@@ -219,8 +222,8 @@ impl Tree {
         }
     }
 
-    /// `80x24,0,0,5`, or in the place of the pane's number `{…}` across, `[…]` down.
-    /// `depth` is how many levels of splits may follow.
+    /// Parses `80x24,0,0,5`, or a split with `{…}` (side by side) or `[…]` (one above the other) instead of the pane's number.
+    /// `depth` limits the levels of nested splits.
     fn parse(rest: &mut &str, depth: usize) -> Option<Self> {
         let cols = extent(rest)?;
         skip(rest, 'x')?;
@@ -229,7 +232,7 @@ impl Tree {
         let left = extent(rest)?;
         skip(rest, ',')?;
         let top = extent(rest)?;
-        let place = Place {
+        let place = TileRect {
             cols,
             rows,
             left,
@@ -260,7 +263,7 @@ impl Tree {
     }
 
     fn write(&self, text: &mut String) {
-        let Place {
+        let TileRect {
             cols,
             rows,
             left,
@@ -306,7 +309,7 @@ fn skip(rest: &mut &str, wanted: char) -> Option<()> {
 mod tests {
     use super::*;
 
-    // As tmux 3.3a wrote them.
+    // Recorded from tmux 3.3a.
     const WINDOWS: &[&str] = &[
         "b25d,80x24,0,0,0",
         "d67b,200x60,0,0{100x60,0,0,0,99x60,101,0[99x30,101,0,1,99x29,101,31,2]}",
@@ -320,14 +323,14 @@ mod tests {
             "0000,9x9,4294967295,0,1",
             deep.as_str(),
         ] {
-            assert!(Layout::parse(text).is_none());
+            assert!(WindowLayout::parse(text).is_none());
         }
     }
 
     #[test]
     fn a_layout_survives_its_text() {
         for text in WINDOWS {
-            let layout = Layout::parse(text).unwrap();
+            let layout = WindowLayout::parse(text).unwrap();
             assert_eq!(layout.text()[5..], text[5..]);
         }
         for bad in [
@@ -338,13 +341,13 @@ mod tests {
             "0,80x24,0,0,1]",
             "0,99999999999x1,0,0,1",
         ] {
-            assert_eq!(Layout::parse(bad), None, "{bad}");
+            assert_eq!(WindowLayout::parse(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn shares_are_even_and_the_others_keep_theirs() {
-        let whole = Place {
+        let whole = TileRect {
             cols: 99,
             rows: 60,
             left: 101,
@@ -353,16 +356,16 @@ mod tests {
         for count in 1..=10u32 {
             let ids: Vec<u32> = (1..=count).collect();
             let tree = grid(whole, &ids).unwrap();
-            let layout = Layout(Tree::Across(
-                Place {
+            let layout = WindowLayout(LayoutTree::Across(
+                TileRect {
                     cols: 200,
                     rows: 60,
                     left: 0,
                     top: 0,
                 },
                 vec![
-                    Tree::Pane(
-                        Place {
+                    LayoutTree::Pane(
+                        TileRect {
                             cols: 100,
                             rows: 60,
                             left: 0,
@@ -386,13 +389,13 @@ mod tests {
             let (least, most) = (areas.iter().min().unwrap(), areas.iter().max().unwrap());
             assert!(most * 10 <= least * 21, "{count}: {areas:?}");
         }
-        assert!(!fits(Place { rows: 5, ..whole }, 10));
+        assert!(!fits(TileRect { rows: 5, ..whole }, 10));
     }
 
-    fn collect(tree: &Tree, places: &mut Vec<Place>) {
+    fn collect(tree: &LayoutTree, places: &mut Vec<TileRect>) {
         match tree {
-            Tree::Pane(place, _) => places.push(*place),
-            Tree::Across(_, inside) | Tree::Down(_, inside) => {
+            LayoutTree::Pane(place, _) => places.push(*place),
+            LayoutTree::Across(_, inside) | LayoutTree::Down(_, inside) => {
                 inside.iter().for_each(|tree| collect(tree, places));
             }
         }

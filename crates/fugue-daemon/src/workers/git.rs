@@ -1,15 +1,15 @@
-//! git, asked with a time limit and without anything that a repository's own configuration could start.
+//! Runs git with a time limit and without programs that a repository's own configuration could name.
 //!
-//! A repository is written by whoever works in it, and the daemon is outside of their sandbox. Two things keep its
-//! configuration from naming a program here:
+//! Agents in a sandbox can write a repository's configuration, and the daemon runs outside that sandbox. Two measures keep the
+//! configuration from naming a program:
 //!
-//! - Commands that only look at refs and at the list of worktrees read no file's content. What they could start has fixed
-//!   names (hooks, the file system monitor, a transport) and is overridden for every call.
-//! - Commands that read or write files of a tree run filters, whose names a repository chooses. They get a common
-//!   directory of ours (`GIT_COMMON_DIR`) in which the configuration is a copy of the few keys that say how files are
-//!   compared, so that there is nothing to override, and nothing changes between the look and the use.
+//! - Commands that read only refs and the list of worktrees read no file content. The programs that such commands could start have
+//!   fixed configuration keys (hooks, the file system monitor, a transport), which are overridden for every call.
+//! - Commands that read or write files of a tree run filters, whose names a repository chooses. Such commands get a common directory
+//!   of the daemon's (`GIT_COMMON_DIR`), whose configuration is a copy of the few keys that define how files are compared. So
+//!   nothing has to be overridden, and nothing can change between the check and the use.
 //!
-//! The person's own configuration (system and global) is read as always: a filter that is defined there (Git LFS) runs.
+//! The user's own configuration (system and global) is read as usual: a filter that the user has defined (Git LFS) runs.
 
 mod snapshot;
 
@@ -28,22 +28,23 @@ use rustix::{
     process::{Pid, Signal, kill_process_group},
 };
 
-use snapshot::Snapshot;
+use snapshot::ConfigSnapshot;
 
 pub struct Git<'a> {
     dir: &'a Path,
-    /// A directory of the daemon's own, for copies of configurations.
+    /// The daemon's directory for copies of configurations.
     scratch: &'a Path,
     deadline: Instant,
 }
 
-/// Whether a call sees the repository's own configuration.
-enum Config<'a> {
+/// Which configuration a git command reads.
+enum GitConfig<'a> {
     Repository,
-    Snapshot(&'a Snapshot),
+    Snapshot(&'a ConfigSnapshot),
 }
 
-/// Overrides for every call: all that can be started by its fixed name, with the transports that fetch missing objects.
+/// Overrides for every call: all keys with fixed names that can start a program, and the transports that fetch missing
+/// objects.
 const OVERRIDES: &[(&str, &str)] = &[
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -71,8 +72,8 @@ const OVERRIDES: &[(&str, &str)] = &[
     ("core.quotePath", "false"),
 ];
 
-// A listing of a huge repository is cut long before this.
-const MOST_OUTPUT: u64 = 4 * 1024 * 1024;
+// The listing of a huge repository is cut long before this limit.
+const MAX_OUTPUT_BYTES: u64 = 4 * 1024 * 1024;
 
 impl<'a> Git<'a> {
     pub fn at(dir: &'a Path, scratch: &'a Path, deadline: Instant) -> Self {
@@ -87,17 +88,17 @@ impl<'a> Git<'a> {
         Git { dir, ..*self }
     }
 
-    /// The repository around, if there is one.
+    /// The repository that contains the directory.
     pub fn repository(&self) -> Option<WorkerRepo> {
-        let root = self.ask(&["rev-parse", "--show-toplevel"]).ok()?;
-        let commit = self.ask(&["rev-parse", "--verify", "-q", "HEAD"]);
+        let root = self.query(&["rev-parse", "--show-toplevel"]).ok()?;
+        let commit = self.query(&["rev-parse", "--verify", "-q", "HEAD"]);
         Some(WorkerRepo {
             root: PathBuf::from(root.trim_end_matches('\n')),
             commit: commit.unwrap_or_default().trim().to_owned(),
         })
     }
 
-    /// A tree for a worker, and the name of its branch.
+    /// Creates a worktree for a worker and returns the name of the branch.
     pub fn add_worktree(
         &self,
         tree: &Path,
@@ -105,8 +106,10 @@ impl<'a> Git<'a> {
         commit: &str,
     ) -> Result<String, Error> {
         if tree.exists() {
-            // An earlier daemon got as far as this.
-            let branch = self.in_tree(tree).ask(&["symbolic-ref", "--short", "HEAD"]);
+            // An earlier daemon has created the worktree.
+            let branch = self
+                .in_tree(tree)
+                .query(&["symbolic-ref", "--short", "HEAD"]);
             if let Ok(branch) = branch {
                 return Ok(branch.trim().to_owned());
             }
@@ -116,9 +119,9 @@ impl<'a> Git<'a> {
         let next = format!("{own}-{}", worker.number);
         let is_free = |branch: &String| {
             let name = format!("refs/heads/{branch}");
-            self.ask(&["show-ref", "--verify", "-q", &name]).is_err()
+            self.query(&["show-ref", "--verify", "-q", &name]).is_err()
         };
-        // An earlier worker of that name may have left its work on the branch.
+        // The branch of an earlier worker of that name may hold work.
         let branch = if is_free(&own) { own } else { next };
         let path = tree.to_string_lossy();
         let add = [
@@ -132,7 +135,7 @@ impl<'a> Git<'a> {
             commit,
         ];
         let filled = self
-            .ask(&add)
+            .query(&add)
             .and_then(|_| self.in_tree(tree).fill(commit))
             .map(|()| branch);
         filled.map_err(|why| {
@@ -146,30 +149,36 @@ impl<'a> Git<'a> {
 
     /// Writes the files of `commit` into a new worktree.
     fn fill(&self, commit: &str) -> Result<(), String> {
-        let snapshot = Snapshot::of(self)?;
+        let snapshot = ConfigSnapshot::of(self)?;
         let read = ["read-tree", "--reset", "-u", commit];
-        self.call(&read, &Config::Snapshot(&snapshot)).map(|_| ())
+        self.call(&read, &GitConfig::Snapshot(&snapshot))
+            .map(|_| ())
     }
 
-    /// The tree and the branch that was made with it.
+    /// Removes a worktree and the branch that was created for the worktree.
     pub fn remove_worktree(&self, tree: &Path) {
-        let branch = self.in_tree(tree).ask(&["symbolic-ref", "--short", "HEAD"]);
+        let branch = self
+            .in_tree(tree)
+            .query(&["symbolic-ref", "--short", "HEAD"]);
         let path = tree.to_string_lossy();
-        if self.ask(&["worktree", "remove", "--force", &path]).is_err() {
+        if self
+            .query(&["worktree", "remove", "--force", &path])
+            .is_err()
+        {
             let _ = std::fs::remove_dir_all(tree);
-            let _ = self.ask(&["worktree", "prune"]);
+            let _ = self.query(&["worktree", "prune"]);
         }
         if let Ok(branch) = branch
             && branch.starts_with("fugue/")
         {
-            let _ = self.ask(&["branch", "-q", "-D", branch.trim()]);
+            let _ = self.query(&["branch", "-q", "-D", branch.trim()]);
         }
     }
 
-    /// A line for each file that is not as it was at `commit`.
+    /// One line for each file that differs from `commit`.
     pub fn changes(&self, commit: &str) -> Result<Vec<String>, String> {
-        let snapshot = Snapshot::of(self)?;
-        let config = Config::Snapshot(&snapshot);
+        let snapshot = ConfigSnapshot::of(self)?;
+        let config = GitConfig::Snapshot(&snapshot);
         let empty;
         let since = if commit.is_empty() {
             empty = self.call(&["hash-object", "-t", "tree", "/dev/null"], &config)?;
@@ -177,7 +186,7 @@ impl<'a> Git<'a> {
         } else {
             commit
         };
-        // Whether a submodule is dirty is asked of a git inside of it, with that repository's configuration.
+        // The dirty state of a submodule would come from a git process with the submodule's own configuration.
         let diff = [
             "diff",
             "--stat=120",
@@ -189,7 +198,7 @@ impl<'a> Git<'a> {
             "--",
         ];
         let stat = self.call(&diff, &config)?;
-        // The last line counts the others.
+        // The last line is the summary.
         let mut changes: Vec<String> = stat
             .lines()
             .filter(|line| line.contains(" | "))
@@ -208,15 +217,15 @@ impl<'a> Git<'a> {
         Ok(changes)
     }
 
-    fn ask(&self, args: &[&str]) -> Result<String, String> {
-        self.call(args, &Config::Repository)
+    fn query(&self, args: &[&str]) -> Result<String, String> {
+        self.call(args, &GitConfig::Repository)
     }
 
     #[expect(
         clippy::disallowed_methods,
         reason = "nothing is set that keeps std from posix_spawn, and std's fds close on exec"
     )]
-    fn call(&self, args: &[&str], config: &Config<'_>) -> Result<String, String> {
+    fn call(&self, args: &[&str], config: &GitConfig<'_>) -> Result<String, String> {
         let mut command = Command::new("git");
         command
             .arg("-C")
@@ -225,10 +234,10 @@ impl<'a> Git<'a> {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // What git starts is ended with it.
+            // Processes that git starts are killed together with git.
             .process_group(0);
-        // Whoever started the daemon may have been inside another repository. Where the person's own configuration is
-        // stays as they said.
+        // The daemon may have been started inside another repository. Variables for the location of the user's own
+        // configuration stay.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             if text.starts_with("GIT_")
@@ -249,7 +258,7 @@ impl<'a> Git<'a> {
             .env("GIT_EDITOR", "false")
             .env("GIT_SSH_COMMAND", "false")
             .env("GIT_NO_LAZY_FETCH", "1")
-            // An older git knows only this: no transport is allowed.
+            // For older versions of git: no transport is allowed.
             .env("GIT_ALLOW_PROTOCOL", "")
             .env("LC_ALL", "C.UTF-8")
             .env("GIT_CONFIG_COUNT", OVERRIDES.len().to_string());
@@ -258,7 +267,7 @@ impl<'a> Git<'a> {
                 .env(format!("GIT_CONFIG_KEY_{index}"), key)
                 .env(format!("GIT_CONFIG_VALUE_{index}"), value);
         }
-        if let Config::Snapshot(snapshot) = config {
+        if let GitConfig::Snapshot(snapshot) = config {
             command.envs(snapshot.variables());
         }
         let mut child = command.spawn().map_err(|error| format!("git: {error}"))?;
@@ -279,7 +288,7 @@ impl<'a> Git<'a> {
         }
     }
 
-    /// Both outputs to their ends, as long as there is time.
+    /// Reads both outputs to their ends, until the deadline.
     fn collect(&self, child: &mut Child) -> Result<(Vec<u8>, Vec<u8>), String> {
         let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
             return Err("git: its output cannot be had".to_owned());
@@ -310,24 +319,24 @@ impl<'a> Git<'a> {
             drop(fds);
             let mut ready = ready.into_iter();
             if out_open && ready.next() == Some(true) {
-                out_open = some(&mut out, &mut said)?;
+                out_open = read_chunk(&mut out, &mut said)?;
             }
             if err_open && ready.next() == Some(true) {
-                err_open = some(&mut err, &mut complained)?;
+                err_open = read_chunk(&mut err, &mut complained)?;
             }
         }
         Ok((said, complained))
     }
 }
 
-/// Reads what is there. `false`: that was all.
-fn some(from: &mut impl Read, into: &mut Vec<u8>) -> Result<bool, String> {
+/// Reads a chunk. `false` is the end of the file.
+fn read_chunk(from: &mut impl Read, into: &mut Vec<u8>) -> Result<bool, String> {
     let mut piece = [0; 16 * 1024];
     match from.read(&mut piece) {
         Ok(0) => Ok(false),
         Ok(count) => {
             into.extend_from_slice(&piece[..count]);
-            if into.len() as u64 > MOST_OUTPUT {
+            if into.len() as u64 > MAX_OUTPUT_BYTES {
                 return Err("git has too much to say".to_owned());
             }
             Ok(true)

@@ -6,7 +6,7 @@ use fugue_api::{
 };
 use fugue_client::{client::new_key, spool};
 use fugue_daemon::agents::{
-    Vendor,
+    self,
     hook::{self, HookEvent},
 };
 use tokio::time::timeout;
@@ -18,7 +18,7 @@ use crate::cli::CliContext;
 /// Prints nothing and always exits 0, so that the agent is not disturbed.
 #[derive(clap::Args)]
 pub struct HookArgs {
-    /// claude, codex or gemini.
+    /// The agent whose hook it is, such as claude.
     agent: String,
     /// The payload of the hook; default from stdin.
     payload: Option<String>,
@@ -35,12 +35,12 @@ impl HookArgs {
     }
 
     async fn report(self, cx: &CliContext) -> Option<()> {
-        let vendor = Vendor::named(&self.agent)?;
+        let agent = agents::built_in(&self.agent)?;
         let payload = match self.payload {
             Some(payload) => payload.into_bytes(),
             None => tokio::task::spawn_blocking(read_payload).await.ok()??,
         };
-        let news = match hook::read_bytes(vendor, &payload) {
+        let news = match hook::read_bytes(agent, &payload) {
             HookEvent::PromptGiven => HookReport::PromptGiven,
             HookEvent::TurnEnded { message } => HookReport::TurnEnded { message },
             HookEvent::TurnFailed { message } => HookReport::TurnFailed { message },

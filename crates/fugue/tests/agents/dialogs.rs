@@ -59,6 +59,7 @@ impl DialogCase {
             TestAgent::Claude => "claude 'make a file'",
             TestAgent::Codex => "codex --no-daemon 'make a file'",
             TestAgent::Gemini => "gemini -i 'make a file'",
+            TestAgent::Qwen => "qwen -i 'make a file'",
         };
         let target = match place {
             AgentLocation::Pane => {
@@ -113,7 +114,7 @@ impl DialogCase {
         let question = match self.agent {
             TestAgent::Claude => "Do you want to proceed?",
             TestAgent::Codex => "Would you like to run the following command?",
-            TestAgent::Gemini => "Allow execution of",
+            TestAgent::Gemini | TestAgent::Qwen => "Allow execution of",
         };
         self.shown().contains(question)
     }

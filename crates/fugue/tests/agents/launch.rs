@@ -13,7 +13,7 @@ use std::{
 
 use fugue_api::{PaneId, tools::CreatePaneReply};
 use fugue_daemon::agents::{
-    self, Vendor, WorkerAssignment,
+    self, AgentDriver, WorkerAssignment,
     hook::{self, HookEvent},
 };
 use fugue_testkit::{
@@ -25,28 +25,28 @@ use fugue_testkit::{
 };
 
 const LIMIT: Duration = Duration::from_secs(180);
-const AGENTS: [(Vendor, TestAgent); 3] = [
-    (Vendor::Claude, TestAgent::Claude),
-    (Vendor::Codex, TestAgent::Codex),
-    (Vendor::Gemini, TestAgent::Gemini),
+const AGENTS: [(&str, TestAgent); 3] = [
+    ("claude", TestAgent::Claude),
+    ("codex", TestAgent::Codex),
+    ("gemini", TestAgent::Gemini),
 ];
 
 /// An agent in a pane.
 struct Worker {
     world: TestEnv,
     home: AgentHome,
-    vendor: Vendor,
+    driver: &'static dyn AgentDriver,
     pane: PaneId,
     heard: PathBuf,
 }
 
 impl Worker {
-    fn start(vendor: Vendor, model: &ScriptedModel, prompt: &str) -> Option<Self> {
+    fn start(name: &str, model: &ScriptedModel, prompt: &str) -> Option<Self> {
         let binary = Path::new(env!("CARGO_BIN_EXE_fugue"));
         let tools = ExternalTools::find_beside(binary);
         let mut world = TestEnv::new(binary, LIMIT);
-        let agent = AGENTS.into_iter().find(|(named, _)| *named == vendor);
-        let (_, agent) = agent.expect("every vendor has an agent");
+        let agent = AGENTS.into_iter().find(|(agent, _)| *agent == name);
+        let (_, agent) = agent.expect("a tested agent");
         if let Some((missing, reason)) = agent.missing_requirement(&tools, AgentStart::AsWorker) {
             skip(missing, reason);
             return None;
@@ -83,8 +83,8 @@ impl Worker {
             identity: &identity,
             shell: Path::new("/bin/sh"),
         };
-        let agent = agents::known(vendor.name(), &BTreeMap::new()).expect("it is known");
-        let launch = agents::lay_out(&agent, &assignment).expect("it is laid out");
+        let agent = agents::find_agent(name, &BTreeMap::new()).expect("a known agent");
+        let launch = agents::prepare_launch(&agent, &assignment).expect("a launch");
         // The words of its command line come from files, so that no shell reads them.
         let mut line = String::from("exec");
         for (number, word) in launch.argv.iter().enumerate() {
@@ -104,7 +104,7 @@ impl Worker {
             pane: pane.pane_id,
             world,
             home,
-            vendor,
+            driver: agents::built_in(name).expect("a built-in agent"),
             heard,
         })
     }
@@ -112,7 +112,7 @@ impl Worker {
     /// What its hooks have said, in order.
     fn news(&self) -> Vec<HookEvent> {
         let text = fs::read_to_string(&self.heard).unwrap_or_default();
-        let end = format!(" w1 {}", self.vendor.name());
+        let end = format!(" w1 {}", self.driver.name());
         // The last may not be complete.
         let complete = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
         let lines = complete.lines().map(|line| {
@@ -121,7 +121,7 @@ impl Worker {
         });
         lines
             .map(|payload| serde_json::from_str(payload).expect("JSON"))
-            .map(|payload| hook::read(self.vendor, &payload))
+            .map(|payload| hook::read(self.driver, &payload))
             .filter(|news| *news != HookEvent::Nothing)
             .collect()
     }
@@ -133,8 +133,8 @@ impl Worker {
             let news = self.news();
             let heard = wanted(&news);
             if !heard && (start.elapsed() > patience || !self.runs()) {
-                let (vendor, shown) = (self.vendor, self.shown());
-                panic!("{what} was not heard of {vendor:?}: {news:?}\n{shown}");
+                let (agent, shown) = (self.driver, self.shown());
+                panic!("{what} was not heard of {agent:?}: {news:?}\n{shown}");
             }
             heard
         });
@@ -171,23 +171,19 @@ fn ended() -> HookEvent {
 }
 
 fn check_prompt(prompt: &str) {
-    for (vendor, _) in AGENTS {
+    for (name, _) in AGENTS {
         let model = ScriptedModel::start(Vec::new());
-        let Some(worker) = Worker::start(vendor, &model, prompt) else {
+        let Some(worker) = Worker::start(name, &model, prompt) else {
             continue;
         };
         worker.until_heard("the end of the turn", |news| news.contains(&ended()));
-        assert_eq!(
-            worker.news(),
-            [HookEvent::PromptGiven, ended()],
-            "{vendor:?}"
-        );
+        assert_eq!(worker.news(), [HookEvent::PromptGiven, ended()], "{name}");
         let told = model
             .requests()
             .iter()
             .any(|asked| scripted_model::told(&asked.body, prompt.trim_end()));
-        assert!(told, "{vendor:?} was told the whole prompt");
-        assert!(!worker.world.work().join("pwned").exists(), "{vendor:?}");
+        assert!(told, "{name} was told the whole prompt");
+        assert!(!worker.world.work().join("pwned").exists(), "{name}");
     }
 }
 
@@ -217,9 +213,9 @@ fn a_prompt_may_be_long() {
 
 #[test]
 fn a_question_is_heard_and_its_answer_too() {
-    for (vendor, agent) in AGENTS {
+    for (name, agent) in AGENTS {
         let model = ScriptedModel::start(vec![agent.shell_call("touch made.txt")]);
-        let Some(worker) = Worker::start(vendor, &model, "make a file") else {
+        let Some(worker) = Worker::start(name, &model, "make a file") else {
             continue;
         };
         let before = user_files(&worker.home);
@@ -240,7 +236,7 @@ fn a_question_is_heard_and_its_answer_too() {
             assert_eq!(
                 sent.submitted,
                 fugue_api::tools::SubmitResult::Yes,
-                "{vendor:?}"
+                "{name}"
             );
             worker.until_heard("the next turn", |news| {
                 news[turns..] == [HookEvent::PromptGiven, ended()]
@@ -249,16 +245,16 @@ fn a_question_is_heard_and_its_answer_too() {
                 |asked: &scripted_model::ModelRequest| scripted_model::told(&asked.body, text);
             assert!(
                 model.requests().iter().any(told),
-                "{vendor:?} was told {text:?}"
+                "{name} was told {text:?}"
             );
         }
-        assert_eq!(before, user_files(&worker.home), "{vendor:?}");
+        assert_eq!(before, user_files(&worker.home), "{name}");
     }
 }
 
 #[test]
 fn fugue_is_at_hand_and_knows_whom_it_serves() {
-    for (vendor, agent) in AGENTS {
+    for (name, agent) in AGENTS {
         let (tool, namespace) = agent.model_tool_name("get_status");
         let input = serde_json::json!({});
         let model = ScriptedModel::start(vec![ModelAction {
@@ -266,7 +262,7 @@ fn fugue_is_at_hand_and_knows_whom_it_serves() {
             namespace,
             input,
         }]);
-        let Some(worker) = Worker::start(vendor, &model, "how are the panes?") else {
+        let Some(worker) = Worker::start(name, &model, "how are the panes?") else {
             continue;
         };
         let asks = |news: &HookEvent| matches!(news, HookEvent::NeedsInput { .. });
@@ -287,7 +283,7 @@ fn fugue_is_at_hand_and_knows_whom_it_serves() {
         let told = results
             .iter()
             .any(|result| result.to_string().replace('\\', "").contains(&pane));
-        assert!(told, "{vendor:?}: {results:?}");
+        assert!(told, "{name}: {results:?}");
     }
 }
 

@@ -224,6 +224,7 @@ fn name(agent: TestAgent) -> &'static str {
         TestAgent::Claude => "claude",
         TestAgent::Codex => "codex",
         TestAgent::Gemini => "gemini",
+        TestAgent::Qwen => "qwen",
     }
 }
 
@@ -246,6 +247,11 @@ fn codex_works_for_a_lead_from_its_prompt_to_its_end() {
 #[test]
 fn gemini_cli_works_for_a_lead_from_its_prompt_to_its_end() {
     lives(TestAgent::Gemini);
+}
+
+#[test]
+fn qwen_code_works_for_a_lead_from_its_prompt_to_its_end() {
+    lives(TestAgent::Qwen);
 }
 
 /// One worker: its prompt, its question, its report, messages at rest, at work and beside a draft, and a sudden end.
@@ -549,7 +555,9 @@ fn a_worker_changes_no_file_of_the_persons_that_its_agent_would_not() {
                         TestAgent::Claude | TestAgent::Codex => {
                             format!("{} 'say hello'", name(agent))
                         }
-                        TestAgent::Gemini => "gemini -i 'say hello'".to_owned(),
+                        TestAgent::Gemini | TestAgent::Qwen => {
+                            format!("{} -i 'say hello'", name(agent))
+                        }
                     };
                     let pane = team.lead.call("create_pane", json!({"command": command}));
                     let worker = Worker {

@@ -14,14 +14,16 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{About, End, Facts, Hears, Listener, Person, Picture, Typist, Whose, pidfd, text};
+use super::{
+    About, End, Hears, Listener, PaneCapture, Person, TmuxPaneState, Typist, Whose, pidfd, text,
+};
 use crate::{
     replay::{Checkpoints, Depth, Follower},
     tmux::{
-        ask::{Refused, Server},
+        capture::{CaptureFit, FORMAT},
         control::quote,
-        link::Link,
-        picture::{FORMAT, Fit},
+        control_client::ControlClient,
+        server::{TmuxError, TmuxServer},
     },
 };
 
@@ -30,7 +32,7 @@ const TAKES_AT_MOST: Duration = Duration::from_secs(10);
 
 /// What tmux says about where a pane is.
 struct Seat {
-    server: Server,
+    server: TmuxServer,
     session: String,
     terminal: String,
 }
@@ -57,7 +59,7 @@ impl Listener {
         let segment = ChildSpec::segment_for(whose.log_cap);
         let log = LogWriter::open(&place.dir, place.generation, whose.log_cap, segment)
             .map_err(trouble)?;
-        let link = Link::attach(&seat.server, &seat.session).map_err(trouble)?;
+        let link = ControlClient::attach(&seat.server, &seat.session).map_err(trouble)?;
         let mut listener = Self {
             typist: Typist::open(&place.dir),
             person: Person::default(),
@@ -98,7 +100,8 @@ impl Listener {
             self.words.clear();
             return Ok(self.hello());
         };
-        self.link = Link::attach(&seat.server, &seat.session).map_err(|error| error.to_string())?;
+        self.link = ControlClient::attach(&seat.server, &seat.session)
+            .map_err(|error| error.to_string())?;
         self.session = seat.session;
         self.asked.clear();
         self.answer_looks();
@@ -110,7 +113,7 @@ impl Listener {
     }
 
     /// Takes a picture, and hears from then on what is printed after it.
-    async fn meet(&mut self, server: Server) -> Result<(), String> {
+    async fn meet(&mut self, server: TmuxServer) -> Result<(), String> {
         self.ask_facts();
         let heard = async {
             while matches!(self.hears, Hears::Nothing) && self.end != End::Told {
@@ -138,7 +141,11 @@ impl Listener {
 
     /// The parts of a picture are texts that programs chose. Over the link they could pass for tmux's own words, so they
     /// come by a client of their own. (What `save-buffer` writes for a control client is not there yet when it says so.)
-    async fn fetch(&mut self, server: Server, facts: Facts) -> Result<Picture, String> {
+    async fn fetch(
+        &mut self,
+        server: TmuxServer,
+        facts: TmuxPaneState,
+    ) -> Result<PaneCapture, String> {
         let parts = parts(facts.alternate);
         let names: Vec<String> = parts.iter().map(|(part, _)| self.buffer(part)).collect();
         let asks = names.clone();
@@ -146,7 +153,7 @@ impl Listener {
             let fetch = |name: &String| server.fetch(&["show-buffer", "-b", name]);
             asks.iter()
                 .map(fetch)
-                .collect::<Result<Vec<String>, Refused>>()
+                .collect::<Result<Vec<String>, TmuxError>>()
         });
         let fetched = fetched.await.map_err(|error| error.to_string())?;
         for name in &names {
@@ -158,7 +165,7 @@ impl Listener {
             let at = parts.iter().position(|(part, _)| *part == wanted);
             at.and_then(|at| texts.get(at).cloned()).unwrap_or_default()
         };
-        Ok(Picture {
+        Ok(PaneCapture {
             all: text("all"),
             rows: text("rows"),
             behind: text("behind"),
@@ -180,7 +187,9 @@ impl Listener {
 
     /// Everything in one line of commands, none of which waits, so that nothing is printed between them.
     pub(super) fn take_picture(&mut self, ok: bool, answers: &[Vec<u8>]) {
-        let facts = answers.first().and_then(|body| Facts::parse(&text(body)));
+        let facts = answers
+            .first()
+            .and_then(|body| TmuxPaneState::parse(&text(body)));
         let Some(facts) = facts.filter(|_| ok) else {
             return self.over();
         };
@@ -196,7 +205,9 @@ impl Listener {
     }
 
     pub(super) fn picture_taken(&mut self, ok: bool, alternate: bool, answers: &[Vec<u8>]) {
-        let facts = answers.first().and_then(|body| Facts::parse(&text(body)));
+        let facts = answers
+            .first()
+            .and_then(|body| TmuxPaneState::parse(&text(body)));
         match facts {
             Some(facts) if facts.dead || facts.pid != self.whose.record.pid => self.over(),
             Some(facts) if ok && facts.alternate == alternate => {
@@ -212,7 +223,7 @@ impl Listener {
     }
 
     /// The log begins with the picture, or is brought up to date by it.
-    fn lay_over(&mut self, picture: &Picture) -> io::Result<()> {
+    fn lay_over(&mut self, picture: &PaneCapture) -> io::Result<()> {
         let size = (picture.facts.rows, picture.facts.cols);
         if self.log.end_offset() == 0 {
             self.log.append_size(size.0, size.1)?;
@@ -230,7 +241,7 @@ impl Listener {
             });
         }
         let (bytes, fit) = picture.since(&known);
-        if fit == Fit::Unknown {
+        if fit == CaptureFit::Unknown {
             tracing::warn!(
                 pane = %self.whose.place.pane,
                 "what tmux has now does not follow what was known; all of it was added, and some may be there twice"
@@ -321,11 +332,11 @@ async fn seat(tmux: &TmuxPane, pid: u32) -> Result<Option<Seat>, String> {
     }
     let tmux = tmux.clone();
     let asked = spawn_blocking(move || {
-        let server = Server::at(Path::new(&tmux.socket)).map_err(|error| error.to_string())?;
+        let server = TmuxServer::at(Path::new(&tmux.socket)).map_err(|error| error.to_string())?;
         let what = "#{pid}\t#{pane_pid}\t#{session_id}\t#{pane_tty}";
         let said = match server.ask(&["display-message", "-p", "-t", &tmux.id, what]) {
             Ok(said) => said,
-            Err(Refused::NoServer(_)) => return Ok(None),
+            Err(TmuxError::NoServer(_)) => return Ok(None),
             Err(refused) => return Err(refused.to_string()),
         };
         let parts: Vec<&str> = said.trim_end().split('\t').collect();

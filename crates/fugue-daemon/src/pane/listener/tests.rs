@@ -14,19 +14,19 @@ use tokio::time::timeout;
 use fugue_holder::wire::HelloOk;
 
 use super::*;
-use crate::tmux::{look, testing::Private};
+use crate::tmux::{lookup, testing::PrivateTmux};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
 struct World {
-    tmux: Private,
+    tmux: PrivateTmux,
     dir: tempfile::TempDir,
 }
 
 impl World {
     fn new() -> Self {
         Self {
-            tmux: Private::start(),
+            tmux: PrivateTmux::start(),
             dir: tempfile::tempdir().unwrap(),
         }
     }
@@ -45,7 +45,7 @@ impl World {
             "-c",
             command,
         ]);
-        look::find(&id, &self.tmux.caller).unwrap()
+        lookup::find(&id, &self.tmux.caller).unwrap()
     }
 
     fn whose(&self, found: &TmuxPaneInfo) -> Whose {

@@ -13,7 +13,7 @@ fn put(number: u64) -> Change {
     Change::Put(Box::new(record(number)))
 }
 
-fn ids(opened: &Opened) -> Vec<u64> {
+fn ids(opened: &StoreContents) -> Vec<u64> {
     opened.snapshot.panes.iter().map(|pane| pane.id.0).collect()
 }
 
@@ -85,7 +85,7 @@ fn a_row_that_cannot_be_read_is_set_aside_and_the_others_are_there() {
             ("events", "7", &[0xff, 0, 0xfe]),
         ]
     );
-    assert_eq!(opened.origin, Origin::Sound);
+    assert_eq!(opened.origin, StoreOrigin::Sound);
 
     // The next start says that they are there, and does not meet them again.
     let (_, opened) = store::open(&path, IntegrityCheck::Quick).unwrap();
@@ -109,7 +109,7 @@ fn a_damaged_database_is_kept_aside_and_the_backup_takes_its_place() {
     assert_eq!(ids(&opened), [1, 2, 3], "as it was when it was copied");
     let kept = dir.path().join("fugue.db.damaged-1");
     assert!(
-        matches!(&opened.origin, Origin::Backup { kept_aside: Some(aside), .. } if *aside == kept),
+        matches!(&opened.origin, StoreOrigin::Backup { kept_aside: Some(aside), .. } if *aside == kept),
         "{:?}",
         opened.origin
     );
@@ -143,7 +143,7 @@ fn without_a_usable_backup_a_damaged_database_is_replaced_by_an_empty_one() {
         assert!(
             matches!(
                 opened.origin,
-                Origin::Empty {
+                StoreOrigin::Empty {
                     kept_aside: Some(_),
                     ..
                 }

@@ -6,7 +6,7 @@ use std::{
 use fugue_api::PaneId;
 
 use super::*;
-use crate::store::{Opened, Sqlite, conformance::record};
+use crate::store::{Sqlite, StoreContents, conformance::record};
 
 /// The commits' numbers of a store that keeps what it is given in memory, and fails as it is told.
 struct ScriptedStore {
@@ -21,8 +21,8 @@ enum Outcome {
 }
 
 impl Store for ScriptedStore {
-    fn open(&mut self) -> Result<Opened, StoreError> {
-        Ok(Opened::default())
+    fn open(&mut self) -> Result<StoreContents, StoreError> {
+        Ok(StoreContents::default())
     }
 
     fn commit(&mut self, changes: &[&Change]) -> Result<(), StoreError> {

@@ -1,4 +1,4 @@
-//! A common directory of git's that names no program: see the module above.
+//! A common directory of git whose configuration names no program: see the parent module.
 
 use std::{
     ffi::OsStr,
@@ -14,8 +14,8 @@ use rustix::fs::OFlags;
 
 use super::Git;
 
-/// The keys of a repository's configuration that say how its files are compared and written. None of them names a
-/// program. `extensions.partialClone` is not among them: a missing object is an error and is not fetched.
+/// The keys of a repository's configuration that define how its files are compared and written. None of them names a
+/// program. `extensions.partialClone` is left out: a missing object is an error and is not fetched.
 const KEYS: &[(&str, &[&str])] = &[
     (
         "core",
@@ -45,21 +45,22 @@ const KEYS: &[(&str, &[&str])] = &[
     ("index", &["skiphash", "sparse", "version"]),
 ];
 
-/// Files of the common directory that name no program either. An attribute can only choose among the person's filters.
+/// Files of the common directory that name no program either. An attribute can only select a filter of the user's
+/// configuration.
 const FILES: [&str; 2] = ["attributes", "exclude"];
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// The copy of one repository's configuration, for as long as it is needed.
-pub struct Snapshot {
+/// A temporary copy of one repository's configuration.
+pub struct ConfigSnapshot {
     dir: PathBuf,
     git_dir: PathBuf,
     objects: PathBuf,
     tree: PathBuf,
 }
 
-impl Snapshot {
+impl ConfigSnapshot {
     pub fn of(git: &Git<'_>) -> Result<Self, String> {
-        let places = git.ask(&[
+        let places = git.query(&[
             "rev-parse",
             "--absolute-git-dir",
             "--git-common-dir",
@@ -69,11 +70,11 @@ impl Snapshot {
         let [git_dir, common, tree] = places[..] else {
             return Err("git: a line break in a repository's path is not supported".to_owned());
         };
-        // It may be said from where git was asked.
+        // The path may be relative to the directory in which git ran.
         let common = git.dir.join(common);
-        let listing = git.ask(&["config", "--list", "-z", "--show-scope"])?;
+        let listing = git.query(&["config", "--list", "-z", "--show-scope"])?;
         let mut config = safe(&listing);
-        // Git LFS, if the person uses it, finds what was fetched already.
+        // So that Git LFS finds objects that were fetched already.
         let fetched = common.join("lfs");
         let _ = writeln!(
             config,
@@ -94,7 +95,7 @@ impl Snapshot {
 
     fn lay_out(&self, config: &str, info: &Path) -> io::Result<()> {
         fs::write(self.dir.join("config"), config)?;
-        // Without it, it is no repository to git.
+        // Without this file, git does not recognise the directory as a repository.
         fs::create_dir(self.dir.join("refs"))?;
         fs::create_dir(self.dir.join("info"))?;
         for file in FILES {
@@ -115,15 +116,15 @@ impl Snapshot {
     }
 }
 
-impl Drop for Snapshot {
+impl Drop for ConfigSnapshot {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.dir) {
-            tracing::debug!(dir = %self.dir.display(), %error, "a copy of git's configuration stays");
+            tracing::debug!(dir = %self.dir.display(), %error, "copy of a git configuration not removed");
         }
     }
 }
 
-/// A directory that is this call's. One of that name was left by an earlier daemon that was killed.
+/// Creates a directory for this call. An existing directory of that name is a leftover of a killed daemon.
 fn fresh(scratch: &Path) -> io::Result<PathBuf> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
@@ -138,7 +139,7 @@ fn fresh(scratch: &Path) -> io::Result<PathBuf> {
     Ok(dir)
 }
 
-/// The text of a file, if it is one and is short. A pipe is not waited for.
+/// The content of a short regular file. A FIFO is not waited for.
 fn short_file(path: &Path) -> Option<Vec<u8>> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).ok()?;
     let file = fs::File::options()
@@ -160,7 +161,7 @@ fn safe(listing: &str) -> String {
     let mut words = listing.split('\0');
     let mut config = String::new();
     while let (Some(scope), Some(entry)) = (words.next(), words.next()) {
-        // The rest is the person's own, and git reads it by itself.
+        // The other scopes are the user's own, and git reads them itself.
         if !matches!(scope, "local" | "worktree") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The daemon's socket: admits clients of this user, reads what they ask, and sends the answers back.
+//! The daemon's socket: accepts connections of this user's clients, reads their requests and writes the replies.
 
 use std::{
     collections::HashMap,
@@ -26,26 +26,26 @@ use tokio::{
 };
 
 use crate::{
-    desk::{Back, Responder, UnreadReplies},
-    origin::Origin,
+    origin::ClientOrigin,
+    pending_calls::{OutgoingReply, Responder, UnreadReplies},
 };
 use fugue_client::{
     frame::{self, FrameReader},
     socket,
 };
 
-/// What the door passes on to the engine.
+/// Events for the engine from client connections.
 #[expect(
     clippy::large_enum_variant,
-    reason = "a few are in line at a time, and most are calls"
+    reason = "few events are queued, and most of them are calls"
 )]
-pub enum Knock {
+pub enum ListenerEvent {
     Call {
         call: CallId,
         key: IdempotencyKey,
-        /// As the caller says.
+        /// As the client claims.
         who: CallerIdentity,
-        origin: Arc<Origin>,
+        origin: Arc<ClientOrigin>,
         caller: Arc<CallerEnv>,
         ask: Request,
         responder: Responder,
@@ -55,14 +55,14 @@ pub enum Knock {
     },
 }
 
-// No event says that a fd has become free.
-const RETRY_ACCEPT: Duration = Duration::from_millis(50);
-// As often as a look at the processes above a client may fail, for want of fds or memory.
-const MAX_LOOKS_AT_ORIGIN: usize = 100;
-// The largest thing a client may say: an environment and a long input.
-const LARGEST_QUESTION: usize = 16 * 1024 * 1024;
+// The kernel has no event for a free file descriptor.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+// Reading the ancestors of a client may fail for lack of file descriptors or memory. The connection is refused then.
+const MAX_ORIGIN_ATTEMPTS: usize = 100;
+// An environment and a long input fit.
+const MAX_REQUEST_BYTES: usize = 16 * 1024 * 1024;
 
-/// What one client connection may keep waiting in the daemon.
+/// Limits of a client connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientLimits {
     pub max_calls: usize,
@@ -78,20 +78,20 @@ impl ClientLimits {
     }
 }
 
-/// Admits clients until the daemon ends, at whichever listener was bound last.
+/// Accepts connections until the daemon ends, from the listener that was bound last.
 pub async fn serve(
     mut listener: UnixListener,
     mut rebound: mpsc::Receiver<UnixListener>,
     limits: ClientLimits,
     panes: PathBuf,
-    engine: mpsc::Sender<Knock>,
+    engine: mpsc::Sender<ListenerEvent>,
     closing: watch::Receiver<bool>,
     visits: mpsc::Sender<()>,
 ) {
     let calls = Arc::new(AtomicU64::new(1));
     loop {
         let accepted = tokio::select! {
-            // First, so that no client is left behind at a listener that is replaced.
+            // Before the rebound listener, so that connections in the queue of the replaced listener are accepted.
             biased;
             accepted = listener.accept() => accepted,
             Some(next) = rebound.recv() => {
@@ -101,7 +101,7 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                let visit = Visit {
+                let visit = ClientConnection {
                     engine: engine.clone(),
                     calls: calls.clone(),
                     closing: closing.clone(),
@@ -112,92 +112,95 @@ pub async fn serve(
                 tokio::spawn(async move {
                     let _until_over = until_over;
                     if let Err(error) = visit.receive(stream).await {
-                        tracing::debug!(%error, "a client was shown out");
+                        tracing::debug!(%error, "client connection failed");
                     }
                 });
             }
-            // Out of fds: the clients that are here must leave first. The kernel keeps the others in line.
+            // Out of file descriptors: other connections must close first. The kernel queues new ones meanwhile.
             Err(error) => {
-                tracing::warn!(%error, "no client could be admitted");
-                tokio::time::sleep_until(Instant::now() + RETRY_ACCEPT).await;
+                tracing::warn!(%error, "client connection not accepted");
+                tokio::time::sleep_until(Instant::now() + ACCEPT_RETRY_INTERVAL).await;
             }
         }
     }
 }
 
-async fn wait_until(closing: &mut watch::Receiver<bool>) {
-    // An error means that the daemon is over already.
+async fn wait_for_close(closing: &mut watch::Receiver<bool>) {
+    // An error means that the daemon has ended already.
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
-/// One client's stay.
-struct Visit {
-    engine: mpsc::Sender<Knock>,
+fn welcome() -> Welcome {
+    Welcome {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+    }
+}
+
+/// The state of a connection's task.
+struct ClientConnection {
+    engine: mpsc::Sender<ListenerEvent>,
     calls: Arc<AtomicU64>,
     closing: watch::Receiver<bool>,
     limits: ClientLimits,
-    /// The directory that has the directories of all panes.
+    /// The parent directory of all pane directories.
     panes: PathBuf,
 }
 
-/// Who a connection belongs to, and how replies get to it.
-struct Guest {
+/// The peer of a connection, and the channel for replies.
+struct ConnectionPeer {
     caller: Arc<CallerEnv>,
     who: CallerIdentity,
-    origin: Arc<Origin>,
-    back: mpsc::UnboundedSender<Back>,
+    origin: Arc<ClientOrigin>,
+    back: mpsc::UnboundedSender<OutgoingReply>,
     unread: Arc<UnreadReplies>,
 }
 
-impl Visit {
+impl ClientConnection {
     async fn receive(self, stream: UnixStream) -> io::Result<()> {
         let peer = stream.peer_cred()?;
         if peer.uid() != rustix::process::geteuid().as_raw() {
             return Err(io::Error::other(format!(
-                "user {} has no business here",
+                "connections of user {} are refused",
                 peer.uid()
             )));
         }
         let origin = match peer.pid() {
-            // It is in no process table of ours, and so in no pane either.
-            None | Some(0) => Origin::default(),
+            // The peer is in another pid namespace, and so in no pane.
+            None | Some(0) => ClientOrigin::default(),
             Some(pid) => self.origin(pid).await?,
         };
         let (incoming, mut sink) = socket::split(stream.into_std()?)?;
-        let mut incoming = FrameReader::new(incoming, LARGEST_QUESTION);
+        let mut incoming = FrameReader::new(incoming, MAX_REQUEST_BYTES);
         let Some(Hello {
             protocol,
             caller,
             who,
         }) = incoming.next().await?
         else {
-            return Err(io::Error::other("it did not say hello"));
+            return Err(io::Error::other("client sent no hello"));
         };
-        let welcome = Welcome {
-            protocol: PROTOCOL,
-            version: env!("CARGO_PKG_VERSION").into(),
-            pid: std::process::id(),
-        };
-        sink.write_all(&frame::encode(&welcome)?).await?;
+        sink.write_all(&frame::encode(&welcome())?).await?;
         if protocol != PROTOCOL {
             return Ok(());
         }
         let mut closing = self.closing.clone();
-        let (back, mut answers) = mpsc::unbounded_channel::<Back>();
-        let guest = Guest {
+        let (back, mut answers) = mpsc::unbounded_channel::<OutgoingReply>();
+        let client = ConnectionPeer {
             caller: Arc::new(caller),
             who,
             origin: Arc::new(origin),
             back,
-            unread: UnreadReplies::at_most(self.limits.max_unread_bytes),
+            unread: UnreadReplies::with_limit(self.limits.max_unread_bytes),
         };
         let mut open: HashMap<u64, CallId> = HashMap::new();
         let outcome = loop {
-            // Replies first: a client that does not read them is not listened to either, so what waits here for one
-            // client is bounded by its open calls and by its unread bytes.
+            // Replies first: requests of a client that does not read replies are not read either. So the memory of
+            // a connection is bounded by open calls and unread bytes.
             tokio::select! {
                 biased;
-                () = wait_until(&mut closing) => {
+                () = wait_for_close(&mut closing) => {
                     while let Ok(answer) = answers.try_recv() {
                         sink.write_all(&answer.bytes).await?;
                     }
@@ -209,63 +212,63 @@ impl Visit {
                         && let Some(call) = open.remove(&answer.id)
                         && answer.cancels
                     {
-                        let _ = self.engine.send(Knock::Cancelled { call }).await;
+                        let _ = self.engine.send(ListenerEvent::Cancelled { call }).await;
                     }
                     if let Err(error) = sink.write_all(&answer.bytes).await {
                         break Err(error);
                     }
                     if let Some(to) = answer.moves {
                         let moved = incoming.into_inner().map(|incoming| {
-                            // Dropped with it, if nobody is there to take it.
+                            // The stream is dropped if the receiver is gone.
                             let _ = to.send(socket::reunite(incoming, sink));
                         });
-                        break moved.ok_or_else(|| io::Error::other("it did not wait for its line"));
+                        break moved.ok_or_else(|| io::Error::other("client sent data while its connection was handed over"));
                     }
                 }
                 question = incoming.next() => match question {
                     Err(error) => break Err(error),
                     Ok(None) => break Ok(()),
-                    Ok(Some(question)) => self.question(question, &guest, &mut open).await,
+                    Ok(Some(question)) => self.handle_message(question, &client, &mut open).await,
                 },
             }
         };
-        // A client that is gone waits for nothing; its work goes on.
+        // The calls of a closed connection are cancelled; started work continues.
         for call in open.into_values() {
-            let _ = self.engine.send(Knock::Cancelled { call }).await;
+            let _ = self.engine.send(ListenerEvent::Cancelled { call }).await;
         }
         outcome
     }
 
-    /// Looks before anything is read, while the client waits for its welcome and so is there to be looked at.
-    async fn origin(&self, peer: i32) -> io::Result<Origin> {
+    /// Reads the ancestors before the first request: the client still waits for the welcome, so the process exists.
+    async fn origin(&self, peer: i32) -> io::Result<ClientOrigin> {
         let mut failed = 0;
         loop {
             let panes = self.panes.clone();
-            let looking = tokio::task::spawn_blocking(move || Origin::of(peer, &panes));
+            let looking = tokio::task::spawn_blocking(move || ClientOrigin::of(peer, &panes));
             match looking.await.map_err(io::Error::other)? {
-                Err(error) if error.raw_os_error().is_some() && failed < MAX_LOOKS_AT_ORIGIN => {
+                Err(error) if error.raw_os_error().is_some() && failed < MAX_ORIGIN_ATTEMPTS => {
                     failed += 1;
-                    tokio::time::sleep_until(Instant::now() + RETRY_ACCEPT).await;
+                    tokio::time::sleep_until(Instant::now() + ACCEPT_RETRY_INTERVAL).await;
                 }
                 looked => return looked,
             }
         }
     }
 
-    async fn question(
+    async fn handle_message(
         &self,
         question: ClientMessage,
-        guest: &Guest,
+        client: &ConnectionPeer,
         open: &mut HashMap<u64, CallId>,
     ) {
         match question {
             ClientMessage::Cancel { id } => {
                 if let Some(call) = open.remove(&id) {
-                    let _ = self.engine.send(Knock::Cancelled { call }).await;
+                    let _ = self.engine.send(ListenerEvent::Cancelled { call }).await;
                 }
             }
             ClientMessage::Call { id, key, who, ask } => {
-                let responder = Responder::new(id, guest.back.clone(), guest.unread.clone());
+                let responder = Responder::new(id, client.back.clone(), client.unread.clone());
                 let max_calls = self.limits.max_calls;
                 if open.len() >= max_calls {
                     let error = format!(
@@ -273,7 +276,7 @@ impl Visit {
                         open.len()
                     );
                     let error = Error::new(ErrorKind::Exhausted, error)
-                        .hint("nothing was done; wait until one of them is answered");
+                        .hint("nothing was done; wait for the answer to one of them");
                     return responder.answer(Err(error));
                 }
                 if open.contains_key(&id) {
@@ -284,12 +287,12 @@ impl Visit {
                 open.insert(id, call);
                 let _ = self
                     .engine
-                    .send(Knock::Call {
+                    .send(ListenerEvent::Call {
                         call,
                         key,
-                        who: who.unwrap_or_else(|| guest.who.clone()),
-                        origin: guest.origin.clone(),
-                        caller: guest.caller.clone(),
+                        who: who.unwrap_or_else(|| client.who.clone()),
+                        origin: client.origin.clone(),
+                        caller: client.caller.clone(),
                         ask,
                         responder,
                     })

@@ -1,40 +1,40 @@
-//! Which panes of tmux there are, and where a new one goes. Nothing here changes anything in tmux, or starts it.
+//! Finds existing tmux panes and the placement of a new pane. Changes nothing in tmux and starts no server.
 //!
-//! All of it waits for tmux, for two seconds at most, so it is for threads that may wait.
+//! All functions wait for tmux, at most two seconds, so call these on blocking threads.
 
 use std::collections::HashSet;
 
 use fugue_api::{Error, ErrorKind, tools::PaneSize, wire::CallerEnv};
 use fugue_core::{TmuxOrigin, TmuxPane, TmuxPaneInfo};
 
-use super::ask::{Refused, Server, word};
-use crate::world;
+use super::server::{TmuxError, TmuxServer, word};
+use crate::resolve;
 
-/// Where a new pane is wanted.
+/// The wanted placement of a new pane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// Beside the caller, if it sits in tmux, so that a person sees it.
+pub enum PlacementRequest {
+    /// Next to the caller's pane, if the caller runs in tmux, so that a person sees the new pane.
     Beside,
-    /// In a window of its own in the caller's session, if it sits in tmux.
+    /// In a new window of the caller's session, if the caller runs in tmux.
     Near,
-    /// In a session of that name.
+    /// In the session with the given name.
     Apart,
 }
 
-// A message is for a person or a model, who wants to see a few and not all.
-const SHOWN: usize = 8;
+// The limit of panes in an error message.
+const MAX_LISTED_CHOICES: usize = 8;
 
-/// What is asked about a pane. The last may hold anything but a line end.
+/// The format of a pane's row. The last field may hold any character but a line end.
 const FORMAT: &str = "#{pid}\t#{pane_id}\t#{pane_pid}\t#{pane_height}\t#{pane_width}\t#{pane_dead}\t#{session_name}\t\
                       #{window_index}\t#{window_name}\t#{pane_index}\t#{pane_current_command}";
 
-/// The pane that a target of tmux means: `%5`, `session:window`, `session:window.pane`, `@3`.
+/// Finds the pane of a tmux target: `%5`, `session:window`, `session:window.pane`, `@3`.
 pub fn find(target: &str, caller: &CallerEnv) -> Result<TmuxPaneInfo, Error> {
-    let server = Server::of(caller)?;
+    let server = TmuxServer::of(caller)?;
     if target.trim().is_empty() {
         return Err(Error::invalid("an empty text is no target of tmux"));
     }
-    // A question about a target that is not there is answered for another one. Taking a line of its screen is not.
+    // `display-message` with a missing target reports another pane, while `capture-pane` fails.
     let named = word(target);
     let words = [
         "capture-pane",
@@ -58,7 +58,7 @@ pub fn find(target: &str, caller: &CallerEnv) -> Result<TmuxPaneInfo, Error> {
             let row = said
                 .lines()
                 .last()
-                .and_then(|line| Row::parse(line, &socket));
+                .and_then(|line| TmuxPaneRow::parse(line, &socket));
             row.filter(|row| !row.dead)
                 .map(|row| row.found)
                 .ok_or_else(|| {
@@ -69,12 +69,12 @@ pub fn find(target: &str, caller: &CallerEnv) -> Result<TmuxPaneInfo, Error> {
                     .hint(choices(&server))
                 })
         }
-        Err(Refused::Said(said)) => Err(Error::new(
+        Err(TmuxError::Said(said)) => Err(Error::new(
             ErrorKind::NotFound,
             format!("no tmux pane `{target}`: {said}"),
         )
         .hint(choices(&server))),
-        Err(Refused::NoServer(socket)) => Err(Error::new(
+        Err(TmuxError::NoServer(socket)) => Err(Error::new(
             ErrorKind::NotFound,
             format!(
                 "no tmux pane `{target}`: no tmux server is at `{}`",
@@ -86,9 +86,9 @@ pub fn find(target: &str, caller: &CallerEnv) -> Result<TmuxPaneInfo, Error> {
     }
 }
 
-/// Every pane of the caller's server whose program lives; none where there is no server, or none that answers.
+/// All live panes of the caller's server; empty if no server runs or the server does not respond.
 pub fn list(caller: &CallerEnv) -> Vec<TmuxPaneInfo> {
-    let Ok(server) = Server::of(caller) else {
+    let Ok(server) = TmuxServer::of(caller) else {
         return Vec::new();
     };
     rows(&server)
@@ -98,17 +98,20 @@ pub fn list(caller: &CallerEnv) -> Vec<TmuxPaneInfo> {
         .collect()
 }
 
-/// Where a pane that is still to be made goes. `session` is for one that does not go beside the caller; it need not be
-/// there yet.
-pub fn place_for(caller: &CallerEnv, wish: Wish, session: &str) -> Result<TmuxPane, Error> {
-    let server = Server::of(caller)?;
+/// The placement of a new pane. `session` is used for a pane that is not next to the caller, and need not exist yet.
+pub fn find_placement(
+    caller: &CallerEnv,
+    wish: PlacementRequest,
+    session: &str,
+) -> Result<TmuxPane, Error> {
+    let server = TmuxServer::of(caller)?;
     server.check_version()?;
     let own = match wish {
-        Wish::Beside | Wish::Near => own_pane(caller, &server),
-        Wish::Apart => None,
+        PlacementRequest::Beside | PlacementRequest::Near => own_pane(caller, &server),
+        PlacementRequest::Apart => None,
     };
     let origin = match own {
-        Some(own) if wish == Wish::Beside => TmuxOrigin::Split {
+        Some(own) if wish == PlacementRequest::Beside => TmuxOrigin::Split {
             beside: own.pane.id,
             session: own.session,
         },
@@ -124,16 +127,16 @@ pub fn place_for(caller: &CallerEnv, wish: Wish, session: &str) -> Result<TmuxPa
     })
 }
 
-/// The pane that the caller itself runs in, if it is still there.
-fn own_pane(caller: &CallerEnv, server: &Server) -> Option<TmuxPaneInfo> {
-    world::variable(caller, "TMUX")?;
-    let own = world::variable(caller, "TMUX_PANE")?;
+/// The caller's own pane, if it still exists.
+fn own_pane(caller: &CallerEnv, server: &TmuxServer) -> Option<TmuxPaneInfo> {
+    resolve::variable(caller, "TMUX")?;
+    let own = resolve::variable(caller, "TMUX_PANE")?;
     let own = own.to_str()?;
     let found = rows(server).into_iter().map(|row| row.found);
     found.into_iter().find(|found| found.pane.id == own)
 }
 
-/// As tmux itself would write it.
+/// A session name with the characters that tmux replaces.
 fn session_name(wanted: &str) -> String {
     let name: String = wanted
         .chars()
@@ -150,13 +153,13 @@ fn session_name(wanted: &str) -> String {
     }
 }
 
-pub(crate) struct Row {
+pub(crate) struct TmuxPaneRow {
     found: TmuxPaneInfo,
     dead: bool,
     target: String,
 }
 
-impl Row {
+impl TmuxPaneRow {
     pub(crate) fn parse(line: &str, socket: &str) -> Option<Self> {
         let parts: Vec<&str> = line.splitn(11, '\t').collect();
         let [
@@ -176,7 +179,7 @@ impl Row {
             return None;
         };
         let pid: u32 = pid.parse().ok()?;
-        // Asked of the kernel: a path may hold what would end the line.
+        // Read from /proc: a path may contain a line end.
         let cwd = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
         Some(Self {
             dead: dead == "1",
@@ -202,7 +205,7 @@ impl Row {
     }
 }
 
-/// As a person would write it: by the window's name, where that can be written.
+/// The target as a person would write it: with the window's name, if the name is unambiguous in a target.
 fn target(session: &str, index: &str, window: &str, pane: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_+/".contains(c);
     let named = window.starts_with(|c: char| c.is_alphabetic()) && window.chars().all(plain);
@@ -213,27 +216,27 @@ fn target(session: &str, index: &str, window: &str, pane: &str) -> String {
     }
 }
 
-/// Each once, also where its window is in several sessions.
-fn rows(server: &Server) -> Vec<Row> {
+/// All panes, each once, also if its window is linked to several sessions.
+fn rows(server: &TmuxServer) -> Vec<TmuxPaneRow> {
     let said = server
         .ask(&["list-panes", "-a", "-F", FORMAT])
         .unwrap_or_default();
     let socket = server.socket.to_string_lossy();
     let mut seen = HashSet::new();
     said.lines()
-        .filter_map(|line| Row::parse(line, &socket))
+        .filter_map(|line| TmuxPaneRow::parse(line, &socket))
         .filter(|row| seen.insert(row.found.pane.id.clone()))
         .collect()
 }
 
-fn choices(server: &Server) -> String {
-    let rows: Vec<Row> = rows(server).into_iter().filter(|row| !row.dead).collect();
+fn choices(server: &TmuxServer) -> String {
+    let rows: Vec<TmuxPaneRow> = rows(server).into_iter().filter(|row| !row.dead).collect();
     if rows.is_empty() {
         return "no pane is open there".into();
     }
     let shown: Vec<String> = rows
         .iter()
-        .take(SHOWN)
+        .take(MAX_LISTED_CHOICES)
         .map(|row| {
             format!(
                 "{} (`{}`: {})",

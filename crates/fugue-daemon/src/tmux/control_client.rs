@@ -1,6 +1,6 @@
-//! A client of tmux in control mode: it hears what the panes of one session print, and asks.
+//! A tmux client in control mode, which receives the output of one session's panes and sends commands.
 //!
-//! It changes nothing for the person: no size (`ignore-size`), no variables of the session (`-E`), no focus.
+//! The client changes nothing for people: no size (`ignore-size`), no variables of the session (`-E`), no focus.
 
 use std::{collections::VecDeque, io, os::fd::AsFd};
 
@@ -15,25 +15,25 @@ use tokio::{
 };
 
 use super::{
-    ask::Server,
-    control::{Parser, Said},
+    control::{ControlEvent, ControlParser},
+    server::TmuxServer,
 };
 use fugue_client::async_fd::register_fd;
 
-pub struct Link {
+pub struct ControlClient {
     client: Option<ChildProcess>,
     to: Sender,
     from: Receiver,
     outbox: VecDeque<u8>,
-    parser: Parser,
+    parser: ControlParser,
 }
 
-// What one turn takes; the rest waits in the pipe, and then in tmux.
+// The bytes that one call of `next` reads; the rest waits in the pipe, and then in tmux.
 const BYTES_PER_TURN: usize = 64 * 1024;
 
-impl Link {
-    /// `session` is an id such as `$3`: a target that names a pane would make it the current one.
-    pub fn attach(server: &Server, session: &str) -> io::Result<Self> {
+impl ControlClient {
+    /// Attaches to a session. `session` is an id such as `$3`: a target with a pane would make that pane the current one.
+    pub fn attach(server: &TmuxServer, session: &str) -> io::Result<Self> {
         let (stdin, to) = pipe_with(PipeFlags::CLOEXEC)?;
         let (from, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let client = SpawnCommand::new(server.program())
@@ -50,11 +50,11 @@ impl Link {
             to: Sender::from_owned_fd(to)?,
             from: Receiver::from_owned_fd(from)?,
             outbox: VecDeque::new(),
-            parser: Parser::default(),
+            parser: ControlParser::default(),
         })
     }
 
-    /// Asks. What the pipe does not take now goes out in [`Link::next`].
+    /// Sends a command line. Bytes that do not fit into the pipe now are written by [`ControlClient::next`].
     pub fn ask(&mut self, line: &str) {
         self.outbox.extend(line.bytes());
         self.outbox.push_back(b'\n');
@@ -74,8 +74,8 @@ impl Link {
         Ok(())
     }
 
-    /// What tmux says next, some of it at a time. Nothing is lost when this is cancelled.
-    pub async fn next(&mut self) -> io::Result<Vec<Said>> {
+    /// Reads the next messages. Cancel-safe.
+    pub async fn next(&mut self) -> io::Result<Vec<ControlEvent>> {
         loop {
             tokio::select! {
                 ready = self.to.writable(), if !self.outbox.is_empty() => {
@@ -97,8 +97,8 @@ impl Link {
     }
 }
 
-/// tmux sees its client go; our child must not stay a zombie.
-impl Drop for Link {
+/// Closes the connection and reaps the tmux client process.
+impl Drop for ControlClient {
     fn drop(&mut self) {
         let Some(client) = self.client.take() else {
             return;

@@ -1,4 +1,4 @@
-//! Who is to be told the answer to which call.
+//! Pending calls and the channels for their replies.
 
 use std::{
     collections::HashMap,
@@ -21,24 +21,24 @@ use tokio::{
 
 use fugue_client::frame;
 
-/// The open calls of all connections.
+/// The pending calls of all connections.
 #[derive(Default)]
 pub struct PendingCalls {
     open: HashMap<CallId, Responder>,
-    /// Waits that end when their call is cancelled.
+    /// Tasks that are aborted when their call is cancelled.
     waits: HashMap<CallId, AbortHandle>,
 }
 
-/// The way back to one asker. It may be sent to another thread, where the answer is also encoded.
+/// Sends the reply of a call to the client's connection. A responder may move to another thread, which then encodes the reply.
 #[derive(Debug)]
 pub struct Responder {
     id: u64,
     /// Bounded by the number of calls that a connection may have open, and by `unread`.
-    back: mpsc::UnboundedSender<Back>,
+    back: mpsc::UnboundedSender<OutgoingReply>,
     unread: Arc<UnreadReplies>,
 }
 
-/// Bytes of replies that wait for one client to read them.
+/// Bytes of replies that a client has not read yet.
 #[derive(Debug)]
 pub struct UnreadReplies {
     bytes: AtomicU64,
@@ -46,14 +46,14 @@ pub struct UnreadReplies {
 }
 
 impl UnreadReplies {
-    pub fn at_most(max_bytes: u64) -> Arc<Self> {
+    pub fn with_limit(max_bytes: u64) -> Arc<Self> {
         Arc::new(Self {
             bytes: AtomicU64::new(0),
             max_bytes,
         })
     }
 
-    /// Counts one more reply, if it fits. A reply that nothing else waits with always does.
+    /// Counts another reply, if the limit allows. A single reply always fits.
     fn admit(self: &Arc<Self>, bytes: usize) -> Option<UnreadBytes> {
         let bytes = bytes as u64;
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl UnreadReplies {
         (before == 0 || before.saturating_add(bytes) <= self.max_bytes).then_some(counted)
     }
 
-    /// Counts a reply that is too short to be refused.
+    /// Counts a reply that is short and therefore never refused.
     fn admit_always(self: &Arc<Self>, bytes: usize) -> UnreadBytes {
         let bytes = bytes as u64;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -84,11 +84,11 @@ impl UnreadReplies {
                 self.max_bytes
             ),
         )
-        .hint("this reply was dropped; read the others, then ask again")
+        .hint("this reply was dropped; read the others, then retry the call")
     }
 }
 
-/// A share of the unread bytes, given back when the reply was written or its connection is gone.
+/// A share of the unread bytes, released when the reply was written or the connection is closed.
 struct UnreadBytes {
     replies: Arc<UnreadReplies>,
     bytes: u64,
@@ -100,23 +100,23 @@ impl Drop for UnreadBytes {
     }
 }
 
-/// An answer on its way to a client.
-pub struct Back {
+/// An encoded reply for the connection task.
+pub struct OutgoingReply {
     pub id: u64,
     pub bytes: Vec<u8>,
-    /// The call is open until the client says that the answer arrived, or goes away; or another answer follows.
+    /// The call stays open: another reply follows, or the client has to acknowledge this reply.
     pub stays_open: bool,
-    /// Who has the connection from here on.
+    /// The new owner of the connection after this reply.
     pub moves: Option<oneshot::Sender<UnixStream>>,
-    /// The reply was refused, and with it the event that it would have taken: the call is to be cancelled.
+    /// The reply was refused because of the limit, and the reply's event must be released: the call is to be cancelled.
     pub cancels: bool,
     _unread: UnreadBytes,
 }
 
-/// What comes behind an answer.
-enum Then {
+/// What follows a reply.
+enum AfterReply {
     Nothing,
-    /// That it has arrived, which takes this.
+    /// The client's acknowledgement, which acks this event.
     Takes(EventId),
     Another,
     Moves(oneshot::Sender<UnixStream>),
@@ -127,7 +127,7 @@ impl PendingCalls {
         self.open.insert(call, responder);
     }
 
-    /// Whether the call waits for an answer.
+    /// Whether the call is not answered yet.
     pub fn is_open(&self, call: CallId) -> bool {
         self.open.contains_key(&call)
     }
@@ -137,21 +137,26 @@ impl PendingCalls {
     }
 
     pub fn answer(&mut self, call: CallId, answer: Result<Response, Error>) {
-        // A call that was cancelled has nobody to tell.
+        // The call was cancelled.
         if let Some(responder) = self.take(call) {
             responder.answer(answer);
         }
     }
 
-    /// An answer with something in it that is taken only once it arrived.
-    pub fn hand(&mut self, call: CallId, answer: Result<Response, Error>, event: EventId) {
-        // A call that was cancelled has put it back already.
+    /// Sends a reply with a leased event, which is acked when the client acknowledges the reply.
+    pub fn answer_with_lease(
+        &mut self,
+        call: CallId,
+        answer: Result<Response, Error>,
+        event: EventId,
+    ) {
+        // A cancelled call has released the event already.
         if let Some(responder) = self.take(call) {
-            responder.send(answer, Then::Takes(event));
+            responder.send(answer, AfterReply::Takes(event));
         }
     }
 
-    pub fn waits(&mut self, call: CallId, wait: AbortHandle) {
+    pub fn set_wait(&mut self, call: CallId, wait: AbortHandle) {
         self.waits.retain(|_, wait| !wait.is_finished());
         self.waits.insert(call, wait);
     }
@@ -165,47 +170,53 @@ impl PendingCalls {
 }
 
 impl Responder {
-    pub fn new(id: u64, back: mpsc::UnboundedSender<Back>, unread: Arc<UnreadReplies>) -> Self {
+    pub fn new(
+        id: u64,
+        back: mpsc::UnboundedSender<OutgoingReply>,
+        unread: Arc<UnreadReplies>,
+    ) -> Self {
         Self { id, back, unread }
     }
 
     pub fn answer(self, answer: Result<Response, Error>) {
-        self.send(answer, Then::Nothing);
+        self.send(answer, AfterReply::Nothing);
     }
 
-    /// One answer of several.
+    /// Sends a reply that is not the last.
     pub fn answer_and_go_on(&self, answer: Result<Response, Error>) {
-        self.send(answer, Then::Another);
+        self.send(answer, AfterReply::Another);
     }
 
-    /// The last answer on this connection, which then is somebody else's.
+    /// Sends the last reply of this connection and hands the connection over.
     pub fn answer_and_move(self, answer: Result<Response, Error>, to: oneshot::Sender<UnixStream>) {
-        self.send(answer, Then::Moves(to));
+        self.send(answer, AfterReply::Moves(to));
     }
 
-    /// The asker's connection has ended.
+    /// Whether the connection is closed.
     pub fn is_gone(&self) -> bool {
         self.back.is_closed()
     }
 
-    /// Waits until the asker's connection has ended.
+    /// Waits until the connection is closed.
     pub async fn gone(&self) {
         self.back.closed().await;
     }
 
-    fn send(&self, answer: Result<Response, Error>, then: Then) {
+    fn send(&self, answer: Result<Response, Error>, then: AfterReply) {
         let takes = match &then {
-            Then::Takes(event) => Some(*event),
-            Then::Nothing | Then::Another | Then::Moves(_) => None,
+            AfterReply::Takes(event) => Some(*event),
+            AfterReply::Nothing | AfterReply::Another | AfterReply::Moves(_) => None,
         };
         let bytes = self.encode(answer, takes).or_else(|error| {
-            let error = format!("the answer could not be sent: {error}");
+            let error = format!("the reply could not be encoded: {error}");
             self.encode(Err(Error::new(ErrorKind::Internal, error)), None)
         });
         let Ok(bytes) = bytes else { return };
         let admitted = match &then {
-            Then::Moves(_) => Some(self.unread.admit_always(bytes.len())),
-            Then::Nothing | Then::Takes(_) | Then::Another => self.unread.admit(bytes.len()),
+            AfterReply::Moves(_) => Some(self.unread.admit_always(bytes.len())),
+            AfterReply::Nothing | AfterReply::Takes(_) | AfterReply::Another => {
+                self.unread.admit(bytes.len())
+            }
         };
         let (bytes, unread, refused) = match admitted {
             Some(unread) => (bytes, unread, false),
@@ -217,18 +228,18 @@ impl Responder {
                 (refusal, unread, true)
             }
         };
-        let _ = self.back.send(Back {
+        let _ = self.back.send(OutgoingReply {
             id: self.id,
             bytes,
             stays_open: match then {
-                Then::Takes(_) => !refused,
-                Then::Another => true,
-                Then::Nothing | Then::Moves(_) => false,
+                AfterReply::Takes(_) => !refused,
+                AfterReply::Another => true,
+                AfterReply::Nothing | AfterReply::Moves(_) => false,
             },
             cancels: refused && takes.is_some(),
             moves: match then {
-                Then::Moves(to) => Some(to),
-                Then::Nothing | Then::Takes(_) | Then::Another => None,
+                AfterReply::Moves(to) => Some(to),
+                AfterReply::Nothing | AfterReply::Takes(_) | AfterReply::Another => None,
             },
             _unread: unread,
         });
@@ -251,25 +262,25 @@ impl Responder {
 mod tests {
     use super::*;
 
-    fn text(back: &Back) -> String {
+    fn text(back: &OutgoingReply) -> String {
         String::from_utf8_lossy(&back.bytes).into_owned()
     }
 
     #[test]
     fn beside_unread_replies_the_next_is_refused_and_its_event_given_back() {
         let (back, mut sent) = mpsc::unbounded_channel();
-        let unread = UnreadReplies::at_most(1_000);
+        let unread = UnreadReplies::with_limit(1_000);
         let responder = |id| Responder::new(id, back.clone(), unread.clone());
         let long = || Err(Error::new(ErrorKind::Internal, "x".repeat(5_000)));
         let short = || Ok(Response::Noted);
-        // One reply is given whatever its length, as long as nothing else waits.
+        // A single reply is sent whatever its length.
         responder(1).answer(long());
         let first = sent.try_recv().unwrap();
         assert!(first.bytes.len() > 5_000 && !first.stays_open);
         responder(2).answer(short());
         let mut desk = PendingCalls::default();
         desk.open(CallId(3), responder(3));
-        desk.hand(CallId(3), short(), EventId(7));
+        desk.answer_with_lease(CallId(3), short(), EventId(7));
         let second = sent.try_recv().unwrap();
         assert!(text(&second).contains("client_max_unread_bytes"));
         assert!(!second.cancels, "no event was in it");
@@ -278,7 +289,7 @@ mod tests {
         assert!(third.cancels && !third.stays_open);
         drop((first, second, third));
         desk.open(CallId(4), responder(4));
-        desk.hand(CallId(4), short(), EventId(7));
+        desk.answer_with_lease(CallId(4), short(), EventId(7));
         let fourth = sent.try_recv().unwrap();
         assert!(fourth.stays_open && !fourth.cancels, "{}", text(&fourth));
     }

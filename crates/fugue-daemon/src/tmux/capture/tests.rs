@@ -2,8 +2,8 @@ use fugue_term::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 
 use super::*;
 
-fn facts(rows: u16, cols: u16, y: u32, x: u32) -> Facts {
-    Facts::parse(&format!(
+fn facts(rows: u16, cols: u16, y: u32, x: u32) -> TmuxPaneState {
+    TmuxPaneState::parse(&format!(
         "7 {rows} {cols} {y} {x} 0 0 1 0 0 1 0 0 0 0 0 0 0 {} 0",
         rows - 1
     ))
@@ -36,7 +36,7 @@ fn text(terminal: &Terminal) -> Vec<String> {
 }
 
 /// Joined lines as tmux has them, in rows of `cols`, blank to the screen's end.
-fn picture(lines: &[&str], rows: u16, cols: u16) -> Picture {
+fn picture(lines: &[&str], rows: u16, cols: u16) -> PaneCapture {
     let cut = |line: &&str| {
         let chars: Vec<char> = line.chars().collect();
         match chars.len() {
@@ -55,7 +55,7 @@ fn picture(lines: &[&str], rows: u16, cols: u16) -> Picture {
         in_rows.push(String::new());
         all.push("");
     }
-    Picture {
+    PaneCapture {
         facts: facts(rows, cols, last as u32, x.min(u32::from(cols) - 1)),
         all: all.join("\n") + "\n",
         rows: in_rows.join("\n") + "\n",
@@ -84,7 +84,7 @@ fn what_scrolled_by_is_added_once() {
     after.extend(["a5", "a6 goes on in a second row", "a7", "a8", "a9"]);
     let (bytes, fit) = picture(&after, 4, 10).since(&rows(&terminal));
     terminal.feed(&bytes);
-    assert_eq!(fit, Fit::Exact);
+    assert_eq!(fit, CaptureFit::Exact);
     assert_eq!(text(&terminal), after);
     // And nothing where nothing is new.
     let (bytes, fit) = picture(&after, 4, 10).since(&rows(&terminal));
@@ -92,7 +92,7 @@ fn what_scrolled_by_is_added_once() {
     assert_eq!(
         (fit, text(&terminal)),
         (
-            Fit::Exact,
+            CaptureFit::Exact,
             after.iter().map(|line| line.to_string()).collect()
         )
     );
@@ -107,7 +107,7 @@ fn a_last_row_that_was_written_over_is_not_there_twice() {
     terminal.feed(&bytes);
     assert_eq!(
         (fit, text(&terminal)),
-        (Fit::Exact, after.map(str::to_owned).to_vec())
+        (CaptureFit::Exact, after.map(str::to_owned).to_vec())
     );
 }
 
@@ -118,7 +118,7 @@ fn what_does_not_fit_is_said_and_added_whole() {
     let after = ["p", "q", "r", "s"];
     let (bytes, fit) = picture(&after, 3, 20).since(&rows(&terminal));
     terminal.feed(&bytes);
-    assert_eq!(fit, Fit::Unknown);
+    assert_eq!(fit, CaptureFit::Unknown);
     assert_eq!(text(&terminal), ["x", "y", "z", "p", "q", "r", "s"]);
 }
 
@@ -141,6 +141,6 @@ fn an_alternate_screen_is_painted_over_what_is_behind_it() {
 #[test]
 fn numbers_that_are_none_are_no_facts() {
     for bad in ["", "1 2 3", "x"] {
-        assert_eq!(Facts::parse(bad), None);
+        assert_eq!(TmuxPaneState::parse(bad), None);
     }
 }

@@ -1,9 +1,9 @@
 use super::*;
-use crate::tmux::testing::Private;
+use crate::tmux::testing::PrivateTmux;
 
 #[test]
 fn a_pane_is_found_by_every_kind_of_target_and_never_another_one_instead() {
-    let tmux = Private::start();
+    let tmux = PrivateTmux::start();
     tmux.ask(&["new-window", "-d", "-t", "main:", "-n", "two words", "cat"]);
     tmux.ask(&["split-window", "-d", "-t", "main:two words", "cat"]);
     for (target, id) in [
@@ -36,7 +36,7 @@ fn a_pane_is_found_by_every_kind_of_target_and_never_another_one_instead() {
 
 #[test]
 fn an_overview_has_each_living_pane_once_and_starts_no_server() {
-    let tmux = Private::absent();
+    let tmux = PrivateTmux::absent();
     assert_eq!(list(&tmux.caller), []);
     assert_eq!(
         find("%0", &tmux.caller).unwrap_err().kind,
@@ -44,7 +44,7 @@ fn an_overview_has_each_living_pane_once_and_starts_no_server() {
     );
     assert!(!tmux.socket().exists());
 
-    let tmux = Private::start();
+    let tmux = PrivateTmux::start();
     tmux.ask(&["new-session", "-d", "-s", "other", "cat"]);
     tmux.ask(&["link-window", "-s", "main:cats", "-t", "other:5"]);
     let ids: Vec<String> = list(&tmux.caller)
@@ -56,14 +56,14 @@ fn an_overview_has_each_living_pane_once_and_starts_no_server() {
 
 #[test]
 fn a_new_pane_goes_beside_its_caller_only_where_that_one_sits_in_tmux() {
-    let mut tmux = Private::start();
-    let apart = place_for(&tmux.caller, Wish::Beside, "a.b:c").unwrap();
+    let mut tmux = PrivateTmux::start();
+    let apart = find_placement(&tmux.caller, PlacementRequest::Beside, "a.b:c").unwrap();
     let window = TmuxOrigin::Window {
         session: "a_b_c".into(),
     };
     assert_eq!(apart.origin, window);
     tmux.set("TMUX_PANE", "%0");
-    let beside = place_for(&tmux.caller, Wish::Beside, "x").unwrap();
+    let beside = find_placement(&tmux.caller, PlacementRequest::Beside, "x").unwrap();
     let split = TmuxOrigin::Split {
         beside: "%0".into(),
         session: beside.session().unwrap_or_default().to_owned(),
@@ -73,13 +73,13 @@ fn a_new_pane_goes_beside_its_caller_only_where_that_one_sits_in_tmux() {
         (split, 0, "")
     );
     tmux.set("TMUX_PANE", "%77");
-    let stale = place_for(&tmux.caller, Wish::Beside, "x").unwrap();
+    let stale = find_placement(&tmux.caller, PlacementRequest::Beside, "x").unwrap();
     assert!(matches!(stale.origin, TmuxOrigin::Window { .. }));
 }
 
 #[test]
 fn a_server_that_hangs_is_given_up_on() {
-    let tmux = Private::start();
+    let tmux = PrivateTmux::start();
     let pid: i32 = tmux
         .ask(&["display-message", "-p", "#{pid}"])
         .parse()
@@ -95,14 +95,14 @@ fn a_server_that_hangs_is_given_up_on() {
 
 #[test]
 fn no_tmux_is_said_and_an_old_one_too() {
-    let mut tmux = Private::start();
+    let mut tmux = PrivateTmux::start();
     let dir = tempfile::tempdir().unwrap();
     let old = dir.path().join("tmux");
     std::fs::write(&old, "#!/bin/sh\necho tmux 2.9a\n").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&old, mode).unwrap();
     tmux.set("PATH", dir.path().to_str().unwrap());
-    let error = place_for(&tmux.caller, Wish::Apart, "x").unwrap_err();
+    let error = find_placement(&tmux.caller, PlacementRequest::Apart, "x").unwrap_err();
     assert!(error.message.contains("tmux 2.9a"), "{}", error.message);
     assert!(error.hint.unwrap().contains("3.3"));
 }

@@ -1,6 +1,6 @@
-//! Makes a pane in tmux, and removes it. The person's focus stays where it is, and so do the other panes.
+//! Creates and removes tmux panes. The person's focus and the other panes stay as they are.
 //!
-//! All of it waits for tmux, for two seconds at most, so it is for threads that may wait.
+//! All functions wait for tmux, at most two seconds, so call these on blocking threads.
 
 use std::{
     ffi::OsString,
@@ -13,36 +13,36 @@ use fugue_api::{Error, ErrorKind, tools::PaneSize};
 use fugue_core::{TmuxOrigin, TmuxPane};
 
 use super::{
-    ask::{Refused, Server, name_word, word},
-    tiles::{Halves, Layout, fits, halves},
+    server::{TmuxError, TmuxServer, name_word, word},
+    tiles::{SplitAxis, WindowLayout, fits, halves},
 };
 
-/// What tmux is to run, and how the pane is to be called there.
-pub struct Order<'a> {
+/// The command and the name of a new tmux pane.
+pub struct PlacementOrder<'a> {
     pub wanted: &'a TmuxPane,
     pub name: &'a str,
     pub size: PaneSize,
     pub argv: &'a [OsString],
 }
 
-/// What a program in the pane has to know of tmux.
-pub struct Made {
+/// A new tmux pane, and the variables for the program inside.
+pub struct PlacedPane {
     pub pane: TmuxPane,
-    /// `$TMUX` there.
+    /// The value of `$TMUX`.
     pub variable: String,
-    /// `$TERM` there.
+    /// The value of `$TERM`.
     pub term: String,
 }
 
 const MADE: &str = "#{pid}\t#{pane_id}\t#{session_id}\t#{default-terminal}";
-// Beside which pane one was put, so that those beside it share its place.
+// The pane option with the id of the pane next to which this pane was placed. Panes with the same value share an area.
 const BESIDE: &str = "@fugue_beside";
 
-/// One at a time: what is even is so for those that are there.
+/// Serializes placements, because equal shares depend on the existing panes.
 static PLACING: Mutex<()> = Mutex::new(());
 
-/// Makes the pane, or the process of one that is there anew.
-pub fn make(server: &Server, order: &Order<'_>) -> Result<Made, Error> {
+/// Creates the pane, or restarts the process of an existing pane.
+pub fn make(server: &TmuxServer, order: &PlacementOrder<'_>) -> Result<PlacedPane, Error> {
     let _placing = PLACING.lock().unwrap_or_else(PoisonError::into_inner);
     let argv: Vec<String> = order
         .argv
@@ -65,7 +65,7 @@ pub fn make(server: &Server, order: &Order<'_>) -> Result<Made, Error> {
     };
     let parts: Vec<&str> = said.trim().split('\t').collect();
     let [pid, id, session, term] = parts[..] else {
-        return Err(Refused::Said(format!("{said:?} about a new pane")).into());
+        return Err(TmuxError::Said(format!("{said:?} about a new pane")).into());
     };
     let pane = TmuxPane {
         server: pid.parse().unwrap_or(0),
@@ -74,15 +74,15 @@ pub fn make(server: &Server, order: &Order<'_>) -> Result<Made, Error> {
     };
     let socket = server.socket.display();
     let session = session.trim_start_matches('$');
-    Ok(Made {
+    Ok(PlacedPane {
         variable: format!("{socket},{pid},{session}"),
         term: term.to_owned(),
         pane,
     })
 }
 
-/// When its program ends, the pane stays for who wants to see it; only those that we made.
-pub fn keep(server: &Server, made: &TmuxPane, tag: &str) -> Result<(), Error> {
+/// Keeps the tmux pane visible after the program has ended. Only for panes that fugue created.
+pub fn keep(server: &TmuxServer, made: &TmuxPane, tag: &str) -> Result<(), Error> {
     let id = made.id.as_str();
     let words = [
         "set-option",
@@ -103,12 +103,12 @@ pub fn keep(server: &Server, made: &TmuxPane, tag: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes a pane that we made, if that server is still the same.
+/// Removes a pane that fugue created, if the server is still the same.
 pub fn remove(made: &TmuxPane) {
     if made.id.is_empty() || made.origin == TmuxOrigin::Found {
         return;
     }
-    let Ok(server) = Server::at(Path::new(&made.socket)) else {
+    let Ok(server) = TmuxServer::at(Path::new(&made.socket)) else {
         return;
     };
     let _placing = PLACING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,22 +116,22 @@ pub fn remove(made: &TmuxPane) {
         return;
     }
     if let Err(error) = server.ask(&["kill-pane", "-t", &made.id]) {
-        tracing::debug!(%error, pane = made.id, "a pane of tmux is gone already");
+        tracing::debug!(%error, pane = made.id, "tmux pane already removed");
         return;
     }
-    // Those that stay share what it had.
+    // The remaining panes share the freed area.
     if let TmuxOrigin::Split { beside, .. } = &made.origin {
         even(&server, beside);
     }
 }
 
-/// Removes those of them that are there; each server is asked once which those are.
+/// Removes all of these panes that exist, with a single query per server.
 pub fn remove_all(made: &[TmuxPane]) {
     let mut sockets: Vec<&str> = made.iter().map(|pane| pane.socket.as_str()).collect();
     sockets.sort_unstable();
     sockets.dedup();
     for socket in sockets {
-        let Ok(server) = Server::at(Path::new(socket)) else {
+        let Ok(server) = TmuxServer::at(Path::new(socket)) else {
             continue;
         };
         let what = "#{pid} #{pane_id}";
@@ -145,9 +145,9 @@ pub fn remove_all(made: &[TmuxPane]) {
     }
 }
 
-/// Gives a pane that we made another size, as far as its window has room.
+/// Resizes a pane that fugue created, as far as the window has room.
 pub fn resize(made: &TmuxPane, size: PaneSize) -> Result<(), Error> {
-    let server = Server::at(Path::new(&made.socket))?;
+    let server = TmuxServer::at(Path::new(&made.socket))?;
     let (cols, rows) = (size.cols.to_string(), size.rows.to_string());
     let how = match made.origin {
         TmuxOrigin::Window { .. } => "resize-window",
@@ -169,8 +169,8 @@ pub fn resize(made: &TmuxPane, size: PaneSize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a pane that we made is still there: in the same server, since another one numbers its own from 0 again.
-fn is_there(server: &Server, made: &TmuxPane) -> bool {
+/// Whether a pane that fugue created still exists, in the same server: a new server numbers its panes from 0 again.
+fn is_there(server: &TmuxServer, made: &TmuxPane) -> bool {
     if made.id.is_empty() {
         return false;
     }
@@ -180,7 +180,7 @@ fn is_there(server: &Server, made: &TmuxPane) -> bool {
     said.is_ok_and(|said| said.trim_end() == wanted)
 }
 
-/// Where tmux made a pane, for a daemon that comes after one that died before it could tell.
+/// Writes the tmux pane into the pane's directory, for the next daemon if this one dies before its commit.
 pub fn note(dir: &Path, made: &TmuxPane) -> io::Result<()> {
     let beside = dir.join("tmux.new");
     fs::write(&beside, serde_json::to_vec(made)?)?;
@@ -192,11 +192,11 @@ pub fn noted(dir: &Path) -> Option<TmuxPane> {
 }
 
 fn window(
-    server: &Server,
+    server: &TmuxServer,
     session: &str,
-    order: &Order<'_>,
+    order: &PlacementOrder<'_>,
     argv: &[String],
-) -> Result<String, Refused> {
+) -> Result<String, TmuxError> {
     let target = format!("={session}:");
     let name = name_word(order.name);
     let new = [
@@ -212,9 +212,9 @@ fn window(
     ];
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     match server.ask(&[&new[..], &argv].concat()) {
-        Err(Refused::NoServer(_)) => {}
-        // A server whose last session is just going has none to speak of.
-        Err(Refused::Said(said))
+        Err(TmuxError::NoServer(_)) => {}
+        // A server whose last session is ending has no windows.
+        Err(TmuxError::Said(said))
             if said.contains("can't find") || said.contains("no current target") => {}
         answered => return answered,
     }
@@ -238,19 +238,19 @@ fn window(
     server.ask_or_start(&[&new[..], &argv].concat())
 }
 
-fn again(server: &Server, id: &str, argv: &[String]) -> Result<String, Refused> {
+fn again(server: &TmuxServer, id: &str, argv: &[String]) -> Result<String, TmuxError> {
     let respawn = ["respawn-pane", "-k", "-t", id];
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     server.ask(&[&respawn[..], &argv].concat())?;
     server.ask(&["display-message", "-p", "-t", id, MADE])
 }
 
-/// Half of what the pane that it is put beside has; with others there already, an even share of their half. Where there
-/// is no room for it, a window of its own.
+/// Splits off half of the neighbour's area, or an equal share of that half if that half has other panes already. Without enough
+/// room, the pane gets a new window.
 fn split(
-    server: &Server,
+    server: &TmuxServer,
     beside: &str,
-    order: &Order<'_>,
+    order: &PlacementOrder<'_>,
     argv: &[String],
 ) -> Result<String, Error> {
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
@@ -271,8 +271,8 @@ fn split(
         return Ok(server.ask(&[&new[..], &argv].concat())?);
     };
     let way = match how {
-        Halves::Across => "-h",
-        Halves::Down => "-v",
+        SplitAxis::Across => "-h",
+        SplitAxis::Down => "-v",
     };
     let new = ["split-window", "-d", way, "-P", "-F", MADE, "-t", &target];
     let said = server.ask(&[&new[..], &argv].concat())?;
@@ -283,10 +283,10 @@ fn split(
     Ok(said)
 }
 
-/// Which pane to split, and how.
-fn room(server: &Server, beside: &str) -> Option<(String, Halves)> {
-    let window = Window::of(server, beside)?;
-    // A person who looks at one pane alone keeps looking at it.
+/// The pane to split, and the direction.
+fn room(server: &TmuxServer, beside: &str) -> Option<(String, SplitAxis)> {
+    let window = TmuxWindow::of(server, beside)?;
+    // A zoomed window stays zoomed.
     if window.zoomed {
         return None;
     }
@@ -296,21 +296,21 @@ fn room(server: &Server, beside: &str) -> Option<(String, Halves)> {
         return Some((beside.to_owned(), halves(own.cols, own.rows)?));
     };
     let ids: Vec<u32> = ours.iter().filter_map(|pane| pane.number()).collect();
-    let layout = Layout::parse(&window.layout)?;
+    let layout = WindowLayout::parse(&window.layout)?;
     match layout.share(&ids) {
         Some(share) => {
-            // Across the way of what is around it, so that the two are a part of the window by themselves.
+            // Against the direction of the surrounding split, so that the two panes are a subtree of their own.
             let how = layout.crossing(last.number()?);
             fits(share, ids.len() + 1).then(|| (last.id.clone(), how))
         }
-        // Somebody has moved them apart: whatever is there is halved.
+        // A person has moved the panes apart: the last pane is halved.
         None => Some((last.id.clone(), halves(last.cols, last.rows)?)),
     }
 }
 
-/// Evens the shares of those beside a pane. What cannot be evened stays as it is.
-fn even(server: &Server, beside: &str) {
-    let Some(window) = Window::of(server, beside).filter(|window| !window.zoomed) else {
+/// Gives the panes next to `beside` equal shares. A layout in which that is impossible stays unchanged.
+fn even(server: &TmuxServer, beside: &str) {
+    let Some(window) = TmuxWindow::of(server, beside).filter(|window| !window.zoomed) else {
         return;
     };
     let ids: Vec<u32> = window
@@ -318,38 +318,38 @@ fn even(server: &Server, beside: &str) {
         .iter()
         .filter_map(|pane| pane.number())
         .collect();
-    let Some(layout) = Layout::parse(&window.layout).filter(|_| ids.len() > 1) else {
+    let Some(layout) = WindowLayout::parse(&window.layout).filter(|_| ids.len() > 1) else {
         return;
     };
-    let order: Vec<u32> = window.panes.iter().filter_map(Pane::number).collect();
-    // tmux hands out the places in the order of its panes; after a swap that is not the layout's own.
+    let order: Vec<u32> = window.panes.iter().filter_map(WindowPane::number).collect();
+    // tmux assigns areas in the order of its pane list, which differs from the layout's order after a swap.
     if layout.order() != order {
         return;
     }
     if let Some(evened) = layout.evened(&ids)
         && let Err(error) = server.ask(&["select-layout", "-t", beside, &evened.text()])
     {
-        tracing::debug!(%error, "the panes of a run could not be laid out evenly");
+        tracing::debug!(%error, "tmux layout not changed");
     }
 }
 
-struct Window {
+struct TmuxWindow {
     beside: String,
     layout: String,
     zoomed: bool,
-    panes: Vec<Pane>,
+    panes: Vec<WindowPane>,
 }
 
-struct Pane {
+struct WindowPane {
     id: String,
     cols: u32,
     rows: u32,
     beside: String,
 }
 
-impl Window {
-    /// The one that a pane is in.
-    fn of(server: &Server, pane: &str) -> Option<Self> {
+impl TmuxWindow {
+    /// The window of a pane.
+    fn of(server: &TmuxServer, pane: &str) -> Option<Self> {
         const FORMAT: &str = "#{window_zoomed_flag}\t#{window_layout}\t#{pane_id}\t#{pane_width}\t#{pane_height}\t\
                               #{@fugue_beside}";
         let said = server.ask(&["list-panes", "-t", pane, "-F", FORMAT]).ok()?;
@@ -366,7 +366,7 @@ impl Window {
             };
             window.zoomed = zoomed == "1";
             window.layout = layout.to_owned();
-            window.panes.push(Pane {
+            window.panes.push(WindowPane {
                 id: id.to_owned(),
                 cols: cols.parse().ok()?,
                 rows: rows.parse().ok()?,
@@ -376,13 +376,13 @@ impl Window {
         Some(window)
     }
 
-    fn ours(&self) -> Vec<&Pane> {
+    fn ours(&self) -> Vec<&WindowPane> {
         let ours = self.panes.iter().filter(|pane| pane.beside == self.beside);
         ours.collect()
     }
 }
 
-impl Pane {
+impl WindowPane {
     fn number(&self) -> Option<u32> {
         self.id.strip_prefix('%')?.parse().ok()
     }

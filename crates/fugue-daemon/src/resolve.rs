@@ -1,4 +1,5 @@
-//! Looks up where and by what a new pane runs, before anything is started.
+//! Resolves what a call needs from the file system and from tmux before core gets the call: the working directory, shell and
+//! environment of each new pane, a worker's agent, and tmux panes.
 
 use std::{
     collections::BTreeMap,
@@ -23,20 +24,20 @@ use crate::{
     engine::DaemonContext,
     pane::launch,
     shell,
-    tmux::look::{self, Wish},
+    tmux::lookup::{self, PlacementRequest},
 };
 
-/// What is looked up for a call.
-pub struct Furnished {
+/// The results of resolving a call.
+pub struct ResolvedCall {
     pub worlds: Result<Vec<LaunchEnv>, Error>,
     pub watch: Option<Box<WatchSettings>>,
     pub tmux: TmuxLookup,
 }
 
-/// Whether something must be looked up for a call: the world of each pane that it opens, or what tmux has.
-pub fn is_needed(ask: &Request, caller: &CallerEnv) -> bool {
+/// Whether a call needs the launch environments of new panes, or a list of tmux panes.
+pub fn needs_resolution(ask: &Request, caller: &CallerEnv) -> bool {
     let Request::Tool { call } = ask else {
-        return wants_all(ask);
+        return lists_all_panes(ask);
     };
     match call {
         ToolCall::CreatePane(_)
@@ -44,13 +45,13 @@ pub fn is_needed(ask: &Request, caller: &CallerEnv) -> bool {
         | ToolCall::SpawnWorker(_)
         | ToolCall::WatchMe(_) => true,
         ToolCall::RunPipeline(args) => args.pane_id.is_none(),
-        // Whoever is not in tmux need not wait for it.
-        ToolCall::GetStatus(_) => wants_all(ask) && variable(caller, "TMUX").is_some(),
+        // A caller outside tmux does not wait for tmux.
+        ToolCall::GetStatus(_) => lists_all_panes(ask) && variable(caller, "TMUX").is_some(),
         _ => false,
     }
 }
 
-/// The pane of tmux that a call is about, if its words are tmux's and none of ours.
+/// The tmux pane that a call names, if the name is a tmux target and no pane of fugue's.
 pub fn tmux_target(
     ask: &Request,
     caller: &CallerEnv,
@@ -58,8 +59,8 @@ pub fn tmux_target(
 ) -> Option<String> {
     let watcher = matches!(ask, Request::Tool { call } if call.defaults_to_own_pane());
     match ask.pane() {
-        // Only where a window is asked for may it be a plain name.
-        Some(said) if watcher || is_of_tmux(said) => (!known(said)).then(|| said.to_owned()),
+        // A plain name is a tmux target only where the call takes a window.
+        Some(name) if watcher || is_tmux_target(name) => (!known(name)).then(|| name.to_owned()),
         Some(_) => None,
         None if watcher && variable(caller, "FUGUE_PANE_ID").is_none() => {
             variable(caller, "TMUX_PANE")?.into_string().ok()
@@ -68,13 +69,13 @@ pub fn tmux_target(
     }
 }
 
-/// Whether it is written as tmux writes what it has.
-fn is_of_tmux(said: &str) -> bool {
-    said.contains([':', '%', '@'])
+/// Whether a name has the form of a tmux target.
+fn is_tmux_target(name: &str) -> bool {
+    name.contains([':', '%', '@'])
 }
 
-/// Whether the panes of the caller's tmux are among what is asked for.
-fn wants_all(ask: &Request) -> bool {
+/// Whether the reply lists the panes of the caller's tmux.
+fn lists_all_panes(ask: &Request) -> bool {
     match ask {
         Request::TmuxPanes => true,
         Request::Tool {
@@ -84,41 +85,41 @@ fn wants_all(ask: &Request) -> bool {
     }
 }
 
-/// Everything that must be looked up before core hears of a call.
-pub fn furnish(
+/// Resolves everything that core needs for a call.
+pub fn resolve_call(
     ask: &mut Request,
     target: Option<&str>,
     caller: &CallerEnv,
-    house: &DaemonContext,
-) -> Furnished {
+    context: &DaemonContext,
+) -> ResolvedCall {
     let tmux = match target {
-        Some(target) => match look::find(target, caller) {
-            // A plain name is rather one of ours that is not there.
-            Err(_) if !is_of_tmux(target) => TmuxLookup::None,
+        Some(target) => match lookup::find(target, caller) {
+            // A plain name is more likely a pane of fugue's that does not exist.
+            Err(_) if !is_tmux_target(target) => TmuxLookup::None,
             found => TmuxLookup::One(Box::new(found)),
         },
-        None if wants_all(ask) => TmuxLookup::All(look::list(caller)),
+        None if lists_all_panes(ask) => TmuxLookup::All(lookup::list(caller)),
         None => TmuxLookup::None,
     };
-    let mut furnished = Furnished {
+    let mut resolved = ResolvedCall {
         worlds: Ok(Vec::new()),
         watch: None,
         tmux,
     };
     if let Request::Tool { call } = ask {
-        let looked = call.check().and_then(|()| {
+        let found = call.check().and_then(|()| {
             if opens_panes(call) {
-                disk::check_floor(&house.paths.panes(), &house.settings)?;
+                disk::check_floor(&context.paths.panes(), &context.settings)?;
             }
-            let worlds = look_up(call, caller, house)?;
-            Ok((worlds, watch_settings(call, caller, house)?))
+            let worlds = resolve_launch_envs(call, caller, context)?;
+            Ok((worlds, watch_settings(call, caller, context)?))
         });
-        match looked {
-            Ok((worlds, watch)) => (furnished.worlds, furnished.watch) = (Ok(worlds), watch),
-            Err(error) => furnished.worlds = Err(error),
+        match found {
+            Ok((worlds, watch)) => (resolved.worlds, resolved.watch) = (Ok(worlds), watch),
+            Err(error) => resolved.worlds = Err(error),
         }
     }
-    furnished
+    resolved
 }
 
 /// Whether a call starts something whose output has to be stored.
@@ -130,30 +131,30 @@ fn opens_panes(request: &ToolCall) -> bool {
     }
 }
 
-/// One world for each pane that the call opens. A worker's agent is settled here too, where programs can be looked
-/// for.
-fn look_up(
+/// One launch environment for each pane that the call opens. A worker's agent is chosen here too, because that needs a search
+/// for programs.
+fn resolve_launch_envs(
     request: &mut ToolCall,
     caller: &CallerEnv,
-    house: &DaemonContext,
+    context: &DaemonContext,
 ) -> Result<Vec<LaunchEnv>, Error> {
-    let mut worlds = worlds(request, caller, house)?;
+    let mut worlds = launch_envs(request, caller, context)?;
     if worlds.is_empty() {
         return Ok(worlds);
     }
-    let home = tmux_home(request, caller, house)?;
+    let home = tmux_placement(request, caller, context)?;
     for world in &mut worlds {
         world.tmux = home.clone();
     }
     Ok(worlds)
 }
 
-/// Where tmux makes the panes of this call, if tmux is to make them: because the caller says so, or wants to see them
-/// and sits in tmux.
-fn tmux_home(
+/// Where tmux creates the panes of this call, if the backend is tmux: by argument, by setting, or because the caller runs in
+/// tmux and wants the panes visible.
+fn tmux_placement(
     request: &ToolCall,
     caller: &CallerEnv,
-    house: &DaemonContext,
+    context: &DaemonContext,
 ) -> Result<Option<TmuxPane>, Error> {
     let (backend, layout, session) = match request {
         ToolCall::CreatePane(args) => (args.backend, None, args.session.as_deref()),
@@ -164,38 +165,44 @@ fn tmux_home(
     };
     let in_tmux = variable(caller, "TMUX_PANE").is_some();
     let seen = layout == Some(RunLayout::Tiled);
-    let backend = backend.unwrap_or(match house.settings.backend {
+    let backend = backend.unwrap_or(match context.settings.backend {
         Backend::Native if seen && in_tmux => Backend::Tmux,
         configured => configured,
     });
     let wanted = match (backend, layout) {
         (Backend::Native, _) => None,
         (Backend::Tmux, None) => Some(match session {
-            Some(session) => (Wish::Apart, session),
-            None => (Wish::Near, SessionName::MAIN),
+            Some(session) => (PlacementRequest::Apart, session),
+            None => (PlacementRequest::Near, SessionName::MAIN),
         }),
-        (Backend::Tmux, Some(RunLayout::Hidden)) => Some((Wish::Apart, SessionName::HIDDEN)),
-        (Backend::Tmux, Some(RunLayout::Tiled)) => Some((Wish::Beside, SessionName::MAIN)),
+        (Backend::Tmux, Some(RunLayout::Hidden)) => {
+            Some((PlacementRequest::Apart, SessionName::HIDDEN))
+        }
+        (Backend::Tmux, Some(RunLayout::Tiled)) => {
+            Some((PlacementRequest::Beside, SessionName::MAIN))
+        }
     };
     wanted
-        .map(|(wish, session)| look::place_for(caller, wish, session))
+        .map(|(wish, session)| lookup::find_placement(caller, wish, session))
         .transpose()
 }
 
-fn worlds(
+fn launch_envs(
     request: &mut ToolCall,
     caller: &CallerEnv,
-    house: &DaemonContext,
+    context: &DaemonContext,
 ) -> Result<Vec<LaunchEnv>, Error> {
     match request {
         ToolCall::CreatePane(args) => {
             let purpose = match args.command {
-                Some(_) => Purpose::Command,
-                None => Purpose::Person,
+                Some(_) => ShellPurpose::Command,
+                None => ShellPurpose::Person,
             };
             let cwd = directory("cwd", args.cwd.as_deref(), caller)?;
-            let shell = shell(args.shell.as_deref(), purpose, &cwd, caller, house)?;
-            Ok(vec![world(cwd, shell, purpose, &args.env, caller, house)?])
+            let shell = shell(args.shell.as_deref(), purpose, &cwd, caller, context)?;
+            Ok(vec![launch_env(
+                cwd, shell, purpose, &args.env, caller, context,
+            )?])
         }
         ToolCall::RunParallel(args) => {
             let mut worlds: Vec<LaunchEnv> = Vec::with_capacity(args.commands.len());
@@ -208,8 +215,8 @@ fn worlds(
                     Some(known) => known,
                     None => {
                         let said = args.shell.as_deref();
-                        let shell = shell(said, Purpose::Command, &cwd, caller, house)?;
-                        world(cwd, shell, Purpose::Command, &one.env, caller, house)?
+                        let shell = shell(said, ShellPurpose::Command, &cwd, caller, context)?;
+                        launch_env(cwd, shell, ShellPurpose::Command, &one.env, caller, context)?
                     }
                 });
             }
@@ -217,64 +224,65 @@ fn worlds(
         }
         ToolCall::RunPipeline(args) => {
             let cwd = directory("cwd", args.cwd.as_deref(), caller)?;
-            let shell = shell(args.shell.as_deref(), Purpose::Steps, &cwd, caller, house)?;
+            let shell = shell(
+                args.shell.as_deref(),
+                ShellPurpose::Steps,
+                &cwd,
+                caller,
+                context,
+            )?;
             let env = BTreeMap::new();
-            Ok(vec![world(
+            Ok(vec![launch_env(
                 cwd,
                 shell,
-                Purpose::Steps,
+                ShellPurpose::Steps,
                 &env,
                 caller,
-                house,
+                context,
             )?])
         }
         ToolCall::SpawnWorker(args) => {
             let cwd = directory("cwd", args.cwd.as_deref(), caller)?;
             let path = variable(caller, "PATH");
-            let agent = match (&args.agent, house.settings.default_agent.as_str()) {
-                (Some(said), _) => agents::known(said, &house.settings.agents)?,
-                (None, "") => agents::first_installed(path.as_deref(), &cwd).ok_or_else(|| {
-                    Error::invalid(
-                        "agent: none of claude, codex and gemini is on the caller's PATH",
-                    )
-                    .hint("install one, or name an agent; `shell` runs a command")
-                })?,
-                (None, configured) => agents::known(configured, &house.settings.agents)?,
+            let agent = match (&args.agent, context.settings.default_agent.as_str()) {
+                (Some(name), _) => agents::find_agent(name, &context.settings.agents)?,
+                (None, "") => agents::first_installed(path.as_deref(), &cwd)?,
+                (None, configured) => agents::find_agent(configured, &context.settings.agents)?,
             };
             args.agent = Some(agent.name().to_owned());
-            Ok(vec![for_commands(cwd, caller, house)?])
+            Ok(vec![command_env(cwd, caller, context)?])
         }
         ToolCall::WatchMe(_) => {
             let cwd = directory("cwd", None, caller)?;
-            Ok(vec![for_commands(cwd, caller, house)?])
+            Ok(vec![command_env(cwd, caller, context)?])
         }
         _ => Ok(Vec::new()),
     }
 }
 
-/// Where commands run that nobody named a shell for.
-fn for_commands(
+/// The launch environment of commands without a `shell` argument.
+fn command_env(
     cwd: PathBuf,
     caller: &CallerEnv,
-    house: &DaemonContext,
+    context: &DaemonContext,
 ) -> Result<LaunchEnv, Error> {
-    let shell = shell(None, Purpose::Command, &cwd, caller, house)?;
+    let shell = shell(None, ShellPurpose::Command, &cwd, caller, context)?;
     let env = BTreeMap::new();
-    world(cwd, shell, Purpose::Command, &env, caller, house)
+    launch_env(cwd, shell, ShellPurpose::Command, &env, caller, context)
 }
 
-/// What holds for a watcher that this call begins: the person's settings, what the caller's environment says over
-/// them, and that somebody can be asked at all.
+/// The settings of a watcher that this call starts: the user's settings with the overrides of the caller's environment.
+/// Refuses settings whose assessor cannot be used.
 fn watch_settings(
     request: &ToolCall,
     caller: &CallerEnv,
-    house: &DaemonContext,
+    context: &DaemonContext,
 ) -> Result<Option<Box<WatchSettings>>, Error> {
     let ToolCall::WatchMe(_) = request else {
         return Ok(None);
     };
     let lookup = |name: &str| variable(caller, name).and_then(|value| value.into_string().ok());
-    let settings = house
+    let settings = context
         .settings
         .watch
         .clone()
@@ -286,33 +294,35 @@ fn watch_settings(
     Ok(Some(Box::new(settings)))
 }
 
-/// What a shell is wanted for.
+/// The purpose of a shell.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    /// To type into.
+enum ShellPurpose {
+    /// An interactive shell.
     Person,
-    /// To run one command.
+    /// One command.
     Command,
-    /// To run a pipeline.
+    /// The steps of a pipeline.
     Steps,
 }
 
 fn shell(
     said: Option<&str>,
-    purpose: Purpose,
+    purpose: ShellPurpose,
     cwd: &Path,
     caller: &CallerEnv,
-    house: &DaemonContext,
+    context: &DaemonContext,
 ) -> Result<PathBuf, Error> {
     let path = variable(caller, "PATH");
     let wanted = match (said, purpose) {
         (Some(shell), _) => vec![OsString::from(shell)],
-        (None, Purpose::Command | Purpose::Steps) => command_shells(&house.settings.shell),
-        (None, Purpose::Person) => person_shells(caller),
+        (None, ShellPurpose::Command | ShellPurpose::Steps) => {
+            command_shells(&context.settings.shell)
+        }
+        (None, ShellPurpose::Person) => person_shells(caller),
     };
     wanted
         .iter()
-        .find_map(|name| find(name, path.as_deref(), cwd))
+        .find_map(|name| find_program(name, path.as_deref(), cwd))
         .ok_or_else(|| {
             let names: Vec<_> = wanted.iter().map(|name| name.to_string_lossy()).collect();
             Error::invalid(format!(
@@ -323,22 +333,22 @@ fn shell(
         })
 }
 
-fn world(
+fn launch_env(
     cwd: PathBuf,
     shell: PathBuf,
-    purpose: Purpose,
+    purpose: ShellPurpose,
     env: &BTreeMap<String, String>,
     caller: &CallerEnv,
-    house: &DaemonContext,
+    context: &DaemonContext,
 ) -> Result<LaunchEnv, Error> {
     let secret = match purpose {
-        Purpose::Command => String::new(),
-        // Its steps are marked whatever the shell.
-        Purpose::Steps => secret()?,
-        Purpose::Person => {
-            let (secret, env) = (secret()?, launch::environment(caller, env.clone()));
+        ShellPurpose::Command => String::new(),
+        // Steps are marked in every shell.
+        ShellPurpose::Steps => new_secret()?,
+        ShellPurpose::Person => {
+            let (secret, env) = (new_secret()?, launch::environment(caller, env.clone()));
             let nowhere = Path::new("");
-            let files = house.paths.shell_files();
+            let files = context.paths.shell_files();
             let launch = shell::interactive(&shell, &files, &secret, nowhere, &env);
             if launch.integrated {
                 secret
@@ -355,7 +365,7 @@ fn world(
     })
 }
 
-/// Models write bash, whatever the person's own shell is.
+/// Shells for commands: models write bash, whatever the user's own shell is.
 fn command_shells(configured: &str) -> Vec<OsString> {
     if configured.is_empty() {
         vec!["bash".into(), "/bin/sh".into()]
@@ -380,17 +390,17 @@ fn directory(field: &str, said: Option<&str>, caller: &CallerEnv) -> Result<Path
             "{field}: `{}` is not a directory",
             dir.display()
         ))),
-        Err(error) => {
-            Err(
-                Error::invalid(format!("{field}: `{}`: {}", dir.display(), plain(&error)))
-                    .hint("give a directory that exists; nothing was started"),
-            )
-        }
+        Err(error) => Err(Error::invalid(format!(
+            "{field}: `{}`: {}",
+            dir.display(),
+            describe_io_error(&error)
+        ))
+        .hint("give a directory that exists; nothing was started")),
     }
 }
 
-/// The system's words without its number.
-fn plain(error: &std::io::Error) -> String {
+/// The system's error text without the error number.
+fn describe_io_error(error: &std::io::Error) -> String {
     let said = error.to_string();
     said.split(" (os error")
         .next()
@@ -398,8 +408,8 @@ fn plain(error: &std::io::Error) -> String {
         .to_lowercase()
 }
 
-/// A program by name, as an `exec` on this PATH would find it.
-pub fn find(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Option<PathBuf> {
+/// Finds a program by name, as `execvp` with this PATH would.
+pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Option<PathBuf> {
     let runs = |file: &Path| {
         fs::metadata(file)
             .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
@@ -423,8 +433,8 @@ pub fn variable(caller: &CallerEnv, name: &str) -> Option<OsString> {
         .map(|(_, value)| value.into())
 }
 
-/// 128 bits that no program of the pane knows, as text for the shell's marks.
-fn secret() -> Result<String, Error> {
+/// A random secret of 128 bits for the shell marks, which no program in the pane can know.
+fn new_secret() -> Result<String, Error> {
     let mut bytes = [0; 16];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
         Ok(16) => Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),

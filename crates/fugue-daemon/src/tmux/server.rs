@@ -1,4 +1,4 @@
-//! One question to a tmux server, with a time limit: a server that hangs must not hang us.
+//! Runs single tmux commands with a time limit, so that a tmux server that hangs does not block the daemon.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -19,22 +19,22 @@ use rustix::{
     process::Signal,
 };
 
-use crate::{pane::launch, world};
+use crate::{pane::launch, resolve};
 
-/// A tmux server, by its socket, and the program that talks to it.
+/// A tmux server, identified by the socket, and the tmux program to use.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub struct TmuxServer {
     program: PathBuf,
     pub socket: PathBuf,
     env: Vec<(OsString, OsString)>,
 }
 
-/// Why tmux did not do it.
+/// Why a tmux command failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum TmuxError {
     #[error("no tmux server is at `{}`", .0.display())]
     NoServer(PathBuf),
-    /// In its own words.
+    /// tmux's own error text.
     #[error("tmux says: {0}")]
     Said(String),
     #[error("the tmux server at `{}` does not answer", .0.display())]
@@ -43,41 +43,41 @@ pub enum Refused {
     NotRun(#[from] io::Error),
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
+impl From<TmuxError> for Error {
+    fn from(refused: TmuxError) -> Self {
         let hint = match &refused {
-            Refused::NoServer(_) => "start tmux, or leave `backend` out",
-            Refused::Said(_) | Refused::NotRun(_) => "nothing was changed",
-            Refused::Silent(_) => "is it stopped? nothing waits for it any longer",
+            TmuxError::NoServer(_) => "start tmux, or leave `backend` out",
+            TmuxError::Said(_) | TmuxError::NotRun(_) => "nothing was changed",
+            TmuxError::Silent(_) => "is it stopped? nothing waits for it any longer",
         };
         Error::new(ErrorKind::Unavailable, refused.to_string()).hint(hint)
     }
 }
 
-// A server answers in a millisecond; one that prints at full speed in some fifty.
-const PATIENCE: Duration = Duration::from_secs(2);
-// The list of ten thousand panes.
-const MOST_ANSWER: usize = 1 << 20;
-// The history of a pane, which people set to as much as a hundred thousand lines.
-const MOST_TEXT: usize = 64 << 20;
-const TEXT_WITHIN: Duration = Duration::from_secs(5);
-// Control mode and pane options as they are used here.
-const OLDEST: (u32, u32) = (3, 3);
+// A server answers within a millisecond, and within about 50 ms while panes print at full speed.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
+// Enough for a list of ten thousand panes.
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
+// The history of a pane, for which people set limits of up to a hundred thousand lines.
+const MAX_TEXT_BYTES: usize = 64 << 20;
+const TEXT_TIMEOUT: Duration = Duration::from_secs(5);
+// The first version with the control mode and pane options that are used here.
+const MIN_VERSION: (u32, u32) = (3, 3);
 
-// One is usual where panes come and go quickly; more in a row is not chance.
-const ENDING_SERVERS: usize = 4;
+// One ending server is usual where panes come and go quickly; several in a row have another cause.
+const MAX_RESTART_ATTEMPTS: usize = 4;
 
-impl Server {
-    /// The server that a caller sits in, else the one that its `tmux` would reach.
+impl TmuxServer {
+    /// The server in which a caller runs, otherwise the server that the caller's `tmux` would connect to.
     pub fn of(caller: &CallerEnv) -> Result<Self, Error> {
-        // A server that is started by this call hands its environment to every later window.
+        // A server that this call starts passes the environment to every later window.
         let env = launch::inherited(caller);
-        let path = world::variable(caller, "PATH");
+        let path = resolve::variable(caller, "PATH");
         let cwd = PathBuf::from(OsString::from(&caller.cwd));
         Self::with(socket_of(caller), path.as_deref(), &cwd, env)
     }
 
-    /// A server that is known by its socket; asked with what the daemon itself has.
+    /// The server with this socket, reached with the daemon's own environment.
     pub fn at(socket: &Path) -> Result<Self, Error> {
         let path = std::env::var_os("PATH");
         let env = std::env::vars_os()
@@ -92,13 +92,13 @@ impl Server {
         cwd: &Path,
         mut env: Vec<(OsString, OsString)>,
     ) -> Result<Self, Error> {
-        let program = world::find(OsStr::new("tmux"), path, cwd)
-            .or_else(|| world::find(OsStr::new("tmux"), None, cwd))
+        let program = resolve::find_program(OsStr::new("tmux"), path, cwd)
+            .or_else(|| resolve::find_program(OsStr::new("tmux"), None, cwd))
             .ok_or_else(|| {
                 Error::new(ErrorKind::Unavailable, "no program `tmux` is on the PATH")
                     .hint("install tmux 3.3 or later, or leave `backend` out")
             })?;
-        // The socket is given in words. What is a pane's own must not become every later window's.
+        // The socket is passed as an argument. Variables of a single pane must not reach every later window.
         env.retain(|(key, _)| {
             key.to_str()
                 .is_none_or(|key| key != "TMUX" && !key.starts_with("FUGUE_"))
@@ -118,10 +118,10 @@ impl Server {
         self.env.iter().cloned()
     }
 
-    /// Refuses a tmux that is too old for what we need of it.
+    /// Refuses a tmux version that is too old.
     pub fn check_version(&self) -> Result<(), Error> {
         let said = self.run(&["-V"])?;
-        let old = version(&said).is_some_and(|version| version < OLDEST);
+        let old = version(&said).is_some_and(|version| version < MIN_VERSION);
         if old {
             return Err(Error::new(
                 ErrorKind::Unavailable,
@@ -132,43 +132,43 @@ impl Server {
         Ok(())
     }
 
-    /// What tmux answers to these words. Starts no server.
-    pub fn ask(&self, words: &[&str]) -> Result<String, Refused> {
+    /// Runs a tmux command and returns the output. Starts no server.
+    pub fn ask(&self, words: &[&str]) -> Result<String, TmuxError> {
         let socket = self.socket.to_string_lossy();
         self.run(&[&["-u", "-N", "-S", &socket], words].concat())
     }
 
-    /// The same for a whole text, which is as long as it is.
-    pub fn fetch(&self, words: &[&str]) -> Result<String, Refused> {
+    /// [`Self::ask`] for a long output.
+    pub fn fetch(&self, words: &[&str]) -> Result<String, TmuxError> {
         let socket = self.socket.to_string_lossy();
         let words = [&["-u", "-N", "-S", &socket], words].concat();
-        self.run_for(&words, MOST_TEXT, TEXT_WITHIN)
+        self.run_for(&words, MAX_TEXT_BYTES, TEXT_TIMEOUT)
     }
 
-    /// The same, where a server may be started for it.
-    pub fn ask_or_start(&self, words: &[&str]) -> Result<String, Refused> {
-        // tmux makes the directory of its sockets by itself only where it chooses the socket by itself.
+    /// [`Self::ask`] that starts a server if none runs.
+    pub fn ask_or_start(&self, words: &[&str]) -> Result<String, TmuxError> {
+        // tmux creates the directory of sockets only for the default socket.
         if let Some(dir) = self.socket.parent().filter(|dir| !dir.exists()) {
             std::fs::DirBuilder::new().mode(0o700).create(dir)?;
         }
         let socket = self.socket.to_string_lossy();
         let words = [&["-u", "-S", &socket], words].concat();
-        // A server that ends with its last session may still take the question and never answer it; the next one is
-        // started by the question itself.
-        for _ in 0..ENDING_SERVERS {
+        // A server that ends with its last session may accept the command and never answer. The next attempt starts a new
+        // server.
+        for _ in 0..MAX_RESTART_ATTEMPTS {
             match self.run(&words) {
-                Err(Refused::NoServer(_)) => {}
+                Err(TmuxError::NoServer(_)) => {}
                 answered => return answered,
             }
         }
         self.run(&words)
     }
 
-    fn run(&self, words: &[&str]) -> Result<String, Refused> {
-        self.run_for(words, MOST_ANSWER, PATIENCE)
+    fn run(&self, words: &[&str]) -> Result<String, TmuxError> {
+        self.run_for(words, MAX_OUTPUT_BYTES, COMMAND_TIMEOUT)
     }
 
-    fn run_for(&self, words: &[&str], most: usize, limit: Duration) -> Result<String, Refused> {
+    fn run_for(&self, words: &[&str], most: usize, limit: Duration) -> Result<String, TmuxError> {
         let (answer, stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let (complaint, stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let child = SpawnCommand::new(&self.program)
@@ -181,7 +181,7 @@ impl Server {
             .map_err(io::Error::from)?;
         drop((stdout, stderr));
         let deadline = Instant::now() + limit;
-        let heard = hear(&[answer, complaint], most, deadline).and_then(|heard| {
+        let heard = read_pipes(&[answer, complaint], most, deadline).and_then(|heard| {
             let ended = ended(&child, deadline)?;
             Ok((heard, ended))
         });
@@ -191,7 +191,7 @@ impl Server {
                 let _ = child.signal(Signal::KILL.as_raw());
                 let _ = child.wait();
                 return Err(match error.kind() {
-                    io::ErrorKind::TimedOut => Refused::Silent(self.socket.clone()),
+                    io::ErrorKind::TimedOut => TmuxError::Silent(self.socket.clone()),
                     _ => error.into(),
                 });
             }
@@ -202,13 +202,13 @@ impl Server {
         let said = String::from_utf8_lossy(&complaint).trim().to_owned();
         let absent = ["no server running", "error connecting", "server exited"];
         if absent.iter().any(|start| said.starts_with(start)) {
-            return Err(Refused::NoServer(self.socket.clone()));
+            return Err(TmuxError::NoServer(self.socket.clone()));
         }
-        Err(Refused::Said(said))
+        Err(TmuxError::Said(said))
     }
 }
 
-/// A text as one word of a command line of tmux, where a `;` at a word's end would begin the next command.
+/// Quotes a text as a single argument of tmux, where a `;` at the end of an argument would begin the next command.
 pub fn word(text: &str) -> String {
     match text.strip_suffix(';') {
         Some(text) => format!("{text}\\;"),
@@ -216,8 +216,8 @@ pub fn word(text: &str) -> String {
     }
 }
 
-/// A name as one word of a command line, where tmux takes the word for a format: a `#(command)` in it would be run. Every
-/// `#` is written twice, but not in front of a `[`, where tmux leaves them as they are.
+/// Quotes a name as a single argument of tmux that is expanded as a format: a `#(command)` inside would run the command. Every `#`
+/// is doubled, except before a `[`, where tmux expands nothing.
 pub fn name_word(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     let mut rest = name;
@@ -236,8 +236,8 @@ pub fn name_word(name: &str) -> String {
     word(&escaped)
 }
 
-/// Both pipes to their ends.
-fn hear(pipes: &[OwnedFd; 2], most: usize, deadline: Instant) -> io::Result<[Vec<u8>; 2]> {
+/// Reads both pipes to their ends.
+fn read_pipes(pipes: &[OwnedFd; 2], most: usize, deadline: Instant) -> io::Result<[Vec<u8>; 2]> {
     let mut heard = [Vec::new(), Vec::new()];
     let mut open = [true, true];
     while open != [false, false] {
@@ -281,23 +281,23 @@ fn wait(fds: &mut [PollFd<'_>], deadline: Instant) -> io::Result<()> {
     }
 }
 
-/// `$TMUX` is `socket,server's pid,session`; without it there is a place that tmux and we agree on.
+/// The socket of a caller's server. `$TMUX` is `socket,server's pid,session`; without `$TMUX`, the path is tmux's default.
 fn socket_of(caller: &CallerEnv) -> PathBuf {
-    let sits_in = world::variable(caller, "TMUX").filter(|said| !said.is_empty());
+    let sits_in = resolve::variable(caller, "TMUX").filter(|said| !said.is_empty());
     if let Some(said) = sits_in.as_deref().and_then(OsStr::to_str) {
         let mut parts = said.rsplitn(3, ',');
         if let Some(socket) = parts.nth(2) {
             return PathBuf::from(socket);
         }
     }
-    let dir = world::variable(caller, "TMUX_TMPDIR").filter(|dir| !dir.is_empty());
+    let dir = resolve::variable(caller, "TMUX_TMPDIR").filter(|dir| !dir.is_empty());
     let uid = rustix::process::getuid().as_raw();
     PathBuf::from(dir.unwrap_or_else(|| "/tmp".into()))
         .join(format!("tmux-{uid}"))
         .join("default")
 }
 
-/// Of `tmux 3.3a`, `tmux next-3.5`. A name without a number is somebody's own build, and taken for a new one.
+/// Parses `tmux 3.3a` or `tmux next-3.5`. A name without a number is a private build and counts as a new version.
 fn version(said: &str) -> Option<(u32, u32)> {
     let digits = said.trim_start_matches(|c: char| !c.is_ascii_digit());
     let (major, rest) = digits.split_once('.')?;

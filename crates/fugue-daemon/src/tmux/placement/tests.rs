@@ -1,8 +1,8 @@
 use super::*;
-use crate::tmux::testing::Private;
+use crate::tmux::testing::PrivateTmux;
 
-fn order<'a>(wanted: &'a TmuxPane, argv: &'a [OsString]) -> Order<'a> {
-    Order {
+fn order<'a>(wanted: &'a TmuxPane, argv: &'a [OsString]) -> PlacementOrder<'a> {
+    PlacementOrder {
         wanted,
         name: "a task;",
         size: PaneSize {
@@ -13,7 +13,7 @@ fn order<'a>(wanted: &'a TmuxPane, argv: &'a [OsString]) -> Order<'a> {
     }
 }
 
-fn wanted(tmux: &Private, origin: TmuxOrigin) -> TmuxPane {
+fn wanted(tmux: &PrivateTmux, origin: TmuxOrigin) -> TmuxPane {
     TmuxPane {
         socket: tmux.socket().to_string_lossy().into_owned(),
         server: 0,
@@ -27,7 +27,7 @@ fn cat() -> Vec<OsString> {
 }
 
 /// Each pane's place, by id.
-fn places(tmux: &Private, target: &str) -> Vec<(String, u32, u32)> {
+fn places(tmux: &PrivateTmux, target: &str) -> Vec<(String, u32, u32)> {
     let said = tmux.ask(&[
         "list-panes",
         "-t",
@@ -49,7 +49,7 @@ fn places(tmux: &Private, target: &str) -> Vec<(String, u32, u32)> {
 
 #[test]
 fn a_window_is_made_in_a_session_that_may_have_to_be_made_too() {
-    let tmux = Private::absent();
+    let tmux = PrivateTmux::absent();
     let origin = TmuxOrigin::Window {
         session: "work;".into(),
     };
@@ -109,7 +109,7 @@ fn ten_panes_beside_one_have_even_shares_of_its_half_and_all_others_keep_their_p
 }
 
 fn beside_one_of_three(first: &str, second: &str) {
-    let tmux = Private::start();
+    let tmux = PrivateTmux::start();
     // A person's window: the caller, and two beside or below it.
     tmux.ask(&["split-window", first, "-d", "-t", "%0", "-l", "25%", "cat"]);
     tmux.ask(&["split-window", second, "-d", "-t", "%1", "cat"]);
@@ -162,7 +162,7 @@ fn beside_one_of_three(first: &str, second: &str) {
 
 #[test]
 fn a_pane_that_has_no_room_gets_a_window_of_its_own() {
-    let tmux = Private::start();
+    let tmux = PrivateTmux::start();
     tmux.ask(&["resize-window", "-t", "main:0", "-x", "30", "-y", "6"]);
     let wanted = wanted(
         &tmux,
@@ -188,7 +188,7 @@ fn a_pane_that_has_no_room_gets_a_window_of_its_own() {
 
 #[test]
 fn a_process_is_made_anew_in_its_own_pane_and_never_in_somebody_elses() {
-    let tmux = Private::start();
+    let tmux = PrivateTmux::start();
     let origin = TmuxOrigin::Window {
         session: "main".into(),
     };
@@ -225,14 +225,14 @@ fn a_name_is_never_taken_for_a_format() {
     ];
     for name in &names {
         // In a session that is made for it, in one that is there, and where a pane beside another has no room.
-        let tmux = Private::absent();
+        let tmux = PrivateTmux::absent();
         let session = format!("s{}", name.replace([':', '.'], "_"));
         let origin = TmuxOrigin::Window {
             session: session.clone(),
         };
         let window = wanted(&tmux, origin);
         let argv = cat();
-        let named = |wanted| Order {
+        let named = |wanted| PlacementOrder {
             name,
             ..order(wanted, &argv)
         };

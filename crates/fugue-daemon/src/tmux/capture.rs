@@ -1,33 +1,33 @@
-//! A picture of a pane that tmux has: its text, its cursor and its modes, as bytes that paint the same elsewhere.
+//! A capture of a tmux pane: text, cursor and modes, as bytes that reproduce the same screen in another terminal.
 //!
-//! The log of a pane that we only listen to begins with one. After a time in which nobody listened, another one is laid
-//! over what is known: what has scrolled by meanwhile is added, and the screen is painted anew.
+//! The output log of a person's pane begins with a capture. After a gap in the connection, another capture is merged with the
+//! known text: lines that have scrolled meanwhile are added, and the screen is drawn again.
 
 use std::fmt::Write;
 
-/// What tmux says of a pane in numbers. Nothing in it is a text that a program could have chosen.
+/// The format of a pane's state, numbers only: no field can hold text that a program has chosen.
 pub const FORMAT: &str = "#{pane_pid} #{pane_height} #{pane_width} #{cursor_y} #{cursor_x} #{alternate_on} \
                           #{history_size} #{cursor_flag} #{keypad_cursor_flag} #{keypad_flag} #{wrap_flag} \
                           #{origin_flag} #{insert_flag} #{mouse_standard_flag} #{mouse_button_flag} #{mouse_all_flag} \
                           #{mouse_sgr_flag} #{scroll_region_upper} #{scroll_region_lower} #{pane_dead}";
 
-/// The numbers.
+/// The state of a tmux pane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct TmuxPaneState {
     pub pid: u32,
     pub rows: u16,
     pub cols: u16,
     cursor: (u32, u32),
     pub alternate: bool,
     has_history: bool,
-    /// Each with the number that switches it, and whether it is on.
+    /// Modes: the number of the DEC mode, and whether the mode is on.
     modes: Vec<(&'static str, bool)>,
     app_keypad: bool,
     region: (u32, u32),
     pub dead: bool,
 }
 
-impl Facts {
+impl TmuxPaneState {
     pub fn parse(said: &str) -> Option<Self> {
         let numbers: Vec<u32> = said
             .split_whitespace()
@@ -83,32 +83,32 @@ impl Facts {
     }
 }
 
-/// What tmux has of a pane.
-pub struct Picture {
-    pub facts: Facts,
-    /// All of the history and the screen, lines joined (`capture-pane -e -J -S -`).
+/// The text and the state of a tmux pane.
+pub struct PaneCapture {
+    pub facts: TmuxPaneState,
+    /// The history and the screen, with wrapped lines joined (`capture-pane -e -J -S -`).
     pub all: String,
-    /// The same in rows and without colours (`capture-pane -S -`).
+    /// The history and the screen in rows, without colours (`capture-pane -S -`).
     pub rows: String,
-    /// Of a pane whose alternate screen is on: the screen behind it.
+    /// The main screen of a pane whose alternate screen is on.
     pub behind: String,
-    /// And the alternate screen itself.
+    /// The alternate screen of such a pane.
     pub front: String,
-    /// And only the history (`-E -1`).
+    /// The history of such a pane (`-E -1`).
     pub history: String,
 }
 
-/// How a picture fits what was known.
+/// How a capture continues the known text.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fit {
-    /// Nothing is missing and nothing is there twice.
+pub enum CaptureFit {
+    /// Nothing is missing and nothing is repeated.
     Exact,
-    /// Where the old ends could not be found; all of the new was added, and some may be there twice.
+    /// The end of the known text was not found: the whole capture was added, and some of it may be repeated.
     Unknown,
 }
 
-impl Picture {
-    /// All of it, for a terminal that has nothing yet.
+impl PaneCapture {
+    /// The whole capture, for an empty terminal.
     pub fn whole(&self) -> Vec<u8> {
         let mut out = String::new();
         if self.facts.alternate {
@@ -133,11 +133,11 @@ impl Picture {
         out.into_bytes()
     }
 
-    /// What is new, for a terminal that shows these rows on its main screen.
-    pub fn since(&self, known: &[String]) -> (Vec<u8>, Fit) {
-        // The old modes may have been anything; the alternate screen is left.
+    /// The new part, for a terminal that shows these rows on its main screen.
+    pub fn since(&self, known: &[String]) -> (Vec<u8>, CaptureFit) {
+        // The terminal's modes are unknown; the alternate screen is left.
         let mut out = String::from("\x1b[?1049l\x1b[r\x1b[?6l\x1b[4l\x1b[?7h\x1b[m");
-        let mut fit = Fit::Exact;
+        let mut fit = CaptureFit::Exact;
         if self.facts.alternate {
             self.paint_alternate(&mut out);
         } else {
@@ -150,11 +150,11 @@ impl Picture {
             let starts = starts(&lines, &rows);
             match place_of(known, &rows) {
                 Some(top) => {
-                    // The first line that begins on the old screen; what is above it stays.
+                    // From the first line that begins on the old screen; the rows above stay.
                     let begins = starts.iter().position(|row| *row >= top);
                     if let Some(line) = begins {
                         let row = starts[line] - top + 1;
-                        // Row by row: a screen that is cleared at once counts as text that was there.
+                        // Row by row, because the text of a screen that is cleared at once counts as scrolled.
                         for row in row..=known.len() {
                             let _ = write!(out, "\x1b[{row};1H\x1b[2K");
                         }
@@ -163,8 +163,8 @@ impl Picture {
                     }
                 }
                 None => {
-                    fit = Fit::Unknown;
-                    // The old screen scrolls by, and all of the new follows.
+                    fit = CaptureFit::Unknown;
+                    // The old screen scrolls out, and the whole capture follows.
                     let used = known
                         .iter()
                         .rposition(|row| !row.is_empty())
@@ -196,7 +196,7 @@ impl Picture {
                 facts.region.1.saturating_add(1)
             );
         }
-        // From the screen's corner, whatever the region; the modes come behind it.
+        // Relative to the screen, not to the scroll region; the modes follow.
         let _ = write!(
             out,
             "\x1b[{};{}H",
@@ -204,7 +204,7 @@ impl Picture {
             facts.cursor.1.saturating_add(1)
         );
         for (mode, on) in &facts.modes {
-            // Switching it moves the cursor.
+            // This mode moves the cursor when it is set.
             if *mode == "?6" && !on {
                 continue;
             }
@@ -214,7 +214,7 @@ impl Picture {
     }
 }
 
-/// Lines one below the other, with nothing behind the last.
+/// Prints lines, without a line end after the last.
 fn print<'a>(out: &mut String, lines: impl IntoIterator<Item = &'a str>) {
     for (index, line) in lines.into_iter().enumerate() {
         if index > 0 {
@@ -224,7 +224,7 @@ fn print<'a>(out: &mut String, lines: impl IntoIterator<Item = &'a str>) {
     }
 }
 
-/// In which row each line begins. A line goes on as long as there is more of it than its rows have had.
+/// The row in which each line begins. A line continues until its rows hold all of its characters.
 fn starts(lines: &[&str], rows: &[&str]) -> Vec<usize> {
     let mut starts = Vec::with_capacity(lines.len());
     let mut row = 0;
@@ -241,7 +241,7 @@ fn starts(lines: &[&str], rows: &[&str]) -> Vec<usize> {
     starts
 }
 
-/// How many characters that are no blanks; colours do not count.
+/// The number of characters that are not blank, without colour sequences.
 fn seen(text: &str) -> usize {
     let mut count = 0;
     let mut chars = text.chars();
@@ -262,7 +262,7 @@ fn seen(text: &str) -> usize {
     count
 }
 
-/// In which of the new rows the old screen's first row is now: where most of the old rows follow, the latest such place.
+/// The new row that holds the old screen's first row: the last position at which most of the old rows follow.
 fn place_of(known: &[String], rows: &[&str]) -> Option<usize> {
     let used = known
         .iter()
@@ -270,7 +270,7 @@ fn place_of(known: &[String], rows: &[&str]) -> Option<usize> {
         .map_or(0, |row| row + 1);
     let known = &known[..used];
     if known.is_empty() {
-        // Nothing was printed yet; all that is there is new.
+        // The old screen was empty, so all rows are new.
         return Some(0);
     }
     let written = |rows: &[String]| rows.iter().filter(|row| !row.is_empty()).count();
@@ -283,7 +283,7 @@ fn place_of(known: &[String], rows: &[&str]) -> Option<usize> {
         written(&known[..same])
     };
     let (best, top) = (0..rows.len()).map(|top| (fit(top), top)).max()?;
-    // The last rows may have been written over since; a few of them are no proof.
+    // The last rows may have been overwritten since; a few equal rows are no proof.
     let enough = written(known).div_ceil(3).min(5);
     (best >= enough.max(1)).then_some(top)
 }

@@ -1,0 +1,125 @@
+//! Background jobs: effects that need files, git or a terminal replay, and so run outside the engine's loop.
+
+use std::time::Duration;
+
+use fugue_api::{PaneId, RunId, run_result::RunResult, wire::Response};
+use fugue_core::{
+    CallId, CoreInput, ExpectRequest, Inventory, OutputPart, PaneEvent, PaneRecord, PaneRequest,
+    ReplyFormat,
+};
+
+use super::{DaemonContext, Engine, EngineEvent};
+use crate::{archive, compose, gc, sweep, whole};
+
+impl Engine {
+    /// Runs file and git work of a worker on a blocking thread and passes the result to core.
+    pub(super) fn spawn_worker_job(
+        &self,
+        work: impl FnOnce(&DaemonContext) -> CoreInput + Send + 'static,
+    ) {
+        let (events, context) = (self.event_sender.clone(), self.context.clone());
+        tokio::task::spawn_blocking(move || {
+            let input = work(&context);
+            let _ = events.blocking_send(EngineEvent::Worker(input));
+        });
+    }
+
+    /// Answers a request about an ended pane from its files.
+    pub(super) fn ask_archive(
+        &mut self,
+        call: CallId,
+        record: Box<PaneRecord>,
+        question: PaneRequest,
+    ) {
+        if let Some(responder) = self.pending_calls.take(call) {
+            let answer = archive::answer(record, question, self.context.clone());
+            let task = whole::answer_later(responder, answer);
+            self.pending_calls.set_wait(call, task.abort_handle());
+        }
+    }
+
+    /// Searches the output of an ended pane for an expect.
+    pub(super) fn search_archive(&self, record: Box<PaneRecord>, watch: Box<ExpectRequest>) {
+        let (events, context) = (self.event_sender.clone(), self.context.clone());
+        tokio::spawn(async move {
+            let pane = record.id;
+            for event in archive::search(record, &watch, context).await {
+                let _ = events.send(EngineEvent::Pane(pane, event)).await;
+            }
+        });
+    }
+
+    /// Finds unused files and, except in a dry run, removes them.
+    pub(super) fn collect_garbage(&mut self, call: CallId, inventory: Inventory, dry_run: bool) {
+        let (context, events) = (self.context.clone(), self.event_sender.clone());
+        let responder = self.pending_calls.take(call);
+        if !dry_run {
+            self.removals += inventory.forgotten.len();
+        }
+        tokio::task::spawn_blocking(move || {
+            let removed = |pane, outcome| {
+                let _ = events.blocking_send(EngineEvent::Removal { pane, outcome });
+            };
+            let collected = gc::collect(&inventory, dry_run, &context.paths, removed);
+            if let Some(responder) = responder {
+                responder.answer(Ok(Response::Garbage { collected }));
+            }
+        });
+    }
+
+    /// Kills the remaining processes of an ended pane.
+    pub(super) fn sweep_pane(&self, pane: PaneId, grace: Duration) {
+        let (events, dir) = (
+            self.event_sender.clone(),
+            self.context.paths.panes().join(pane.to_string()),
+        );
+        tokio::task::spawn_blocking(move || {
+            sweep::pane(pane, &dir, grace);
+            let _ = events.blocking_send(EngineEvent::Pane(pane, PaneEvent::Swept));
+        });
+    }
+
+    /// Removes the directory of a forgotten pane.
+    pub(super) fn forget_pane(&mut self, pane: PaneId) {
+        let dir = self.context.paths.panes().join(pane.to_string());
+        let events = self.event_sender.clone();
+        self.removals += 1;
+        tokio::task::spawn_blocking(move || {
+            let outcome = sweep::remove_pane_dir(&dir);
+            let _ = events.blocking_send(EngineEvent::Removal { pane, outcome });
+        });
+    }
+
+    /// Adds the output of panes to the reply of a run, and reports to core whether the reply was delivered.
+    pub(super) fn compose_reply(
+        &mut self,
+        call: CallId,
+        run: RunId,
+        wrap: ReplyFormat,
+        result: Box<RunResult>,
+        parts: Vec<Option<OutputPart>>,
+        most_chars: usize,
+    ) {
+        let parts = parts.into_iter().map(|part| {
+            let part = part?;
+            let handle = self.panes.get(&part.record.id).cloned();
+            Some((part, handle))
+        });
+        let events = self.event_sender.clone();
+        let answer = self.pending_calls.take(call).map(|responder| {
+            let (parts, context) = (parts.collect(), self.context.clone());
+            let reply = compose::reply(*result, parts, most_chars, wrap, context);
+            let task = whole::answer_later(responder, reply);
+            self.pending_calls.set_wait(call, task.abort_handle());
+            task
+        });
+        tokio::spawn(async move {
+            let delivered = match answer {
+                Some(answer) => answer.await.unwrap_or(false),
+                None => false,
+            };
+            let composed = CoreInput::Composed { run, delivered };
+            let _ = events.send(EngineEvent::Worker(composed)).await;
+        });
+    }
+}
