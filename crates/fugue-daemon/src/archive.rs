@@ -14,8 +14,8 @@ use fugue_term::{ExpectSearch, InitialSearch, LineSelection, PatternMatch};
 
 use crate::{
     engine::DaemonContext,
-    pane::watching,
-    picture::{self, LineRange, LinesBuilder},
+    frame::{self, LineRange, LinesBuilder},
+    pane::expect,
     reading::{self, Past, Reading, RecentText, TextPlan},
     replay::{Checkpoints, Depth, Follower, RECENT_BYTES},
     whole::{self, Cancelled, WholeLog, blocking, unreadable},
@@ -101,7 +101,7 @@ fn frame(
 ) -> Result<Response, Error> {
     let follower = open_recent(record, house)?;
     let (terminal, screen) = (&follower.terminal, follower.terminal.screen());
-    let rows = (0..terminal.size().rows).map(|row| picture::row(&screen, row));
+    let rows = (0..terminal.size().rows).map(|row| frame::row(&screen, row));
     let state = ended
         .cloned()
         .unwrap_or_else(|| SourcedState::new(PaneState::Exited, StateSource::Exit));
@@ -109,12 +109,12 @@ fn frame(
         number: house.epoch << 32,
         whole: true,
         rows: rows.filter(|row| !row.1.is_empty()).collect(),
-        cursor: picture::cursor(terminal),
+        cursor: frame::cursor(terminal),
         offset: terminal.offset().0,
         top_line: terminal.top_line().0,
         head: Some(FrameHead {
             ended: true,
-            ..picture::head(terminal, state)
+            ..frame::head(terminal, state)
         }),
     });
     Ok(Response::Looked {
@@ -135,7 +135,7 @@ pub async fn lines(
         let oldest = oldest_line(&record, &house).unwrap_or(0);
         let follower = open_recent(&record, &house)?;
         let range = LineRange::of(&follower.terminal, oldest, from, most);
-        Ok::<_, Error>((picture::lines(&follower.terminal, range), range))
+        Ok::<_, Error>((frame::lines(&follower.terminal, range), range))
     });
     let lines = match recent.await?? {
         (Some(lines), _) => lines,
@@ -310,7 +310,7 @@ pub async fn search(
     house: Arc<DaemonContext>,
 ) -> Vec<PaneEvent> {
     let run = wanted.run.clone();
-    let Some(watch) = watching::watch_for(wanted).map(ExpectSearch::new) else {
+    let Some(watch) = expect::watch_for(wanted).map(ExpectSearch::new) else {
         return Vec::new();
     };
     let id = record.id;
@@ -329,7 +329,7 @@ pub async fn search(
         });
     }
     facts.push(match hit {
-        Some(hit) => watching::sighted(&run, hit),
+        Some(hit) => expect::sighted(&run, hit),
         None => PaneEvent::NothingSeen { run },
     });
     facts

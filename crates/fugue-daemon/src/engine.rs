@@ -32,15 +32,14 @@ use tokio::{
 use crate::{
     archive,
     clock::{Alarm, Clock},
-    compose,
     desk::{PendingCalls, Responder},
     door::{ClientLimits, Knock},
     follow, gc,
     origin::Origin,
     pane::{self, Inject, PaneCommand, PaneHandle, Quiet, launch},
+    reap, run_reply,
     shards::{Panicked, Shards, Task},
     store::{Opened, Report, Store, Writer},
-    sweep,
     watchers::{Errand, Errands},
     whole::{self, WholeLogReaders},
     workers, world,
@@ -108,7 +107,7 @@ pub enum EngineEvent {
     /// The directory of a forgotten pane is gone, or was kept because something in it may be alive.
     Removal {
         pane: PaneId,
-        outcome: sweep::Removal,
+        outcome: reap::Removal,
     },
 }
 
@@ -183,7 +182,7 @@ impl Engine {
         };
         let (house, age) = (engine.house.clone(), engine.house.settings.forget_after());
         tokio::task::spawn_blocking(move || {
-            sweep::unrecorded(&house.paths.panes(), &recorded, age);
+            reap::unrecorded(&house.paths.panes(), &recorded, age);
         });
         engine.perform(effects);
         engine.take_up_news();
@@ -379,11 +378,11 @@ impl Engine {
             EngineEvent::Removal { pane, outcome } => {
                 self.removals = self.removals.saturating_sub(1);
                 match outcome {
-                    sweep::Removal::Removed => {
+                    reap::Removal::Removed => {
                         let fact = PaneEvent::Removed;
                         self.step(CoreInput::Pane { pane, event: fact });
                     }
-                    sweep::Removal::Kept => {}
+                    reap::Removal::Kept => {}
                 }
                 self.over_if_nothing_is_open()
             }
@@ -595,7 +594,7 @@ impl Engine {
                     self.house.paths.panes().join(pane.to_string()),
                 );
                 tokio::task::spawn_blocking(move || {
-                    sweep::pane(pane, &dir, grace);
+                    reap::pane(pane, &dir, grace);
                     let _ = says.blocking_send(EngineEvent::Pane(pane, PaneEvent::Swept));
                 });
             }
@@ -604,7 +603,7 @@ impl Engine {
                 let says = self.says.clone();
                 self.removals += 1;
                 tokio::task::spawn_blocking(move || {
-                    let outcome = sweep::remove_pane_dir(&dir);
+                    let outcome = reap::remove_pane_dir(&dir);
                     let _ = says.blocking_send(EngineEvent::Removal { pane, outcome });
                 });
             }
@@ -637,7 +636,7 @@ impl Engine {
                 let says = self.says.clone();
                 let answer = self.desk.take(call).map(|responder| {
                     let (parts, house) = (parts.collect(), self.house.clone());
-                    let reply = compose::reply(*result, parts, most_chars, wrap, house);
+                    let reply = run_reply::reply(*result, parts, most_chars, wrap, house);
                     let task = whole::answer_later(responder, reply);
                     self.desk.waits(call, task.abort_handle());
                     task
@@ -839,7 +838,7 @@ impl Engine {
         let open = calls.iter().copied().collect();
         let views = panes.then(|| {
             let dir = self.house.paths.panes();
-            std::thread::spawn(move || sweep::ended_views(&dir))
+            std::thread::spawn(move || reap::ended_views(&dir))
         });
         self.stopping = Some(Stopping {
             views,

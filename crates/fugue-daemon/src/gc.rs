@@ -15,7 +15,7 @@ use fugue_holder::Liveness;
 
 use crate::{
     disk,
-    sweep::{self, Removal},
+    reap::{self, Removal},
 };
 use fugue_client::paths::Paths;
 
@@ -111,7 +111,7 @@ fn plan(inventory: &Inventory, paths: &Paths) -> Vec<GarbageItem> {
 
 fn remove(kind: GarbageKind, path: &Path) -> io::Result<()> {
     let removed = match kind {
-        GarbageKind::EndedPane | GarbageKind::StrayPane => match sweep::remove_pane_dir(path) {
+        GarbageKind::EndedPane | GarbageKind::StrayPane => match reap::remove_pane_dir(path) {
             Removal::Removed => Ok(()),
             Removal::Kept => Err(io::Error::other(
                 "a process of this pane may live, or the directory could not be removed; daemon.log says which",

@@ -1,25 +1,25 @@
 //! One pane's own task: it alone sees the pane's bytes. It feeds the terminal, types, and tells the engine facts.
 
+mod agent_idle;
 mod answers;
-mod birth;
+mod backend;
+pub mod expect;
+pub mod frames;
 mod hands;
 mod holder;
-mod keeper;
 pub mod launch;
 mod line;
-mod listener;
 mod log_size;
+mod open;
 mod person;
+mod pipeline;
 mod quiet;
 mod raw;
-mod resting;
 mod sending;
-mod shown;
-mod stepping;
 mod target;
+mod tmux_hosted;
+mod tmux_listener;
 mod unreachable;
-pub mod viewing;
-pub mod watching;
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
@@ -46,21 +46,21 @@ use tokio::{
 use crate::{
     desk::Responder,
     engine::{DaemonContext, EngineEvent},
+    reap,
     replay::Follower,
     shards::Task,
-    sweep,
 };
-use answers::Asked;
-use birth::Unstarted;
-use keeper::{Event, Keeper, Place};
+use agent_idle::Resting;
+use answers::ProbeReason;
+use backend::{BackendEvent, PaneBackend, PaneDir};
+use expect::{Searched, Watcher};
+use frames::{FrameRequest, Viewing};
+use open::Unstarted;
+use pipeline::Stepping;
 use quiet::{Draft, Hand};
 pub use quiet::{Inject, Quiet};
-use resting::Resting;
 use sending::Sending;
-use stepping::Stepping;
 use unreachable::{Birth, Reconnection, attempted, first_attempt};
-use viewing::{FrameRequest, Viewing};
-use watching::{Searched, Watcher};
 
 /// How the engine reaches a pane's task.
 #[derive(Clone)]
@@ -76,7 +76,7 @@ pub enum PaneCommand {
         question: PaneRequest,
         responder: Responder,
     },
-    Brief(oneshot::Sender<Brief>),
+    Brief(oneshot::Sender<PaneBrief>),
     /// What is different on the screen, for one who has a line.
     View {
         client: ClientId,
@@ -112,7 +112,7 @@ pub enum PaneCommand {
 }
 
 /// What a row of an overview needs.
-pub struct Brief {
+pub struct PaneBrief {
     pub state: SourcedState,
     pub idle_ms: u64,
 }
@@ -234,9 +234,9 @@ impl PaneContext {
             .await;
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> PaneDir {
         let dir = self.house.paths.panes().join(self.record.id.to_string());
-        Place {
+        PaneDir {
             pane: self.record.id,
             dir,
             epoch: self.house.epoch,
@@ -249,7 +249,7 @@ struct Pane {
     seat: PaneContext,
     follower: Follower,
     /// `None` while it cannot be reached, and once the pane has ended.
-    keeper: Option<Keeper>,
+    keeper: Option<PaneBackend>,
     /// The attempts to reach a backend whose connection is lost.
     reconnection: Option<Reconnection>,
     /// When the backend must have answered the oldest probe.
@@ -259,7 +259,7 @@ struct Pane {
     /// When the backend must have closed the pane.
     close_deadline: Option<Instant>,
     /// Questions that wait for a look at the terminal's foreground.
-    probes: HashMap<u64, Asked>,
+    probes: HashMap<u64, ProbeReason>,
     resizes: HashMap<u64, (PaneSize, Option<Responder>)>,
     sending: Sending,
     /// A person's keys that the holder has not answered for.
@@ -301,7 +301,7 @@ struct Pane {
 }
 
 impl Pane {
-    fn new(seat: PaneContext, follower: Follower, keeper: Option<Keeper>) -> Self {
+    fn new(seat: PaneContext, follower: Follower, keeper: Option<PaneBackend>) -> Self {
         let (searched_in, searched_out) = mpsc::unbounded_channel();
         Self {
             seat,
@@ -374,8 +374,8 @@ impl Pane {
                     None => return,
                 },
                 event = event(self.keeper.as_mut()) => match event {
-                    Ok(Event::Grew) => self.read_on().await,
-                    Ok(Event::Word(word)) => self.hear(word).await,
+                    Ok(BackendEvent::Grew) => self.read_on().await,
+                    Ok(BackendEvent::Word(word)) => self.hear(word).await,
                     Err(error) => self.lost(error.to_string()),
                 },
                 adoption = attempted(self.reconnection.as_mut()) => self.reconnected(adoption).await,
@@ -464,7 +464,7 @@ impl Pane {
 
     /// After everything that was told before it was printed.
     async fn read_on(&mut self) {
-        while let Some(word) = self.keeper.as_mut().and_then(Keeper::word) {
+        while let Some(word) = self.keeper.as_mut().and_then(PaneBackend::word) {
             self.hear(word).await;
         }
         self.read_some().await;
@@ -559,7 +559,7 @@ impl Pane {
         let now = Instant::now();
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = None;
-            self.probe(Asked::Quiet);
+            self.probe(ProbeReason::Quiet);
         }
         if self.sending.deadline().is_some_and(|at| at <= now) {
             let seen = self.seen();
@@ -658,9 +658,9 @@ impl Pane {
             let (pane, dir, swept) = (self.seat.record.id, self.seat.place().dir, self.swept);
             let sweeps = move || {
                 if swept {
-                    sweep::view(&dir);
+                    reap::view(&dir);
                 } else {
-                    sweep::pane(pane, &dir, Duration::ZERO);
+                    reap::pane(pane, &dir, Duration::ZERO);
                 }
             };
             if !swept || self.seat.record.tmux.is_some() {
@@ -676,7 +676,7 @@ impl Pane {
     }
 }
 
-async fn event(keeper: Option<&mut Keeper>) -> io::Result<Event> {
+async fn event(keeper: Option<&mut PaneBackend>) -> io::Result<BackendEvent> {
     match keeper {
         Some(keeper) => keeper.event().await,
         None => std::future::pending().await,

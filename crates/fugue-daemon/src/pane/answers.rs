@@ -19,7 +19,9 @@ use fugue_holder::{
 use fugue_term::ShellState;
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{Brief, FrameRequest, Inject, Pane, PaneCommand, launch, sending::Asker, unreachable};
+use super::{
+    FrameRequest, Inject, Pane, PaneBrief, PaneCommand, launch, sending::Asker, unreachable,
+};
 use crate::{
     archive,
     desk::Responder,
@@ -33,10 +35,10 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 const CLOSE_MARGIN: Duration = Duration::from_secs(2);
 
 /// Who wants to know who reads the terminal.
-pub(super) enum Asked {
+pub(super) enum ProbeReason {
     Status(Box<PaneStatus>, Responder),
     Read(Box<ReadPane>, Responder),
-    Brief(oneshot::Sender<Brief>),
+    Brief(oneshot::Sender<PaneBrief>),
     Sending,
     /// Ourselves, before the first prompt.
     Quiet,
@@ -53,13 +55,13 @@ impl Pane {
                 question: PaneRequest::Status(status),
                 responder,
             } => {
-                self.probe(Asked::Status(status, responder));
+                self.probe(ProbeReason::Status(status, responder));
             }
             PaneCommand::Ask {
                 question: PaneRequest::Read { args, .. },
                 responder,
             } => {
-                self.probe(Asked::Read(args, responder));
+                self.probe(ProbeReason::Read(args, responder));
             }
             PaneCommand::Ask {
                 question: PaneRequest::Send { args, key },
@@ -121,7 +123,7 @@ impl Pane {
                     "followers ask for more, not once",
                 )));
             }
-            PaneCommand::Brief(asker) => self.probe(Asked::Brief(asker)),
+            PaneCommand::Brief(asker) => self.probe(ProbeReason::Brief(asker)),
             PaneCommand::More { from, answer } => {
                 let end = self.follower.terminal.end();
                 let mut more = reading::more(&mut self.follower.log, from, end);
@@ -196,7 +198,7 @@ impl Pane {
         ))
     }
 
-    pub(super) fn probe(&mut self, asked: Asked) {
+    pub(super) fn probe(&mut self, asked: ProbeReason) {
         let ended = self.keeper.is_none() || self.exit_pending.is_some();
         let asked = match self.unreachable() {
             Some(_) => self.answer_unreachable(asked),
@@ -221,13 +223,18 @@ impl Pane {
     }
 
     /// Answers those who cannot wait for a backend that does not answer; gives back those who can.
-    pub(super) fn answer_unreachable(&mut self, asked: Asked) -> Option<Asked> {
+    pub(super) fn answer_unreachable(&mut self, asked: ProbeReason) -> Option<ProbeReason> {
         match asked {
-            Asked::Status(_, _) | Asked::Brief(_) => self.answer(asked, unreachable::runs()),
+            ProbeReason::Status(_, _) | ProbeReason::Brief(_) => {
+                self.answer(asked, unreachable::runs())
+            }
             // The log may be longer than what was read of it.
-            Asked::Read(args, responder) => self.seat.read_files(args, responder),
-            Asked::Sending if self.reconnection.is_none() => {}
-            Asked::Sending | Asked::Quiet | Asked::Watcher | Asked::Inject(_) => {
+            ProbeReason::Read(args, responder) => self.seat.read_files(args, responder),
+            ProbeReason::Sending if self.reconnection.is_none() => {}
+            ProbeReason::Sending
+            | ProbeReason::Quiet
+            | ProbeReason::Watcher
+            | ProbeReason::Inject(_) => {
                 return Some(asked);
             }
         }
@@ -243,12 +250,12 @@ impl Pane {
         self.read_some().await;
         self.viewing.probed(probe);
         match asked {
-            Asked::Sending if self.next_input_waits() => {
+            ProbeReason::Sending if self.next_input_waits() => {
                 // They began while it was looked at.
                 self.sending.step_back();
                 self.go_on_sending();
             }
-            Asked::Sending => {
+            ProbeReason::Sending => {
                 let target = self.target(probe);
                 if !self.sending.admit(&target) {
                     return self.go_on_sending();
@@ -258,13 +265,13 @@ impl Pane {
                 self.sending.begin(manners, cursor);
                 self.go_on_sending();
             }
-            Asked::Watcher => self.looked_for_watcher(probe).await,
-            Asked::Inject(inject) => self.looked_before_typing(inject, probe).await,
-            Asked::Quiet if self.seat.record.agent.is_some() => {
+            ProbeReason::Watcher => self.looked_for_watcher(probe).await,
+            ProbeReason::Inject(inject) => self.looked_before_typing(inject, probe).await,
+            ProbeReason::Quiet if self.seat.record.agent.is_some() => {
                 self.agent_is_quiet(probe).await;
                 self.look_later();
             }
-            Asked::Quiet => {
+            ProbeReason::Quiet => {
                 let state = self.state(probe).state;
                 if state == PaneState::NeedsInput && !self.prompted {
                     self.look_at = None;
@@ -273,16 +280,16 @@ impl Pane {
                 }
                 self.look_later();
             }
-            Asked::Status(_, _) | Asked::Read(_, _) | Asked::Brief(_) => {
+            ProbeReason::Status(_, _) | ProbeReason::Read(_, _) | ProbeReason::Brief(_) => {
                 let state = self.state(probe);
                 self.answer(asked, state);
             }
         }
     }
 
-    pub(super) fn answer(&mut self, asked: Asked, state: SourcedState) {
+    pub(super) fn answer(&mut self, asked: ProbeReason, state: SourcedState) {
         match asked {
-            Asked::Status(mut status, responder) => {
+            ProbeReason::Status(mut status, responder) => {
                 // An agent that said it waits for a person knows better than its terminal.
                 if status.state.state != PaneState::NeedsInput || state.by == StateSource::Exit {
                     status.state = state;
@@ -308,18 +315,21 @@ impl Pane {
                     reply: ToolReply::GetStatus(GetStatusReply::Pane(status)),
                 }));
             }
-            Asked::Read(args, responder) => self.read(args, state, responder),
-            Asked::Brief(asker) => {
-                let _ = asker.send(Brief {
+            ProbeReason::Read(args, responder) => self.read(args, state, responder),
+            ProbeReason::Brief(asker) => {
+                let _ = asker.send(PaneBrief {
                     state,
                     idle_ms: self.idle_ms(),
                 });
             }
-            Asked::Sending | Asked::Quiet | Asked::Watcher | Asked::Inject(_) => {}
+            ProbeReason::Sending
+            | ProbeReason::Quiet
+            | ProbeReason::Watcher
+            | ProbeReason::Inject(_) => {}
         }
     }
 
-    pub(super) fn answer_without_probe(&mut self, asked: Asked) {
+    pub(super) fn answer_without_probe(&mut self, asked: ProbeReason) {
         let mut state = SourcedState::new(PaneState::Exited, StateSource::Exit);
         let pending = self.exit_pending.map(|exited| exited.ending);
         if let Some(ending) = self.exited.map(|(ending, _)| ending).or(pending) {

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     Pane,
-    answers::Asked,
+    answers::ProbeReason,
     sending::{Gate, Sight, Step},
 };
 use crate::agents::screen::{self, Input};
@@ -23,7 +23,7 @@ impl Pane {
             };
             match self.sending.next_step(&gate) {
                 Step::Nothing => return,
-                Step::Probe => self.probe(Asked::Sending),
+                Step::Probe => self.probe(ProbeReason::Sending),
                 Step::Type { key, bytes } => {
                     let Some(keeper) = self.keeper.as_mut() else {
                         return;

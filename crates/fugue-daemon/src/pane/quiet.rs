@@ -10,7 +10,7 @@ use fugue_holder::wire::ForegroundProbe;
 use fugue_term::ShellState;
 use tokio::time::Instant;
 
-use super::{Pane, answers::Asked, sending::Asker, target::Target};
+use super::{Pane, answers::ProbeReason, sending::Asker, target::Target};
 use crate::{
     agents::screen::Input,
     reading::{self, Reading, RecentText},
@@ -79,7 +79,7 @@ impl Pane {
         }
         // A line that waits for its last look, or behind another input, is wanted by nobody any more.
         self.probes.retain(
-            |_, asked| !matches!(asked, Asked::Inject(inject) if inject.watcher == watcher),
+            |_, asked| !matches!(asked, ProbeReason::Inject(inject) if inject.watcher == watcher),
         );
         self.sending.forget_watcher(watcher);
     }
@@ -98,7 +98,7 @@ impl Pane {
 
     pub(super) fn quiet_time(&mut self) {
         self.quiet_look = None;
-        self.probe(Asked::Watcher);
+        self.probe(ProbeReason::Watcher);
     }
 
     /// Nothing happened for long enough, if that is still so. A pane that waits for a person does not rest, and neither
@@ -192,7 +192,7 @@ impl Pane {
                 .injected(inject.watcher, inject.step, InjectionOutcome::NotNow)
                 .await;
         }
-        self.probe(Asked::Inject(inject));
+        self.probe(ProbeReason::Inject(inject));
     }
 
     /// The last look before a line is typed.

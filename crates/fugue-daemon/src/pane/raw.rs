@@ -14,12 +14,13 @@ use fugue_term::{Offset, TextCursor};
 use tokio::time::timeout;
 
 use super::{
-    Brief, PaneCommand, PaneContext,
-    birth::recorded_exit,
-    keeper::{Adoption, Keeper},
-    launch, unreachable,
+    PaneBrief, PaneCommand, PaneContext,
+    backend::{Adoption, PaneBackend},
+    launch,
+    open::recorded_exit,
+    unreachable,
 };
-use crate::{reading, sweep};
+use crate::{reading, reap};
 
 // The child's end is an event. No event tells this task of the record that its holder writes behind it.
 const EXIT_POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -34,7 +35,7 @@ pub(super) async fn serve(mut seat: PaneContext, panic: String) {
                 Some(PaneCommand::Close { grace }) => {
                     seat.record.closing = true;
                     let (pane, dir) = (seat.record.id, seat.place().dir);
-                    let ends = move || sweep::pane_and_holder(pane, &dir, grace);
+                    let ends = move || reap::pane_and_holder(pane, &dir, grace);
                     let _ = tokio::task::spawn_blocking(ends).await;
                 }
                 Some(order) => seat.serve_raw(order, &panic),
@@ -55,7 +56,7 @@ impl PaneContext {
             return Some(exited.ending);
         }
         // The connection is dropped at once; it leaves the holder as it is.
-        match Keeper::find(self.place()).await {
+        match PaneBackend::find(self.place()).await {
             Adoption::Dead => Some(ProcessExit::Unknown),
             Adoption::Answered(_, _) | Adoption::Unreachable(_) => None,
         }
@@ -106,7 +107,7 @@ impl PaneContext {
             } => responder.answer(self.read_raw(&args)),
             PaneCommand::Ask { responder, .. } => responder.answer(Err(no_terminal())),
             PaneCommand::Brief(asker) => {
-                let _ = asker.send(Brief {
+                let _ = asker.send(PaneBrief {
                     state: unreachable::runs(),
                     idle_ms: 0,
                 });

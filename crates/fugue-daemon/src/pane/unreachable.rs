@@ -17,12 +17,12 @@ use tokio::{
 };
 
 use super::{
-    Brief, COMMANDS_IN_LINE, Pane, PaneCommand, PaneContext,
-    birth::{Adopted, recorded_exit},
-    keeper::{Adoption, Keeper, Unreachable},
-    listener::Whose,
+    COMMANDS_IN_LINE, Pane, PaneBrief, PaneCommand, PaneContext,
+    backend::{Adoption, PaneBackend, Unreachable},
+    open::{Adopted, recorded_exit},
+    tmux_listener::TmuxTarget,
 };
-use crate::{archive, desk::Responder, sweep, whole};
+use crate::{archive, desk::Responder, reap, whole};
 use fugue_client::watched::watched;
 
 // No event says that fds, memory or a disk are to be had again, so attempts are repeated by time.
@@ -55,7 +55,7 @@ impl Reconnection {
     }
 
     /// The first attempt after a lost connection.
-    pub fn recover(keeper: Keeper, why: String) -> Self {
+    pub fn recover(keeper: PaneBackend, why: String) -> Self {
         Self {
             why,
             pause: FIRST_PAUSE,
@@ -95,7 +95,7 @@ impl Reconnection {
         let attempt = async move {
             match close {
                 Some(grace) => {
-                    let ends = move || sweep::pane_and_holder(pane, &dir, grace);
+                    let ends = move || reap::pane_and_holder(pane, &dir, grace);
                     let _ = tokio::task::spawn_blocking(ends).await;
                     sleep_until(Instant::now() + pause.saturating_sub(FIRST_PAUSE)).await;
                 }
@@ -115,9 +115,9 @@ impl Reconnection {
 }
 
 fn look_for(seat: &PaneContext) -> Attempt {
-    match Whose::of(seat) {
-        Some(whose) => Box::pin(Keeper::listen(whose)),
-        None => Box::pin(Keeper::find(seat.place())),
+    match TmuxTarget::of(seat) {
+        Some(whose) => Box::pin(PaneBackend::listen(whose)),
+        None => Box::pin(PaneBackend::find(seat.place())),
     }
 }
 
@@ -255,7 +255,7 @@ impl Unadopted {
                 responder,
             } => responder.answer(Err(self.seat.refusal(&self.reconnection.why))),
             PaneCommand::Brief(asker) => {
-                let _ = asker.send(Brief {
+                let _ = asker.send(PaneBrief {
                     state: runs(),
                     idle_ms: 0,
                 });

@@ -20,7 +20,7 @@ use super::{Pane, QUIET, launch};
 use crate::{
     archive,
     desk::Responder,
-    picture::{self, LineRange},
+    frame::{self, LineRange},
     whole,
 };
 
@@ -295,7 +295,7 @@ impl Pane {
             });
             viewer.rows.clone_from(rows);
             viewer.given_at = Some(now);
-            let different = different.into_iter().map(|row| picture::row(&screen, row));
+            let different = different.into_iter().map(|row| frame::row(&screen, row));
             let frame = Frame {
                 number: now_is.number,
                 whole,
@@ -346,12 +346,12 @@ impl Pane {
         };
         Given {
             number: 0,
-            cursor: picture::cursor(terminal),
+            cursor: frame::cursor(terminal),
             top_line: terminal.top_line().0,
             head: FrameHead {
                 held: self.held(),
                 ended,
-                ..picture::head(terminal, state)
+                ..frame::head(terminal, state)
             },
         }
     }
@@ -395,7 +395,7 @@ impl Pane {
         let oldest = self.oldest_line();
         let terminal = &self.follower.terminal;
         let range = LineRange::of(terminal, oldest, from, most);
-        if let Some(lines) = picture::lines(terminal, range) {
+        if let Some(lines) = frame::lines(terminal, range) {
             return responder.answer(Ok(Response::Looked {
                 found: AttachResponse::Lines { lines },
             }));

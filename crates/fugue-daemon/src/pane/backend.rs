@@ -9,18 +9,18 @@ use fugue_holder::{
 };
 
 use super::{
-    holder::Holder,
-    listener::{Listener, Whose},
+    holder::HolderBackend,
+    tmux_listener::{TmuxBackend, TmuxTarget},
 };
 
-pub enum Keeper {
-    Holder(Box<Holder>),
-    Listener(Box<Listener>),
+pub enum PaneBackend {
+    Holder(Box<HolderBackend>),
+    Listener(Box<TmuxBackend>),
 }
 
 /// Where a pane's holder is to be found.
 #[derive(Clone)]
-pub struct Place {
+pub struct PaneDir {
     pub pane: PaneId,
     pub dir: PathBuf,
     pub epoch: u64,
@@ -29,7 +29,7 @@ pub struct Place {
 }
 
 /// What a keeper lets us know.
-pub enum Event {
+pub enum BackendEvent {
     /// The log may have grown.
     Grew,
     Word(ToDaemon),
@@ -41,7 +41,7 @@ pub enum Adoption {
     Dead,
     /// The backend answered the greeting: the same one, or a replacement with everything that the dead one had but
     /// unacknowledged input.
-    Answered(Keeper, HelloOk),
+    Answered(PaneBackend, HelloOk),
     /// Nothing is proved. The pane is kept and looked for again.
     Unreachable(Unreachable),
 }
@@ -52,7 +52,7 @@ pub struct Unreachable {
     /// A child that runs on although its holder is gone. Its end is an event to wait for.
     pub child: Option<ProcessIdentity>,
     /// The backend that was lost, with the fds that a replacement holder gets.
-    pub keeper: Option<Keeper>,
+    pub keeper: Option<PaneBackend>,
 }
 
 impl Unreachable {
@@ -65,33 +65,33 @@ impl Unreachable {
     }
 
     /// The same, where a lost backend may still be recovered.
-    pub fn with(mut self, keeper: Keeper) -> Self {
+    pub fn with(mut self, keeper: PaneBackend) -> Self {
         self.keeper = Some(keeper);
         self
     }
 }
 
-impl Keeper {
+impl PaneBackend {
     /// Starts a holder that has a terminal and no child yet.
-    pub async fn start(place: Place) -> Result<Self, String> {
-        let holder = Holder::start(place).await?;
+    pub async fn start(place: PaneDir) -> Result<Self, String> {
+        let holder = HolderBackend::start(place).await?;
         Ok(Self::Holder(Box::new(holder)))
     }
 
     /// A holder that has been started, and listens.
-    pub async fn met(place: Place) -> Result<Self, String> {
-        let holder = Holder::met(place).await?;
+    pub async fn met(place: PaneDir) -> Result<Self, String> {
+        let holder = HolderBackend::met(place).await?;
         Ok(Self::Holder(Box::new(holder)))
     }
 
     /// Looks for the holder that an earlier daemon started.
-    pub async fn find(place: Place) -> Adoption {
-        Holder::find(place).await
+    pub async fn find(place: PaneDir) -> Adoption {
+        HolderBackend::find(place).await
     }
 
     /// Listens to a pane that is somebody's own in tmux.
-    pub async fn listen(whose: Whose) -> Adoption {
-        match Listener::find(whose).await {
+    pub async fn listen(whose: TmuxTarget) -> Adoption {
+        match TmuxBackend::find(whose).await {
             Ok(Some((listener, hello))) => {
                 Adoption::Answered(Self::Listener(Box::new(listener)), hello)
             }
@@ -145,7 +145,7 @@ impl Keeper {
     }
 
     /// What happens next. An error: the connection is lost. Nothing is lost when this is cancelled.
-    pub async fn event(&mut self) -> io::Result<Event> {
+    pub async fn event(&mut self) -> io::Result<BackendEvent> {
         match self {
             Self::Holder(holder) => holder.event().await,
             Self::Listener(listener) => listener.event().await,

@@ -9,7 +9,7 @@ use tokio::{net::UnixListener, task::spawn_blocking, time::timeout};
 
 use super::{
     Pane,
-    keeper::{Keeper, Place},
+    backend::{PaneBackend, PaneDir},
     launch,
     quiet::Hand,
 };
@@ -27,11 +27,11 @@ const ARRIVES_WITHIN: Duration = Duration::from_secs(5);
 
 /// Has tmux start the pane's holder, and tells the record and the child's environment where that is.
 pub(super) async fn start(
-    place: Place,
+    place: PaneDir,
     record: &mut PaneRecord,
     caller: &CallerEnv,
     spec: &mut ChildSpec,
-) -> Result<Keeper, Error> {
+) -> Result<PaneBackend, Error> {
     let Some(wanted) = record.tmux.clone() else {
         return Err(Error::new(
             ErrorKind::Internal,
@@ -49,7 +49,7 @@ pub(super) async fn start(
         let (_waits, _) = came
             .map_err(|_| launch::refusal("tmux did not start its holder"))?
             .map_err(|error| launch::no_room(&error))?;
-        let keeper = Keeper::met(place).await;
+        let keeper = PaneBackend::met(place).await;
         keeper.map_err(|said| launch::refusal(&said))
     };
     let keeper = keeper.await;
@@ -76,7 +76,7 @@ async fn in_tmux(
     server: &Server,
     wanted: TmuxPane,
     record: &PaneRecord,
-    place: &Place,
+    place: &PaneDir,
     spec: &ChildSpec,
 ) -> Result<Made, Error> {
     let argv = place.viewed().map_err(|said| launch::refusal(&said))?;

@@ -13,17 +13,16 @@ use tokio::time::Instant;
 
 use super::{
     Pane, PaneContext, QUIET,
-    keeper::{Adoption, Event, Keeper, Unreachable},
-    launch,
+    agent_idle::Resting,
+    backend::{Adoption, BackendEvent, PaneBackend, Unreachable},
+    launch, pipeline,
     quiet::Draft,
-    resting::Resting,
-    shown, stepping,
+    tmux_hosted,
 };
 use crate::replay::{CHECKPOINT_EVERY, Checkpoints, Depth, Follower};
 use crate::{
-    recovery,
+    reap, recovery,
     shell::{self, steps},
-    sweep,
     tmux::make,
 };
 
@@ -46,8 +45,8 @@ impl Pane {
         let caller = start.caller.clone();
         let mut spec = launch::spec(&seat.record, start, &seat.house);
         let keeper = match &seat.record.tmux {
-            Some(_) => shown::start(place, &mut seat.record, &caller, &mut spec).await,
-            None => Keeper::start(place)
+            Some(_) => tmux_hosted::start(place, &mut seat.record, &caller, &mut spec).await,
+            None => PaneBackend::start(place)
                 .await
                 .map_err(|said| launch::refusal(&said)),
         };
@@ -60,8 +59,8 @@ impl Pane {
         }
         let child = loop {
             match keeper.event().await {
-                Ok(Event::Word(ToDaemon::Started(child))) => break child,
-                Ok(Event::Word(ToDaemon::StartFailed { what, errno })) => {
+                Ok(BackendEvent::Word(ToDaemon::Started(child))) => break child,
+                Ok(BackendEvent::Word(ToDaemon::StartFailed { what, errno })) => {
                     keeper.leave().await;
                     unshow(&seat).await;
                     return Err(Unstarted::Failed(seat, launch::failed(&what, errno)));
@@ -309,7 +308,7 @@ fn was_started(seat: &PaneContext, dir: &Path) -> io::Result<bool> {
 async fn unshow(seat: &PaneContext) {
     let dir = seat.place().dir;
     if seat.record.tmux.is_some() {
-        let _ = tokio::task::spawn_blocking(move || sweep::view(&dir)).await;
+        let _ = tokio::task::spawn_blocking(move || reap::view(&dir)).await;
     }
 }
 
@@ -319,7 +318,7 @@ fn lay_ground(dir: &Path, job: &PaneJob, record: &PaneRecord) -> io::Result<()> 
     let steps_dir = launch::steps_dir(dir);
     match job {
         PaneJob::Steps(plan) | PaneJob::ShellWithSteps(plan) => {
-            let plan = stepping::plan_for(plan, record);
+            let plan = pipeline::plan_for(plan, record);
             steps::lay_out_for_fresh_shell(&steps_dir, &plan)?;
         }
         PaneJob::Shell => {}
