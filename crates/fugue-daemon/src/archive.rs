@@ -8,14 +8,18 @@ use fugue_api::{
     panes::{PaneState, ReadMode, ReadPane, ReadPaneReply, SourcedState, StateSource},
     wire::Response,
 };
-use fugue_core::{OutputRange, PaneEvent, PaneRecord, PaneRequest, result::PartText, view};
+use fugue_core::{
+    OutputRange, PaneEvent, PaneRecord, PaneRequest,
+    pane_machine::{expect_patterns, match_event},
+    result::PartText,
+    view,
+};
 use fugue_holder::LogReader;
 use fugue_term::{ExpectSearch, InitialSearch, LineSelection, PatternMatch};
 
 use crate::{
     engine::DaemonContext,
     frame::{self, LineRange, LinesBuilder},
-    pane::expect,
     reading::{self, Past, Reading, RecentText, TextPlan},
     replay::{Checkpoints, Depth, Follower, RECENT_BYTES},
     whole::{self, Cancelled, WholeLog, blocking, unreadable},
@@ -310,7 +314,7 @@ pub async fn search(
     house: Arc<DaemonContext>,
 ) -> Vec<PaneEvent> {
     let run = wanted.run.clone();
-    let Some(watch) = expect::watch_for(wanted).map(ExpectSearch::new) else {
+    let Some(watch) = expect_patterns(wanted).map(ExpectSearch::new) else {
         return Vec::new();
     };
     let id = record.id;
@@ -329,7 +333,7 @@ pub async fn search(
         });
     }
     facts.push(match hit {
-        Some(hit) => expect::sighted(&run, hit),
+        Some(hit) => match_event(&run, hit),
         None => PaneEvent::NothingSeen { run },
     });
     facts

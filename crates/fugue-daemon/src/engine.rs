@@ -21,7 +21,9 @@ use fugue_api::{
 };
 use fugue_core::{
     CallId, CallRequest, Core, CoreInput, Effect, LogUsage, PaneEvent, PaneRequest, TmuxLookup,
-    settings::Settings, view,
+    pane_machine::{InjectionRequest, QuietRequest},
+    settings::Settings,
+    view,
 };
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -36,7 +38,7 @@ use crate::{
     door::{ClientLimits, Knock},
     follow, gc,
     origin::Origin,
-    pane::{self, Inject, PaneCommand, PaneHandle, Quiet, launch},
+    pane::{self, PaneCommand, PaneHandle, launch},
     reap, run_reply,
     shards::{Panicked, Shards, Task},
     store::{Opened, Report, Store, Writer},
@@ -488,7 +490,7 @@ impl Engine {
                 quiet,
                 lines,
             } => {
-                let quiet = Quiet {
+                let quiet = QuietRequest {
                     watcher,
                     step,
                     quiet,
@@ -507,7 +509,7 @@ impl Engine {
                 enter,
                 seen,
             } => {
-                let inject = Inject {
+                let inject = InjectionRequest {
                     watcher,
                     step,
                     line,

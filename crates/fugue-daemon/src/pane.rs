@@ -3,25 +3,29 @@
 mod agent_idle;
 mod answers;
 mod backend;
-pub mod expect;
-pub mod frames;
-mod hands;
+mod draft;
+mod expect;
+mod frames;
 mod holder;
+mod input;
 pub mod launch;
 mod line;
 mod log_size;
 mod open;
-mod person;
 mod pipeline;
 mod quiet;
 mod raw;
-mod sending;
 mod target;
 mod tmux_hosted;
 mod tmux_listener;
 mod unreachable;
 
-use std::{collections::HashMap, io, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use fugue_api::{
     Error, ErrorKind, EventId, PaneId, RunId,
@@ -31,16 +35,21 @@ use fugue_api::{
 };
 use fugue_core::{
     AdoptMode, OutputRange, PaneEvent, PaneJob, PaneRecord, PaneRequest, StepPlan, TurnEnd,
-    result::PartText, view,
+    pane_machine::{
+        AgentIdle, DraftTracker, ExpectWaiters, InjectionRequest, InputQueue, PaneTimer,
+        QuietRequest, QuietWait, StepTracker, TypingSource,
+    },
+    result::PartText,
+    view,
 };
 use fugue_holder::{
     spawn::ProcessExit,
     wire::{ChildExit, InputKind, InputMessage, ToDaemon, ToHolder},
 };
-use fugue_term::{ShellMarkKind, ShellState, TerminalEvent};
+use fugue_term::{ShellMarkKind, TerminalEvent};
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    time::{Instant, sleep_until},
+    time::sleep_until,
 };
 
 use crate::{
@@ -50,16 +59,11 @@ use crate::{
     replay::Follower,
     shards::Task,
 };
-use agent_idle::Resting;
 use answers::ProbeReason;
 use backend::{BackendEvent, PaneBackend, PaneDir};
-use expect::{Searched, Watcher};
+use expect::OlderSearch;
 use frames::{FrameRequest, Viewing};
 use open::Unstarted;
-use pipeline::Stepping;
-use quiet::{Draft, Hand};
-pub use quiet::{Inject, Quiet};
-use sending::Sending;
 use unreachable::{Birth, Reconnection, attempted, first_attempt};
 
 /// How the engine reaches a pane's task.
@@ -98,9 +102,9 @@ pub enum PaneCommand {
         event: EventId,
         text: String,
     },
-    AwaitQuiet(Quiet),
+    AwaitQuiet(QuietRequest),
     ForgetQuiet(u64),
-    Inject(Inject),
+    Inject(InjectionRequest),
     Fit(PaneSize),
     AgentSays(Option<SourcedState>),
     /// Part of the text. `None` is the answer if the files must be asked.
@@ -261,26 +265,19 @@ struct Pane {
     /// Questions that wait for a look at the terminal's foreground.
     probes: HashMap<u64, ProbeReason>,
     resizes: HashMap<u64, (PaneSize, Option<Responder>)>,
-    sending: Sending,
+    inputs: InputQueue<Responder>,
     /// A person's keys that the holder has not answered for.
     keys: HashMap<u64, Responder>,
     viewing: Viewing,
-    watchers: Vec<Watcher>,
-    searched_in: mpsc::UnboundedSender<Searched>,
-    /// Bounded by the watchers, each of which searches the past once.
-    searched_out: mpsc::UnboundedReceiver<Searched>,
-    stepping: Option<Stepping>,
-    resting: Resting,
-    quiet: Option<Quiet>,
-    quiet_look: Option<Instant>,
-    /// How often somebody typed.
-    typed: u64,
-    last_typed: Option<Instant>,
-    /// How much had been printed by then.
-    typed_at: u64,
-    draft: Draft,
-    /// When a person last pressed C-c, and at which prompt.
-    interrupted: Option<(Instant, ShellState)>,
+    expects: ExpectWaiters,
+    searched_in: mpsc::UnboundedSender<OlderSearch>,
+    /// Bounded by the expects, each of which searches older output once.
+    searched_out: mpsc::UnboundedReceiver<OlderSearch>,
+    /// The pipeline whose steps the pane's shell has.
+    steps: Option<StepTracker>,
+    idle: AgentIdle,
+    quiet: QuietWait,
+    draft: DraftTracker,
     next_id: u64,
     last_output: Instant,
     /// When to look, if nothing is printed until then.
@@ -313,21 +310,16 @@ impl Pane {
             close_deadline: None,
             probes: HashMap::new(),
             resizes: HashMap::new(),
-            sending: Sending::default(),
+            inputs: InputQueue::default(),
             keys: HashMap::new(),
             viewing: Viewing::default(),
-            watchers: Vec::new(),
+            expects: ExpectWaiters::default(),
             searched_in,
             searched_out,
-            stepping: None,
-            resting: Resting::default(),
-            quiet: None,
-            quiet_look: None,
-            typed: 0,
-            last_typed: None,
-            typed_at: 0,
-            draft: Draft::None,
-            interrupted: None,
+            steps: None,
+            idle: AgentIdle::default(),
+            quiet: QuietWait::default(),
+            draft: DraftTracker::default(),
             next_id: 1,
             last_output: Instant::now(),
             look_at: None,
@@ -349,24 +341,16 @@ impl Pane {
             if self.is_over() {
                 self.over().await;
             }
-            self.tell_messages().await;
+            self.report_inputs().await;
             self.show();
             if let Some(adoption) = first_attempt(self.reconnection.as_mut()).await {
                 self.reconnected(adoption).await;
                 continue;
             }
-            let timers = [
-                self.look_at,
-                self.sending.deadline(),
-                self.watchers_deadline(),
-                self.stepping_deadline(),
-                self.rest_deadline(),
-                self.quiet_look,
-                self.viewing.deadline(),
-                self.probe_deadline,
-                self.close_deadline,
-            ];
-            let timer = timers.into_iter().flatten().min();
+            let deadlines = PaneTimer::ALL
+                .into_iter()
+                .filter_map(|timer| self.deadline(timer));
+            let deadline = deadlines.min();
             tokio::select! {
                 order = self.seat.orders.recv() => match order {
                     Some(order) => self.order(order).await,
@@ -379,10 +363,10 @@ impl Pane {
                     Err(error) => self.lost(error.to_string()),
                 },
                 adoption = attempted(self.reconnection.as_mut()) => self.reconnected(adoption).await,
-                Some(searched) = self.searched_out.recv() => self.searched(searched).await,
+                Some(searched) = self.searched_out.recv() => self.resume_expect(searched).await,
                 // A question that a program asks of its terminal is answered by the holder, so output waits for it.
                 () = tokio::task::yield_now(), if self.more_to_read && self.reconnection.is_none() => self.read_on().await,
-                () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => self.time().await,
+                () = sleep_until(deadline.unwrap_or_else(Instant::now).into()), if deadline.is_some() => self.fire_timers().await,
             }
         }
     }
@@ -399,12 +383,7 @@ impl Pane {
                 self.exited = Some((exited.ending, exited.at));
                 self.more_to_read = true;
             }
-            ToDaemon::InputState(input) => {
-                let seen = self.seen();
-                self.sending.input_state(&input, &seen);
-                self.keys_typed(&input);
-                self.go_on_sending();
-            }
+            ToDaemon::InputState(input) => self.input_acknowledged(&input),
             ToDaemon::Probed { id, probe } => self.probed(id, &probe).await,
             ToDaemon::Closed { left, .. } => {
                 if left > 0 {
@@ -430,10 +409,10 @@ impl Pane {
     }
 
     fn tell(&mut self, message: &ToHolder) {
-        self.tell_as(Hand::Program, message);
+        self.tell_as(TypingSource::Program, message);
     }
 
-    fn tell_as(&mut self, hand: Hand, message: &ToHolder) {
+    fn tell_as(&mut self, source: TypingSource, message: &ToHolder) {
         if let ToHolder::Input(InputMessage {
             kind: InputKind::Typed,
             bytes,
@@ -441,7 +420,7 @@ impl Pane {
         }) = message
         {
             self.follower.terminal.typed(bytes);
-            self.somebody_typed(hand, bytes);
+            self.record_typing(source, bytes);
         }
         if let Some(keeper) = self.keeper.as_mut()
             && let Err(error) = keeper.send(message)
@@ -491,21 +470,21 @@ impl Pane {
         if self.look_at.is_some() || looked_at {
             self.look_at = Some(self.last_output + QUIET);
         }
-        self.rest_output();
-        self.quiet_output();
-        self.show_watchers().await;
+        self.update_idle(AgentIdle::on_output);
+        self.quiet.on_activity(self.last_activity());
+        self.search_output().await;
         for fact in turn.facts {
             self.fact(fact).await;
         }
         let offset = self.follower.terminal.offset().0;
         self.seat.grow.send_replace(offset);
         self.tell_log_size(offset).await;
-        if self.sending.watches() {
-            let seen = self.seen();
-            self.sending.output(&seen, self.last_output);
-            self.go_on_sending();
-        } else if self.sending.is_held() {
-            self.go_on_sending();
+        if self.inputs.follows_screen() {
+            let screen = self.input_screen();
+            self.inputs.on_output(&screen, self.last_output);
+            self.advance_inputs();
+        } else if self.inputs.is_held() {
+            self.advance_inputs();
         }
     }
 
@@ -519,7 +498,7 @@ impl Pane {
                         let cursor = view::shown(mark.at);
                         self.seat.say(PaneEvent::Prompted { cursor }).await;
                     }
-                    ShellMarkKind::Output => self.sending.command_started(),
+                    ShellMarkKind::Output => self.inputs.on_command_start(),
                     ShellMarkKind::Prompt | ShellMarkKind::Input | ShellMarkKind::Done { .. } => {}
                 }
                 self.step_mark(&mark).await;
@@ -555,34 +534,52 @@ impl Pane {
         }));
     }
 
-    async fn time(&mut self) {
+    fn deadline(&self, timer: PaneTimer) -> Option<Instant> {
+        match timer {
+            PaneTimer::Probe => self.look_at,
+            PaneTimer::Input => self.inputs.deadline(),
+            PaneTimer::Expect => self.expects.deadline(),
+            PaneTimer::Pipeline => self.steps.as_ref().and_then(StepTracker::deadline),
+            PaneTimer::AgentIdle => self.idle.deadline(),
+            PaneTimer::Quiet => self.quiet.deadline(),
+            PaneTimer::Frame => self.viewing.deadline(),
+            PaneTimer::ProbeTimeout => self.probe_deadline,
+            PaneTimer::CloseTimeout => self.close_deadline,
+        }
+    }
+
+    /// Handles every timer that is due.
+    async fn fire_timers(&mut self) {
         let now = Instant::now();
-        if self.look_at.is_some_and(|at| at <= now) {
-            self.look_at = None;
-            self.probe(ProbeReason::Quiet);
+        for timer in PaneTimer::ALL {
+            if self.deadline(timer).is_some_and(|at| at <= now) {
+                self.fire(timer, now).await;
+            }
         }
-        if self.sending.deadline().is_some_and(|at| at <= now) {
-            let seen = self.seen();
-            self.sending.time(&seen, now);
-            self.go_on_sending();
-        }
-        if self.watchers_deadline().is_some_and(|at| at <= now) {
-            self.watchers_time(now).await;
-        }
-        if self.stepping_deadline().is_some_and(|at| at <= now) {
-            self.stepping_time(now).await;
-        }
-        if self.rest_deadline().is_some_and(|at| at <= now) {
-            self.rest_time(now).await;
-        }
-        if self.quiet_look.is_some_and(|at| at <= now) {
-            self.quiet_time();
-        }
-        if self.probe_deadline.is_some_and(|at| at <= now) {
-            self.holder_is_silent();
-        }
-        if self.close_deadline.is_some_and(|at| at <= now) {
-            self.close_unreachable(Duration::ZERO);
+    }
+
+    async fn fire(&mut self, timer: PaneTimer, now: Instant) {
+        match timer {
+            PaneTimer::Probe => {
+                self.look_at = None;
+                self.probe(ProbeReason::Quiet);
+            }
+            PaneTimer::Input => {
+                let screen = self.input_screen();
+                self.inputs.on_timer(&screen, now);
+                self.advance_inputs();
+            }
+            PaneTimer::Expect => self.expect_timer(now).await,
+            PaneTimer::Pipeline => self.pipeline_timer(now).await,
+            PaneTimer::AgentIdle => self.check_idle().await,
+            PaneTimer::Quiet => {
+                self.quiet.on_timer();
+                self.probe(ProbeReason::Watcher);
+            }
+            // Frames are made in every turn of the loop.
+            PaneTimer::Frame => {}
+            PaneTimer::ProbeTimeout => self.holder_is_silent(),
+            PaneTimer::CloseTimeout => self.close_unreachable(Duration::ZERO),
         }
     }
 
@@ -636,10 +633,9 @@ impl Pane {
                 "the pane ended meanwhile",
             )));
         }
-        self.sending.pane_ended();
-        self.keys_too_late();
-        self.last_look().await;
-        self.tell_steps().await;
+        self.end_inputs();
+        self.end_expects().await;
+        self.report_steps().await;
         let alone = self.alone;
         self.seat
             .say(PaneEvent::Ended {

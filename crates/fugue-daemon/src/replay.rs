@@ -10,12 +10,12 @@ use std::{
     ops::ControlFlow,
     os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use fugue_core::PaneRecord;
 use fugue_holder::{LogRead, LogReader, record::SizeAt};
 use fugue_term::{Offset, Scrollback, Terminal, TerminalEvent, TerminalOptions, TerminalSize};
-use tokio::time::Instant;
 
 /// How far back to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,10 @@
 //! What a pane answers, most of it after a look at who reads its terminal.
 
-use std::{io, path::Path, time::Duration};
+use std::{
+    io,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use fugue_api::{
     Cursor, Error, ErrorKind, ToolReply,
@@ -9,6 +13,7 @@ use fugue_api::{
 };
 use fugue_core::{
     PaneEvent, PaneRequest, TmuxOrigin, TmuxPane,
+    pane_machine::{InjectionRequest, InputOrigin},
     state::{self, ShellSignal, StateSignals, TtySignal},
     view,
 };
@@ -17,11 +22,9 @@ use fugue_holder::{
     wire::{ChildExit, ForegroundProbe, ToHolder},
 };
 use fugue_term::ShellState;
-use tokio::{sync::oneshot, time::Instant};
+use tokio::sync::oneshot;
 
-use super::{
-    FrameRequest, Inject, Pane, PaneBrief, PaneCommand, launch, sending::Asker, unreachable,
-};
+use super::{FrameRequest, Pane, PaneBrief, PaneCommand, launch, unreachable};
 use crate::{
     archive,
     desk::Responder,
@@ -45,7 +48,7 @@ pub(super) enum ProbeReason {
     /// A watcher, when nothing was printed for a while.
     Watcher,
     /// A watcher, before it types.
-    Inject(Inject),
+    Inject(InjectionRequest),
 }
 
 impl Pane {
@@ -74,8 +77,9 @@ impl Pane {
                     return responder
                         .answer(Err(Error::new(ErrorKind::Ended, "the pane has ended")));
                 }
-                self.sending.enqueue(*args, key.0, Asker::Caller(responder));
-                self.go_on_sending();
+                self.inputs
+                    .enqueue(*args, key.0, InputOrigin::Call(responder));
+                self.advance_inputs();
             }
             PaneCommand::Ask {
                 question: PaneRequest::Resize(size),
@@ -139,14 +143,14 @@ impl Pane {
                     None => self.close(grace),
                 }
             }
-            PaneCommand::Watch(watch) => self.watch(*watch).await,
-            PaneCommand::Unwatch(run) => self.unwatch(&run),
+            PaneCommand::Watch(request) => self.start_expect(*request).await,
+            PaneCommand::Unwatch(run) => self.cancel_expect(&run),
             PaneCommand::RunSteps(plan) => self.run_steps(plan).await,
             PaneCommand::StopSteps(plan) => self.stop_steps(plan).await,
             PaneCommand::AwaitQuiet(quiet) => self.await_quiet(quiet),
             PaneCommand::ForgetQuiet(watcher) => self.forget_quiet(watcher),
             PaneCommand::Inject(inject) => self.inject(inject).await,
-            PaneCommand::AwaitRest(over) => self.await_rest(over).await,
+            PaneCommand::AwaitRest(turn_end) => self.await_idle(turn_end).await,
             PaneCommand::TypeMessage { event, text } => self.type_message(event, text).await,
             PaneCommand::Stretch {
                 want,
@@ -179,8 +183,7 @@ impl Pane {
         for asked in std::mem::take(&mut self.probes).into_values() {
             self.answer_without_probe(asked);
         }
-        self.sending.pane_ended();
-        self.keys_too_late();
+        self.end_inputs();
     }
 
     /// What keeps output from being written, for those who ask.
@@ -251,24 +254,21 @@ impl Pane {
         self.viewing.probed(probe);
         match asked {
             ProbeReason::Sending if self.next_input_waits() => {
-                // They began while it was looked at.
-                self.sending.step_back();
-                self.go_on_sending();
+                // The person began to type during the probe.
+                self.inputs.step_back();
+                self.advance_inputs();
             }
             ProbeReason::Sending => {
                 let target = self.target(probe);
-                if !self.sending.admit(&target) {
-                    return self.go_on_sending();
+                if self.inputs.admit(&target) {
+                    self.inputs.begin(self.input_modes(probe), self.cursor());
                 }
-                let manners = self.manners(probe);
-                let cursor = self.cursor();
-                self.sending.begin(manners, cursor);
-                self.go_on_sending();
+                self.advance_inputs();
             }
-            ProbeReason::Watcher => self.looked_for_watcher(probe).await,
-            ProbeReason::Inject(inject) => self.looked_before_typing(inject, probe).await,
+            ProbeReason::Watcher => self.report_quiet(probe).await,
+            ProbeReason::Inject(inject) => self.type_injection(inject, probe).await,
             ProbeReason::Quiet if self.seat.record.agent.is_some() => {
-                self.agent_is_quiet(probe).await;
+                self.check_question(probe).await;
                 self.look_later();
             }
             ProbeReason::Quiet => {
@@ -304,7 +304,7 @@ impl Pane {
                     cols: size.cols,
                 };
                 let stalled = self.stall_note();
-                let drafted = self.person_comes_first() || self.shows_a_strangers_draft();
+                let drafted = self.is_person_typing() || self.shows_foreign_draft();
                 let drafted = drafted.then(|| {
                     "a person has begun a line in it; what others type waits until that is sent"
                         .to_owned()

@@ -4,7 +4,7 @@
 //! have as many of them waiting; so a viewer that reads slowly costs next to nothing and misses only what nobody could have
 //! read.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fugue_api::{
     Error, ErrorKind,
@@ -14,7 +14,6 @@ use fugue_api::{
 };
 use fugue_holder::wire::ForegroundProbe;
 use fugue_term::Terminal;
-use tokio::time::Instant;
 
 use super::{Pane, QUIET, launch};
 use crate::{
@@ -201,7 +200,7 @@ impl Pane {
     fn next_look(&self) -> Option<Instant> {
         let state = self.state_shown();
         let unknown = state.by == StateSource::Silence || state.state == PaneState::Running;
-        let silent = self.last_moved().elapsed().max(QUIET);
+        let silent = self.last_activity().elapsed().max(QUIET);
         (unknown && self.keeper.is_some()).then(|| Instant::now() + silent)
     }
 
@@ -224,7 +223,7 @@ impl Pane {
         }
         let now = Instant::now();
         let ended = self.is_told();
-        if ended && self.stepping.is_some() {
+        if ended && self.steps.is_some() {
             return self.view_elsewhere();
         }
         if let Some(over) = self.viewing.redrawing.map(|since| since + REDRAW)
@@ -327,7 +326,7 @@ impl Pane {
 
     /// Somebody has just typed, and waits for what comes of it.
     fn echoes(&self, now: Instant) -> bool {
-        let typed = self.last_typed.is_some_and(|at| now < at + ECHO);
+        let typed = self.draft.last_typed().is_some_and(|at| now < at + ECHO);
         typed && !self.floods
     }
 
@@ -349,7 +348,7 @@ impl Pane {
             cursor: frame::cursor(terminal),
             top_line: terminal.top_line().0,
             head: FrameHead {
-                held: self.held(),
+                held: self.hold_notice(),
                 ended,
                 ..frame::head(terminal, state)
             },

@@ -1,23 +1,26 @@
 //! How a pane's task gets its pane: a new one, one of an earlier daemon, or again after its holder was lost.
 
-use std::{io, path::Path, time::Duration};
+use std::{
+    io,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use fugue_api::Error;
-use fugue_core::{PaneEvent, PaneJob, PaneRecord, StepPlan};
+use fugue_core::{
+    PaneEvent, PaneJob, PaneRecord, StepPlan,
+    pane_machine::{AgentIdle, DraftTracker},
+};
 use fugue_holder::{
     record::{ChildRecord, ExitRecord},
     spawn::ProcessExit,
     wire::{ChildExit, ChildSpec, ChildState, HelloOk, ToDaemon, ToHolder},
 };
-use tokio::time::Instant;
 
 use super::{
     Pane, PaneContext, QUIET,
-    agent_idle::Resting,
     backend::{Adoption, BackendEvent, PaneBackend, Unreachable},
-    launch, pipeline,
-    quiet::Draft,
-    tmux_hosted,
+    launch, pipeline, tmux_hosted,
 };
 use crate::replay::{CHECKPOINT_EVERY, Checkpoints, Depth, Follower};
 use crate::{
@@ -141,10 +144,10 @@ impl Pane {
                 // Every line again, in the same order, so that lines and cursors are what they were. What a
                 // program asked of its terminal meanwhile is answered now; the holder knows what already was.
                 pane.read_back(hello.log_end).await;
-                pane.resting = Resting::taken_over();
+                pane.idle = AgentIdle::inherited();
                 // Under the daemon before.
                 pane.follower.terminal.may_have_typed();
-                pane.draft = Draft::Untold;
+                pane.draft = DraftTracker::inherited();
                 pane.last_output = pane.follower.last_written().unwrap_or(pane.last_output);
                 if let Some(plan) = steps.take() {
                     pane.run_steps(plan).await;
@@ -263,7 +266,7 @@ impl Pane {
         if self.seat.record.closing {
             self.close(Duration::ZERO);
         }
-        self.go_on_sending();
+        self.advance_inputs();
     }
 }
 

@@ -1,58 +1,21 @@
-//! A pipeline in this pane: its shell takes the steps from files by itself. Marks in the output say where a step's own
-//! output begins and ends; the shell's records say how it ended.
+//! A pipeline in a pane: its shell takes the steps from files by itself. The
+//! [`StepTracker`](fugue_core::pane_machine::StepTracker) turns the shell's marks and records into events.
 
-use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
+use std::{io, path::PathBuf, time::Instant};
 
-use fugue_api::{Cursor, Error, ErrorKind, Timestamp};
-use fugue_core::{PaneEvent, PaneRecord, StepEvent, StepPlan, view};
+use fugue_api::{Error, ErrorKind};
+use fugue_core::{
+    PaneEvent, PaneRecord, StepPlan,
+    pane_machine::{
+        PromptDecision, StepRecords, StepTracker, StepVerdict, StopSignal, WakeDecision,
+    },
+};
 use fugue_holder::wire::{InputKind, InputMessage, SignalTarget, ToHolder};
 use fugue_term::{ShellMark, ShellMarkKind, ShellState};
 use rustix::process::Signal;
-use tokio::time::Instant;
 
 use super::{Pane, launch};
 use crate::shell::{self, steps};
-
-/// The pipeline whose steps this pane's shell has.
-pub(super) struct Stepping {
-    plan: u64,
-    /// How many have been told of.
-    began: usize,
-    ended: usize,
-    /// Lines of the log that are no records were logged.
-    ignored_told: bool,
-    /// Where each step's output begins and ends.
-    seen: BTreeMap<u64, Seen>,
-    /// How often a shell at its prompt was woken without taking a step.
-    wakes: u32,
-    /// When the last wake must have shown an effect.
-    wake_by: Option<Instant>,
-    stopping: Option<Stopping>,
-}
-
-#[derive(Default)]
-struct Seen {
-    from: Option<Cursor>,
-    to: Option<Cursor>,
-}
-
-/// A step that is being interrupted, more firmly each time.
-struct Stopping {
-    next: usize,
-    at: Instant,
-}
-
-// What a program gets to end after each; the last one it cannot refuse.
-const FIRMNESS: [(i32, Duration); 3] = [
-    (Signal::INT.as_raw(), Duration::from_secs(1)),
-    (Signal::TERM.as_raw(), Duration::from_secs(2)),
-    (Signal::KILL.as_raw(), Duration::from_secs(5)),
-];
-
-// A shell that was woken so often and takes nothing never will. Its line editor draws the prompt anew when it is woken,
-// so a prompt is no sign that it missed the key, and a second one would be typed into the first step.
-const MOST_WAKES: u32 = 3;
-const WAKES_WITHIN: Duration = Duration::from_secs(3);
 
 /// The plan as it is laid out for the shell of this pane.
 pub fn plan_for(plan: &StepPlan, record: &PaneRecord) -> steps::Plan {
@@ -69,56 +32,39 @@ pub fn plan_for(plan: &StepPlan, record: &PaneRecord) -> steps::Plan {
     }
 }
 
-impl Stepping {
-    fn new(plan: u64) -> Self {
-        Self {
-            plan,
-            began: 0,
-            ended: 0,
-            ignored_told: false,
-            seen: BTreeMap::new(),
-            wakes: 0,
-            wake_by: None,
-            stopping: None,
-        }
-    }
-}
-
 impl Pane {
     pub(super) fn steps_dir(&self) -> PathBuf {
         launch::steps_dir(&self.seat.place().dir)
     }
 
-    /// Gives steps to the shell that is here, or finds out how far it is with them.
+    fn is_at_prompt(&self) -> bool {
+        matches!(self.follower.terminal.prompt(), ShellState::AtPrompt { .. })
+    }
+
+    /// Gives a plan to the pane's shell, or reports how far the shell is with a plan that it has.
     pub(super) async fn run_steps(&mut self, plan: StepPlan) {
         let number = plan.number;
         let dir = self.steps_dir();
-        let known = self
-            .stepping
-            .as_ref()
-            .is_some_and(|mine| mine.plan == number);
-        if !known {
-            // What is there already was accepted by an earlier daemon.
-            let accepted = dir.join(number.to_string()).is_dir();
+        let is_followed = |steps: &StepTracker| steps.plan() == number;
+        if !self.steps.as_ref().is_some_and(is_followed) {
+            // A plan whose directory exists was accepted by an earlier daemon.
+            let is_accepted = dir.join(number.to_string()).is_dir();
             self.follow_steps(number);
-            let began = self
-                .stepping
-                .as_ref()
-                .is_some_and(|mine| !mine.seen.is_empty());
-            if !accepted && (began || plan.begun > 0) {
-                return self.steps_lost("its files were removed").await;
+            let has_begun = self.steps.as_ref().is_some_and(StepTracker::has_marks);
+            if !is_accepted && (has_begun || plan.begun > 0) {
+                return self.lose_steps("its files were removed").await;
             }
-            let may = if accepted {
+            let admitted = if is_accepted {
                 Ok(())
             } else {
-                self.may_take_steps()
+                self.check_takes_steps()
             };
             let plan = plan_for(&plan, &self.seat.record);
-            let laid = may.and_then(|()| {
+            let laid_out = admitted.and_then(|()| {
                 steps::lay_out(&dir, &plan).map_err(|error| launch::no_room(&error))
             });
-            if let Err(error) = laid {
-                self.stepping = None;
+            if let Err(error) = laid_out {
+                self.steps = None;
                 let refused = PaneEvent::StepsRefused {
                     plan: number,
                     error,
@@ -126,23 +72,18 @@ impl Pane {
                 return self.seat.say(refused).await;
             }
         }
-        self.tell_steps().await;
-        if matches!(self.follower.terminal.prompt(), ShellState::AtPrompt { .. }) {
-            self.wake().await;
+        self.report_steps().await;
+        if self.is_at_prompt() {
+            self.wake_shell().await;
         }
     }
 
-    /// From here on what the shell says of this plan is told on.
+    /// Follows a plan from the marks that the terminal still has.
     pub(super) fn follow_steps(&mut self, plan: u64) {
-        self.stepping = Some(Stepping::new(plan));
-        // Marks that an earlier task of this pane saw are in the terminal's memory.
-        let marks: Vec<ShellMark> = self.follower.terminal.marks().copied().collect();
-        for mark in marks {
-            self.note_step(&mark);
-        }
+        self.steps = Some(StepTracker::new(plan, self.follower.terminal.marks()));
     }
 
-    fn may_take_steps(&self) -> Result<(), Error> {
+    fn check_takes_steps(&self) -> Result<(), Error> {
         let id = self.seat.record.id;
         let kind = shell::ShellKind::of(std::path::Path::new(&self.seat.record.command));
         if !shell::takes_steps(kind) {
@@ -161,290 +102,186 @@ impl Pane {
         }
     }
 
-    /// A mark of the shell's went by.
+    /// A shell mark was read from the output.
     pub(super) async fn step_mark(&mut self, mark: &ShellMark) {
-        if self.stepping.is_none() {
-            return;
-        }
-        self.note_step(mark);
+        let Some(steps) = &mut self.steps else { return };
+        steps.on_mark(mark);
         match (mark.kind, mark.step) {
             (ShellMarkKind::Output | ShellMarkKind::Done { .. }, Some(_)) => {
-                self.tell_steps().await
+                self.report_steps().await;
             }
             (ShellMarkKind::Input, _) => {
-                self.tell_steps().await;
-                self.at_prompt_again().await;
+                self.report_steps().await;
+                self.check_prompt().await;
             }
-            _ => {}
+            (ShellMarkKind::Output | ShellMarkKind::Done { .. }, None)
+            | (ShellMarkKind::Prompt, _) => {}
         }
     }
 
-    fn note_step(&mut self, mark: &ShellMark) {
-        let (Some(mine), Some(step)) = (&mut self.stepping, mark.step) else {
-            return;
-        };
-        if step.plan != mine.plan {
-            return;
-        }
-        let seen = mine.seen.entry(step.step).or_default();
-        match mark.kind {
-            // The first that says where it begins and the last that says where it ends, if a program that found out the
-            // marks' secret should say so too.
-            ShellMarkKind::Output => seen.from = seen.from.take().or(Some(view::shown(mark.at))),
-            ShellMarkKind::Done { .. } => seen.to = Some(view::shown(mark.at)),
-            ShellMarkKind::Prompt | ShellMarkKind::Input => {}
-        }
-    }
-
-    /// What the shell's records say now. Lines that are none of the shell's are logged once.
-    fn records(&mut self) -> io::Result<steps::StepRecords> {
+    /// Reads the shell's records. Lines that the shell did not write are logged once.
+    fn read_records(&mut self) -> io::Result<StepRecords> {
         let dir = self.steps_dir();
         let (pane, secret) = (self.seat.record.id, self.seat.record.made_by.0);
-        let Some(mine) = &mut self.stepping else {
-            return Ok(steps::StepRecords::default());
+        let Some(steps) = &mut self.steps else {
+            return Ok(StepRecords::default());
         };
-        let records = steps::records(&dir, mine.plan, secret)?;
-        if records.ignored > 0 && !std::mem::replace(&mut mine.ignored_told, true) {
-            tracing::warn!(%pane, plan = mine.plan, lines = records.ignored,
+        let plan = steps.plan();
+        let records = steps::records(&dir, plan, secret)?;
+        if steps.log_ignored(&records) {
+            tracing::warn!(%pane, plan, lines = records.ignored,
                 "step log has lines that the shell did not write; they are ignored");
         }
         Ok(records)
     }
 
-    /// The shell is at its prompt: it has taken all it will, or it must be woken to take its first.
-    async fn at_prompt_again(&mut self) {
-        let records = self.records();
-        let Some(mine) = &self.stepping else { return };
-        if mine.stopping.is_some() {
-            return self.steps_stopped().await;
-        }
-        // A record is written before the prompt is shown.
-        if mine.began > mine.ended {
-            return self.steps_lost("no record of its end").await;
-        }
-        let done = match records {
-            Ok(records) => records.done,
-            Err(_) if mine.began == 0 && mine.wakes > 0 => return,
-            Err(error) => return self.steps_lost(&error.to_string()).await,
-        };
-        if !done && mine.began > 0 {
-            return self.steps_lost("no record that it took all steps").await;
-        }
-        if !done && mine.wakes == 0 {
-            self.wake().await;
+    /// The shell is at its prompt.
+    async fn check_prompt(&mut self) {
+        let records = self.read_records();
+        let Some(steps) = &self.steps else { return };
+        let done = records.map(|records| records.done);
+        match steps.on_prompt(done.map_err(|error| error.to_string())) {
+            PromptDecision::Nothing => {}
+            PromptDecision::Stopped => self.steps_stopped().await,
+            PromptDecision::Lost(why) => self.lose_steps(&why).await,
+            PromptDecision::Wake => self.wake_shell().await,
         }
     }
 
-    /// The shell's records no longer tell what its steps did: a step changed or removed them, or the disk is full.
-    async fn steps_lost(&mut self, why: &str) {
+    /// Ends the pipeline whose records no longer explain its steps: a step changed or removed them, or the disk is full.
+    async fn lose_steps(&mut self, why: &str) {
         let (dir, at, pane) = (self.steps_dir(), self.cursor(), self.seat.record.id);
-        let Some(mine) = self.stepping.take() else {
+        let Some(steps) = self.steps.take() else {
             return;
         };
-        tracing::warn!(%pane, plan = mine.plan, step = mine.began, why, "step log lost");
-        if let Err(error) = steps::stop(&dir, mine.plan) {
+        let (plan, step) = (steps.plan(), steps.began());
+        tracing::warn!(%pane, plan, step, why, "step log lost");
+        if let Err(error) = steps::stop(&dir, plan) {
             tracing::debug!(%pane, %error, "step plan not stopped");
         }
-        let said = format!(
+        let why = format!(
             "the shell's own log of its steps was changed or removed while step {} ran ({why}); \
              its exit code is unknown and no further step was started",
-            mine.began.max(1)
+            step.max(1)
         );
-        let plan = mine.plan;
-        let lost = PaneEvent::StepsLost {
-            plan,
-            at,
-            why: said,
-        };
-        self.seat.say(lost).await;
+        self.seat.say(PaneEvent::StepsLost { plan, at, why }).await;
     }
 
-    async fn wake(&mut self) {
-        let dir = self.steps_dir();
-        let records = self.records().unwrap_or_default();
-        let Some(mine) = &mut self.stepping else {
-            return;
-        };
-        mine.wake_by = None;
-        if records.done || !records.steps.is_empty() {
-            return;
-        }
-        mine.wakes += 1;
-        mine.wake_by = Some(Instant::now() + WAKES_WITHIN);
-        if mine.wakes > MOST_WAKES {
-            let plan = mine.plan;
-            // First no shell may take them any more, then it is said that none did.
-            let stopped = steps::stop(&dir, plan);
-            if stopped.is_ok()
-                || stopped.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-            {
-                self.stepping = None;
-                let error = Error::new(
-                    ErrorKind::Unavailable,
-                    format!(
-                        "pane_id: the shell of `{}` does not take steps",
-                        self.seat.record.id
-                    ),
-                )
-                .hint("leave `pane_id` out");
-                self.seat.say(PaneEvent::StepsRefused { plan, error }).await;
+    async fn wake_shell(&mut self) {
+        let records = self.read_records().unwrap_or_default();
+        let Some(steps) = &mut self.steps else { return };
+        match steps.wake(&records, Instant::now()) {
+            WakeDecision::Nothing => {}
+            WakeDecision::GiveUp => self.refuse_steps().await,
+            WakeDecision::Type(key) => {
+                let Some(keeper) = self.keeper.as_mut() else {
+                    return;
+                };
+                let seq = keeper.next_seq();
+                self.tell(&ToHolder::Input(InputMessage {
+                    seq,
+                    key,
+                    kind: InputKind::Typed,
+                    bytes: shell::WAKE.to_vec(),
+                }));
             }
-            return;
         }
-        let mut key = [0; 16];
-        key[..8].copy_from_slice(&mine.plan.to_le_bytes());
-        key[8..12].copy_from_slice(b"wake");
-        key[12..].copy_from_slice(&mine.wakes.to_le_bytes());
-        let Some(keeper) = self.keeper.as_mut() else {
-            return;
-        };
-        let seq = keeper.next_seq();
-        self.tell(&ToHolder::Input(InputMessage {
-            seq,
-            key,
-            kind: InputKind::Typed,
-            bytes: shell::WAKE.to_vec(),
-        }));
     }
 
-    /// Tells core what the records and marks show and it has not heard.
-    pub(super) async fn tell_steps(&mut self) {
-        let records = match self.records() {
+    /// Refuses the plan that the shell does not take. The plan is stopped first, so that no shell takes it afterwards.
+    async fn refuse_steps(&mut self) {
+        let dir = self.steps_dir();
+        let Some(plan) = self.steps.as_ref().map(StepTracker::plan) else {
+            return;
+        };
+        let stopped = steps::stop(&dir, plan);
+        if stopped.is_ok() || stopped.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            self.steps = None;
+            let id = self.seat.record.id;
+            let error = Error::new(
+                ErrorKind::Unavailable,
+                format!("pane_id: the shell of `{id}` does not take steps"),
+            )
+            .hint("leave `pane_id` out");
+            self.seat.say(PaneEvent::StepsRefused { plan, error }).await;
+        }
+    }
+
+    /// Reports to core what the records and marks show and was not reported before.
+    pub(super) async fn report_steps(&mut self) {
+        let records = match self.read_records() {
             Ok(records) => records,
             Err(error) => {
                 tracing::warn!(pane = %self.seat.record.id, %error, "step log cannot be read");
                 return;
             }
         };
-        // Recorded when all output of the shell was read and all of its marks were taken up.
-        let (ended, cursor) = (self.seat.record.ended.is_some(), self.cursor());
-        let Some(mine) = &mut self.stepping else {
-            return;
-        };
-        let when = |us: Option<u64>| us.map(|us| Timestamp(us / 1000));
-        let plan = mine.plan;
-        let mut facts = Vec::new();
-        let mut lost = false;
-        for (index, record) in records.steps.iter().enumerate() {
-            let step = index + 1;
-            // A later step has records, and this one has none any more.
-            lost = !record.started && record.ended.is_none() && mine.ended < step;
-            if lost {
-                break;
-            }
-            let seen = mine.seen.get(&(step as u64));
-            if mine.began < step {
-                let at = match seen.and_then(|seen| seen.from.clone()) {
-                    Some(at) => at,
-                    // The shell died before it could write the mark.
-                    None if ended => cursor.clone(),
-                    // Its mark is on its way, and comes here too.
-                    None => break,
-                };
-                mine.began = step;
-                mine.wake_by = None;
-                facts.push(PaneEvent::StepBegan(StepEvent {
-                    plan,
-                    step,
-                    at,
-                    when: when(record.started_us),
-                }));
-            }
-            if mine.ended < step
-                && let Some(at) = seen.and_then(|seen| seen.to.clone())
-                && let Some((code, us)) = record.ended
-            {
-                mine.ended = step;
-                let when = when(us);
-                let news = StepEvent {
-                    plan,
-                    step,
-                    at,
-                    when,
-                };
-                facts.push(PaneEvent::StepEnded(news, code));
-            }
+        // The end is recorded when all output and all marks have been read.
+        let end = self.is_told().then(|| self.cursor());
+        let Some(steps) = &mut self.steps else { return };
+        let progress = steps.on_records(&records, end.as_ref());
+        for event in progress.events {
+            self.seat.say(event).await;
         }
-        let stopped = mine.stopping.is_some() && mine.ended == mine.began;
-        for fact in facts {
-            self.seat.say(fact).await;
-        }
-        if lost {
-            return self.steps_lost("no record of its end").await;
-        }
-        if stopped {
-            self.steps_stopped().await;
+        match progress.next {
+            StepVerdict::Continue => {}
+            StepVerdict::Lost => self.lose_steps("no record of its end").await,
+            StepVerdict::Stopped => self.steps_stopped().await,
         }
     }
 
-    /// The time of the pipeline is over.
+    /// Stops a pipeline whose time is over.
     pub(super) async fn stop_steps(&mut self, plan: u64) {
         if let Err(error) = steps::stop(&self.steps_dir(), plan) {
-            tracing::warn!(pane = %self.seat.record.id, %error, "its steps could not be stopped");
+            tracing::warn!(pane = %self.seat.record.id, %error, "step plan not stopped");
         }
-        let Some(mine) = self.stepping.as_mut().filter(|mine| mine.plan == plan) else {
+        let steps = self.steps.as_mut().filter(|steps| steps.plan() == plan);
+        let Some(steps) = steps else {
             return self.seat.say(PaneEvent::StepsStopped { plan }).await;
         };
-        mine.stopping = Some(Stopping {
-            next: 0,
-            at: Instant::now(),
-        });
-        let at_prompt = matches!(self.follower.terminal.prompt(), ShellState::AtPrompt { .. });
-        if at_prompt {
+        steps.start_stop(Instant::now());
+        if self.is_at_prompt() {
             self.steps_stopped().await;
         } else {
-            self.press_on();
+            self.signal_step();
         }
     }
 
-    pub(super) fn stepping_deadline(&self) -> Option<Instant> {
-        let mine = self.stepping.as_ref()?;
-        let stop = mine.stopping.as_ref().map(|stopping| stopping.at);
-        stop.into_iter().chain(mine.wake_by).min()
-    }
-
-    pub(super) async fn stepping_time(&mut self, now: Instant) {
-        let at_prompt = matches!(self.follower.terminal.prompt(), ShellState::AtPrompt { .. });
-        let Some(mine) = &mut self.stepping else {
-            return;
-        };
-        if mine.wake_by.take_if(|at| *at <= now).is_some() && at_prompt {
-            self.wake().await;
+    pub(super) async fn pipeline_timer(&mut self, now: Instant) {
+        let Some(steps) = &mut self.steps else { return };
+        let due = steps.on_timer(now);
+        if due.wake && self.is_at_prompt() {
+            self.wake_shell().await;
         }
-        let stopping = self
-            .stepping
-            .as_ref()
-            .and_then(|mine| mine.stopping.as_ref());
-        if stopping.is_some_and(|stopping| stopping.at <= now) {
-            self.press_on();
+        if due.signal {
+            self.signal_step();
         }
     }
 
-    /// Signals whatever has the terminal, a little more firmly than the last time.
-    fn press_on(&mut self) {
+    /// Sends the next signal to the foreground process group of the interrupted step.
+    fn signal_step(&mut self) {
         let id = self.next_id();
-        let Some(stopping) = self
-            .stepping
-            .as_mut()
-            .and_then(|mine| mine.stopping.as_mut())
-        else {
+        let steps = self.steps.as_mut();
+        let Some(signal) = steps.and_then(|steps| steps.next_signal(Instant::now())) else {
             return;
         };
-        let (signo, grace) = FIRMNESS[stopping.next.min(FIRMNESS.len() - 1)];
-        stopping.next += 1;
-        stopping.at = Instant::now() + grace;
+        let signal = match signal {
+            StopSignal::Interrupt => Signal::INT,
+            StopSignal::Terminate => Signal::TERM,
+            StopSignal::Kill => Signal::KILL,
+        };
         self.tell(&ToHolder::Signal {
             id,
             target: SignalTarget::Foreground,
-            signo,
+            signo: signal.as_raw(),
         });
     }
 
     async fn steps_stopped(&mut self) {
-        if let Some(mine) = &mut self.stepping
-            && mine.stopping.take().is_some()
+        if let Some(steps) = &mut self.steps
+            && steps.finish_stop()
         {
-            let plan = mine.plan;
+            let plan = steps.plan();
             self.seat.say(PaneEvent::StepsStopped { plan }).await;
         }
     }

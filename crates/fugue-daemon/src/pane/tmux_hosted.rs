@@ -3,7 +3,7 @@
 use std::{io, path::Path, time::Duration};
 
 use fugue_api::{Error, ErrorKind, panes::PaneSize, wire::CallerEnv};
-use fugue_core::{PaneEvent, PaneRecord, TmuxPane};
+use fugue_core::{PaneEvent, PaneRecord, TmuxPane, pane_machine::TypingSource};
 use fugue_holder::{HolderLocation, wire::ChildSpec};
 use tokio::{net::UnixListener, task::spawn_blocking, time::timeout};
 
@@ -11,7 +11,6 @@ use super::{
     Pane,
     backend::{PaneBackend, PaneDir},
     launch,
-    quiet::Hand,
 };
 use crate::{
     desk::Responder,
@@ -128,7 +127,7 @@ impl Pane {
     pub(super) fn keyed(&mut self, bytes: &[u8]) {
         if !is_a_terminals(bytes) {
             self.follower.terminal.typed(bytes);
-            self.somebody_typed(Hand::Person, bytes);
+            self.record_typing(TypingSource::Person, bytes);
             self.person_typed();
         }
     }

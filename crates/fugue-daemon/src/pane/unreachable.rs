@@ -328,8 +328,7 @@ impl Pane {
     /// The connection to the backend is lost, which never means that the child died.
     pub(super) fn lost(&mut self, why: String) {
         tracing::debug!(pane = %self.seat.record.id, why, "holder connection lost");
-        self.keys_lost();
-        self.sending.holder_lost();
+        self.fail_unacknowledged();
         self.silent_since = None;
         if let Some(keeper) = self.keeper.take() {
             // A holder whose child has ended leaves by itself, after it recorded how.
@@ -348,8 +347,7 @@ impl Pane {
             Some(reconnection) => reconnection.why.clone(),
             None => "it did not close the pane".into(),
         };
-        self.keys_lost();
-        self.sending.holder_lost();
+        self.fail_unacknowledged();
         self.silent_since = None;
         self.close_deadline = None;
         self.keeper = None;
@@ -389,8 +387,9 @@ impl Pane {
         let Some(keeper) = &self.keeper else { return };
         let why = keeper.silence();
         tracing::warn!(pane = %self.seat.record.id, why, "holder does not answer");
-        self.silent_since = Some(Instant::now());
-        self.sending.refuse_unbegun(&self.seat.refusal(why));
+        self.silent_since = Some(std::time::Instant::now());
+        self.inputs.refuse_unbegun(&self.seat.refusal(why));
+        self.answer_inputs();
         let probes = std::mem::take(&mut self.probes);
         for (id, asked) in probes {
             if let Some(asked) = self.answer_unreachable(asked) {
