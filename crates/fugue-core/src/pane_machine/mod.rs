@@ -9,8 +9,11 @@
 
 mod draft;
 mod expects;
+mod frames;
 mod idle;
 mod input;
+mod lifecycle;
+mod probe;
 mod quiet;
 mod steps;
 mod target;
@@ -18,11 +21,17 @@ mod timer;
 
 pub use draft::{DraftTracker, DraftView, ShownDraft, TypingSource};
 pub use expects::{ExpectStart, ExpectWaiters, expect_patterns, match_event};
+pub use frames::{
+    DroppedRequests, FrameContents, FrameEnd, FramePlan, FrameRecipient, FrameScheduler, FrameView,
+    RedrawState, ViewerRequest,
+};
 pub use idle::{AgentIdle, IdleView, QuestionChange};
 pub use input::{
     AckResult, InputAck, InputGate, InputOrigin, InputQueue, InputReply, InputScreen, InputStep,
     uncertain_input,
 };
+pub use lifecycle::{EndView, PaneExit, PaneLifecycle};
+pub use probe::{BackendHealth, ProbeInterest, ProbeSchedule, ProbeView};
 pub use quiet::{
     InjectionRequest, InjectionView, QuietDecision, QuietRequest, QuietView, QuietWait,
 };
