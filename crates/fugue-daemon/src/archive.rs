@@ -20,33 +20,33 @@ use fugue_term::{ExpectSearch, InitialSearch, LineSelection, PatternMatch};
 use crate::{
     engine::DaemonContext,
     frame::{self, LineRange, LinesBuilder},
-    reading::{self, Past, Reading, RecentText, TextPlan},
-    replay::{Checkpoints, Depth, Follower, RECENT_BYTES},
-    whole::{self, Cancelled, WholeLog, blocking, unreadable},
+    reading::{self, HistoryDepth, ReadOutcome, RecentText, TextPlan},
+    replay::{CheckpointPolicy, LogFollower, RECENT_BYTES, ReplayDepth},
+    whole::{self, CancelFlag, WholeLog, blocking, unreadable},
 };
 
 pub async fn answer(
     record: Box<PaneRecord>,
     question: PaneRequest,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> Result<Response, Error> {
     match question {
         PaneRequest::Read { args, ended } => {
             let state =
                 ended.unwrap_or_else(|| SourcedState::new(PaneState::Exited, StateSource::Exit));
-            let text = read(record, args, state, house).await?;
+            let text = read(record, args, state, daemon).await?;
             Ok(Response::Tool {
                 reply: ToolReply::ReadPane(text),
             })
         }
-        PaneRequest::Follow { from } => blocking(move || follow(&record, from, &house)).await?,
+        PaneRequest::Follow { from } => blocking(move || follow(&record, from, &daemon)).await?,
         PaneRequest::Status(status) => Ok(Response::Tool {
             reply: ToolReply::GetStatus(fugue_api::panes::GetStatusReply::Pane(status)),
         }),
         PaneRequest::View { ended, .. } => {
-            blocking(move || frame(&record, ended.as_deref(), &house)).await?
+            blocking(move || frame(&record, ended.as_deref(), &daemon)).await?
         }
-        PaneRequest::Lines { from, most } => lines(record, from, most, house).await,
+        PaneRequest::Lines { from, most } => lines(record, from, most, daemon).await,
         PaneRequest::Send { .. }
         | PaneRequest::Type { .. }
         | PaneRequest::Line { .. }
@@ -57,8 +57,8 @@ pub async fn answer(
     }
 }
 
-fn follow(record: &PaneRecord, from: u64, house: &DaemonContext) -> Result<Response, Error> {
-    let mut log = LogReader::new(directory(record, house));
+fn follow(record: &PaneRecord, from: u64, daemon: &DaemonContext) -> Result<Response, Error> {
+    let mut log = LogReader::new(directory(record, daemon));
     let end = match &record.ended {
         Some(ended) => view::cursor(&ended.cursor)?,
         None => fugue_term::TextCursor::default(),
@@ -72,9 +72,9 @@ fn follow(record: &PaneRecord, from: u64, house: &DaemonContext) -> Result<Respo
 pub fn tail(
     record: &PaneRecord,
     most_chars: usize,
-    house: &DaemonContext,
+    daemon: &DaemonContext,
 ) -> Result<String, Error> {
-    let recent = open_recent(record, house)?;
+    let recent = open_recent(record, daemon)?;
     let args = ReadPane {
         pane_id: record.id.to_string(),
         lines: 60,
@@ -88,11 +88,11 @@ pub fn tail(
         grep: None,
     };
     let state = SourcedState::new(PaneState::Exited, StateSource::Exit);
-    match read_from(recent, record, &args, &state, house)? {
-        Reading::Done(reply) => Ok(reply.text),
-        Reading::NeedsMore(plan) => {
-            let _permit = house.whole_log_readers.wait()?;
-            Ok(read_all(&plan, record, house, &Cancelled::default())?.text)
+    match read_from(recent, record, &args, &state, daemon)? {
+        ReadOutcome::Done(reply) => Ok(reply.text),
+        ReadOutcome::NeedsMore(plan) => {
+            let _permit = daemon.whole_log_readers.wait()?;
+            Ok(read_all(&plan, record, daemon, &CancelFlag::default())?.text)
         }
     }
 }
@@ -101,16 +101,16 @@ pub fn tail(
 fn frame(
     record: &PaneRecord,
     ended: Option<&SourcedState>,
-    house: &DaemonContext,
+    daemon: &DaemonContext,
 ) -> Result<Response, Error> {
-    let follower = open_recent(record, house)?;
+    let follower = open_recent(record, daemon)?;
     let (terminal, screen) = (&follower.terminal, follower.terminal.screen());
     let rows = (0..terminal.size().rows).map(|row| frame::row(&screen, row));
     let state = ended
         .cloned()
         .unwrap_or_else(|| SourcedState::new(PaneState::Exited, StateSource::Exit));
     let frame = Box::new(Frame {
-        number: house.epoch << 32,
+        number: daemon.epoch << 32,
         whole: true,
         rows: rows.filter(|row| !row.1.is_empty()).collect(),
         cursor: frame::cursor(terminal),
@@ -131,21 +131,22 @@ pub async fn lines(
     record: Box<PaneRecord>,
     from: u64,
     most: u32,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> Result<Response, Error> {
-    let of = (record.clone(), house.clone());
+    let of = (record.clone(), daemon.clone());
     let recent = blocking(move || {
-        let (record, house) = of;
-        let oldest = oldest_line(&record, &house).unwrap_or(0);
-        let follower = open_recent(&record, &house)?;
+        let (record, daemon) = of;
+        let oldest = oldest_line(&record, &daemon).unwrap_or(0);
+        let follower = open_recent(&record, &daemon)?;
         let range = LineRange::of(&follower.terminal, oldest, from, most);
         Ok::<_, Error>((frame::lines(&follower.terminal, range), range))
     });
     let lines = match recent.await?? {
         (Some(lines), _) => lines,
         (None, range) => {
-            let readers = house.clone();
-            let work = move |cancelled: &Cancelled| older_lines(&record, range, &house, cancelled);
+            let readers = daemon.clone();
+            let work =
+                move |cancelled: &CancelFlag| older_lines(&record, range, &daemon, cancelled);
             readers.whole_log_readers.run(work).await?
         }
     };
@@ -157,10 +158,10 @@ pub async fn lines(
 fn older_lines(
     record: &PaneRecord,
     range: LineRange,
-    house: &DaemonContext,
-    cancelled: &Cancelled,
+    daemon: &DaemonContext,
+    cancelled: &CancelFlag,
 ) -> Result<fugue_api::attach::PaneLines, Error> {
-    let log = whole_log(record, house, None, cancelled);
+    let log = whole_log(record, daemon, None, cancelled);
     let mut follower = log.open()?;
     let range = range.kept_from(follower.terminal.first_kept().0);
     let mut lines = LinesBuilder::new(range);
@@ -179,9 +180,10 @@ fn older_lines(
 }
 
 /// The first line that the files have.
-pub fn oldest_line(record: &PaneRecord, house: &DaemonContext) -> Option<u64> {
-    let dir = directory(record, house);
-    let start = Follower::open(&dir, record, 1, Depth::All, Checkpoints::None).ok()?;
+pub fn oldest_line(record: &PaneRecord, daemon: &DaemonContext) -> Option<u64> {
+    let dir = directory(record, daemon);
+    let start =
+        LogFollower::open(&dir, record, 1, ReplayDepth::All, CheckpointPolicy::None).ok()?;
     Some(start.terminal.first_kept().0)
 }
 
@@ -190,17 +192,17 @@ async fn read(
     record: Box<PaneRecord>,
     args: Box<ReadPane>,
     state: SourcedState,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> Result<ReadPaneReply, Error> {
-    let of = (record.clone(), house.clone());
+    let of = (record.clone(), daemon.clone());
     let recent = blocking(move || {
-        let (record, house) = of;
-        let recent = open_recent(&record, &house)?;
-        read_from(recent, &record, &args, &state, &house)
+        let (record, daemon) = of;
+        let recent = open_recent(&record, &daemon)?;
+        read_from(recent, &record, &args, &state, &daemon)
     });
     match recent.await?? {
-        Reading::Done(reply) => Ok(*reply),
-        Reading::NeedsMore(plan) => read_whole(plan, record, house).await,
+        ReadOutcome::Done(reply) => Ok(*reply),
+        ReadOutcome::NeedsMore(plan) => read_whole(plan, record, daemon).await,
     }
 }
 
@@ -208,35 +210,35 @@ async fn read(
 pub async fn read_whole(
     plan: Box<TextPlan>,
     record: Box<PaneRecord>,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> Result<ReadPaneReply, Error> {
-    let readers = house.clone();
-    let work = move |cancelled: &Cancelled| read_all(&plan, &record, &house, cancelled);
+    let readers = daemon.clone();
+    let work = move |cancelled: &CancelFlag| read_all(&plan, &record, &daemon, cancelled);
     readers.whole_log_readers.run(work).await
 }
 
 fn read_all(
     plan: &TextPlan,
     record: &PaneRecord,
-    house: &DaemonContext,
-    cancelled: &Cancelled,
+    daemon: &DaemonContext,
+    cancelled: &CancelFlag,
 ) -> Result<ReadPaneReply, Error> {
     // What a live pane has printed since it was asked is not part of the answer.
     let to = record.ended.is_none().then(|| plan.end());
-    let mut log = whole_log(record, house, to, cancelled);
-    plan.read(&mut log, Past::Whole)?
+    let mut log = whole_log(record, daemon, to, cancelled);
+    plan.read(&mut log, HistoryDepth::Whole)?
         .ok_or_else(|| Error::new(ErrorKind::Internal, "the whole log is not enough"))
 }
 
 fn read_from(
-    mut recent: Follower,
+    mut recent: LogFollower,
     record: &PaneRecord,
     args: &ReadPane,
     state: &SourcedState,
-    house: &DaemonContext,
-) -> Result<Reading, Error> {
+    daemon: &DaemonContext,
+) -> Result<ReadOutcome, Error> {
     let offset = recent.terminal.offset().0;
-    let tail = whole::short_tail(record, &directory(record, house), offset)?;
+    let tail = whole::short_tail(record, &directory(record, daemon), offset)?;
     let gaps = recent.gaps().to_vec();
     let mut text = RecentText {
         terminal: &recent.terminal,
@@ -251,7 +253,7 @@ pub async fn stretch(
     record: Box<PaneRecord>,
     want: OutputRange,
     most: usize,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> PartText {
     let end = record.ended.as_ref().map(|ended| &ended.cursor);
     if let Some(end) = end.filter(|end| **end == view::start()) {
@@ -262,7 +264,7 @@ pub async fn stretch(
             ..PartText::nothing()
         };
     }
-    let dir = directory(&record, &house);
+    let dir = directory(&record, &daemon);
     let ends = blocking(move || match dir.try_exists() {
         Ok(false) => None,
         Ok(true) | Err(_) => Some(LogReader::new(&dir).end().unwrap_or(u64::MAX)),
@@ -271,31 +273,31 @@ pub async fn stretch(
         return PartText::nothing();
     };
     let depth = match reading::selection_of(&want) {
-        (LineSelection::From(_) | LineSelection::Since(_), _) => Depth::All,
-        (LineSelection::Between(from, _), _) => Depth::From(from.offset.0),
+        (LineSelection::From(_) | LineSelection::Since(_), _) => ReplayDepth::All,
+        (LineSelection::Between(from, _), _) => ReplayDepth::From(from.offset.0),
     };
     let length = match depth {
-        Depth::From(offset) => end.saturating_sub(offset),
-        Depth::Recent | Depth::All => end,
+        ReplayDepth::From(offset) => end.saturating_sub(offset),
+        ReplayDepth::Recent | ReplayDepth::All => end,
     };
-    let readers = house.clone();
-    let work = move |cancelled: &Cancelled| {
+    let readers = daemon.clone();
+    let work = move |cancelled: &CancelFlag| {
         let mut log = WholeLog {
             depth,
-            ..whole_log(&record, &house, None, cancelled)
+            ..whole_log(&record, &daemon, None, cancelled)
         };
-        if depth != Depth::All
-            && let Some(found) = reading::stretch(&mut log, Past::Recent, &want, most)?
+        if depth != ReplayDepth::All
+            && let Some(found) = reading::stretch(&mut log, HistoryDepth::Recent, &want, most)?
         {
             return Ok(found);
         }
-        log.depth = Depth::All;
-        reading::stretch(&mut log, Past::Whole, &want, most)?
+        log.depth = ReplayDepth::All;
+        reading::stretch(&mut log, HistoryDepth::Whole, &want, most)?
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the whole log is not enough"))
     };
     // What is short is read at once.
     let found = if length <= RECENT_BYTES {
-        blocking(move || work(&Cancelled::default()))
+        blocking(move || work(&CancelFlag::default()))
             .await
             .and_then(|found| found)
     } else {
@@ -311,14 +313,14 @@ pub async fn stretch(
 pub async fn search(
     record: Box<PaneRecord>,
     wanted: &fugue_core::ExpectRequest,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> Vec<PaneEvent> {
     let run = wanted.run.clone();
     let Some(watch) = expect_patterns(wanted).map(ExpectSearch::new) else {
         return Vec::new();
     };
     let id = record.id;
-    let (hit, from) = match search_for(record, watch, house).await {
+    let (hit, from) = match search_for(record, watch, daemon).await {
         Ok(found) => found,
         Err(error) => {
             tracing::warn!(pane = %id, %error, "an ended pane cannot be searched");
@@ -342,12 +344,12 @@ pub async fn search(
 async fn search_for(
     record: Box<PaneRecord>,
     mut watch: ExpectSearch,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> Result<(Option<PatternMatch>, Option<fugue_term::TextCursor>), Error> {
-    let of = (record.clone(), house.clone());
+    let of = (record.clone(), daemon.clone());
     let recent = blocking(move || {
-        let (record, house) = of;
-        let recent = open_recent(&record, &house)?;
+        let (record, daemon) = of;
+        let recent = open_recent(&record, &daemon)?;
         Ok::<_, Error>(match watch.begin(&recent.terminal) {
             InitialSearch::Hit(hit) => (Some(Some(hit)), watch),
             InitialSearch::Watching => (Some(watch.end(&recent.terminal)), watch),
@@ -356,7 +358,7 @@ async fn search_for(
     });
     let (hit, watch) = match recent.await?? {
         (Some(hit), watch) => (hit, watch),
-        (None, watch) => begin(record, watch, house).await?,
+        (None, watch) => begin(record, watch, daemon).await?,
     };
     Ok((hit, watch.searched_from()))
 }
@@ -365,11 +367,11 @@ async fn search_for(
 pub async fn begin(
     record: Box<PaneRecord>,
     mut watch: ExpectSearch,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> Result<(Option<PatternMatch>, ExpectSearch), Error> {
-    let readers = house.clone();
-    let work = move |cancelled: &Cancelled| {
-        let log = whole_log(&record, &house, None, cancelled);
+    let readers = daemon.clone();
+    let work = move |cancelled: &CancelFlag| {
+        let log = whole_log(&record, &daemon, None, cancelled);
         let mut follower = log.open()?;
         let mut hit = None;
         log.stream(&mut follower, |scrollback, terminal, _| {
@@ -393,11 +395,17 @@ pub async fn begin(
 }
 
 /// A terminal with the screen and the latest lines.
-fn open_recent(record: &PaneRecord, house: &DaemonContext) -> Result<Follower, Error> {
-    let dir = directory(record, house);
-    let keep_lines = house.settings.keep_lines;
-    let mut follower = Follower::open(&dir, record, keep_lines, Depth::Recent, Checkpoints::None)
-        .map_err(|error| unreadable(record, &error))?;
+fn open_recent(record: &PaneRecord, daemon: &DaemonContext) -> Result<LogFollower, Error> {
+    let dir = directory(record, daemon);
+    let keep_lines = daemon.settings.keep_lines;
+    let mut follower = LogFollower::open(
+        &dir,
+        record,
+        keep_lines,
+        ReplayDepth::Recent,
+        CheckpointPolicy::None,
+    )
+    .map_err(|error| unreadable(record, &error))?;
     follower
         .catch_up()
         .map_err(|error| unreadable(record, &error))?;
@@ -407,19 +415,19 @@ fn open_recent(record: &PaneRecord, house: &DaemonContext) -> Result<Follower, E
 /// All of a pane's output, up to an offset or the end of its log.
 fn whole_log<'a>(
     record: &'a PaneRecord,
-    house: &DaemonContext,
+    daemon: &DaemonContext,
     to: Option<u64>,
-    cancelled: &'a Cancelled,
+    cancelled: &'a CancelFlag,
 ) -> WholeLog<'a> {
     WholeLog {
         record,
-        dir: directory(record, house),
-        depth: Depth::All,
+        dir: directory(record, daemon),
+        depth: ReplayDepth::All,
         to,
         cancelled,
     }
 }
 
-fn directory(record: &PaneRecord, house: &DaemonContext) -> PathBuf {
-    house.paths.panes().join(record.id.to_string())
+fn directory(record: &PaneRecord, daemon: &DaemonContext) -> PathBuf {
+    daemon.paths.panes().join(record.id.to_string())
 }

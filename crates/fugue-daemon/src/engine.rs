@@ -40,7 +40,7 @@ use crate::{
     origin::Origin,
     pane::{self, PaneCommand, PaneHandle, launch},
     reap, run_reply,
-    shards::{Panicked, Shards, Task},
+    shards::{PaneShards, ShardTask, TaskPanic},
     store::{Opened, Report, Store, Writer},
     watchers::{Errand, Errands},
     whole::{self, WholeLogReaders},
@@ -64,7 +64,7 @@ pub struct Engine {
     house: Arc<DaemonContext>,
     core: Core,
     desk: PendingCalls,
-    shards: Shards,
+    shards: PaneShards,
     panes: HashMap<PaneId, PaneHandle>,
     /// The last one that was opened or taken up. Those behind it wait for the disk.
     newest: PaneId,
@@ -86,7 +86,7 @@ pub struct Engine {
     kept_news: HashMap<CallId, IdempotencyKey>,
     /// Directories that are being removed.
     removals: usize,
-    panicked: mpsc::UnboundedReceiver<Panicked>,
+    panicked: mpsc::UnboundedReceiver<TaskPanic>,
     /// The output logs exceed their quota, and the log file says so.
     over_quota: bool,
 }
@@ -109,7 +109,7 @@ pub enum EngineEvent {
     /// The directory of a forgotten pane is gone, or was kept because something in it may be alive.
     Removal {
         pane: PaneId,
-        outcome: reap::Removal,
+        outcome: reap::DirRemoval,
     },
 }
 
@@ -163,7 +163,7 @@ impl Engine {
             house: Arc::new(house),
             core,
             desk: PendingCalls::default(),
-            shards: Shards::start(&panics)?,
+            shards: PaneShards::start(&panics)?,
             panes: HashMap::new(),
             newest: PaneId(0),
             early: BTreeMap::new(),
@@ -201,7 +201,7 @@ impl Engine {
             let going = tokio::select! {
                 Some(knock) = knocks.recv() => self.knock(knock),
                 Some(said) = self.said.recv() => self.hear(said),
-                Some(Panicked { pane, message }) = self.panicked.recv() => {
+                Some(TaskPanic { pane, message }) = self.panicked.recv() => {
                     self.panes.remove(&pane);
                     let fact = PaneEvent::TaskPanicked { message };
                     self.step(CoreInput::Pane { pane, event: fact })
@@ -380,11 +380,11 @@ impl Engine {
             EngineEvent::Removal { pane, outcome } => {
                 self.removals = self.removals.saturating_sub(1);
                 match outcome {
-                    reap::Removal::Removed => {
+                    reap::DirRemoval::Removed => {
                         let fact = PaneEvent::Removed;
                         self.step(CoreInput::Pane { pane, event: fact });
                     }
-                    reap::Removal::Kept => {}
+                    reap::DirRemoval::Kept => {}
                 }
                 self.over_if_nothing_is_open()
             }
@@ -677,7 +677,7 @@ impl Engine {
         }
     }
 
-    fn install(&mut self, handle: PaneHandle, task: Task) {
+    fn install(&mut self, handle: PaneHandle, task: ShardTask) {
         let pane = handle.id();
         self.newest = self.newest.max(pane);
         // Of those before it none is opened any more.

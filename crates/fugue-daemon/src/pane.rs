@@ -1,7 +1,6 @@
 //! One pane's own task: it alone sees the pane's bytes. It feeds the terminal, types, and tells the engine facts.
 
 mod agent_idle;
-mod answers;
 mod backend;
 mod draft;
 mod expect;
@@ -15,6 +14,7 @@ mod open;
 mod pipeline;
 mod quiet;
 mod raw;
+mod requests;
 mod target;
 mod tmux_hosted;
 mod tmux_listener;
@@ -36,15 +36,16 @@ use fugue_api::{
 use fugue_core::{
     AdoptMode, OutputRange, PaneEvent, PaneJob, PaneRecord, PaneRequest, StepPlan, TurnEnd,
     pane_machine::{
-        AgentIdle, DraftTracker, ExpectWaiters, InjectionRequest, InputQueue, PaneTimer,
-        QuietRequest, QuietWait, StepTracker, TypingSource,
+        AgentIdle, BackendHealth, DraftTracker, EndView, ExpectWaiters, FrameScheduler,
+        InjectionRequest, InputQueue, PaneExit, PaneLifecycle, PaneTimer, ProbeInterest,
+        ProbeSchedule, QuietRequest, QuietWait, RedrawState, StepTracker, TypingSource,
     },
     result::PartText,
     view,
 };
 use fugue_holder::{
     spawn::ProcessExit,
-    wire::{ChildExit, InputKind, InputMessage, ToDaemon, ToHolder},
+    wire::{InputKind, InputMessage, ToDaemon, ToHolder},
 };
 use fugue_term::{ShellMarkKind, TerminalEvent};
 use tokio::{
@@ -56,15 +57,15 @@ use crate::{
     desk::Responder,
     engine::{DaemonContext, EngineEvent},
     reap,
-    replay::Follower,
-    shards::Task,
+    replay::LogFollower,
+    shards::ShardTask,
 };
-use answers::ProbeReason;
 use backend::{BackendEvent, PaneBackend, PaneDir};
 use expect::OlderSearch;
-use frames::{FrameRequest, Viewing};
-use open::Unstarted;
-use unreachable::{Birth, Reconnection, attempted, first_attempt};
+use frames::{FrameRequest, ViewerState};
+use open::{StartFailure, pane_exit};
+use requests::ProbeReason;
+use unreachable::{AdoptionCause, Reconnection, attempted, first_attempt};
 
 /// How the engine reaches a pane's task.
 #[derive(Clone)]
@@ -122,9 +123,7 @@ pub struct PaneBrief {
 }
 
 // What waits for a pane that is busy replaying its log; more than this and callers are told so.
-const COMMANDS_IN_LINE: usize = 256;
-// Output that has been quiet for so long is worth a look at who reads the terminal.
-const QUIET: Duration = Duration::from_millis(100);
+const MAX_QUEUED_COMMANDS: usize = 256;
 
 impl PaneHandle {
     pub fn id(&self) -> PaneId {
@@ -154,20 +153,24 @@ impl PaneHandle {
 pub fn open(
     record: PaneRecord,
     start: launch::PaneLaunch,
-    house: Arc<DaemonContext>,
-    says: mpsc::Sender<EngineEvent>,
-) -> (PaneHandle, Task) {
-    task(record, house, says, move |desk| async move {
+    daemon: Arc<DaemonContext>,
+    engine_events: mpsc::Sender<EngineEvent>,
+) -> (PaneHandle, ShardTask) {
+    task(record, daemon, engine_events, move |desk| async move {
         let steps = match &start.job {
             PaneJob::Steps(plan) | PaneJob::ShellWithSteps(plan) => Some(plan.clone()),
             PaneJob::Shell | PaneJob::Command(_) | PaneJob::Program(_) => None,
         };
         match Pane::start(desk, start).await {
-            Ok(pane) => pane.live().await,
-            Err(Unstarted::Failed(seat, error)) => seat.say(PaneEvent::OpenFailed(error)).await,
-            Err(Unstarted::Unsure(seat, error)) => {
-                if let Some(pane) = unreachable::adopt(seat, steps, Birth::Failed(error)).await {
-                    pane.live().await;
+            Ok(pane) => pane.run().await,
+            Err(StartFailure::Failed(context, error)) => {
+                context.emit(PaneEvent::OpenFailed(error)).await
+            }
+            Err(StartFailure::Unsure(context, error)) => {
+                if let Some(pane) =
+                    unreachable::adopt(context, steps, AdoptionCause::Failed(error)).await
+                {
+                    pane.run().await;
                 }
             }
         }
@@ -179,58 +182,60 @@ pub fn adopt(
     record: PaneRecord,
     steps: Option<StepPlan>,
     how: AdoptMode,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
     says: mpsc::Sender<EngineEvent>,
-) -> (PaneHandle, Task) {
-    task(record, house, says, |seat| async move {
+) -> (PaneHandle, ShardTask) {
+    task(record, daemon, says, |context| async move {
         match how {
             AdoptMode::Terminal => {
-                if let Some(pane) = unreachable::adopt(seat, steps, Birth::Interrupted).await {
-                    pane.live().await;
+                if let Some(pane) =
+                    unreachable::adopt(context, steps, AdoptionCause::Interrupted).await
+                {
+                    pane.run().await;
                 }
             }
-            AdoptMode::RawOutput { panic } => raw::serve(seat, panic).await,
+            AdoptMode::RawOutput { panic } => raw::serve(context, panic).await,
         }
     })
 }
 
 fn task<F: Future<Output = ()> + 'static>(
     record: PaneRecord,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
     says: mpsc::Sender<EngineEvent>,
     run: impl FnOnce(PaneContext) -> F + Send + 'static,
-) -> (PaneHandle, Task) {
-    let (commands, orders) = mpsc::channel(COMMANDS_IN_LINE);
+) -> (PaneHandle, ShardTask) {
+    let (commands, orders) = mpsc::channel(MAX_QUEUED_COMMANDS);
     let (grow, grown) = watch::channel(0);
     let handle = PaneHandle {
         id: record.id,
         commands,
         grown,
     };
-    let seat = PaneContext {
+    let context = PaneContext {
         record,
-        house,
+        daemon,
         says,
         commands: handle.commands.downgrade(),
-        orders,
+        commands_rx: orders,
         grow,
     };
-    (handle, Box::new(move || Box::pin(run(seat))))
+    (handle, Box::new(move || Box::pin(run(context))))
 }
 
 /// What a pane's task has from the start, whether or not it finds a pane.
 struct PaneContext {
     record: PaneRecord,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
     says: mpsc::Sender<EngineEvent>,
     /// How others reach us, for those whom we let in ourselves.
     commands: mpsc::WeakSender<PaneCommand>,
-    orders: mpsc::Receiver<PaneCommand>,
+    commands_rx: mpsc::Receiver<PaneCommand>,
     grow: watch::Sender<u64>,
 }
 
 impl PaneContext {
-    async fn say(&self, fact: PaneEvent) {
+    async fn emit(&self, fact: PaneEvent) {
         // The engine outlives every pane but at the daemon's own end.
         let _ = self
             .says
@@ -239,40 +244,39 @@ impl PaneContext {
     }
 
     fn place(&self) -> PaneDir {
-        let dir = self.house.paths.panes().join(self.record.id.to_string());
+        let dir = self.daemon.paths.panes().join(self.record.id.to_string());
         PaneDir {
             pane: self.record.id,
             dir,
-            epoch: self.house.epoch,
+            epoch: self.daemon.epoch,
             generation: self.record.generation,
         }
     }
 }
 
 struct Pane {
-    seat: PaneContext,
-    follower: Follower,
+    context: PaneContext,
+    follower: LogFollower,
     /// `None` while it cannot be reached, and once the pane has ended.
-    keeper: Option<PaneBackend>,
+    backend: Option<PaneBackend>,
     /// The attempts to reach a backend whose connection is lost.
     reconnection: Option<Reconnection>,
-    /// When the backend must have answered the oldest probe.
-    probe_deadline: Option<Instant>,
-    /// The backend is connected and has not answered in time.
-    silent_since: Option<Instant>,
-    /// When the backend must have closed the pane.
-    close_deadline: Option<Instant>,
+    health: BackendHealth,
+    lifecycle: PaneLifecycle<ProcessExit>,
+    /// When the foreground process is probed for state changes.
+    probing: ProbeSchedule,
     /// Questions that wait for a look at the terminal's foreground.
     probes: HashMap<u64, ProbeReason>,
     resizes: HashMap<u64, (PaneSize, Option<Responder>)>,
     inputs: InputQueue<Responder>,
     /// A person's keys that the holder has not answered for.
     keys: HashMap<u64, Responder>,
-    viewing: Viewing,
+    frames: FrameScheduler<Responder>,
+    viewer_state: ViewerState,
     expects: ExpectWaiters,
-    searched_in: mpsc::UnboundedSender<OlderSearch>,
+    older_searches_tx: mpsc::UnboundedSender<OlderSearch>,
     /// Bounded by the expects, each of which searches older output once.
-    searched_out: mpsc::UnboundedReceiver<OlderSearch>,
+    older_searches_rx: mpsc::UnboundedReceiver<OlderSearch>,
     /// The pipeline whose steps the pane's shell has.
     steps: Option<StepTracker>,
     idle: AgentIdle,
@@ -280,69 +284,60 @@ struct Pane {
     draft: DraftTracker,
     next_id: u64,
     last_output: Instant,
-    /// When to look, if nothing is printed until then.
-    look_at: Option<Instant>,
     prompted: bool,
     stalled: Option<i32>,
-    /// The process has ended; its end is not recorded yet, because its output waits for room on the disk.
-    exit_pending: Option<ChildExit>,
-    exited: Option<(ProcessExit, u64)>,
     /// The process left no other behind.
     alone: bool,
-    swept: bool,
-    more_to_read: bool,
+    has_unread_output: bool,
     /// There was more to read than was read at once.
-    floods: bool,
+    is_flooding: bool,
     /// Size of the log that the engine was told last.
-    told_log_bytes: u64,
+    reported_log_bytes: u64,
 }
 
 impl Pane {
-    fn new(seat: PaneContext, follower: Follower, keeper: Option<PaneBackend>) -> Self {
+    fn new(context: PaneContext, follower: LogFollower, backend: Option<PaneBackend>) -> Self {
         let (searched_in, searched_out) = mpsc::unbounded_channel();
         Self {
-            seat,
+            context,
             follower,
-            keeper,
+            backend,
             reconnection: None,
-            probe_deadline: None,
-            silent_since: None,
-            close_deadline: None,
+            health: BackendHealth::default(),
+            lifecycle: PaneLifecycle::default(),
+            probing: ProbeSchedule::default(),
             probes: HashMap::new(),
             resizes: HashMap::new(),
             inputs: InputQueue::default(),
             keys: HashMap::new(),
-            viewing: Viewing::default(),
+            frames: FrameScheduler::default(),
+            viewer_state: ViewerState::default(),
             expects: ExpectWaiters::default(),
-            searched_in,
-            searched_out,
+            older_searches_tx: searched_in,
+            older_searches_rx: searched_out,
             steps: None,
             idle: AgentIdle::default(),
             quiet: QuietWait::default(),
             draft: DraftTracker::default(),
             next_id: 1,
             last_output: Instant::now(),
-            look_at: None,
             prompted: false,
             stalled: None,
-            exit_pending: None,
-            exited: None,
             alone: false,
-            swept: false,
-            more_to_read: true,
-            floods: false,
-            told_log_bytes: 0,
+            has_unread_output: true,
+            is_flooding: false,
+            reported_log_bytes: 0,
         }
     }
 
     /// Until the pane has ended and nobody asks about it any more.
-    async fn live(mut self) {
+    async fn run(mut self) {
         loop {
-            if self.is_over() {
-                self.over().await;
+            if let Some(exit) = self.reportable_exit() {
+                self.end(exit).await;
             }
             self.report_inputs().await;
-            self.show();
+            self.send_frames();
             if let Some(adoption) = first_attempt(self.reconnection.as_mut()).await {
                 self.reconnected(adoption).await;
                 continue;
@@ -352,45 +347,44 @@ impl Pane {
                 .filter_map(|timer| self.deadline(timer));
             let deadline = deadlines.min();
             tokio::select! {
-                order = self.seat.orders.recv() => match order {
-                    Some(order) => self.order(order).await,
+                order = self.context.commands_rx.recv() => match order {
+                    Some(order) => self.handle_command(order).await,
                     // Nobody can ask any more: the pane has ended, or the daemon does. A holder that lives stays.
                     None => return,
                 },
-                event = event(self.keeper.as_mut()) => match event {
+                event = event(self.backend.as_mut()) => match event {
                     Ok(BackendEvent::Grew) => self.read_on().await,
-                    Ok(BackendEvent::Word(word)) => self.hear(word).await,
-                    Err(error) => self.lost(error.to_string()),
+                    Ok(BackendEvent::Message(word)) => self.handle_message(word).await,
+                    Err(error) => self.connection_lost(error.to_string()),
                 },
                 adoption = attempted(self.reconnection.as_mut()) => self.reconnected(adoption).await,
-                Some(searched) = self.searched_out.recv() => self.resume_expect(searched).await,
+                Some(searched) = self.older_searches_rx.recv() => self.resume_expect(searched).await,
                 // A question that a program asks of its terminal is answered by the holder, so output waits for it.
-                () = tokio::task::yield_now(), if self.more_to_read && self.reconnection.is_none() => self.read_on().await,
+                () = tokio::task::yield_now(), if self.has_unread_output && self.reconnection.is_none() => self.read_on().await,
                 () = sleep_until(deadline.unwrap_or_else(Instant::now).into()), if deadline.is_some() => self.fire_timers().await,
             }
         }
     }
 
-    async fn hear(&mut self, word: ToDaemon) {
-        self.silent_since = None;
+    async fn handle_message(&mut self, word: ToDaemon) {
+        self.health.on_message();
         match word {
             // What tmux shows of it is still to be removed.
-            ToDaemon::Alone => self.alone = self.seat.record.tmux.is_none(),
+            ToDaemon::Alone => self.alone = self.context.record.tmux.is_none(),
             ToDaemon::Keyed { bytes } => self.keyed(&bytes),
             ToDaemon::Resized { rows, cols } => self.resized_in_tmux(PaneSize { rows, cols }).await,
             ToDaemon::ExitPending(exited) => self.exit_is_pending(exited),
             ToDaemon::Exited(exited) => {
-                self.exited = Some((exited.ending, exited.at));
-                self.more_to_read = true;
+                self.lifecycle.on_exit(pane_exit(exited));
+                self.has_unread_output = true;
             }
             ToDaemon::InputState(input) => self.input_acknowledged(&input),
             ToDaemon::Probed { id, probe } => self.probed(id, &probe).await,
             ToDaemon::Closed { left, .. } => {
                 if left > 0 {
-                    tracing::warn!(pane = %self.seat.record.id, left, "processes of a pane could not be ended");
+                    tracing::warn!(pane = %self.context.record.id, left, "processes of a pane could not be ended");
                 }
-                self.swept = true;
-                self.close_deadline = None;
+                self.lifecycle.on_closed();
             }
             ToDaemon::Stalled { errno } => self.stalled = Some(errno),
             ToDaemon::Flowing => self.stalled = None,
@@ -409,10 +403,10 @@ impl Pane {
     }
 
     fn tell(&mut self, message: &ToHolder) {
-        self.tell_as(TypingSource::Program, message);
+        self.send_as(TypingSource::Program, message);
     }
 
-    fn tell_as(&mut self, source: TypingSource, message: &ToHolder) {
+    fn send_as(&mut self, source: TypingSource, message: &ToHolder) {
         if let ToHolder::Input(InputMessage {
             kind: InputKind::Typed,
             bytes,
@@ -422,29 +416,29 @@ impl Pane {
             self.follower.terminal.typed(bytes);
             self.record_typing(source, bytes);
         }
-        if let Some(keeper) = self.keeper.as_mut()
-            && let Err(error) = keeper.send(message)
+        if let Some(backend) = self.backend.as_mut()
+            && let Err(error) = backend.send(message)
         {
             // The same connection's reading side finds out as well, and recovers.
-            tracing::debug!(pane = %self.seat.record.id, %error, "a word did not reach the holder");
+            tracing::debug!(pane = %self.context.record.id, %error, "a word did not reach the holder");
         }
     }
 
     /// Reads back what there is up to an offset. A pane that prints without end is caught up with while it lives;
     /// nobody waits for that.
     async fn read_back(&mut self, until: u64) {
-        self.more_to_read = true;
-        while self.more_to_read && self.follower.terminal.offset().0 < until {
+        self.has_unread_output = true;
+        while self.has_unread_output && self.follower.terminal.offset().0 < until {
             self.read_some().await;
             tokio::task::yield_now().await;
         }
-        self.more_to_read = true;
+        self.has_unread_output = true;
     }
 
     /// After everything that was told before it was printed.
     async fn read_on(&mut self) {
-        while let Some(word) = self.keeper.as_mut().and_then(PaneBackend::word) {
-            self.hear(word).await;
+        while let Some(word) = self.backend.as_mut().and_then(PaneBackend::poll_message) {
+            self.handle_message(word).await;
         }
         self.read_some().await;
     }
@@ -453,32 +447,36 @@ impl Pane {
         let turn = match self.follower.turn() {
             Ok(turn) => turn,
             Err(error) => {
-                tracing::warn!(pane = %self.seat.record.id, %error, "the log cannot be read");
-                self.more_to_read = false;
+                tracing::warn!(pane = %self.context.record.id, %error, "the log cannot be read");
+                self.has_unread_output = false;
                 return;
             }
         };
-        self.more_to_read = turn.more;
-        self.floods = turn.full;
+        self.has_unread_output = turn.more;
+        self.is_flooding = turn.full;
         if !turn.grew {
             return;
         }
         self.last_output = Instant::now();
-        self.viewing
-            .printed(&self.follower.terminal, self.last_output);
-        let looked_at = self.seat.record.agent.is_some() || self.viewing.is_watched();
-        if self.look_at.is_some() || looked_at {
-            self.look_at = Some(self.last_output + QUIET);
-        }
+        let redraw = match self.follower.terminal.modes().synchronized {
+            true => RedrawState::Incomplete,
+            false => RedrawState::Complete,
+        };
+        self.frames.on_output(redraw, self.last_output);
+        let interest = match self.context.record.agent {
+            Some(_) => ProbeInterest::Followed,
+            None => self.viewer_interest(),
+        };
+        self.probing.on_output(interest, self.last_output);
         self.update_idle(AgentIdle::on_output);
         self.quiet.on_activity(self.last_activity());
         self.search_output().await;
         for fact in turn.facts {
-            self.fact(fact).await;
+            self.handle_terminal_event(fact).await;
         }
         let offset = self.follower.terminal.offset().0;
-        self.seat.grow.send_replace(offset);
-        self.tell_log_size(offset).await;
+        self.context.grow.send_replace(offset);
+        self.report_log_size(offset).await;
         if self.inputs.follows_screen() {
             let screen = self.input_screen();
             self.inputs.on_output(&screen, self.last_output);
@@ -488,22 +486,22 @@ impl Pane {
         }
     }
 
-    async fn fact(&mut self, fact: TerminalEvent) {
+    async fn handle_terminal_event(&mut self, fact: TerminalEvent) {
         match fact {
             TerminalEvent::Mark(mark) => {
                 match mark.kind {
                     ShellMarkKind::Input if !self.prompted => {
                         self.prompted = true;
-                        self.look_at = None;
+                        self.probing.clear();
                         let cursor = view::shown(mark.at);
-                        self.seat.say(PaneEvent::Prompted { cursor }).await;
+                        self.context.emit(PaneEvent::Prompted { cursor }).await;
                     }
                     ShellMarkKind::Output => self.inputs.on_command_start(),
                     ShellMarkKind::Prompt | ShellMarkKind::Input | ShellMarkKind::Done { .. } => {}
                 }
                 self.step_mark(&mark).await;
             }
-            TerminalEvent::Cwd(cwd) => self.seat.say(PaneEvent::Moved { cwd }).await,
+            TerminalEvent::Cwd(cwd) => self.context.emit(PaneEvent::Moved { cwd }).await,
             TerminalEvent::Reply { at, bytes } => self.reply(at.0, bytes),
             TerminalEvent::Title(_) | TerminalEvent::Bell | TerminalEvent::Alternate(_) => {}
         }
@@ -512,20 +510,20 @@ impl Pane {
     /// What a terminal says when it is asked. Asked once, answered once, whichever daemon hears it.
     fn reply(&mut self, at: u64, bytes: Vec<u8>) {
         // tmux answers for itself.
-        if self.seat.record.tmux.is_some() {
+        if self.context.record.tmux.is_some() {
             return;
         }
-        let Some(keeper) = self
-            .keeper
+        let Some(backend) = self
+            .backend
             .as_mut()
-            .filter(|keeper| at > keeper.answered_upto())
+            .filter(|backend| at > backend.answered_upto())
         else {
             return;
         };
         let mut key = [0; 16];
         key[..8].copy_from_slice(&at.to_le_bytes());
         key[8..].copy_from_slice(b"answered");
-        let seq = keeper.next_seq();
+        let seq = backend.next_seq();
         self.tell(&ToHolder::Input(InputMessage {
             seq,
             key,
@@ -536,15 +534,15 @@ impl Pane {
 
     fn deadline(&self, timer: PaneTimer) -> Option<Instant> {
         match timer {
-            PaneTimer::Probe => self.look_at,
+            PaneTimer::Probe => self.probing.deadline(),
             PaneTimer::Input => self.inputs.deadline(),
             PaneTimer::Expect => self.expects.deadline(),
             PaneTimer::Pipeline => self.steps.as_ref().and_then(StepTracker::deadline),
             PaneTimer::AgentIdle => self.idle.deadline(),
             PaneTimer::Quiet => self.quiet.deadline(),
-            PaneTimer::Frame => self.viewing.deadline(),
-            PaneTimer::ProbeTimeout => self.probe_deadline,
-            PaneTimer::CloseTimeout => self.close_deadline,
+            PaneTimer::Frame => self.frames.deadline(),
+            PaneTimer::ProbeTimeout => self.health.deadline(),
+            PaneTimer::CloseTimeout => self.lifecycle.close_deadline(),
         }
     }
 
@@ -561,7 +559,7 @@ impl Pane {
     async fn fire(&mut self, timer: PaneTimer, now: Instant) {
         match timer {
             PaneTimer::Probe => {
-                self.look_at = None;
+                self.probing.clear();
                 self.probe(ProbeReason::Quiet);
             }
             PaneTimer::Input => {
@@ -578,47 +576,49 @@ impl Pane {
             }
             // Frames are made in every turn of the loop.
             PaneTimer::Frame => {}
-            PaneTimer::ProbeTimeout => self.holder_is_silent(),
+            PaneTimer::ProbeTimeout => self.backend_timed_out(),
             PaneTimer::CloseTimeout => self.close_unreachable(Duration::ZERO),
         }
     }
 
-    /// All that will ever come is read, and where somebody asked for the end, no process is left.
-    fn is_over(&self) -> bool {
-        let Some((_, at)) = self.exited else {
-            return false;
-        };
-        let read = self.follower.terminal.offset().0 >= at || !self.more_to_read;
-        let closing_goes_on = self.seat.record.closing
-            && !self.swept
-            && (self.keeper.is_some() || self.reconnection.is_some());
-        !self.is_told() && read && !closing_goes_on
+    /// The exit of the child, when all output has been read and no close is under way.
+    fn reportable_exit(&self) -> Option<PaneExit<ProcessExit>> {
+        self.lifecycle.reportable_exit(EndView {
+            offset: self.follower.terminal.offset().0,
+            has_unread_output: self.has_unread_output,
+            is_closing: self.context.record.closing,
+            has_backend: self.backend.is_some() || self.reconnection.is_some(),
+            is_reported: self.is_end_reported(),
+        })
     }
 
     /// The end has been told, so all output has been read.
-    fn is_told(&self) -> bool {
-        self.seat.record.ended.is_some()
+    fn is_end_reported(&self) -> bool {
+        self.context.record.ended.is_some()
     }
 
-    async fn over(&mut self) {
-        let Some((ending, at)) = self.exited else {
-            return;
-        };
-        let lost = at.saturating_sub(self.follower.terminal.offset().0);
+    /// Reports the end of the pane, and ends what is left of a closed one.
+    async fn end(&mut self, exit: PaneExit<ProcessExit>) {
+        let lost = exit
+            .output_end
+            .saturating_sub(self.follower.terminal.offset().0);
         if lost > 0 {
-            tracing::warn!(pane = %self.seat.record.id, bytes = lost, "output could not be written and is lost");
-            self.seat.say(PaneEvent::OutputLost { bytes: lost }).await;
+            tracing::warn!(pane = %self.context.record.id, bytes = lost, "output could not be written and is lost");
+            self.context
+                .emit(PaneEvent::OutputLost { bytes: lost })
+                .await;
         }
-        let keeper = self.keeper.take();
-        (self.probe_deadline, self.close_deadline) = (None, None);
-        self.look_at = None;
-        let exit = launch::exit(ending);
+        let backend = self.backend.take();
+        self.health.clear_deadline();
+        self.lifecycle.clear_close_deadline();
+        self.probing.clear();
+        let exit = launch::exit(exit.status);
         let cursor = self.cursor();
         let title = self.follower.terminal.title().to_owned();
         // A note to ourselves that the end was told; core writes the real one.
-        self.seat.record.ended = Some(fugue_core::PaneEnd {
+        self.context.record.ended = Some(fugue_core::PaneEnd {
             exit: exit.clone(),
-            at: self.seat.record.created_at.into(),
+            at: self.context.record.created_at.into(),
             closed: false,
             cursor: cursor.clone(),
             title: title.clone(),
@@ -637,32 +637,36 @@ impl Pane {
         self.end_expects().await;
         self.report_steps().await;
         let alone = self.alone;
-        self.seat
-            .say(PaneEvent::Ended {
+        self.context
+            .emit(PaneEvent::Ended {
                 exit,
                 cursor,
                 title,
                 alone,
-                sweeps: self.seat.record.closing,
+                sweeps: self.context.record.closing,
             })
             .await;
-        self.seat.grow.send_modify(|offset| *offset += 1);
-        if let Some(keeper) = keeper {
-            keeper.leave().await;
+        self.context.grow.send_modify(|offset| *offset += 1);
+        if let Some(backend) = backend {
+            backend.leave().await;
         }
-        if self.seat.record.closing {
-            let (pane, dir, swept) = (self.seat.record.id, self.seat.place().dir, self.swept);
+        if self.context.record.closing {
+            let (pane, dir, is_reaped) = (
+                self.context.record.id,
+                self.context.place().dir,
+                self.lifecycle.is_reaped(),
+            );
             let sweeps = move || {
-                if swept {
+                if is_reaped {
                     reap::view(&dir);
                 } else {
                     reap::pane(pane, &dir, Duration::ZERO);
                 }
             };
-            if !swept || self.seat.record.tmux.is_some() {
+            if !is_reaped || self.context.record.tmux.is_some() {
                 let _ = tokio::task::spawn_blocking(sweeps).await;
             }
-            self.seat.say(PaneEvent::Swept).await;
+            self.context.emit(PaneEvent::Swept).await;
         }
     }
 
@@ -672,9 +676,9 @@ impl Pane {
     }
 }
 
-async fn event(keeper: Option<&mut PaneBackend>) -> io::Result<BackendEvent> {
-    match keeper {
-        Some(keeper) => keeper.event().await,
+async fn event(backend: Option<&mut PaneBackend>) -> io::Result<BackendEvent> {
+    match backend {
+        Some(backend) => backend.next_event().await,
         None => std::future::pending().await,
     }
 }

@@ -15,17 +15,17 @@ use fugue_core::{
 use fugue_holder::{LogRead, LogReader};
 use fugue_term::{LineNo, LineSelection, Offset, Terminal, TextCursor, TextLine};
 
-use crate::replay::Gap;
+use crate::replay::OutputGap;
 
 /// A reply, or what is to be read from the log because the terminal at hand does not reach back far enough.
-pub enum Reading {
+pub enum ReadOutcome {
     Done(Box<ReadPaneReply>),
     NeedsMore(Box<TextPlan>),
 }
 
 /// How much of the pane's past a source has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Past {
+pub enum HistoryDepth {
     /// There may be more in the log.
     Recent,
     /// There is no more anywhere.
@@ -33,10 +33,10 @@ pub enum Past {
 }
 
 /// A part of a text, in its order.
-pub enum Part<'a> {
+pub enum TextPart<'a> {
     Line(&'a TextLine<'a>),
     /// Output is missing here.
-    Gap(&'a Gap),
+    Gap(&'a OutputGap),
 }
 
 /// Where a text is read from. Each visit goes over all of it.
@@ -44,12 +44,12 @@ pub trait TextSource {
     fn visit(
         &mut self,
         selection: LineSelection,
-        visit: &mut dyn FnMut(Part<'_>),
-    ) -> Result<Extent, Error>;
+        visit: &mut dyn FnMut(TextPart<'_>),
+    ) -> Result<TextExtent, Error>;
 }
 
 /// What a source had of a selection.
-pub struct Extent {
+pub struct TextExtent {
     /// The oldest line it has.
     pub first_kept: u64,
     /// Older lines would have been selected.
@@ -59,12 +59,12 @@ pub struct Extent {
 }
 
 /// Puts gaps where they belong between the lines of a selection.
-pub struct GapPlaces {
+pub struct GapPositions {
     selection: LineSelection,
     given: usize,
 }
 
-impl GapPlaces {
+impl GapPositions {
     pub fn new(selection: LineSelection) -> Self {
         Self {
             selection,
@@ -73,23 +73,23 @@ impl GapPlaces {
     }
 
     /// Hands over the gaps before a line.
-    pub fn before(&mut self, line: u64, gaps: &[Gap], visit: &mut dyn FnMut(Part<'_>)) {
+    pub fn before(&mut self, line: u64, gaps: &[OutputGap], visit: &mut dyn FnMut(TextPart<'_>)) {
         while let Some(gap) = gaps.get(self.given).filter(|gap| gap.line <= line) {
             self.given += 1;
             if self.selects(gap) {
-                visit(Part::Gap(gap));
+                visit(TextPart::Gap(gap));
             }
         }
     }
 
     /// Hands over what is missing at the end of the log.
-    pub fn at_end(&self, tail: Option<Gap>, visit: &mut dyn FnMut(Part<'_>)) {
+    pub fn at_end(&self, tail: Option<OutputGap>, visit: &mut dyn FnMut(TextPart<'_>)) {
         if let Some(gap) = tail.filter(|gap| self.selects(gap)) {
-            visit(Part::Gap(&gap));
+            visit(TextPart::Gap(&gap));
         }
     }
 
-    fn selects(&self, gap: &Gap) -> bool {
+    fn selects(&self, gap: &OutputGap) -> bool {
         match self.selection {
             LineSelection::From(line) => gap.line >= line.0,
             LineSelection::Since(since) => gap.next > since.offset.0,
@@ -101,25 +101,25 @@ impl GapPlaces {
 /// The lines that a terminal keeps.
 pub struct RecentText<'a> {
     pub terminal: &'a Terminal,
-    pub gaps: &'a [Gap],
+    pub gaps: &'a [OutputGap],
     /// What is missing at the end of the log.
-    pub tail: Option<Gap>,
+    pub tail: Option<OutputGap>,
 }
 
 impl TextSource for RecentText<'_> {
     fn visit(
         &mut self,
         selection: LineSelection,
-        visit: &mut dyn FnMut(Part<'_>),
-    ) -> Result<Extent, Error> {
-        let mut places = GapPlaces::new(selection);
+        visit: &mut dyn FnMut(TextPart<'_>),
+    ) -> Result<TextExtent, Error> {
+        let mut places = GapPositions::new(selection);
         self.terminal.visit(selection, |line| {
             places.before(line.no.0, self.gaps, visit);
-            visit(Part::Line(line));
+            visit(TextPart::Line(line));
         });
         places.before(u64::MAX, self.gaps, visit);
         places.at_end(self.tail, visit);
-        Ok(Extent {
+        Ok(TextExtent {
             first_kept: self.terminal.first_kept().0,
             lacks: self.terminal.lacks(selection),
             end: self.terminal.end(),
@@ -221,31 +221,31 @@ impl TextPlan {
     pub fn read(
         &self,
         source: &mut dyn TextSource,
-        past: Past,
+        past: HistoryDepth,
     ) -> Result<Option<ReadPaneReply>, Error> {
         let mut skip = self.is_exact.then_some(0);
         loop {
             let mut last = LastLines::new(self.wanted, self.most_chars, skip);
             let (mut missing_bytes, mut numbered) = (0, String::new());
             let extent = source.visit(self.selection, &mut |part| match (part, &self.grep) {
-                (Part::Gap(gap), grep) => {
+                (TextPart::Gap(gap), grep) => {
                     missing_bytes += gap.bytes;
                     if grep.is_none() {
                         last.push(&view::missing_line(gap.bytes));
                     }
                 }
-                (Part::Line(line), None) => last.push(&line.text),
-                (Part::Line(line), Some(grep)) if grep.is_match(&line.text) => {
+                (TextPart::Line(line), None) => last.push(&line.text),
+                (TextPart::Line(line), Some(grep)) if grep.is_match(&line.text) => {
                     numbered.clear();
                     let number = line.no.0 + 1 - self.number_one;
                     let _ = write!(numbered, "{number}:{}", line.text);
                     last.push(&numbered);
                 }
-                (Part::Line(_), Some(_)) => {}
+                (TextPart::Line(_), Some(_)) => {}
             })?;
             let enough = !self.is_exact && self.grep.is_none() && last.seen() >= self.wanted as u64;
             let short = extent.lacks && !enough;
-            if short && past == Past::Recent {
+            if short && past == HistoryDepth::Recent {
                 return Ok(None);
             }
             // Lines that were asked for and that no file has any more.
@@ -282,7 +282,7 @@ pub fn read(
     log: &mut LogReader,
     args: &ReadPane,
     state: &SourcedState,
-) -> Result<Reading, Error> {
+) -> Result<ReadOutcome, Error> {
     let plan = match args.mode {
         ReadMode::Text => TextPlan::text(recent.terminal, args, state)?,
         ReadMode::LastCommand => TextPlan::last_command(recent.terminal, args, state)?,
@@ -291,16 +291,20 @@ pub fn read(
             let mut reply = raw(recent.terminal.end(), log, args, state)?;
             reply.missing_bytes += recent.tail.map_or(0, |gap| gap.bytes);
             reply.note = missing_note(reply.missing_bytes);
-            return Ok(Reading::Done(Box::new(reply)));
+            return Ok(ReadOutcome::Done(Box::new(reply)));
         }
     };
-    Ok(match plan.read(recent, Past::Recent)? {
-        Some(reply) => Reading::Done(Box::new(reply)),
-        None => Reading::NeedsMore(Box::new(plan)),
+    Ok(match plan.read(recent, HistoryDepth::Recent)? {
+        Some(reply) => ReadOutcome::Done(Box::new(reply)),
+        None => ReadOutcome::NeedsMore(Box::new(plan)),
     })
 }
 
-fn screen(terminal: &Terminal, args: &ReadPane, state: &SourcedState) -> Result<Reading, Error> {
+fn screen(
+    terminal: &Terminal,
+    args: &ReadPane,
+    state: &SourcedState,
+) -> Result<ReadOutcome, Error> {
     let rows: Vec<String> = terminal.screen().rows().collect();
     let used = rows
         .iter()
@@ -308,7 +312,7 @@ fn screen(terminal: &Terminal, args: &ReadPane, state: &SourcedState) -> Result<
         .map_or(0, |last| last + 1);
     let rows = grepped(rows[..used].iter().cloned().zip(1..).collect(), args)?;
     let bounded = view::bound(&rows, args.max_output_chars as usize);
-    Ok(Reading::Done(Box::new(ReadPaneReply {
+    Ok(ReadOutcome::Done(Box::new(ReadPaneReply {
         text: bounded.text,
         cursor: view::shown(terminal.end()),
         lines: bounded.lines,
@@ -326,7 +330,7 @@ fn screen(terminal: &Terminal, args: &ReadPane, state: &SourcedState) -> Result<
 /// A part of the text, as much as any bound up to `most` can want. `None`: the source does not reach back far enough.
 pub fn stretch(
     source: &mut dyn TextSource,
-    past: Past,
+    past: HistoryDepth,
     want: &OutputRange,
     most: usize,
 ) -> Result<Option<PartText>, Error> {
@@ -334,13 +338,13 @@ pub fn stretch(
     let mut missing_bytes = 0;
     let (selection, is_text) = selection_of(want);
     let extent = source.visit(selection, &mut |part| match part {
-        Part::Line(line) => clip.push(&line.text),
-        Part::Gap(gap) => {
+        TextPart::Line(line) => clip.push(&line.text),
+        TextPart::Gap(gap) => {
             missing_bytes += gap.bytes;
             clip.push(&view::missing_line(gap.bytes));
         }
     })?;
-    if is_text && extent.lacks && past == Past::Recent {
+    if is_text && extent.lacks && past == HistoryDepth::Recent {
         return Ok(None);
     }
     let first = match selection {

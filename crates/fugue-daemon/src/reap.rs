@@ -36,7 +36,7 @@ pub fn pane(pane: PaneId, dir: &Path, grace: Duration) {
 
 /// What became of a directory that was to be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removal {
+pub enum DirRemoval {
     Removed,
     /// Something in it lives or cannot be looked at, or the directory cannot be removed now.
     Kept,
@@ -44,7 +44,7 @@ pub enum Removal {
 
 /// Removes a pane's directory, unless its holder or its recorded child lives. Whoever removes one does it here. Waits a
 /// moment for a holder that is just leaving.
-pub fn remove_pane_dir(dir: &Path) -> Removal {
+pub fn remove_pane_dir(dir: &Path) -> DirRemoval {
     view(dir);
     let mut liveness = Liveness::of(dir);
     if liveness == Liveness::Holder
@@ -55,14 +55,14 @@ pub fn remove_pane_dir(dir: &Path) -> Removal {
     }
     if liveness != Liveness::Dead {
         tracing::warn!(dir = %dir.display(), ?liveness, "pane directory kept");
-        return Removal::Kept;
+        return DirRemoval::Kept;
     }
     match std::fs::remove_dir_all(dir) {
-        Ok(()) => Removal::Removed,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Removal::Removed,
+        Ok(()) => DirRemoval::Removed,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => DirRemoval::Removed,
         Err(error) => {
             tracing::warn!(dir = %dir.display(), %error, "pane directory could not be removed");
-            Removal::Kept
+            DirRemoval::Kept
         }
     }
 }
@@ -79,7 +79,7 @@ pub fn unrecorded(panes: &Path, recorded: &HashSet<PaneId>, age: Duration) {
         let dir = entry.path();
         let old = last_written(&dir).and_then(|at| at.elapsed().ok());
         let removed =
-            old.is_some_and(|old| old >= age) && remove_pane_dir(&dir) == Removal::Removed;
+            old.is_some_and(|old| old >= age) && remove_pane_dir(&dir) == DirRemoval::Removed;
         tracing::warn!(pane = %id, removed, "pane directory without a record");
     }
 }

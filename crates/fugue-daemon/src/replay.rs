@@ -19,7 +19,7 @@ use fugue_term::{Offset, Scrollback, Terminal, TerminalEvent, TerminalOptions, T
 
 /// How far back to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
+pub enum ReplayDepth {
     /// Enough for the screen and the latest lines.
     Recent,
     /// Enough for what was printed behind this offset.
@@ -30,7 +30,7 @@ pub enum Depth {
 
 /// A part of a pane's output that no file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gap {
+pub struct OutputGap {
     /// The first line behind it.
     pub line: u64,
     pub from: u64,
@@ -40,7 +40,7 @@ pub struct Gap {
 
 /// Whether this follower leaves checkpoints behind. Only the pane's own does: one writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checkpoints {
+pub enum CheckpointPolicy {
     Every(u64),
     None,
 }
@@ -59,7 +59,7 @@ const BYTES_PER_SCROLLBACK: usize = 16 * 1024;
 const MAX_GAPS: usize = 64;
 
 /// A terminal that follows a pane's log.
-pub struct Follower {
+pub struct LogFollower {
     pub terminal: Terminal,
     pub log: LogReader,
     sizes: Vec<SizeAt>,
@@ -68,13 +68,13 @@ pub struct Follower {
     /// The process whose output is read now, of those that the pane has had.
     generation: u32,
     buffer: Vec<u8>,
-    checkpoints: Checkpoints,
+    checkpoints: CheckpointPolicy,
     last_checkpoint: u64,
-    gaps: Vec<Gap>,
+    gaps: Vec<OutputGap>,
 }
 
 /// What one turn brought.
-pub struct Turn {
+pub struct FollowerTurn {
     pub facts: Vec<TerminalEvent>,
     /// There may be more to read at once.
     pub more: bool,
@@ -83,14 +83,14 @@ pub struct Turn {
     pub grew: bool,
 }
 
-impl Follower {
+impl LogFollower {
     /// At the oldest place from which the wanted depth can be had; nothing is fed yet.
     pub fn open(
         dir: &Path,
         record: &PaneRecord,
         keep_lines: usize,
-        depth: Depth,
-        checkpoints: Checkpoints,
+        depth: ReplayDepth,
+        checkpoints: CheckpointPolicy,
     ) -> io::Result<Self> {
         let size = TerminalSize {
             rows: record.size.rows,
@@ -108,15 +108,15 @@ impl Follower {
         dir: &Path,
         size: TerminalSize,
         options: TerminalOptions,
-        depth: Depth,
-        checkpoints: Checkpoints,
+        depth: ReplayDepth,
+        checkpoints: CheckpointPolicy,
     ) -> io::Result<Self> {
         let log = LogReader::new(dir);
         let (first, end) = (log.first()?, log.end()?);
         let goal = match depth {
-            Depth::Recent => end.saturating_sub(RECENT_BYTES).max(first),
-            Depth::From(offset) => offset.max(first),
-            Depth::All => first,
+            ReplayDepth::Recent => end.saturating_sub(RECENT_BYTES).max(first),
+            ReplayDepth::From(offset) => offset.max(first),
+            ReplayDepth::All => first,
         };
         let sizes = SizeAt::read_all(dir)?;
         let size = sizes.first().map_or(size, |at| TerminalSize {
@@ -143,7 +143,7 @@ impl Follower {
     }
 
     /// Feeds a bounded piece of what is new.
-    pub fn turn(&mut self) -> io::Result<Turn> {
+    pub fn turn(&mut self) -> io::Result<FollowerTurn> {
         let at = self.terminal.offset().0;
         self.apply_sizes(at);
         let piece = self.piece(at, u64::MAX);
@@ -158,12 +158,12 @@ impl Follower {
         room.min(BYTES_PER_TURN)
     }
 
-    fn take(&mut self, read: LogRead, piece: usize) -> io::Result<Turn> {
+    fn take(&mut self, read: LogRead, piece: usize) -> io::Result<FollowerTurn> {
         match read {
             LogRead::Bytes(count) => {
                 let facts = self.terminal.feed(&self.buffer[..count]);
                 self.checkpoint();
-                Ok(Turn {
+                Ok(FollowerTurn {
                     facts,
                     more: !self.log.is_at_end(),
                     full: count == piece,
@@ -172,14 +172,14 @@ impl Follower {
             }
             LogRead::Gap { from, next } => {
                 self.skip(from, next);
-                Ok(Turn {
+                Ok(FollowerTurn {
                     facts: Vec::new(),
                     more: true,
                     full: true,
                     grew: true,
                 })
             }
-            LogRead::End => Ok(Turn {
+            LogRead::End => Ok(FollowerTurn {
                 facts: Vec::new(),
                 more: false,
                 full: false,
@@ -200,7 +200,7 @@ impl Follower {
                 last.next = next;
                 last.bytes += bytes;
             }
-            None => self.gaps.push(Gap {
+            None => self.gaps.push(OutputGap {
                 line,
                 from,
                 next,
@@ -210,7 +210,7 @@ impl Follower {
     }
 
     /// What was found missing on the way, oldest first.
-    pub fn gaps(&self) -> &[Gap] {
+    pub fn gaps(&self) -> &[OutputGap] {
         &self.gaps
     }
 
@@ -219,7 +219,7 @@ impl Follower {
     pub fn stream(
         &mut self,
         to: u64,
-        mut each: impl FnMut(&Scrollback, &Terminal, &[Gap]) -> ControlFlow<()>,
+        mut each: impl FnMut(&Scrollback, &Terminal, &[OutputGap]) -> ControlFlow<()>,
     ) -> io::Result<()> {
         loop {
             let at = self.terminal.offset().0;
@@ -312,8 +312,8 @@ impl Follower {
     fn checkpoint(&mut self) {
         let at = self.terminal.offset().0;
         match self.checkpoints {
-            Checkpoints::Every(bytes) if at >= self.last_checkpoint + bytes => {}
-            Checkpoints::Every(_) | Checkpoints::None => return,
+            CheckpointPolicy::Every(bytes) if at >= self.last_checkpoint + bytes => {}
+            CheckpointPolicy::Every(_) | CheckpointPolicy::None => return,
         }
         // In the middle of an escape sequence there is none; the next turn brings one.
         let Some(saved) = self.terminal.save() else {

@@ -1,4 +1,4 @@
-//! Completes a run's result with what its panes printed: live panes are asked, ended ones are read from their files.
+//! Completes a run's result with the output of its panes, from live panes' terminals or from the files of ended ones.
 
 use std::sync::Arc;
 
@@ -21,35 +21,41 @@ pub async fn reply(
     parts: Vec<Option<(OutputPart, Option<PaneHandle>)>>,
     most_chars: usize,
     wrap: ReplyFormat,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> Result<Response, Error> {
-    // All are asked before the first answer is waited for. Whoever no longer waits for the reply stops the asking.
-    let mut asked = JoinSet::new();
-    let mut all: Vec<Option<PartText>> = Vec::new();
+    let mut texts: Vec<Option<PartText>> = Vec::new();
+    texts.resize_with(parts.len(), || None);
+    // A result without output, such as a match of an expect, needs no file and no other thread.
+    if parts.iter().all(Option::is_none) {
+        let reply = result::complete(result, &texts, most_chars, wrap);
+        return Ok(Response::Tool { reply });
+    }
+    // Every output is requested before the first one is awaited. A cancelled reply drops the requests.
+    let mut requests = JoinSet::new();
     for (index, part) in parts.into_iter().enumerate() {
-        all.push(None);
         if let Some((part, handle)) = part {
-            let found = found(part, handle, most_chars, house.clone());
-            asked.spawn(async move { (index, found.await) });
+            let text = part_text(part, handle, most_chars, daemon.clone());
+            requests.spawn(async move { (index, text.await) });
         }
     }
-    while let Some(found) = asked.join_next().await {
-        if let Ok((index, found)) = found {
-            all[index] = Some(found);
+    while let Some(done) = requests.join_next().await {
+        if let Ok((index, text)) = done {
+            texts[index] = Some(text);
         }
     }
-    // Megabytes of text are measured and cut here, and other calls must not wait for that.
+    // Megabytes of text are measured and cut here, which must not delay other calls.
     blocking(move || Response::Tool {
-        reply: result::complete(result, &all, most_chars, wrap),
+        reply: result::complete(result, &texts, most_chars, wrap),
     })
     .await
 }
 
-async fn found(
+/// The output of one part, from the terminal of its live pane if that has all of it, else from the files.
+async fn part_text(
     part: OutputPart,
     handle: Option<PaneHandle>,
     most_chars: usize,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> PartText {
     if let Some(handle) = handle {
         let (answer, answered) = oneshot::channel();
@@ -58,9 +64,9 @@ async fn found(
             most_chars,
             answer,
         });
-        if let Ok(Some(found)) = answered.await {
-            return found;
+        if let Ok(Some(text)) = answered.await {
+            return text;
         }
     }
-    archive::stretch(part.record, part.want, most_chars, house).await
+    archive::stretch(part.record, part.want, most_chars, daemon).await
 }

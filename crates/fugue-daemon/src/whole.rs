@@ -20,8 +20,8 @@ use tokio::{
 
 use crate::{
     desk::Responder,
-    reading::{Extent, GapPlaces, Part, TextSource},
-    replay::{Checkpoints, Depth, Follower, Gap},
+    reading::{GapPositions, TextExtent, TextPart, TextSource},
+    replay::{CheckpointPolicy, LogFollower, OutputGap, ReplayDepth},
 };
 
 /// The permits of those who read whole output logs. Each reader costs memory, a core and the disk, so that others wait.
@@ -29,10 +29,10 @@ pub struct WholeLogReaders(Arc<Semaphore>);
 
 /// Whether whoever wanted the answer has gone.
 #[derive(Clone, Default)]
-pub struct Cancelled(Arc<AtomicBool>);
+pub struct CancelFlag(Arc<AtomicBool>);
 
 /// Tells the reader's thread that nobody waits for it any more.
-struct CancelOnDrop(Cancelled);
+struct CancelOnDrop(CancelFlag);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
@@ -40,7 +40,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-impl Cancelled {
+impl CancelFlag {
     fn is_so(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -55,10 +55,10 @@ impl WholeLogReaders {
     /// work breaks off.
     pub async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Cancelled) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&CancelFlag) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let permit = self.0.clone().acquire_owned().await.map_err(closed)?;
-        let cancelled = Cancelled::default();
+        let cancelled = CancelFlag::default();
         let _cancel = CancelOnDrop(cancelled.clone());
         blocking(move || {
             let done = work(&cancelled);
@@ -113,25 +113,29 @@ pub fn answer_later(
 pub struct WholeLog<'a> {
     pub record: &'a PaneRecord,
     pub dir: PathBuf,
-    pub depth: Depth,
+    pub depth: ReplayDepth,
     /// Where the text ends; `None` is where the log does.
     pub to: Option<u64>,
-    pub cancelled: &'a Cancelled,
+    pub cancelled: &'a CancelFlag,
 }
 
 impl WholeLog<'_> {
     /// A terminal before the first byte. It keeps all lines that are not taken out of it.
-    pub fn open(&self) -> Result<Follower, Error> {
-        let none = Checkpoints::None;
-        Follower::open(&self.dir, self.record, usize::MAX, self.depth, none)
+    pub fn open(&self) -> Result<LogFollower, Error> {
+        let none = CheckpointPolicy::None;
+        LogFollower::open(&self.dir, self.record, usize::MAX, self.depth, none)
             .map_err(|error| unreadable(self.record, &error))
     }
 
     /// Feeds the log to a follower, for as long as the answer is wanted.
     pub fn stream(
         &self,
-        follower: &mut Follower,
-        mut each: impl FnMut(&fugue_term::Scrollback, &fugue_term::Terminal, &[Gap]) -> ControlFlow<()>,
+        follower: &mut LogFollower,
+        mut each: impl FnMut(
+            &fugue_term::Scrollback,
+            &fugue_term::Terminal,
+            &[OutputGap],
+        ) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let to = self.to.unwrap_or(u64::MAX);
         follower
@@ -153,23 +157,23 @@ impl TextSource for WholeLog<'_> {
     fn visit(
         &mut self,
         selection: fugue_term::LineSelection,
-        visit: &mut dyn FnMut(Part<'_>),
-    ) -> Result<Extent, Error> {
+        visit: &mut dyn FnMut(TextPart<'_>),
+    ) -> Result<TextExtent, Error> {
         let mut follower = self.open()?;
         let first_kept = follower.terminal.first_kept().0;
         let lacks = follower.terminal.lacks(selection);
-        let mut places = GapPlaces::new(selection);
+        let mut places = GapPositions::new(selection);
         self.stream(&mut follower, |scrollback, _, gaps| {
             scrollback.visit(selection, |line| {
                 places.before(line.no.0, gaps, visit);
-                visit(Part::Line(line));
+                visit(TextPart::Line(line));
             });
             ControlFlow::Continue(())
         })?;
         let terminal = &follower.terminal;
         terminal.visit(selection, |line| {
             places.before(line.no.0, follower.gaps(), visit);
-            visit(Part::Line(line));
+            visit(TextPart::Line(line));
         });
         places.before(u64::MAX, follower.gaps(), visit);
         let offset = terminal.offset().0;
@@ -178,7 +182,7 @@ impl TextSource for WholeLog<'_> {
             Some(to) => gap_at_end(offset, to),
         };
         places.at_end(tail, visit);
-        Ok(Extent {
+        Ok(TextExtent {
             first_kept,
             lacks,
             end: terminal.end(),
@@ -187,7 +191,11 @@ impl TextSource for WholeLog<'_> {
 }
 
 /// What is missing at the end of an ended pane's log: the records of its end say how much was printed.
-pub fn short_tail(record: &PaneRecord, dir: &Path, offset: u64) -> Result<Option<Gap>, Error> {
+pub fn short_tail(
+    record: &PaneRecord,
+    dir: &Path,
+    offset: u64,
+) -> Result<Option<OutputGap>, Error> {
     let Some(ended) = &record.ended else {
         return Ok(None);
     };
@@ -198,8 +206,8 @@ pub fn short_tail(record: &PaneRecord, dir: &Path, offset: u64) -> Result<Option
     Ok(gap_at_end(offset, told.max(recorded)))
 }
 
-fn gap_at_end(offset: u64, end: u64) -> Option<Gap> {
-    (offset < end).then(|| Gap {
+fn gap_at_end(offset: u64, end: u64) -> Option<OutputGap> {
+    (offset < end).then(|| OutputGap {
         line: u64::MAX,
         from: offset,
         next: end,
@@ -231,7 +239,7 @@ mod tests {
             let (end, ended) = std::sync::mpsc::channel::<()>();
             let (begin, begins) = oneshot::channel();
             let readers = readers.clone();
-            let work = move |_: &Cancelled| {
+            let work = move |_: &CancelFlag| {
                 let _ = begin.send(());
                 let _ = ended.recv();
                 Ok(())
@@ -269,7 +277,7 @@ mod tests {
         let readers = WholeLogReaders::new(1);
         let (begin, begins) = oneshot::channel();
         let (told, tells) = std::sync::mpsc::channel();
-        let run = readers.run(move |cancelled: &Cancelled| {
+        let run = readers.run(move |cancelled: &CancelFlag| {
             let _ = begin.send(());
             while !cancelled.is_so() {
                 std::thread::yield_now();

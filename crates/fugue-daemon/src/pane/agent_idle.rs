@@ -17,12 +17,12 @@ use super::Pane;
 
 impl Pane {
     fn with_idle_view<T>(&self, f: impl FnOnce(&IdleView<'_>) -> T) -> T {
-        let idle_threshold_ms = self.seat.house.settings.idle_threshold_ms();
+        let idle_threshold_ms = self.context.daemon.settings.idle_threshold_ms();
         f(&IdleView {
             now: Instant::now(),
             last_output: self.last_output,
             activity: self.activity(),
-            is_connected: self.keeper.is_some(),
+            is_connected: self.backend.is_some(),
             is_known_agent: self.vendor().is_some(),
             idle_threshold: Duration::from_millis(idle_threshold_ms),
             is_person_typing: &|| self.is_person_typing(),
@@ -48,12 +48,12 @@ impl Pane {
     /// Reports to core when the agent has become idle, or takes longer.
     pub(super) async fn check_idle(&mut self) {
         if let Some(state) = self.update_idle(AgentIdle::on_timer) {
-            self.seat.say(PaneEvent::Rest(state)).await;
+            self.context.emit(PaneEvent::Rest(state)).await;
         }
     }
 
     pub(super) async fn type_message(&mut self, event: EventId, text: String) {
-        if self.keeper.is_none() && self.reconnection.is_none() {
+        if self.backend.is_none() && self.reconnection.is_none() {
             return self.message_typed(event, TypingOutcome::Refused).await;
         }
         let waits = self.with_idle_view(|view| match self.idle.is_idle(view) {
@@ -67,7 +67,7 @@ impl Pane {
         key[..8].copy_from_slice(&event.0.to_le_bytes());
         key[8..].copy_from_slice(b"message ");
         let args = SendInput {
-            pane_id: self.seat.record.id.to_string(),
+            pane_id: self.context.record.id.to_string(),
             input: Some(without_controls(&text)),
             keys: Vec::new(),
             submit: true,
@@ -79,7 +79,9 @@ impl Pane {
     }
 
     async fn message_typed(&self, event: EventId, how: TypingOutcome) {
-        self.seat.say(PaneEvent::MessageTyped { event, how }).await;
+        self.context
+            .emit(PaneEvent::MessageTyped { event, how })
+            .await;
     }
 
     /// Reports the outcomes of messages and injections since the last turn of the loop.
@@ -92,7 +94,7 @@ impl Pane {
             {
                 self.idle.on_refusal(self.activity(), why.clone());
             }
-            self.seat.say(event).await;
+            self.context.emit(event).await;
         }
     }
 
@@ -107,11 +109,11 @@ impl Pane {
             }
         };
         let change = self.update_idle(|idle, view| idle.on_quiet(question, view));
-        if change.probe_at.is_some() {
-            self.look_at = change.probe_at;
+        if let Some(at) = change.probe_at {
+            self.probing.schedule(at);
         }
         if let Some(question) = change.changed {
-            self.seat.say(PaneEvent::Asks(question)).await;
+            self.context.emit(PaneEvent::Asks(question)).await;
         }
     }
 }

@@ -28,11 +28,11 @@ pub struct PaneDir {
     pub generation: u32,
 }
 
-/// What a keeper lets us know.
+/// What a backend lets us know.
 pub enum BackendEvent {
     /// The log may have grown.
     Grew,
-    Word(ToDaemon),
+    Message(ToDaemon),
 }
 
 /// The outcome of looking for a pane's backend, at adoption and after a lost connection.
@@ -52,7 +52,7 @@ pub struct Unreachable {
     /// A child that runs on although its holder is gone. Its end is an event to wait for.
     pub child: Option<ProcessIdentity>,
     /// The backend that was lost, with the fds that a replacement holder gets.
-    pub keeper: Option<PaneBackend>,
+    pub backend: Option<PaneBackend>,
 }
 
 impl Unreachable {
@@ -60,13 +60,13 @@ impl Unreachable {
         Self {
             why: why.into(),
             child: None,
-            keeper: None,
+            backend: None,
         }
     }
 
     /// The same, where a lost backend may still be recovered.
-    pub fn with(mut self, keeper: PaneBackend) -> Self {
-        self.keeper = Some(keeper);
+    pub fn with(mut self, backend: PaneBackend) -> Self {
+        self.backend = Some(backend);
         self
     }
 }
@@ -79,7 +79,7 @@ impl PaneBackend {
     }
 
     /// A holder that has been started, and listens.
-    pub async fn met(place: PaneDir) -> Result<Self, String> {
+    pub async fn connect(place: PaneDir) -> Result<Self, String> {
         let holder = HolderBackend::met(place).await?;
         Ok(Self::Holder(Box::new(holder)))
     }
@@ -90,7 +90,7 @@ impl PaneBackend {
     }
 
     /// Listens to a pane that is somebody's own in tmux.
-    pub async fn listen(whose: TmuxTarget) -> Adoption {
+    pub async fn attach_tmux(whose: TmuxTarget) -> Adoption {
         match TmuxBackend::find(whose).await {
             Ok(Some((listener, hello))) => {
                 Adoption::Answered(Self::Listener(Box::new(listener)), hello)
@@ -136,7 +136,7 @@ impl PaneBackend {
     }
 
     /// A word that has come already, to be asked before the log is read.
-    pub fn word(&mut self) -> Option<ToDaemon> {
+    pub fn poll_message(&mut self) -> Option<ToDaemon> {
         match self {
             Self::Holder(holder) => holder.word(),
             // It writes the log by itself, in the order of its words.
@@ -145,7 +145,7 @@ impl PaneBackend {
     }
 
     /// What happens next. An error: the connection is lost. Nothing is lost when this is cancelled.
-    pub async fn event(&mut self) -> io::Result<BackendEvent> {
+    pub async fn next_event(&mut self) -> io::Result<BackendEvent> {
         match self {
             Self::Holder(holder) => holder.event().await,
             Self::Listener(listener) => listener.event().await,
@@ -175,7 +175,7 @@ impl PaneBackend {
     }
 
     /// Why a backend that is connected does not answer.
-    pub fn silence(&self) -> &'static str {
+    pub fn silence_reason(&self) -> &'static str {
         match self {
             Self::Holder(holder) => holder.silence(),
             Self::Listener(_) => "tmux does not answer",

@@ -46,7 +46,7 @@ impl Pane {
     /// Whether an agent's input box holds a text that was not typed through fugue: a person's keys in tmux do not pass here.
     pub(super) fn shows_foreign_draft(&self) -> bool {
         let typed_here = self.draft.is_begun_here() || self.inputs.left_unsent();
-        let is_tmux = self.seat.record.tmux.is_some();
+        let is_tmux = self.context.record.tmux.is_some();
         is_tmux && !typed_here && self.agent_screen().input == BoxContent::Draft
     }
 

@@ -36,9 +36,9 @@ impl Pane {
 
     /// Searches older output on another thread: reading a long log takes a while, and other panes live on this thread.
     fn search_older(&self, request: ExpectRequest, search: ExpectSearch) {
-        let record = Box::new(self.seat.record.clone());
-        let (results, run) = (self.searched_in.clone(), request.run.clone());
-        let older = archive::begin(record, search, self.seat.house.clone());
+        let record = Box::new(self.context.record.clone());
+        let (results, run) = (self.older_searches_tx.clone(), request.run.clone());
+        let older = archive::begin(record, search, self.context.daemon.clone());
         tokio::spawn(async move {
             let (found, search) = match older.await {
                 Ok(searched) => searched,
@@ -93,7 +93,7 @@ impl Pane {
 
     /// Ends the expects that began after the pane's end was reported.
     async fn end_late_expects(&mut self) {
-        if self.is_told() {
+        if self.is_end_reported() {
             let events = self.expects.on_late_end(&self.follower.terminal);
             self.report_expects(events).await;
         }
@@ -101,7 +101,7 @@ impl Pane {
 
     async fn report_expects(&mut self, events: Vec<PaneEvent>) {
         for event in events {
-            self.seat.say(event).await;
+            self.context.emit(event).await;
         }
         self.record_for_expects();
     }

@@ -1,21 +1,21 @@
-//! Those who look at a pane: each is given what is different from what it has, when it asks and something is.
-//!
-//! A frame is made when it is asked for, from the screen as it is then. Only who asks for several at once, on a line, can
-//! have as many of them waiting; so a viewer that reads slowly costs next to nothing and misses only what nobody could have
-//! read.
+//! The viewers of a pane: makes the frames that the [`FrameScheduler`](fugue_core::pane_machine::FrameScheduler) plans.
 
 use std::time::{Duration, Instant};
 
 use fugue_api::{
     Error, ErrorKind,
-    attach::{AttachResponse, ClientId, Frame, FrameCursor, FrameHead},
+    attach::{AttachResponse, ClientId, Frame, FrameHead},
     panes::{PaneState, SourcedState, StateSource},
     wire::Response,
+};
+use fugue_core::pane_machine::{
+    DroppedRequests, FrameContents, FrameEnd, FramePlan, FrameRecipient, FrameView, ProbeInterest,
+    ProbeSchedule, ProbeView, ViewerRequest,
 };
 use fugue_holder::wire::ForegroundProbe;
 use fugue_term::Terminal;
 
-use super::{Pane, QUIET, launch};
+use super::{Pane, launch};
 use crate::{
     archive,
     desk::Responder,
@@ -23,343 +23,133 @@ use crate::{
     whole,
 };
 
+/// A request for the difference to a frame that the viewer has.
+pub type FrameRequest = ViewerRequest<Responder>;
+
+/// What viewers are shown besides the screen.
 #[derive(Default)]
-pub(super) struct Viewing {
-    /// Who asked longest ago comes first.
-    viewers: Vec<Viewer>,
-    /// The number that was given last. It begins with the daemon's epoch, so that no frame of another's passes for ours.
-    number: u64,
-    /// What the agent in the pane says of itself.
-    says: Option<SourcedState>,
-    /// Who reads the terminal, as it was when somebody last looked.
-    probe: Option<ForegroundProbe>,
-    /// Something was printed or typed since.
-    stale: Option<Instant>,
-    /// The program is in the middle of a redraw, since then.
-    redrawing: Option<Instant>,
-    /// When to look again, whatever happens.
-    look_at: Option<Instant>,
-    /// The oldest line in the files, for as long as the log begins there.
-    oldest: Option<(u64, u64)>,
-}
-
-struct Viewer {
-    client: ClientId,
-    /// The frame that it was given last; a new one has none.
-    has: Option<Given>,
-    rows: Vec<u64>,
-    /// How much had been printed by then.
-    offset: u64,
-    given_at: Option<Instant>,
-    asks: Option<FrameRequest>,
-}
-
-/// What one who looks asks for: what is different from the frame with this number.
-pub struct FrameRequest {
-    pub seen: u64,
-    /// So many more frames are wanted behind it.
-    pub more: u32,
-    pub responder: Responder,
-}
-
-impl FrameRequest {
-    pub fn once(seen: u64, responder: Responder) -> Self {
-        Self {
-            seen,
-            more: 0,
-            responder,
-        }
-    }
-
-    /// Gives it, and what is asked for then.
-    fn give(self, frame: Frame) -> Option<Self> {
-        let number = frame.number;
-        let answer = Ok(Response::Looked {
-            found: AttachResponse::Frame {
-                frame: Box::new(frame),
-            },
-        });
-        let Some(more) = self.more.checked_sub(1) else {
-            self.responder.answer(answer);
-            return None;
-        };
-        self.responder.answer_and_go_on(answer);
-        Some(Self {
-            seen: number,
-            more,
-            ..self
-        })
-    }
-}
-
-/// A frame without its rows.
-#[derive(Clone)]
-struct Given {
-    number: u64,
-    cursor: FrameCursor,
-    top_line: u64,
-    head: FrameHead,
-}
-
-// More eyes than this on one pane are left behind, and get the whole screen when they ask again.
-const MOST_VIEWERS: usize = 32;
-// A program that is killed in the middle of a redraw must not hide what comes after it.
-const REDRAW: Duration = Duration::from_millis(100);
-// As many frames as a screen shows, while a program prints faster than anybody reads: making more would slow it down.
-const PACE: Duration = Duration::from_millis(16);
-// Somebody who types is shown what comes of it as it comes, for so long.
-const ECHO: Duration = Duration::from_millis(100);
-
-impl Viewing {
-    pub fn deadline(&self) -> Option<Instant> {
-        self.look_at
-    }
-
-    /// Somebody waits for what comes next.
-    pub fn is_watched(&self) -> bool {
-        let asks = self
-            .viewers
-            .iter()
-            .filter_map(|viewer| viewer.asks.as_ref());
-        asks.into_iter().any(|asks| !asks.responder.is_gone())
-    }
-
-    fn is_awaited(&self) -> bool {
-        self.viewers.iter().any(|viewer| viewer.asks.is_some())
-    }
-
-    /// Somebody has looked at who reads the terminal.
-    pub fn probed(&mut self, probe: &ForegroundProbe) {
-        self.probe = Some(probe.clone());
-        self.stale = None;
-    }
-
-    /// Something was printed or typed, after which that may be otherwise.
-    pub fn moved(&mut self, now: Instant) {
-        self.stale.get_or_insert(now);
-    }
-
-    pub fn printed(&mut self, terminal: &Terminal, now: Instant) {
-        self.moved(now);
-        match terminal.modes().synchronized {
-            true => _ = self.redrawing.get_or_insert(now),
-            false => self.redrawing = None,
-        }
-    }
+pub(super) struct ViewerState {
+    /// The state that the agent in the pane has reported.
+    pub agent_state: Option<SourcedState>,
+    /// The last probe of the foreground process.
+    pub probe: Option<ForegroundProbe>,
+    /// The offset at which the log begins, and the oldest line that the files have then.
+    oldest_line: Option<(u64, u64)>,
 }
 
 impl Pane {
-    pub(super) fn view(&mut self, client: ClientId, asks: FrameRequest) {
-        let viewing = &mut self.viewing;
-        let place = viewing
-            .viewers
-            .iter()
-            .position(|viewer| viewer.client == client);
-        let mut viewer = match place {
-            Some(place) => viewing.viewers.remove(place),
-            None => Viewer {
-                client,
-                has: None,
-                rows: Vec::new(),
-                offset: 0,
-                given_at: None,
-                asks: None,
-            },
+    pub(super) fn request_frame(&mut self, client: ClientId, request: FrameRequest) {
+        let dropped = self.frames.request(client, request);
+        refuse(dropped);
+        self.probe_for_viewers();
+    }
+
+    /// Whether a viewer waits for a frame whose connection is open.
+    pub(super) fn is_watched(&self) -> bool {
+        self.frames
+            .is_watched(|responder: &Responder| !responder.is_gone())
+    }
+
+    /// Whether viewers follow the state of the pane.
+    pub(super) fn viewer_interest(&self) -> ProbeInterest {
+        match self.is_watched() {
+            true => ProbeInterest::Followed,
+            false => ProbeInterest::None,
+        }
+    }
+
+    fn with_probe_view<T>(&self, f: impl FnOnce(&ProbeView<'_>) -> T) -> T {
+        f(&ProbeView {
+            now: Instant::now(),
+            last_output: self.last_output,
+            last_activity: self.last_activity(),
+            is_connected: self.backend.is_some(),
+            state: &|| self.shown_state(),
+        })
+    }
+
+    /// Schedules a probe for a viewer that waits for a frame.
+    fn probe_for_viewers(&mut self) {
+        if self.probing.deadline().is_none() {
+            let next = self.with_probe_view(|view| self.probing.next_for_viewer(view));
+            self.probing.schedule_if_idle(next);
+        }
+    }
+
+    /// Schedules the next probe of a silent program for viewers.
+    pub(super) fn probe_again_for_viewers(&mut self) {
+        if self.is_watched() && self.probing.deadline().is_none() {
+            let next = self.with_probe_view(ProbeSchedule::next_while_silent);
+            self.probing.schedule_if_idle(next);
+        }
+    }
+
+    /// Sends the frames that are due.
+    pub(super) fn send_frames(&mut self) {
+        let end = match (self.is_end_reported(), &self.steps) {
+            (false, _) => FrameEnd::Running,
+            (true, Some(_)) => FrameEnd::MayRestart,
+            (true, None) => FrameEnd::Ended,
         };
-        viewer.is_left_behind("the same client asks again");
-        viewer.asks = Some(asks);
-        if viewing.viewers.len() == MOST_VIEWERS {
-            viewing
-                .viewers
-                .remove(0)
-                .is_left_behind("too many look at this pane");
-        }
-        viewing.viewers.push(viewer);
-        self.look_when_quiet();
-    }
-
-    /// Whoever looks wants to know who reads the terminal; once, and again whenever it has been quiet.
-    fn look_when_quiet(&mut self) {
-        if self.look_at.is_none() {
-            self.look_at = match (&self.viewing.probe, self.viewing.stale) {
-                (None, _) => Some(Instant::now()),
-                (Some(_), Some(moved)) => Some(self.last_output.max(moved) + QUIET),
-                (Some(_), None) => self.next_look(),
-            };
-        }
-    }
-
-    /// A program that begins to wait for input says nothing. As long as nothing is known but its silence, it is looked at
-    /// again for those who look, each time after twice as long.
-    pub(super) fn look_later(&mut self) {
-        if self.viewing.is_watched() && self.look_at.is_none() {
-            self.look_at = self.next_look();
-        }
-    }
-
-    fn next_look(&self) -> Option<Instant> {
-        let state = self.state_shown();
-        let unknown = state.by == StateSource::Silence || state.state == PaneState::Running;
-        let silent = self.last_activity().elapsed().max(QUIET);
-        (unknown && self.keeper.is_some()).then(|| Instant::now() + silent)
-    }
-
-    /// Its process has ended, and nobody here knows whether another takes its place.
-    fn view_elsewhere(&mut self) {
-        for viewer in &mut self.viewing.viewers {
-            viewer.is_left_behind("its shell has ended, and may be started again");
-        }
-    }
-
-    pub(super) fn agent_says(&mut self, says: Option<SourcedState>) {
-        self.viewing.says = says;
-    }
-
-    /// Gives everybody who asks what is different by now.
-    pub(super) fn show(&mut self) {
-        self.viewing.look_at = None;
-        if !self.viewing.is_awaited() {
-            return;
-        }
-        let now = Instant::now();
-        let ended = self.is_told();
-        if ended && self.steps.is_some() {
-            return self.view_elsewhere();
-        }
-        if let Some(over) = self.viewing.redrawing.map(|since| since + REDRAW)
-            && now < over
-            && !ended
-        {
-            self.viewing.look_at = Some(over);
-            return;
-        }
-        let floods = self.more_to_read && !self.echoes(now);
-        let mut viewers = std::mem::take(&mut self.viewing.viewers);
-        let mut seen_now: Option<(Given, Option<Vec<u64>>)> = None;
-        let mut goes_on = false;
-        for viewer in &mut viewers {
-            let Some(asks) = viewer.asks.take() else {
-                continue;
-            };
-            let paced = floods && !ended;
-            let next = viewer.given_at.map(|at| at + PACE);
-            if let Some(next) = next.filter(|next| paced && now < *next) {
-                viewer.asks = Some(asks);
-                self.look_no_later_than(next);
-                continue;
-            }
-            let (now_is, rows) = seen_now.get_or_insert_with(|| (self.given(ended), None));
-            let known = viewer.has.take().filter(|has| {
-                has.number == asks.seen && has.head.size == now_is.head.size && !ended
-            });
-            let offset = self.follower.terminal.offset().0;
-            let (same_place, same_head) = known.as_ref().map_or((false, false), |known| {
-                let place = (known.cursor, known.top_line) == (now_is.cursor, now_is.top_line);
-                (place, known.head == now_is.head)
-            });
-            let same = same_place && same_head;
-            if same && viewer.offset == offset {
-                viewer.has = known;
-                viewer.asks = Some(asks);
-                continue;
-            }
-            let rows =
-                rows.get_or_insert_with(|| self.follower.terminal.screen().known_by().collect());
-            let screen = self.follower.terminal.screen();
-            let differs = |(row, by): (usize, &u64)| match &known {
-                Some(_) => viewer.rows.get(row) != Some(by),
-                None => true,
-            };
-            let different: Vec<u16> = rows
-                .iter()
-                .enumerate()
-                .filter(|row| differs(*row))
-                .filter_map(|(row, _)| u16::try_from(row).ok())
-                .collect();
-            viewer.offset = offset;
-            if same && different.is_empty() {
-                viewer.has = known;
-                viewer.asks = Some(asks);
-                continue;
-            }
-            let whole = known.is_none();
-            self.viewing.number += 1;
-            now_is.number = (self.seat.house.epoch << 32) + self.viewing.number;
-            viewer.has = Some(match known.filter(|_| same_head) {
-                Some(known) => Given {
-                    head: known.head,
-                    ..*now_is
-                },
-                None => now_is.clone(),
-            });
-            viewer.rows.clone_from(rows);
-            viewer.given_at = Some(now);
-            let different = different.into_iter().map(|row| frame::row(&screen, row));
-            let frame = Frame {
-                number: now_is.number,
-                whole,
-                // What a whole frame does not speak of is blank.
-                rows: different
-                    .filter(|row| !whole || !row.1.is_empty())
-                    .collect(),
-                cursor: now_is.cursor,
-                offset,
-                top_line: now_is.top_line,
-                head: (!same_head).then(|| now_is.head.clone()),
-            };
-            // There is no more behind the last.
-            viewer.asks = asks.give(frame).filter(|_| !ended);
-            goes_on |= viewer.asks.is_some();
-        }
-        let awaited = viewers.iter().any(|viewer| viewer.asks.is_some());
-        self.viewing.viewers = viewers;
-        if goes_on {
-            self.look_when_quiet();
-        }
-        // A program that falls silent is idle from some moment on, without a word.
-        let idle = Duration::from_millis(self.seat.house.settings.idle_threshold_ms() + 1);
-        let idle_at = self.last_output + idle;
-        if awaited && !ended && now < idle_at {
-            self.look_no_later_than(idle_at);
-        }
-    }
-
-    /// Somebody has just typed, and waits for what comes of it.
-    fn echoes(&self, now: Instant) -> bool {
-        let typed = self.draft.last_typed().is_some_and(|at| now < at + ECHO);
-        typed && !self.floods
-    }
-
-    fn look_no_later_than(&mut self, at: Instant) {
-        let known = self.viewing.look_at.unwrap_or(at);
-        self.viewing.look_at = Some(at.min(known));
-    }
-
-    /// What is to be given now, but for its number.
-    fn given(&self, ended: bool) -> Given {
+        let settings = &self.context.daemon.settings;
+        let mut frames = std::mem::take(&mut self.frames);
         let terminal = &self.follower.terminal;
-        // What it asks is on the screen.
+        let view = FrameView {
+            now: Instant::now(),
+            epoch: self.context.daemon.epoch,
+            end,
+            offset: terminal.offset().0,
+            has_unread_output: self.has_unread_output,
+            is_flooding: self.is_flooding,
+            last_typed: self.draft.last_typed(),
+            last_output: self.last_output,
+            idle_threshold: Duration::from_millis(settings.idle_threshold_ms()),
+            contents: &|| self.frame_contents(end),
+            rows: &|| terminal.screen().known_by().collect(),
+        };
+        let (dropped, goes_on) = frames.send_frames(&view, |recipient, plan| {
+            let response = Ok(Response::Looked {
+                found: AttachResponse::Frame {
+                    frame: Box::new(planned_frame(plan, terminal)),
+                },
+            });
+            match recipient {
+                FrameRecipient::Last(responder) => responder.answer(response),
+                FrameRecipient::More(responder) => responder.answer_and_go_on(response),
+            }
+        });
+        self.frames = frames;
+        refuse(dropped);
+        if goes_on {
+            self.probe_for_viewers();
+        }
+    }
+
+    /// The frame of this moment, without number and rows.
+    fn frame_contents(&self, end: FrameEnd) -> FrameContents {
+        let terminal = &self.follower.terminal;
+        // The text of a prompt is on the screen.
         let state = SourcedState {
             prompt: None,
-            ..self.state_shown()
+            ..self.shown_state()
         };
-        Given {
+        FrameContents {
             number: 0,
             cursor: frame::cursor(terminal),
             top_line: terminal.top_line().0,
             head: FrameHead {
                 held: self.hold_notice(),
-                ended,
+                ended: end == FrameEnd::Ended,
                 ..frame::head(terminal, state)
             },
         }
     }
 
-    /// What `get_status` would say, as far as it is known without a look at who reads the terminal.
-    fn state_shown(&self) -> SourcedState {
-        if let Some((ending, _)) = self.exited.filter(|_| self.is_told()) {
-            let exit = launch::exit(ending);
-            let state = match self.seat.record.closing {
+    /// The state that `get_status` would return, as far as it is known without a new probe.
+    fn shown_state(&self) -> SourcedState {
+        if let Some(exit) = self.lifecycle.exit().filter(|_| self.is_end_reported()) {
+            let exit = launch::exit(exit.status);
+            let state = match self.context.record.closing {
                 true => PaneState::Closed,
                 false => PaneState::Exited,
             };
@@ -369,14 +159,12 @@ impl Pane {
                 ..SourcedState::new(state, StateSource::Exit)
             };
         }
-        if let Some(says) = &self.viewing.says {
-            return says.clone();
+        if let Some(state) = &self.viewer_state.agent_state {
+            return state.clone();
         }
-        // A look is believed a little longer than until the next one, so that a key pressed at a prompt is not told as two
-        // changes of state.
-        let stale = self.viewing.stale.map(|since| since.elapsed() > 2 * QUIET);
-        let probe = self.viewing.probe.as_ref().filter(|_| stale != Some(true));
-        let nothing = ForegroundProbe {
+        let is_valid = self.probing.is_probe_valid(Instant::now());
+        let probe = self.viewer_state.probe.as_ref().filter(|_| is_valid);
+        let unknown = ForegroundProbe {
             foreground: 0,
             canonical: false,
             echo: false,
@@ -386,10 +174,10 @@ impl Pane {
             child_comm: String::new(),
             foreground_comm: String::new(),
         };
-        self.state(probe.unwrap_or(&nothing))
+        self.state(probe.unwrap_or(&unknown))
     }
 
-    /// Lines of the text, from memory if they are there.
+    /// Answers with lines of the text, from memory if they are there.
     pub(super) fn lines(&mut self, from: u64, most: u32, responder: Responder) {
         let oldest = self.oldest_line();
         let terminal = &self.follower.terminal;
@@ -399,36 +187,51 @@ impl Pane {
                 found: AttachResponse::Lines { lines },
             }));
         }
-        // Reading a long log back takes a while, and other panes live on this thread.
-        let record = Box::new(self.seat.record.clone());
-        let lines = archive::lines(record, from, most, self.seat.house.clone());
+        // Reading a long log takes a while, and other panes live on this thread.
+        let record = Box::new(self.context.record.clone());
+        let lines = archive::lines(record, from, most, self.context.daemon.clone());
         whole::answer_later(responder, lines);
     }
 
-    /// The first line that some file still has. A checkpoint knows it, so that nothing need be read back for it.
+    /// The oldest line that the files still have. Checkpoints contain it, so no output has to be read for it.
     fn oldest_line(&mut self) -> u64 {
         let kept = self.follower.terminal.first_kept().0;
         let Some(first) = self.follower.log.first().ok().filter(|_| kept > 0) else {
             return kept;
         };
-        match self.viewing.oldest {
+        match self.viewer_state.oldest_line {
             Some((at, line)) if at == first => line,
             Some(_) | None => {
-                let line = archive::oldest_line(&self.seat.record, &self.seat.house);
+                let line = archive::oldest_line(&self.context.record, &self.context.daemon);
                 let line = line.unwrap_or(kept).min(kept);
-                self.viewing.oldest = Some((first, line));
+                self.viewer_state.oldest_line = Some((first, line));
                 line
             }
         }
     }
 }
 
-impl Viewer {
-    fn is_left_behind(&mut self, why: &str) {
-        if let Some(asks) = self.asks.take() {
-            asks.responder.answer(Err(
-                Error::new(ErrorKind::Unavailable, why).hint("ask again")
-            ));
-        }
+fn planned_frame(plan: FramePlan, terminal: &Terminal) -> Frame {
+    let screen = terminal.screen();
+    let rows = plan.rows.iter().map(|row| frame::row(&screen, *row));
+    Frame {
+        number: plan.number,
+        whole: plan.whole,
+        // Rows that a whole frame does not contain are blank.
+        rows: rows
+            .filter(|row| !plan.whole || !row.1.is_empty())
+            .collect(),
+        cursor: plan.cursor,
+        offset: terminal.offset().0,
+        top_line: plan.top_line,
+        head: plan.head,
+    }
+}
+
+fn refuse(dropped: DroppedRequests<Responder>) {
+    for (responder, why) in dropped {
+        responder.answer(Err(
+            Error::new(ErrorKind::Unavailable, why).hint("ask again")
+        ));
     }
 }

@@ -108,10 +108,10 @@ impl HolderBackend {
         let cannot = |error: io::Error| format!("its holder cannot be reached: {error}");
         let _reserve = FdReserve::take().map_err(cannot)?;
         let link = place.connect().map_err(cannot)?;
-        let (keeper, _) = Self::greet(place, link, HandoverState::default())
+        let (backend, _) = Self::greet(place, link, HandoverState::default())
             .await
             .map_err(|unanswered| unanswered.to_string())?;
-        Ok(keeper)
+        Ok(backend)
     }
 
     /// Looks for the holder that an earlier daemon started.
@@ -149,7 +149,7 @@ impl HolderBackend {
     ) -> Result<(Self, HelloOk), GreetingFailure> {
         let (hello, guarded, grew) = greet(&mut link, place.epoch).await?;
         let grew = watched(grew, Interest::READABLE).map_err(GreetingFailure::lost)?;
-        let mut keeper = Self {
+        let mut backend = Self {
             place,
             pid: hello.holder,
             link,
@@ -157,8 +157,8 @@ impl HolderBackend {
             grew,
             known,
         };
-        keeper.learn(&hello);
-        Ok((keeper, hello))
+        backend.learn(&hello);
+        Ok((backend, hello))
     }
 
     fn learn(&mut self, hello: &HelloOk) {
@@ -210,7 +210,7 @@ impl HolderBackend {
             word = next(&mut self.link) => Some(word?),
         };
         Ok(match word {
-            Some((word, fds)) => BackendEvent::Word(self.heard(word, fds)),
+            Some((word, fds)) => BackendEvent::Message(self.heard(word, fds)),
             None => BackendEvent::Grew,
         })
     }

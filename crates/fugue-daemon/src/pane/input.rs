@@ -13,7 +13,7 @@ use fugue_holder::wire::{
     ForegroundProbe, InputKind, InputMessage, InputOutcome, InputState, ToHolder,
 };
 
-use super::{Pane, answers::ProbeReason};
+use super::{Pane, requests::ProbeReason};
 
 impl Pane {
     /// Probes and types until the queue waits for something.
@@ -22,19 +22,19 @@ impl Pane {
         loop {
             let gate = match self.inputs.needs_gate() && self.next_input_waits() {
                 true => InputGate::DraftInTheWay {
-                    refuse_at: Instant::now() + self.seat.house.settings.draft_wait(),
+                    refuse_at: Instant::now() + self.context.daemon.settings.draft_wait(),
                     recheck_at: self.draft_recheck_at(),
                 },
                 false => InputGate::Open,
             };
             match self.inputs.next_step(gate, Instant::now()) {
                 InputStep::Nothing => return,
-                InputStep::Probe => self.probe(ProbeReason::Sending),
+                InputStep::Probe => self.probe(ProbeReason::Input),
                 InputStep::Type { key, bytes } => {
-                    let Some(keeper) = self.keeper.as_mut() else {
+                    let Some(backend) = self.backend.as_mut() else {
                         return;
                     };
-                    let seq = keeper.next_seq();
+                    let seq = backend.next_seq();
                     self.inputs.typed(seq, Instant::now());
                     self.tell(&ToHolder::Input(InputMessage {
                         seq,
@@ -87,7 +87,7 @@ impl Pane {
 
     /// The notice for viewers while an input waits for a person.
     pub(super) fn hold_notice(&self) -> Option<String> {
-        let pane = self.seat.record.id;
+        let pane = self.context.record.id;
         let notice = || format!("{pane}: input from an agent waits until you press Enter");
         self.inputs.is_held().then(notice)
     }

@@ -15,7 +15,7 @@ use crate::desk::{Back, Responder, UnreadReplies};
 use fugue_client::{frame::FrameReader, socket};
 
 /// One line's end here.
-struct Line {
+struct ViewerLine {
     pane: PaneId,
     role: ViewerRole,
     /// An ended pane is not kept by those who look at it.
@@ -33,13 +33,13 @@ const LARGEST_QUESTION: usize = 1024 * 1024;
 impl Pane {
     /// Takes over the connection that this was asked on.
     pub(super) fn open_line(&self, role: ViewerRole, responder: Responder) {
-        let (pane, commands) = (self.seat.record.id, self.seat.commands.clone());
+        let (pane, commands) = (self.context.record.id, self.context.commands.clone());
         let (give, given) = oneshot::channel();
         tokio::task::spawn_local(async move {
             // A client that has gone gives nothing.
             let Ok(stream) = given.await else { return };
             let (back, answers) = mpsc::unbounded_channel();
-            let line = Line {
+            let line = ViewerLine {
                 pane,
                 role,
                 commands,
@@ -53,7 +53,7 @@ impl Pane {
     }
 }
 
-impl Line {
+impl ViewerLine {
     async fn serve(
         self,
         stream: UnixStream,
@@ -121,7 +121,7 @@ impl Line {
                 asks: FrameRequest {
                     seen,
                     more: most.clamp(1, MOST_AHEAD) - 1,
-                    responder,
+                    reply_to: responder,
                 },
             }),
             Request::Look {

@@ -9,12 +9,12 @@ const LOG_GROWTH_STEP: u64 = 1 << 20;
 
 impl Pane {
     /// Once per step, and until the log has reached its cap.
-    pub(super) async fn tell_log_size(&mut self, offset: u64) {
-        let cap = self.seat.house.settings.log_cap_bytes;
-        if self.told_log_bytes < cap && offset >= self.told_log_bytes + LOG_GROWTH_STEP {
-            self.told_log_bytes = offset.min(cap);
-            let bytes = self.told_log_bytes;
-            self.seat.say(PaneEvent::LogGrew { bytes }).await;
+    pub(super) async fn report_log_size(&mut self, offset: u64) {
+        let cap = self.context.daemon.settings.log_cap_bytes;
+        if self.reported_log_bytes < cap && offset >= self.reported_log_bytes + LOG_GROWTH_STEP {
+            self.reported_log_bytes = offset.min(cap);
+            let bytes = self.reported_log_bytes;
+            self.context.emit(PaneEvent::LogGrew { bytes }).await;
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use fugue_api::Error;
 use fugue_core::{
     PaneEvent, PaneJob, PaneRecord, StepPlan,
-    pane_machine::{AgentIdle, DraftTracker},
+    pane_machine::{AgentIdle, DraftTracker, PaneExit},
 };
 use fugue_holder::{
     record::{ChildRecord, ExitRecord},
@@ -18,11 +18,11 @@ use fugue_holder::{
 };
 
 use super::{
-    Pane, PaneContext, QUIET,
+    Pane, PaneContext,
     backend::{Adoption, BackendEvent, PaneBackend, Unreachable},
     launch, pipeline, tmux_hosted,
 };
-use crate::replay::{CHECKPOINT_EVERY, Checkpoints, Depth, Follower};
+use crate::replay::{CHECKPOINT_EVERY, CheckpointPolicy, LogFollower, ReplayDepth};
 use crate::{
     reap, recovery,
     shell::{self, steps},
@@ -31,55 +31,61 @@ use crate::{
 
 impl Pane {
     pub(super) async fn start(
-        mut seat: PaneContext,
+        mut context: PaneContext,
         start: launch::PaneLaunch,
-    ) -> Result<Self, Unstarted> {
-        let place = seat.place();
+    ) -> Result<Self, StartFailure> {
+        let place = context.place();
         let dir = place.dir.clone();
         let plan = match &start.job {
             PaneJob::Steps(plan) | PaneJob::ShellWithSteps(plan) => Some(plan.number),
             PaneJob::Shell | PaneJob::Command(_) | PaneJob::Program(_) => None,
         };
-        let ground = lay_ground(&dir, &start.job, &seat.record)
-            .and_then(|()| recovery::note_record(&dir, &seat.record));
+        let ground = lay_ground(&dir, &start.job, &context.record)
+            .and_then(|()| recovery::note_record(&dir, &context.record));
         if let Err(error) = ground {
-            return Err(Unstarted::Failed(seat, launch::no_room(&error)));
+            return Err(StartFailure::Failed(context, launch::no_room(&error)));
         }
         let caller = start.caller.clone();
-        let mut spec = launch::spec(&seat.record, start, &seat.house);
-        let keeper = match &seat.record.tmux {
-            Some(_) => tmux_hosted::start(place, &mut seat.record, &caller, &mut spec).await,
+        let mut spec = launch::spec(&context.record, start, &context.daemon);
+        let backend = match &context.record.tmux {
+            Some(_) => tmux_hosted::start(place, &mut context.record, &caller, &mut spec).await,
             None => PaneBackend::start(place)
                 .await
                 .map_err(|said| launch::refusal(&said)),
         };
-        let mut keeper = match keeper {
-            Ok(keeper) => keeper,
-            Err(error) => return Err(Unstarted::Failed(seat, error)),
+        let mut backend = match backend {
+            Ok(backend) => backend,
+            Err(error) => return Err(StartFailure::Failed(context, error)),
         };
-        if let Err(error) = keeper.send(&ToHolder::Start(spec)) {
-            return Err(Unstarted::Unsure(seat, launch::refusal(&error.to_string())));
+        if let Err(error) = backend.send(&ToHolder::Start(spec)) {
+            return Err(StartFailure::Unsure(
+                context,
+                launch::refusal(&error.to_string()),
+            ));
         }
         let child = loop {
-            match keeper.event().await {
-                Ok(BackendEvent::Word(ToDaemon::Started(child))) => break child,
-                Ok(BackendEvent::Word(ToDaemon::StartFailed { what, errno })) => {
-                    keeper.leave().await;
-                    unshow(&seat).await;
-                    return Err(Unstarted::Failed(seat, launch::failed(&what, errno)));
+            match backend.next_event().await {
+                Ok(BackendEvent::Message(ToDaemon::Started(child))) => break child,
+                Ok(BackendEvent::Message(ToDaemon::StartFailed { what, errno })) => {
+                    backend.leave().await;
+                    unshow(&context).await;
+                    return Err(StartFailure::Failed(context, launch::failed(&what, errno)));
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    return Err(Unstarted::Unsure(seat, launch::refusal(&error.to_string())));
+                    return Err(StartFailure::Unsure(
+                        context,
+                        launch::refusal(&error.to_string()),
+                    ));
                 }
             }
         };
-        let follower = match Self::follow(&seat, &dir) {
+        let follower = match Self::follow(&context, &dir) {
             Ok(follower) => follower,
             // The child runs: from here on the pane is one to be adopted, and never one that failed to open.
-            Err(error) => return Err(Unstarted::Unsure(seat, launch::no_room(&error))),
+            Err(error) => return Err(StartFailure::Unsure(context, launch::no_room(&error))),
         };
-        let mut pane = Self::new(seat, follower, Some(keeper));
+        let mut pane = Self::new(context, follower, Some(backend));
         pane.follower.terminal.nothing_typed_yet();
         if let Some(plan) = plan {
             pane.follow_steps(plan);
@@ -90,57 +96,61 @@ impl Pane {
 
     /// What an attempt to reach a pane of an earlier daemon makes of it. Takes `steps` when it becomes a pane.
     pub(super) async fn adopted(
-        mut seat: PaneContext,
+        mut context: PaneContext,
         adoption: Adoption,
         steps: &mut Option<StepPlan>,
-    ) -> Adopted {
-        let keeper = match adoption {
-            Adoption::Unreachable(failed) => return Adopted::Unreachable(seat, failed),
-            Adoption::Answered(keeper, hello) => Some((keeper, hello)),
+    ) -> AdoptionOutcome {
+        let backend = match adoption {
+            Adoption::Unreachable(failed) => return AdoptionOutcome::Unreachable(context, failed),
+            Adoption::Answered(backend, hello) => Some((backend, hello)),
             Adoption::Dead => None,
         };
-        let dir = seat.place().dir;
+        let dir = context.place().dir;
         // A daemon may have died before it could tell where tmux made the pane.
-        if let Some(tmux) = seat.record.tmux.as_mut().filter(|tmux| tmux.id.is_empty())
+        if let Some(tmux) = context
+            .record
+            .tmux
+            .as_mut()
+            .filter(|tmux| tmux.id.is_empty())
             && let Some(noted) = make::noted(&dir)
         {
             *tmux = noted;
         }
-        let never_started = match &keeper {
+        let never_started = match &backend {
             Some((_, hello)) => Ok(matches!(hello.state, ChildState::Empty)),
             // The directory need not be there either.
-            None if seat.record.pid == 0 => was_started(&seat, &dir).map(|started| !started),
+            None if context.record.pid == 0 => was_started(&context, &dir).map(|started| !started),
             None => Ok(false),
         };
         let opened = match never_started {
-            Ok(false) => Self::follow(&seat, &dir).and_then(|follower| {
-                let exited = match &keeper {
+            Ok(false) => Self::follow(&context, &dir).and_then(|follower| {
+                let exited = match &backend {
                     Some(_) => None,
-                    None => recorded_exit(&seat)?,
+                    None => recorded_exit(&context)?,
                 };
                 Ok((follower, exited))
             }),
             Ok(true) => {
-                if let Some((mut keeper, _)) = keeper {
-                    let _ = keeper.send(&ToHolder::Leave);
+                if let Some((mut backend, _)) = backend {
+                    let _ = backend.send(&ToHolder::Leave);
                 }
-                unshow(&seat).await;
-                return Adopted::NeverStarted(seat, launch::interrupted());
+                unshow(&context).await;
+                return AdoptionOutcome::NeverStarted(context, launch::interrupted());
             }
             Err(error) => Err(error),
         };
-        match (keeper, opened) {
-            (keeper, Err(error)) => {
+        match (backend, opened) {
+            (backend, Err(error)) => {
                 let failed = Unreachable::because(format!("its files cannot be read: {error}"));
-                let failed = match keeper {
-                    Some((keeper, _)) => failed.with(keeper),
+                let failed = match backend {
+                    Some((backend, _)) => failed.with(backend),
                     None => failed,
                 };
-                Adopted::Unreachable(seat, failed)
+                AdoptionOutcome::Unreachable(context, failed)
             }
-            (Some((keeper, hello)), Ok((follower, _))) => {
-                let mut pane = Self::new(seat, follower, Some(keeper));
-                pane.greeted(&hello).await;
+            (Some((backend, hello)), Ok((follower, _))) => {
+                let mut pane = Self::new(context, follower, Some(backend));
+                pane.apply_hello(&hello).await;
                 // Every line again, in the same order, so that lines and cursors are what they were. What a
                 // program asked of its terminal meanwhile is answered now; the holder knows what already was.
                 pane.read_back(hello.log_end).await;
@@ -154,20 +164,20 @@ impl Pane {
                 }
                 if let Some(cwd) = pane.follower.terminal.cwd() {
                     let cwd = cwd.to_owned();
-                    pane.seat.say(PaneEvent::Moved { cwd }).await;
+                    pane.context.emit(PaneEvent::Moved { cwd }).await;
                 }
-                if pane.seat.record.closing {
+                if pane.context.record.closing {
                     pane.close(Duration::from_millis(u64::from(
                         fugue_api::panes::ClosePane::grace_ms(),
                     )));
                 }
-                Adopted::Pane(Box::new(pane))
+                AdoptionOutcome::Pane(Box::new(pane))
             }
             (None, Ok((follower, exited))) => {
-                let mut pane = Self::new(seat, follower, None);
+                let mut pane = Self::new(context, follower, None);
                 // Whoever asked for the pane has not been answered: its holder and its child were gone before that.
-                if pane.seat.record.pid == 0 {
-                    let meta = ChildRecord::read(&dir, pane.seat.record.generation);
+                if pane.context.record.pid == 0 {
+                    let meta = ChildRecord::read(&dir, pane.context.record.generation);
                     let child = meta.ok().flatten().and_then(|meta| meta.child);
                     let pid = child.map_or(0, |child| child.pid.cast_unsigned());
                     pane.opened(pid).await;
@@ -176,35 +186,38 @@ impl Pane {
                 if let Some(plan) = steps.take() {
                     pane.run_steps(plan).await;
                 }
-                pane.exited = Some(pane.end_of(exited));
-                Adopted::Pane(Box::new(pane))
+                pane.lifecycle.on_exit(pane.end_of(exited));
+                AdoptionOutcome::Pane(Box::new(pane))
             }
         }
     }
 
     /// How a child that is proved to be dead ended, and where its output ends, as far as its holder recorded it.
-    pub(super) fn end_of(&self, recorded: Option<ChildExit>) -> (ProcessExit, u64) {
+    pub(super) fn end_of(&self, recorded: Option<ChildExit>) -> PaneExit<ProcessExit> {
         match recorded {
-            Some(exited) => (exited.ending, exited.at),
-            None => (ProcessExit::Unknown, self.follower.terminal.offset().0),
+            Some(exited) => pane_exit(exited),
+            None => PaneExit {
+                status: ProcessExit::Unknown,
+                output_end: self.follower.terminal.offset().0,
+            },
         }
     }
 
-    pub(super) fn follow(seat: &PaneContext, dir: &Path) -> io::Result<Follower> {
-        let settings = &seat.house.settings;
+    pub(super) fn follow(context: &PaneContext, dir: &Path) -> io::Result<LogFollower> {
+        let settings = &context.daemon.settings;
         // A directory that somebody removed holds no output, which is not a reason to lose the pane.
         make_private_dir(dir)?;
-        let checkpoints = Checkpoints::Every(CHECKPOINT_EVERY);
-        let mut follower = Follower::open(
+        let checkpoints = CheckpointPolicy::Every(CHECKPOINT_EVERY);
+        let mut follower = LogFollower::open(
             dir,
-            &seat.record,
+            &context.record,
             settings.keep_lines,
-            Depth::Recent,
+            ReplayDepth::Recent,
             checkpoints,
         )?;
         // As an earlier daemon had it, and as every process gets it that this one starts here.
         let ours = ChildSpec::segment_for(settings.log_cap_bytes);
-        let meta = ChildRecord::read(dir, seat.record.generation)
+        let meta = ChildRecord::read(dir, context.record.generation)
             .ok()
             .flatten();
         let segment = meta.map_or(ours, |meta| meta.segment.min(ours));
@@ -213,40 +226,40 @@ impl Pane {
     }
 
     pub(super) async fn opened(&mut self, pid: u32) {
-        self.seat.record.pid = pid;
-        if self.seat.record.announces_prompts() {
-            self.look_at = Some(Instant::now() + QUIET);
+        self.context.record.pid = pid;
+        if self.context.record.announces_prompts() {
+            self.probing.schedule_after_quiet(Instant::now());
         }
         let cursor = self.cursor();
-        self.seat
-            .say(PaneEvent::Opened {
+        self.context
+            .emit(PaneEvent::Opened {
                 pid,
                 cursor,
-                tmux: self.seat.record.tmux.clone(),
+                tmux: self.context.record.tmux.clone(),
             })
             .await;
     }
 
-    pub(super) async fn greeted(&mut self, hello: &HelloOk) {
+    pub(super) async fn apply_hello(&mut self, hello: &HelloOk) {
         self.stalled = hello.stalled;
-        self.more_to_read = true;
+        self.has_unread_output = true;
         match hello.state {
             ChildState::Empty => {}
-            ChildState::Running(child) if self.seat.record.pid == 0 => {
+            ChildState::Running(child) if self.context.record.pid == 0 => {
                 self.opened(child.pid.cast_unsigned()).await
             }
             ChildState::Running(_) => {}
             ChildState::Exited { child, exited } => {
-                if self.seat.record.pid == 0 {
+                if self.context.record.pid == 0 {
                     self.opened(child.pid.cast_unsigned()).await;
                 }
-                self.exited = Some((exited.ending, exited.at));
+                self.lifecycle.on_exit(pane_exit(exited));
             }
         }
     }
 
     /// Asks a holder that is back for everything that was asked of the lost one.
-    pub(super) fn resume(&mut self) {
+    pub(super) fn resend_requests(&mut self) {
         for id in self.probes.keys().copied().collect::<Vec<_>>() {
             self.tell(&ToHolder::Probe { id });
         }
@@ -263,15 +276,23 @@ impl Pane {
                 cols: size.cols,
             });
         }
-        if self.seat.record.closing {
+        if self.context.record.closing {
             self.close(Duration::ZERO);
         }
         self.advance_inputs();
     }
 }
 
+/// A child's exit as the holder has recorded it.
+pub(super) fn pane_exit(exited: ChildExit) -> PaneExit<ProcessExit> {
+    PaneExit {
+        status: exited.ending,
+        output_end: exited.at,
+    }
+}
+
 /// What became of an attempt to adopt a pane.
-pub(super) enum Adopted {
+pub(super) enum AdoptionOutcome {
     Pane(Box<Pane>),
     /// No process of it ever ran.
     NeverStarted(PaneContext, Error),
@@ -279,7 +300,7 @@ pub(super) enum Adopted {
 }
 
 /// Why a new pane does not run.
-pub(super) enum Unstarted {
+pub(super) enum StartFailure {
     /// Nothing was started.
     Failed(PaneContext, Error),
     /// The holder was told to start the child, and what became of that is to be found out.
@@ -288,8 +309,8 @@ pub(super) enum Unstarted {
 
 /// What the holder recorded of its child's end. A record that is damaged says nothing; one that cannot be read now may
 /// be read later, and until then nobody knows how the child ended.
-pub(super) fn recorded_exit(seat: &PaneContext) -> io::Result<Option<ChildExit>> {
-    match ExitRecord::read(&seat.place().dir, seat.record.generation) {
+pub(super) fn recorded_exit(context: &PaneContext) -> io::Result<Option<ChildExit>> {
+    match ExitRecord::read(&context.place().dir, context.record.generation) {
         Ok(record) => Ok(record.map(|record| record.exited)),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
         Err(error) => Err(error),
@@ -298,19 +319,19 @@ pub(super) fn recorded_exit(seat: &PaneContext) -> io::Result<Option<ChildExit>>
 
 /// Whether a process of the pane is recorded in its directory. A record that a power cut has torn says that one was about to
 /// be started; whether it was is not known, so the pane is not called one that never started.
-fn was_started(seat: &PaneContext, dir: &Path) -> io::Result<bool> {
-    let generation = seat.record.generation;
+fn was_started(context: &PaneContext, dir: &Path) -> io::Result<bool> {
+    let generation = context.record.generation;
     let child = match ChildRecord::read(dir, generation) {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(true),
         meta => meta?.and_then(|meta| meta.child),
     };
-    Ok(child.is_some() || recorded_exit(seat)?.is_some())
+    Ok(child.is_some() || recorded_exit(context)?.is_some())
 }
 
 /// Nothing runs in it, so tmux need not show it.
-async fn unshow(seat: &PaneContext) {
-    let dir = seat.place().dir;
-    if seat.record.tmux.is_some() {
+async fn unshow(context: &PaneContext) {
+    let dir = context.place().dir;
+    if context.record.tmux.is_some() {
         let _ = tokio::task::spawn_blocking(move || reap::view(&dir)).await;
     }
 }

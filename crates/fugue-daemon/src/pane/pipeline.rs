@@ -34,7 +34,7 @@ pub fn plan_for(plan: &StepPlan, record: &PaneRecord) -> steps::Plan {
 
 impl Pane {
     pub(super) fn steps_dir(&self) -> PathBuf {
-        launch::steps_dir(&self.seat.place().dir)
+        launch::steps_dir(&self.context.place().dir)
     }
 
     fn is_at_prompt(&self) -> bool {
@@ -59,7 +59,7 @@ impl Pane {
             } else {
                 self.check_takes_steps()
             };
-            let plan = plan_for(&plan, &self.seat.record);
+            let plan = plan_for(&plan, &self.context.record);
             let laid_out = admitted.and_then(|()| {
                 steps::lay_out(&dir, &plan).map_err(|error| launch::no_room(&error))
             });
@@ -69,7 +69,7 @@ impl Pane {
                     plan: number,
                     error,
                 };
-                return self.seat.say(refused).await;
+                return self.context.emit(refused).await;
             }
         }
         self.report_steps().await;
@@ -84,8 +84,8 @@ impl Pane {
     }
 
     fn check_takes_steps(&self) -> Result<(), Error> {
-        let id = self.seat.record.id;
-        let kind = shell::ShellKind::of(std::path::Path::new(&self.seat.record.command));
+        let id = self.context.record.id;
+        let kind = shell::ShellKind::of(std::path::Path::new(&self.context.record.command));
         if !shell::takes_steps(kind) {
             return Err(Error::invalid(format!(
                 "pane_id: the shell of `{id}` has no way to take steps"
@@ -122,7 +122,7 @@ impl Pane {
     /// Reads the shell's records. Lines that the shell did not write are logged once.
     fn read_records(&mut self) -> io::Result<StepRecords> {
         let dir = self.steps_dir();
-        let (pane, secret) = (self.seat.record.id, self.seat.record.made_by.0);
+        let (pane, secret) = (self.context.record.id, self.context.record.made_by.0);
         let Some(steps) = &mut self.steps else {
             return Ok(StepRecords::default());
         };
@@ -150,7 +150,7 @@ impl Pane {
 
     /// Ends the pipeline whose records no longer explain its steps: a step changed or removed them, or the disk is full.
     async fn lose_steps(&mut self, why: &str) {
-        let (dir, at, pane) = (self.steps_dir(), self.cursor(), self.seat.record.id);
+        let (dir, at, pane) = (self.steps_dir(), self.cursor(), self.context.record.id);
         let Some(steps) = self.steps.take() else {
             return;
         };
@@ -164,7 +164,9 @@ impl Pane {
              its exit code is unknown and no further step was started",
             step.max(1)
         );
-        self.seat.say(PaneEvent::StepsLost { plan, at, why }).await;
+        self.context
+            .emit(PaneEvent::StepsLost { plan, at, why })
+            .await;
     }
 
     async fn wake_shell(&mut self) {
@@ -174,10 +176,10 @@ impl Pane {
             WakeDecision::Nothing => {}
             WakeDecision::GiveUp => self.refuse_steps().await,
             WakeDecision::Type(key) => {
-                let Some(keeper) = self.keeper.as_mut() else {
+                let Some(backend) = self.backend.as_mut() else {
                     return;
                 };
-                let seq = keeper.next_seq();
+                let seq = backend.next_seq();
                 self.tell(&ToHolder::Input(InputMessage {
                     seq,
                     key,
@@ -197,13 +199,15 @@ impl Pane {
         let stopped = steps::stop(&dir, plan);
         if stopped.is_ok() || stopped.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             self.steps = None;
-            let id = self.seat.record.id;
+            let id = self.context.record.id;
             let error = Error::new(
                 ErrorKind::Unavailable,
                 format!("pane_id: the shell of `{id}` does not take steps"),
             )
             .hint("leave `pane_id` out");
-            self.seat.say(PaneEvent::StepsRefused { plan, error }).await;
+            self.context
+                .emit(PaneEvent::StepsRefused { plan, error })
+                .await;
         }
     }
 
@@ -212,16 +216,16 @@ impl Pane {
         let records = match self.read_records() {
             Ok(records) => records,
             Err(error) => {
-                tracing::warn!(pane = %self.seat.record.id, %error, "step log cannot be read");
+                tracing::warn!(pane = %self.context.record.id, %error, "step log cannot be read");
                 return;
             }
         };
         // The end is recorded when all output and all marks have been read.
-        let end = self.is_told().then(|| self.cursor());
+        let end = self.is_end_reported().then(|| self.cursor());
         let Some(steps) = &mut self.steps else { return };
         let progress = steps.on_records(&records, end.as_ref());
         for event in progress.events {
-            self.seat.say(event).await;
+            self.context.emit(event).await;
         }
         match progress.next {
             StepVerdict::Continue => {}
@@ -233,11 +237,11 @@ impl Pane {
     /// Stops a pipeline whose time is over.
     pub(super) async fn stop_steps(&mut self, plan: u64) {
         if let Err(error) = steps::stop(&self.steps_dir(), plan) {
-            tracing::warn!(pane = %self.seat.record.id, %error, "step plan not stopped");
+            tracing::warn!(pane = %self.context.record.id, %error, "step plan not stopped");
         }
         let steps = self.steps.as_mut().filter(|steps| steps.plan() == plan);
         let Some(steps) = steps else {
-            return self.seat.say(PaneEvent::StepsStopped { plan }).await;
+            return self.context.emit(PaneEvent::StepsStopped { plan }).await;
         };
         steps.start_stop(Instant::now());
         if self.is_at_prompt() {
@@ -282,7 +286,7 @@ impl Pane {
             && steps.finish_stop()
         {
             let plan = steps.plan();
-            self.seat.say(PaneEvent::StepsStopped { plan }).await;
+            self.context.emit(PaneEvent::StepsStopped { plan }).await;
         }
     }
 }

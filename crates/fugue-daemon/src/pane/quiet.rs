@@ -13,8 +13,8 @@ use fugue_core::{
 };
 use fugue_holder::wire::ForegroundProbe;
 
-use super::{Pane, answers::ProbeReason};
-use crate::reading::{self, Reading, RecentText};
+use super::{Pane, requests::ProbeReason};
+use crate::reading::{self, ReadOutcome, RecentText};
 
 /// The limit of a report's text. The text is cut again where a prompt quotes it.
 const MAX_TAIL_CHARS: u32 = 60_000;
@@ -73,7 +73,7 @@ impl Pane {
                     step,
                     seen,
                 };
-                self.seat.say(event).await;
+                self.context.emit(event).await;
             }
         }
     }
@@ -101,8 +101,8 @@ impl Pane {
             tail: None,
         };
         match reading::read(&mut text, &mut self.follower.log, &args, &state) {
-            Ok(Reading::Done(read)) => read.text,
-            Ok(Reading::NeedsMore(_)) | Err(_) => String::new(),
+            Ok(ReadOutcome::Done(read)) => read.text,
+            Ok(ReadOutcome::NeedsMore(_)) | Err(_) => String::new(),
         }
     }
 
@@ -114,7 +114,7 @@ impl Pane {
     }
 
     pub(super) async fn inject(&mut self, inject: InjectionRequest) {
-        if self.keeper.is_none() {
+        if self.backend.is_none() {
             return self
                 .injected(inject.watcher, inject.step, InjectionOutcome::NotNow)
                 .await;
@@ -130,7 +130,7 @@ impl Pane {
     ) {
         let view = InjectionView {
             activity: self.activity(),
-            has_unread_output: self.more_to_read,
+            has_unread_output: self.has_unread_output,
             needs_person: &|| self.needs_person(probe),
             has_draft: &|| self.has_draft(),
             target: &|| self.target(probe),
@@ -142,7 +142,7 @@ impl Pane {
         key[..8].copy_from_slice(&inject.watcher.to_le_bytes());
         key[8..].copy_from_slice(&(inject.step | 1 << 63).to_le_bytes());
         let args = SendInput {
-            pane_id: self.seat.record.id.to_string(),
+            pane_id: self.context.record.id.to_string(),
             input: Some(inject.line.as_str().to_owned()),
             keys: Vec::new(),
             submit: inject.enter,
@@ -160,6 +160,6 @@ impl Pane {
 
     async fn injected(&self, watcher: u64, step: u64, how: InjectionOutcome) {
         let event = PaneEvent::Injected { watcher, step, how };
-        self.seat.say(event).await;
+        self.context.emit(event).await;
     }
 }

@@ -26,25 +26,25 @@ use crate::{reading, reap};
 const EXIT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves the pane until its child has ended.
-pub(super) async fn serve(mut seat: PaneContext, panic: String) {
-    let meta = ChildRecord::read(&seat.place().dir, seat.record.generation);
+pub(super) async fn serve(mut context: PaneContext, panic: String) {
+    let meta = ChildRecord::read(&context.place().dir, context.record.generation);
     let child = meta.ok().flatten().and_then(|meta| meta.child);
     loop {
         tokio::select! {
-            order = seat.orders.recv() => match order {
+            order = context.commands_rx.recv() => match order {
                 Some(PaneCommand::Close { grace }) => {
-                    seat.record.closing = true;
-                    let (pane, dir) = (seat.record.id, seat.place().dir);
+                    context.record.closing = true;
+                    let (pane, dir) = (context.record.id, context.place().dir);
                     let ends = move || reap::pane_and_holder(pane, &dir, grace);
                     let _ = tokio::task::spawn_blocking(ends).await;
                 }
-                Some(order) => seat.serve_raw(order, &panic),
+                Some(order) => context.serve_raw(order, &panic),
                 None => return,
             },
             _ = timeout(EXIT_POLL_INTERVAL, unreachable::ended(child)) => {}
         }
-        if let Some(ending) = seat.ending().await {
-            return seat.raw_ended(ending).await;
+        if let Some(ending) = context.ending().await {
+            return context.raw_ended(ending).await;
         }
     }
 }
@@ -65,7 +65,7 @@ impl PaneContext {
     async fn raw_ended(&self, ending: ProcessExit) {
         let end = self.raw_end().unwrap_or_default();
         let sweeps = self.record.closing;
-        self.say(PaneEvent::Ended {
+        self.emit(PaneEvent::Ended {
             exit: launch::exit(ending),
             cursor: view::shown(end),
             title: String::new(),
@@ -74,7 +74,7 @@ impl PaneContext {
         })
         .await;
         if sweeps {
-            self.say(PaneEvent::Swept).await;
+            self.emit(PaneEvent::Swept).await;
         }
     }
 

@@ -16,7 +16,7 @@ use crate::agents::{
 
 impl Pane {
     pub(super) fn vendor(&self) -> Option<Vendor> {
-        self.seat.record.agent.as_deref().and_then(Vendor::named)
+        self.context.record.agent.as_deref().and_then(Vendor::named)
     }
 
     /// The agent's part of the screen. Without a known agent the screens of all agents are tried, because a person may have
@@ -36,7 +36,7 @@ impl Pane {
 
     pub(super) fn target(&self, probe: &ForegroundProbe) -> InputTarget {
         let terminal = &self.follower.terminal;
-        let record = &self.seat.record;
+        let record = &self.context.record;
         let is_found = |tmux: &TmuxPane| tmux.origin == TmuxOrigin::Found;
         let signals = KeyboardSignals {
             canonical: probe.canonical,

@@ -42,21 +42,21 @@ pub(super) async fn start(
     let mut server = Server::of(caller)?;
     server.socket = wanted.socket.clone().into();
     let made = in_tmux(&server, wanted, record, &place, spec).await?;
-    let keeper = async {
+    let backend = async {
         // The connection stands for us until the holder has heard our hello.
         let came = timeout(ARRIVES_WITHIN, arrivals.accept()).await;
         let (_waits, _) = came
             .map_err(|_| launch::refusal("tmux did not start its holder"))?
             .map_err(|error| launch::no_room(&error))?;
-        let keeper = PaneBackend::met(place).await;
-        keeper.map_err(|said| launch::refusal(&said))
+        let backend = PaneBackend::connect(place).await;
+        backend.map_err(|said| launch::refusal(&said))
     };
-    let keeper = keeper.await;
+    let backend = backend.await;
     let _ = std::fs::remove_file(&meeting);
     let pane = made.pane.clone();
-    if keeper.is_err() {
+    if backend.is_err() {
         let _ = spawn_blocking(move || make::remove(&pane)).await;
-        return keeper;
+        return backend;
     }
     for (key, value) in [
         ("TERM", &made.term),
@@ -68,7 +68,7 @@ pub(super) async fn start(
             .push((key.as_bytes().to_vec(), value.as_bytes().to_vec()));
     }
     record.tmux = Some(made.pane);
-    keeper
+    backend
 }
 
 async fn in_tmux(
@@ -135,10 +135,10 @@ impl Pane {
     /// tmux gave it another size.
     pub(super) async fn resized_in_tmux(&mut self, size: PaneSize) {
         if let Err(error) = self.follower.reload_sizes() {
-            tracing::warn!(pane = %self.seat.record.id, %error, "its sizes cannot be read");
+            tracing::warn!(pane = %self.context.record.id, %error, "its sizes cannot be read");
         }
-        self.more_to_read = true;
-        self.seat.say(PaneEvent::Resized(size)).await;
+        self.has_unread_output = true;
+        self.context.emit(PaneEvent::Resized(size)).await;
     }
 
     /// Its size is tmux's to give; the child hears of it through its holder.

@@ -45,12 +45,12 @@ pub struct TmuxTarget {
 
 impl TmuxTarget {
     /// If the pane is one that is somebody's own.
-    pub fn of(seat: &PaneContext) -> Option<Self> {
-        let tmux = seat.record.tmux.as_ref()?;
-        let settings = &seat.house.settings;
+    pub fn of(context: &PaneContext) -> Option<Self> {
+        let tmux = context.record.tmux.as_ref()?;
+        let settings = &context.daemon.settings;
         (tmux.origin == TmuxOrigin::Found).then(|| Self {
-            place: seat.place(),
-            record: seat.record.clone(),
+            place: context.place(),
+            record: context.record.clone(),
             keep_lines: settings.keep_lines,
             log_cap: settings.log_cap_bytes,
         })
@@ -135,7 +135,7 @@ impl TmuxBackend {
     pub async fn event(&mut self) -> io::Result<BackendEvent> {
         loop {
             if let Some(word) = self.words.pop_front() {
-                return Ok(BackendEvent::Word(word));
+                return Ok(BackendEvent::Message(word));
             }
             if std::mem::take(&mut self.grew) {
                 return Ok(BackendEvent::Grew);

@@ -17,9 +17,9 @@ use tokio::{
 };
 
 use super::{
-    COMMANDS_IN_LINE, Pane, PaneBrief, PaneCommand, PaneContext,
+    MAX_QUEUED_COMMANDS, Pane, PaneBrief, PaneCommand, PaneContext,
     backend::{Adoption, PaneBackend, Unreachable},
-    open::{Adopted, recorded_exit},
+    open::{AdoptionOutcome, pane_exit, recorded_exit},
     tmux_listener::TmuxTarget,
 };
 use crate::{archive, desk::Responder, reap, whole};
@@ -45,51 +45,51 @@ pub(super) struct Reconnection {
 
 impl Reconnection {
     /// The first attempt for a pane of an earlier daemon.
-    fn adopt(seat: &PaneContext) -> Self {
+    fn adopt(context: &PaneContext) -> Self {
         Self {
             why: "it is being looked for".into(),
             pause: FIRST_PAUSE,
-            attempt: look_for(seat),
+            attempt: look_for(context),
             grace_deadline: None,
         }
     }
 
     /// The first attempt after a lost connection.
-    pub fn recover(keeper: PaneBackend, why: String) -> Self {
+    pub fn recover(backend: PaneBackend, why: String) -> Self {
         Self {
             why,
             pause: FIRST_PAUSE,
-            attempt: Box::pin(keeper.recover()),
+            attempt: Box::pin(backend.recover()),
             grace_deadline: Some(Instant::now() + FIRST_ATTEMPT_TIMEOUT),
         }
     }
 
     /// Ends the pane's processes by what is recorded of them, the holder included, and looks for it again.
-    pub fn close(seat: &PaneContext, why: String, grace: Duration) -> Self {
+    pub fn close(context: &PaneContext, why: String, grace: Duration) -> Self {
         let attempt = Unreachable::because(why);
-        Self::after(seat, FIRST_PAUSE, attempt, Some(grace))
+        Self::after(context, FIRST_PAUSE, attempt, Some(grace))
     }
 
     /// The attempt behind one that failed.
-    fn retry(self, seat: &PaneContext, failed: Unreachable) -> Self {
+    fn retry(self, context: &PaneContext, failed: Unreachable) -> Self {
         if failed.why != self.why {
-            let (pane, why) = (seat.record.id, &failed.why);
+            let (pane, why) = (context.record.id, &failed.why);
             tracing::warn!(%pane, why, "holder unreachable, trying again");
         }
-        let grace = seat.record.closing.then_some(Duration::ZERO);
-        Self::after(seat, (self.pause * 2).min(MAX_PAUSE), failed, grace)
+        let grace = context.record.closing.then_some(Duration::ZERO);
+        Self::after(context, (self.pause * 2).min(MAX_PAUSE), failed, grace)
     }
 
     fn after(
-        seat: &PaneContext,
+        context: &PaneContext,
         pause: Duration,
         failed: Unreachable,
         close: Option<Duration>,
     ) -> Self {
-        let (pane, dir) = (seat.record.id, seat.place().dir);
-        let next = match failed.keeper {
-            Some(keeper) => Box::pin(keeper.recover()),
-            None => look_for(seat),
+        let (pane, dir) = (context.record.id, context.place().dir);
+        let next = match failed.backend {
+            Some(backend) => Box::pin(backend.recover()),
+            None => look_for(context),
         };
         let child = failed.child;
         let attempt = async move {
@@ -114,10 +114,10 @@ impl Reconnection {
     }
 }
 
-fn look_for(seat: &PaneContext) -> Attempt {
-    match TmuxTarget::of(seat) {
-        Some(whose) => Box::pin(PaneBackend::listen(whose)),
-        None => Box::pin(PaneBackend::find(seat.place())),
+fn look_for(context: &PaneContext) -> Attempt {
+    match TmuxTarget::of(context) {
+        Some(whose) => Box::pin(PaneBackend::attach_tmux(whose)),
+        None => Box::pin(PaneBackend::find(context.place())),
     }
 }
 
@@ -155,15 +155,15 @@ pub(super) async fn first_attempt(reconnection: Option<&mut Reconnection>) -> Op
 }
 
 /// A pane of an earlier daemon that has not been reached yet: no terminal, no connection, only the record and the files.
-struct Unadopted {
-    seat: PaneContext,
+struct UnreachedPane {
+    context: PaneContext,
     reconnection: Reconnection,
     /// Commands that only an adopted pane can carry out.
     deferred: VecDeque<PaneCommand>,
 }
 
 /// How a pane came to be one that is to be adopted.
-pub(super) enum Birth {
+pub(super) enum AdoptionCause {
     /// An earlier daemon may have died before the child was started.
     Interrupted,
     /// This daemon lost the holder while the child was started.
@@ -173,13 +173,13 @@ pub(super) enum Birth {
 /// Takes over a pane that runs already, however long that takes. `None`: it never ran, which core has been told, or nobody
 /// asks any more.
 pub(super) async fn adopt(
-    seat: PaneContext,
+    context: PaneContext,
     mut steps: Option<StepPlan>,
-    birth: Birth,
+    birth: AdoptionCause,
 ) -> Option<Pane> {
-    let mut pane = Unadopted {
-        reconnection: Reconnection::adopt(&seat),
-        seat,
+    let mut pane = UnreachedPane {
+        reconnection: Reconnection::adopt(&context),
+        context,
         deferred: VecDeque::new(),
     };
     let mut outcome = timeout(FIRST_ATTEMPT_TIMEOUT, pane.reconnection.attempt.as_mut()).await;
@@ -188,38 +188,38 @@ pub(super) async fn adopt(
             Ok(adoption) => adoption,
             Err(_) => pane.attempted().await?,
         };
-        match Pane::adopted(pane.seat, adoption, &mut steps).await {
-            Adopted::Pane(adopted) => {
+        match Pane::adopted(pane.context, adoption, &mut steps).await {
+            AdoptionOutcome::Pane(adopted) => {
                 let mut adopted = *adopted;
                 for command in pane.deferred {
-                    adopted.order(command).await;
+                    adopted.handle_command(command).await;
                 }
                 return Some(adopted);
             }
-            Adopted::NeverStarted(seat, error) => {
+            AdoptionOutcome::NeverStarted(context, error) => {
                 let fact = match birth {
-                    Birth::Interrupted => PaneEvent::NeverStarted(error),
-                    Birth::Failed(error) => PaneEvent::OpenFailed(error),
+                    AdoptionCause::Interrupted => PaneEvent::NeverStarted(error),
+                    AdoptionCause::Failed(error) => PaneEvent::OpenFailed(error),
                 };
-                seat.say(fact).await;
+                context.emit(fact).await;
                 return None;
             }
-            Adopted::Unreachable(seat, failed) => {
-                pane.reconnection = pane.reconnection.retry(&seat, failed);
-                pane.seat = seat;
+            AdoptionOutcome::Unreachable(context, failed) => {
+                pane.reconnection = pane.reconnection.retry(&context, failed);
+                pane.context = context;
                 outcome = Ok(pane.attempted().await?);
             }
         }
     }
 }
 
-impl Unadopted {
+impl UnreachedPane {
     /// Answers callers until the attempt has ended. `None`: nobody asks any more.
     async fn attempted(&mut self) -> Option<Adoption> {
         loop {
             tokio::select! {
                 adoption = self.reconnection.attempt.as_mut() => return Some(adoption),
-                order = self.seat.orders.recv() => self.order(order?),
+                order = self.context.commands_rx.recv() => self.order(order?),
             }
         }
     }
@@ -238,12 +238,12 @@ impl Unadopted {
             PaneCommand::Ask {
                 question: PaneRequest::Read { args, .. },
                 responder,
-            } => self.seat.read_files(args, responder),
+            } => self.context.read_files(args, responder),
             PaneCommand::Ask {
                 question: PaneRequest::Lines { from, most },
                 responder,
             } => {
-                self.seat
+                self.context
                     .answer_from_files(PaneRequest::Lines { from, most }, responder);
             }
             PaneCommand::Ask {
@@ -253,7 +253,7 @@ impl Unadopted {
                     | PaneRequest::Resize(_)
                     | PaneRequest::Line { .. },
                 responder,
-            } => responder.answer(Err(self.seat.refusal(&self.reconnection.why))),
+            } => responder.answer(Err(self.context.refusal(&self.reconnection.why))),
             PaneCommand::Brief(asker) => {
                 let _ = asker.send(PaneBrief {
                     state: runs(),
@@ -264,12 +264,12 @@ impl Unadopted {
                 let _ = answer.send(None);
             }
             PaneCommand::Close { grace } => {
-                self.seat.record.closing = true;
+                self.context.record.closing = true;
                 let why = self.reconnection.why.clone();
-                self.reconnection = Reconnection::close(&self.seat, why, grace);
+                self.reconnection = Reconnection::close(&self.context, why, grace);
             }
-            PaneCommand::Ask { responder, .. } if self.deferred.len() >= COMMANDS_IN_LINE => {
-                responder.answer(Err(self.seat.refusal(&self.reconnection.why)));
+            PaneCommand::Ask { responder, .. } if self.deferred.len() >= MAX_QUEUED_COMMANDS => {
+                responder.answer(Err(self.context.refusal(&self.reconnection.why)));
             }
             order @ (PaneCommand::Ask { .. }
             | PaneCommand::View { .. }
@@ -297,7 +297,7 @@ impl PaneContext {
     }
 
     fn answer_from_files(&self, question: PaneRequest, responder: Responder) {
-        let answer = archive::answer(Box::new(self.record.clone()), question, self.house.clone());
+        let answer = archive::answer(Box::new(self.record.clone()), question, self.daemon.clone());
         whole::answer_later(responder, answer);
     }
 
@@ -326,18 +326,18 @@ pub(super) fn runs() -> SourcedState {
 
 impl Pane {
     /// The connection to the backend is lost, which never means that the child died.
-    pub(super) fn lost(&mut self, why: String) {
-        tracing::debug!(pane = %self.seat.record.id, why, "holder connection lost");
+    pub(super) fn connection_lost(&mut self, why: String) {
+        tracing::debug!(pane = %self.context.record.id, why, "holder connection lost");
         self.fail_unacknowledged();
-        self.silent_since = None;
-        if let Some(keeper) = self.keeper.take() {
+        self.health.on_disconnect();
+        if let Some(backend) = self.backend.take() {
             // A holder whose child has ended leaves by itself, after it recorded how.
-            if let Some(record) = keeper.recorded_exit() {
-                self.exited = Some((record.exited.ending, record.exited.at));
-                self.more_to_read = true;
+            if let Some(record) = backend.recorded_exit() {
+                self.lifecycle.on_exit(pane_exit(record.exited));
+                self.has_unread_output = true;
                 return;
             }
-            self.reconnection = Some(Reconnection::recover(keeper, why));
+            self.reconnection = Some(Reconnection::recover(backend, why));
         }
     }
 
@@ -348,10 +348,10 @@ impl Pane {
             None => "it did not close the pane".into(),
         };
         self.fail_unacknowledged();
-        self.silent_since = None;
-        self.close_deadline = None;
-        self.keeper = None;
-        self.reconnection = Some(Reconnection::close(&self.seat, why, grace));
+        self.health.on_disconnect();
+        self.lifecycle.clear_close_deadline();
+        self.backend = None;
+        self.reconnection = Some(Reconnection::close(&self.context, why, grace));
     }
 
     /// An attempt to reach the backend again has ended.
@@ -360,35 +360,36 @@ impl Pane {
             return;
         };
         match adoption {
-            Adoption::Answered(keeper, hello) => {
-                self.keeper = Some(keeper);
-                self.greeted(&hello).await;
-                self.resume();
+            Adoption::Answered(backend, hello) => {
+                self.backend = Some(backend);
+                self.apply_hello(&hello).await;
+                self.resend_requests();
             }
-            Adoption::Dead => match recorded_exit(&self.seat) {
+            Adoption::Dead => match recorded_exit(&self.context) {
                 Ok(recorded) => {
-                    self.exited = Some(self.end_of(recorded));
-                    self.more_to_read = true;
+                    self.lifecycle.on_exit(self.end_of(recorded));
+                    self.has_unread_output = true;
                 }
                 Err(error) => {
                     let failed = Unreachable::because(format!("its end cannot be read: {error}"));
-                    self.reconnection = Some(reconnection.retry(&self.seat, failed));
+                    self.reconnection = Some(reconnection.retry(&self.context, failed));
                 }
             },
             Adoption::Unreachable(failed) => {
-                self.reconnection = Some(reconnection.retry(&self.seat, failed));
+                self.reconnection = Some(reconnection.retry(&self.context, failed));
             }
         }
     }
 
     /// Fires when a holder has not answered for too long: callers are answered without it.
-    pub(super) fn holder_is_silent(&mut self) {
-        self.probe_deadline = None;
-        let Some(keeper) = &self.keeper else { return };
-        let why = keeper.silence();
-        tracing::warn!(pane = %self.seat.record.id, why, "holder does not answer");
-        self.silent_since = Some(std::time::Instant::now());
-        self.inputs.refuse_unbegun(&self.seat.refusal(why));
+    pub(super) fn backend_timed_out(&mut self) {
+        let Some(backend) = &self.backend else {
+            return self.health.clear_deadline();
+        };
+        let why = backend.silence_reason();
+        tracing::warn!(pane = %self.context.record.id, why, "holder does not answer");
+        self.health.on_timeout();
+        self.inputs.refuse_unbegun(&self.context.refusal(why));
         self.answer_inputs();
         let probes = std::mem::take(&mut self.probes);
         for (id, asked) in probes {
@@ -403,7 +404,7 @@ impl Pane {
         if let Some(reconnection) = &self.reconnection {
             return Some(reconnection.why.clone());
         }
-        let keeper = self.keeper.as_ref().filter(|_| self.silent_since.is_some());
-        keeper.map(|keeper| keeper.silence().to_owned())
+        let backend = self.backend.as_ref().filter(|_| self.health.is_silent());
+        backend.map(|backend| backend.silence_reason().to_owned())
     }
 }

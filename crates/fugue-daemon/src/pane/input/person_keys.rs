@@ -9,7 +9,7 @@ use fugue_api::{
 use fugue_core::pane_machine::{TypingSource, uncertain_input};
 use fugue_holder::wire::{InputKind, InputMessage, InputOutcome, InputState, ToHolder};
 
-use super::super::{Pane, QUIET};
+use super::super::Pane;
 use crate::desk::Responder;
 
 impl Pane {
@@ -20,17 +20,17 @@ impl Pane {
         responder: Responder,
     ) {
         if let Some(why) = self.unreachable() {
-            return responder.answer(Err(self.seat.refusal(&why)));
+            return responder.answer(Err(self.context.refusal(&why)));
         }
-        let Some(keeper) = self.keeper.as_mut() else {
+        let Some(backend) = self.backend.as_mut() else {
             return responder.answer(Err(Error::new(ErrorKind::Ended, "the pane has ended")));
         };
         if bytes.is_empty() {
             return responder.answer(Ok(Response::Noted));
         }
-        let seq = keeper.next_seq();
+        let seq = backend.next_seq();
         self.keys.insert(seq, responder);
-        self.tell_as(
+        self.send_as(
             TypingSource::Person,
             &ToHolder::Input(InputMessage {
                 seq,
@@ -43,11 +43,8 @@ impl Pane {
     }
 
     pub(in crate::pane) fn person_typed(&mut self) {
-        let now = Instant::now();
-        self.viewing.moved(now);
-        if self.viewing.is_watched() {
-            self.look_at = Some(now + QUIET);
-        }
+        let interest = self.viewer_interest();
+        self.probing.on_person_typing(interest, Instant::now());
         // The key may have ended the draft that the queue waits for.
         self.advance_inputs();
     }

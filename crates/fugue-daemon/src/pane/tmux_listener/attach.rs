@@ -19,7 +19,7 @@ use super::{
     pidfd, text,
 };
 use crate::{
-    replay::{Checkpoints, Depth, Follower},
+    replay::{CheckpointPolicy, LogFollower, ReplayDepth},
     tmux::{
         ask::{Refused, Server},
         control::quote,
@@ -251,12 +251,12 @@ impl TmuxBackend {
             keep_lines,
             ..
         } = &self.whose;
-        let mut follower = Follower::open(
+        let mut follower = LogFollower::open(
             &place.dir,
             record,
             *keep_lines,
-            Depth::Recent,
-            Checkpoints::None,
+            ReplayDepth::Recent,
+            CheckpointPolicy::None,
         )?;
         follower.catch_up()?;
         let mut terminal = follower.terminal;

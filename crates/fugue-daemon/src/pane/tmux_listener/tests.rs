@@ -157,7 +157,7 @@ async fn type_in(listener: &mut TmuxBackend, key: u8, bytes: &[u8]) -> InputStat
         bytes: bytes.to_vec(),
     }));
     until(listener, |event| match event {
-        BackendEvent::Word(ToDaemon::InputState(state)) if state.seq == seq => Some(*state),
+        BackendEvent::Message(ToDaemon::InputState(state)) if state.seq == seq => Some(*state),
         _ => None,
     })
     .await
@@ -339,7 +339,7 @@ async fn an_end_is_told_once_all_is_written_and_a_server_that_dies_ends_its_pane
     let (mut listener, _) = world.listen(&found).await;
     type_in(&mut listener, 1, b"\r").await;
     let exited = until(&mut listener, |event| match event {
-        BackendEvent::Word(ToDaemon::Exited(exited)) => Some(*exited),
+        BackendEvent::Message(ToDaemon::Exited(exited)) => Some(*exited),
         _ => None,
     })
     .await;
@@ -364,7 +364,7 @@ async fn an_end_is_told_once_all_is_written_and_a_server_that_dies_ends_its_pane
                     assert!(matches!(hello.state, ChildState::Exited { .. }));
                     return;
                 }
-                Ok(BackendEvent::Word(ToDaemon::Exited(_))) => return,
+                Ok(BackendEvent::Message(ToDaemon::Exited(_))) => return,
                 Ok(_) => {}
             }
         }
@@ -383,7 +383,7 @@ async fn its_size_is_followed_its_reader_is_known_and_closing_it_leaves_no_proce
         .tmux
         .ask(&["split-window", "-h", "-d", "-t", &found.pane.id, "cat"]);
     let cols = until(&mut listener, |event| match event {
-        BackendEvent::Word(ToDaemon::Resized { cols, .. }) => Some(*cols),
+        BackendEvent::Message(ToDaemon::Resized { cols, .. }) => Some(*cols),
         _ => None,
     })
     .await;
@@ -391,7 +391,7 @@ async fn its_size_is_followed_its_reader_is_known_and_closing_it_leaves_no_proce
     let probe = loop {
         listener.send(&ToHolder::Probe { id: 1 });
         let probe = until(&mut listener, |event| match event {
-            BackendEvent::Word(ToDaemon::Probed { probe, .. }) => Some(probe.clone()),
+            BackendEvent::Message(ToDaemon::Probed { probe, .. }) => Some(probe.clone()),
             _ => None,
         })
         .await;
@@ -411,8 +411,8 @@ async fn its_size_is_followed_its_reader_is_known_and_closing_it_leaves_no_proce
     let (mut left, mut exited) = (None, false);
     until(&mut listener, |event| {
         match event {
-            BackendEvent::Word(ToDaemon::Closed { id: 7, left: now }) => left = Some(*now),
-            BackendEvent::Word(ToDaemon::Exited(_)) => exited = true,
+            BackendEvent::Message(ToDaemon::Closed { id: 7, left: now }) => left = Some(*now),
+            BackendEvent::Message(ToDaemon::Exited(_)) => exited = true,
             _ => {}
         }
         (left.is_some() && exited).then_some(())

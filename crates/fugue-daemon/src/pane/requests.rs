@@ -24,25 +24,20 @@ use fugue_holder::{
 use fugue_term::ShellState;
 use tokio::sync::oneshot;
 
-use super::{FrameRequest, Pane, PaneBrief, PaneCommand, launch, unreachable};
+use super::{FrameRequest, Pane, PaneBrief, PaneCommand, launch, open::pane_exit, unreachable};
 use crate::{
     archive,
     desk::Responder,
-    reading::{self, Past, Reading, RecentText},
+    reading::{self, HistoryDepth, ReadOutcome, RecentText},
     shell, whole,
 };
-
-// A holder answers a probe in milliseconds, also on a busy machine. One that takes longer is stopped, or waits for a disk.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-// What a holder may take for a close beyond the grace and the time that killed processes get.
-const CLOSE_MARGIN: Duration = Duration::from_secs(2);
 
 /// Who wants to know who reads the terminal.
 pub(super) enum ProbeReason {
     Status(Box<PaneStatus>, Responder),
     Read(Box<ReadPane>, Responder),
     Brief(oneshot::Sender<PaneBrief>),
-    Sending,
+    Input,
     /// Ourselves, before the first prompt.
     Quiet,
     /// A watcher, when nothing was printed for a while.
@@ -52,7 +47,7 @@ pub(super) enum ProbeReason {
 }
 
 impl Pane {
-    pub(super) async fn order(&mut self, order: PaneCommand) {
+    pub(super) async fn handle_command(&mut self, order: PaneCommand) {
         match order {
             PaneCommand::Ask {
                 question: PaneRequest::Status(status),
@@ -71,9 +66,9 @@ impl Pane {
                 responder,
             } => {
                 if let Some(why) = self.unreachable() {
-                    return responder.answer(Err(self.seat.refusal(&why)));
+                    return responder.answer(Err(self.context.refusal(&why)));
                 }
-                if self.keeper.is_none() || self.exit_pending.is_some() {
+                if self.backend.is_none() || self.lifecycle.pending_exit().is_some() {
                     return responder
                         .answer(Err(Error::new(ErrorKind::Ended, "the pane has ended")));
                 }
@@ -85,7 +80,7 @@ impl Pane {
                 question: PaneRequest::Resize(size),
                 responder,
             } => {
-                if let Some(tmux) = self.seat.record.tmux.clone() {
+                if let Some(tmux) = self.context.record.tmux.clone() {
                     return self.resize_in_tmux(tmux, size, responder);
                 }
                 self.resize(size, Some(responder));
@@ -97,15 +92,15 @@ impl Pane {
                     },
                 responder,
             } => {
-                self.agent_says(says.map(|says| *says));
-                self.view(client, FrameRequest::once(seen, responder));
+                self.viewer_state.agent_state = says.map(|says| *says);
+                self.request_frame(client, FrameRequest::once(seen, responder));
             }
-            PaneCommand::View { client, asks } => self.view(client, asks),
+            PaneCommand::View { client, asks } => self.request_frame(client, asks),
             PaneCommand::Ask {
                 question: PaneRequest::Line { role, says },
                 responder,
             } => {
-                self.agent_says(says.map(|says| *says));
+                self.viewer_state.agent_state = says.map(|says| *says);
                 self.open_line(role, responder);
             }
             PaneCommand::Ask {
@@ -117,7 +112,7 @@ impl Pane {
                 responder,
             } => self.type_for_a_person(bytes, key, responder),
             PaneCommand::Fit(size) => self.resize(size, None),
-            PaneCommand::AgentSays(says) => self.agent_says(says),
+            PaneCommand::AgentSays(says) => self.viewer_state.agent_state = says,
             PaneCommand::Ask {
                 question: PaneRequest::Follow { .. },
                 responder,
@@ -132,12 +127,12 @@ impl Pane {
                 let end = self.follower.terminal.end();
                 let mut more = reading::more(&mut self.follower.log, from, end);
                 if let Ok(more) = &mut more {
-                    more.ended &= self.is_told();
+                    more.ended &= self.is_end_reported();
                 }
                 let _ = answer.send(more);
             }
             PaneCommand::Close { grace } => {
-                self.seat.record.closing = true;
+                self.context.record.closing = true;
                 match self.unreachable() {
                     Some(_) => self.close_unreachable(grace),
                     None => self.close(grace),
@@ -158,7 +153,8 @@ impl Pane {
                 answer,
             } => {
                 // Where this terminal does not do, the log is read.
-                let found = reading::stretch(&mut self.text(), Past::Recent, &want, most_chars);
+                let found =
+                    reading::stretch(&mut self.text(), HistoryDepth::Recent, &want, most_chars);
                 let _ = answer.send(found.unwrap_or_default());
             }
         }
@@ -170,16 +166,19 @@ impl Pane {
         // A holder needs the grace and the time that killed processes may take. For a pane that is somebody's own in tmux
         // nothing is recorded to end it by.
         let found = |tmux: &TmuxPane| tmux.origin == TmuxOrigin::Found;
-        let is_own = self.keeper.is_some() && !self.seat.record.tmux.as_ref().is_some_and(found);
-        let deadline = Instant::now() + grace + KILL_WAIT + CLOSE_MARGIN;
-        self.close_deadline = is_own.then_some(deadline);
+        let is_own =
+            self.backend.is_some() && !self.context.record.tmux.as_ref().is_some_and(found);
+        match is_own {
+            true => self.lifecycle.on_close(grace, KILL_WAIT, Instant::now()),
+            false => self.lifecycle.clear_close_deadline(),
+        }
         self.tell(&ToHolder::Close { id, grace_ms });
     }
 
     /// The process has ended while the disk is full: who waits for a look at it is answered now.
     pub(super) fn exit_is_pending(&mut self, exited: ChildExit) {
-        self.exit_pending = Some(exited);
-        self.more_to_read = true;
+        self.lifecycle.on_pending_exit(pane_exit(exited));
+        self.has_unread_output = true;
         for asked in std::mem::take(&mut self.probes).into_values() {
             self.answer_without_probe(asked);
         }
@@ -189,12 +188,13 @@ impl Pane {
     /// What keeps output from being written, for those who ask.
     fn stall_note(&self) -> Option<String> {
         let why = io::Error::from_raw_os_error(self.stalled?);
-        let Some(exited) = self.exit_pending else {
+        let Some(exit) = self.lifecycle.pending_exit() else {
             return Some(format!(
                 "its output cannot be written ({why}); the program waits and nothing is lost"
             ));
         };
-        let waiting = exited.at.saturating_sub(self.follower.terminal.offset().0);
+        let offset = self.follower.terminal.offset().0;
+        let waiting = exit.output_end.saturating_sub(offset);
         Some(format!(
             "its program has ended; at least {waiting} bytes of its output wait for disk space ({why}) and are lost \
              if the pane is closed before there is some"
@@ -202,7 +202,7 @@ impl Pane {
     }
 
     pub(super) fn probe(&mut self, asked: ProbeReason) {
-        let ended = self.keeper.is_none() || self.exit_pending.is_some();
+        let ended = self.backend.is_none() || self.lifecycle.pending_exit().is_some();
         let asked = match self.unreachable() {
             Some(_) => self.answer_unreachable(asked),
             None if ended => return self.answer_without_probe(asked),
@@ -211,17 +211,14 @@ impl Pane {
         let Some(asked) = asked else { return };
         let id = self.next_id();
         self.probes.insert(id, asked);
-        if self.silent_since.is_none() {
-            self.expect_probes();
-        }
+        self.health.on_probe_sent(Instant::now());
         self.tell(&ToHolder::Probe { id });
     }
 
     /// Starts the time in which the backend must answer a probe, unless it runs already or nothing was asked.
     pub(super) fn expect_probes(&mut self) {
         if !self.probes.is_empty() {
-            self.probe_deadline
-                .get_or_insert_with(|| Instant::now() + PROBE_TIMEOUT);
+            self.health.expect_answer(Instant::now());
         }
     }
 
@@ -232,9 +229,9 @@ impl Pane {
                 self.answer(asked, unreachable::runs())
             }
             // The log may be longer than what was read of it.
-            ProbeReason::Read(args, responder) => self.seat.read_files(args, responder),
-            ProbeReason::Sending if self.reconnection.is_none() => {}
-            ProbeReason::Sending
+            ProbeReason::Read(args, responder) => self.context.read_files(args, responder),
+            ProbeReason::Input if self.reconnection.is_none() => {}
+            ProbeReason::Input
             | ProbeReason::Quiet
             | ProbeReason::Watcher
             | ProbeReason::Inject(_) => {
@@ -246,19 +243,20 @@ impl Pane {
 
     pub(super) async fn probed(&mut self, id: u64, probe: &ForegroundProbe) {
         let asked = self.probes.remove(&id);
-        self.probe_deadline = None;
+        self.health.on_answer();
         self.expect_probes();
         let Some(asked) = asked else { return };
         // What the program printed before it was looked at is in the log by now.
         self.read_some().await;
-        self.viewing.probed(probe);
+        self.viewer_state.probe = Some(probe.clone());
+        self.probing.on_probe();
         match asked {
-            ProbeReason::Sending if self.next_input_waits() => {
+            ProbeReason::Input if self.next_input_waits() => {
                 // The person began to type during the probe.
                 self.inputs.step_back();
                 self.advance_inputs();
             }
-            ProbeReason::Sending => {
+            ProbeReason::Input => {
                 let target = self.target(probe);
                 if self.inputs.admit(&target) {
                     self.inputs.begin(self.input_modes(probe), self.cursor());
@@ -267,18 +265,18 @@ impl Pane {
             }
             ProbeReason::Watcher => self.report_quiet(probe).await,
             ProbeReason::Inject(inject) => self.type_injection(inject, probe).await,
-            ProbeReason::Quiet if self.seat.record.agent.is_some() => {
+            ProbeReason::Quiet if self.context.record.agent.is_some() => {
                 self.check_question(probe).await;
-                self.look_later();
+                self.probe_again_for_viewers();
             }
             ProbeReason::Quiet => {
                 let state = self.state(probe).state;
                 if state == PaneState::NeedsInput && !self.prompted {
-                    self.look_at = None;
+                    self.probing.clear();
                     let cursor = self.cursor();
-                    self.seat.say(PaneEvent::AsksFirst { cursor }).await;
+                    self.context.emit(PaneEvent::AsksFirst { cursor }).await;
                 }
-                self.look_later();
+                self.probe_again_for_viewers();
             }
             ProbeReason::Status(_, _) | ProbeReason::Read(_, _) | ProbeReason::Brief(_) => {
                 let state = self.state(probe);
@@ -322,7 +320,7 @@ impl Pane {
                     idle_ms: self.idle_ms(),
                 });
             }
-            ProbeReason::Sending
+            ProbeReason::Input
             | ProbeReason::Quiet
             | ProbeReason::Watcher
             | ProbeReason::Inject(_) => {}
@@ -331,9 +329,8 @@ impl Pane {
 
     pub(super) fn answer_without_probe(&mut self, asked: ProbeReason) {
         let mut state = SourcedState::new(PaneState::Exited, StateSource::Exit);
-        let pending = self.exit_pending.map(|exited| exited.ending);
-        if let Some(ending) = self.exited.map(|(ending, _)| ending).or(pending) {
-            let exit = launch::exit(ending);
+        if let Some(status) = self.lifecycle.exit_status() {
+            let exit = launch::exit(status);
             (state.exit_code, state.signal) = (exit.code(), exit.signal());
         }
         self.answer(asked, state);
@@ -349,7 +346,7 @@ impl Pane {
             tail: None,
         };
         match reading::read(&mut text, &mut follower.log, &args, &state) {
-            Ok(Reading::Done(mut reply)) => {
+            Ok(ReadOutcome::Done(mut reply)) => {
                 reply.note = note.or(reply.note);
                 responder.answer(Ok(Response::Tool {
                     reply: ToolReply::ReadPane(*reply),
@@ -357,9 +354,9 @@ impl Pane {
             }
             Err(error) => responder.answer(Err(error)),
             // Reading a long log back takes a while, and other panes live on this thread.
-            Ok(Reading::NeedsMore(plan)) => {
-                let record = Box::new(self.seat.record.clone());
-                let read = archive::read_whole(plan, record, self.seat.house.clone());
+            Ok(ReadOutcome::NeedsMore(plan)) => {
+                let record = Box::new(self.context.record.clone());
+                let read = archive::read_whole(plan, record, self.context.daemon.clone());
                 whole::answer_later(responder, async move {
                     let mut text = read.await?;
                     text.note = note.or(text.note);
@@ -385,10 +382,10 @@ impl Pane {
             return;
         };
         if let Err(error) = self.follower.reload_sizes() {
-            tracing::warn!(pane = %self.seat.record.id, %error, "its sizes cannot be read");
+            tracing::warn!(pane = %self.context.record.id, %error, "its sizes cannot be read");
         }
-        self.more_to_read = true;
-        self.seat.say(PaneEvent::Resized(size)).await;
+        self.has_unread_output = true;
+        self.context.emit(PaneEvent::Resized(size)).await;
         if let Some(responder) = responder {
             responder.answer(Ok(Response::Resized));
         }
@@ -405,9 +402,9 @@ impl Pane {
     }
 
     pub(super) fn state(&self, probe: &ForegroundProbe) -> SourcedState {
-        let command = &self.seat.record.command;
+        let command = &self.context.record.command;
         // A plain sh marks the steps it takes and never its prompt.
-        let marks_prompts = self.seat.record.announces_prompts()
+        let marks_prompts = self.context.record.announces_prompts()
             && shell::takes_steps(shell::ShellKind::of(Path::new(command)));
         let shell = match self.follower.terminal.prompt() {
             ShellState::AtPrompt { .. } => ShellSignal::AtPrompt,
@@ -415,7 +412,7 @@ impl Pane {
             ShellState::Prompting { .. } if marks_prompts => ShellSignal::Running,
             ShellState::Prompting { .. } | ShellState::Unknown => ShellSignal::Nothing,
         };
-        let own = self.seat.record.pid.cast_signed();
+        let own = self.context.record.pid.cast_signed();
         let tty = match probe.reader {
             Some(reader) if reader.secret => TtySignal::SecretWanted,
             Some(reader) if reader.pid == own => TtySignal::OwnProcessReads,
@@ -431,7 +428,7 @@ impl Pane {
             interactive: !marks_prompts && state::is_interactive_shell(command),
             prompt_line: self.follower.terminal.cursor_line(),
             silent_ms: self.idle_ms(),
-            idle_threshold_ms: self.seat.house.settings.idle_threshold_ms(),
+            idle_threshold_ms: self.context.daemon.settings.idle_threshold_ms(),
         })
     }
 
@@ -440,7 +437,7 @@ impl Pane {
         if let Some(cwd) = self.follower.terminal.cwd() {
             return Some(cwd.to_owned());
         }
-        let link = std::fs::read_link(format!("/proc/{}/cwd", self.seat.record.pid)).ok()?;
+        let link = std::fs::read_link(format!("/proc/{}/cwd", self.context.record.pid)).ok()?;
         Some(link.to_string_lossy().into_owned())
     }
 
