@@ -1,4 +1,5 @@
-//! One pane's own task: it alone sees the pane's bytes. It feeds the terminal, types, and tells the engine facts.
+//! A pane's task: reads the output log into the terminal, passes events and the time to the parts of
+//! [`pane_machine`](fugue_core::pane_machine), and performs their decisions. No other task reads the pane's bytes.
 
 mod agent_idle;
 mod backend;
@@ -67,12 +68,12 @@ use open::{StartFailure, pane_exit};
 use requests::ProbeReason;
 use unreachable::{AdoptionCause, Reconnection, attempted, first_attempt};
 
-/// How the engine reaches a pane's task.
+/// The engine's handle to a pane's task.
 #[derive(Clone)]
 pub struct PaneHandle {
     id: PaneId,
     pub commands: mpsc::Sender<PaneCommand>,
-    /// Changes whenever there may be more to read.
+    /// Changes when new output may be readable.
     pub grown: watch::Receiver<u64>,
 }
 
@@ -82,7 +83,7 @@ pub enum PaneCommand {
         responder: Responder,
     },
     Brief(oneshot::Sender<PaneBrief>),
-    /// What is different on the screen, for one who has a line.
+    /// A frame for a viewer with its own connection to the pane's task.
     View {
         client: ClientId,
         asks: FrameRequest,
@@ -108,7 +109,7 @@ pub enum PaneCommand {
     Inject(InjectionRequest),
     Fit(PaneSize),
     AgentSays(Option<SourcedState>),
-    /// Part of the text. `None` is the answer if the files must be asked.
+    /// A part of the text. The reply is `None` if the part must be read from the files.
     Stretch {
         want: OutputRange,
         most_chars: usize,
@@ -116,13 +117,13 @@ pub enum PaneCommand {
     },
 }
 
-/// What a row of an overview needs.
+/// The state of a pane in an overview.
 pub struct PaneBrief {
     pub state: SourcedState,
     pub idle_ms: u64,
 }
 
-// What waits for a pane that is busy replaying its log; more than this and callers are told so.
+// The limit of commands that wait while a pane replays its log. Further calls are refused.
 const MAX_QUEUED_COMMANDS: usize = 256;
 
 impl PaneHandle {
@@ -130,7 +131,7 @@ impl PaneHandle {
         self.id
     }
 
-    /// For what must not be refused: it waits in front of a pane that is busy. A pane that has ended hears nothing.
+    /// Sends a command that must not be refused: a full queue delays it. An ended pane drops it.
     pub fn tell(&self, command: PaneCommand) {
         if let Err(mpsc::error::TrySendError::Full(command)) = self.commands.try_send(command) {
             let commands = self.commands.clone();
@@ -138,7 +139,7 @@ impl PaneHandle {
         }
     }
 
-    /// Gives the command back where the pane cannot take it.
+    /// Sends a command, or returns it if the queue is full or the pane has ended.
     pub fn try_tell(&self, command: PaneCommand) -> Result<(), PaneCommand> {
         self.commands
             .try_send(command)
@@ -149,7 +150,7 @@ impl PaneHandle {
     }
 }
 
-/// A task that makes a new pane.
+/// The task of a new pane.
 pub fn open(
     record: PaneRecord,
     start: launch::PaneLaunch,
@@ -177,7 +178,7 @@ pub fn open(
     })
 }
 
-/// A task that finds a pane of an earlier daemon.
+/// The task of a pane that an earlier daemon opened.
 pub fn adopt(
     record: PaneRecord,
     steps: Option<StepPlan>,
@@ -223,12 +224,12 @@ fn task<F: Future<Output = ()> + 'static>(
     (handle, Box::new(move || Box::pin(run(context))))
 }
 
-/// What a pane's task has from the start, whether or not it finds a pane.
+/// The record and the channels of a pane's task, with or without a running pane.
 struct PaneContext {
     record: PaneRecord,
     daemon: Arc<DaemonContext>,
     says: mpsc::Sender<EngineEvent>,
-    /// How others reach us, for those whom we let in ourselves.
+    /// The task's own command queue, for viewers' connections that the task serves.
     commands: mpsc::WeakSender<PaneCommand>,
     commands_rx: mpsc::Receiver<PaneCommand>,
     grow: watch::Sender<u64>,
@@ -236,7 +237,7 @@ struct PaneContext {
 
 impl PaneContext {
     async fn emit(&self, fact: PaneEvent) {
-        // The engine outlives every pane but at the daemon's own end.
+        // The engine ends before its panes only at the daemon's end.
         let _ = self
             .says
             .send(EngineEvent::Pane(self.record.id, fact))
@@ -257,7 +258,7 @@ impl PaneContext {
 struct Pane {
     context: PaneContext,
     follower: LogFollower,
-    /// `None` while it cannot be reached, and once the pane has ended.
+    /// `None` while the backend is unreachable and after the pane's end.
     backend: Option<PaneBackend>,
     /// The attempts to reach a backend whose connection is lost.
     reconnection: Option<Reconnection>,
@@ -265,11 +266,11 @@ struct Pane {
     lifecycle: PaneLifecycle<ProcessExit>,
     /// When the foreground process is probed for state changes.
     probing: ProbeSchedule,
-    /// Questions that wait for a look at the terminal's foreground.
+    /// Probes of the foreground process that the backend has not answered.
     probes: HashMap<u64, ProbeReason>,
     resizes: HashMap<u64, (PaneSize, Option<Responder>)>,
     inputs: InputQueue<Responder>,
-    /// A person's keys that the holder has not answered for.
+    /// A person's keys that the backend has not acknowledged.
     keys: HashMap<u64, Responder>,
     frames: FrameScheduler<Responder>,
     viewer_state: ViewerState,
@@ -286,12 +287,12 @@ struct Pane {
     last_output: Instant,
     prompted: bool,
     stalled: Option<i32>,
-    /// The process left no other behind.
+    /// The child left no other process behind.
     alone: bool,
     has_unread_output: bool,
-    /// There was more to read than was read at once.
+    /// The last read was full: the program prints faster than the task reads.
     is_flooding: bool,
-    /// Size of the log that the engine was told last.
+    /// The size of the log that was reported to the engine last.
     reported_log_bytes: u64,
 }
 
@@ -330,7 +331,7 @@ impl Pane {
         }
     }
 
-    /// Until the pane has ended and nobody asks about it any more.
+    /// Runs until the pane has ended and its handle is dropped.
     async fn run(mut self) {
         loop {
             if let Some(exit) = self.reportable_exit() {
@@ -349,7 +350,7 @@ impl Pane {
             tokio::select! {
                 order = self.context.commands_rx.recv() => match order {
                     Some(order) => self.handle_command(order).await,
-                    // Nobody can ask any more: the pane has ended, or the daemon does. A holder that lives stays.
+                    // The handle is dropped: the pane has ended, or the daemon ends. A running holder stays.
                     None => return,
                 },
                 event = event(self.backend.as_mut()) => match event {
@@ -359,7 +360,7 @@ impl Pane {
                 },
                 adoption = attempted(self.reconnection.as_mut()) => self.reconnected(adoption).await,
                 Some(searched) = self.older_searches_rx.recv() => self.resume_expect(searched).await,
-                // A question that a program asks of its terminal is answered by the holder, so output waits for it.
+                // Replies to a program's terminal queries are sent through the backend, so reading waits for a connection.
                 () = tokio::task::yield_now(), if self.has_unread_output && self.reconnection.is_none() => self.read_on().await,
                 () = sleep_until(deadline.unwrap_or_else(Instant::now).into()), if deadline.is_some() => self.fire_timers().await,
             }
@@ -369,7 +370,7 @@ impl Pane {
     async fn handle_message(&mut self, word: ToDaemon) {
         self.health.on_message();
         match word {
-            // What tmux shows of it is still to be removed.
+            // A pane that tmux hosts is still to be removed from tmux.
             ToDaemon::Alone => self.alone = self.context.record.tmux.is_none(),
             ToDaemon::Keyed { bytes } => self.keyed(&bytes),
             ToDaemon::Resized { rows, cols } => self.resized_in_tmux(PaneSize { rows, cols }).await,
@@ -382,7 +383,7 @@ impl Pane {
             ToDaemon::Probed { id, probe } => self.probed(id, &probe).await,
             ToDaemon::Closed { left, .. } => {
                 if left > 0 {
-                    tracing::warn!(pane = %self.context.record.id, left, "processes of a pane could not be ended");
+                    tracing::warn!(pane = %self.context.record.id, left, "processes of pane not ended");
                 }
                 self.lifecycle.on_closed();
             }
@@ -419,13 +420,13 @@ impl Pane {
         if let Some(backend) = self.backend.as_mut()
             && let Err(error) = backend.send(message)
         {
-            // The same connection's reading side finds out as well, and recovers.
-            tracing::debug!(pane = %self.context.record.id, %error, "a word did not reach the holder");
+            // The reading side of the connection fails as well, and reconnects.
+            tracing::debug!(pane = %self.context.record.id, %error, "message to backend failed");
         }
     }
 
-    /// Reads back what there is up to an offset. A pane that prints without end is caught up with while it lives;
-    /// nobody waits for that.
+    /// Reads the log up to an offset. A pane that prints without end is read up to its present end in the task's loop,
+    /// which no call waits for.
     async fn read_back(&mut self, until: u64) {
         self.has_unread_output = true;
         while self.has_unread_output && self.follower.terminal.offset().0 < until {
@@ -435,7 +436,7 @@ impl Pane {
         self.has_unread_output = true;
     }
 
-    /// After everything that was told before it was printed.
+    /// Reads output after the backend's messages that precede the output.
     async fn read_on(&mut self) {
         while let Some(word) = self.backend.as_mut().and_then(PaneBackend::poll_message) {
             self.handle_message(word).await;
@@ -447,7 +448,7 @@ impl Pane {
         let turn = match self.follower.turn() {
             Ok(turn) => turn,
             Err(error) => {
-                tracing::warn!(pane = %self.context.record.id, %error, "the log cannot be read");
+                tracing::warn!(pane = %self.context.record.id, %error, "output log cannot be read");
                 self.has_unread_output = false;
                 return;
             }
@@ -507,9 +508,10 @@ impl Pane {
         }
     }
 
-    /// What a terminal says when it is asked. Asked once, answered once, whichever daemon hears it.
+    /// Sends the terminal's reply to a program's query. Each query is answered once, also across daemons: the reply is keyed
+    /// by the offset of its query.
     fn reply(&mut self, at: u64, bytes: Vec<u8>) {
-        // tmux answers for itself.
+        // tmux answers queries itself.
         if self.context.record.tmux.is_some() {
             return;
         }
@@ -592,7 +594,7 @@ impl Pane {
         })
     }
 
-    /// The end has been told, so all output has been read.
+    /// Whether the pane's end was reported, so that all output has been read.
     fn is_end_reported(&self) -> bool {
         self.context.record.ended.is_some()
     }
@@ -603,7 +605,7 @@ impl Pane {
             .output_end
             .saturating_sub(self.follower.terminal.offset().0);
         if lost > 0 {
-            tracing::warn!(pane = %self.context.record.id, bytes = lost, "output could not be written and is lost");
+            tracing::warn!(pane = %self.context.record.id, bytes = lost, "output not written and lost");
             self.context
                 .emit(PaneEvent::OutputLost { bytes: lost })
                 .await;
@@ -615,7 +617,7 @@ impl Pane {
         let exit = launch::exit(exit.status);
         let cursor = self.cursor();
         let title = self.follower.terminal.title().to_owned();
-        // A note to ourselves that the end was told; core writes the real one.
+        // Marks the end as reported; core stores the real record.
         self.context.record.ended = Some(fugue_core::PaneEnd {
             exit: exit.clone(),
             at: self.context.record.created_at.into(),

@@ -1,4 +1,5 @@
-//! Who keeps a pane for its task: a holder of ours, or somebody's tmux that we listen to. Both speak the same words.
+//! The backend of a pane: a holder that fugue started, or a person's tmux. Both exchange the messages of the holder
+//! protocol with the pane's task.
 
 use std::{io, path::PathBuf};
 
@@ -18,17 +19,17 @@ pub enum PaneBackend {
     Listener(Box<TmuxBackend>),
 }
 
-/// Where a pane's holder is to be found.
+/// The directory of a pane, and the fencing numbers of its holder.
 #[derive(Clone)]
 pub struct PaneDir {
     pub pane: PaneId,
     pub dir: PathBuf,
     pub epoch: u64,
-    /// A shell that is started again in its pane is the next one.
+    /// Counts the children of the pane: a shell that is started again has the next number.
     pub generation: u32,
 }
 
-/// What a backend lets us know.
+/// An event from the backend.
 pub enum BackendEvent {
     /// The log may have grown.
     Grew,
@@ -64,7 +65,7 @@ impl Unreachable {
         }
     }
 
-    /// The same, where a lost backend may still be recovered.
+    /// Adds a lost backend that may be recovered.
     pub fn with(mut self, backend: PaneBackend) -> Self {
         self.backend = Some(backend);
         self
@@ -78,7 +79,7 @@ impl PaneBackend {
         Ok(Self::Holder(Box::new(holder)))
     }
 
-    /// A holder that has been started, and listens.
+    /// Connects to a holder that tmux has started.
     pub async fn connect(place: PaneDir) -> Result<Self, String> {
         let holder = HolderBackend::met(place).await?;
         Ok(Self::Holder(Box::new(holder)))
@@ -89,7 +90,7 @@ impl PaneBackend {
         HolderBackend::find(place).await
     }
 
-    /// Listens to a pane that is somebody's own in tmux.
+    /// Attaches to a pane of a person's own tmux.
     pub async fn attach_tmux(whose: TmuxTarget) -> Adoption {
         match TmuxBackend::find(whose).await {
             Ok(Some((listener, hello))) => {
@@ -100,16 +101,16 @@ impl PaneBackend {
         }
     }
 
-    /// Up to where in the output a terminal's questions have been answered.
+    /// The offset up to which terminal queries in the output have been answered.
     pub fn answered_upto(&self) -> u64 {
         match self {
             Self::Holder(holder) => holder.answered_upto(),
-            // tmux is the terminal, and answers for itself.
+            // tmux is the terminal, and answers queries itself.
             Self::Listener(_) => u64::MAX,
         }
     }
 
-    /// How the process ended, if that is written down.
+    /// The recorded exit of the child.
     pub fn recorded_exit(&self) -> Option<ExitRecord> {
         match self {
             Self::Holder(holder) => holder.recorded_exit(),
@@ -117,7 +118,7 @@ impl PaneBackend {
         }
     }
 
-    /// A number for an input, used once.
+    /// A sequence number for an input.
     pub fn next_seq(&mut self) -> u64 {
         match self {
             Self::Holder(holder) => holder.next_seq(),
@@ -135,16 +136,16 @@ impl PaneBackend {
         }
     }
 
-    /// A word that has come already, to be asked before the log is read.
+    /// A message that has arrived already, for a task that is about to read the log.
     pub fn poll_message(&mut self) -> Option<ToDaemon> {
         match self {
             Self::Holder(holder) => holder.word(),
-            // It writes the log by itself, in the order of its words.
+            // The tmux backend writes the log itself, in the order of its messages.
             Self::Listener(_) => None,
         }
     }
 
-    /// What happens next. An error: the connection is lost. Nothing is lost when this is cancelled.
+    /// Waits for the next event. An error means a lost connection. Cancel safe.
     pub async fn next_event(&mut self) -> io::Result<BackendEvent> {
         match self {
             Self::Holder(holder) => holder.event().await,
@@ -152,7 +153,7 @@ impl PaneBackend {
         }
     }
 
-    /// Lets it go, and returns when no process of ours is left of it.
+    /// Releases the backend, and returns when none of its processes is left.
     pub async fn leave(self) {
         match self {
             Self::Holder(holder) => holder.leave().await,

@@ -1,4 +1,4 @@
-//! How a pane's task gets its pane: a new one, one of an earlier daemon, or again after its holder was lost.
+//! Opening a pane: a new one, one of an earlier daemon, or again after a lost connection.
 
 use std::{
     io,
@@ -94,7 +94,7 @@ impl Pane {
         Ok(pane)
     }
 
-    /// What an attempt to reach a pane of an earlier daemon makes of it. Takes `steps` when it becomes a pane.
+    /// Turns an attempt to reach a pane of an earlier daemon into a pane. Takes `steps` on success.
     pub(super) async fn adopted(
         mut context: PaneContext,
         adoption: Adoption,
@@ -106,7 +106,7 @@ impl Pane {
             Adoption::Dead => None,
         };
         let dir = context.place().dir;
-        // A daemon may have died before it could tell where tmux made the pane.
+        // A daemon may have died before it reported the tmux pane.
         if let Some(tmux) = context
             .record
             .tmux
@@ -118,7 +118,7 @@ impl Pane {
         }
         let never_started = match &backend {
             Some((_, hello)) => Ok(matches!(hello.state, ChildState::Empty)),
-            // The directory need not be there either.
+            // The directory may be missing as well.
             None if context.record.pid == 0 => was_started(&context, &dir).map(|started| !started),
             None => Ok(false),
         };
@@ -151,11 +151,11 @@ impl Pane {
             (Some((backend, hello)), Ok((follower, _))) => {
                 let mut pane = Self::new(context, follower, Some(backend));
                 pane.apply_hello(&hello).await;
-                // Every line again, in the same order, so that lines and cursors are what they were. What a
-                // program asked of its terminal meanwhile is answered now; the holder knows what already was.
+                // The whole log is replayed in order, so that line numbers and cursors stay the same. Terminal queries
+                // since the last daemon are answered now; the holder has the offset of the last answer.
                 pane.read_back(hello.log_end).await;
                 pane.idle = AgentIdle::inherited();
-                // Under the daemon before.
+                // The earlier daemon may have typed.
                 pane.follower.terminal.may_have_typed();
                 pane.draft = DraftTracker::inherited();
                 pane.last_output = pane.follower.last_written().unwrap_or(pane.last_output);
@@ -175,7 +175,7 @@ impl Pane {
             }
             (None, Ok((follower, exited))) => {
                 let mut pane = Self::new(context, follower, None);
-                // Whoever asked for the pane has not been answered: its holder and its child were gone before that.
+                // The opening call is unanswered: holder and child ended before the answer.
                 if pane.context.record.pid == 0 {
                     let meta = ChildRecord::read(&dir, pane.context.record.generation);
                     let child = meta.ok().flatten().and_then(|meta| meta.child);
@@ -192,7 +192,7 @@ impl Pane {
         }
     }
 
-    /// How a child that is proved to be dead ended, and where its output ends, as far as its holder recorded it.
+    /// The exit of a child that is proved to be dead, as far as its holder recorded it.
     pub(super) fn end_of(&self, recorded: Option<ChildExit>) -> PaneExit<ProcessExit> {
         match recorded {
             Some(exited) => pane_exit(exited),
@@ -205,7 +205,7 @@ impl Pane {
 
     pub(super) fn follow(context: &PaneContext, dir: &Path) -> io::Result<LogFollower> {
         let settings = &context.daemon.settings;
-        // A directory that somebody removed holds no output, which is not a reason to lose the pane.
+        // A removed directory loses the output, and must not lose the pane.
         make_private_dir(dir)?;
         let checkpoints = CheckpointPolicy::Every(CHECKPOINT_EVERY);
         let mut follower = LogFollower::open(
@@ -215,7 +215,7 @@ impl Pane {
             ReplayDepth::Recent,
             checkpoints,
         )?;
-        // As an earlier daemon had it, and as every process gets it that this one starts here.
+        // The segment size of the earlier daemon, or the one that this daemon gives to new children.
         let ours = ChildSpec::segment_for(settings.log_cap_bytes);
         let meta = ChildRecord::read(dir, context.record.generation)
             .ok()
@@ -258,7 +258,7 @@ impl Pane {
         }
     }
 
-    /// Asks a holder that is back for everything that was asked of the lost one.
+    /// Repeats pending requests to a backend that was reconnected.
     pub(super) fn resend_requests(&mut self) {
         for id in self.probes.keys().copied().collect::<Vec<_>>() {
             self.tell(&ToHolder::Probe { id });
@@ -291,10 +291,10 @@ pub(super) fn pane_exit(exited: ChildExit) -> PaneExit<ProcessExit> {
     }
 }
 
-/// What became of an attempt to adopt a pane.
+/// The outcome of an attempt to adopt a pane.
 pub(super) enum AdoptionOutcome {
     Pane(Box<Pane>),
-    /// No process of it ever ran.
+    /// No process of the pane ever ran.
     NeverStarted(PaneContext, Error),
     Unreachable(PaneContext, Unreachable),
 }
@@ -303,12 +303,12 @@ pub(super) enum AdoptionOutcome {
 pub(super) enum StartFailure {
     /// Nothing was started.
     Failed(PaneContext, Error),
-    /// The holder was told to start the child, and what became of that is to be found out.
+    /// The holder was requested to start the child, with an unknown result.
     Unsure(PaneContext, Error),
 }
 
-/// What the holder recorded of its child's end. A record that is damaged says nothing; one that cannot be read now may
-/// be read later, and until then nobody knows how the child ended.
+/// The exit that the holder recorded. A damaged record counts as none. A record that cannot be read now may be readable
+/// later, so the error is returned.
 pub(super) fn recorded_exit(context: &PaneContext) -> io::Result<Option<ChildExit>> {
     match ExitRecord::read(&context.place().dir, context.record.generation) {
         Ok(record) => Ok(record.map(|record| record.exited)),
@@ -317,8 +317,8 @@ pub(super) fn recorded_exit(context: &PaneContext) -> io::Result<Option<ChildExi
     }
 }
 
-/// Whether a process of the pane is recorded in its directory. A record that a power cut has torn says that one was about to
-/// be started; whether it was is not known, so the pane is not called one that never started.
+/// Whether a child of the pane is recorded in its directory. A record that was torn by a power cut proves that a child was
+/// about to be started, so the pane does not count as never started.
 fn was_started(context: &PaneContext, dir: &Path) -> io::Result<bool> {
     let generation = context.record.generation;
     let child = match ChildRecord::read(dir, generation) {
@@ -328,7 +328,7 @@ fn was_started(context: &PaneContext, dir: &Path) -> io::Result<bool> {
     Ok(child.is_some() || recorded_exit(context)?.is_some())
 }
 
-/// Nothing runs in it, so tmux need not show it.
+/// Removes the pane from tmux, because nothing runs in it.
 async fn unshow(context: &PaneContext) {
     let dir = context.place().dir;
     if context.record.tmux.is_some() {
@@ -336,7 +336,7 @@ async fn unshow(context: &PaneContext) {
     }
 }
 
-/// The pane's own directory, and the secret and the steps that its shell will find there.
+/// Creates the pane's directory with the secret and the steps for its shell.
 fn lay_ground(dir: &Path, job: &PaneJob, record: &PaneRecord) -> io::Result<()> {
     make_private_dir(dir)?;
     let steps_dir = launch::steps_dir(dir);

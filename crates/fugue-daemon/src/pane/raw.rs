@@ -1,5 +1,5 @@
-//! A pane whose task has panicked twice: its output is given out as it is and it can be closed. Nothing here feeds a terminal,
-//! because that is what may panic again.
+//! A pane whose task has panicked twice: its raw output can be read and the pane can be closed. Nothing here feeds a
+//! terminal, because that may panic again.
 
 use std::{io, time::Duration};
 
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{reading, reap};
 
-// The child's end is an event. No event tells this task of the record that its holder writes behind it.
+// The child's end is an event. No event reports the exit record that its holder writes afterwards.
 const EXIT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves the pane until its child has ended.
@@ -50,12 +50,12 @@ pub(super) async fn serve(mut context: PaneContext, panic: String) {
 }
 
 impl PaneContext {
-    /// How the child ended, if it is proved that it has.
+    /// The child's exit, if it is proved.
     async fn ending(&self) -> Option<ProcessExit> {
         if let Some(exited) = recorded_exit(self).ok()? {
             return Some(exited.ending);
         }
-        // The connection is dropped at once; it leaves the holder as it is.
+        // The connection is dropped at once, which does not affect the holder.
         match PaneBackend::find(self.place()).await {
             Adoption::Dead => Some(ProcessExit::Unknown),
             Adoption::Answered(_, _) | Adoption::Unreachable(_) => None,
@@ -78,7 +78,7 @@ impl PaneContext {
         }
     }
 
-    /// Where the log ends. The line is unknown, because nothing counts lines here.
+    /// The end of the log. The line number is unknown, because no terminal counts lines.
     fn raw_end(&self) -> io::Result<TextCursor> {
         let offset = Offset(LogReader::new(self.place().dir).end()?);
         Ok(TextCursor {

@@ -1,4 +1,4 @@
-//! What a pane answers, most of it after a look at who reads its terminal.
+//! The commands of a pane's task. Most replies need a probe of the foreground process first.
 
 use std::{
     io,
@@ -32,17 +32,17 @@ use crate::{
     shell, whole,
 };
 
-/// Who wants to know who reads the terminal.
+/// The purpose of a probe of the foreground process.
 pub(super) enum ProbeReason {
     Status(Box<PaneStatus>, Responder),
     Read(Box<ReadPane>, Responder),
     Brief(oneshot::Sender<PaneBrief>),
     Input,
-    /// Ourselves, before the first prompt.
+    /// Output has stopped: the state may have changed.
     Quiet,
-    /// A watcher, when nothing was printed for a while.
+    /// A watcher's time of quiet is over.
     Watcher,
-    /// A watcher, before it types.
+    /// The last check before an injection.
     Inject(InjectionRequest),
 }
 
@@ -152,7 +152,7 @@ impl Pane {
                 most_chars,
                 answer,
             } => {
-                // Where this terminal does not do, the log is read.
+                // A part that has left the terminal's memory is read from the log.
                 let found =
                     reading::stretch(&mut self.text(), HistoryDepth::Recent, &want, most_chars);
                 let _ = answer.send(found.unwrap_or_default());
@@ -163,8 +163,8 @@ impl Pane {
     pub(super) fn close(&mut self, grace: Duration) {
         let id = self.next_id();
         let grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
-        // A holder needs the grace and the time that killed processes may take. For a pane that is somebody's own in tmux
-        // nothing is recorded to end it by.
+        // The close has a deadline only where recorded processes can be ended without the backend, which is not so for a pane of
+        // a person's own tmux.
         let found = |tmux: &TmuxPane| tmux.origin == TmuxOrigin::Found;
         let is_own =
             self.backend.is_some() && !self.context.record.tmux.as_ref().is_some_and(found);
@@ -175,7 +175,7 @@ impl Pane {
         self.tell(&ToHolder::Close { id, grace_ms });
     }
 
-    /// The process has ended while the disk is full: who waits for a look at it is answered now.
+    /// The child has exited while the disk is full: pending probes are answered now.
     pub(super) fn exit_is_pending(&mut self, exited: ChildExit) {
         self.lifecycle.on_pending_exit(pane_exit(exited));
         self.has_unread_output = true;
@@ -185,7 +185,7 @@ impl Pane {
         self.end_inputs();
     }
 
-    /// What keeps output from being written, for those who ask.
+    /// The note for replies while output cannot be written.
     fn stall_note(&self) -> Option<String> {
         let why = io::Error::from_raw_os_error(self.stalled?);
         let Some(exit) = self.lifecycle.pending_exit() else {
@@ -215,20 +215,20 @@ impl Pane {
         self.tell(&ToHolder::Probe { id });
     }
 
-    /// Starts the time in which the backend must answer a probe, unless it runs already or nothing was asked.
+    /// Sets the deadline for pending probes, unless it is set or none is pending.
     pub(super) fn expect_probes(&mut self) {
         if !self.probes.is_empty() {
             self.health.expect_answer(Instant::now());
         }
     }
 
-    /// Answers those who cannot wait for a backend that does not answer; gives back those who can.
+    /// Answers a probe's call without a backend, or returns a probe that can wait for the backend.
     pub(super) fn answer_unreachable(&mut self, asked: ProbeReason) -> Option<ProbeReason> {
         match asked {
             ProbeReason::Status(_, _) | ProbeReason::Brief(_) => {
                 self.answer(asked, unreachable::runs())
             }
-            // The log may be longer than what was read of it.
+            // The log may be longer than the part that was read.
             ProbeReason::Read(args, responder) => self.context.read_files(args, responder),
             ProbeReason::Input if self.reconnection.is_none() => {}
             ProbeReason::Input
@@ -246,7 +246,7 @@ impl Pane {
         self.health.on_answer();
         self.expect_probes();
         let Some(asked) = asked else { return };
-        // What the program printed before it was looked at is in the log by now.
+        // Output that precedes the probe is in the log by now.
         self.read_some().await;
         self.viewer_state.probe = Some(probe.clone());
         self.probing.on_probe();
@@ -288,7 +288,7 @@ impl Pane {
     pub(super) fn answer(&mut self, asked: ProbeReason, state: SourcedState) {
         match asked {
             ProbeReason::Status(mut status, responder) => {
-                // An agent that said it waits for a person knows better than its terminal.
+                // An agent's own report that it waits for a person takes precedence over its terminal.
                 if status.state.state != PaneState::NeedsInput || state.by == StateSource::Exit {
                     status.state = state;
                 }
@@ -353,7 +353,7 @@ impl Pane {
                 }));
             }
             Err(error) => responder.answer(Err(error)),
-            // Reading a long log back takes a while, and other panes live on this thread.
+            // Reading a long log takes a while, and other panes live on this thread.
             Ok(ReadOutcome::NeedsMore(plan)) => {
                 let record = Box::new(self.context.record.clone());
                 let read = archive::read_whole(plan, record, self.context.daemon.clone());
@@ -368,7 +368,7 @@ impl Pane {
         }
     }
 
-    /// The lines that are at hand.
+    /// The text in the terminal's memory.
     fn text(&self) -> RecentText<'_> {
         RecentText {
             terminal: &self.follower.terminal,
@@ -382,7 +382,7 @@ impl Pane {
             return;
         };
         if let Err(error) = self.follower.reload_sizes() {
-            tracing::warn!(pane = %self.context.record.id, %error, "its sizes cannot be read");
+            tracing::warn!(pane = %self.context.record.id, %error, "terminal sizes cannot be read");
         }
         self.has_unread_output = true;
         self.context.emit(PaneEvent::Resized(size)).await;
@@ -403,7 +403,7 @@ impl Pane {
 
     pub(super) fn state(&self, probe: &ForegroundProbe) -> SourcedState {
         let command = &self.context.record.command;
-        // A plain sh marks the steps it takes and never its prompt.
+        // A plain sh marks its steps and never its prompt.
         let marks_prompts = self.context.record.announces_prompts()
             && shell::takes_steps(shell::ShellKind::of(Path::new(command)));
         let shell = match self.follower.terminal.prompt() {
@@ -417,14 +417,14 @@ impl Pane {
             Some(reader) if reader.secret => TtySignal::SecretWanted,
             Some(reader) if reader.pid == own => TtySignal::OwnProcessReads,
             Some(_) => TtySignal::ProgramReads,
-            // A setuid program cannot be looked into, but a terminal in line mode without echo speaks for itself.
+            // A setuid program cannot be inspected, but line mode without echo means a password prompt.
             None if probe.unreadable && probe.canonical && !probe.echo => TtySignal::SecretWanted,
             None => TtySignal::Nothing,
         };
         state::of(&StateSignals {
             shell,
             tty,
-            // A shell with integration marks its prompts; what it reads before the first one is a question.
+            // A shell with integration marks its prompts; a read before the first prompt waits for an answer.
             interactive: !marks_prompts && state::is_interactive_shell(command),
             prompt_line: self.follower.terminal.cursor_line(),
             silent_ms: self.idle_ms(),
@@ -432,7 +432,7 @@ impl Pane {
         })
     }
 
-    /// Where the shell says it is; of a program that says nothing, where the kernel says its process is.
+    /// The working directory that the shell has reported, else the one of the child in the kernel.
     pub(super) fn cwd(&self) -> Option<String> {
         if let Some(cwd) = self.follower.terminal.cwd() {
             return Some(cwd.to_owned());

@@ -1,5 +1,5 @@
-//! A pane whose holder cannot be reached. Only a proof of death ends a pane; until then the pane is kept, the daemon tries
-//! again, and callers are told so.
+//! A pane whose backend is unreachable. Only a proof of death ends a pane; until then the pane is kept, the daemon retries,
+//! and replies contain the reason.
 
 use std::{collections::VecDeque, pin::Pin, time::Duration};
 
@@ -25,7 +25,7 @@ use super::{
 use crate::{archive, desk::Responder, reap, whole};
 use fugue_client::watched::watched;
 
-// No event says that fds, memory or a disk are to be had again, so attempts are repeated by time.
+// No event reports that fds, memory or disk space are available again, so attempts are repeated after a pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 // A holder that is there answers within milliseconds. Callers of a pane that takes longer are answered without it.
@@ -33,7 +33,7 @@ const FIRST_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(300);
 
 type Attempt = Pin<Box<dyn Future<Output = Adoption>>>;
 
-/// The attempts to reach a pane's backend, one after the other.
+/// The attempts to reach a pane's backend, one at a time.
 pub(super) struct Reconnection {
     /// Why the last attempt failed.
     pub why: String,
@@ -64,13 +64,13 @@ impl Reconnection {
         }
     }
 
-    /// Ends the pane's processes by what is recorded of them, the holder included, and looks for it again.
+    /// Ends the pane's recorded processes, the holder included, and then tries to reach the backend again.
     pub fn close(context: &PaneContext, why: String, grace: Duration) -> Self {
         let attempt = Unreachable::because(why);
         Self::after(context, FIRST_PAUSE, attempt, Some(grace))
     }
 
-    /// The attempt behind one that failed.
+    /// The attempt after a failed one.
     fn retry(self, context: &PaneContext, failed: Unreachable) -> Self {
         if failed.why != self.why {
             let (pane, why) = (context.record.id, &failed.why);
@@ -121,12 +121,12 @@ fn look_for(context: &PaneContext) -> Attempt {
     }
 }
 
-/// Returns when a process has ended, and never where that cannot be watched.
+/// Returns when a process has ended, and never where its pidfd cannot be opened.
 pub(super) async fn ended(child: Option<ProcessIdentity>) {
     let watch = |child: ProcessIdentity| {
         let pidfd = rustix::process::pidfd_open(Pid::from_raw(child.pid)?, PidfdFlags::empty());
         let pidfd = watched(pidfd.ok()?, Interest::READABLE).ok()?;
-        // The fd is of this very process if its number still has that start time.
+        // The pidfd belongs to this process if the pid still has the recorded start time.
         fugue_holder::lives(child).ok()?.then_some(pidfd)
     };
     match child.and_then(watch) {
@@ -135,7 +135,7 @@ pub(super) async fn ended(child: Option<ProcessIdentity>) {
     }
 }
 
-/// The end of the attempt that is under way, if there is one.
+/// Waits for the end of the present attempt, if there is one.
 pub(super) async fn attempted(reconnection: Option<&mut Reconnection>) -> Adoption {
     match reconnection {
         Some(reconnection) => reconnection.attempt.as_mut().await,
@@ -144,8 +144,7 @@ pub(super) async fn attempted(reconnection: Option<&mut Reconnection>) -> Adopti
 }
 
 /// Waits for the first attempt after a lost connection, for as long as callers are made to wait for it. A dead holder is
-/// replaced within milliseconds, and nobody is refused because of that. `None`: there is no such attempt, or it takes
-/// longer.
+/// replaced within milliseconds, so that no call is refused. `None`: there is no such attempt, or it takes longer.
 pub(super) async fn first_attempt(reconnection: Option<&mut Reconnection>) -> Option<Adoption> {
     let reconnection = reconnection?;
     let deadline = reconnection.grace_deadline.take()?;
@@ -162,7 +161,7 @@ struct UnreachedPane {
     deferred: VecDeque<PaneCommand>,
 }
 
-/// How a pane came to be one that is to be adopted.
+/// Why a pane has to be adopted.
 pub(super) enum AdoptionCause {
     /// An earlier daemon may have died before the child was started.
     Interrupted,
@@ -170,8 +169,8 @@ pub(super) enum AdoptionCause {
     Failed(Error),
 }
 
-/// Takes over a pane that runs already, however long that takes. `None`: it never ran, which core has been told, or nobody
-/// asks any more.
+/// Adopts a running pane, however long that takes. `None`: the pane never ran, which was reported to core, or its handle was
+/// dropped.
 pub(super) async fn adopt(
     context: PaneContext,
     mut steps: Option<StepPlan>,
@@ -214,7 +213,7 @@ pub(super) async fn adopt(
 }
 
 impl UnreachedPane {
-    /// Answers callers until the attempt has ended. `None`: nobody asks any more.
+    /// Answers calls until the attempt has ended. `None`: the handle was dropped.
     async fn attempted(&mut self) -> Option<Adoption> {
         loop {
             tokio::select! {
@@ -301,7 +300,7 @@ impl PaneContext {
         whole::answer_later(responder, answer);
     }
 
-    /// What a caller hears who wants something that only the holder can do.
+    /// The error for a call that needs the backend.
     pub(super) fn refusal(&self, why: &str) -> Error {
         let pane = self.record.id;
         Error::new(
@@ -312,26 +311,26 @@ impl PaneContext {
     }
 }
 
-/// What `status` says of a pane that cannot be reached.
+/// The note of `get_status` for an unreachable pane.
 pub(super) fn note(why: &str) -> String {
     format!(
         "its holder cannot be reached ({why}); the daemon keeps trying, and the program goes on"
     )
 }
 
-/// What is known of a pane that cannot be reached: no end was recorded.
+/// The state of an unreachable pane: no end was recorded.
 pub(super) fn runs() -> SourcedState {
     SourcedState::new(PaneState::Running, StateSource::Exit)
 }
 
 impl Pane {
-    /// The connection to the backend is lost, which never means that the child died.
+    /// The connection to the backend is lost, which does not prove that the child died.
     pub(super) fn connection_lost(&mut self, why: String) {
         tracing::debug!(pane = %self.context.record.id, why, "holder connection lost");
         self.fail_unacknowledged();
         self.health.on_disconnect();
         if let Some(backend) = self.backend.take() {
-            // A holder whose child has ended leaves by itself, after it recorded how.
+            // A holder whose child has exited ends by itself, after it recorded the exit.
             if let Some(record) = backend.recorded_exit() {
                 self.lifecycle.on_exit(pane_exit(record.exited));
                 self.has_unread_output = true;
@@ -399,7 +398,7 @@ impl Pane {
         }
     }
 
-    /// Why the backend cannot be asked now, if it cannot.
+    /// Why the backend is unreachable, if it is.
     pub(super) fn unreachable(&self) -> Option<String> {
         if let Some(reconnection) = &self.reconnection {
             return Some(reconnection.why.clone());
