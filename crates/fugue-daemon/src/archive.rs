@@ -1,4 +1,4 @@
-//! Answers for panes that have ended: their files are read, and nothing of them stays in memory.
+//! Replies for panes that have ended, from their files. Nothing of such a pane stays in memory.
 
 use std::{ops::ControlFlow, path::PathBuf, sync::Arc};
 
@@ -67,8 +67,8 @@ fn follow(record: &PaneRecord, from: u64, daemon: &DaemonContext) -> Result<Resp
     Ok(Response::Followed { more })
 }
 
-/// The end of what a pane printed, in at most about so many characters. Of a program that was ended on the alternate
-/// screen that is what it showed last: nothing else of it is text. Blocks while it reads.
+/// The end of a pane's text, in at most about so many characters. For a program that ended on the alternate screen, the
+/// last screen, because such a program prints no other text. Blocks while the files are read.
 pub fn tail(
     record: &PaneRecord,
     most_chars: usize,
@@ -97,7 +97,7 @@ pub fn tail(
     }
 }
 
-/// What a pane showed last.
+/// The last screen of a pane.
 fn frame(
     record: &PaneRecord,
     ended: Option<&SourcedState>,
@@ -179,7 +179,7 @@ fn older_lines(
     Ok(lines.finish(&follower.terminal))
 }
 
-/// The first line that the files have.
+/// The oldest line in the files.
 pub fn oldest_line(record: &PaneRecord, daemon: &DaemonContext) -> Option<u64> {
     let dir = directory(record, daemon);
     let start =
@@ -187,7 +187,7 @@ pub fn oldest_line(record: &PaneRecord, daemon: &DaemonContext) -> Option<u64> {
     Some(start.terminal.first_kept().0)
 }
 
-/// Reads back from the log as far as it takes.
+/// Reads as much of the log as the request needs.
 async fn read(
     record: Box<PaneRecord>,
     args: Box<ReadPane>,
@@ -206,7 +206,7 @@ async fn read(
     }
 }
 
-/// Reads from the whole log what a terminal did not have.
+/// Reads text from the whole log that a terminal's memory did not have.
 pub async fn read_whole(
     plan: Box<TextPlan>,
     record: Box<PaneRecord>,
@@ -223,7 +223,7 @@ fn read_all(
     daemon: &DaemonContext,
     cancelled: &CancelFlag,
 ) -> Result<ReadPaneReply, Error> {
-    // What a live pane has printed since it was asked is not part of the answer.
+    // Output of a live pane since the request is not part of the reply.
     let to = record.ended.is_none().then(|| plan.end());
     let mut log = whole_log(record, daemon, to, cancelled);
     plan.read(&mut log, HistoryDepth::Whole)?
@@ -248,7 +248,7 @@ fn read_from(
     reading::read(&mut text, &mut recent.log, args, state)
 }
 
-/// A part of what a pane printed.
+/// A part of a pane's output.
 pub async fn stretch(
     record: Box<PaneRecord>,
     want: OutputRange,
@@ -257,7 +257,7 @@ pub async fn stretch(
 ) -> PartText {
     let end = record.ended.as_ref().map(|ended| &ended.cursor);
     if let Some(end) = end.filter(|end| **end == view::start()) {
-        // It never printed anything.
+        // The pane never printed anything.
         return PartText {
             clip: Some(view::Clip::of::<&str>(&[], most)),
             end: Some(end.clone()),
@@ -295,7 +295,7 @@ pub async fn stretch(
         reading::stretch(&mut log, HistoryDepth::Whole, &want, most)?
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the whole log is not enough"))
     };
-    // What is short is read at once.
+    // A short log is read at once.
     let found = if length <= RECENT_BYTES {
         blocking(move || work(&CancelFlag::default()))
             .await
@@ -309,7 +309,7 @@ pub async fn stretch(
     })
 }
 
-/// Looks for a pattern in all that an ended pane ever printed.
+/// Searches the whole output of an ended pane for a pattern.
 pub async fn search(
     record: Box<PaneRecord>,
     wanted: &fugue_core::ExpectRequest,
@@ -363,7 +363,7 @@ async fn search_for(
     Ok((hit, watch.searched_from()))
 }
 
-/// Begins a search that reaches further back than memory does. A pane that has ended is searched to its end.
+/// Begins a search that needs older output than the terminal has. An ended pane is searched to its end.
 pub async fn begin(
     record: Box<PaneRecord>,
     mut watch: ExpectSearch,

@@ -1,4 +1,4 @@
-//! Answers to `read_pane` and to followers, from a terminal and its log.
+//! Replies to `read_pane` and to followers, from a terminal and its log.
 
 use std::fmt::Write;
 
@@ -17,18 +17,18 @@ use fugue_term::{LineNo, LineSelection, Offset, Terminal, TextCursor, TextLine};
 
 use crate::replay::OutputGap;
 
-/// A reply, or what is to be read from the log because the terminal at hand does not reach back far enough.
+/// A reply, or the plan for reading the log because the terminal does not reach back far enough.
 pub enum ReadOutcome {
     Done(Box<ReadPaneReply>),
     NeedsMore(Box<TextPlan>),
 }
 
-/// How much of the pane's past a source has.
+/// How much of the pane's history a source has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistoryDepth {
-    /// There may be more in the log.
+    /// The log may have more.
     Recent,
-    /// There is no more anywhere.
+    /// The source has everything that exists.
     Whole,
 }
 
@@ -39,7 +39,7 @@ pub enum TextPart<'a> {
     Gap(&'a OutputGap),
 }
 
-/// Where a text is read from. Each visit goes over all of it.
+/// A source of text. Each visit iterates over all of it.
 pub trait TextSource {
     fn visit(
         &mut self,
@@ -48,17 +48,17 @@ pub trait TextSource {
     ) -> Result<TextExtent, Error>;
 }
 
-/// What a source had of a selection.
+/// The part of a selection that a source had.
 pub struct TextExtent {
-    /// The oldest line it has.
+    /// The oldest line of the source.
     pub first_kept: u64,
     /// Older lines would have been selected.
     pub lacks: bool,
-    /// Where its text ends.
+    /// The end of the source's text.
     pub end: TextCursor,
 }
 
-/// Puts gaps where they belong between the lines of a selection.
+/// Inserts gaps between the lines of a selection.
 pub struct GapPositions {
     selection: LineSelection,
     given: usize,
@@ -72,7 +72,7 @@ impl GapPositions {
         }
     }
 
-    /// Hands over the gaps before a line.
+    /// Passes on the gaps before a line.
     pub fn before(&mut self, line: u64, gaps: &[OutputGap], visit: &mut dyn FnMut(TextPart<'_>)) {
         while let Some(gap) = gaps.get(self.given).filter(|gap| gap.line <= line) {
             self.given += 1;
@@ -82,7 +82,7 @@ impl GapPositions {
         }
     }
 
-    /// Hands over what is missing at the end of the log.
+    /// Passes on the output that is missing at the end of the log.
     pub fn at_end(&self, tail: Option<OutputGap>, visit: &mut dyn FnMut(TextPart<'_>)) {
         if let Some(gap) = tail.filter(|gap| self.selects(gap)) {
             visit(TextPart::Gap(&gap));
@@ -102,7 +102,7 @@ impl GapPositions {
 pub struct RecentText<'a> {
     pub terminal: &'a Terminal,
     pub gaps: &'a [OutputGap],
-    /// What is missing at the end of the log.
+    /// The output that is missing at the end of the log.
     pub tail: Option<OutputGap>,
 }
 
@@ -127,20 +127,20 @@ impl TextSource for RecentText<'_> {
     }
 }
 
-/// What a read wants of a pane's text, so that it can also be read from the log.
+/// The selection of a read, which can be read from a terminal or from the log.
 pub struct TextPlan {
     selection: LineSelection,
-    /// The last so many of the selected lines.
+    /// The number of selected lines, counted from the end.
     wanted: usize,
-    /// The selection is those lines and no others.
+    /// The selection is exactly these lines.
     is_exact: bool,
     grep: Option<LineFilter>,
     most_chars: usize,
-    /// The first line that was asked for, where a loss before it is to be told.
+    /// The first requested line, where a loss before it is reported.
     first_asked: Option<u64>,
-    /// What is counted as the first line.
+    /// The line that counts as the first.
     number_one: u64,
-    /// Lines that were asked for and that the selection does not have.
+    /// Requested lines that the selection does not have.
     left_out: u64,
     command: Option<(String, Option<i32>)>,
     end: TextCursor,
@@ -154,7 +154,7 @@ impl TextPlan {
         let wanted = args.lines as usize;
         let window = terminal.line_count().saturating_sub(wanted as u64);
         let (selection, first_asked) = match (since, &grep) {
-            // A filter looks at everything that is there, and then gives the last so many.
+            // A filter reads everything, and then returns the last matching lines.
             (Some(since), Some(_)) => (LineSelection::Since(since), None),
             (None, Some(_)) => (LineSelection::ALL, None),
             (Some(since), None) => (LineSelection::Since(since), Some(since.line.0)),
@@ -212,12 +212,12 @@ impl TextPlan {
         })
     }
 
-    /// The offset at which the text ends that is to be read.
+    /// The offset at which the requested text ends.
     pub fn end(&self) -> u64 {
         self.end.offset.0
     }
 
-    /// Reads it. `None`: the source does not reach back far enough.
+    /// Reads the selection. `None`: the source does not reach back far enough.
     pub fn read(
         &self,
         source: &mut dyn TextSource,
@@ -248,7 +248,7 @@ impl TextPlan {
             if short && past == HistoryDepth::Recent {
                 return Ok(None);
             }
-            // Lines that were asked for and that no file has any more.
+            // Requested lines that no file has any more.
             let lost = self
                 .first_asked
                 .filter(|_| short)
@@ -276,7 +276,7 @@ impl TextPlan {
     }
 }
 
-/// Reads from a terminal, and what it shows from nowhere else.
+/// Reads from a terminal; its screen has no other source.
 pub fn read(
     recent: &mut RecentText<'_>,
     log: &mut LogReader,
@@ -327,7 +327,7 @@ fn screen(
     })))
 }
 
-/// A part of the text, as much as any bound up to `most` can want. `None`: the source does not reach back far enough.
+/// A part of the text, enough for any limit up to `most`. `None`: the source does not reach back far enough.
 pub fn stretch(
     source: &mut dyn TextSource,
     past: HistoryDepth,
@@ -365,7 +365,7 @@ pub fn stretch(
     }))
 }
 
-/// The lines that a part of a result has, and whether their text is wanted or only where it ends.
+/// The lines of a part of a result, and whether their text or only their end is needed.
 pub fn selection_of(want: &OutputRange) -> (LineSelection, bool) {
     const END: TextCursor = TextCursor {
         offset: Offset(u64::MAX),
@@ -401,7 +401,7 @@ fn grepped(lines: Vec<(String, u64)>, args: &ReadPane) -> Result<Vec<String>, Er
         .collect())
 }
 
-/// The bytes before `end` themselves, as far as JSON can carry them: what is not UTF-8 is shown as U+FFFD and counted.
+/// The raw bytes before `end`, as far as JSON can carry them: bytes that are not UTF-8 become U+FFFD and are counted.
 pub fn raw(
     end: TextCursor,
     log: &mut LogReader,
@@ -497,11 +497,11 @@ fn bytes(log: &mut LogReader, mut from: u64, end: u64) -> std::io::Result<(Vec<u
     Ok((all, missing))
 }
 
-// One answer to a follower; the next one goes on from there.
+// The limit of one reply to a follower; the next reply continues.
 const FOLLOW_BYTES: usize = 1 << 20;
 
-/// What is there between an offset and the end, for somebody who follows along at their own pace; `ended` says whether
-/// the log has nothing behind it. Where output is missing, `from` is later than was asked for.
+/// The output between an offset and the end, for a follower; `ended` is set if the log has no more. Where output is missing,
+/// `from` is later than requested.
 pub fn more(log: &mut LogReader, from: u64, end: TextCursor) -> Result<OutputChunk, Error> {
     let trouble = |error: std::io::Error| {
         Error::new(
@@ -524,7 +524,7 @@ pub fn more(log: &mut LogReader, from: u64, end: TextCursor) -> Result<OutputChu
             LogRead::Bytes(count) => raw.extend_from_slice(&buffer[..count]),
             LogRead::Gap { next, .. } if raw.is_empty() => from = next.min(last),
             LogRead::Gap { .. } => break,
-            // The log is shorter than it should be.
+            // The log is shorter than its recorded end.
             LogRead::End => {
                 ended = true;
                 break;

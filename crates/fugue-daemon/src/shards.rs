@@ -9,7 +9,7 @@ use tokio::{
     task::{LocalSet, spawn_local},
 };
 
-/// Makes a pane's task on the thread that will run it; the task itself never leaves that thread.
+/// Creates a pane's task on the thread that runs the task; the task never leaves that thread.
 pub type ShardTask = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 pub struct PaneShards {
@@ -23,11 +23,11 @@ pub struct TaskPanic {
     pub message: String,
 }
 
-// More threads than this gain nothing: the kernel's terminal layer is the wall.
+// More threads gain nothing: the kernel's terminal layer is the bottleneck.
 const MOST_SHARDS: usize = 4;
 
 impl PaneShards {
-    /// `panicked` hears of every task that panics; bounded by the number of panes.
+    /// `panicked` receives every task that panics; bounded by the number of panes.
     pub fn start(panicked: &mpsc::UnboundedSender<TaskPanic>) -> io::Result<Self> {
         let count = thread::available_parallelism()
             .map_or(2, Into::into)
@@ -37,7 +37,7 @@ impl PaneShards {
         Ok(Self { shards })
     }
 
-    /// Panes are dealt out by their number, so neighbours share no thread.
+    /// Assigns a pane to a thread by its number, so that neighbouring panes share no thread.
     pub fn spawn(&self, pane: PaneId, task: ShardTask) {
         let shard = (pane.0 % self.shards.len() as u64) as usize;
         // A shard ends only with the process.

@@ -1,4 +1,4 @@
-//! Reads whole output logs back, line by line: only a few at a time, and for as long as somebody wants to know.
+//! Reads whole output logs, line by line: a few at a time, and only while a call waits for the result.
 
 use std::{
     io,
@@ -24,14 +24,14 @@ use crate::{
     replay::{CheckpointPolicy, LogFollower, OutputGap, ReplayDepth},
 };
 
-/// The permits of those who read whole output logs. Each reader costs memory, a core and the disk, so that others wait.
+/// The permits for reading whole output logs. Each reader costs memory, a core and the disk, so the number is bounded.
 pub struct WholeLogReaders(Arc<Semaphore>);
 
-/// Whether whoever wanted the answer has gone.
+/// Set when the call that needs the result has been dropped.
 #[derive(Clone, Default)]
 pub struct CancelFlag(Arc<AtomicBool>);
 
-/// Tells the reader's thread that nobody waits for it any more.
+/// Sets the reader thread's cancel flag when the call is dropped.
 struct CancelOnDrop(CancelFlag);
 
 impl Drop for CancelOnDrop {
@@ -51,8 +51,7 @@ impl WholeLogReaders {
         Self(Arc::new(Semaphore::new(readers)))
     }
 
-    /// Waits for a permit and does the work on a thread of its own. A caller that is dropped leaves the queue, and its
-    /// work breaks off.
+    /// Waits for a permit and does the work on a blocking thread. A dropped call leaves the queue, and its work is cancelled.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&CancelFlag) -> Result<T, Error> + Send + 'static,
@@ -68,7 +67,7 @@ impl WholeLogReaders {
         .await?
     }
 
-    /// The same for work that is on a thread of its own already.
+    /// The same for work that is on a blocking thread already.
     pub fn wait(&self) -> Result<OwnedSemaphorePermit, Error> {
         let permit = self.0.clone().acquire_owned();
         tokio::runtime::Handle::current()
@@ -81,7 +80,7 @@ fn closed(error: tokio::sync::AcquireError) -> Error {
     Error::new(ErrorKind::Internal, format!("no log can be read: {error}"))
 }
 
-/// Does work that waits for the disk on a thread of its own.
+/// Does work that waits for the disk on a blocking thread.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
@@ -93,8 +92,8 @@ pub async fn blocking<T: Send + 'static>(
     })
 }
 
-/// Answers when the work is done, and drops the work when the asker's connection has ended. The task's result says
-/// whether there was somebody to answer.
+/// Answers when the work is done, and drops the work when the client disconnects. The task returns whether the client was
+/// still connected.
 pub fn answer_later(
     responder: Responder,
     work: impl Future<Output = Result<Response, Error>> + Send + 'static,
@@ -104,30 +103,30 @@ pub fn answer_later(
             answer = work => answer,
             () = responder.gone() => return false,
         };
-        // A long answer takes a while to encode, and other calls must not wait for that.
+        // A long reply takes a while to encode, which must not delay other calls.
         blocking(move || responder.answer(answer)).await.is_ok()
     })
 }
 
-/// A pane's output log as a text, read from its files with every visit.
+/// A pane's output log as a text, read from its files for every visit.
 pub struct WholeLog<'a> {
     pub record: &'a PaneRecord,
     pub dir: PathBuf,
     pub depth: ReplayDepth,
-    /// Where the text ends; `None` is where the log does.
+    /// The end of the text; `None` is the end of the log.
     pub to: Option<u64>,
     pub cancelled: &'a CancelFlag,
 }
 
 impl WholeLog<'_> {
-    /// A terminal before the first byte. It keeps all lines that are not taken out of it.
+    /// A terminal before the first byte, which keeps all lines that are not drained.
     pub fn open(&self) -> Result<LogFollower, Error> {
         let none = CheckpointPolicy::None;
         LogFollower::open(&self.dir, self.record, usize::MAX, self.depth, none)
             .map_err(|error| unreadable(self.record, &error))
     }
 
-    /// Feeds the log to a follower, for as long as the answer is wanted.
+    /// Feeds the log to a follower until the call is dropped.
     pub fn stream(
         &self,
         follower: &mut LogFollower,
@@ -190,7 +189,7 @@ impl TextSource for WholeLog<'_> {
     }
 }
 
-/// What is missing at the end of an ended pane's log: the records of its end say how much was printed.
+/// The output that is missing at the end of an ended pane's log: the exit record contains the full length.
 pub fn short_tail(
     record: &PaneRecord,
     dir: &Path,
