@@ -4,6 +4,7 @@
 mod agent_idle;
 mod backend;
 mod draft;
+mod end;
 mod expect;
 mod frames;
 mod holder;
@@ -17,6 +18,7 @@ mod quiet;
 mod raw;
 mod requests;
 mod target;
+mod timers;
 mod tmux_hosted;
 mod tmux_listener;
 mod unreachable;
@@ -29,7 +31,7 @@ use std::{
 };
 
 use fugue_api::{
-    Error, ErrorKind, EventId, PaneId, RunId,
+    Error, EventId, PaneId, RunId,
     attach::ClientId,
     panes::{PaneSize, SourcedState},
     wire::OutputChunk,
@@ -37,9 +39,9 @@ use fugue_api::{
 use fugue_core::{
     AdoptMode, OutputRange, PaneEvent, PaneJob, PaneRecord, PaneRequest, StepPlan, TurnEnd,
     pane_machine::{
-        AgentIdle, BackendHealth, DraftTracker, EndView, ExpectWaiters, FrameScheduler,
-        InjectionRequest, InputQueue, PaneExit, PaneLifecycle, PaneTimer, ProbeInterest,
-        ProbeSchedule, QuietRequest, QuietWait, RedrawState, StepTracker, TypingSource,
+        AgentIdle, BackendHealth, DraftTracker, ExpectWaiters, FrameScheduler, InjectionRequest,
+        InputQueue, PaneLifecycle, PaneTimer, ProbeInterest, ProbeSchedule, QuietRequest,
+        QuietWait, RedrawState, StepTracker, TypingSource,
     },
     result::PartText,
     view,
@@ -57,7 +59,6 @@ use tokio::{
 use crate::{
     desk::Responder,
     engine::{DaemonContext, EngineEvent},
-    reap,
     replay::LogFollower,
     shards::ShardTask,
 };
@@ -532,144 +533,6 @@ impl Pane {
             kind: InputKind::Answer { at },
             bytes,
         }));
-    }
-
-    fn deadline(&self, timer: PaneTimer) -> Option<Instant> {
-        match timer {
-            PaneTimer::Probe => self.probing.deadline(),
-            PaneTimer::Input => self.inputs.deadline(),
-            PaneTimer::Expect => self.expects.deadline(),
-            PaneTimer::Pipeline => self.steps.as_ref().and_then(StepTracker::deadline),
-            PaneTimer::AgentIdle => self.idle.deadline(),
-            PaneTimer::Quiet => self.quiet.deadline(),
-            PaneTimer::Frame => self.frames.deadline(),
-            PaneTimer::ProbeTimeout => self.health.deadline(),
-            PaneTimer::CloseTimeout => self.lifecycle.close_deadline(),
-        }
-    }
-
-    /// Handles every timer that is due.
-    async fn fire_timers(&mut self) {
-        let now = Instant::now();
-        for timer in PaneTimer::ALL {
-            if self.deadline(timer).is_some_and(|at| at <= now) {
-                self.fire(timer, now).await;
-            }
-        }
-    }
-
-    async fn fire(&mut self, timer: PaneTimer, now: Instant) {
-        match timer {
-            PaneTimer::Probe => {
-                self.probing.clear();
-                self.probe(ProbeReason::Quiet);
-            }
-            PaneTimer::Input => {
-                let screen = self.input_screen();
-                self.inputs.on_timer(&screen, now);
-                self.advance_inputs();
-            }
-            PaneTimer::Expect => self.expect_timer(now).await,
-            PaneTimer::Pipeline => self.pipeline_timer(now).await,
-            PaneTimer::AgentIdle => self.check_idle().await,
-            PaneTimer::Quiet => {
-                self.quiet.on_timer();
-                self.probe(ProbeReason::Watcher);
-            }
-            // Frames are made in every turn of the loop.
-            PaneTimer::Frame => {}
-            PaneTimer::ProbeTimeout => self.backend_timed_out(),
-            PaneTimer::CloseTimeout => self.close_unreachable(Duration::ZERO),
-        }
-    }
-
-    /// The exit of the child, when all output has been read and no close is under way.
-    fn reportable_exit(&self) -> Option<PaneExit<ProcessExit>> {
-        self.lifecycle.reportable_exit(EndView {
-            offset: self.follower.terminal.offset().0,
-            has_unread_output: self.has_unread_output,
-            is_closing: self.context.record.closing,
-            has_backend: self.backend.is_some() || self.reconnection.is_some(),
-            is_reported: self.is_end_reported(),
-        })
-    }
-
-    /// Whether the pane's end was reported, so that all output has been read.
-    fn is_end_reported(&self) -> bool {
-        self.context.record.ended.is_some()
-    }
-
-    /// Reports the end of the pane, and ends what is left of a closed one.
-    async fn end(&mut self, exit: PaneExit<ProcessExit>) {
-        let lost = exit
-            .output_end
-            .saturating_sub(self.follower.terminal.offset().0);
-        if lost > 0 {
-            tracing::warn!(pane = %self.context.record.id, bytes = lost, "output not written and lost");
-            self.context
-                .emit(PaneEvent::OutputLost { bytes: lost })
-                .await;
-        }
-        let backend = self.backend.take();
-        self.health.clear_deadline();
-        self.lifecycle.clear_close_deadline();
-        self.probing.clear();
-        let exit = launch::exit(exit.status);
-        let cursor = self.cursor();
-        let title = self.follower.terminal.title().to_owned();
-        // Marks the end as reported; core stores the real record.
-        self.context.record.ended = Some(fugue_core::PaneEnd {
-            exit: exit.clone(),
-            at: self.context.record.created_at.into(),
-            closed: false,
-            cursor: cursor.clone(),
-            title: title.clone(),
-        });
-        for asked in std::mem::take(&mut self.probes).into_values() {
-            self.answer_without_probe(asked);
-        }
-        let resizes = std::mem::take(&mut self.resizes).into_values();
-        for responder in resizes.filter_map(|(_, responder)| responder) {
-            responder.answer(Err(Error::new(
-                ErrorKind::Ended,
-                "the pane ended meanwhile",
-            )));
-        }
-        self.end_inputs();
-        self.end_expects().await;
-        self.report_steps().await;
-        let alone = self.alone;
-        self.context
-            .emit(PaneEvent::Ended {
-                exit,
-                cursor,
-                title,
-                alone,
-                sweeps: self.context.record.closing,
-            })
-            .await;
-        self.context.grow.send_modify(|offset| *offset += 1);
-        if let Some(backend) = backend {
-            backend.leave().await;
-        }
-        if self.context.record.closing {
-            let (pane, dir, is_reaped) = (
-                self.context.record.id,
-                self.context.place().dir,
-                self.lifecycle.is_reaped(),
-            );
-            let sweeps = move || {
-                if is_reaped {
-                    reap::view(&dir);
-                } else {
-                    reap::pane(pane, &dir, Duration::ZERO);
-                }
-            };
-            if !is_reaped || self.context.record.tmux.is_some() {
-                let _ = tokio::task::spawn_blocking(sweeps).await;
-            }
-            self.context.emit(PaneEvent::Swept).await;
-        }
     }
 
     fn next_id(&mut self) -> u64 {

@@ -4,20 +4,24 @@
 //! screen until its Enter has shown an effect: `submitted` is yes, no or unknown. While a person has begun a line, the next
 //! input waits: a call until its deadline, while messages and injections are returned and come back later.
 
+mod types;
+
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
 };
 
 use fugue_api::{
-    Cursor, Error, ErrorKind, EventId,
+    Cursor, Error, ErrorKind,
     panes::{SendInput, SendInputReply, SubmitResult},
 };
+
+pub use types::{AckResult, InputAck, InputGate, InputOrigin, InputReply, InputScreen, InputStep};
 
 use super::InputTarget;
 use crate::{
     InjectionOutcome, PaneEvent, TypingOutcome,
-    typing::{AgentInputBox, InputModes, InputView, SubmitAction, SubmitMachine},
+    typing::{InputModes, InputView, SubmitAction, SubmitMachine},
     view,
 };
 
@@ -39,81 +43,6 @@ pub struct InputQueue<C> {
     events: Vec<PaneEvent>,
     /// The last text was followed by Enter and is still in the input box of an agent.
     left_unsent: bool,
-}
-
-/// The reply to a `send_input` call.
-#[derive(Debug, PartialEq)]
-pub struct InputReply<C> {
-    pub call: C,
-    pub outcome: Result<SendInputReply, Error>,
-}
-
-/// The origin of an input, which receives its outcome.
-#[derive(Debug)]
-pub enum InputOrigin<C> {
-    Call(C),
-    /// A message to the agent in the pane.
-    Message(EventId),
-    /// A watcher's injection.
-    Injection {
-        watcher: u64,
-        step: u64,
-        enter: bool,
-    },
-}
-
-/// Whether the next input may begin.
-#[derive(Clone, Copy, Debug)]
-pub enum InputGate {
-    Open,
-    /// A person has begun a line.
-    DraftInTheWay {
-        /// When waiting calls are refused.
-        refuse_at: Instant,
-        /// When the gate may open without output or typing.
-        recheck_at: Option<Instant>,
-    },
-}
-
-/// The part of the screen where typed text appears.
-#[derive(Debug, Default)]
-pub struct InputScreen {
-    /// The cursor's row and the row above, for a box that wraps.
-    pub near_cursor: String,
-    pub agent_box: AgentInputBox,
-}
-
-/// The backend's acknowledgement of typed bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct InputAck {
-    pub seq: u64,
-    pub written: u64,
-    pub total: u64,
-    pub result: AckResult,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AckResult {
-    Written,
-    /// The program does not read; the rest follows when it does.
-    Pending,
-    /// An input with the same key was written before.
-    Duplicate,
-    /// The terminal's buffer is full, and the bytes were dropped.
-    Lost,
-}
-
-/// The next action for the pane's task.
-#[derive(Debug, PartialEq, Eq)]
-pub enum InputStep {
-    Nothing,
-    /// Probe the foreground process, then call `admit` and `begin`.
-    Probe,
-    /// Type the bytes, then call `typed`.
-    Type {
-        key: [u8; 16],
-        bytes: Vec<u8>,
-    },
 }
 
 #[derive(Debug)]

@@ -50,6 +50,10 @@ mod test_clock {
     };
 
     /// A moment of the tests' clock, in milliseconds since an arbitrary start.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an arbitrary start; no test depends on the real time"
+    )]
     pub fn at(ms: u64) -> Instant {
         static START: OnceLock<Instant> = OnceLock::new();
         *START.get_or_init(Instant::now) + Duration::from_millis(ms)

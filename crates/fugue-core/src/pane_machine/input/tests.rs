@@ -1,6 +1,7 @@
-use fugue_api::panes::PasteMode;
+use fugue_api::{EventId, panes::PasteMode};
 
 use super::{super::test_clock::at, *};
+use crate::typing::AgentInputBox;
 
 fn send(text: &str, submit: bool) -> SendInput {
     SendInput {
